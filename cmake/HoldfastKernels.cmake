@@ -1,0 +1,28 @@
+# holdfast_kernels(TARGET FILE...): adds kernel files (.cu) to a target.
+#
+# With the CUDA backend nvcc compiles them. With the CPU backend g++ compiles the same files
+# against holdfast/cpu/simt.hpp. In the intercepted flavour they are compiled with
+# -fsanitize=thread, whose hooks the CPU backend supplies in place of the sanitizer's runtime;
+# docs/architecture.md says why each flag is there.
+function(holdfast_kernels target)
+  foreach(file IN LISTS ARGN)
+    if(HOLDFAST_BACKEND STREQUAL "cpu")
+      set_source_files_properties(${file} TARGET_DIRECTORY ${target} PROPERTIES LANGUAGE CXX)
+      if(HOLDFAST_INTERCEPT)
+        set_source_files_properties(
+          ${file} TARGET_DIRECTORY ${target}
+          PROPERTIES COMPILE_OPTIONS
+                     "-fsanitize=thread;-fno-builtin;--param=tsan-distinguish-volatile=1;--param=tsan-instrument-func-entry-exit=0;-include;${PROJECT_SOURCE_DIR}/include/holdfast/cpu/intercept.hpp"
+        )
+      endif()
+    endif()
+    target_sources(${target} PRIVATE ${file})
+  endforeach()
+endfunction()
+
+# holdfast_warnings(TARGET): the warnings that all of our code is compiled with.
+function(holdfast_warnings target)
+  target_compile_options(
+    ${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wno-unknown-pragmas -Werror>
+                      $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra -Werror=all-warnings>)
+endfunction()

@@ -1,0 +1,234 @@
+// A region: a file-backed range of memory with named, typed objects inside it, which kernels
+// read and write in place and which is there again after a crash.
+//
+// On the medium there are only offsets. docs/format.md describes every byte.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "holdfast/config.hpp"
+#include "holdfast/error.hpp"
+#include "holdfast/page_marks.hpp"
+#include "holdfast/stream.hpp"
+
+namespace holdfast {
+
+// Where a region's bytes live. DESIGN: docs/architecture.md, "Domains".
+enum class Domain : std::uint32_t {
+  file,      // an arena in shared memory, paired with an image on any file system
+  device,    // memory of the GPU; no durability, for study
+  emulated,  // memory with set latency, bandwidth and crash behaviour; for tests
+  dax,       // persistent memory mapped directly (device-DAX, fsdax)
+};
+const char* to_string(Domain domain) noexcept;
+
+// What a crash may take away. Each rung includes the one below it.
+enum class Rung {
+  none,     // nothing survives
+  process,  // survives kill -9, abort, a GPU fault, a lost CUDA context
+  power,    // survives an OS crash, a power cut, a reboot
+};
+const char* to_string(Rung rung) noexcept;
+
+struct Guarantee {
+  Rung persist = Rung::none;  // once persist() returned in the kernel
+  Rung commit = Rung::none;   // once commit() returned on the host
+  std::string reason;         // why, in words
+};
+
+// How a store into an object is noticed by commit().
+enum class Tracking : std::uint32_t {
+  hashed,  // raw stores: commit() compares a hash of every page
+  marked,  // whoever writes calls PageMarks::mark(); commit() looks at marked pages alone
+};
+
+// The emulated medium: what a persist costs there.
+struct MediumModel {
+  double persist_latency_ns = 0;
+  double write_bytes_per_second = 0;  // 0: unlimited
+};
+
+struct RegionOptions {
+  Domain domain = Domain::file;
+  std::uint64_t size = 0;      // bytes, rounded up to whole pages; REQUIRED for create
+  std::uint64_t max_size = 0;  // address space kept for grow(); 0: four times `size`
+  std::string arena_folder;    // empty: $HOLDFAST_ARENA_DIR, or /dev/shm
+  MediumModel medium;          // emulated domain
+};
+
+struct OpenOptions {
+  std::string arena_folder;    // as in RegionOptions
+  std::uint64_t max_size = 0;  // as in RegionOptions
+};
+
+struct ObjectInfo {
+  std::string name;
+  std::string type;             // see TypeName
+  std::uint64_t offset = 0;     // from the region's first byte
+  std::uint64_t count = 0;      // elements
+  std::uint32_t element_bytes = 0;
+  Tracking tracking = Tracking::hashed;
+  std::uint64_t bytes() const { return count * element_bytes; }
+};
+
+// What opening cost, part by part, in milliseconds.
+struct OpenReport {
+  bool arena_found = false;  // the arena of a crashed process was adopted
+  double check_ms = 0;       // lock, header, tables
+  double load_ms = 0;        // reading and verifying the image's pages
+  double pin_ms = 0;         // making the memory usable by kernels
+};
+
+struct CommitStats {
+  std::uint64_t generation = 0;
+  std::uint64_t pages_examined = 0;  // pages whose hash was computed
+  std::uint64_t pages_written = 0;
+  std::uint64_t bytes_written = 0;   // everything that went to the file
+  double snapshot_ms = 0;            // how long the stream was held
+  double write_ms = 0;               // from the snapshot to the last sync
+};
+
+// A commit on its way to the disk. Copyable; all copies speak of the same commit.
+class Commit {
+ public:
+  // Waits until the commit is durable. Throws the Error that stopped it (no_space, io): the
+  // image then still holds the previous commit, and the region is as usable as before.
+  CommitStats wait();
+  bool done() const;
+
+  struct State;
+  explicit Commit(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+// The name by which an element type is known on the medium. Specialise it for your structs:
+//   template <> struct holdfast::TypeName<Bucket> { static constexpr const char* value = "Bucket"; };
+// At most 23 characters.
+template <class T>
+struct TypeName {
+  static constexpr const char* value = "struct";
+};
+#define HOLDFAST_TYPE_NAME(type, name) \
+  template <>                          \
+  struct TypeName<type> {              \
+    static constexpr const char* value = name; \
+  }
+HOLDFAST_TYPE_NAME(std::int8_t, "i8");
+HOLDFAST_TYPE_NAME(std::uint8_t, "u8");
+HOLDFAST_TYPE_NAME(std::int16_t, "i16");
+HOLDFAST_TYPE_NAME(std::uint16_t, "u16");
+HOLDFAST_TYPE_NAME(std::int32_t, "i32");
+HOLDFAST_TYPE_NAME(std::uint32_t, "u32");
+HOLDFAST_TYPE_NAME(std::int64_t, "i64");
+HOLDFAST_TYPE_NAME(std::uint64_t, "u64");
+HOLDFAST_TYPE_NAME(float, "f32");
+HOLDFAST_TYPE_NAME(double, "f64");
+
+// Invariants:
+// - At any instant, a kill leaves a region that opens again with the same objects: an object
+//   either is there whole or not at all.
+// - The image holds the last commit or the one before it, never a mix.
+// - Objects start at page boundaries and do not share pages.
+//
+// Thread safety: one thread at a time per region; kernels of any number. A region is not
+// copyable. Use after close() throws Errc::closed.
+class Region {
+ public:
+  // Makes a new region. Throws already_exists, invalid_argument (size 0, too large),
+  // no_shared_memory, no_space, permission, unsupported, io. `path` is the image of the file
+  // domain, the device of the dax domain, and a name in messages for the other two.
+  static Region create(const std::string& path, const RegionOptions& options);
+
+  // Opens an existing region for reading and writing. Throws not_found, in_use (another process
+  // has it), damaged, foreign, newer_version, permission, no_shared_memory, io. A file that is
+  // refused is not written to.
+  static Region open(const std::string& path, const OpenOptions& options = {});
+
+  // Removes a region's files, arena included. Throws as open() does for a file that is not ours.
+  static void destroy(const std::string& path, const OpenOptions& options = {});
+
+  Region(Region&&) noexcept;
+  Region& operator=(Region&&) noexcept;
+  // As close(), but errors go to stderr. While an exception unwinds, the region is left as a
+  // crash would leave it: the next open() finds everything that was persisted.
+  ~Region();
+
+  // Waits for commits, commits what changed, and (file domain) removes the arena.
+  // REQUIRES: no kernel still uses the region.
+  void close();
+
+  // Lets go of the region as a crash would: nothing is committed, the arena stays.
+  void abandon() noexcept;
+
+  // Makes a zeroed object of `count` elements. Throws already_exists, invalid_argument (name
+  // empty or over 55 bytes, count 0), no_space (no room in the region: grow() it).
+  template <class T>
+  std::span<T> allocate(std::string_view name, std::uint64_t count,
+                        Tracking tracking = Tracking::hashed) {
+    return {static_cast<T*>(
+                allocate_raw(name, TypeName<T>::value, sizeof(T), count, tracking)),
+            static_cast<std::size_t>(count)};
+  }
+
+  // Throws not_found, or invalid_argument if the object has another type.
+  template <class T>
+  std::span<T> find(std::string_view name) {
+    const ObjectInfo info = object(name);
+    check_type(info, TypeName<T>::value, sizeof(T));
+    return {static_cast<T*>(address(info)), static_cast<std::size_t>(info.count)};
+  }
+
+  bool contains(std::string_view name) const;
+  ObjectInfo object(std::string_view name) const;   // throws not_found
+  std::vector<ObjectInfo> objects() const;          // by offset
+  void remove(std::string_view name);               // throws not_found
+  // Enlarges the region; addresses stay valid. Throws invalid_argument past max_size.
+  void grow(std::uint64_t new_size);
+
+  // The untyped form of allocate(), for bindings. `type` as in TypeName.
+  void* allocate_raw(std::string_view name, std::string_view type, std::uint32_t element_bytes,
+                     std::uint64_t count, Tracking tracking);
+  void* address(const ObjectInfo& info) const;
+  // The GPU and the host use the same address.
+  void* base() const;
+
+  // Makes all that precedes it in `stream` durable on disk, atomically. The stream is held only
+  // while changed pages are copied aside; the disk is written behind it.
+  // On a dax domain it is a host-side fence; on device and emulated it throws unsupported.
+  // REQUIRES: work on other streams that writes the region is ordered before it by events.
+  Commit commit(Stream& stream);
+  // The same, now, and waits. REQUIRES: no kernel is writing the region.
+  CommitStats commit();
+
+  // For kernels that write objects with Tracking::marked; trivially copyable.
+  PageMarks marks() const;
+  // Says on the host that [address, address + bytes) changes. No effect on hashed objects.
+  void mark(const void* address, std::size_t bytes);
+
+  const std::string& path() const;
+  std::string uuid() const;
+  Domain domain() const;
+  std::uint64_t size() const;       // bytes
+  std::uint64_t max_size() const;
+  std::uint64_t used() const;       // bytes taken by objects and metadata
+  std::uint64_t generation() const; // commits so far
+  Guarantee guarantee() const;
+  const OpenReport& open_report() const;
+
+  struct Impl;
+
+ private:
+  explicit Region(std::unique_ptr<Impl> impl);
+  void check_type(const ObjectInfo& info, std::string_view type, std::uint32_t bytes) const;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace holdfast

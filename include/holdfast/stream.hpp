@@ -1,0 +1,161 @@
+// Streams, events and device memory: the same on both backends.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "holdfast/config.hpp"
+#include "holdfast/error.hpp"
+
+namespace holdfast {
+
+// An in-order queue of kernels, copies and host functions. Operations are asynchronous on both
+// backends: the CPU backend runs them on a worker thread of the stream, one kernel at a time
+// over the whole process.
+//
+// Errors are sticky: after a kernel fault every later synchronize() on the stream throws again.
+// Thread safety: one thread at a time per stream.
+class Stream {
+ public:
+  Stream();
+  ~Stream();  // waits for what is queued; errors not yet seen are printed to stderr
+  Stream(Stream&&) noexcept;
+  Stream& operator=(Stream&&) noexcept;
+
+  // Waits for all queued work. Throws the first Error that the work met.
+  void synchronize();
+
+  // Queues a host function. It runs once all earlier work of the stream is complete, and later
+  // work waits for it. REQUIRES: `function` makes no call into the backend and does not throw.
+  void enqueue(std::function<void()> function);
+
+  // The cudaStream_t, or nullptr on the CPU backend.
+  void* native() const;
+
+  struct Impl;
+  Impl& impl() const { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+// A point in a stream.
+class Event {
+ public:
+  Event();
+  ~Event();
+  Event(Event&&) noexcept;
+  Event& operator=(Event&&) noexcept;
+
+  void record(Stream& stream);
+  void synchronize();
+  // Later work of `stream` waits for this event.
+  void wait(Stream& stream);
+  // Milliseconds between two recorded and completed events.
+  static float elapsed_ms(const Event& start, const Event& stop);
+
+  struct Impl;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+// Stream-ordered copy between any two addresses that the backend knows (host, device, region).
+void copy_async(Stream& stream, void* dst, const void* src, std::size_t bytes);
+// Stream-ordered fill with a byte value.
+void fill_async(Stream& stream, void* dst, int byte, std::size_t bytes);
+
+namespace backend {
+
+// "cpu" or "cuda".
+const char* name() noexcept;
+// What executes kernels, in words: the GPU's name, or the processor's.
+std::string device_name();
+// PCI address of the GPU, "0000:01:00.0"; empty on the CPU backend.
+std::string device_pci_address();
+// Whether a kernel can be launched here; `why` says what is missing if not.
+bool usable(std::string* why) noexcept;
+// Bytes of device memory that are free.
+std::size_t free_device_memory();
+
+// Memory of the device, zeroed. Throws Errc::no_memory.
+void* allocate_device(std::size_t bytes);
+void free_device(void* address) noexcept;
+// Host memory that kernels can use at the same address (pinned). Throws Errc::no_memory.
+void* allocate_pinned(std::size_t bytes);
+void free_pinned(void* address) noexcept;
+
+// Makes existing host memory usable by kernels at the same address. REQUIRES: page aligned.
+// `what` names the memory in errors. A no-op on the CPU backend.
+void register_host(void* address, std::size_t bytes, const std::string& what);
+void unregister_host(void* address, std::size_t bytes) noexcept;
+
+}  // namespace backend
+
+// Owns `size()` elements of device memory, zeroed. Not copyable.
+template <class T>
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  explicit DeviceBuffer(std::size_t size)
+      : data_(size ? static_cast<T*>(backend::allocate_device(size * sizeof(T))) : nullptr),
+        size_(size) {}
+  ~DeviceBuffer() { reset(); }
+  DeviceBuffer(DeviceBuffer&& other) noexcept { swap(other); }
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+
+  T* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  std::size_t bytes() const { return size_ * sizeof(T); }
+  void reset() {
+    if (data_) backend::free_device(data_);
+    data_ = nullptr;
+    size_ = 0;
+  }
+
+ private:
+  void swap(DeviceBuffer& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+  }
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// Owns pinned host memory that kernels can use at the same address.
+template <class T>
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  explicit PinnedBuffer(std::size_t size)
+      : data_(size ? static_cast<T*>(backend::allocate_pinned(size * sizeof(T))) : nullptr),
+        size_(size) {}
+  ~PinnedBuffer() {
+    if (data_) backend::free_pinned(data_);
+  }
+  PinnedBuffer(PinnedBuffer&& other) noexcept { swap(other); }
+  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+
+  T* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  T& operator[](std::size_t i) const { return data_[i]; }
+
+ private:
+  void swap(PinnedBuffer& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+  }
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace holdfast
