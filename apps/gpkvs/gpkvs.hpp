@@ -1,0 +1,111 @@
+// gpKVS: an 8-way set-associative key-value store whose table lives in a region and is updated by
+// kernels, a batch at a time, each batch a transaction. Source: GPM (ASPLOS '22) sections 4.1, 5.2.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "holdfast/region.hpp"
+#include "holdfast/stream.hpp"
+
+namespace gpkvs {
+
+// The one key that cannot be stored: it marks an empty way.
+inline constexpr std::uint64_t kReservedKey = ~std::uint64_t{0};
+inline constexpr unsigned kWays = 8;
+
+// How the operations of a batch are laid out over the table.
+enum class Order {
+  automatic,  // ordered where it pays, by a measured rule (see docs/results)
+  unordered,  // in the order of the batch
+  ordered,    // by bucket
+};
+
+struct StoreOptions {
+  std::uint64_t capacity = 0;   // pairs, rounded up so that the buckets are a power of two
+  std::uint32_t max_batch = 0;  // operations per batch at most; 1 to 2^26
+};
+
+// What one batch did. A key that occurs twice in a batch counts once, with its last value.
+struct BatchResult {
+  std::uint64_t inserted = 0;  // keys that were not in the store
+  std::uint64_t updated = 0;   // keys that were
+  std::uint64_t evicted = 0;   // other keys that lost their place in a full bucket
+  std::uint64_t removed = 0;   // keys that an ERASE took out
+};
+
+struct StoreStats {
+  std::uint64_t records = 0;   // pairs in the store
+  std::uint64_t capacity = 0;  // ways
+  std::uint64_t max_batch = 0;
+  std::uint64_t batches = 0;   // committed transactions
+  BatchResult total;           // over all committed batches
+};
+
+struct RecoveryReport {
+  bool needed = false;          // a transaction was cut off
+  std::uint64_t undone = 0;     // log entries that were undone
+  double milliseconds = 0;
+};
+
+// Milliseconds of the parts of the last batch, by events in the stream.
+struct BatchTiming {
+  double copy = 0;    // keys and values to the device
+  double order = 0;   // sorting, or grouping by bucket
+  double update = 0;  // log, table, persists
+  double commit = 0;  // counters and the transaction's commit point
+};
+
+// Invariants: once set() or erase() returned, the batch survives what the region's persist rung
+// survives; after any crash, a batch is in the table whole or not at all.
+// Thread safety: one thread at a time per store; one process per region.
+class Store {
+ public:
+  // Objects "kvs.header", "kvs.table", "kvs.tx", "kvs.log" and "kvs.meta" in `region`.
+  // Throws invalid_argument, no_space (the region is too small; the message says how large).
+  static Store create(holdfast::Region& region, const StoreOptions& options);
+  // Opens and recovers. Throws not_found, damaged.
+  static Store open(holdfast::Region& region);
+  // Bytes that a region must have for a store of these options.
+  static std::uint64_t region_bytes(const StoreOptions& options);
+
+  Store(Store&&) noexcept;
+  Store& operator=(Store&&) noexcept;
+  ~Store();
+
+  // Stores `count` pairs as one transaction. `keys` and `values` are host, device or region
+  // memory. Throws invalid_argument if count exceeds max_batch or a key is kReservedKey; the
+  // table is then unchanged. Returns when the transaction is committed.
+  BatchResult set(const std::uint64_t* keys, const std::uint64_t* values, std::size_t count);
+
+  // Looks up `count` keys. values[i] is 0 and found[i] is 0 where a key is absent.
+  void get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* found,
+           std::size_t count);
+
+  // Removes `count` keys as one transaction; keys that are absent are passed over.
+  BatchResult erase(const std::uint64_t* keys, std::size_t count);
+
+  // Copies out up to `limit` pairs of the table in table order; returns how many there are.
+  // keys and values may be null to count only.
+  std::uint64_t scan(std::uint64_t* keys, std::uint64_t* values, std::uint64_t limit);
+
+  // Checks what must hold between batches: no transaction open, every key in its own bucket and
+  // there once, the counters equal to the table. Returns the empty string, or what is wrong.
+  std::string verify();
+
+  void set_order(Order order);
+  StoreStats stats() const;
+  RecoveryReport recovery() const;  // of open()
+  BatchTiming timing() const;
+  holdfast::Stream& stream();
+
+  struct Impl;
+
+ private:
+  explicit Store(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gpkvs
