@@ -1,0 +1,87 @@
+# make demo    installs what is missing and runs the demo
+# make test    everything that is tested: C++, Python, the sanitizers, and the CUDA build where
+#              nvcc is present
+# make lint    formats, types, linters       make format  formats the sources
+# make bench   runs the benchmarks           make clean   removes what was built
+SHELL := /bin/bash
+VENV := .venv
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+KILLS ?= 25
+
+NVCC := $(shell command -v nvcc || ls $${CUDA_PATH:-/usr/local/cuda}/bin/nvcc 2>/dev/null)
+ifneq ($(NVCC),)
+export CUDACXX ?= $(NVCC)
+endif
+
+# What the Python package is built from.
+SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE \
+  $(shell find include src apps python cmake -type f -not -name '*.pyc' 2>/dev/null)
+
+.PHONY: demo test lint bench format clean system tools install cpu \
+  test-cpu test-check test-asan test-python test-cuda
+
+demo: install
+	@holdfast demo --kills $(KILLS)
+
+bench: install cpu
+	holdfast bench run
+
+system:
+	@scripts/bootstrap.sh
+
+tools: system
+	@scripts/venv.sh $(VENV)
+
+install: tools
+	@$(MAKE) --no-print-directory $(VENV)/.installed
+
+$(VENV)/.installed: $(SOURCES)
+	@scripts/install.sh $(VENV)
+
+test:
+	@$(MAKE) --no-print-directory test-cpu
+	@$(MAKE) --no-print-directory test-check
+	@$(MAKE) --no-print-directory test-asan
+	@$(MAKE) --no-print-directory test-python
+	@$(MAKE) --no-print-directory test-cuda
+	@echo "holdfast: all tests passed"
+
+cpu: tools
+	cmake --preset cpu >/dev/null
+	cmake --build --preset cpu -j $(JOBS)
+
+test-cpu: cpu
+	ctest --preset cpu -j $(JOBS)
+
+test-check: tools
+	cmake --preset cpu-check >/dev/null
+	cmake --build --preset cpu-check -j $(JOBS)
+	ctest --preset cpu-check -j $(JOBS)
+
+test-asan: tools
+	cmake --preset asan -DHOLDFAST_BENCHMARKS=OFF >/dev/null
+	cmake --build --preset asan -j $(JOBS)
+	ctest --preset asan -j $(JOBS)
+
+test-python: install cpu
+	pytest
+
+test-cuda: tools
+ifneq ($(NVCC),)
+	cmake --preset cuda -DCMAKE_CUDA_ARCHITECTURES=90 >/dev/null
+	cmake --build --preset cuda -j $(JOBS)
+else
+	@echo "holdfast: no nvcc here: the CUDA backend was not compiled"
+endif
+
+lint: tools
+	@scripts/lint.sh
+
+format: tools
+	ruff check --fix-only --exit-zero
+	ruff format
+	git ls-files -- '*.cpp' '*.hpp' '*.cu' '*.cuh' '*.h' | xargs clang-format -i
+
+clean:
+	rm -rf build $(VENV)

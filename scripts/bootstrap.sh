@@ -1,0 +1,35 @@
+#!/bin/sh
+# Installs the system packages that the build needs and that are missing (Debian, Ubuntu).
+# Needs root or sudo only where something is missing.
+set -eu
+
+packages="g++ cmake ninja-build pkg-config ccache libboost-context-dev libxxhash-dev
+libpmem2-dev libgtest-dev python3 python3-venv python3-dev"
+
+if ! command -v dpkg-query >/dev/null 2>&1; then
+  echo "holdfast: no dpkg here; make sure that these are installed:" $packages >&2
+  exit 0
+fi
+
+missing=""
+for package in $packages; do
+  status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+  [ "$status" = installed ] || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" -eq 0 ]; then
+  as_root="env"
+elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
+  as_root="sudo"
+elif command -v sudo >/dev/null 2>&1 && [ -t 0 ]; then
+  as_root="sudo"
+else
+  echo "holdfast: these packages are missing:$missing" >&2
+  echo "holdfast: install them as root, then run make again:" >&2
+  echo "  apt-get update && apt-get install -y --no-install-recommends$missing" >&2
+  exit 1
+fi
+echo "holdfast: installing$missing"
+$as_root apt-get update -qq
+DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends $missing

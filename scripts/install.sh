@@ -1,0 +1,17 @@
+#!/bin/sh
+# Builds and installs the Python package into .venv, out of build/python (kept, so that a second
+# run compiles only what changed). Prints the build's output only when it fails.
+set -eu
+venv=${1:-.venv}
+mkdir -p build
+log=build/pip-install.log
+echo "holdfast: installing the package into $venv (the build's output: $log)"
+# No build isolation: requirements-dev.txt has the build's needs, and build/python stays valid.
+if ! "$venv/bin/pip" install --disable-pip-version-check --no-build-isolation -v \
+  -C build-dir=build/python . >"$log" 2>&1; then
+  tail -n 60 "$log" >&2
+  echo "holdfast: the package did not build; the whole output is in $log" >&2
+  exit 1
+fi
+grep -h '^holdfast:' "$log" || true
+touch "$venv/.installed"
