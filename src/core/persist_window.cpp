@@ -13,15 +13,21 @@ bool PersistWindow::needed(const std::string& gpu) const {
   });
 }
 
+bool PersistWindow::switch_off(const std::string& gpu) const {
+  try {
+    const auto ddio = platform_.ddio(gpu);
+    if (ddio && !ddio->enabled) return false;
+    platform_.set_ddio(gpu, false);
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != Errc::not_found) throw;
+    throw Error(Errc::unsupported, detail::concat("cannot switch DDIO: ", error.what()));
+  }
+}
+
 void PersistWindow::begin(const std::string& gpu) {
   const std::lock_guard lock(mutex_);
-  if (depth_ == 0 && needed(gpu)) {
-    const auto ddio = platform_.ddio(gpu);
-    if (!ddio || ddio->enabled) {
-      platform_.set_ddio(gpu, false);
-      switched_ = gpu;
-    }
-  }
+  if (depth_ == 0 && needed(gpu) && switch_off(gpu)) switched_ = gpu;
   ++depth_;
 }
 

@@ -4,6 +4,7 @@
 
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "holdfast/platform.hpp"
 
@@ -23,6 +24,8 @@ class PersistWindow {
 
  private:
   bool needed(const std::string& gpu) const;
+  // False if it was off before.
+  bool switch_off(const std::string& gpu) const;
 
   Platform platform_;
   std::mutex mutex_;

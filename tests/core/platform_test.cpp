@@ -363,6 +363,7 @@ TEST_F(PlatformTest, PersistWindowStaysClosedAfterAnError) {
   sys.config(kPortFolder, 256, 0);
   PersistWindow window(platform);
   EXPECT_EQ(code_of([&] { window.begin(kGpu); }), Errc::permission);
+  EXPECT_EQ(code_of([&] { window.begin("0000:77:00.0"); }), Errc::unsupported);
   EXPECT_EQ(code_of([&] { window.end(); }), Errc::invalid_argument);
 }
 
