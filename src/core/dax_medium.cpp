@@ -93,12 +93,15 @@ class DaxMedium : public Medium {
   std::uint64_t size_;
 };
 
-// As RegionOptions::max_size says for regions that name none.
-std::uint64_t growth_room(std::uint64_t size) { return std::min(size, kMaxRegionBytes / 4) * 4; }
+std::uint64_t growth_room(std::uint64_t size, std::uint64_t max_size) {
+  const std::uint64_t wanted = max_size ? max_size : std::min(size, kMaxRegionBytes / 4) * 4;
+  return std::min(std::max(wanted, size), kMaxRegionBytes);
+}
 
-std::unique_ptr<Medium> create_medium(const std::string& path, std::uint64_t size) {
+std::unique_ptr<Medium> create_medium(const std::string& path, std::uint64_t size,
+                                      std::uint64_t max_size) {
   DaxOptions options;
-  options.max_bytes = growth_room(size);
+  options.max_bytes = growth_room(size, max_size);
   size = std::max(pages_of(size), kMetadataPages) * kPage;
   DaxMapping mapping = DaxMapping::create(path, size, options);
   if (has_region_magic(mapping.address())) {
@@ -117,9 +120,9 @@ std::uint64_t file_size(const std::string& path) {
              : 0;
 }
 
-DaxMapping open_mapping(const std::string& path) {
+DaxMapping open_mapping(const std::string& path, std::uint64_t max_size) {
   DaxOptions options;
-  options.max_bytes = growth_room(file_size(path));
+  options.max_bytes = growth_room(file_size(path), max_size);
   options.min_bytes = kMetadataBytes;
   return DaxMapping::open(path, options);
 }
@@ -130,8 +133,8 @@ Directory read_directory(const DaxMapping& mapping) {
                          mapping.path(), [](const void*, std::size_t) {});
 }
 
-std::unique_ptr<Medium> open_medium(const std::string& path) {
-  DaxMapping mapping = open_mapping(path);
+std::unique_ptr<Medium> open_medium(const std::string& path, std::uint64_t max_size) {
+  DaxMapping mapping = open_mapping(path, max_size);
   // Refused before anything is pinned, let alone written.
   const std::uint64_t size = read_directory(mapping).region_bytes();
   return std::make_unique<DaxMedium>(std::move(mapping), size);
@@ -139,8 +142,9 @@ std::unique_ptr<Medium> open_medium(const std::string& path) {
 
 }  // namespace
 
-std::unique_ptr<Medium> make_dax_medium(const std::string& path, bool create, std::uint64_t size) {
-  return create ? create_medium(path, size) : open_medium(path);
+std::unique_ptr<Medium> make_dax_medium(const std::string& path, bool create, std::uint64_t size,
+                                        std::uint64_t max_size) {
+  return create ? create_medium(path, size, max_size) : open_medium(path, max_size);
 }
 
 bool is_dax_region(const std::string& path) {
@@ -154,7 +158,7 @@ bool is_dax_region(const std::string& path) {
 }
 
 void destroy_dax_region(const std::string& path) {
-  const DaxMapping mapping = open_mapping(path);
+  const DaxMapping mapping = open_mapping(path, 0);
   read_directory(mapping);
   if (mapping.kind() != DaxKind::device) {
     if (::unlink(path.c_str()) != 0) throw system_error(errno, "remove", path);

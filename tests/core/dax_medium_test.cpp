@@ -12,7 +12,6 @@
 #include <string>
 
 #include "core/directory.hpp"
-#include "core/medium.hpp"
 
 namespace holdfast::core {
 namespace {
@@ -68,6 +67,7 @@ TEST_F(DaxMediumTest, HasANameOnceItIsARegion) {
   EXPECT_TRUE(is_dax_region(path));
   EXPECT_EQ(medium->size(), kSize);
   EXPECT_EQ(medium->max_size(), 4 * kSize);
+  EXPECT_EQ(make_dax_medium(folder + "/b", true, kSize, 2 * kSize)->max_size(), 2 * kSize);
   EXPECT_EQ(code_of([&] { make(); }), Errc::already_exists);
 }
 
