@@ -1,0 +1,314 @@
+#include "core/commit.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <system_error>
+
+namespace holdfast {
+
+using detail::concat;
+
+void Commit::State::finish(const std::optional<Error>& failure) {
+  {
+    const std::lock_guard lock(mutex);
+    if (done) return;
+    done = true;
+    error = failure;
+    if (failure && compare_everything) *compare_everything = true;
+  }
+  changed.notify_all();
+}
+
+CommitStats Commit::wait() {
+  std::shared_ptr<Event> reached;
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (!state_->started && !state_->done) reached = state_->reached;
+  }
+  if (reached) {
+    std::string why = "its stream failed before";
+    try {
+      reached->synchronize();
+    } catch (const Error& error) {
+      why = error.what();
+    }
+    // A stream that failed before the commit never comes to it; one that failed later has.
+    bool lost = false;
+    {
+      const std::lock_guard lock(state_->mutex);
+      lost = !state_->started;
+    }
+    if (lost) {
+      state_->finish(Error(Errc::device, concat("the commit was not made: ", why)));
+    }
+  }
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait(lock, [&] { return state_->done; });
+  if (state_->error) throw *state_->error;
+  return state_->stats;
+}
+
+bool Commit::done() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->done;
+}
+
+namespace core {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+Error as_error(const char* what) {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::bad_alloc&) {
+    return {Errc::no_memory, concat("no memory for ", what)};
+  } catch (const std::exception& error) {
+    return {Errc::io, concat(what, " failed: ", error.what())};
+  }
+}
+
+}  // namespace
+
+std::atomic<std::uint64_t> Committer::staging_pages{(std::uint64_t{256} << 20) / kPage};
+
+struct Committer::Job {
+  std::shared_ptr<Commit::State> state;
+  Unchanged unchanged = Unchanged::commit;
+  Snapshot snapshot;
+  Clock::time_point copied;
+};
+
+// What the stream holds of a commit. If the stream drops it, the commit has failed.
+struct Committer::Ticket {
+  std::shared_ptr<Commit::State> state;
+  Unchanged unchanged;
+  Ticket(std::shared_ptr<Commit::State> state_of, Unchanged what)
+      : state(std::move(state_of)), unchanged(what) {}
+  Ticket(const Ticket&) = delete;
+  Ticket& operator=(const Ticket&) = delete;
+  ~Ticket() {
+    bool lost = false;
+    {
+      const std::lock_guard lock(state->mutex);
+      lost = !state->started;
+    }
+    if (lost)
+      state->finish(Error(Errc::device, "the commit was not made: its stream failed before"));
+  }
+};
+
+Committer::Committer(Image& image, Arena& arena, Directory& directory, std::mutex& mutex)
+    : image_(image),
+      arena_(arena),
+      directory_(directory),
+      region_mutex_(mutex),
+      marks_(pages_of(arena.max_size()), arena.base()),
+      compare_everything_(std::make_shared<std::atomic<bool>>(false)),
+      generation_(image.has_commit() ? image.generation() : 0) {}
+
+Committer::~Committer() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (writer_.joinable()) writer_.join();
+}
+
+std::shared_ptr<Commit::State> Committer::start(Stream& stream, Unchanged unchanged) {
+  start_writer();
+  const auto state = std::make_shared<Commit::State>();
+  state->compare_everything = compare_everything_;
+  const auto ticket = std::make_shared<Ticket>(state, unchanged);
+  // The region's size now: marks of what grows later are the next commit's.
+  marks_.fetch(stream, pages_of(arena_.size()));
+  try {
+    stream.enqueue([this, ticket] { run_ticket(*ticket); });
+    marks_.taken(stream);
+    state->reached = std::make_shared<Event>();
+    state->reached->record(stream);
+  } catch (...) {
+    *compare_everything_ = true;  // the marks have been cleared, and no one has seen them
+    throw;
+  }
+  std::erase_if(queued_, [](const auto& earlier) { return earlier.expired(); });
+  queued_.push_back(state);
+  return state;
+}
+
+void Committer::run_ticket(const Ticket& ticket) noexcept {
+  const Clock::time_point begun = Clock::now();
+  const std::shared_ptr<Commit::State>& state = ticket.state;
+  {
+    const std::lock_guard lock(state->mutex);
+    if (state->done) return;  // given up by wait()
+    state->started = true;
+  }
+  wait_idle();
+  auto job = std::unique_ptr<Job>();
+  try {
+    job = std::make_unique<Job>();
+    job->state = state;
+    job->unchanged = ticket.unchanged;
+    job->snapshot = snapshot(true);
+    job->copied = Clock::now();
+    const std::lock_guard lock(state->mutex);
+    state->stats.pages_examined = job->snapshot.pages_examined;
+    state->stats.snapshot_ms = ms_since(begun);
+  } catch (...) {
+    const Error error = as_error("the snapshot");
+    {
+      const std::lock_guard lock(mutex_);
+      busy_ = false;
+    }
+    changed_.notify_all();
+    state->finish(error);
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    job_ = std::move(job);
+  }
+  changed_.notify_all();
+}
+
+// The region's mutex is held throughout: an object that is removed meanwhile, and its space
+// handed out again, must not be half of one and half of the other in the image.
+Snapshot Committer::snapshot(bool with_device_marks) {
+  const std::lock_guard lock(region_mutex_);
+  const std::uint64_t pages = pages_of(directory_.region_bytes());
+  const bool everything = compare_everything_->exchange(false) || !with_device_marks;
+  try {
+    const std::vector<std::uint8_t> marks = marks_.take(pages, with_device_marks);
+    if (!staging_) {
+      // No larger than it can ever be filled.
+      staging_ = std::make_unique<StagingBuffer>(
+          std::min<std::uint64_t>(staging_pages, pages_of(arena_.max_size())));
+    }
+    const SnapshotInput input{arena_.base(), &directory_, &marks, everything};
+    return take_snapshot(input, image_, *staging_);
+  } catch (...) {
+    *compare_everything_ = true;
+    throw;
+  }
+}
+
+void Committer::wait_idle() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !busy_; });
+  busy_ = true;
+}
+
+void Committer::write(Job& job) noexcept {
+  std::optional<Error> failure;
+  try {
+    WriteResult result;
+    if (may_skip(job)) {
+      result.generation = image_.generation();
+    } else {
+      result = image_.write(job.snapshot.changes);
+      arena_.set_generation(result.generation);
+      generation_ = result.generation;
+    }
+    const std::lock_guard lock(job.state->mutex);
+    CommitStats& stats = job.state->stats;
+    stats.generation = result.generation;
+    stats.pages_written = result.pages_written;
+    stats.bytes_written = result.bytes_written + job.snapshot.bytes_written;
+    stats.write_ms = ms_since(job.copied);
+  } catch (...) {
+    failure = as_error("writing the image");
+    *compare_everything_ = true;  // before the next snapshot can begin
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    busy_ = false;
+  }
+  changed_.notify_all();
+  job.state->finish(failure);
+}
+
+bool Committer::may_skip(const Job& job) const {
+  return job.unchanged == Unchanged::skip && job.snapshot.changes.segments.empty() &&
+         image_.has_commit() && image_.region_bytes() == job.snapshot.changes.region_bytes;
+}
+
+void Committer::start_writer() {
+  if (writer_.joinable()) return;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    writer_ = std::thread([this] { writer_loop(); });
+  } catch (const std::system_error& error) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw Error(Errc::no_memory,
+                concat("cannot start a thread for commits: ", error.what(), "; raise ulimit -u"));
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Committer::writer_loop() noexcept {
+  for (;;) {
+    std::unique_ptr<Job> job;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return stop_ || job_ != nullptr; });
+      if (job_ == nullptr) return;
+      job = std::move(job_);
+    }
+    write(*job);
+  }
+}
+
+CommitStats Committer::now(Unchanged unchanged) {
+  wait_idle();
+  Job job;
+  job.state = std::make_shared<Commit::State>();
+  job.unchanged = unchanged;
+  const Clock::time_point begun = Clock::now();
+  try {
+    job.snapshot = snapshot(false);
+  } catch (...) {
+    {
+      const std::lock_guard lock(mutex_);
+      busy_ = false;
+    }
+    throw as_error("the snapshot");
+  }
+  job.copied = Clock::now();
+  job.state->stats.pages_examined = job.snapshot.pages_examined;
+  job.state->stats.snapshot_ms = ms_since(begun);
+  write(job);
+  if (job.state->error) throw *job.state->error;
+  return job.state->stats;
+}
+
+void Committer::drain() noexcept {
+  for (const auto& queued : queued_) {
+    const auto state = queued.lock();
+    if (!state) continue;
+    try {
+      Commit(state).wait();
+    } catch (const Error&) {
+      // Whoever holds the Commit learns of it.
+    }
+  }
+  queued_.clear();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !busy_; });
+}
+
+}  // namespace core
+}  // namespace holdfast

@@ -1,0 +1,96 @@
+// Commits of a file-backed region: the snapshot in stream order, the disk behind it.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "core/arena.hpp"
+#include "core/directory.hpp"
+#include "core/image.hpp"
+#include "core/marks.hpp"
+#include "core/snapshot.hpp"
+#include "holdfast/region.hpp"
+
+namespace holdfast {
+
+struct Commit::State {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool started = false;  // the stream has reached the commit
+  bool done = false;
+  std::optional<Error> error;
+  CommitStats stats;
+  std::shared_ptr<Event> reached;  // behind the host function in the stream
+  // Set when it fails: the marks that it took are lost.
+  std::shared_ptr<std::atomic<bool>> compare_everything;
+
+  void finish(const std::optional<Error>& failure);
+};
+
+namespace core {
+
+// One commit is on its way at a time; the next one's place in its stream waits for it.
+//
+// Thread safety: start(), now() and drain() from one thread; they may run beside the host
+// functions and the writer.
+class Committer {
+ public:
+  // `mutex` guards directory and marks. All references outlive the committer.
+  Committer(Image& image, Arena& arena, Directory& directory, std::mutex& mutex);
+  ~Committer();  // REQUIRES: drained
+
+  enum class Unchanged { commit, skip };  // a region that equals its image
+
+  // Queues a commit.
+  std::shared_ptr<Commit::State> start(Stream& stream, Unchanged unchanged = Unchanged::commit);
+  // Commits on the calling thread what the host sees, without asking the device for its marks.
+  CommitStats now(Unchanged unchanged = Unchanged::commit);
+  // Waits until nothing is on its way, whatever became of it.
+  void drain() noexcept;
+
+  // After a crash the marks are gone: the next commit compares every page.
+  void compare_everything() { *compare_everything_ = true; }
+  MarkMap& marks() { return marks_; }
+  // Of the last commit that is durable.
+  std::uint64_t generation() const { return generation_; }
+
+  // Tests: the most pages that a commit copies aside.
+  static std::atomic<std::uint64_t> staging_pages;
+
+ private:
+  struct Job;
+  struct Ticket;
+
+  void run_ticket(const Ticket& ticket) noexcept;
+  bool may_skip(const Job& job) const;
+  Snapshot snapshot(bool with_device_marks);
+  void wait_idle();
+  void write(Job& job) noexcept;
+  void writer_loop() noexcept;
+  void start_writer();
+
+  Image& image_;
+  Arena& arena_;
+  Directory& directory_;
+  std::mutex& region_mutex_;
+  MarkMap marks_;
+  std::unique_ptr<StagingBuffer> staging_;
+  std::shared_ptr<std::atomic<bool>> compare_everything_;
+  std::vector<std::weak_ptr<Commit::State>> queued_;
+  std::atomic<std::uint64_t> generation_;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::unique_ptr<Job> job_;
+  bool busy_ = false;  // a commit has begun its snapshot and is not done
+  bool stop_ = false;
+  std::thread writer_;
+};
+
+}  // namespace core
+}  // namespace holdfast

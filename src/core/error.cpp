@@ -1,0 +1,47 @@
+#include "holdfast/error.hpp"
+
+namespace holdfast {
+
+const char* to_string(Errc code) noexcept {
+  switch (code) {
+    case Errc::invalid_argument:
+      return "invalid_argument";
+    case Errc::not_found:
+      return "not_found";
+    case Errc::already_exists:
+      return "already_exists";
+    case Errc::in_use:
+      return "in_use";
+    case Errc::damaged:
+      return "damaged";
+    case Errc::foreign:
+      return "foreign";
+    case Errc::newer_version:
+      return "newer_version";
+    case Errc::permission:
+      return "permission";
+    case Errc::no_space:
+      return "no_space";
+    case Errc::no_shared_memory:
+      return "no_shared_memory";
+    case Errc::no_memory:
+      return "no_memory";
+    case Errc::closed:
+      return "closed";
+    case Errc::unsupported:
+      return "unsupported";
+    case Errc::log_full:
+      return "log_full";
+    case Errc::kernel_fault:
+      return "kernel_fault";
+    case Errc::livelock:
+      return "livelock";
+    case Errc::device:
+      return "device";
+    case Errc::io:
+      return "io";
+  }
+  return "unknown";
+}
+
+}  // namespace holdfast

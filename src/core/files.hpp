@@ -1,0 +1,99 @@
+// Files as the region layer needs them: never through a symbolic link, never someone else's,
+// made whole or not at all, locked against a second process.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "holdfast/error.hpp"
+
+namespace holdfast::core {
+
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  ~UniqueFd() { reset(); }
+  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept {
+    if (this != &other) {
+      reset();
+      fd_ = std::exchange(other.fd_, -1);
+    }
+    return *this;
+  }
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  void reset();
+
+ private:
+  int fd_ = -1;
+};
+
+// The Error for a failed system call on `path`, with the remedy where there is one.
+Error system_error(int error_number, const std::string& action, const std::string& path);
+
+// Opens a regular file that belongs to this user and that no one else may write. Throws
+// not_found, permission (link, other owner, group or world writable, refused), invalid_argument
+// (a folder, a pipe, a device), io. Never blocks. `what` names the kind of file in messages.
+UniqueFd open_own_file(const std::string& path, bool writable, const std::string& what);
+
+// Takes the advisory lock of an open file: exclusive for a writer, shared for a reader. Throws
+// in_use, naming the process that has it if /proc/locks tells. A dead process's lock is gone.
+void lock_file(int fd, bool exclusive, const std::string& path);
+
+// A file under construction: invisible (O_TMPFILE) or, where the file system cannot do that,
+// under a temporary name that the next construction in the folder cleans up.
+class NewFile {
+ public:
+  // Mode 0600, opened for reading and writing, exclusively locked. Throws permission, io,
+  // no_space, not_found (no such folder).
+  NewFile(const std::string& folder, const std::string& name);
+  ~NewFile();
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  int fd() const { return fd_.get(); }
+  // Gives the file its name, atomically and only if that is free; syncs the folder if `sync`.
+  // Throws already_exists, io. Returns the descriptor, still locked.
+  UniqueFd publish(bool sync);
+
+  // Tests: behave as on a file system without O_TMPFILE.
+  static bool use_named_temporaries;
+
+ private:
+  void open_named();
+  std::string folder_, name_, temporary_;
+  UniqueFd fd_;
+};
+
+void sync_folder_of(const std::string& path);
+std::string folder_of(const std::string& path);
+std::string base_name(const std::string& path);
+std::string absolute_path(const std::string& path);
+
+// Reads exactly `bytes`; false if the file ends before. Throws io.
+bool read_exactly(int fd, void* data, std::size_t bytes, std::uint64_t offset,
+                  const std::string& path);
+// Writes exactly `bytes`. Returns 0 or the errno. A file-size limit is an error, not a signal.
+int write_exactly(int fd, const void* data, std::size_t bytes, std::uint64_t offset) noexcept;
+
+// While it lives, crossing RLIMIT_FSIZE on this thread gives EFBIG and no SIGXFSZ.
+class IgnoreFileSizeSignal {
+ public:
+  IgnoreFileSizeSignal() noexcept;
+  ~IgnoreFileSizeSignal();
+  IgnoreFileSizeSignal(const IgnoreFileSizeSignal&) = delete;
+  IgnoreFileSizeSignal& operator=(const IgnoreFileSizeSignal&) = delete;
+
+ private:
+  bool blocked_ = false;
+};
+
+// "512 B", "64.0 MiB".
+std::string human_bytes(std::uint64_t bytes);
+
+}  // namespace holdfast::core

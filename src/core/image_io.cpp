@@ -1,0 +1,46 @@
+#include "core/image_io.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "core/files.hpp"
+
+namespace holdfast::core {
+
+using detail::concat;
+
+std::atomic<IoTap*> ImageIo::tap{nullptr};
+
+namespace {
+
+Error commit_error(int error_number, const char* action, const std::string& path) {
+  const Error plain = system_error(error_number, action, path);
+  return {plain.code(), concat(plain.what(), "; the image still holds the previous commit")};
+}
+
+}  // namespace
+
+void ImageIo::write(std::uint64_t offset, const void* data, std::size_t bytes) const {
+  int error = 0;
+  if (IoTap* watcher = tap.load()) error = watcher->on_write(offset, data, bytes);
+  if (error == 0) error = write_exactly(fd_, data, bytes, offset);
+  if (error != 0) throw commit_error(error, "write to", path_);
+}
+
+void ImageIo::sync() const {
+  int error = 0;
+  if (IoTap* watcher = tap.load()) error = watcher->on_sync();
+  if (error == 0 && ::fdatasync(fd_) != 0) error = errno;
+  if (error != 0) throw commit_error(error, "sync", path_);
+}
+
+void ImageIo::resize(std::uint64_t bytes) const {
+  const IgnoreFileSizeSignal guard;
+  int error = 0;
+  if (IoTap* watcher = tap.load()) error = watcher->on_resize(bytes);
+  if (error == 0 && ::ftruncate(fd_, static_cast<off_t>(bytes)) != 0) error = errno;
+  if (error != 0) throw commit_error(error, "enlarge", path_);
+}
+
+}  // namespace holdfast::core

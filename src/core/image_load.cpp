@@ -1,0 +1,105 @@
+// Reading an image's pages: runs of neighbours at a time, on several threads, each verified
+// while the next ones are being read.
+#include <fcntl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+
+#include "core/checksum.hpp"
+#include "core/image.hpp"
+#include "core/parallel.hpp"
+
+namespace holdfast::core {
+
+using detail::concat;
+
+namespace {
+
+// A second descriptor that bypasses the page cache, or none. What is not cached yet is read
+// faster without going through it, and what is cached is read faster from it.
+UniqueFd open_direct(int fd, std::uint64_t probe_offset) {
+  alignas(4096) static thread_local std::byte probe[kPage];
+  iovec part{probe, kPage};
+  if (::preadv2(fd, &part, 1, static_cast<off_t>(probe_offset), RWF_NOWAIT) > 0) return UniqueFd();
+  const std::string self = concat("/proc/self/fd/", fd);
+  UniqueFd direct(::open(self.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
+  if (!direct) return direct;
+  if (::pread(direct.get(), probe, kPage, static_cast<off_t>(probe_offset)) !=
+      static_cast<ssize_t>(kPage)) {
+    return UniqueFd();  // larger blocks, or a file system that only seems to know O_DIRECT
+  }
+  return direct;
+}
+
+bool read_run(int direct_fd, int fd, std::byte* to, std::size_t bytes, std::uint64_t offset,
+              const std::string& path) {
+  if (direct_fd >= 0) {
+    const ssize_t got = ::pread(direct_fd, to, bytes, static_cast<off_t>(offset));
+    if (got == static_cast<ssize_t>(bytes)) return true;
+  }
+  return read_exactly(fd, to, bytes, offset, path);
+}
+
+}  // namespace
+
+void Image::read_segment(std::uint64_t segment, std::byte* to, int direct_fd,
+                         std::vector<std::uint64_t>& bad) const {
+  const std::uint64_t first = segment * kSegmentPages;
+  const std::uint64_t last = first + kSegmentPages;
+  for (std::uint64_t page = first; page < last;) {
+    const std::uint64_t head = table_[page];
+    if (head == 0) {
+      ++page;
+      continue;
+    }
+    std::uint64_t end = page + 1;
+    while (end < last && table_[end] != 0 && entry_slot(table_[end]) == entry_slot(head)) ++end;
+    std::byte* const target = to + (page - first) * kPage;
+    const bool whole = read_run(direct_fd, fd(), target, (end - page) * kPage,
+                                page_offset(page, entry_slot(head)), path());
+    for (; page < end; ++page) {
+      const std::byte* const content = to + (page - first) * kPage;
+      if (!whole || !same_content(page_entry(content), table_[page])) bad.push_back(page);
+    }
+  }
+}
+
+void Image::read_all(std::byte* region, const Describe& describe) const {
+  std::uint64_t probe = 0;
+  for (std::uint64_t page = 0; page < table_.size() && probe == 0; ++page) {
+    if (table_[page] != 0) probe = page_offset(page, entry_slot(table_[page]));
+  }
+  const UniqueFd direct = probe == 0 ? UniqueFd() : open_direct(fd(), probe);
+  std::mutex mutex;
+  std::vector<std::uint64_t> bad;
+  parallel_for(root_.size(), worker_count(), [&](std::size_t segment) {
+    if (root_[segment] == 0) return;
+    std::vector<std::uint64_t> bad_here;
+    if (region != nullptr) {
+      read_segment(segment, region + segment * kSegmentPages * kPage, direct.get(), bad_here);
+    } else {
+      const std::unique_ptr<std::byte, void (*)(void*)> buffer(
+          static_cast<std::byte*>(std::aligned_alloc(kPage, kSegmentPages * kPage)), std::free);
+      if (!buffer) throw Error(Errc::no_memory, "no memory to read the image");
+      read_segment(segment, buffer.get(), direct.get(), bad_here);
+    }
+    if (bad_here.empty()) return;
+    const std::lock_guard lock(mutex);
+    bad.insert(bad.end(), bad_here.begin(), bad_here.end());
+  });
+  if (bad.empty()) return;
+  const std::uint64_t first = *std::min_element(bad.begin(), bad.end());
+  throw Error(Errc::damaged,
+              concat("the region '", path(), "' is damaged: ", describe(first),
+                     bad.size() > 1 ? concat(" and ", bad.size() - 1, " more do") : " does",
+                     " not match the hash; restore it from a copy"));
+}
+
+void Image::load(std::byte* region, const Describe& describe) const { read_all(region, describe); }
+
+void Image::verify(const Describe& describe) const { read_all(nullptr, describe); }
+
+}  // namespace holdfast::core

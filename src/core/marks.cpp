@@ -1,0 +1,49 @@
+#include "core/marks.hpp"
+
+#include <algorithm>
+
+namespace holdfast::core {
+
+MarkMap::MarkMap(std::uint64_t max_pages, const std::byte* base)
+    : base_(base), max_pages_(max_pages), host_(max_pages, 0) {
+  map_ = static_cast<std::uint8_t*>(backend::allocate_device(max_pages));
+  try {
+    fetched_ = static_cast<std::uint8_t*>(backend::allocate_pinned(max_pages));
+  } catch (...) {
+    backend::free_device(map_);
+    throw;
+  }
+}
+
+MarkMap::~MarkMap() {
+  backend::free_pinned(fetched_);
+  backend::free_device(map_);
+}
+
+void MarkMap::mark(std::uint64_t first_page, std::uint64_t last_page) {
+  std::fill(host_.begin() + static_cast<std::ptrdiff_t>(first_page),
+            host_.begin() + static_cast<std::ptrdiff_t>(last_page) + 1, std::uint8_t{1});
+}
+
+void MarkMap::fetch(Stream& stream, std::uint64_t pages) {
+  if (taken_) taken_->wait(stream);
+  copy_async(stream, fetched_, map_, pages);
+  fill_async(stream, map_, 0, pages);
+}
+
+void MarkMap::taken(Stream& stream) {
+  if (!taken_) taken_ = std::make_unique<Event>();
+  taken_->record(stream);
+}
+
+std::vector<std::uint8_t> MarkMap::take(std::uint64_t pages, bool with_device) {
+  const auto end = static_cast<std::ptrdiff_t>(pages);
+  std::vector<std::uint8_t> marks(host_.begin(), host_.begin() + end);
+  std::fill(host_.begin(), host_.begin() + end, std::uint8_t{0});
+  if (with_device) {
+    for (std::uint64_t i = 0; i < pages; ++i) marks[i] |= fetched_[i];
+  }
+  return marks;
+}
+
+}  // namespace holdfast::core

@@ -1,0 +1,376 @@
+#include "holdfast/region.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <exception>
+#include <mutex>
+#include <optional>
+
+#include "core/arena.hpp"
+#include "core/commit.hpp"
+#include "core/dax_medium.hpp"
+#include "core/directory.hpp"
+#include "core/file_domain.hpp"
+#include "core/medium.hpp"
+
+namespace holdfast {
+
+using core::kPage;
+using detail::concat;
+
+const char* to_string(Domain domain) noexcept {
+  switch (domain) {
+    case Domain::file:
+      return "file";
+    case Domain::device:
+      return "device";
+    case Domain::emulated:
+      return "emulated";
+    case Domain::dax:
+      return "dax";
+  }
+  return "unknown";
+}
+
+const char* to_string(Rung rung) noexcept {
+  switch (rung) {
+    case Rung::none:
+      return "none";
+    case Rung::process:
+      return "process";
+    case Rung::power:
+      return "power";
+  }
+  return "unknown";
+}
+
+struct Region::Impl {
+  std::string path;
+  Domain domain = Domain::file;
+  OpenReport report;
+  int exceptions_at_birth = std::uncaught_exceptions();
+  // Free space from here on has never been handed out since it was zeroed.
+  std::uint64_t zero_from = core::kMetadataBytes;
+  std::uint64_t dax_commits = 0;
+
+  std::unique_ptr<core::FileDomain> file;  // the file domain
+  std::unique_ptr<core::Medium> other;     // all other domains
+  std::unique_ptr<core::Directory> other_directory;
+  std::mutex other_mutex;
+  std::unique_ptr<Stream> stream;  // for dax commits on the host's behalf
+
+  core::Medium& medium() { return file ? file->arena() : *other; }
+  core::Directory& directory() { return file ? file->directory() : *other_directory; }
+  std::mutex& mutex() { return file ? file->mutex() : other_mutex; }
+
+  core::Directory::Flush flusher() {
+    return [this](const void* address, std::size_t bytes) { other->flush(address, bytes); };
+  }
+  void load_directory() {
+    other_directory = std::make_unique<core::Directory>(
+        core::Directory::load(other->metadata(), other->size(), path, flusher()));
+  }
+};
+
+namespace {
+
+// The region's own, or the error for one that is closed or moved from.
+template <class Pointer>
+auto& alive(const Pointer& impl) {
+  if (!impl) throw Error(Errc::closed, "the region is closed; open() it again");
+  return *impl;
+}
+
+void check_path(const std::string& path) {
+  if (path.empty() || path.back() == '/' || path.find('\0') != std::string::npos) {
+    throw Error(Errc::invalid_argument,
+                concat("'", path, "' cannot be the path of a region; name a file"));
+  }
+}
+
+std::uint64_t checked_size(std::uint64_t size, const std::string& path) {
+  if (size == 0 || size > core::kMaxRegionBytes) {
+    throw Error(Errc::invalid_argument,
+                concat("cannot create '", path, "' with ", size, " bytes: a region has 1 to ",
+                       core::kMaxRegionBytes, " bytes; set RegionOptions::size"));
+  }
+  return std::max(core::pages_of(size), core::kMetadataPages) * kPage;
+}
+
+}  // namespace
+
+Region::Region(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Region::Region(Region&&) noexcept = default;
+
+Region& Region::operator=(Region&& other) noexcept {
+  if (this != &other) {
+    Region old(std::move(*this));  // closes it as the destructor does
+    impl_ = std::move(other.impl_);
+  }
+  return *this;
+}
+
+Region::~Region() {
+  if (!impl_) return;
+  if (std::uncaught_exceptions() > impl_->exceptions_at_birth) {
+    abandon();
+    return;
+  }
+  const std::string path = impl_->path;
+  try {
+    close();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "holdfast: closing '%s' failed: %s\n", path.c_str(), error.what());
+    abandon();
+  }
+}
+
+Region Region::create(const std::string& path, const RegionOptions& options) {
+  check_path(path);
+  const std::uint64_t size = checked_size(options.size, path);
+  const std::uint64_t max_size = core::checked_max_size(size, options.max_size);
+  auto impl = std::make_unique<Impl>();
+  impl->path = path;
+  impl->domain = options.domain;
+  switch (options.domain) {
+    case Domain::file:
+      impl->file =
+          core::FileDomain::create(path, size, max_size, core::arena_folder(options.arena_folder));
+      return Region(std::move(impl));
+    case Domain::device:
+      impl->other = core::make_device_medium(size);
+      break;
+    case Domain::emulated:
+      impl->other = core::make_emulated_medium(size, max_size, options.medium, path);
+      break;
+    case Domain::dax:
+      impl->other = core::make_dax_medium(path, true, size, options.max_size);
+      impl->zero_from = impl->other->size();  // a device holds anything
+      break;
+    default:
+      throw Error(Errc::invalid_argument, concat("cannot create '", path, "': unknown domain"));
+  }
+  core::Directory::format(impl->other->metadata(), core::new_uuid(), impl->other->size(),
+                          impl->flusher());
+  impl->load_directory();
+  return Region(std::move(impl));
+}
+
+Region Region::open(const std::string& path, const OpenOptions& options) {
+  check_path(path);
+  auto impl = std::make_unique<Impl>();
+  impl->path = path;
+  if (core::is_dax_region(path)) {
+    impl->domain = Domain::dax;
+    impl->other = core::make_dax_medium(path, false, 0, options.max_size);
+    impl->load_directory();
+    impl->zero_from = impl->other->size();
+    return Region(std::move(impl));
+  }
+  impl->file = core::FileDomain::open(path, options, impl->report);
+  // What was loaded is zero wherever no object lies; what was adopted may hold anything.
+  impl->zero_from = impl->file->arena().size();
+  if (!impl->report.arena_found) {
+    impl->zero_from = core::kMetadataBytes;
+    for (const ObjectInfo& object : impl->file->directory().objects()) {
+      impl->zero_from =
+          std::max(impl->zero_from, object.offset + core::pages_of(object.bytes()) * kPage);
+    }
+  }
+  return Region(std::move(impl));
+}
+
+void Region::destroy(const std::string& path, const OpenOptions& options) {
+  check_path(path);
+  if (core::is_dax_region(path)) {
+    core::destroy_dax_region(path);
+  } else {
+    core::FileDomain::destroy(path, options);
+  }
+}
+
+void Region::close() {
+  Impl& impl = alive(impl_);
+  if (impl.file) {
+    impl.file->close();
+  } else if (impl.domain == Domain::dax) {
+    impl.other->flush(impl.other->base(), impl.other->size());
+  }
+  impl_.reset();
+}
+
+void Region::abandon() noexcept { impl_.reset(); }
+
+// ---- Objects ----------------------------------------------------------------------------------
+
+void* Region::allocate_raw(std::string_view name, std::string_view type,
+                           std::uint32_t element_bytes, std::uint64_t count, Tracking tracking) {
+  Impl& impl = alive(impl_);
+  core::check_name(name, core::kNameBytes, "object name");
+  core::check_name(type, core::kTypeBytes, "type name");
+  if (count == 0 || element_bytes == 0) {
+    throw Error(Errc::invalid_argument, concat("object '", name, "' must have at least one byte"));
+  }
+  if (tracking != Tracking::hashed && tracking != Tracking::marked) {
+    throw Error(Errc::invalid_argument, concat("object '", name, "': unknown tracking"));
+  }
+  const std::lock_guard lock(impl.mutex());
+  core::Directory& directory = impl.directory();
+  if (directory.find(name) != nullptr) {
+    throw Error(Errc::already_exists, concat("'", impl.path, "' has an object '", name,
+                                             "' already; find() or remove() it"));
+  }
+  if (count > core::kMaxRegionBytes / element_bytes) {
+    throw Error(Errc::no_space, concat("object '", name, "' of ", count, " elements of ",
+                                       element_bytes, " bytes is larger than a region can be"));
+  }
+  ObjectInfo info{std::string(name), std::string(type), 0, count, element_bytes, tracking};
+  info.offset = directory.first_fit(info.bytes(), name);
+  directory.check_room(name);
+  const std::uint64_t end = info.offset + core::pages_of(info.bytes()) * kPage;
+  if (info.offset < impl.zero_from) {
+    impl.medium().zero(info.offset, std::min(end, impl.zero_from) - info.offset);
+  }
+  impl.zero_from = std::max(impl.zero_from, end);
+  if (impl.file) {
+    // What the image holds there is another object's, or an earlier one's.
+    impl.file->committer().marks().mark(info.offset / kPage, end / kPage - 1);
+  }
+  directory.insert(info);
+  return impl.medium().base() + info.offset;
+}
+
+void Region::check_type(const ObjectInfo& info, std::string_view type, std::uint32_t bytes) const {
+  if (info.type == type && info.element_bytes == bytes) return;
+  throw Error(Errc::invalid_argument,
+              concat("object '", info.name, "' of '", alive(impl_).path, "' holds ", info.type,
+                     " of ", info.element_bytes, " bytes, not ", type, " of ", bytes));
+}
+
+bool Region::contains(std::string_view name) const {
+  return alive(impl_).directory().find(name) != nullptr;
+}
+
+ObjectInfo Region::object(std::string_view name) const {
+  Impl& impl = alive(impl_);
+  const ObjectInfo* found = impl.directory().find(name);
+  if (found == nullptr) {
+    throw Error(Errc::not_found, concat("'", impl.path, "' has no object '", name, "'"));
+  }
+  return *found;
+}
+
+std::vector<ObjectInfo> Region::objects() const { return alive(impl_).directory().objects(); }
+
+void Region::remove(std::string_view name) {
+  Impl& impl = alive(impl_);
+  object(name);  // throws not_found
+  const std::lock_guard lock(impl.mutex());
+  impl.directory().remove(name);
+}
+
+void Region::grow(std::uint64_t new_size) {
+  Impl& impl = alive(impl_);
+  core::Medium& medium = impl.medium();
+  if (new_size > medium.max_size()) {
+    throw Error(Errc::invalid_argument,
+                concat("'", impl.path, "' cannot grow to ", new_size, " bytes: space is kept for ",
+                       medium.max_size(), "; reopen it with a larger max_size"));
+  }
+  const std::uint64_t size = core::pages_of(new_size) * kPage;
+  if (size < medium.size()) {
+    throw Error(Errc::invalid_argument, concat("'", impl.path, "' has ", medium.size(),
+                                               " bytes and cannot shrink to ", new_size));
+  }
+  if (size == medium.size()) return;
+  const std::lock_guard lock(impl.mutex());
+  medium.grow(size);
+  impl.directory().set_region_bytes(size);
+}
+
+void* Region::address(const ObjectInfo& info) const {
+  Impl& impl = alive(impl_);
+  if (info.offset > impl.medium().size() || info.bytes() > impl.medium().size() - info.offset) {
+    throw Error(Errc::invalid_argument,
+                concat("object '", info.name, "' is not of the region '", impl.path, "'"));
+  }
+  return impl.medium().base() + info.offset;
+}
+
+void* Region::base() const { return alive(impl_).medium().base(); }
+
+// ---- Commits ----------------------------------------------------------------------------------
+
+Commit Region::commit(Stream& stream) {
+  Impl& impl = alive(impl_);
+  if (impl.file) return Commit(impl.file->committer().start(stream));
+  if (impl.domain != Domain::dax) {
+    throw Error(Errc::unsupported, concat("'", impl.path, "' is of the ", to_string(impl.domain),
+                                          " domain, which keeps nothing: there is no commit()"));
+  }
+  const auto state = std::make_shared<Commit::State>();
+  state->stats.generation = ++impl.dax_commits;
+  stream.enqueue([state, medium = impl.other.get()] {
+    {
+      const std::lock_guard lock(state->mutex);
+      state->started = true;
+    }
+    try {
+      medium->flush(medium->base(), medium->size());
+      state->finish(std::nullopt);
+    } catch (const Error& error) {
+      state->finish(error);
+    }
+  });
+  state->reached = std::make_shared<Event>();
+  state->reached->record(stream);
+  return Commit(state);
+}
+
+CommitStats Region::commit() {
+  Impl& impl = alive(impl_);
+  if (impl.file) return impl.file->commit(core::Committer::Unchanged::commit);
+  if (!impl.stream) impl.stream = std::make_unique<Stream>();
+  return commit(*impl.stream).wait();
+}
+
+PageMarks Region::marks() const {
+  Impl& impl = alive(impl_);
+  if (impl.file) return impl.file->committer().marks().device_view();
+  return {};
+}
+
+void Region::mark(const void* address, std::size_t bytes) {
+  Impl& impl = alive(impl_);
+  const std::byte* const base = impl.medium().base();
+  const auto* const at = static_cast<const std::byte*>(address);
+  const std::uint64_t size = impl.medium().size();
+  if (at < base || at > base + size || bytes > static_cast<std::size_t>(base + size - at)) {
+    throw Error(Errc::invalid_argument,
+                concat("mark(): these ", bytes, " bytes are not within '", impl.path, "'"));
+  }
+  if (bytes == 0 || !impl.file) return;
+  const auto offset = static_cast<std::uint64_t>(at - base);
+  const std::lock_guard lock(impl.mutex());
+  impl.file->committer().marks().mark(offset / kPage, (offset + bytes - 1) / kPage);
+}
+
+// ---- Properties -------------------------------------------------------------------------------
+
+const std::string& Region::path() const { return alive(impl_).path; }
+std::string Region::uuid() const { return core::to_text(alive(impl_).directory().uuid()); }
+Domain Region::domain() const { return alive(impl_).domain; }
+std::uint64_t Region::size() const { return alive(impl_).medium().size(); }
+std::uint64_t Region::max_size() const { return alive(impl_).medium().max_size(); }
+std::uint64_t Region::used() const { return alive(impl_).directory().used_bytes(); }
+
+std::uint64_t Region::generation() const {
+  Impl& impl = alive(impl_);
+  return impl.file ? impl.file->committer().generation() : impl.dax_commits;
+}
+
+Guarantee Region::guarantee() const { return alive(impl_).medium().guarantee(); }
+const OpenReport& Region::open_report() const { return alive(impl_).report; }
+
+}  // namespace holdfast

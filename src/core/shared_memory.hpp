@@ -1,0 +1,20 @@
+// Memory for arenas, and how much of it there is.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace holdfast::core {
+
+// Bytes that a file in `folder` can still take: the file system's free space and, if it lives in
+// memory, what memory and the control group leave.
+std::uint64_t shared_bytes_free(const std::string& folder);
+
+// Bytes of memory that this process can still take, its control group's limit included.
+std::uint64_t memory_free();
+
+// Allocates [offset, offset + bytes) of the file for good, zeroed, so that no later store to it
+// can fail. Throws no_shared_memory, saying what is needed, what is there, and the way out.
+void allocate_shared(int fd, const std::string& folder, std::uint64_t offset, std::uint64_t bytes);
+
+}  // namespace holdfast::core

@@ -1,0 +1,102 @@
+// Folders for tests: on disk for images, in shared memory for arenas; gone afterwards.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "holdfast/error.hpp"
+#include "holdfast/region.hpp"
+
+namespace holdfast::test {
+
+class Scratch : public ::testing::Test {
+ protected:
+  Scratch()
+      : folder_(make("/tmp/holdfast-XXXXXX")), arenas_(make("/dev/shm/holdfast-test-XXXXXX")) {
+    ::setenv("HOLDFAST_ARENA_DIR", arenas_.c_str(), 1);
+  }
+  ~Scratch() override {
+    ::unsetenv("HOLDFAST_ARENA_DIR");
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+    std::filesystem::remove_all(arenas_, ignored);
+  }
+
+  std::string path(const std::string& name = "region") const { return folder_ + "/" + name; }
+  const std::string& folder() const { return folder_; }
+  const std::string& arenas() const { return arenas_; }
+
+  static RegionOptions options(std::uint64_t size) {
+    RegionOptions result;
+    result.size = size;
+    return result;
+  }
+
+  // The only file in a folder; fails the test if there is not exactly one.
+  static std::string only_file(const std::string& folder) {
+    std::string found;
+    int count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      found = entry.path().string();
+      ++count;
+    }
+    EXPECT_EQ(count, 1) << "files in " << folder;
+    return found;
+  }
+  static bool is_empty(const std::string& folder) {
+    return std::filesystem::directory_iterator(folder) == std::filesystem::directory_iterator();
+  }
+
+ private:
+  static std::string make(std::string pattern) {
+    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
+    return pattern;
+  }
+  std::string folder_, arenas_;
+};
+
+inline std::vector<char> read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+inline void write_file(const std::string& path, const std::vector<char>& bytes) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  file.close();
+  std::filesystem::permissions(
+      path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+}
+
+// The seed of a randomised test: $HOLDFAST_TEST_SEED, or a new one, which is printed.
+inline std::uint64_t test_seed() {
+  const char* given = std::getenv("HOLDFAST_TEST_SEED");
+  const std::uint64_t seed = given ? std::strtoull(given, nullptr, 0) : std::random_device()();
+  std::printf("HOLDFAST_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
+  return seed;
+}
+
+// The code of the Error that `body` throws. Fails the test if it throws none, or one whose
+// message lacks one of `words`.
+template <class Body>
+Errc error_of(Body&& body, const std::vector<std::string>& words = {}) {
+  try {
+    body();
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    for (const std::string& word : words) {
+      EXPECT_NE(message.find(word), std::string::npos) << "'" << word << "' not in: " << message;
+    }
+    return error.code();
+  }
+  ADD_FAILURE() << "no error was thrown";
+  return static_cast<Errc>(-1);
+}
+
+}  // namespace holdfast::test
