@@ -1,0 +1,72 @@
+// How the CPU backend runs a kernel: its shape, its schedule, and the queueing of it.
+//
+// A kernel's threads are fibers. Exactly one runs at any time, and it runs until it reaches a
+// barrier, a warp collective, or a yield point (an atomic, a fence, a release, an acquire, and a
+// volatile access where accesses are intercepted). So a kernel's run is a function of the kernel
+// and of the schedule's seed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "holdfast/cpu/vector_types.hpp"
+#include "holdfast/stream.hpp"
+
+namespace holdfast {
+struct LaunchShape;
+
+namespace detail {
+// Throws Errc::invalid_argument, naming the limit: a block has at most 1024 threads and
+// 1024 x 1024 x 64 extents; a grid at most 2^31 - 1 x 65535 x 65535 blocks; dynamic shared memory
+// at most 227 KiB. No extent is 0.
+void check_launch_shape(const LaunchShape& shape);
+}  // namespace detail
+
+namespace cpu {
+
+struct Shape {
+  dim3 grid;
+  dim3 block;
+  std::size_t shared_bytes = 0;  // dynamic shared memory of a block
+};
+
+// How kernels are run from the next launch() on.
+struct Schedule {
+  // 0: threads and blocks take turns in index order, and an atomic that changes memory yields
+  // only now and then. Any other value draws each choice among runnable threads, and among
+  // resident blocks, from the seed: the same seed gives the same run.
+  std::uint64_t seed = 0;
+  // How many blocks can be underway at once. A block that waits for another one further ahead
+  // than this never ends, as on a GPU.
+  unsigned resident_blocks = 8;
+  // A livelock is reported once every runnable thread has yielded this often and no thread has
+  // exited, no barrier or collective completed, and no atomic changed memory meanwhile.
+  std::uint64_t livelock_rounds = 1'000'000;
+  // Stack of a thread, bytes.
+  std::size_t stack_bytes = 64 * 1024;
+};
+
+// The schedule that launch() takes next. Starts from the defaults and the environment:
+// HOLDFAST_CPU_SEED, HOLDFAST_CPU_RESIDENT_BLOCKS, HOLDFAST_CPU_LIVELOCK_ROUNDS,
+// HOLDFAST_CPU_STACK. Thread safety: any thread.
+Schedule schedule();
+// Throws Errc::invalid_argument (resident_blocks 0 or over 1024, livelock_rounds 0, stack_bytes
+// under 16 KiB or over 64 MiB).
+void set_schedule(const Schedule& schedule);
+
+// Queues a kernel on the stream's worker thread; `body` runs once per thread of the grid.
+// What the kernel meets becomes the stream's error: Errc::kernel_fault for bad memory, a trap, a
+// failed assertion, an exception, a stack overflow or a misused collective; Errc::livelock for
+// threads that wait for ever. holdfast::launch() is the way in for kernels.
+void launch(Stream& stream, const Shape& shape, std::function<void()> body);
+
+// Says that the kernel's own code begins: accesses before it (to launch()'s copy of the
+// arguments) are not the kernel's and are not delivered to a listener.
+void enter_kernel() noexcept;
+
+// The first byte of the running block's dynamic shared memory, aligned to 16 bytes.
+void* dynamic_shared_base();
+
+}  // namespace cpu
+}  // namespace holdfast

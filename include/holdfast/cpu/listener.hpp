@@ -1,0 +1,79 @@
+// What a kernel does, event by event: for the crash-state checker and the timing simulator.
+//
+// Source: docs/model.md, "Events". Events are delivered by builds of the intercepted flavour
+// (CMake option HOLDFAST_INTERCEPT) alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "holdfast/cpu/vector_types.hpp"
+#include "holdfast/persist.hpp"
+
+namespace holdfast::cpu {
+
+enum class EventKind : std::uint8_t {
+  kernel_begin,  // grid and block extents in Event::grid and Event::extent
+  kernel_end,    // Event::completed says whether the kernel ran to its end
+  block_begin,
+  block_end,
+  thread_begin,
+  thread_end,
+  load,
+  store,
+  atomic,            // read-modify-write, or a compare-and-swap that failed (new_value == value)
+  fence,             // __threadfence and its like, std::atomic_thread_fence
+  ordering_fence,    // ofence()
+  durability_fence,  // persist(), dfence()
+  barrier,           // the thread arrives at __syncthreads and its like
+  warp_barrier,      // the lane arrives at __syncwarp or a warp collective; Event::mask
+  acquire,           // pacq(): a load
+  release,           // prel(): a store
+};
+
+// Returns the enumerator's name, such as "durability_fence".
+const char* to_string(EventKind kind) noexcept;
+
+// Accesses to the running thread's own stack (CUDA's local memory) are not delivered; those to
+// shared memory are. An event is delivered before the next one of any thread, so memory holds
+// what all events so far have written.
+struct Event {
+  EventKind kind = EventKind::load;
+  Scope scope = Scope::system;  // atomic, fence, acquire, release
+  bool is_volatile = false;     // load, store
+  bool is_atomic = false;       // load, store: of std::atomic and its like
+  bool completed = false;       // kernel_end
+  std::uint8_t lane = 0;
+  std::uint32_t warp = 0;           // within the block
+  std::uint32_t thread = 0;         // within the block: x + y * blockDim.x + ...
+  std::uint64_t block = 0;          // within the grid: x + y * gridDim.x + ...
+  std::uint32_t mask = 0;           // warp_barrier: lanes that take part
+  std::uint64_t generation = 0;     // barrier: how many the block completed before this one
+  const void* address = nullptr;    // what is accessed
+  std::size_t size = 0;             // bytes of it
+  const void* value = nullptr;      // `size` bytes: loaded, stored, or (atomic) before it;
+                                    // valid during the call
+  const void* new_value = nullptr;  // atomic: `size` bytes after it
+  const void* pc = nullptr;         // load, store: return address of the hook, or null
+  const char* file = nullptr;       // the other kinds, where known
+  unsigned line = 0;
+  dim3 grid, extent;  // kernel_begin
+};
+
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  // Called by the thread that runs the kernel, one call at a time; accesses that it makes are
+  // not delivered. REQUIRES: does not throw; does not launch or wait for kernels.
+  virtual void on_event(const Event& event) = 0;
+};
+
+// Whether this build delivers events.
+bool can_listen() noexcept;
+
+// Delivers the events of later kernels to `listener` (null: to none) and returns the one before.
+// Throws Errc::unsupported where can_listen() is false and `listener` is not null.
+// REQUIRES: no kernel is running or queued.
+Listener* set_listener(Listener* listener);
+
+}  // namespace holdfast::cpu

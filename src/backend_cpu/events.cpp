@@ -1,0 +1,105 @@
+#include "backend_cpu/events.hpp"
+
+#include <atomic>
+
+namespace holdfast::cpu {
+
+constinit thread_local HookState t_hook;
+
+namespace {
+std::atomic<Listener*> g_listener{nullptr};
+}
+
+Listener* current_listener() noexcept { return g_listener.load(); }
+
+bool can_listen() noexcept { return kEvents; }
+
+Listener* set_listener(Listener* listener) {
+  if (!kEvents && listener != nullptr) {
+    throw Error(Errc::unsupported,
+                "this build delivers no events of kernels: configure it with "
+                "-DHOLDFAST_INTERCEPT=ON (preset cpu-check)");
+  }
+  return g_listener.exchange(listener);
+}
+
+void deliver_now(Thread& thread, Event& event) {
+  const Slot& slot = *thread.slot;
+  event.block = slot.block_number();
+  event.thread = thread.number;
+  event.warp = thread.warp();
+  event.lane = static_cast<std::uint8_t>(thread.lane());
+  Thread* const hooked = t_hook.thread;
+  t_hook.thread = nullptr;
+  slot.run().listener->on_event(event);
+  t_hook.thread = hooked;
+}
+
+void deliver_pending(Thread& thread) {
+  const PendingStore store = thread.pending;
+  thread.pending.address = nullptr;
+  if (store.is_volatile && store.size <= sizeof store.before) {
+    std::uint64_t now = 0;
+    __builtin_memcpy(&now, store.address, store.size);
+    if (now != store.before) thread.slot->progress();
+  }
+  if (!listened(thread)) return;
+  Event event;
+  event.kind = EventKind::store;
+  event.is_volatile = store.is_volatile;
+  event.address = event.value = store.address;
+  event.size = store.size;
+  event.pc = store.pc;
+  deliver_now(thread, event);
+}
+
+void emit_run(const Run& run, EventKind kind, std::uint64_t block, bool completed) {
+  if (!kEvents || run.listener == nullptr) return;
+  Event event;
+  event.kind = kind;
+  event.block = block;
+  event.completed = completed;
+  event.grid = run.shape.grid;
+  event.extent = run.shape.block;
+  run.listener->on_event(event);
+}
+
+const char* to_string(EventKind kind) noexcept {
+  switch (kind) {
+    case EventKind::kernel_begin:
+      return "kernel_begin";
+    case EventKind::kernel_end:
+      return "kernel_end";
+    case EventKind::block_begin:
+      return "block_begin";
+    case EventKind::block_end:
+      return "block_end";
+    case EventKind::thread_begin:
+      return "thread_begin";
+    case EventKind::thread_end:
+      return "thread_end";
+    case EventKind::load:
+      return "load";
+    case EventKind::store:
+      return "store";
+    case EventKind::atomic:
+      return "atomic";
+    case EventKind::fence:
+      return "fence";
+    case EventKind::ordering_fence:
+      return "ordering_fence";
+    case EventKind::durability_fence:
+      return "durability_fence";
+    case EventKind::barrier:
+      return "barrier";
+    case EventKind::warp_barrier:
+      return "warp_barrier";
+    case EventKind::acquire:
+      return "acquire";
+    case EventKind::release:
+      return "release";
+  }
+  return "unknown";
+}
+
+}  // namespace holdfast::cpu

@@ -1,0 +1,66 @@
+// Delivery of a kernel's events to the listener. In the fast flavour all of it compiles to nothing.
+#pragma once
+
+#include "backend_cpu/run.hpp"
+#include "holdfast/cpu/listener.hpp"
+
+namespace holdfast::cpu {
+
+// Read by every hook, so kept apart from Thread. `thread` is null wherever hooks must stay
+// silent: outside a kernel's own code, and while the listener runs.
+struct HookState {
+  Thread* thread = nullptr;
+  Listener* listener = nullptr;
+  const std::byte* stack_low = nullptr;   // the thread's own stack, whose accesses are not
+  const std::byte* stack_high = nullptr;  // delivered
+};
+extern constinit thread_local HookState t_hook;
+
+Listener* current_listener() noexcept;
+
+// Fills in who does it and delivers `event`. REQUIRES: no store is pending.
+void deliver_now(Thread& thread, Event& event);
+void deliver_pending(Thread& thread);
+
+// Delivers the store that the thread announced, if any: memory holds its value now.
+inline void settle(Thread& thread) {
+  if constexpr (kEvents) {
+    if (thread.pending.address != nullptr) deliver_pending(thread);
+  }
+}
+
+inline bool listened(const Thread& thread) {
+  return kEvents && thread.slot->run().listener != nullptr;
+}
+
+inline void set_hook(Thread* thread) {
+  if constexpr (kEvents) {
+    if (thread == nullptr || !thread->in_kernel) {
+      t_hook.thread = nullptr;
+      return;
+    }
+    t_hook.thread = thread;
+    t_hook.listener = thread->slot->run().listener;
+    t_hook.stack_low = thread->stack;
+    t_hook.stack_high = thread->stack + thread->slot->stacks().stack_bytes();
+  }
+}
+
+// An event that has no value.
+inline void emit(Thread& thread, EventKind kind, Scope scope, const Standing& where) {
+  if constexpr (kEvents) {
+    settle(thread);
+    if (!listened(thread)) return;
+    Event event;
+    event.kind = kind;
+    event.scope = scope;
+    event.file = where.file;
+    event.line = where.line;
+    deliver_now(thread, event);
+  }
+}
+
+// An event of the run or of a block, outside any thread.
+void emit_run(const Run& run, EventKind kind, std::uint64_t block, bool completed);
+
+}  // namespace holdfast::cpu

@@ -1,0 +1,32 @@
+// Signals that a kernel's own code raises (bad memory, division by zero) become errors.
+//
+// A handler on an alternate stack jumps back to the slot. Faults anywhere else go to the handler
+// that was there before. Under the address sanitizer faults stay with the sanitizer.
+#pragma once
+
+#include <csetjmp>
+#include <string>
+
+#include "backend_cpu/fiber.hpp"
+
+namespace holdfast::cpu {
+
+// Installs the handlers, once for the process.
+void install_fault_handlers();
+
+// Catches the faults of the fibers that run on this OS thread while it lives.
+// Use: if (sigsetjmp(scope.landing(), 0) != 0) { a fault happened }; scope.arm();
+class FaultScope {
+ public:
+  FaultScope();
+  ~FaultScope();
+  FaultScope(const FaultScope&) = delete;
+  FaultScope& operator=(const FaultScope&) = delete;
+
+  static sigjmp_buf& landing();
+  void arm();
+  // The last fault in words, with what to do about it.
+  std::string describe(const StackPool& stacks) const;
+};
+
+}  // namespace holdfast::cpu

@@ -1,0 +1,131 @@
+// Memory of the CPU backend. "Device memory" is host memory.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "holdfast/stream.hpp"
+
+namespace holdfast::backend {
+namespace {
+
+constexpr std::size_t kDeviceAlignment = 256;
+constexpr std::size_t kPage = 4096;
+// From here on memory comes from mmap: zeroed by the system, and only what is used is touched.
+constexpr std::size_t kLarge = std::size_t{1} << 20;
+// From here on the system is asked whether it has the memory before it is promised.
+constexpr std::size_t kChecked = std::size_t{64} << 20;
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kMapLarge = false;  // the sanitizer sees overruns of the heap alone
+#else
+constexpr bool kMapLarge = true;
+#endif
+
+std::mutex g_mutex;
+std::unordered_map<void*, std::size_t> g_mapped;  // bytes of each large allocation
+
+// Bytes that control group v2 still grants; the largest number where there is no limit.
+std::size_t control_group_room() {
+  std::size_t limit = 0, used = 0;
+  std::ifstream limit_file("/sys/fs/cgroup/memory.max");
+  std::ifstream used_file("/sys/fs/cgroup/memory.current");
+  if (!(limit_file >> limit) || !(used_file >> used)) {
+    return std::numeric_limits<std::size_t>::max();
+  }
+  return limit > used ? limit - used : 0;
+}
+
+std::size_t available_bytes() {
+  std::ifstream file("/proc/meminfo");
+  std::string key, unit;
+  std::size_t value = 0;
+  while (file >> key >> value) {
+    std::getline(file, unit);
+    if (key == "MemAvailable:") return std::min(value * 1024, control_group_room());
+  }
+  const long pages = sysconf(_SC_AVPHYS_PAGES);
+  return pages < 0 ? 0 : static_cast<std::size_t>(pages) * kPage;
+}
+
+[[noreturn]] void throw_no_memory(std::size_t bytes) {
+  throw Error(Errc::no_memory,
+              detail::concat("no room for ", bytes, " bytes: ", available_bytes(),
+                             " are available on this machine; allocate less or free some"));
+}
+
+void* allocate(std::size_t bytes, std::size_t alignment) {
+  if (bytes == 0) bytes = 1;
+  if (bytes > std::numeric_limits<std::size_t>::max() - kPage ||
+      (bytes >= kChecked && bytes > available_bytes())) {
+    throw_no_memory(bytes);
+  }
+  if (kMapLarge && bytes >= kLarge) {
+    const std::size_t mapped = (bytes + kPage - 1) / kPage * kPage;
+    void* memory =
+        mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw_no_memory(bytes);
+    const std::lock_guard lock(g_mutex);
+    g_mapped.emplace(memory, mapped);
+    return memory;
+  }
+  void* memory = nullptr;
+  if (posix_memalign(&memory, alignment, bytes) != 0) throw_no_memory(bytes);
+  std::memset(memory, 0, bytes);
+  return memory;
+}
+
+void release(void* address) noexcept {
+  if (address == nullptr) return;
+  std::size_t mapped = 0;
+  {
+    const std::lock_guard lock(g_mutex);
+    if (const auto found = g_mapped.find(address); found != g_mapped.end()) {
+      mapped = found->second;
+      g_mapped.erase(found);
+    }
+  }
+  if (mapped != 0) {
+    munmap(address, mapped);
+  } else {
+    std::free(address);
+  }
+}
+
+}  // namespace
+
+const char* name() noexcept { return "cpu"; }
+
+std::string device_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) {
+      const auto colon = line.find(": ");
+      if (colon != std::string::npos) return line.substr(colon + 2);
+    }
+  }
+  return "a processor";
+}
+
+std::string device_pci_address() { return ""; }
+
+bool usable(std::string* /*why*/) noexcept { return true; }
+
+std::size_t free_device_memory() { return available_bytes(); }
+
+void* allocate_device(std::size_t bytes) { return allocate(bytes, kDeviceAlignment); }
+void free_device(void* address) noexcept { release(address); }
+void* allocate_pinned(std::size_t bytes) { return allocate(bytes, kPage); }
+void free_pinned(void* address) noexcept { release(address); }
+
+void register_host(void* /*address*/, std::size_t /*bytes*/, const std::string& /*what*/) {}
+void unregister_host(void* /*address*/, std::size_t /*bytes*/) noexcept {}
+
+}  // namespace holdfast::backend

@@ -1,0 +1,159 @@
+// Streams and events of the CPU backend.
+#include "holdfast/stream.hpp"
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "backend_cpu/stream_impl.hpp"
+
+namespace holdfast {
+
+Stream::Impl::~Impl() {
+  if (!worker_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  work_.notify_one();
+  worker_.join();
+  if (error_ && !seen_) std::fprintf(stderr, "holdfast: stream: %s\n", error_->what());
+}
+
+void Stream::Impl::push(std::function<void()> task, Run run) {
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back({std::move(task), run});
+    if (!worker_.joinable()) worker_ = std::thread([this] { serve(); });
+  }
+  work_.notify_one();
+}
+
+void Stream::Impl::wait() {
+  std::unique_lock lock(mutex_);
+  idle_.wait(lock, [this] { return queue_.empty() && !busy_; });
+}
+
+void Stream::Impl::throw_if_failed() {
+  if (!error_) return;
+  seen_ = true;
+  throw *error_;
+}
+
+void Stream::Impl::serve() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    work_.wait(lock, [this] { return !queue_.empty() || stop_; });
+    if (queue_.empty()) return;
+    {
+      Task task = std::move(queue_.front());
+      queue_.pop_front();
+      busy_ = true;
+      lock.unlock();
+      if (task.run == Run::always || !error_) execute(task);
+    }  // what the task holds is released before the stream is idle
+    lock.lock();
+    busy_ = false;
+    if (queue_.empty()) idle_.notify_all();
+  }
+}
+
+// Only the worker writes error_, and others read it once the stream is idle.
+void Stream::Impl::execute(Task& task) {
+  try {
+    task.function();
+  } catch (const Error& error) {
+    if (!error_) error_.emplace(error);
+  } catch (const std::exception& error) {
+    if (!error_) {
+      error_.emplace(Errc::device,
+                     detail::concat("a function queued on a stream threw: ", error.what()));
+    }
+  }
+}
+
+Stream::Stream() : impl_(std::make_unique<Impl>()) {}
+Stream::~Stream() = default;
+Stream::Stream(Stream&&) noexcept = default;
+Stream& Stream::operator=(Stream&&) noexcept = default;
+
+void Stream::synchronize() {
+  impl_->wait();
+  impl_->throw_if_failed();
+}
+
+void Stream::enqueue(std::function<void()> function) { impl_->push(std::move(function)); }
+
+void* Stream::native() const { return nullptr; }
+
+void copy_async(Stream& stream, void* dst, const void* src, std::size_t bytes) {
+  if (bytes == 0) return;
+  stream.impl().push([=] { std::memmove(dst, src, bytes); });
+}
+
+void fill_async(Stream& stream, void* dst, int byte, std::size_t bytes) {
+  if (bytes == 0) return;
+  stream.impl().push([=] { std::memset(dst, byte, bytes); });
+}
+
+// One record() of an event.
+struct Event::Impl {
+  struct Point {
+    std::mutex mutex;
+    std::condition_variable reached;
+    bool done = false;
+    std::chrono::steady_clock::time_point time;
+
+    void wait() {
+      std::unique_lock lock(mutex);
+      reached.wait(lock, [this] { return done; });
+    }
+  };
+  std::shared_ptr<Point> last;  // null: never recorded
+};
+
+Event::Event() : impl_(std::make_unique<Impl>()) {}
+Event::~Event() = default;
+Event::Event(Event&&) noexcept = default;
+Event& Event::operator=(Event&&) noexcept = default;
+
+void Event::record(Stream& stream) {
+  auto point = std::make_shared<Impl::Point>();
+  impl_->last = point;
+  stream.impl().push(
+      [point] {
+        {
+          const std::lock_guard lock(point->mutex);
+          point->time = std::chrono::steady_clock::now();
+          point->done = true;
+        }
+        point->reached.notify_all();
+      },
+      Stream::Impl::Run::always);
+}
+
+void Event::synchronize() {
+  if (impl_->last) impl_->last->wait();
+}
+
+void Event::wait(Stream& stream) {
+  if (auto point = impl_->last) {
+    stream.impl().push([point] { point->wait(); }, Stream::Impl::Run::always);
+  }
+}
+
+float Event::elapsed_ms(const Event& start, const Event& stop) {
+  const auto time = [](const Event& event) {
+    const auto& point = event.impl_->last;
+    if (point) {
+      const std::lock_guard lock(point->mutex);
+      if (point->done) return point->time;
+    }
+    throw Error(Errc::invalid_argument,
+                "elapsed_ms: an event is not recorded or not complete: synchronize() it first");
+  };
+  return std::chrono::duration<float, std::milli>(time(stop) - time(start)).count();
+}
+
+}  // namespace holdfast

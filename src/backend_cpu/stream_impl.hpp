@@ -1,0 +1,48 @@
+// A stream of the CPU backend: an in-order queue and the worker thread that serves it.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "holdfast/stream.hpp"
+
+namespace holdfast {
+
+struct Stream::Impl {
+  // Whether a task runs even once the stream has met an error: events must complete.
+  enum class Run { unless_failed, always };
+
+  Impl() = default;
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  // Queues a task. What it throws becomes the stream's error.
+  void push(std::function<void()> task, Run run = Run::unless_failed);
+  void wait();             // until all queued tasks are done
+  void throw_if_failed();  // REQUIRES: wait() has returned
+
+ private:
+  struct Task {
+    std::function<void()> function;
+    Run run;
+  };
+  void serve();
+  void execute(Task& task);
+
+  std::mutex mutex_;
+  std::condition_variable work_, idle_;
+  std::deque<Task> queue_;
+  bool busy_ = false;
+  bool stop_ = false;
+  bool seen_ = false;  // the error was thrown to the caller
+  std::optional<Error> error_;
+  std::thread worker_;  // started by the first push()
+};
+
+}  // namespace holdfast

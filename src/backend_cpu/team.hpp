@@ -1,0 +1,20 @@
+// The OS threads behind the slots, and the baton that one of them holds.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "backend_cpu/run.hpp"
+
+namespace holdfast::cpu {
+
+// Runs one kernel on the calling thread, and on further ones where blocks wait for each other;
+// returns its error, if any. Thread safety: any thread; kernels queue up for one lock.
+std::optional<Error> execute(const Shape& shape, const Schedule& schedule,
+                             const std::function<void()>& body);
+
+// Adds a slot with an OS thread of its own to the run. Throws Errc::no_memory, std::system_error.
+// REQUIRES: run.can_start_block().
+Slot* recruit_slot(Run& run);
+
+}  // namespace holdfast::cpu
