@@ -3,7 +3,11 @@
 # With the CUDA backend nvcc compiles them. With the CPU backend g++ compiles the same files
 # against holdfast/cpu/simt.hpp. In the intercepted flavour they are compiled with
 # -fsanitize=thread, whose hooks the CPU backend supplies in place of the sanitizer's runtime;
-# docs/architecture.md says why each flag is there.
+# docs/architecture.md says why each flag is there. Of those that surprise: -fno-weak gives each
+# kernel file inline functions of its own, which the linker would otherwise merge with copies in
+# host files that have no hooks; -w silences its remark on every inline variable (the other
+# flavours compile the same files with all warnings); loops must stay loops, since a memset that
+# the compiler makes of one is not instrumented.
 function(holdfast_kernels target)
   foreach(file IN LISTS ARGN)
     if(HOLDFAST_BACKEND STREQUAL "cpu")
@@ -12,7 +16,7 @@ function(holdfast_kernels target)
         set_source_files_properties(
           ${file} TARGET_DIRECTORY ${target}
           PROPERTIES COMPILE_OPTIONS
-                     "-fsanitize=thread;-fno-builtin;--param=tsan-distinguish-volatile=1;--param=tsan-instrument-func-entry-exit=0;-include;${PROJECT_SOURCE_DIR}/include/holdfast/cpu/intercept.hpp"
+                     "-fsanitize=thread;-fno-builtin;-fno-weak;-w;-fno-tree-loop-distribute-patterns;--param=tsan-distinguish-volatile=1;--param=tsan-instrument-func-entry-exit=0;-include;${PROJECT_SOURCE_DIR}/include/holdfast/cpu/intercept.hpp"
         )
       endif()
     endif()

@@ -4,9 +4,7 @@
 #include <bit>
 #include <type_traits>
 
-#include "backend_cpu/events.hpp"
-#include "backend_cpu/run.hpp"
-#include "backend_cpu/sync.hpp"
+#include "backend_cpu/atomic_core.hpp"
 
 namespace holdfast::cpu {
 namespace {
@@ -63,61 +61,29 @@ T apply(AtomicOp op, T old, T operand) {
   return old;
 }
 
-void check_alignment(Thread& self, const void* address, std::size_t bytes) {
+}  // namespace
+
+void check_aligned(Thread& self, const void* address, std::size_t bytes) {
   if (reinterpret_cast<std::uintptr_t>(address) % bytes != 0) {
     self.slot->fail(self, Errc::kernel_fault,
                     concat("address ", address, " is not aligned to ", bytes, " bytes"));
   }
 }
 
-// Replaces the bits at `address` by update(bits), also against host threads.
-template <class Bits, class Update>
-Bits exchange(Bits* address, Update update, Bits& now) {
-  Bits old = __atomic_load_n(address, __ATOMIC_RELAXED);
-  do {
-    now = update(old);
-  } while (now != old && !__atomic_compare_exchange_n(address, &old, now, true, __ATOMIC_SEQ_CST,
-                                                      __ATOMIC_RELAXED));
-  return old;
-}
-
-void report(Thread& self, detail::ScopeNumber scope, const void* address, std::size_t size,
-            const void* before, const void* after) {
+void deliver_atomic(Thread& self, Scope scope, const void* address, std::size_t size,
+                    const void* before, const void* after) {
   Event event;
   event.kind = EventKind::atomic;
-  event.scope = static_cast<Scope>(scope);
+  event.scope = scope;
   event.address = address;
   event.size = size;
   event.value = before;
   event.new_value = after;
+  event.pc = self.standing.pc;
   event.file = self.standing.file;
   event.line = self.standing.line;
   deliver_now(self, event);
 }
-
-// `operand` is what the caller passes, for the spin check.
-template <class Bits, class Update>
-Bits run_atomic(const char* name, detail::ScopeNumber scope, Bits* address, std::uint64_t operand,
-                const char* file, unsigned line, Update update) {
-  Bits now;
-  if (t_current == nullptr) return exchange(address, update, now);
-  Thread& self = *t_current;
-  self.standing = {name, file, line, address};
-  check_alignment(self, address, sizeof(Bits));
-  settle(self);
-  before_sync(self);
-  const Bits old = exchange(address, update, now);
-  if (listened(self)) report(self, scope, address, sizeof(Bits), &old, &now);
-  if (old != now) {
-    self.slot->progress();
-    after_sync(self);
-  } else {
-    after_poll(self, address, old, operand);
-  }
-  return old;
-}
-
-}  // namespace
 
 namespace detail {
 
@@ -128,8 +94,9 @@ T atomic_apply(AtomicOp op, ScopeNumber scope, T* address, T operand, const char
   const auto update = [op, operand](Bits old) {
     return std::bit_cast<Bits>(apply(op, std::bit_cast<T>(old), operand));
   };
-  return std::bit_cast<T>(run_atomic(name_of(op), scope, reinterpret_cast<Bits*>(address),
-                                     std::bit_cast<Bits>(operand), file, line, update));
+  return std::bit_cast<T>(run_atomic(scope, reinterpret_cast<Bits*>(address),
+                                     std::bit_cast<Bits>(operand),
+                                     Standing{name_of(op), file, line, address}, update));
 }
 
 template <class T>
@@ -141,8 +108,8 @@ T atomic_compare_swap(ScopeNumber scope, T* address, T expected, T desired, cons
   };
   const std::uint64_t operand =
       std::bit_cast<Bits>(expected) * 0x9e3779b97f4a7c15 + std::bit_cast<Bits>(desired);
-  return std::bit_cast<T>(run_atomic("atomicCAS", scope, reinterpret_cast<Bits*>(address), operand,
-                                     file, line, update));
+  return std::bit_cast<T>(run_atomic(scope, reinterpret_cast<Bits*>(address), operand,
+                                     Standing{"atomicCAS", file, line, address}, update));
 }
 
 #define HOLDFAST_INSTANTIATE(T) \

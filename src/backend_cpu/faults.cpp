@@ -1,6 +1,7 @@
 #include "backend_cpu/faults.hpp"
 
 #include <sys/mman.h>
+#include <ucontext.h>
 
 #include <array>
 #include <csignal>
@@ -21,6 +22,7 @@ struct FaultState {
   bool armed = false;
   int signal = 0;
   void* address = nullptr;
+  const std::byte* stack_pointer = nullptr;  // null: not known
 };
 constinit thread_local FaultState t_fault{};
 
@@ -50,6 +52,18 @@ class SignalStack {
   void* memory_ = MAP_FAILED;
 };
 
+const std::byte* stack_pointer_of(const void* context) {
+  const auto& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
+#if defined(__x86_64__)
+  return reinterpret_cast<const std::byte*>(machine.gregs[REG_RSP]);
+#elif defined(__aarch64__)
+  return reinterpret_cast<const std::byte*>(machine.sp);
+#else
+  (void)machine;
+  return nullptr;
+#endif
+}
+
 void chain(int signal, siginfo_t* info, void* context) {
   const struct sigaction& previous = g_previous[static_cast<unsigned>(signal)];
   if ((previous.sa_flags & SA_SIGINFO) != 0) {
@@ -73,6 +87,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   }
   t_fault.signal = signal;
   t_fault.address = info->si_addr;
+  t_fault.stack_pointer = stack_pointer_of(context);
   siglongjmp(t_fault.landing, 1);
 }
 
@@ -107,8 +122,10 @@ sigjmp_buf& FaultScope::landing() { return t_fault.landing; }
 
 void FaultScope::arm() { t_fault.armed = true; }
 
-std::string FaultScope::describe(const StackPool& stacks) const {
-  if (stacks.any_overflow() || stacks.contains(t_fault.address)) {
+std::string FaultScope::describe(const std::byte* stack, const StackPool& stacks) const {
+  const std::byte* const sp = t_fault.stack_pointer;
+  const bool left = sp != nullptr && (sp < stack || sp > stack + stacks.stack_bytes());
+  if (left || stacks.any_overflow() || stacks.contains(t_fault.address)) {
     return concat("a thread's stack of ", stacks.stack_bytes(),
                   " bytes overflowed: raise HOLDFAST_CPU_STACK or Schedule::stack_bytes");
   }

@@ -25,8 +25,8 @@ class FaultScope {
 
   static sigjmp_buf& landing();
   void arm();
-  // The last fault in words, with what to do about it.
-  std::string describe(const StackPool& stacks) const;
+  // The last fault in words, with what to do about it. `stack`: that of the thread at fault.
+  std::string describe(const std::byte* stack, const StackPool& stacks) const;
 };
 
 }  // namespace holdfast::cpu

@@ -1,7 +1,5 @@
 // Fences, persist releases and persist acquires.
-#include "backend_cpu/events.hpp"
-#include "backend_cpu/run.hpp"
-#include "backend_cpu/sync.hpp"
+#include "backend_cpu/atomic_core.hpp"
 #include "holdfast/persist.hpp"
 
 namespace holdfast::cpu {
@@ -17,13 +15,6 @@ void fence(EventKind kind, Scope scope, const char* name, const char* file, unsi
   before_sync(self);
   emit(self, kind, scope, self.standing);
   after_sync(self);
-}
-
-void check_aligned(Thread& self, const void* address, unsigned bytes) {
-  if (reinterpret_cast<std::uintptr_t>(address) % bytes != 0) {
-    self.slot->fail(self, Errc::kernel_fault,
-                    concat("address ", address, " is not aligned to ", bytes, " bytes"));
-  }
 }
 
 std::uint64_t load_bits(const void* address, unsigned bytes) {
@@ -72,6 +63,7 @@ void after_release(const void* value) {
                                 t_current ? t_current->standing.line : 0);
   const auto [address, bytes, scope] = self.release;
   self.standing.address = address;
+  settle(self);
   if (bytes == 4) {
     std::uint32_t bits;
     __builtin_memcpy(&bits, value, 4);
@@ -81,7 +73,6 @@ void after_release(const void* value) {
     __builtin_memcpy(&bits, value, 8);
     __atomic_store_n(static_cast<std::uint64_t*>(address), bits, __ATOMIC_RELEASE);
   }
-  settle(self);
   deliver_access(self, EventKind::release, scope, address, bytes, address);
   self.slot->progress();
   after_sync(self);
@@ -97,7 +88,7 @@ void acquire(Scope scope, const void* address, unsigned bytes, void* value, cons
   const std::uint64_t bits = load_bits(address, bytes);
   __builtin_memcpy(value, &bits, bytes);
   deliver_access(self, EventKind::acquire, scope, address, bytes, value);
-  after_poll(self, address, bits, 0);
+  after_poll(self, address, bits, self.last_operand);
 }
 
 void detail::thread_fence(ScopeNumber scope, const char* file, unsigned line) {

@@ -14,7 +14,8 @@ namespace holdfast::cpu {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kColour = 17 * 64;  // an odd number of cache lines between stacks
+constexpr std::size_t kGuard = std::size_t{1} << 20;  // address space that faults, below all
+constexpr std::size_t kColour = 17 * 64;              // an odd number of cache lines between stacks
 constexpr std::size_t kCanaryWords = 4;
 constexpr std::uint64_t kCanary = 0x486f6c6466617374;
 
@@ -35,15 +36,15 @@ void StackPool::configure(std::size_t count, std::size_t bytes) {
   bytes_ = 0;
   const std::size_t stride = bytes + kColour;
   const std::size_t room = (bytes + kPage - 1) / kPage * kPage;
-  mapping_bytes_ = (kPage + room + count * stride + kPage - 1) / kPage * kPage;
+  mapping_bytes_ = (kGuard + room + count * stride + kPage - 1) / kPage * kPage;
   void* mapping = mmap(nullptr, mapping_bytes_, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapping == MAP_FAILED || mprotect(mapping, kPage, PROT_NONE) != 0) {
+  if (mapping == MAP_FAILED || mprotect(mapping, kGuard, PROT_NONE) != 0) {
     throw Error(Errc::no_memory, concat("no memory for ", count, " stacks of ", bytes,
                                         " bytes: lower HOLDFAST_CPU_STACK"));
   }
   mapping_ = static_cast<std::byte*>(mapping);
-  first_ = mapping_ + kPage + room;
+  first_ = mapping_ + kGuard + room;
   bytes_ = bytes;
   stride_ = stride;
   count_ = count;

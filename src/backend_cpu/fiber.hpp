@@ -50,7 +50,7 @@ inline void switch_context(Context& from, Context& to, [[maybe_unused]] bool end
 //
 // Invariants:
 // - A stack's lowest words are a canary; below the lowest stack lies unused room, and below that
-//   a page that faults. No page per stack: 8 x 1024 of them would come near the map count.
+//   pages that fault. None per stack: 8 x 1024 of them would come near the map count.
 // - Tops of neighbours differ in their cache set, so that switching does not thrash one set.
 class StackPool {
  public:

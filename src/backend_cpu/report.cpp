@@ -1,4 +1,6 @@
 // Errors of a kernel, in words.
+#include <dlfcn.h>
+
 #include "backend_cpu/events.hpp"
 #include "backend_cpu/run.hpp"
 
@@ -16,8 +18,14 @@ const char* verb(ThreadState state) {
 }  // namespace
 
 std::string describe_place(const Standing& standing) {
-  if (standing.file == nullptr) return "an unknown place";
-  return concat(standing.file, ":", standing.line);
+  if (standing.file != nullptr) return concat(standing.file, ":", standing.line);
+  Dl_info info{};
+  if (standing.pc == nullptr || dladdr(standing.pc, &info) == 0 || info.dli_fname == nullptr) {
+    return "an unknown place";
+  }
+  // As addr2line takes it.
+  const auto offset = static_cast<const char*>(standing.pc) - static_cast<char*>(info.dli_fbase);
+  return concat(info.dli_fname, "+0x", std::hex, offset);
 }
 
 std::string Slot::describe(const Thread& thread) const {
@@ -41,6 +49,11 @@ std::string describe_stuck(const Run& run) {
     }
   }
   if (stuck > kListed) text += concat("\n  and ", stuck - kListed, " more");
+  if (run.next_block < run.blocks) {
+    text += concat("\n  and ", run.blocks - run.next_block,
+                   " blocks that have not started, since Schedule::resident_blocks is ",
+                   run.schedule.resident_blocks);
+  }
   return text;
 }
 

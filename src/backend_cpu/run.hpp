@@ -38,6 +38,7 @@ struct Standing {
   const char* file = nullptr;
   unsigned line = 0;
   const void* address = nullptr;
+  const void* pc = nullptr;  // where no file is known
 };
 
 // A thread of the kernel.

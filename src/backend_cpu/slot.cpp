@@ -80,8 +80,8 @@ Slot* Slot::drive() {
   if (sigsetjmp(faults.landing(), 0) != 0) {
     Thread* const thread = std::exchange(t_current, nullptr);
     set_hook(nullptr);
-    run_->fail(Errc::kernel_fault,
-               concat("kernel fault in ", describe(*thread), ": ", faults.describe(stacks_)));
+    run_->fail(Errc::kernel_fault, concat("kernel fault in ", describe(*thread), ": ",
+                                          faults.describe(thread->stack, stacks_)));
     return nullptr;
   }
   faults.arm();

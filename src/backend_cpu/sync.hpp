@@ -27,8 +27,9 @@ inline void after_poll(Thread& self, const void* address, std::uint64_t value,
                        std::uint64_t operand) {
   const bool again =
       self.polled_address == address && self.polled_value == value && self.last_operand == operand;
-  // A thread that asks something new is computing, not spinning, whatever it is told.
-  if (self.last_operand != operand) self.slot->progress();
+  // A thread that asks something new of the same variable is computing, not spinning, whatever
+  // it is told.
+  if (self.polled_address == address && self.last_operand != operand) self.slot->progress();
   self.polled_address = address;
   self.polled_value = value;
   self.last_operand = operand;
