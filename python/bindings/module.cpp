@@ -1,0 +1,31 @@
+// The Python module of one backend: holdfast._cpu or holdfast._cuda.
+#include "bindings.hpp"
+#include "holdfast/error.hpp"
+
+namespace holdfast::python {
+namespace {
+
+// Error becomes holdfast.Error(message), with the code's name in `.code`. Both modules raise the
+// same Python class.
+void translate(const std::exception_ptr& pointer, void* /*payload*/) {
+  try {
+    std::rethrow_exception(pointer);
+  } catch (const Error& error) {
+    const nb::object type = nb::module_::import_("holdfast._errors").attr("Error");
+    const nb::object instance = type(error.what(), to_string(error.code()));
+    PyErr_SetObject(type.ptr(), instance.ptr());
+  }
+}
+
+}  // namespace
+}  // namespace holdfast::python
+
+NB_MODULE(HOLDFAST_PYTHON_MODULE, module) {
+  namespace python = holdfast::python;
+  nanobind::register_exception_translator(python::translate);
+  module.def("version", [] { return HOLDFAST_VERSION; });
+  python::bind_platform(module);
+  python::bind_region(module);
+  python::bind_store(module);
+  python::bind_inspect(module);
+}

@@ -1,0 +1,273 @@
+#include "holdfast/region.hpp"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings.hpp"
+
+namespace holdfast::python {
+namespace {
+
+using namespace nb::literals;
+
+using Bytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>, nb::c_contig>;
+
+// Keeps a region mapped for as long as an array looks into it.
+struct Export {
+  std::shared_ptr<RegionHandle> handle;
+  std::string name;
+  ~Export() { handle->release_export(name); }
+};
+
+Domain parse_domain(const std::string& name) {
+  for (const Domain domain : {Domain::file, Domain::device, Domain::emulated, Domain::dax}) {
+    if (name == to_string(domain)) return domain;
+  }
+  throw Error(Errc::invalid_argument,
+              "no domain is called '" + name + "': use file, device, emulated or dax");
+}
+
+Tracking parse_tracking(const std::string& name) {
+  if (name == "hashed") return Tracking::hashed;
+  if (name == "marked") return Tracking::marked;
+  throw Error(Errc::invalid_argument, "tracking is '" + name + "': use hashed or marked");
+}
+
+// A commit on its way to the disk, and the region that it belongs to.
+struct PendingCommit {
+  std::shared_ptr<RegionHandle> handle;
+  Commit commit;
+};
+
+std::shared_ptr<RegionHandle> create_region(const std::string& path, std::uint64_t size,
+                                            const std::string& domain, std::uint64_t max_size,
+                                            const std::string& arena_folder,
+                                            double persist_latency_ns,
+                                            double write_bytes_per_second) {
+  RegionOptions options;
+  options.domain = parse_domain(domain);
+  options.size = size;
+  options.max_size = max_size;
+  options.arena_folder = arena_folder;
+  options.medium = {persist_latency_ns, write_bytes_per_second};
+  nb::gil_scoped_release no_gil;
+  return std::make_shared<RegionHandle>(path, Region::create(path, options));
+}
+
+std::shared_ptr<RegionHandle> open_region(const std::string& path, const std::string& arena_folder,
+                                          std::uint64_t max_size) {
+  nb::gil_scoped_release no_gil;
+  return std::make_shared<RegionHandle>(path, Region::open(path, {arena_folder, max_size}));
+}
+
+void destroy_region(const std::string& path, const std::string& arena_folder) {
+  nb::gil_scoped_release no_gil;
+  Region::destroy(path, {arena_folder, 0});
+}
+
+// Address and bytes of an object.
+std::pair<void*, std::size_t> locate(const std::shared_ptr<RegionHandle>& handle,
+                                     const std::string& name) {
+  return handle->with([&](Region& region) {
+    const ObjectInfo info = region.object(name);
+    return std::pair<void*, std::size_t>(region.address(info), info.bytes());
+  });
+}
+
+// What an array over object `name` must own.
+nb::capsule export_owner(const std::shared_ptr<RegionHandle>& handle, const std::string& name) {
+  handle->add_export(name);
+  return nb::capsule(new Export{handle, name},
+                     [](void* pointer) noexcept { delete static_cast<Export*>(pointer); });
+}
+
+Bytes export_bytes(const std::shared_ptr<RegionHandle>& handle, const std::string& name) {
+  const auto [address, bytes] = locate(handle, name);
+  return Bytes(address, {bytes}, export_owner(handle, name));
+}
+
+void remove_object(const std::shared_ptr<RegionHandle>& handle, const std::string& name) {
+  if (handle->exported().contains(name)) {
+    throw nb::buffer_error(("object '" + name + "' of region " + handle->path() +
+                            " has arrays that are still in use: delete them (del array) first")
+                               .c_str());
+  }
+  handle->with([&](Region& region) { region.remove(name); });
+}
+
+// The address of a host array as kernels see it; the array must lie in the region.
+void check_inside(const std::shared_ptr<RegionHandle>& handle, std::uintptr_t address,
+                  std::size_t bytes) {
+  handle->with([&](Region& region) {
+    const auto base = reinterpret_cast<std::uintptr_t>(region.base());
+    const auto end = base + region.size();
+    if (address < base || address > end || bytes > end - address) {
+      throw Error(Errc::invalid_argument, "the array does not lie in region " + handle->path() +
+                                              ": it is a copy, or another region's");
+    }
+  });
+}
+
+void mark(const std::shared_ptr<RegionHandle>& handle, std::uintptr_t address, std::size_t bytes) {
+  check_inside(handle, address, bytes);
+  handle->with([&](Region& region) { region.mark(reinterpret_cast<const void*>(address), bytes); });
+}
+
+// An object as memory of the device (DLPack), for frameworks that run there. `kind` is NumPy's:
+// i, u or f.
+nb::ndarray<> on_device(const std::shared_ptr<RegionHandle>& handle, const std::string& name,
+                        const std::vector<std::size_t>& shape, const std::string& kind,
+                        unsigned bits) {
+  if (std::string(backend::name()) != "cuda") {
+    throw Error(Errc::unsupported,
+                "device views need the CUDA backend; NumPy arrays work on the CPU backend");
+  }
+  const auto code = kind == "f"   ? nb::dlpack::dtype_code::Float
+                    : kind == "i" ? nb::dlpack::dtype_code::Int
+                                  : nb::dlpack::dtype_code::UInt;
+  const nb::dlpack::dtype type{static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(bits), 1};
+  const auto [address, bytes] = locate(handle, name);
+  return nb::ndarray<>(address, shape.size(), shape.data(), export_owner(handle, name), nullptr,
+                       type, nb::device::cuda::value, 0);
+}
+
+void bind_records(nb::module_& module) {
+  nb::class_<ObjectInfo>(module, "ObjectInfo", "A named object of a region.")
+      .def_ro("name", &ObjectInfo::name)
+      .def_ro("type", &ObjectInfo::type, "the element type's name on the medium, such as 'f32'")
+      .def_ro("offset", &ObjectInfo::offset, "bytes from the region's start")
+      .def_ro("count", &ObjectInfo::count, "elements")
+      .def_ro("element_bytes", &ObjectInfo::element_bytes)
+      .def_prop_ro("nbytes", &ObjectInfo::bytes)
+      .def_prop_ro("tracking",
+                   [](const ObjectInfo& info) {
+                     return std::string(info.tracking == Tracking::hashed ? "hashed" : "marked");
+                   })
+      .def("__repr__", [](const ObjectInfo& info) {
+        return detail::concat("ObjectInfo(", info.name, ": ", info.count, " x ", info.type, ")");
+      });
+
+  nb::class_<Guarantee>(module, "Guarantee", "What a crash may take away, and why.")
+      .def_prop_ro(
+          "persist",
+          [](const Guarantee& guarantee) { return std::string(to_string(guarantee.persist)); },
+          "what is survived once persist() returned in a kernel: none, process or power")
+      .def_prop_ro(
+          "commit",
+          [](const Guarantee& guarantee) { return std::string(to_string(guarantee.commit)); },
+          "what is survived once commit() returned: none, process or power")
+      .def_ro("reason", &Guarantee::reason)
+      .def("__repr__", [](const Guarantee& guarantee) {
+        return detail::concat("Guarantee(persist=", to_string(guarantee.persist),
+                              ", commit=", to_string(guarantee.commit), ")");
+      });
+
+  nb::class_<OpenReport>(module, "OpenReport", "What opening a region cost.")
+      .def_ro("arena_found", &OpenReport::arena_found, "a crashed process's memory was adopted")
+      .def_ro("check_ms", &OpenReport::check_ms)
+      .def_ro("load_ms", &OpenReport::load_ms)
+      .def_ro("pin_ms", &OpenReport::pin_ms);
+
+  nb::class_<CommitStats>(module, "CommitStats", "What a commit did.")
+      .def_ro("generation", &CommitStats::generation)
+      .def_ro("pages_examined", &CommitStats::pages_examined)
+      .def_ro("pages_written", &CommitStats::pages_written)
+      .def_ro("bytes_written", &CommitStats::bytes_written)
+      .def_ro("snapshot_ms", &CommitStats::snapshot_ms)
+      .def_ro("write_ms", &CommitStats::write_ms)
+      .def("__repr__", [](const CommitStats& stats) {
+        return detail::concat("CommitStats(generation=", stats.generation,
+                              ", pages_written=", stats.pages_written,
+                              ", bytes_written=", stats.bytes_written, ")");
+      });
+
+  nb::class_<PendingCommit>(module, "Commit", "A commit on its way to the disk.")
+      .def_prop_ro("done", [](const PendingCommit& pending) { return pending.commit.done(); })
+      .def(
+          "wait",
+          [](PendingCommit& pending) {
+            nb::gil_scoped_release no_gil;
+            return pending.commit.wait();
+          },
+          "Waits until the commit is durable. Raises what stopped it.");
+}
+
+// A property that asks the region, and so raises once it is closed.
+template <class Function>
+auto ask(Function function) {
+  return [function](const std::shared_ptr<RegionHandle>& handle) { return handle->with(function); };
+}
+
+}  // namespace
+
+void bind_region(nb::module_& module) {
+  bind_records(module);
+  using Handle = std::shared_ptr<RegionHandle>;
+
+  nb::class_<RegionHandle>(module, "Region", nb::is_weak_referenceable(),
+                           "A region's handle; holdfast.Region wraps it.")
+      .def("close", &RegionHandle::close)
+      .def("detach", &RegionHandle::detach, "abandon"_a)
+      .def("close_at_exit", &RegionHandle::close_at_exit, "abandon"_a)
+      .def("exported", &RegionHandle::exported)
+      .def_prop_ro("is_open", &RegionHandle::is_open)
+      .def_prop_ro("path", [](const RegionHandle& handle) { return handle.path(); })
+      .def_prop_ro("uuid", ask([](Region& region) { return region.uuid(); }))
+      .def_prop_ro("domain",
+                   ask([](Region& region) { return std::string(to_string(region.domain())); }))
+      .def_prop_ro("size", ask([](Region& region) { return region.size(); }))
+      .def_prop_ro("max_size", ask([](Region& region) { return region.max_size(); }))
+      .def_prop_ro("used", ask([](Region& region) { return region.used(); }))
+      .def_prop_ro("generation", ask([](Region& region) { return region.generation(); }))
+      .def_prop_ro("open_report", ask([](Region& region) { return region.open_report(); }))
+      .def("guarantee", ask([](Region& region) { return region.guarantee(); }))
+      .def("objects", ask([](Region& region) { return region.objects(); }))
+      .def(
+          "contains",
+          [](const Handle& handle, const std::string& name) {
+            return handle->with([&](Region& region) { return region.contains(name); });
+          },
+          "name"_a)
+      .def(
+          "info",
+          [](const Handle& handle, const std::string& name) {
+            return handle->with([&](Region& region) { return region.object(name); });
+          },
+          "name"_a)
+      .def(
+          "allocate",
+          [](const Handle& handle, const std::string& name, const std::string& type,
+             std::uint32_t element_bytes, std::uint64_t count, const std::string& tracking) {
+            handle->with([&](Region& region) {
+              region.allocate_raw(name, type, element_bytes, count, parse_tracking(tracking));
+            });
+          },
+          "name"_a, "type"_a, "element_bytes"_a, "count"_a, "tracking"_a)
+      .def("bytes", &export_bytes, "name"_a)
+      .def("on_device", &on_device, "name"_a, "shape"_a, "kind"_a, "bits"_a,
+           nb::sig("def on_device(self, name: str, shape: list[int], kind: str, bits: int) -> "
+                   "object"))
+      .def("remove", &remove_object, "name"_a)
+      .def(
+          "grow",
+          [](const Handle& handle, std::uint64_t new_size) {
+            handle->with([&](Region& region) { region.grow(new_size); });
+          },
+          "new_size"_a)
+      .def("mark", &mark, "address"_a, "nbytes"_a)
+      .def("commit", ask([](Region& region) { return region.commit(); }))
+      .def("commit_async", [](const Handle& handle) {
+        return PendingCommit{
+            handle, handle->with([&](Region& region) { return region.commit(handle->stream()); })};
+      });
+
+  module.def("create", &create_region, "path"_a, "size"_a, "domain"_a, "max_size"_a,
+             "arena_folder"_a, "persist_latency_ns"_a, "write_bytes_per_second"_a);
+  module.def("open", &open_region, "path"_a, "arena_folder"_a, "max_size"_a);
+  module.def("destroy", &destroy_region, "path"_a, "arena_folder"_a);
+}
+
+}  // namespace holdfast::python

@@ -1,0 +1,211 @@
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include <cstring>
+#include <tuple>
+
+#include "bindings.hpp"
+#include "gpkvs/gpkvs.hpp"
+
+namespace holdfast::python {
+namespace {
+
+using namespace nb::literals;
+
+using Input = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig>;
+template <class T>
+using Output = nb::ndarray<nb::numpy, T, nb::ndim<1>, nb::c_contig>;
+
+// gpKVS as Python sees it: shares its region, and lets go of it when that closes.
+class StoreHandle : public Dependent {
+ public:
+  StoreHandle(std::shared_ptr<RegionHandle> region, gpkvs::Store store)
+      : region_(std::move(region)), store_(std::move(store)) {}
+  ~StoreHandle() override {
+    if (!store_) return;
+    try {
+      region_->with([&](Region&) { store_.reset(); });
+    } catch (const Error&) {
+      // The region is closed, or a parent's: there is nothing left to let go of.
+    }
+  }
+  StoreHandle(const StoreHandle&) = delete;
+  StoreHandle& operator=(const StoreHandle&) = delete;
+
+  void release() noexcept override { store_.reset(); }
+
+  template <class Function>
+  auto with(Function&& function) {
+    return region_->with([&](Region&) {
+      if (!store_) throw Error(Errc::closed, "the store is closed: open it again");
+      return function(*store_);
+    });
+  }
+
+ private:
+  std::shared_ptr<RegionHandle> region_;
+  std::optional<gpkvs::Store> store_;
+};
+
+using Handle = std::shared_ptr<StoreHandle>;
+
+Handle adopt(const std::shared_ptr<RegionHandle>& region, gpkvs::Store store) {
+  auto handle = std::make_shared<StoreHandle>(region, std::move(store));
+  region->add_dependent(handle);
+  return handle;
+}
+
+Handle create_store(const std::shared_ptr<RegionHandle>& region, std::uint64_t capacity,
+                    std::uint32_t max_batch) {
+  return adopt(region, region->with([&](Region& open) {
+    return gpkvs::Store::create(open, {capacity, max_batch});
+  }));
+}
+
+Handle open_store(const std::shared_ptr<RegionHandle>& region) {
+  return adopt(region, region->with([](Region& open) { return gpkvs::Store::open(open); }));
+}
+
+void check_place(const Input& array, const char* what) {
+  const bool on_host = array.device_type() == nb::device::cpu::value;
+  if (!on_host && std::string(backend::name()) != "cuda") {
+    throw Error(Errc::unsupported, std::string(what) +
+                                       " is in device memory and the backend is cpu: copy it to "
+                                       "the host, or set HOLDFAST_BACKEND=cuda");
+  }
+}
+
+// A NumPy array that owns `count` elements.
+template <class T>
+std::pair<T*, Output<T>> new_array(std::size_t count) {
+  auto memory = std::make_unique<T[]>(count);
+  T* const data = memory.get();
+  nb::capsule owner(memory.release(),
+                    [](void* pointer) noexcept { delete[] static_cast<T*>(pointer); });
+  return {data, Output<T>(data, {count}, owner)};
+}
+
+gpkvs::BatchResult set(const Handle& handle, const Input& keys, const Input& values) {
+  check_place(keys, "keys");
+  check_place(values, "values");
+  if (keys.size() != values.size()) {
+    throw Error(Errc::invalid_argument,
+                detail::concat("there are ", keys.size(), " keys and ", values.size(), " values"));
+  }
+  return handle->with(
+      [&](gpkvs::Store& store) { return store.set(keys.data(), values.data(), keys.size()); });
+}
+
+std::tuple<Output<std::uint64_t>, Output<bool>> get(const Handle& handle, const Input& keys) {
+  check_place(keys, "keys");
+  auto [values, values_array] = new_array<std::uint64_t>(keys.size());
+  auto [found, found_array] = new_array<bool>(keys.size());
+  static_assert(sizeof(bool) == 1);
+  handle->with([&](gpkvs::Store& store) {
+    store.get(keys.data(), values, reinterpret_cast<std::uint8_t*>(found), keys.size());
+  });
+  return {std::move(values_array), std::move(found_array)};
+}
+
+gpkvs::BatchResult erase(const Handle& handle, const Input& keys) {
+  check_place(keys, "keys");
+  return handle->with([&](gpkvs::Store& store) { return store.erase(keys.data(), keys.size()); });
+}
+
+std::tuple<Output<std::uint64_t>, Output<std::uint64_t>> scan(const Handle& handle) {
+  const std::uint64_t count =
+      handle->with([](gpkvs::Store& store) { return store.scan(nullptr, nullptr, 0); });
+  auto [keys, keys_array] = new_array<std::uint64_t>(count);
+  auto [values, values_array] = new_array<std::uint64_t>(count);
+  if (count > 0) {
+    handle->with([&](gpkvs::Store& store) { store.scan(keys, values, count); });
+  }
+  return {std::move(keys_array), std::move(values_array)};
+}
+
+void set_order(const Handle& handle, const std::string& name) {
+  gpkvs::Order order = gpkvs::Order::automatic;
+  if (name == "ordered") {
+    order = gpkvs::Order::ordered;
+  } else if (name == "unordered") {
+    order = gpkvs::Order::unordered;
+  } else if (name != "automatic") {
+    throw Error(Errc::invalid_argument,
+                "order is '" + name + "': use automatic, ordered or unordered");
+  }
+  handle->with([&](gpkvs::Store& store) { store.set_order(order); });
+}
+
+void bind_records(nb::module_& module) {
+  nb::class_<gpkvs::BatchResult>(module, "BatchResult", "What a batch did.")
+      .def_ro("inserted", &gpkvs::BatchResult::inserted, "keys that were not in the store")
+      .def_ro("updated", &gpkvs::BatchResult::updated, "keys that were")
+      .def_ro("evicted", &gpkvs::BatchResult::evicted, "keys that lost their place")
+      .def_ro("removed", &gpkvs::BatchResult::removed, "keys that were erased")
+      .def("__repr__", [](const gpkvs::BatchResult& result) {
+        return detail::concat("BatchResult(inserted=", result.inserted,
+                              ", updated=", result.updated, ", evicted=", result.evicted,
+                              ", removed=", result.removed, ")");
+      });
+
+  nb::class_<gpkvs::StoreStats>(module, "StoreStats", "What a store holds and has done.")
+      .def_ro("records", &gpkvs::StoreStats::records)
+      .def_ro("capacity", &gpkvs::StoreStats::capacity)
+      .def_ro("max_batch", &gpkvs::StoreStats::max_batch)
+      .def_ro("batches", &gpkvs::StoreStats::batches)
+      .def_ro("total", &gpkvs::StoreStats::total)
+      .def("__repr__", [](const gpkvs::StoreStats& stats) {
+        return detail::concat("StoreStats(records=", stats.records, ", capacity=", stats.capacity,
+                              ", batches=", stats.batches, ")");
+      });
+
+  nb::class_<gpkvs::RecoveryReport>(module, "RecoveryReport", "What opening a store undid.")
+      .def_ro("needed", &gpkvs::RecoveryReport::needed, "a batch was cut off")
+      .def_ro("undone", &gpkvs::RecoveryReport::undone, "log entries that were undone")
+      .def_ro("milliseconds", &gpkvs::RecoveryReport::milliseconds);
+
+  nb::class_<gpkvs::BatchTiming>(module, "BatchTiming", "Milliseconds of the last batch's parts.")
+      .def_ro("copy", &gpkvs::BatchTiming::copy)
+      .def_ro("order", &gpkvs::BatchTiming::order)
+      .def_ro("update", &gpkvs::BatchTiming::update)
+      .def_ro("commit", &gpkvs::BatchTiming::commit);
+}
+
+}  // namespace
+
+void bind_store(nb::module_& module) {
+  bind_records(module);
+  nb::class_<StoreHandle>(module, "Store", "A store's handle; holdfast.KeyValueStore wraps it.")
+      .def("set", &set, "keys"_a, "values"_a)
+      .def("get", &get, "keys"_a)
+      .def("erase", &erase, "keys"_a)
+      .def("scan", &scan)
+      .def("set_order", &set_order, "order"_a)
+      .def("verify",
+           [](const Handle& handle) {
+             return handle->with([](gpkvs::Store& store) { return store.verify(); });
+           })
+      .def("stats",
+           [](const Handle& handle) {
+             return handle->with([](gpkvs::Store& store) { return store.stats(); });
+           })
+      .def("recovery",
+           [](const Handle& handle) {
+             return handle->with([](gpkvs::Store& store) { return store.recovery(); });
+           })
+      .def("timing", [](const Handle& handle) {
+        return handle->with([](gpkvs::Store& store) { return store.timing(); });
+      });
+  module.def("create_store", &create_store, "region"_a, "capacity"_a, "max_batch"_a);
+  module.def("open_store", &open_store, "region"_a);
+  module.def(
+      "store_region_bytes",
+      [](std::uint64_t capacity, std::uint32_t max_batch) {
+        return gpkvs::Store::region_bytes({capacity, max_batch});
+      },
+      "capacity"_a, "max_batch"_a, "Bytes that a region must have for such a store.");
+}
+
+}  // namespace holdfast::python

@@ -1,0 +1,389 @@
+from typing import Annotated
+
+import numpy
+from numpy.typing import NDArray
+
+
+def version() -> str: ...
+
+class DaxDevice:
+    """A persistent-memory device or mount."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def persistence_domain(self) -> str: ...
+
+class Ddio:
+    """Where the writes of a PCI device are placed."""
+
+    @property
+    def root_port(self) -> str: ...
+
+    @property
+    def enabled(self) -> bool: ...
+
+class Platform:
+    """What this machine can promise."""
+
+    def __init__(self, root: str = '') -> None: ...
+
+    def dax_devices(self) -> list[DaxDevice]: ...
+
+    def root_port(self, pci_address: str) -> str: ...
+
+    def ddio(self, pci_address: str) -> Ddio | None: ...
+
+    def processor_vendor(self) -> str: ...
+
+    def memory_lock_limit(self) -> int: ...
+
+    def folder_bytes_free(self, folder: str) -> int: ...
+
+    def folder_bytes_total(self, folder: str) -> int: ...
+
+def backend_name() -> str: ...
+
+def device_name() -> str: ...
+
+def device_pci_address() -> str: ...
+
+def free_device_memory() -> int: ...
+
+def usable() -> tuple[bool, str]:
+    """Whether a kernel can be launched here, and what is missing if not."""
+
+class ObjectInfo:
+    """A named object of a region."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def type(self) -> str:
+        """the element type's name on the medium, such as 'f32'"""
+
+    @property
+    def offset(self) -> int:
+        """bytes from the region's start"""
+
+    @property
+    def count(self) -> int:
+        """elements"""
+
+    @property
+    def element_bytes(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def tracking(self) -> str: ...
+
+    def __repr__(self) -> str: ...
+
+class Guarantee:
+    """What a crash may take away, and why."""
+
+    @property
+    def persist(self) -> str:
+        """
+        what is survived once persist() returned in a kernel: none, process or power
+        """
+
+    @property
+    def commit(self) -> str:
+        """what is survived once commit() returned: none, process or power"""
+
+    @property
+    def reason(self) -> str: ...
+
+    def __repr__(self) -> str: ...
+
+class OpenReport:
+    """What opening a region cost."""
+
+    @property
+    def arena_found(self) -> bool:
+        """a crashed process's memory was adopted"""
+
+    @property
+    def check_ms(self) -> float: ...
+
+    @property
+    def load_ms(self) -> float: ...
+
+    @property
+    def pin_ms(self) -> float: ...
+
+class CommitStats:
+    """What a commit did."""
+
+    @property
+    def generation(self) -> int: ...
+
+    @property
+    def pages_examined(self) -> int: ...
+
+    @property
+    def pages_written(self) -> int: ...
+
+    @property
+    def bytes_written(self) -> int: ...
+
+    @property
+    def snapshot_ms(self) -> float: ...
+
+    @property
+    def write_ms(self) -> float: ...
+
+    def __repr__(self) -> str: ...
+
+class Commit:
+    """A commit on its way to the disk."""
+
+    @property
+    def done(self) -> bool: ...
+
+    def wait(self) -> CommitStats:
+        """Waits until the commit is durable. Raises what stopped it."""
+
+class Region:
+    """A region's handle; holdfast.Region wraps it."""
+
+    def close(self) -> None: ...
+
+    def detach(self, abandon: bool) -> None: ...
+
+    def close_at_exit(self, abandon: bool) -> None: ...
+
+    def exported(self) -> dict[str, int]: ...
+
+    @property
+    def is_open(self) -> bool: ...
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def uuid(self) -> str: ...
+
+    @property
+    def domain(self) -> str: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def max_size(self) -> int: ...
+
+    @property
+    def used(self) -> int: ...
+
+    @property
+    def generation(self) -> int: ...
+
+    @property
+    def open_report(self) -> OpenReport: ...
+
+    def guarantee(self) -> Guarantee: ...
+
+    def objects(self) -> list[ObjectInfo]: ...
+
+    def contains(self, name: str) -> bool: ...
+
+    def info(self, name: str) -> ObjectInfo: ...
+
+    def allocate(self, name: str, type: str, element_bytes: int, count: int, tracking: str) -> None: ...
+
+    def bytes(self, name: str) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')]: ...
+
+    def on_device(self, name: str, shape: list[int], kind: str, bits: int) -> object: ...
+
+    def remove(self, name: str) -> None: ...
+
+    def grow(self, new_size: int) -> None: ...
+
+    def mark(self, address: int, nbytes: int) -> None: ...
+
+    def commit(self) -> CommitStats: ...
+
+    def commit_async(self) -> Commit: ...
+
+def create(path: str, size: int, domain: str, max_size: int, arena_folder: str, persist_latency_ns: float, write_bytes_per_second: float) -> Region: ...
+
+def open(path: str, arena_folder: str, max_size: int) -> Region: ...
+
+def destroy(path: str, arena_folder: str) -> None: ...
+
+class BatchResult:
+    """What a batch did."""
+
+    @property
+    def inserted(self) -> int:
+        """keys that were not in the store"""
+
+    @property
+    def updated(self) -> int:
+        """keys that were"""
+
+    @property
+    def evicted(self) -> int:
+        """keys that lost their place"""
+
+    @property
+    def removed(self) -> int:
+        """keys that were erased"""
+
+    def __repr__(self) -> str: ...
+
+class StoreStats:
+    """What a store holds and has done."""
+
+    @property
+    def records(self) -> int: ...
+
+    @property
+    def capacity(self) -> int: ...
+
+    @property
+    def max_batch(self) -> int: ...
+
+    @property
+    def batches(self) -> int: ...
+
+    @property
+    def total(self) -> BatchResult: ...
+
+    def __repr__(self) -> str: ...
+
+class RecoveryReport:
+    """What opening a store undid."""
+
+    @property
+    def needed(self) -> bool:
+        """a batch was cut off"""
+
+    @property
+    def undone(self) -> int:
+        """log entries that were undone"""
+
+    @property
+    def milliseconds(self) -> float: ...
+
+class BatchTiming:
+    """Milliseconds of the last batch's parts."""
+
+    @property
+    def copy(self) -> float: ...
+
+    @property
+    def order(self) -> float: ...
+
+    @property
+    def update(self) -> float: ...
+
+    @property
+    def commit(self) -> float: ...
+
+class Store:
+    """A store's handle; holdfast.KeyValueStore wraps it."""
+
+    def set(self, keys: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', writable=False)], values: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', writable=False)]) -> BatchResult: ...
+
+    def get(self, keys: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', writable=False)]) -> tuple[Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C')]]: ...
+
+    def erase(self, keys: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', writable=False)]) -> BatchResult: ...
+
+    def scan(self) -> tuple[Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C')]]: ...
+
+    def set_order(self, order: str) -> None: ...
+
+    def verify(self) -> str: ...
+
+    def stats(self) -> StoreStats: ...
+
+    def recovery(self) -> RecoveryReport: ...
+
+    def timing(self) -> BatchTiming: ...
+
+def create_store(region: Region, capacity: int, max_batch: int) -> Store: ...
+
+def open_store(region: Region) -> Store: ...
+
+def store_region_bytes(capacity: int, max_batch: int) -> int:
+    """Bytes that a region must have for such a store."""
+
+class ArenaInfo:
+    """The shared memory that belongs to a region's file."""
+
+    @property
+    def path(self) -> str:
+        """where it is, or would be"""
+
+    @property
+    def exists(self) -> bool: ...
+
+    @property
+    def valid(self) -> bool: ...
+
+    @property
+    def this_boot(self) -> bool:
+        """left by a crash since the last boot"""
+
+    @property
+    def bytes(self) -> int: ...
+
+    @property
+    def problem(self) -> str:
+        """why it is not valid"""
+
+class ImageInfo:
+    """What a region's file holds."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def uuid(self) -> str: ...
+
+    @property
+    def created_unix_ns(self) -> int: ...
+
+    @property
+    def generation(self) -> int: ...
+
+    @property
+    def committed_unix_ns(self) -> int: ...
+
+    @property
+    def region_bytes(self) -> int: ...
+
+    @property
+    def file_bytes(self) -> int: ...
+
+    @property
+    def allocated_bytes(self) -> int: ...
+
+    @property
+    def pages_stored(self) -> int:
+        """pages that are not all zero"""
+
+    @property
+    def objects(self) -> list[ObjectInfo]:
+        """of the last commit"""
+
+    @property
+    def arena(self) -> ArenaInfo: ...
+
+def inspect_image(path: str, everything: bool, arena_folder: str) -> ImageInfo: ...

@@ -1,0 +1,280 @@
+"""Regions: named arrays that survive a crash."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import weakref
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _types
+from ._backend import ext
+from ._errors import Error
+
+Path = str | os.PathLike[str]
+Array = npt.NDArray[Any]
+Shape = int | tuple[int, ...]
+
+_live: weakref.WeakSet[ext.Region] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Closes what is still open when the interpreter ends; after an error, as a crash would."""
+    failed = getattr(sys, "last_value", None) is not None
+    for handle in list(_live):
+        try:
+            handle.close_at_exit(failed)
+        except Error as error:
+            print(f"holdfast: closing {handle.path}: {error}", file=sys.stderr)
+
+
+class DeviceArray:
+    """An object of a region as memory of the GPU, with no copy.
+
+    CuPy, PyTorch, Numba and others take it through DLPack or __cuda_array_interface__:
+    `torch.from_dlpack(region.on_device("weights"))`.
+    """
+
+    def __init__(self, handle: ext.Region, name: str) -> None:
+        info = handle.info(name)
+        self.name = name
+        self.shape, self.dtype = _types.from_medium(info.type, info.element_bytes, info.count)
+        self._host = _as_array(handle, name)
+        self._device: Any = handle.on_device(
+            name, list(self.shape), self.dtype.kind, 8 * self.dtype.itemsize
+        )
+
+    def numpy(self) -> Array:
+        """Returns the same memory as a NumPy array."""
+        return self._host
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (self._host.ctypes.data, False),
+            "version": 3,
+            "strides": None,
+            "stream": None,
+        }
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._device.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return tuple(self._device.__dlpack_device__())
+
+
+def _as_array(handle: ext.Region, name: str) -> Array:
+    info = handle.info(name)
+    shape, dtype = _types.from_medium(info.type, info.element_bytes, info.count)
+    return handle.bytes(name).view(dtype).reshape(shape)
+
+
+class Region:
+    """A file-backed range of memory with named arrays inside it.
+
+    Made by create() and open(). As a context manager it closes at the block's end: what changed
+    is committed to the file. If the block raises, nothing is committed and the region is left as
+    a crash would leave it; the next open() finds everything that was written.
+
+    Arrays are NumPy arrays on the region's own memory. They stay readable after a `with` block;
+    the file's lock goes when the last one is gone. close() refuses while there are any.
+    """
+
+    def __init__(self, handle: ext.Region) -> None:
+        self._handle = handle
+        _live.add(handle)
+
+    # Objects.
+
+    def allocate(
+        self,
+        name: str,
+        shape: Shape,
+        dtype: npt.DTypeLike = np.float32,
+        tracking: str = "hashed",
+    ) -> Array:
+        """Makes an array of zeros and returns it.
+
+        tracking="hashed": commit() finds changed pages by itself. "marked": call mark() for what
+        you write, and commit() looks there alone.
+        """
+        extents = (shape,) if isinstance(shape, int) else tuple(shape)
+        type_name, element_bytes, count = _types.to_medium(extents, dtype)
+        self._handle.allocate(name, type_name, element_bytes, count, tracking)
+        return self.find(name)
+
+    def find(self, name: str) -> Array:
+        """Returns the array called `name`, with no copy. Raises Error (not_found)."""
+        return _as_array(self._handle, name)
+
+    def on_device(self, name: str) -> DeviceArray:
+        """Returns the array called `name` for frameworks on the GPU (CUDA backend only)."""
+        return DeviceArray(self._handle, name)
+
+    def remove(self, name: str) -> None:
+        """Removes an object. Raises BufferError while an array of it is in use."""
+        self._handle.remove(name)
+
+    def objects(self) -> list[ext.ObjectInfo]:
+        """Returns the objects by offset."""
+        return self._handle.objects()
+
+    def mark(self, array: Array) -> None:
+        """Says that `array`, or a slice of one of this region's arrays, was written."""
+        if array.size == 0:
+            return
+        reach = [
+            stride * (extent - 1) for stride, extent in zip(array.strides, array.shape, strict=True)
+        ]
+        lowest = array.ctypes.data + sum(step for step in reach if step < 0)
+        past = array.ctypes.data + sum(step for step in reach if step > 0) + array.itemsize
+        self._handle.mark(lowest, past - lowest)
+
+    def __getitem__(self, name: str) -> Array:
+        return self.find(name)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._handle.contains(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([info.name for info in self.objects()])
+
+    def __len__(self) -> int:
+        return len(self.objects())
+
+    # Durability.
+
+    def commit(self) -> ext.CommitStats:
+        """Makes everything durable on disk, atomically, and waits."""
+        return self._handle.commit()
+
+    def commit_async(self) -> ext.Commit:
+        """Starts a commit. Its wait() returns once it is durable."""
+        return self._handle.commit_async()
+
+    def guarantee(self) -> ext.Guarantee:
+        """Returns what a crash may take away, after a persist and after a commit, and why."""
+        return self._handle.guarantee()
+
+    # Life.
+
+    def grow(self, new_size: int) -> None:
+        """Enlarges the region; arrays stay valid. Raises Error past `max_size`."""
+        self._handle.grow(new_size)
+
+    def close(self) -> None:
+        """Commits what changed and closes. Raises BufferError while arrays are in use."""
+        self._handle.close()
+
+    def abandon(self) -> None:
+        """Lets go as a crash would: nothing is committed."""
+        self._handle.detach(True)
+
+    def __enter__(self) -> Region:
+        if self.closed:
+            raise Error(f"region {self.path} is closed: open it again", "closed")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._handle.detach(kind is not None)
+
+    @property
+    def closed(self) -> bool:
+        return not self._handle.is_open
+
+    @property
+    def path(self) -> str:
+        return self._handle.path
+
+    @property
+    def uuid(self) -> str:
+        return self._handle.uuid
+
+    @property
+    def domain(self) -> str:
+        return self._handle.domain
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self._handle.size
+
+    @property
+    def max_size(self) -> int:
+        """Bytes that grow() can reach."""
+        return self._handle.max_size
+
+    @property
+    def used(self) -> int:
+        """Bytes taken by objects and by the region's own records."""
+        return self._handle.used
+
+    @property
+    def generation(self) -> int:
+        """Commits so far."""
+        return self._handle.generation
+
+    @property
+    def open_report(self) -> ext.OpenReport:
+        """What opening cost, part by part."""
+        return self._handle.open_report
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return f"<holdfast.Region {self.path}, closed>"
+        return f"<holdfast.Region {self.path}: {self.domain}, {self.size} bytes>"
+
+
+def create(
+    path: Path,
+    size: int,
+    *,
+    domain: str = "file",
+    max_size: int = 0,
+    arena_folder: Path | None = None,
+    persist_latency_ns: float = 0.0,
+    write_bytes_per_second: float = 0.0,
+) -> Region:
+    """Makes a new region of `size` bytes.
+
+    domain: "file" (the default: shared memory, committed to the file `path`), "dax" (`path` is
+    the device), "device" (memory of the GPU; nothing survives) or "emulated" (nothing survives;
+    a persist costs what the last two parameters say).
+    arena_folder: where the shared memory of the file domain lies; by default
+    $HOLDFAST_ARENA_DIR, or /dev/shm.
+    """
+    handle = ext.create(
+        os.fspath(path),
+        size,
+        domain,
+        max_size,
+        os.fspath(arena_folder or ""),
+        persist_latency_ns,
+        write_bytes_per_second,
+    )
+    return Region(handle)
+
+
+def open(path: Path, *, arena_folder: Path | None = None, max_size: int = 0) -> Region:
+    """Opens an existing region for reading and writing."""
+    return Region(ext.open(os.fspath(path), os.fspath(arena_folder or ""), max_size))
+
+
+def destroy(path: Path, *, arena_folder: Path | None = None) -> None:
+    """Removes a region's files."""
+    ext.destroy(os.fspath(path), os.fspath(arena_folder or ""))

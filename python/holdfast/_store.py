@@ -1,0 +1,119 @@
+"""The key-value store on NumPy arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ._backend import ext
+from ._errors import Error
+from ._region import Region
+
+U64 = npt.NDArray[np.uint64]
+
+# The one key that cannot be stored.
+RESERVED_KEY = 2**64 - 1
+
+
+def _as_u64(values: Any, what: str) -> Any:
+    """Returns `values` as the store takes them, without a copy where they are an array."""
+    if isinstance(values, np.ndarray):
+        if values.dtype != np.uint64:
+            raise TypeError(f"{what} has elements of type {values.dtype}: use .astype(np.uint64)")
+        if values.ndim != 1:
+            raise ValueError(f"{what} has {values.ndim} dimensions: use .ravel()")
+        if not values.flags.c_contiguous:
+            raise ValueError(f"{what} is not contiguous: use np.ascontiguousarray({what})")
+        return values
+    if hasattr(values, "__dlpack__"):
+        return values
+    try:
+        return np.asarray(values, dtype=np.uint64).reshape(-1)
+    except (OverflowError, ValueError, TypeError) as error:
+        raise ValueError(f"{what} must be integers from 0 to 2**64 - 1: {error}") from None
+
+
+class KeyValueStore:
+    """gpKVS in a region: 64-bit keys and values, a batch of them at a time.
+
+    Once set() or erase() returned, its batch survives what the region's persist rung survives;
+    after any crash a batch is in the store whole or not at all.
+
+    KeyValueStore(region) opens the store that is in the region, and recovers it. With a capacity
+    it makes one where there is none.
+    """
+
+    def __init__(self, region: Region, capacity: int | None = None, max_batch: int = 65536) -> None:
+        self.region = region
+        if "kvs.header" in region:
+            self._store = ext.open_store(region._handle)
+        elif capacity is None:
+            raise Error(
+                f"region {region.path} has no store: give a capacity to make one", "not_found"
+            )
+        else:
+            self._store = ext.create_store(region._handle, capacity, max_batch)
+
+    @classmethod
+    def create(cls, region: Region, capacity: int, max_batch: int = 65536) -> KeyValueStore:
+        """Makes a store for `capacity` pairs. Raises Error (already_exists, no_space)."""
+        store = cls.__new__(cls)
+        store.region = region
+        store._store = ext.create_store(region._handle, capacity, max_batch)
+        return store
+
+    @classmethod
+    def open(cls, region: Region) -> KeyValueStore:
+        """Opens and recovers the store in `region`. Raises Error (not_found, damaged)."""
+        store = cls.__new__(cls)
+        store.region = region
+        store._store = ext.open_store(region._handle)
+        return store
+
+    @staticmethod
+    def region_bytes(capacity: int, max_batch: int = 65536) -> int:
+        """Returns the size that a region must have for such a store."""
+        return ext.store_region_bytes(capacity, max_batch)
+
+    def set(self, keys: npt.ArrayLike, values: npt.ArrayLike) -> ext.BatchResult:
+        """Stores pairs as one transaction."""
+        return self._store.set(_as_u64(keys, "keys"), _as_u64(values, "values"))
+
+    def get(self, keys: npt.ArrayLike) -> tuple[U64, npt.NDArray[np.bool_]]:
+        """Returns (values, found). A value is 0 where its key is absent."""
+        return self._store.get(_as_u64(keys, "keys"))
+
+    def erase(self, keys: npt.ArrayLike) -> ext.BatchResult:
+        """Removes keys as one transaction; absent ones are passed over."""
+        return self._store.erase(_as_u64(keys, "keys"))
+
+    def scan(self) -> tuple[U64, U64]:
+        """Returns all keys and their values, in table order."""
+        return self._store.scan()
+
+    def verify(self) -> str:
+        """Checks the whole store. Returns the empty string, or what is wrong."""
+        return self._store.verify()
+
+    def set_order(self, order: str) -> None:
+        """How a batch is laid out over the table: "automatic", "ordered" or "unordered"."""
+        self._store.set_order(order)
+
+    def stats(self) -> ext.StoreStats:
+        return self._store.stats()
+
+    def recovery(self) -> ext.RecoveryReport:
+        """What opening the store had to undo."""
+        return self._store.recovery()
+
+    def timing(self) -> ext.BatchTiming:
+        """Milliseconds of the last batch's parts."""
+        return self._store.timing()
+
+    def __len__(self) -> int:
+        return self.stats().records
+
+    def __repr__(self) -> str:
+        return f"<holdfast.KeyValueStore in {self.region.path}>"

@@ -1,0 +1,59 @@
+"""NumPy's element types under the names that a region's directory uses."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ._errors import Error
+
+_NAMES: dict[np.dtype[Any], str] = {
+    np.dtype(np.int8): "i8",
+    np.dtype(np.uint8): "u8",
+    np.dtype(np.int16): "i16",
+    np.dtype(np.uint16): "u16",
+    np.dtype(np.int32): "i32",
+    np.dtype(np.uint32): "u32",
+    np.dtype(np.int64): "i64",
+    np.dtype(np.uint64): "u64",
+    np.dtype(np.float16): "f16",
+    np.dtype(np.float32): "f32",
+    np.dtype(np.float64): "f64",
+}
+_DTYPES = {name: dtype for dtype, name in _NAMES.items()}
+_MAX_TYPE_NAME = 23  # bytes, of the format
+
+
+def to_medium(shape: tuple[int, ...], dtype: npt.DTypeLike) -> tuple[str, int, int]:
+    """Returns the type's name, its bytes, and the count of elements.
+
+    The first dimension is the count; the others belong to the element's type, so that an array
+    of shape (1000, 4) and type float32 is 1000 elements of type "f32x4".
+    """
+    resolved = np.dtype(dtype)
+    if resolved not in _NAMES:
+        known = ", ".join(str(known) for known in _NAMES)
+        raise Error(f"a region cannot hold elements of type {resolved}: use one of {known}")
+    if not shape or any(extent < 1 for extent in shape):
+        raise Error(f"the shape is {shape}: every extent must be at least 1")
+    name = "x".join([_NAMES[resolved], *map(str, shape[1:])])
+    if len(name) > _MAX_TYPE_NAME:
+        raise Error(f"the shape {shape} does not fit into a type name: use fewer dimensions")
+    elements = 1
+    for extent in shape[1:]:
+        elements *= extent
+    return name, resolved.itemsize * elements, shape[0]
+
+
+def from_medium(name: str, element_bytes: int, count: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Returns shape and element type. A type that is not Python's is seen as bytes."""
+    base, *extents = name.split("x")
+    if base in _DTYPES and all(re.fullmatch("[0-9]+", extent) for extent in extents):
+        shape = (count, *map(int, extents))
+        dtype = _DTYPES[base]
+        if int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize == element_bytes:
+            return shape, dtype
+    return (count, element_bytes), np.dtype(np.uint8)

@@ -1,0 +1,145 @@
+"""Runs the benchmark programs, and keeps what they print with all that it takes to judge it.
+
+A program prints JSON lines {"benchmark": NAME, ...}. A results file wraps them: machine, date,
+command, medium, commit.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from . import __version__, _backend
+from ._backend import ext
+from ._errors import Error
+
+
+def repository() -> Path | None:
+    """Returns the repository that the working folder is in, if it is Holdfast's."""
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / "include" / "holdfast").is_dir():
+            return folder
+    return None
+
+
+def programs(folder: Path | None, backend: str) -> list[Path]:
+    """Returns the benchmark programs: of `folder`, of the package, or of the build folders."""
+    folders = [folder] if folder else [Path(__file__).parent / "bench"]
+    root = repository()
+    if root and not folder:
+        folders.append(root / "build" / backend / "bench")
+    found = [
+        path
+        for folder in folders
+        if folder.is_dir()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+        and os.access(path, os.X_OK)
+        and "CMakeFiles" not in path.parts
+        and not path.suffix
+    ]
+    if not found:
+        looked = ", ".join(str(folder) for folder in folders)
+        raise Error(
+            f"no benchmark programs in {looked}: build them (cmake --build --preset {backend}), "
+            "or name their folder with --programs",
+            "not_found",
+        )
+    return found
+
+
+def _first_line(path: str, start: str) -> str:
+    try:
+        with Path(path).open() as stream:
+            for line in stream:
+                if line.startswith(start):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return ""
+
+
+def machine() -> dict[str, Any]:
+    """Describes the machine, without its name or addresses."""
+    return {
+        "device": ext.device_name(),
+        "processor": _first_line("/proc/cpuinfo", "model name"),
+        "cores": os.cpu_count(),
+        "memory": _first_line("/proc/meminfo", "MemTotal"),
+        "system": f"{platform.system()} {platform.release()}",
+    }
+
+
+def commit() -> str:
+    """Returns the repository's commit, with "+" where files differ from it."""
+    root = repository()
+    if root is None:
+        return f"version {__version__}"
+    git = ["git", "-C", str(root)]
+    try:
+        head = subprocess.run(
+            [*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+        )
+        changed = subprocess.run(
+            [*git, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/results"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return f"version {__version__}"
+    return head.stdout.strip() + ("+" if changed.stdout.strip() else "")
+
+
+def _lines(program: Path, arguments: list[str]) -> Iterator[dict[str, Any]]:
+    """Runs a program and yields what it measured. Raises Error if it fails."""
+    with subprocess.Popen([str(program), *arguments], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if not line.startswith("{"):
+                continue
+            try:
+                yield json.loads(line)
+            except json.JSONDecodeError as error:
+                raise Error(f"{program.name} printed a line that is not JSON: {error}") from None
+    if process.returncode:
+        raise Error(f"{program.name} failed with exit status {process.returncode}", "io")
+
+
+def run(
+    program: Path,
+    arguments: list[str],
+    results: Path,
+    on_line: Callable[[dict[str, Any]], None] = lambda line: None,
+) -> Path:
+    """Runs one program and writes its results file; returns the file."""
+    started = datetime.datetime.now(datetime.timezone.utc)
+    measured = []
+    for line in _lines(program, arguments):
+        on_line(line)
+        measured.append(line)
+    if not measured:
+        raise Error(f"{program.name} measured nothing: it printed no JSON line")
+    backend = _backend.name()
+    media = sorted({str(line["medium"]) for line in measured if "medium" in line})
+    report = {
+        "program": program.name,
+        "command": " ".join([program.name, *arguments]),
+        "date": started.isoformat(timespec="seconds"),
+        "commit": commit(),
+        "backend": backend,
+        "medium": ", ".join(media) or "dram",
+        "machine": machine(),
+        "results": measured,
+    }
+    results.mkdir(parents=True, exist_ok=True)
+    path = results / f"{program.name}-{backend}.json"
+    path.write_text(json.dumps(report, indent=1) + "\n")
+    return path

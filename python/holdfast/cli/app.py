@@ -1,0 +1,41 @@
+"""The commands, put together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .. import __version__
+from . import bench, crash, demo, doctor, inspect, kv
+
+app = typer.Typer(
+    help="Holdfast: persistent memory for GPU programs.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command("doctor", epilog="Example: holdfast doctor --json")(doctor.doctor)
+app.command("demo", epilog="Example: holdfast demo --kills 50 --seed 7")(demo.demo)
+app.command("inspect", epilog="Example: holdfast inspect flights.hf")(inspect.inspect)
+app.command("crash", epilog="Example: holdfast crash gpkvs --kills 200 --seed 7")(crash.crash)
+app.add_typer(kv.app, name="kv")
+app.add_typer(bench.app, name="bench")

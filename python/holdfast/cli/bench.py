@@ -1,0 +1,95 @@
+"""holdfast bench: runs the benchmarks and draws their figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .. import _backend, bench, plots
+from .._errors import Error
+from . import common
+
+app = typer.Typer(
+    help="Runs the benchmarks and draws their figures.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+
+def _results_folder(given: Path | None) -> Path:
+    root = bench.repository()
+    if given:
+        return given
+    if root is None:
+        raise Error("this is not Holdfast's repository: name a folder with --results")
+    return root / "bench" / "results"
+
+
+Results = Annotated[
+    Path | None, typer.Option(help="Folder of the results. Default: bench/results.")
+]
+
+
+@app.command("run", epilog="Example: holdfast bench run --only log -- --quick")
+@common.command
+def run(
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="Handed on to every program, after `--`.")
+    ] = None,
+    only: Annotated[str | None, typer.Option(help="Programs with this in their name.")] = None,
+    programs: Annotated[Path | None, typer.Option(help="Folder of the programs.")] = None,
+    results: Results = None,
+    as_json: common.Json = False,
+) -> None:
+    """Runs the benchmark programs and writes a results file for each."""
+    folder = _results_folder(results)
+    chosen = [
+        path
+        for path in bench.programs(programs, _backend.name())
+        if only is None or only in path.name
+    ]
+    if not chosen:
+        raise Error(f"no benchmark program has '{only}' in its name", "not_found")
+    written = []
+    with common.progress(as_json) as bar:
+        task = bar.add_task("programs", total=len(chosen))
+        for program in chosen:
+            bar.update(task, description=program.name)
+            written.append(bench.run(program, arguments or [], folder, _printer(as_json)))
+            bar.advance(task)
+    if as_json:
+        common.emit({"ok": True, "files": [str(path) for path in written]})
+    else:
+        for path in written:
+            common.out.print(f"wrote {path}")
+
+
+def _printer(quiet: bool) -> Any:
+    def show(line: dict[str, Any]) -> None:
+        if not quiet:
+            common.err.print(
+                " ".join(f"{name}={common.number(value)}" for name, value in line.items())
+            )
+
+    return show
+
+
+@app.command("plot", epilog="Example: holdfast bench plot --out figures")
+@common.command
+def plot(
+    results: Results = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the figures. Default: that of the results.")
+    ] = None,
+    as_json: common.Json = False,
+) -> None:
+    """Draws a figure of every results file that has a series."""
+    folder = _results_folder(results)
+    figures = plots.draw_all(folder, out or folder)
+    if as_json:
+        common.emit({"ok": True, "figures": [str(path) for path in figures]})
+    else:
+        for path in figures:
+            common.out.print(f"drew {path}")

@@ -1,0 +1,116 @@
+"""What every command shares: output for people and for machines, errors, exit status."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+
+from .._errors import Error
+
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
+
+out = Console(highlight=False)
+# Progress and notes go here, so that standard output holds the result alone.
+err = Console(stderr=True, highlight=False)
+
+_Result = TypeVar("_Result")
+
+
+def emit(result: dict[str, Any]) -> None:
+    """Prints a result for machines."""
+    sys.stdout.write(json.dumps(result) + "\n")
+    sys.stdout.flush()
+
+
+def note(text: str) -> None:
+    err.print(f"[yellow]note:[/] {escape(text)}")
+
+
+def table(title: str, rows: dict[str, Any]) -> None:
+    """Prints names and values in two columns."""
+    grid = Table(title=title or None, show_header=False, title_justify="left")
+    grid.add_column(style="bold")
+    grid.add_column()
+    for name, value in rows.items():
+        grid.add_row(name, escape(number(value)))
+    out.print(grid)
+
+
+def number(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.3f}" if abs(value) < 100 else f"{value:,.0f}"
+    return str(value)
+
+
+def size_text(count: int) -> str:
+    """Returns bytes in the unit that suits them."""
+    if count >= 2**63:
+        return "unlimited"
+    value = float(count)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def progress(quiet: bool = False) -> Progress:
+    """Returns a progress bar on standard error."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=err,
+        transient=True,
+        disable=quiet or not err.is_terminal,
+    )
+
+
+def command(function: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Turns what a command raises into a message and an exit status."""
+
+    @functools.wraps(function)
+    def run(*arguments: Any, **options: Any) -> _Result:
+        as_json = bool(options.get("as_json"))
+        try:
+            return function(*arguments, **options)
+        except KeyboardInterrupt:
+            _fail(as_json, "interrupted", "interrupted")
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+        except Error as error:
+            _fail(as_json, error.code, str(error))
+        except (OSError, ValueError, TypeError, BufferError, UnicodeDecodeError) as error:
+            _fail(as_json, "invalid_argument", str(error))
+        raise typer.Exit(EXIT_FAILED)
+
+    return run
+
+
+def _fail(as_json: bool, code: str, message: str) -> None:
+    if as_json:
+        emit({"ok": False, "error": {"code": code, "message": message}})
+    else:
+        err.print(f"[red]holdfast:[/] {escape(message)}")

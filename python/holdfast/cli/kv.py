@@ -1,0 +1,322 @@
+"""holdfast kv: a key-value store in a file, from the command line."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from .. import _region, csvfile
+from .._errors import Error
+from .._store import RESERVED_KEY, KeyValueStore
+from . import common
+
+app = typer.Typer(
+    help="A key-value store in a file.", no_args_is_help=True, rich_markup_mode="markdown"
+)
+
+StoreFile = Annotated[Path, typer.Argument(metavar="STORE", help="The store's file.")]
+ArenaFolder = Annotated[
+    Path | None, typer.Option(help="Where its shared memory lies. Default: /dev/shm.")
+]
+TextKeys = Annotated[
+    bool, typer.Option("--text", help="Keys are text, hashed to 64 bits as `kv load` does.")
+]
+
+_SHOWN_BAD_ROWS = 10
+
+
+@contextmanager
+def _open(path: Path, arena_folder: Path | None) -> Iterator[KeyValueStore]:
+    with _region.open(path, arena_folder=arena_folder) as region:
+        if "kvs.header" not in region:
+            raise Error(f"{path} is a region without a store", "not_found")
+        store = KeyValueStore.open(region)
+        if store.recovery().needed:
+            common.note(f"a batch had been cut off: {store.recovery().undone} entries were undone")
+        yield store
+
+
+def _parse(text: str, what: str, is_text: bool = False) -> int:
+    if is_text:
+        return csvfile.hash_text(text)
+    try:
+        value = int(text, 0)
+    except ValueError:
+        raise Error(f"{what} '{text}' is not an integer (--text hashes keys)") from None
+    if not 0 <= value <= RESERVED_KEY:
+        raise Error(f"{what} {text} does not fit into 64 bits without a sign")
+    return value
+
+
+@app.command("create", epilog="Example: holdfast kv create flights.hf --capacity 4000000")
+@common.command
+def create(
+    store: StoreFile,
+    capacity: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Pairs. Buckets of eight fill up unevenly: leave room (four times the pairs, or "
+            "more) where none may be evicted.",
+        ),
+    ],
+    max_batch: Annotated[int, typer.Option(min=1, help="Operations per batch at most.")] = 65536,
+    arena_folder: ArenaFolder = None,
+    as_json: common.Json = False,
+) -> None:
+    """Makes a new, empty store."""
+    size = KeyValueStore.region_bytes(capacity, max_batch)
+    with _region.create(store, size, arena_folder=arena_folder) as region:
+        stats = KeyValueStore.create(region, capacity, max_batch).stats()
+        result = {
+            "ok": True,
+            "store": str(store),
+            "capacity": stats.capacity,
+            "max_batch": stats.max_batch,
+            "bytes": region.size,
+        }
+    if as_json:
+        common.emit(result)
+    else:
+        common.out.print(
+            f"{store}: room for {result['capacity']:,} pairs, {common.size_text(size)}"
+        )
+
+
+@app.command(
+    "load",
+    epilog="Example: holdfast kv load flights.hf flights.csv.gz --key id --value delay "
+    "--batch-by day",
+)
+@common.command
+def load(
+    store: StoreFile,
+    file: Annotated[
+        Path, typer.Argument(help="CSV with a header line; .gz, .xz, .bz2 and .zip are unpacked.")
+    ],
+    key: Annotated[str, typer.Option(help="Column of the keys.")],
+    value: Annotated[str, typer.Option(help="Column of the values.")],
+    batch_by: Annotated[
+        str | None, typer.Option(help="A new batch starts where this column changes.")
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Rows per batch. Default: as many as fit.")
+    ] = None,
+    key_type: Annotated[
+        str, typer.Option(help="auto, int, float (its bits) or text (hashed to 64 bits).")
+    ] = "auto",
+    value_type: Annotated[str, typer.Option(help="As --key-type.")] = "auto",
+    delimiter: Annotated[str, typer.Option(help="Between columns.")] = ",",
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out rows that cannot be read.")
+    ] = False,
+    arena_folder: ArenaFolder = None,
+    as_json: common.Json = False,
+) -> None:
+    """Stores the rows of a CSV file, each batch as one transaction.
+
+    Integers are stored as they are, other text as a 64-bit hash. The file is read before anything
+    is stored: with a row that cannot be read, nothing is, unless --skip-bad is given.
+    """
+    if batch_by and batch:
+        raise Error("--batch-by and --batch exclude each other: give one")
+    with common.progress(as_json) as bar:
+        task = bar.add_task("rows read", total=None)
+        columns = csvfile.read(
+            file,
+            key,
+            value,
+            batch_by,
+            key_type,
+            value_type,
+            delimiter,
+            lambda rows: bar.update(task, completed=rows),
+        )
+    _check_rows(columns, file, skip_bad)
+    for what, kind in ((f"key {key}", columns.key_kind), (f"value {value}", columns.value_kind)):
+        if kind == "text":
+            common.note(f"column of the {what} is text: its 64-bit hashes are stored")
+        elif kind == "float":
+            common.note(f"column of the {what} has fractions: its bits (float64) are stored")
+    with _open(store, arena_folder) as kv:
+        result = _store_batches(kv, columns, batch, as_json)
+    result |= {"ok": True, "key_type": columns.key_kind, "value_type": columns.value_kind}
+    result["bad_rows"] = columns.bad_rows
+    if result["evicted"]:
+        common.note(
+            f"{result['evicted']:,} pairs were evicted from full buckets: the store is too small"
+        )
+    if as_json:
+        common.emit(result)
+    else:
+        common.table(f"{file} into {store}", {k: v for k, v in result.items() if k != "bad_rows"})
+
+
+def _check_rows(columns: csvfile.Columns, file: Path, skip_bad: bool) -> None:
+    bad = columns.bad_rows
+    if not bad:
+        return
+    listed = "; ".join(bad[:_SHOWN_BAD_ROWS])
+    if len(bad) > _SHOWN_BAD_ROWS:
+        listed += f"; and {len(bad) - _SHOWN_BAD_ROWS} more"
+    if not skip_bad:
+        raise Error(
+            f"{file}: {len(bad)} rows cannot be read ({listed}). --skip-bad leaves them out"
+        )
+    common.note(f"{len(bad)} rows were left out: {listed}")
+
+
+def _ranges(columns: csvfile.Columns, batch: int | None, max_batch: int) -> list[tuple[int, int]]:
+    """Returns the first and the last row (exclusive) of each batch."""
+    rows = len(columns.keys)
+    if columns.starts:
+        ends = [*columns.starts[1:], rows]
+        ranges = list(zip(columns.starts, ends, strict=True))
+    else:
+        step = batch or max_batch
+        ranges = [(first, min(first + step, rows)) for first in range(0, rows, step)]
+    largest = max((end - first for first, end in ranges), default=0)
+    if largest > max_batch:
+        raise Error(
+            f"a batch would have {largest:,} rows and the store takes {max_batch:,}: use a smaller "
+            "--batch, or create the store with a larger --max-batch"
+        )
+    return ranges
+
+
+def _store_batches(
+    kv: KeyValueStore, columns: csvfile.Columns, batch: int | None, quiet: bool
+) -> dict[str, Any]:
+    ranges = _ranges(columns, batch, kv.stats().max_batch)
+    totals = {"inserted": 0, "updated": 0, "evicted": 0}
+    start = time.monotonic()
+    with common.progress(quiet) as bar:
+        task = bar.add_task("rows stored", total=len(columns.keys))
+        for first, end in ranges:
+            result = kv.set(columns.keys[first:end], columns.values[first:end])
+            for name in totals:
+                totals[name] += getattr(result, name)
+            bar.update(task, completed=end)
+    return {
+        "rows": len(columns.keys),
+        "batches": len(ranges),
+        **totals,
+        "records": kv.stats().records,
+        "seconds": round(time.monotonic() - start, 3),
+    }
+
+
+@app.command("put", epilog="Example: holdfast kv put flights.hf 17=42 18=43")
+@common.command
+def put(
+    store: StoreFile,
+    pairs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="Pairs to store.")],
+    text: TextKeys = False,
+    arena_folder: ArenaFolder = None,
+    as_json: common.Json = False,
+) -> None:
+    """Stores pairs as one transaction."""
+    keys, values = [], []
+    for pair in pairs:
+        key, equals, value = pair.rpartition("=")
+        if not equals:
+            raise Error(f"'{pair}' is not of the form KEY=VALUE")
+        keys.append(_parse(key, "key", text))
+        values.append(_parse(value, "value"))
+    with _open(store, arena_folder) as kv:
+        result = kv.set(keys, values)
+    counts = {name: getattr(result, name) for name in ("inserted", "updated", "evicted")}
+    if as_json:
+        common.emit({"ok": True, **counts})
+    else:
+        common.out.print(", ".join(f"{name} {count}" for name, count in counts.items()))
+
+
+@app.command("get", epilog="Example: holdfast kv get flights.hf 17 18")
+@common.command
+def get(
+    store: StoreFile,
+    keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="Keys to look up.")],
+    text: TextKeys = False,
+    arena_folder: ArenaFolder = None,
+    as_json: common.Json = False,
+) -> None:
+    """Looks keys up. Exits with 1 if one of them is absent."""
+    numbers = [_parse(key, "key", text) for key in keys]
+    with _open(store, arena_folder) as kv:
+        values, found = kv.get(numbers)
+    answers = [int(value) if ok else None for value, ok in zip(values, found, strict=True)]
+    if as_json:
+        common.emit({"ok": bool(np.all(found)), "values": dict(zip(keys, answers, strict=True))})
+    else:
+        for key, answer in zip(keys, answers, strict=True):
+            common.out.print(f"{key} {'absent' if answer is None else answer}")
+    if not np.all(found):
+        raise typer.Exit(common.EXIT_FAILED)
+
+
+@app.command("del", epilog="Example: holdfast kv del flights.hf 17 18")
+@common.command
+def delete(
+    store: StoreFile,
+    keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="Keys to remove.")],
+    text: TextKeys = False,
+    arena_folder: ArenaFolder = None,
+    as_json: common.Json = False,
+) -> None:
+    """Removes keys as one transaction; absent ones are passed over."""
+    numbers = [_parse(key, "key", text) for key in keys]
+    with _open(store, arena_folder) as kv:
+        removed = kv.erase(numbers).removed
+    if as_json:
+        common.emit({"ok": True, "removed": removed})
+    else:
+        common.out.print(f"removed {removed}")
+
+
+@app.command("stat", epilog="Example: holdfast kv stat flights.hf --json")
+@common.command
+def stat(store: StoreFile, arena_folder: ArenaFolder = None, as_json: common.Json = False) -> None:
+    """Shows what a store holds and has done."""
+    with _open(store, arena_folder) as kv:
+        stats = kv.stats()
+        result = {
+            "records": stats.records,
+            "capacity": stats.capacity,
+            "max_batch": stats.max_batch,
+            "batches": stats.batches,
+            "inserted": stats.total.inserted,
+            "updated": stats.total.updated,
+            "evicted": stats.total.evicted,
+            "removed": stats.total.removed,
+            "bytes": kv.region.size,
+            "commits": kv.region.generation,
+            "guarantee": kv.region.guarantee().reason,
+        }
+    if as_json:
+        common.emit({"ok": True, "store": str(store), **result})
+    else:
+        common.table(str(store), result)
+
+
+@app.command("verify", epilog="Example: holdfast kv verify flights.hf")
+@common.command
+def verify(
+    store: StoreFile, arena_folder: ArenaFolder = None, as_json: common.Json = False
+) -> None:
+    """Checks the whole store: every key in its bucket and there once, counters right."""
+    with _open(store, arena_folder) as kv:
+        complaint = kv.verify()
+        records = kv.stats().records
+    if as_json:
+        common.emit({"ok": not complaint, "records": records, "problem": complaint})
+    else:
+        common.out.print(complaint or f"{store}: {records:,} records, all in order")
+    if complaint:
+        raise typer.Exit(common.EXIT_FAILED)

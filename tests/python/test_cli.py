@@ -1,0 +1,238 @@
+"""The command line: exit status, JSON, and errors that a person can act on."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from conftest import Run
+from holdfast.csvfile import hash_text
+
+COMMANDS = (
+    ["doctor"],
+    ["demo"],
+    ["inspect"],
+    ["crash"],
+    ["kv", "create"],
+    ["kv", "load"],
+    ["kv", "put"],
+    ["kv", "get"],
+    ["kv", "del"],
+    ["kv", "stat"],
+    ["kv", "verify"],
+    ["bench", "run"],
+    ["bench", "plot"],
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_has_an_example(run: Run, command: list[str]) -> None:
+    answer = run(*command, "--help")
+    assert answer.status == 0
+    assert "Example: holdfast " + " ".join(command) in answer.out
+    assert "--json" in answer.out
+
+
+def test_version_and_usage(run: Run) -> None:
+    assert run("--version").out.count(".") == 2
+    assert run("nonsense").status == 2
+    assert run("kv", "create", "a.hf").status == 2
+
+
+def test_doctor(run: Run) -> None:
+    answer = run("doctor", "--json")
+    assert answer.status == 0, answer.out
+    report = answer.json
+    assert report["ok"] is True
+    assert report["domains"]["file"]["persist"] == "process"
+    assert report["domains"]["file"]["commit"] == "power"
+    assert set(report["domains"]) == {"file", "device", "emulated", "dax"}
+    assert all(domain["reason"] for domain in report["domains"].values())
+    assert report["limits"]["arena_bytes_free"] > 0
+    assert "What survives" in run("doctor").out
+
+
+def test_doctor_says_what_is_missing(run: Run) -> None:
+    answer = run("doctor", "--json", HOLDFAST_ARENA_DIR="/nonexistent")
+    assert answer.status == 1
+    assert "/nonexistent" in answer.out
+
+
+def test_kv(run: Run) -> None:
+    assert run("kv", "create", "a.hf", "--capacity", 1000, "--max-batch", 64).status == 0
+    assert run("kv", "create", "a.hf", "--capacity", 1000).status == 1
+    assert run("kv", "put", "a.hf", "1=10", "0x2=20", "--json").json["inserted"] == 2
+    answer = run("kv", "get", "a.hf", 1, 2, "--json")
+    assert (answer.status, answer.json["values"]) == (0, {"1": 10, "2": 20})
+    answer = run("kv", "get", "a.hf", 1, 3)
+    assert answer.status == 1
+    assert "3 absent" in answer.out
+    assert run("kv", "del", "a.hf", 1, 3, "--json").json["removed"] == 1
+    stat = run("kv", "stat", "a.hf", "--json").json
+    assert (stat["records"], stat["batches"], stat["max_batch"]) == (1, 2, 64)
+    answer = run("kv", "verify", "a.hf", "--json")
+    assert (answer.status, answer.json["ok"], answer.json["records"]) == (0, True, 1)
+    assert run("kv", "put", "a.hf", "--text", "N14228=7").status == 0
+    answer = run("kv", "get", "a.hf", "--text", "N14228", "--json")
+    assert answer.json["values"] == {"N14228": 7}
+
+
+def test_errors_are_one_line_and_one_object(run: Run) -> None:
+    answer = run("kv", "stat", "absent.hf")
+    assert answer.status == 1
+    assert answer.out == ""
+    assert "absent.hf" in answer.err
+    answer = run("kv", "stat", "absent.hf", "--json")
+    assert answer.status == 1
+    assert answer.json["ok"] is False
+    assert answer.json["error"]["code"] == "not_found"
+    run("kv", "create", "a.hf", "--capacity", 100)
+    for arguments in (["put", "a.hf", "1"], ["get", "a.hf", "x"], ["get", "a.hf", str(2**64)]):
+        assert run("kv", *arguments).status == 1
+
+
+ROWS = "id,day,delay,tail\n" + "".join(f"{i},{i // 10},{i - 3},N{i % 7}\n" for i in range(1, 46))
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "csv.xz", "csv.zip"])
+def test_load_packed_files(run: Run, tmp_path: Path, ending: str) -> None:
+    file = tmp_path / f"rows.{ending}"
+    if ending == "csv.gz":
+        file.write_bytes(gzip.compress(ROWS.encode()))
+    elif ending == "csv.xz":
+        file.write_bytes(lzma.compress(ROWS.encode()))
+    elif ending == "csv.zip":
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("rows.csv", ROWS)
+    else:
+        file.write_text(ROWS)
+    run("kv", "create", "a.hf", "--capacity", 4096, "--max-batch", 64)
+    answer = run(
+        "kv", "load", "a.hf", file, "--key", "id", "--value", "delay", "--batch-by", "day", "--json"
+    )
+    assert answer.status == 0, answer.out
+    assert (answer.json["rows"], answer.json["batches"], answer.json["records"]) == (45, 5, 45)
+    values = run("kv", "get", "a.hf", 1, 45, "--json").json["values"]
+    assert values == {"1": 2**64 - 2, "45": 42}
+
+
+def test_load_text_and_fractions(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("name,price\na,1.5\nb,2\nc,NA\n")
+    run("kv", "create", "a.hf", "--capacity", 4096)
+    load = ["kv", "load", "a.hf", file, "--key", "name", "--value", "price"]
+    answer = run(*load)
+    assert answer.status == 1
+    assert "line 4" in answer.err
+    assert "price" in answer.err
+    assert run("kv", "stat", "a.hf", "--json").json["records"] == 0
+    answer = run(*load, "--skip-bad", "--json")
+    assert answer.status == 0
+    assert (answer.json["key_type"], answer.json["value_type"]) == ("text", "float")
+    assert len(answer.json["bad_rows"]) == 1
+    assert "hash" in answer.err
+    answer = run("kv", "get", "a.hf", "--text", "a", "--json")
+    assert answer.json["values"]["a"] == 0x3FF8 << 48
+    assert hash_text("a") != hash_text("b")
+
+
+def test_load_refuses(run: Run, tmp_path: Path) -> None:
+    run("kv", "create", "a.hf", "--capacity", 4096, "--max-batch", 16)
+    file = tmp_path / "rows.csv"
+
+    def refused(text: str, word: str, *options: object) -> None:
+        file.write_text(text)
+        answer = run("kv", "load", "a.hf", file, "--key", "id", "--value", "v", *options)
+        assert answer.status == 1
+        assert word in answer.err.replace("\n", " "), answer.err
+
+    refused("", "header")
+    refused("id,w\n1,2\n", "no column 'v'")
+    refused("id,v\n1,2\n3\n", "line 3")
+    refused("id,v\n1,2\nx,2\n", "line 3", "--key-type", "int")
+    refused("id,v\n18446744073709551615,2\n", "reserved")
+    refused("id,v\n" + "1,2\n" * 20, "max-batch", "--batch", 20)
+    refused("id,v\n1,2\n", "exclude", "--batch", 2, "--batch-by", "v")
+    refused("id,v\n1,2\n", "kind", "--key-type", "colour")
+    file.with_suffix(".gz").write_bytes(b"not packed")
+    answer = run("kv", "load", "a.hf", tmp_path / "rows.gz", "--key", "id", "--value", "v")
+    assert answer.status == 1
+    assert run("kv", "stat", "a.hf", "--json").json["records"] == 0
+
+
+def test_interrupted(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "holdfast", "crash", "gpkvs", "--kills", "500"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert "interrupted" in errors
+
+
+BENCHMARK = """#!/bin/sh
+echo "some words"
+for n in 1024 4096 16384; do
+  echo '{"benchmark": "stream", "threads": '$n', "gb_per_s": 1.5, "layout": "'$1'"}'
+done
+"""
+
+
+def test_bench(run: Run, tmp_path: Path) -> None:
+    programs, results = tmp_path / "programs", tmp_path / "results"
+    programs.mkdir()
+    program = programs / "stream_bench"
+    program.write_text(BENCHMARK)
+    program.chmod(0o755)
+    options = ["--programs", programs, "--results", results, "--json"]
+    answer = run("bench", "run", *options, "--", "wide")
+    assert answer.status == 0, answer.out
+    (file,) = results.glob("*.json")
+    text = file.read_text()
+    for word in ('"machine"', '"date"', '"command": "stream_bench wide"', '"medium"', '"commit"'):
+        assert word in text
+    answer = run("bench", "plot", "--results", results, "--json")
+    assert answer.status == 0, answer.out
+    (figure,) = results.glob("*.png")
+    assert figure.stat().st_size > 1000
+    assert run("bench", "run", *options, "--only", "none").status == 1
+    program.write_text("#!/bin/sh\nexit 3\n")
+    answer = run("bench", "run", *options)
+    assert answer.status == 1
+    assert "exit status 3" in answer.json["error"]["message"]
+    assert run("bench", "plot", "--results", tmp_path / "none").status == 1
+
+
+def test_inspect(run: Run, tmp_path: Path) -> None:
+    run("kv", "create", "a.hf", "--capacity", 1000)
+    answer = run("inspect", "a.hf", "--verify", "--json")
+    assert answer.status == 0
+    report = answer.json
+    assert report["ok"] is True
+    assert report["generation"] >= 1
+    assert "kvs.table" in [item["name"] for item in report["objects"]]
+    assert report["arena"]["exists"] is False
+    assert "kvs.table" in run("inspect", "a.hf").out
+    before = (tmp_path / "a.hf").read_bytes()
+    damaged = bytearray(before)
+    damaged[:64] = bytes(64)
+    (tmp_path / "b.hf").write_bytes(damaged)
+    (tmp_path / "b.hf").chmod(0o600)
+    answer = run("inspect", "b.hf", "--json")
+    assert answer.status == 1
+    assert answer.json["error"]["code"] in ("foreign", "damaged")
+    assert (tmp_path / "b.hf").read_bytes() == damaged
