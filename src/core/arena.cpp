@@ -100,6 +100,18 @@ ArenaHeader read_header(int fd, const std::string& path, const Uuid& uuid) {
   return header;
 }
 
+// A file with holes was not made by us, or was cut off and extended: touching a hole while shared
+// memory is full would kill the process.
+std::uint64_t file_bytes(int fd, const std::string& path) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) throw system_error(errno, "look at", path);
+  const auto bytes = static_cast<std::uint64_t>(info.st_size);
+  if (static_cast<std::uint64_t>(info.st_blocks) * 512 < bytes) {
+    damaged(path, "has holes: it was changed from outside");
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Arena::Arena(std::string path, std::uint64_t size, std::uint64_t max_size)
@@ -158,9 +170,8 @@ ArenaState Arena::look(const std::string& path, const Uuid& uuid) {
   return header.boot_id == this_boot() ? ArenaState::this_boot : ArenaState::earlier_boot;
 }
 
-std::unique_ptr<Arena> Arena::adopt(const std::string& path, const Uuid& uuid,
-                                    const ImageIdentity& image, std::uint64_t image_generation,
-                                    const std::function<std::uint64_t(std::uint64_t)>& max_size) {
+UniqueFd Arena::check(const std::string& path, const Uuid& uuid, const ImageIdentity& image,
+                      std::uint64_t image_generation) {
   UniqueFd fd = open_own_file(path, true, "an arena");
   lock_file(fd.get(), true, path);
   const ArenaHeader header = read_header(fd.get(), path, uuid);
@@ -180,21 +191,21 @@ std::unique_ptr<Arena> Arena::adopt(const std::string& path, const Uuid& uuid,
                        " of the region, but the image '", image.path, "' holds commit ",
                        image_generation, ": one of them was replaced", fall_back(path)));
   }
-  struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) throw system_error(errno, "look at", path);
-  const auto file_bytes = static_cast<std::uint64_t>(info.st_size);
-  if (file_bytes % kPage != 0 || file_bytes < kPage + kMetadataBytes ||
-      file_bytes - kPage > kMaxRegionBytes) {
-    damaged(path, concat("has an impossible size of ", file_bytes, " bytes"));
+  const std::uint64_t bytes = file_bytes(fd.get(), path);
+  if (bytes % kPage != 0 || bytes < kPage + kMetadataBytes || bytes - kPage > kMaxRegionBytes) {
+    damaged(path, concat("has an impossible size of ", bytes, " bytes"));
   }
-  // A file with holes was not made by us, or was cut off and extended: touching a hole in full
-  // shared memory would kill the process.
-  if (static_cast<std::uint64_t>(info.st_blocks) * 512 < file_bytes) {
-    damaged(path, "has holes: it was changed from outside");
-  }
-  std::unique_ptr<Arena> arena(new Arena(path, file_bytes - kPage, max_size(file_bytes - kPage)));
+  return fd;
+}
+
+std::unique_ptr<Arena> Arena::adopt(const std::string& path, const Uuid& uuid,
+                                    const ImageIdentity& image, std::uint64_t image_generation,
+                                    const std::function<std::uint64_t(std::uint64_t)>& max_size) {
+  UniqueFd fd = check(path, uuid, image, image_generation);
+  const std::uint64_t bytes = file_bytes(fd.get(), path);
+  std::unique_ptr<Arena> arena(new Arena(path, bytes - kPage, max_size(bytes - kPage)));
   arena->fd_ = std::move(fd);
-  arena->space_.map(arena->fd_.get(), 0, file_bytes);
+  arena->space_.map(arena->fd_.get(), 0, bytes);
   return arena;
 }
 

@@ -47,6 +47,10 @@ class Arena : public Medium {
   // file that cannot be trusted, in_use for one that another process has.
   static ArenaState look(const std::string& path, const Uuid& uuid);
 
+  // Checks what adopt() checks, bar the directory, and opens the file. Throws as adopt().
+  static UniqueFd check(const std::string& path, const Uuid& uuid, const ImageIdentity& image,
+                        std::uint64_t image_generation);
+
   // Takes over the arena that a crashed process left. REQUIRES: look() said this_boot. Throws
   // damaged (naming the file and the way back to the last commit), in_use.
   // `max_size` says how much space to keep for a region of a size.

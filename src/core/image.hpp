@@ -60,6 +60,8 @@ class Image {
   // the message, called once everything that can be read has been read.
   using Describe = std::function<std::string(std::uint64_t page)>;
   void load(std::byte* region, const Describe& describe) const;
+  // The region's header and directory alone.
+  void load_metadata(std::byte* metadata) const;
   // As load(), into no memory at all.
   void verify(const Describe& describe) const;
 

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <mutex>
 
 #include "core/checksum.hpp"
@@ -99,6 +101,21 @@ void Image::read_all(std::byte* region, const Describe& describe) const {
 }
 
 void Image::load(std::byte* region, const Describe& describe) const { read_all(region, describe); }
+
+void Image::load_metadata(std::byte* metadata) const {
+  for (std::uint64_t page = 0; page < kMetadataPages; ++page) {
+    if (table_[page] == 0) continue;
+    alignas(8) std::byte content[kPage];
+    if (!read_exactly(fd(), content, kPage, page_offset(page, entry_slot(table_[page])), path()) ||
+        !same_content(page_entry(content), table_[page])) {
+      throw Error(Errc::damaged,
+                  concat("the region '", path(), "' is damaged: page ", page,
+                         page == 0 ? " (the region's header)" : " (the object directory)",
+                         " does not match its hash; restore it from a copy"));
+    }
+    std::memcpy(metadata + page * kPage, content, kPage);
+  }
+}
 
 void Image::verify(const Describe& describe) const { read_all(nullptr, describe); }
 

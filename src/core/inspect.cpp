@@ -1,0 +1,73 @@
+#include "holdfast/inspect.hpp"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <optional>
+
+#include "core/arena.hpp"
+#include "core/directory.hpp"
+#include "core/image.hpp"
+
+namespace holdfast {
+
+using detail::concat;
+
+namespace {
+
+ArenaInfo inspect_arena(const core::Image& image, const std::string& path,
+                        const std::string& folder) {
+  ArenaInfo info;
+  info.path = core::arena_path(core::arena_folder(folder), image.uuid());
+  struct stat facts {};
+  if (::lstat(info.path.c_str(), &facts) != 0) return info;
+  info.exists = true;
+  info.bytes = static_cast<std::uint64_t>(facts.st_size);
+  try {
+    info.this_boot = core::Arena::look(info.path, image.uuid()) == core::ArenaState::this_boot;
+    if (info.this_boot) {
+      core::Arena::check(info.path, image.uuid(), core::identify(image.fd(), path),
+                         image.generation());
+    }
+    info.valid = true;
+  } catch (const Error& error) {
+    info.problem = error.what();
+  }
+  return info;
+}
+
+}  // namespace
+
+ImageInfo inspect_image(const std::string& path, Verify verify, const std::string& arena_folder) {
+  core::UniqueFd fd = core::open_own_file(path, false, "a region");
+  core::lock_file(fd.get(), false, path);
+  const core::Image image = core::Image::open(std::move(fd), path);
+  struct stat facts {};
+  if (::fstat(image.fd(), &facts) != 0) throw core::system_error(errno, "look at", path);
+
+  std::vector<std::byte> metadata(core::kMetadataBytes);
+  image.load_metadata(metadata.data());
+  const core::Directory directory =
+      core::Directory::load(metadata.data(), image.region_bytes(),
+                            concat("the region '", path, "'"), [](const void*, std::size_t) {});
+  if (verify == Verify::everything) {
+    image.verify([&](std::uint64_t page) { return directory.describe_page(page); });
+  }
+
+  ImageInfo info;
+  info.path = path;
+  info.version = image.header().version;
+  info.uuid = core::to_text(image.uuid());
+  info.created_unix_ns = image.header().created_unix_ns;
+  info.generation = image.generation();
+  info.committed_unix_ns = image.commit_unix_ns();
+  info.region_bytes = image.region_bytes();
+  info.file_bytes = static_cast<std::uint64_t>(facts.st_size);
+  info.allocated_bytes = static_cast<std::uint64_t>(facts.st_blocks) * 512;
+  info.pages_stored = image.pages_stored();
+  info.objects = directory.objects();
+  info.arena = inspect_arena(image, path, arena_folder);
+  return info;
+}
+
+}  // namespace holdfast
