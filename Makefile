@@ -75,13 +75,13 @@ else
 	@echo "holdfast: no nvcc here: the CUDA backend was not compiled"
 endif
 
-lint: tools
+lint: install
 	@scripts/lint.sh
 
 format: tools
 	ruff check --fix-only --exit-zero
 	ruff format
-	git ls-files -- '*.cpp' '*.hpp' '*.cu' '*.cuh' '*.h' | xargs clang-format -i
+	git ls-files -- '*.cpp' '*.hpp' '*.cu' '*.cuh' '*.inl' '*.h' | xargs clang-format -i
 
 clean:
 	rm -rf build $(VENV)

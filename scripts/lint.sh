@@ -14,25 +14,36 @@ check() {
   fi
 }
 
-c_files() { git ls-files --cached --others --exclude-standard -- "$@" | sort -u; }
+# Files of the repository: known to git or new, and there.
+files() {
+  git ls-files --cached --others --exclude-standard -- "$@" | sort -u |
+    while read -r file; do [ -e "$file" ] && echo "$file"; done
+}
 
-# clang-tidy over what the cpu preset compiles, but for the tests and for kernels: it does not
+c_format() {
+  files '*.cpp' '*.hpp' '*.cu' '*.cuh' '*.inl' '*.h' | xargs -r clang-format --dry-run -Werror
+}
+
+shell_syntax() {
+  local file
+  for file in scripts/*.sh .ci/run; do bash -n "$file" || return 1; done
+}
+
+# clang-tidy over the host files that the cpu preset compiles. Kernels are left out: it does not
 # know CUDA's names as our header spells them.
 tidy() {
   cmake --preset cpu >/dev/null || return 1
-  c_files 'src/*.cpp' 'apps/*.cpp' 'python/bindings/*.cpp' |
-    python3 scripts/in_compile_commands.py build/cpu/compile_commands.json |
+  files 'src/*.cpp' 'apps/*.cpp' |
+    python scripts/in_compile_commands.py build/cpu/compile_commands.json |
     xargs -r -n 1 -P "$(nproc)" clang-tidy --quiet -p build/cpu 2>build/clang-tidy.log ||
-    { grep -E 'error' build/clang-tidy.log; return 1; }
+    { grep -A 20 ': error:' build/clang-tidy.log; return 1; }
 }
 
 check "ruff" ruff check
 check "ruff format" ruff format --check
 check "mypy" mypy
-check "clang-format" bash -c \
-  "git ls-files --cached --others --exclude-standard -- '*.cpp' '*.hpp' '*.cu' '*.cuh' '*.h' |
-   xargs -r clang-format --dry-run -Werror"
-check "shell syntax" bash -c 'for f in scripts/*.sh .ci/run; do bash -n "$f" || exit 1; done'
+check "clang-format" c_format
+check "shell syntax" shell_syntax
 check "clang-tidy" tidy
 
 if ((${#failed[@]})); then

@@ -13,7 +13,7 @@ if [ ! -x "$venv/bin/python" ]; then
   python3 -m venv "$venv"
 fi
 if [ ! -e "$stamp" ] || [ requirements-dev.txt -nt "$stamp" ]; then
-  echo "holdfast: installing into $venv:" $(grep -v '^#' requirements-dev.txt)
+  echo "holdfast: installing into $venv:" $(sed 's,#.*,,' requirements-dev.txt)
   "$venv/bin/pip" install -q --disable-pip-version-check -r requirements-dev.txt
   # Ubuntu 22.04 ships CMake 3.22; the presets need 3.25.
   "$venv/bin/python" - <<'PY' || "$venv/bin/pip" install -q --disable-pip-version-check 'cmake>=3.25,<5'

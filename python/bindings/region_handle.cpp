@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <new>
 
 #include "bindings.hpp"
 
@@ -14,7 +15,7 @@ RegionHandle::~RegionHandle() {
   if (!region_) return;
   if (is_forked()) {
     // The parent owns the files and the lock. The copy of its bookkeeping is left alone.
-    new std::optional<Region>(std::move(region_));
+    new (std::nothrow) std::optional<Region>(std::move(region_));
     return;
   }
   try {

@@ -5,7 +5,7 @@
 namespace holdfast::core {
 
 MarkMap::MarkMap(std::uint64_t max_pages, const std::byte* base)
-    : base_(base), max_pages_(max_pages), host_(max_pages, 0) {
+    : base_(base), host_(max_pages, 0) {
   map_ = static_cast<std::uint8_t*>(backend::allocate_device(max_pages));
   try {
     fetched_ = static_cast<std::uint8_t*>(backend::allocate_pinned(max_pages));

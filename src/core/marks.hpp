@@ -37,7 +37,6 @@ class MarkMap {
   std::uint8_t* map_ = nullptr;      // device memory
   std::uint8_t* fetched_ = nullptr;  // pinned
   const std::byte* base_ = nullptr;
-  std::uint64_t max_pages_ = 0;
   std::vector<std::uint8_t> host_;
   std::unique_ptr<Event> taken_;
 };
