@@ -1,6 +1,7 @@
 #include "backend_cpu/events.hpp"
 
 #include <atomic>
+#include <utility>
 
 namespace holdfast::cpu {
 
@@ -36,18 +37,22 @@ void deliver_now(Thread& thread, Event& event) {
 }
 
 void deliver_pending(Thread& thread) {
-  const PendingStore store = thread.pending;
-  thread.pending.address = nullptr;
-  if (store.is_volatile && store.size <= sizeof store.before) {
-    std::uint64_t now = 0;
-    __builtin_memcpy(&now, store.address, store.size);
-    if (now != store.before) thread.slot->progress();
+  PendingStore& store = thread.pending;
+  const void* const address = std::exchange(store.address, nullptr);
+  if (store.is_volatile) {
+    store.address = address;
+    if (store.changed()) thread.slot->progress();
+    store.address = nullptr;
   }
   if (!listened(thread)) return;
-  Event event;
+  if (t_hook.thread == &thread) {
+    deliver_access(thread, EventKind::store, address, store.size, store.is_volatile, store.pc);
+    return;
+  }
+  Event event;  // the thread has just ended: its hooks are off
   event.kind = EventKind::store;
   event.is_volatile = store.is_volatile;
-  event.address = event.value = store.address;
+  event.address = event.value = address;
   event.size = store.size;
   event.pc = store.pc;
   deliver_now(thread, event);

@@ -11,6 +11,7 @@ namespace holdfast::cpu {
 struct HookState {
   Thread* thread = nullptr;
   Listener* listener = nullptr;
+  Event access;                           // for loads and stores: names the thread already
   const std::byte* stack_low = nullptr;   // the thread's own stack, whose accesses are not
   const std::byte* stack_high = nullptr;  // delivered
 };
@@ -21,6 +22,20 @@ Listener* current_listener() noexcept;
 // Fills in who does it and delivers `event`. REQUIRES: no store is pending.
 void deliver_now(Thread& thread, Event& event);
 void deliver_pending(Thread& thread);
+
+// A load or a store of a thread whose hooks are on. REQUIRES: as for deliver_now().
+inline void deliver_access(Thread& thread, EventKind kind, const void* address, std::size_t size,
+                           bool is_volatile, const void* pc) {
+  Event& event = t_hook.access;
+  event.kind = kind;
+  event.is_volatile = is_volatile;
+  event.address = event.value = address;
+  event.size = size;
+  event.pc = pc;
+  t_hook.thread = nullptr;
+  t_hook.listener->on_event(event);
+  t_hook.thread = &thread;
+}
 
 // Delivers the store that the thread announced, if any: memory holds its value now.
 inline void settle(Thread& thread) {
@@ -40,6 +55,10 @@ inline void set_hook(Thread* thread) {
       return;
     }
     t_hook.thread = thread;
+    t_hook.access.block = thread->slot->block_number();
+    t_hook.access.thread = thread->number;
+    t_hook.access.warp = thread->warp();
+    t_hook.access.lane = static_cast<std::uint8_t>(thread->lane());
     t_hook.listener = thread->slot->run().listener;
     t_hook.stack_low = thread->stack;
     t_hook.stack_high = thread->stack + thread->slot->stacks().stack_bytes();

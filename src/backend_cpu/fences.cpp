@@ -22,8 +22,8 @@ std::uint64_t load_bits(const void* address, unsigned bytes) {
                     : __atomic_load_n(static_cast<const std::uint64_t*>(address), __ATOMIC_ACQUIRE);
 }
 
-void deliver_access(Thread& self, EventKind kind, Scope scope, const void* address,
-                    std::size_t bytes, const void* value) {
+void deliver_sync(Thread& self, EventKind kind, Scope scope, const void* address, std::size_t bytes,
+                  const void* value) {
   if (!listened(self)) return;
   Event event;
   event.kind = kind;
@@ -73,7 +73,7 @@ void after_release(const void* value) {
     __builtin_memcpy(&bits, value, 8);
     __atomic_store_n(static_cast<std::uint64_t*>(address), bits, __ATOMIC_RELEASE);
   }
-  deliver_access(self, EventKind::release, scope, address, bytes, address);
+  deliver_sync(self, EventKind::release, scope, address, bytes, address);
   self.slot->progress();
   after_sync(self);
 }
@@ -87,7 +87,7 @@ void acquire(Scope scope, const void* address, unsigned bytes, void* value, cons
   before_sync(self);
   const std::uint64_t bits = load_bits(address, bytes);
   __builtin_memcpy(value, &bits, bytes);
-  deliver_access(self, EventKind::acquire, scope, address, bytes, value);
+  deliver_sync(self, EventKind::acquire, scope, address, bytes, value);
   after_poll(self, address, bits, self.last_operand);
 }
 

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "holdfast/error.hpp"
@@ -16,7 +17,8 @@ namespace {
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kGuard = std::size_t{1} << 20;  // address space that faults, below all
 constexpr std::size_t kColour = 17 * 64;              // an odd number of cache lines between stacks
-constexpr std::size_t kCanaryWords = 4;
+constexpr std::size_t kCanaryWords = 128;  // more than most frames have, so that few step over it
+constexpr std::size_t kSampleStride = 16;  // of the words looked at when a thread ends
 constexpr std::uint64_t kCanary = 0x486f6c6466617374;
 
 }  // namespace
@@ -60,12 +62,12 @@ std::byte* StackPool::take() {
     free_.pop_back();
   } else {
     stack = first_ + touched_++ * stride_;
+    auto* const words = reinterpret_cast<std::uint64_t*>(stack);
+    std::fill_n(words, kCanaryWords, kCanary);
   }
 #if HOLDFAST_FIBER_ASAN
   __asan_unpoison_memory_region(stack, bytes_);
 #endif
-  auto* words = reinterpret_cast<std::uint64_t*>(stack);
-  for (std::size_t i = 0; i < kCanaryWords; ++i) words[i] = kCanary;
   return stack;
 }
 
@@ -79,20 +81,27 @@ bool StackPool::contains(const void* address) const {
   return mapping_ != nullptr && byte >= mapping_ && byte < mapping_ + mapping_bytes_;
 }
 
+void StackPool::forget() {
+  free_.clear();
+  touched_ = 0;
+}
+
 #if HOLDFAST_FIBER_ASAN
 __attribute__((no_sanitize_address))
 #endif
-bool StackPool::intact(const std::byte* stack) {
+bool StackPool::intact(const std::byte* stack, std::size_t stride) {
   const auto* words = reinterpret_cast<const std::uint64_t*>(stack);
-  for (std::size_t i = 0; i < kCanaryWords; ++i) {
+  for (std::size_t i = 0; i < kCanaryWords; i += stride) {
     if (words[i] != kCanary) return false;
   }
   return true;
 }
 
+bool StackPool::intact(const std::byte* stack) { return intact(stack, kSampleStride); }
+
 bool StackPool::any_overflow() const {
   for (std::size_t i = 0; i < touched_; ++i) {
-    if (!intact(first_ + i * stride_)) return true;
+    if (!intact(first_ + i * stride_, 1)) return true;
   }
   return false;
 }

@@ -66,16 +66,21 @@ class StackPool {
   // Returns the lowest byte of a free stack. REQUIRES: fewer than `count` are taken.
   std::byte* take();
   void give(std::byte* stack) { free_.push_back(stack); }
-  // Takes back all stacks, whatever runs on them.
+  // Takes back all stacks. REQUIRES: what ran on them has ended, with its canary whole.
   void reset();
+  // Takes back all stacks, whatever runs on them and however it has left them.
+  void forget();
 
   std::size_t stack_bytes() const { return bytes_; }
   bool contains(const void* address) const;
+  // Whether the canary is whole, as far as a quick look tells.
   static bool intact(const std::byte* stack);
-  // Whether any stack in use has lost its canary.
+  // Whether any stack ever in use has lost part of its canary.
   bool any_overflow() const;
 
  private:
+  static bool intact(const std::byte* stack, std::size_t stride);
+
   std::byte* mapping_ = nullptr;
   std::size_t mapping_bytes_ = 0;
   std::byte* first_ = nullptr;

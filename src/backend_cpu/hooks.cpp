@@ -27,7 +27,12 @@ void probe(const void* address, std::size_t size) {
 
 void on_load(Thread& self, const void* address, std::size_t size, bool is_volatile,
              const void* pc) {
-  settle(self);
+  if (is_volatile || self.pending.load_passed || self.pending.address == nullptr ||
+      self.pending.changed()) {
+    settle(self);
+  } else {
+    self.pending.load_passed = true;
+  }
   if (is_volatile) {
     self.standing = {"volatile load", nullptr, 0, address, pc};
     before_sync(self);
@@ -35,13 +40,7 @@ void on_load(Thread& self, const void* address, std::size_t size, bool is_volati
   }
   if (t_hook.listener == nullptr || size == 0) return;
   probe(address, size);
-  Event event;
-  event.kind = EventKind::load;
-  event.is_volatile = is_volatile;
-  event.address = event.value = address;
-  event.size = size;
-  event.pc = pc;
-  deliver_now(self, event);
+  deliver_access(self, EventKind::load, address, size, is_volatile, pc);
 }
 
 void on_store(Thread& self, void* address, std::size_t size, bool is_volatile, const void* pc) {
@@ -54,7 +53,7 @@ void on_store(Thread& self, void* address, std::size_t size, bool is_volatile, c
     return;
   }
   if (size == 0) return;
-  self.pending = {address, size, pc, is_volatile, is_volatile ? peek(address, size) : 0};
+  self.pending.announce(address, size, is_volatile, pc);
 }
 
 void deliver_atomic_access(Thread& self, EventKind kind, const void* address, std::size_t size,

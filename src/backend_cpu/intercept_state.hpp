@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <vector>
 
 #if defined(HOLDFAST_INTERCEPT)
 #define HOLDFAST_EVENTS 1
@@ -19,12 +21,40 @@ struct Thread;
 inline constexpr bool kEvents = HOLDFAST_EVENTS != 0;
 
 // A store that was announced and not yet delivered: the hook runs before the store.
+//
+// For a struct copy the compiler calls the hook of the store, then the hook of the load, and then
+// copies. So the first load after the announcement leaves the store pending if memory shows no
+// sign of it yet. (A store of what was there already may so be delivered behind that load.)
 struct PendingStore {
   const void* address = nullptr;  // null: none
   std::size_t size = 0;
   const void* pc = nullptr;
   bool is_volatile = false;
-  std::uint64_t before = 0;  // the first bytes that a volatile store replaces
+  bool load_passed = false;
+  std::uint64_t before[2] = {};      // what is replaced, up to 16 bytes of it
+  std::vector<unsigned char> large;  // the same, of larger ones; kept for its capacity
+
+  void announce(const void* at, std::size_t bytes, bool volatile_store, const void* from) {
+    address = at;
+    size = bytes;
+    pc = from;
+    is_volatile = volatile_store;
+    load_passed = false;
+    if (bytes == 8) {
+      std::memcpy(before, at, 8);
+    } else if (bytes == 4) {
+      std::memcpy(before, at, 4);
+    } else if (bytes <= sizeof before) {
+      std::memcpy(before, at, bytes);
+    } else {
+      large.assign(static_cast<const unsigned char*>(at),
+                   static_cast<const unsigned char*>(at) + bytes);
+    }
+  }
+  bool changed() const {
+    const void* old = size <= sizeof before ? static_cast<const void*>(before) : large.data();
+    return std::memcmp(old, address, size) != 0;
+  }
 };
 
 }  // namespace holdfast::cpu

@@ -33,6 +33,7 @@ void Slot::join(Run& run) {
 }
 
 void Slot::leave() noexcept {
+  if (active_) stacks_.forget();  // its block was abandoned
   active_ = false;
   run_ = nullptr;
 }
@@ -130,6 +131,7 @@ void Slot::prepare(Thread& thread) {
   thread.polled_address = nullptr;
   thread.last_operand = 0;
   thread.pending.address = nullptr;
+  thread.pending.load_passed = false;
 }
 
 // Gives a thread that has not started a fiber of its own.

@@ -56,7 +56,7 @@ __global__ void by_value(ByValue arguments, unsigned* out) {
 }
 
 namespace {
-__device__ __noinline__ Pair swapped(Pair p) { return {p.b, p.a}; }
+__device__ Pair swapped(Pair p) { return {p.b, p.a}; }
 }  // namespace
 
 __global__ void struct_calls(const Pair* in, Pair* out, uint4* vectors) {

@@ -34,6 +34,11 @@ enum class EventKind : std::uint8_t {
 // Returns the enumerator's name, such as "durability_fence".
 const char* to_string(EventKind kind) noexcept;
 
+// One thing the compiler hides: where a call that is not inlined returns a struct straight into
+// memory (`*p = f()`), or takes one straight from it (`f(*p)`), g++ instruments neither. So check
+// at -O2 or above, where functions of the same file are inlined into their kernels, or name the
+// struct (`const S s = f(); *p = s;`). A bit field is a store of the word that holds it.
+//
 // Accesses to the running thread's own stack (CUDA's local memory) are not delivered; those to
 // shared memory are. An event is delivered before the next one of any thread, so memory holds
 // what all events so far have written.
