@@ -34,7 +34,7 @@ tools: system
 	@scripts/venv.sh $(VENV)
 
 install: tools
-	@$(MAKE) --no-print-directory $(VENV)/.installed
+	@$(MAKE) --no-print-directory -s $(VENV)/.installed
 
 $(VENV)/.installed: $(SOURCES)
 	@scripts/install.sh $(VENV)

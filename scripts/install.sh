@@ -13,5 +13,5 @@ if ! "$venv/bin/pip" install --disable-pip-version-check --no-build-isolation -v
   echo "holdfast: the package did not build; the whole output is in $log" >&2
   exit 1
 fi
-grep -h '^holdfast:' "$log" || true
+sed -n 's,^ *holdfast: ,holdfast: ,p' "$log"
 touch "$venv/.installed"
