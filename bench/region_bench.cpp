@@ -4,8 +4,8 @@
 //                [--only=commit|open]
 //
 // Every result names its baseline: a full commit for the partial ones; for opening, a program
-// that reads the same bytes with as many threads into fresh shared memory and pins it, the better
-// of buffered and direct reads.
+// that takes shared memory, reads the same bytes into it with as many threads, and pins it; the
+// better of buffered and direct reads.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -76,6 +76,10 @@ void fill(std::span<std::uint64_t> words, std::uint64_t round) {
   });
 }
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
 class Bench {
  public:
   explicit Bench(const Settings& settings)
@@ -111,7 +115,17 @@ class Bench {
       }
       runs.push_back(region.commit());
     }
-    print("commit_1_percent", kind, runs, full);
+    print("commit_1_percent_scattered", kind, runs, full);
+    runs.clear();
+    for (int i = 0; i < settings_.repeat; ++i) {
+      const std::uint64_t first = random() % (pages - pages / 100);
+      for (std::uint64_t page = first; page < first + pages / 100; ++page) {
+        ++words[page * (kPageBytes / 8)];
+      }
+      region.mark(&words[first * (kPageBytes / 8)], pages / 100 * kPageBytes);
+      runs.push_back(region.commit());
+    }
+    print("commit_1_percent_adjacent", kind, runs, full);
     runs.clear();
     for (int i = 0; i < settings_.repeat; ++i) runs.push_back(region.commit());
     print("commit_unchanged", kind, runs, full);
@@ -221,7 +235,7 @@ class Bench {
     const std::string folder = settings_.arena_folder.empty() ? "/dev/shm" : settings_.arena_folder;
     const int memory = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     const auto bytes = static_cast<off_t>(settings_.size);
-    if (memory < 0 || ::fallocate(memory, 0, 0, bytes) != 0) return {1e30, 0};
+    if (memory < 0 || ::ftruncate(memory, bytes) != 0) return {1e30, 0};
     struct Extent {
       off_t from;
       std::uint64_t to;
@@ -243,6 +257,11 @@ class Bench {
     auto* const base = static_cast<char*>(
         ::mmap(nullptr, settings_.size, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0));
     ::madvise(base, settings_.size, MADV_HUGEPAGE);
+    constexpr std::uint64_t kPiece = 64 << 20;
+    in_parallel((settings_.size + kPiece - 1) / kPiece, [&](std::uint64_t i) {
+      ::madvise(base + i * kPiece, std::min(kPiece, settings_.size - i * kPiece),
+                MADV_POPULATE_WRITE);
+    });
     in_parallel(extents.size(), [&](std::uint64_t i) {
       const Extent& extent = extents[i];
       std::size_t done = 0;

@@ -81,7 +81,7 @@ struct ObjectInfo {
 struct OpenReport {
   bool arena_found = false;  // the arena of a crashed process was adopted
   double check_ms = 0;       // lock, header, tables
-  double load_ms = 0;        // reading and verifying the image's pages
+  double load_ms = 0;        // setting memory aside, reading and verifying the image's pages
   double pin_ms = 0;         // making the memory usable by kernels
 };
 

@@ -126,8 +126,9 @@ std::unique_ptr<Arena> Arena::create(const std::string& path, const Uuid& uuid, 
   std::unique_ptr<Arena> arena(new Arena(path, size, max_size));
   arena->unpublished_ = std::make_unique<NewFile>(folder, base_name(path));
   const int fd = arena->unpublished_->fd();
-  allocate_shared(fd, folder, 0, kPage + size);
+  enlarge_shared(fd, folder, 0, kPage + size);
   arena->space_.map(fd, 0, kPage + size);
+  allocate_shared(fd, folder, 0, kPage + size, arena->space_.base());
 
   ArenaHeader* header = arena->header();
   std::memcpy(header->magic, kArenaMagic, 8);
@@ -211,9 +212,11 @@ std::unique_ptr<Arena> Arena::adopt(const std::string& path, const Uuid& uuid,
 
 void Arena::grow(std::uint64_t size) {
   const int fd = unpublished_ ? unpublished_->fd() : fd_.get();
+  const std::string folder = folder_of(path_);
   try {
-    allocate_shared(fd, folder_of(path_), kPage + size_, size - size_);
+    enlarge_shared(fd, folder, kPage + size_, size - size_);
     space_.map(fd, kPage + size_, kPage + size);
+    allocate_shared(fd, folder, kPage + size_, size - size_, base() + size_);
     space_.pin(kPage + size_, kPage + size);
   } catch (...) {
     space_.unmap(kPage + size_, kPage + size);

@@ -271,7 +271,8 @@ void Directory::store() {
   std::atomic_ref<std::uint64_t> checksum(target->checksum);
   checksum.store(0, std::memory_order_seq_cst);
   flush_(&target->checksum, sizeof target->checksum);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  // A kill leaves what was executed, so only the compiler must not move stores across.
+  std::atomic_signal_fence(std::memory_order_seq_cst);
   std::memcpy(static_cast<void*>(target), next.get(), kSlotChecked);
   flush_(target, kSlotChecked);
   checksum.store(slot_checksum(*next), std::memory_order_release);

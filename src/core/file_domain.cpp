@@ -99,6 +99,7 @@ std::unique_ptr<FileDomain> FileDomain::open(const std::string& path, const Open
   const ArenaState state = Arena::look(arena_file, image.uuid());
   const ImageIdentity identity = identify(image.fd(), path);
   report.arena_found = state == ArenaState::this_boot;
+  report.check_ms = watch.lap();
   if (report.arena_found) {
     domain->arena_ =
         Arena::adopt(arena_file, image.uuid(), identity, image.generation(),
@@ -109,7 +110,7 @@ std::unique_ptr<FileDomain> FileDomain::open(const std::string& path, const Open
         Arena::create(arena_file, image.uuid(), size, checked_max_size(size, options.max_size));
   }
   Arena& arena = *domain->arena_;
-  report.check_ms = watch.lap();
+  (report.arena_found ? report.check_ms : report.load_ms) += watch.lap();
 
   const std::string where = report.arena_found ? concat("the arena '", arena_file,
                                                         "' (to fall back to the last "
@@ -123,7 +124,7 @@ std::unique_ptr<FileDomain> FileDomain::open(const std::string& path, const Open
         return concat("page ", page);
       }
     });
-    report.load_ms = watch.lap();
+    report.load_ms += watch.lap();
   }
   domain->directory_ =
       std::make_unique<Directory>(Directory::load(arena.base(), arena.size(), where, no_flush));

@@ -98,11 +98,11 @@ struct ImageHeader {
   std::uint32_t page_bytes;
   Uuid uuid;
   std::uint32_t segment_pages;
-  std::uint32_t reserved0;
+  std::uint32_t group_segments;
   std::uint64_t root_offset[2];
-  std::uint64_t root_bytes;      // of one slot
-  std::uint64_t segment_offset;  // of the first segment
-  std::uint64_t segment_bytes;   // of one segment
+  std::uint64_t root_bytes;    // of one slot
+  std::uint64_t group_offset;  // of the first group
+  std::uint64_t group_bytes;   // of one group
   std::uint64_t created_unix_ns;
   std::uint8_t reserved[32];  // zero
   std::uint64_t checksum;     // of the bytes before it
@@ -135,24 +135,33 @@ inline constexpr std::uint64_t kRecordOffset[2] = {kPage, 2 * kPage};
 inline constexpr std::uint64_t kMaxSegments = kMaxRegionBytes / (kSegmentPages * kPage);
 inline constexpr std::uint64_t kRootBytes = kMaxSegments * 8;
 inline constexpr std::uint64_t kRootOffset[2] = {3 * kPage, 3 * kPage + kRootBytes};
-inline constexpr std::uint64_t kSegmentOffset = 3 * kPage + 2 * kRootBytes;
-inline constexpr std::uint64_t kSegmentBytes = (2 + 2 * kSegmentPages) * kPage;
+inline constexpr std::uint64_t kGroupOffset = 3 * kPage + 2 * kRootBytes;
+// The table pages of a group's segments lie together, so that they are read and written as one.
+inline constexpr std::uint64_t kGroupSegments = 512;
+inline constexpr std::uint64_t kGroupTableBytes = kGroupSegments * kPage;  // of one slot
+inline constexpr std::uint64_t kSegmentBytes = 2 * kSegmentPages * kPage;
+inline constexpr std::uint64_t kGroupBytes = 2 * kGroupTableBytes + kGroupSegments * kSegmentBytes;
 
 constexpr std::uint64_t pages_of(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage; }
 constexpr std::uint64_t segments_of(std::uint64_t region_bytes) {
   return (pages_of(region_bytes) + kSegmentPages - 1) / kSegmentPages;
 }
-constexpr std::uint64_t image_bytes(std::uint64_t region_bytes) {
-  return kSegmentOffset + segments_of(region_bytes) * kSegmentBytes;
-}
-// Where a segment's table page and a page's content stand, by slot.
+// Where a segment's table page, its content and a page's content stand, by slot.
 constexpr std::uint64_t table_offset(std::uint64_t segment, unsigned slot) {
-  return kSegmentOffset + segment * kSegmentBytes + slot * kPage;
+  return kGroupOffset + segment / kGroupSegments * kGroupBytes + slot * kGroupTableBytes +
+         segment % kGroupSegments * kPage;
+}
+constexpr std::uint64_t segment_offset(std::uint64_t segment) {
+  return kGroupOffset + segment / kGroupSegments * kGroupBytes + 2 * kGroupTableBytes +
+         segment % kGroupSegments * kSegmentBytes;
 }
 constexpr std::uint64_t page_offset(std::uint64_t page, unsigned slot) {
-  const std::uint64_t segment = page / kSegmentPages;
-  return kSegmentOffset + segment * kSegmentBytes +
-         (2 + slot * kSegmentPages + page % kSegmentPages) * kPage;
+  return segment_offset(page / kSegmentPages) +
+         (slot * kSegmentPages + page % kSegmentPages) * kPage;
+}
+// Bytes of the file: up to the end of the last segment.
+constexpr std::uint64_t image_bytes(std::uint64_t region_bytes) {
+  return segment_offset(segments_of(region_bytes) - 1) + kSegmentBytes;
 }
 
 // Table and root entries: 0 for an all-zero page that is not stored, else 63 bits of hash and

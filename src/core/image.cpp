@@ -72,8 +72,9 @@ Image Image::format(UniqueFd fd, const std::string& path, const Uuid& uuid,
   header.root_offset[0] = kRootOffset[0];
   header.root_offset[1] = kRootOffset[1];
   header.root_bytes = kRootBytes;
-  header.segment_offset = kSegmentOffset;
-  header.segment_bytes = kSegmentBytes;
+  header.group_segments = kGroupSegments;
+  header.group_offset = kGroupOffset;
+  header.group_bytes = kGroupBytes;
   header.created_unix_ns = unix_ns();
   header.checksum = hash_bytes(&header, offsetof(ImageHeader, checksum));
   image.file_bytes_ = image_bytes(region_bytes);
@@ -104,7 +105,8 @@ ImageHeader Image::read_header(int fd, const std::string& path) {
   if (header.version != kFormatVersion || header.page_bytes != kPage ||
       header.segment_pages != kSegmentPages || header.root_offset[0] != kRootOffset[0] ||
       header.root_offset[1] != kRootOffset[1] || header.root_bytes != kRootBytes ||
-      header.segment_offset != kSegmentOffset || header.segment_bytes != kSegmentBytes) {
+      header.group_segments != kGroupSegments || header.group_offset != kGroupOffset ||
+      header.group_bytes != kGroupBytes) {
     damaged(path, "its header has impossible values");
   }
   return header;
@@ -168,19 +170,35 @@ void Image::read_tables() {
     damaged(path(), concat("root table ", record_.root_slot, " does not match its hash"));
   }
   table_.assign(segments * kSegmentPages, 0);
-  parallel_for(segments, segments < 16 ? 1 : worker_count(), [&](std::size_t segment) {
+  const std::uint64_t groups = (segments + kGroupSegments - 1) / kGroupSegments;
+  parallel_for(groups, worker_count(), [&](std::size_t group) { read_group(group); });
+  for (std::uint64_t page = pages_of(region_bytes()); page < table_.size(); ++page) {
+    if (table_[page] != 0) damaged(path(), "its tables name pages outside the region");
+  }
+}
+
+// Both slots of a group's table pages are read whole, then each page from the slot in force.
+void Image::read_group(std::uint64_t group) {
+  const std::uint64_t first = group * kGroupSegments;
+  const std::uint64_t last = std::min<std::uint64_t>(first + kGroupSegments, root_.size());
+  const std::uint64_t entries = (last - first) * kSegmentPages;
+  std::vector<std::uint64_t> slots[2];
+  for (unsigned slot = 0; slot < 2; ++slot) {
+    slots[slot].resize(entries);
+    if (!read_exactly(fd(), slots[slot].data(), entries * 8, table_offset(first, slot), path())) {
+      damaged(path(), "it is cut off within its tables");
+    }
+  }
+  for (std::uint64_t segment = first; segment < last; ++segment) {
     const std::uint64_t entry = root_[segment];
-    if (entry == 0) return;
-    std::uint64_t* const page = &table_[segment * kSegmentPages];
-    const bool whole =
-        read_exactly(fd(), page, kPage, table_offset(segment, entry_slot(entry)), path());
-    if (!whole || !same_content(page_entry(page), entry)) {
+    if (entry == 0) continue;
+    const std::uint64_t* const page = &slots[entry_slot(entry)][(segment - first) * kSegmentPages];
+    if (!same_content(page_entry(page), entry)) {
       damaged(path(), concat("the table of pages ", segment * kSegmentPages, " to ",
                              (segment + 1) * kSegmentPages - 1, " does not match its hash"));
     }
-  });
-  for (std::uint64_t page = pages_of(region_bytes()); page < table_.size(); ++page) {
-    if (table_[page] != 0) damaged(path(), "its tables name pages outside the region");
+    std::copy(page, page + kSegmentPages,
+              table_.begin() + static_cast<std::ptrdiff_t>(segment * kSegmentPages));
   }
 }
 

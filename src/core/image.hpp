@@ -100,6 +100,7 @@ class Image {
   Image(UniqueFd fd, const std::string& path);
   void read_records(std::uint64_t file_bytes);
   void read_tables();
+  void read_group(std::uint64_t group);
   void read_segment(std::uint64_t segment, std::byte* to, int direct_fd,
                     std::vector<std::uint64_t>& bad) const;
   void read_all(std::byte* region, const Describe& describe) const;

@@ -2,17 +2,25 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <sys/mman.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <limits>
 
 #include "core/files.hpp"
+#include "core/parallel.hpp"
 #include "holdfast/error.hpp"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 namespace holdfast::core {
 
@@ -88,29 +96,76 @@ std::uint64_t shared_bytes_free(const std::string& folder) {
   return bytes;
 }
 
-void allocate_shared(int fd, const std::string& folder, std::uint64_t offset, std::uint64_t bytes) {
-  // Asked beforehand, because memory that the file system promises and the machine does not have
-  // ends in the system killing processes.
-  if (shared_bytes_free(folder) < bytes) too_little(folder, bytes);
+namespace {
+
+[[noreturn]] void allocation_failed(int error_number, const std::string& folder,
+                                    std::uint64_t bytes) {
+  switch (error_number) {
+    case ENOSPC:
+    case ENOMEM:
+    case EDQUOT:
+    case EFAULT:  // a store there would have been a bus error
+      too_little(folder, bytes);
+    case EOPNOTSUPP:
+      throw Error(Errc::unsupported,
+                  concat("the file system of '", folder,
+                         "' cannot set memory aside (fallocate); name a folder on tmpfs with "
+                         "HOLDFAST_ARENA_DIR"));
+    default:
+      throw system_error(error_number, "allocate the arena in", folder);
+  }
+}
+
+// Pieces are taken by several threads; and a signal makes the system undo and repeat the piece
+// at hand.
+constexpr std::uint64_t kPiece = std::uint64_t{64} << 20;
+
+void allocate_in_file(int fd, const std::string& folder, std::uint64_t offset,
+                      std::uint64_t bytes) {
   const IgnoreFileSizeSignal guard;
-  // In pieces, because a signal makes the system undo and repeat the piece at hand.
-  constexpr std::uint64_t kPiece = std::uint64_t{128} << 20;
-  int result = 0;
-  for (std::uint64_t done = 0; done < bytes && result == 0; done += kPiece) {
+  for (std::uint64_t done = 0; done < bytes; done += kPiece) {
+    int result;
     do {
       result = ::fallocate(fd, 0, static_cast<off_t>(offset + done),
                            static_cast<off_t>(std::min(kPiece, bytes - done)));
     } while (result != 0 && errno == EINTR);
+    if (result != 0) allocation_failed(errno, folder, bytes);
   }
-  if (result == 0) return;
-  if (errno == ENOSPC || errno == ENOMEM || errno == EDQUOT) too_little(folder, bytes);
-  if (errno == EOPNOTSUPP) {
-    throw Error(Errc::unsupported,
-                concat("the file system of '", folder,
-                       "' cannot set memory aside (fallocate); name a folder on tmpfs with "
-                       "HOLDFAST_ARENA_DIR"));
+}
+
+}  // namespace
+
+void enlarge_shared(int fd, const std::string& folder, std::uint64_t end, std::uint64_t bytes) {
+  // Asked beforehand, because memory that the file system promises and the machine does not have
+  // ends in the system killing processes.
+  if (shared_bytes_free(folder) < bytes) too_little(folder, bytes);
+  const IgnoreFileSizeSignal guard;
+  if (::ftruncate(fd, static_cast<off_t>(end + bytes)) != 0) {
+    allocation_failed(errno, folder, bytes);
   }
-  throw system_error(errno, "allocate the arena in", folder);
+}
+
+void allocate_shared(int fd, const std::string& folder, std::uint64_t offset, std::uint64_t bytes,
+                     std::byte* address) {
+  if (!lives_in_memory(folder)) {
+    allocate_in_file(fd, folder, offset, bytes);
+    return;
+  }
+  // Several threads allocate, clear and map pages at once; fallocate() is one at a time, and the
+  // first touch of each page would come on top.
+  std::atomic<int> error{0};
+  parallel_for((bytes + kPiece - 1) / kPiece, worker_count(), [&](std::size_t i) {
+    const std::uint64_t from = i * kPiece;
+    while (error == 0 &&
+           ::madvise(address + from, std::min(kPiece, bytes - from), MADV_POPULATE_WRITE) != 0) {
+      if (errno != EINTR && errno != EAGAIN) error = errno;
+    }
+  });
+  if (error == EINVAL) {  // Linux before 5.14
+    allocate_in_file(fd, folder, offset, bytes);
+  } else if (error != 0) {
+    allocation_failed(error, folder, bytes);
+  }
 }
 
 }  // namespace holdfast::core

@@ -1,6 +1,7 @@
 // Memory for arenas, and how much of it there is.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -13,8 +14,13 @@ std::uint64_t shared_bytes_free(const std::string& folder);
 // Bytes of memory that this process can still take, its control group's limit included.
 std::uint64_t memory_free();
 
-// Allocates [offset, offset + bytes) of the file for good, zeroed, so that no later store to it
-// can fail. Throws no_shared_memory, saying what is needed, what is there, and the way out.
-void allocate_shared(int fd, const std::string& folder, std::uint64_t offset, std::uint64_t bytes);
+// Enlarges the file by `bytes` at its end. Throws no_shared_memory, saying what is needed, what is
+// there, and the way out.
+void enlarge_shared(int fd, const std::string& folder, std::uint64_t end, std::uint64_t bytes);
+
+// Allocates the pages of the file's part [offset, offset + bytes), which is mapped at `address`,
+// for good, so that no later store to it can fail. Throws as enlarge_shared().
+void allocate_shared(int fd, const std::string& folder, std::uint64_t offset, std::uint64_t bytes,
+                     std::byte* address);
 
 }  // namespace holdfast::core

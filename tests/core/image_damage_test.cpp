@@ -175,7 +175,7 @@ TEST_F(ImageDamageTest, CutOffFilesAreRefused) {
   for (const std::uint64_t size : chosen) {
     FileUnderTest(path()).resize(size);
     EXPECT_FALSE(opens_or_is_refused("cut to " + std::to_string(size)));
-    if (size > core::kSegmentOffset) {
+    if (size > core::kGroupOffset) {
       // The length put back, without the bytes.
       FileUnderTest(path()).resize(whole);
       opens_or_is_refused("cut to " + std::to_string(size) + " and extended");
