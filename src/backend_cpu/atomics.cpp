@@ -65,8 +65,9 @@ T apply(AtomicOp op, T old, T operand) {
 
 void check_aligned(Thread& self, const void* address, std::size_t bytes) {
   if (reinterpret_cast<std::uintptr_t>(address) % bytes != 0) {
-    self.slot->fail(self, Errc::kernel_fault,
-                    concat("address ", address, " is not aligned to ", bytes, " bytes"));
+    self.slot->note_failure(self, Errc::kernel_fault,
+                            concat("address ", address, " is not aligned to ", bytes, " bytes"));
+    self.slot->abandon(self);
   }
 }
 

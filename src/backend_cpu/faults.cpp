@@ -17,6 +17,8 @@ namespace {
 constexpr std::array<int, 4> kSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 constexpr std::size_t kSignalStackBytes = 64 * 1024;
 
+constexpr bool kSanitized = HOLDFAST_FIBER_ASAN != 0;
+
 struct FaultState {
   sigjmp_buf landing;
   bool armed = false;
@@ -94,7 +96,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
 }  // namespace
 
 void install_fault_handlers() {
-#if !HOLDFAST_FIBER_ASAN
+  if (kSanitized) return;
   static std::once_flag once;
   std::call_once(once, [] {
     for (const int signal : kSignals) {
@@ -106,14 +108,12 @@ void install_fault_handlers() {
       sigaction(signal, &action, &g_previous[static_cast<unsigned>(signal)]);
     }
   });
-#endif
 }
 
 FaultScope::FaultScope() {
-#if !HOLDFAST_FIBER_ASAN
+  if (kSanitized) return;
   static thread_local SignalStack stack;
   (void)stack;
-#endif
 }
 
 FaultScope::~FaultScope() { t_fault.armed = false; }
@@ -154,9 +154,10 @@ extern "C" [[noreturn]] void __assert_fail(const char* expression, const char* f
   using namespace holdfast::cpu;
   if (Thread* const thread = t_current) {
     thread->standing = {"assert", file, line, nullptr};
-    thread->slot->fail(
+    thread->slot->note_failure(
         *thread, holdfast::Errc::kernel_fault,
         concat("assertion `", expression, "' failed in ", function ? function : "a kernel"));
+    thread->slot->abandon(*thread);
   }
   std::fprintf(stderr, "%s:%u: %s: Assertion `%s' failed.\n", file, line, function ? function : "?",
                expression);

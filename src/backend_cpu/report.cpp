@@ -57,12 +57,15 @@ std::string describe_stuck(const Run& run) {
   return text;
 }
 
-void Slot::fail(Thread& self, Errc code, const std::string& what) {
+void Slot::note_failure(const Thread& self, Errc code, const std::string& what) {
   std::string where = describe(self);
   if (self.standing.operation != nullptr && self.standing.file != nullptr) {
     where += concat(", ", self.standing.operation, " at ", describe_place(self.standing));
   }
   run_->fail(code, concat("kernel error in ", where, ": ", what));
+}
+
+void Slot::abandon(Thread& self) {
   go_home(self, Outcome::failed, true);
   __builtin_unreachable();
 }
@@ -71,13 +74,14 @@ void Slot::fail_deadlock(Thread& self) {
   run_->fail(Errc::livelock,
              concat("deadlock: every thread of block ", triple(block_index_),
                     " that has not exited waits for another one:", describe_stuck(*run_)));
-  fail(self, Errc::livelock, "");
+  abandon(self);
 }
 
 void Slot::fail_overflow(Thread& self) {
-  fail(self, Errc::kernel_fault,
-       concat("the thread's stack of ", stacks_.stack_bytes(),
-              " bytes overflowed: raise HOLDFAST_CPU_STACK or Schedule::stack_bytes"));
+  note_failure(self, Errc::kernel_fault,
+               concat("the thread's stack of ", stacks_.stack_bytes(),
+                      " bytes overflowed: raise HOLDFAST_CPU_STACK or Schedule::stack_bytes"));
+  abandon(self);
 }
 
 void Slot::check_idle(Thread& self) {
@@ -100,7 +104,7 @@ void Slot::check_idle(Thread& self) {
                     run_->schedule.livelock_rounds,
                     " rounds (Schedule::livelock_rounds); where the threads stand:",
                     describe_stuck(*run_)));
-  fail(self, Errc::livelock, "");
+  abandon(self);
 }
 
 unsigned Run::active_slots() const {

@@ -177,7 +177,10 @@ class Slot {
   // What a running thread calls. Each may switch to other threads and come back.
   void yield(Thread& self);  // self stays runnable
   void wait(Thread& self);   // self was given a state other than ready
-  [[noreturn]] void fail(Thread& self, Errc code, const std::string& what);
+  // Makes `what` the kernel's error; then abandon() ends the kernel. Apart, because abandon()
+  // unwinds nothing: no string may be alive where it is called.
+  void note_failure(const Thread& self, Errc code, const std::string& what);
+  [[noreturn]] void abandon(Thread& self);
   void make_ready(std::uint32_t thread);
   // Something happened that other threads may have waited for.
   void progress() {

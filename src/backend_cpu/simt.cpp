@@ -33,7 +33,7 @@ namespace detail {
 
 constinit thread_local Builtins builtins{};
 
-#if defined(HOLDFAST_INTERCEPT)
+#if defined(HOLDFAST_INTERCEPT) || defined(HOLDFAST_SANITIZE)
 uint3 thread_index() noexcept { return builtins.thread; }
 uint3 block_index() noexcept { return builtins.block; }
 dim3 block_extent() noexcept { return builtins.block_dim; }
@@ -83,7 +83,8 @@ void pause_thread(const char* file, unsigned line) {
 
 void trap(const char* file, unsigned line) {
   Thread& self = require_thread("__trap", file, line);
-  self.slot->fail(self, Errc::kernel_fault, "the kernel trapped");
+  self.slot->note_failure(self, Errc::kernel_fault, "the kernel trapped");
+  self.slot->abandon(self);
 }
 
 long long clock_ticks() noexcept {

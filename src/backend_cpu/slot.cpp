@@ -173,7 +173,11 @@ void Slot::run_thread(Thread& thread) {
   } catch (...) {
     thrown = "of an unknown type";
   }
-  if (thrown) fail(thread, Errc::kernel_fault, "the kernel threw an exception: " + *thrown);
+  if (thrown) {
+    note_failure(thread, Errc::kernel_fault, "the kernel threw an exception: " + *thrown);
+    thrown.reset();
+    abandon(thread);
+  }
 }
 
 // Ends `thread`. Returns a thread to start on the same stack, or does not return.
@@ -314,9 +318,10 @@ int Slot::block_barrier(Thread& self, detail::BarrierOp op, int predicate) {
     barrier_.op = op;
     barrier_.count = 0;
   } else if (barrier_.op != op) {
-    fail(self, Errc::kernel_fault,
-         concat("the block's threads meet at different barriers: others wait at ",
-                name_of(barrier_.op)));
+    note_failure(self, Errc::kernel_fault,
+                 concat("the block's threads meet at different barriers: others wait at ",
+                        name_of(barrier_.op)));
+    abandon(self);
   }
   barrier_.count += predicate != 0;
   if (++barrier_.arrived == live_) {

@@ -135,17 +135,21 @@ const char* name_of(detail::BarrierOp op) noexcept {
 void Slot::check_mask(Thread& self, const Warp& warp, WarpOp op, unsigned mask, int width) {
   const unsigned me = 1u << self.lane();
   if ((mask & me) == 0) {
-    fail(self, Errc::kernel_fault,
-         concat("lane ", self.lane(), " calls with mask ", hex(mask),
-                ", which does not name it: every caller must be in its mask"));
+    note_failure(self, Errc::kernel_fault,
+                 concat("lane ", self.lane(), " calls with mask ", hex(mask),
+                        ", which does not name it: every caller must be in its mask"));
+    abandon(self);
   }
   if (const unsigned gone = mask & warp.exited; gone != 0 && op != WarpOp::sync) {
-    fail(self, Errc::kernel_fault,
-         concat("mask ", hex(mask), " names lane ", std::countr_zero(gone),
-                ", which has exited: name only lanes that reach this call"));
+    note_failure(self, Errc::kernel_fault,
+                 concat("mask ", hex(mask), " names lane ", std::countr_zero(gone),
+                        ", which has exited: name only lanes that reach this call"));
+    abandon(self);
   }
   if (width < 1 || width > 32 || (width & (width - 1)) != 0) {
-    fail(self, Errc::kernel_fault, concat("width ", width, " is not a power of two from 1 to 32"));
+    note_failure(self, Errc::kernel_fault,
+                 concat("width ", width, " is not a power of two from 1 to 32"));
+    abandon(self);
   }
   for (unsigned i = 0; i < warp.group_count; ++i) {
     const Warp::Group& group = warp.groups[i];
@@ -153,10 +157,12 @@ void Slot::check_mask(Thread& self, const Warp& warp, WarpOp op, unsigned mask, 
     if (group.mask == mask && group.op == op) continue;
     const unsigned lane = static_cast<unsigned>(std::countr_zero(group.arrived & mask));
     const Thread& other = threads_[self.number - self.lane() + lane];
-    fail(self, Errc::kernel_fault,
-         concat("lanes that wait for each other are at different operations: lane ", self.lane(),
-                " with mask ", hex(mask), ", and lane ", lane, " at ", name_of(group.op),
-                " with mask ", hex(group.mask), " (", describe_place(other.standing), ")"));
+    note_failure(
+        self, Errc::kernel_fault,
+        concat("lanes that wait for each other are at different operations: lane ", self.lane(),
+               " with mask ", hex(mask), ", and lane ", lane, " at ", name_of(group.op),
+               " with mask ", hex(group.mask), " (", describe_place(other.standing), ")"));
+    abandon(self);
   }
 }
 
@@ -170,7 +176,7 @@ void Slot::check_sources(Thread& self, const Warp& warp, WarpOp op, unsigned mem
                concat(describe(reader), ", ", reader.standing.operation, " at ",
                       describe_place(reader.standing), ": lane ", lane, " reads lane ", source,
                       ", which does not take part: its value is undefined"));
-    fail(self, Errc::kernel_fault, "");
+    abandon(self);
   });
 }
 
@@ -230,7 +236,7 @@ void Slot::exit_warp(Thread& self) {
           concat(describe(waiting), ", ", name_of(group.op), " at ",
                  describe_place(waiting.standing), ": mask ", hex(group.mask), " names lane ",
                  self.lane(), ", which has exited: name only lanes that reach this call"));
-      fail(self, Errc::kernel_fault, "");
+      abandon(self);
     }
   }
 }
