@@ -6,13 +6,25 @@
 ...     weights[:] = 1.0
 """
 
+from typing import TYPE_CHECKING
+
 from . import _backend
 from ._errors import Error
 from ._region import DeviceArray, Region, create, destroy, open
 from ._store import RESERVED_KEY, KeyValueStore
 
-__version__: str = _backend.ext.version()
-backend: str = _backend.name()
+if TYPE_CHECKING:
+    __version__: str
+    backend: str  # "cpu" or "cuda"
+
+
+def __getattr__(name: str) -> str:
+    if name == "backend":
+        return _backend.name()
+    if name == "__version__":
+        return _backend.ext.version()
+    raise AttributeError(f"module 'holdfast' has no attribute '{name}'")
+
 
 __all__ = [
     "RESERVED_KEY",

@@ -48,8 +48,24 @@ def _choose() -> tuple[Any, str]:
     return importlib.import_module("holdfast._cpu"), why
 
 
+class _Unusable:
+    """Stands for the module where none can be used: raises the reason at the first use.
+
+    So the command line, too, gets to say it in its own way.
+    """
+
+    def __init__(self, error: Error) -> None:
+        self._error = error
+
+    def __getattr__(self, attribute: str) -> Any:
+        raise self._error
+
+
 if not TYPE_CHECKING:
-    ext, why_not_cuda = _choose()
+    try:
+        ext, why_not_cuda = _choose()
+    except Error as error:
+        ext = _Unusable(error)
 
 
 def name() -> str:

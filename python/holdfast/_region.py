@@ -272,7 +272,24 @@ def create(
 
 def open(path: Path, *, arena_folder: Path | None = None, max_size: int = 0) -> Region:
     """Opens an existing region for reading and writing."""
-    return Region(ext.open(os.fspath(path), os.fspath(arena_folder or ""), max_size))
+    try:
+        handle = ext.open(os.fspath(path), os.fspath(arena_folder or ""), max_size)
+    except Error as error:
+        left = _arrays_left(path) if error.code == "in_use" else ""
+        if not left:
+            raise
+        message = f"{error}: arrays of it are still in use: {left}. Delete them (del array)"
+        raise Error(message, error.code) from None
+    return Region(handle)
+
+
+def _arrays_left(path: Path) -> str:
+    """Names the arrays by which this process still has a region that it closed."""
+    names: set[str] = set()
+    for handle in list(_live):
+        if not handle.is_open and os.path.realpath(handle.path) == os.path.realpath(path):
+            names.update(handle.exported())
+    return ", ".join(f"'{name}'" for name in sorted(names))
 
 
 def destroy(path: Path, *, arena_folder: Path | None = None) -> None:

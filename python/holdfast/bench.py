@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from . import __version__, _backend
+from . import _backend
 from ._backend import ext
 from ._errors import Error
 
@@ -81,7 +81,7 @@ def commit() -> str:
     """Returns the repository's commit, with "+" where files differ from it."""
     root = repository()
     if root is None:
-        return f"version {__version__}"
+        return f"version {ext.version()}"
     git = ["git", "-C", str(root)]
     try:
         head = subprocess.run(
@@ -94,7 +94,7 @@ def commit() -> str:
             check=True,
         )
     except (OSError, subprocess.CalledProcessError):
-        return f"version {__version__}"
+        return f"version {ext.version()}"
     return head.stdout.strip() + ("+" if changed.stdout.strip() else "")
 
 

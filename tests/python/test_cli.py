@@ -44,6 +44,9 @@ def test_help_has_an_example(run: Run, command: list[str]) -> None:
 def test_version_and_usage(run: Run) -> None:
     assert run("--version").out.count(".") == 2
     assert run("nonsense").status == 2
+    answer = run("doctor", HOLDFAST_BACKEND="tpu")
+    assert answer.status == 1
+    assert "use cpu or cuda" in answer.err
     assert run("kv", "create", "a.hf").status == 2
 
 

@@ -100,7 +100,7 @@ def campaign(mode: str | None, folder: Path, kills: int = 10, seed: int = 11) ->
     if mode:
         command = [sys.executable, str(Path(__file__).with_name("broken_workers.py")), mode]
     options = Options(kills=kills, seed=seed, folder=str(folder), worker_command=command)
-    return Campaign(Gpkvs(1 << 14, 512), options)
+    return Campaign(Gpkvs(512), options)
 
 
 def test_a_sound_store_survives(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from .. import __version__
+import holdfast
+
 from . import bench, crash, demo, doctor, inspect, kv
 
 app = typer.Typer(
@@ -20,7 +21,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(__version__)
+        typer.echo(holdfast.__version__)
         raise typer.Exit
 
 

@@ -39,6 +39,9 @@ def crash(
     ],
     kills: Kills = 50,
     seed: Seed = None,
+    max_batch: Annotated[
+        int, typer.Option(min=1, max=1 << 22, help="Operations per batch at most.")
+    ] = 4096,
     folder: Folder = None,
     arena_folder: ArenaFolder = None,
     as_json: common.Json = False,
@@ -58,7 +61,7 @@ def crash(
         arena_folder=str(arena_folder) if arena_folder else None,
     )
     with campaign_view.View(f"crash {application}", quiet=as_json) as view:
-        campaign = Campaign(APPS[application](), options, on_event=view.event)
+        campaign = Campaign(APPS[application](max_batch), options, on_event=view.event)
         view.start(campaign)
         result = campaign.run()
     if as_json:

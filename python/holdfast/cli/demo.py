@@ -32,7 +32,7 @@ def demo(
     often in the middle of a batch. Another one compares all that it finds after. Exits with 0
     only if every acknowledged batch was whole and the one in flight absent or whole.
     """
-    app = Gpkvs(_CAPACITY, _MAX_BATCH)
+    app = Gpkvs(_MAX_BATCH, _CAPACITY)
     options = Options(
         kills=kills,
         seed=crash.seed_or_random(seed),

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from .. import __version__, _backend, _region, arena
+from .. import _backend, _region, arena
 from .._backend import ext
 from .._errors import Error
 from . import common
@@ -102,7 +102,7 @@ def _report() -> dict[str, Any]:
     domains["dax"] = _dax(platform)
     return {
         "ok": usable and bool(domains["file"]["ok"]),
-        "version": __version__,
+        "version": ext.version(),
         "backend": _backend.name(),
         "device": ext.device_name(),
         "usable": usable,

@@ -132,6 +132,8 @@ class App(Protocol):
 
     name: str
 
+    def __init__(self, max_batch: int) -> None: ...
+
     # In the campaign's process, which never opens the region.
     def make_batch(self, rng: np.random.Generator, table: Table) -> Batch: ...
     def expected(self, table: Table, batch: Batch) -> Table: ...
@@ -151,11 +153,11 @@ class Gpkvs:
 
     name = "gpkvs"
 
-    def __init__(self, capacity: int = 1 << 18, max_batch: int = 4096) -> None:
-        self.capacity = capacity
+    def __init__(self, max_batch: int = 4096, capacity: int | None = None) -> None:
         self.max_batch = max_batch
+        self.capacity = capacity or max(1 << 14, 64 * max_batch)
         # Few enough that no bucket of eight fills up: an eviction could not be told from a loss.
-        self.most_records = capacity // 16
+        self.most_records = self.capacity // 16
 
     def make_batch(self, rng: np.random.Generator, table: Table) -> Batch:
         count = int(rng.integers(min(64, self.max_batch), self.max_batch + 1))
