@@ -106,9 +106,14 @@ def _lines(program: Path, arguments: list[str]) -> Iterator[dict[str, Any]]:
             if not line.startswith("{"):
                 continue
             try:
-                yield json.loads(line)
+                measured = json.loads(line)
             except json.JSONDecodeError as error:
                 raise Error(f"{program.name} printed a line that is not JSON: {error}") from None
+            if "bench" in measured:
+                measured = {"benchmark": measured.pop("bench"), **measured}
+            if "benchmark" not in measured:
+                raise Error(f"{program.name} printed a line without a benchmark's name: {line}")
+            yield measured
     if process.returncode:
         raise Error(f"{program.name} failed with exit status {process.returncode}", "io")
 

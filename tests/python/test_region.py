@@ -113,7 +113,7 @@ def test_arrays_outlive_the_block(path: Path) -> None:
         array[:] = 4
     assert region.closed
     assert array.sum() == 40
-    with pytest.raises(holdfast.Error, match="'a'. Delete") as raised:
+    with pytest.raises(holdfast.Error, match="'a'\\. Delete") as raised:
         holdfast.open(path)
     assert raised.value.code == "in_use"
     del array
