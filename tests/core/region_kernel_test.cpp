@@ -1,0 +1,106 @@
+// Regions and kernels: stores, marks, the place of a commit between kernels, and faults.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "core/region_kernels.hpp"
+#include "holdfast/region.hpp"
+#include "support/process.hpp"
+#include "support/scratch.hpp"
+
+namespace holdfast {
+namespace {
+
+using test::error_of;
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+constexpr std::size_t kWords = 5000;
+
+class RegionKernelTest : public test::Scratch {
+ protected:
+  void SetUp() override {
+    std::string why;
+    if (!backend::usable(&why)) GTEST_SKIP() << why;
+  }
+  // The image's words, read through a copy.
+  std::vector<std::uint32_t> committed() {
+    std::filesystem::copy_file(path(), path("copy"),
+                               std::filesystem::copy_options::overwrite_existing);
+    OpenOptions elsewhere;
+    elsewhere.arena_folder = folder();
+    Region copy = Region::open(path("copy"), elsewhere);
+    const auto words = copy.find<std::uint32_t>("words");
+    std::vector<std::uint32_t> result(words.begin(), words.end());
+    copy.close();
+    return result;
+  }
+};
+
+TEST_F(RegionKernelTest, CommitsWhatTheKernelsBeforeItStored) {
+  Region region = Region::create(path(), options(kMiB));
+  auto words = region.allocate<std::uint32_t>("words", kWords, Tracking::marked);
+  region.commit();
+  Stream stream;
+  for (std::uint32_t round = 1; round <= 20; ++round) {
+    test::store_words(stream, words.data(), kWords, round * 1000, region.marks());
+    Commit commit = region.commit(stream);
+    test::store_words(stream, words.data(), kWords, 7, region.marks());
+    EXPECT_EQ(commit.wait().pages_written, (kWords * 4 + kPageBytes - 1) / kPageBytes);
+    const std::vector<std::uint32_t> found = committed();
+    for (std::size_t i = 0; i < kWords; ++i) ASSERT_EQ(found[i], round * 1000 + i);
+    stream.synchronize();
+    ASSERT_EQ(words[kWords - 1], 7 + kWords - 1) << "the host sees what kernels store";
+  }
+}
+
+TEST_F(RegionKernelTest, KernelsReachWhatGrowAdds) {
+  Region region = Region::create(path(), options(kMiB));
+  auto first = region.allocate<std::uint32_t>("first", kWords);
+  region.grow(4 * kMiB);
+  auto words = region.allocate<std::uint32_t>("words", kMiB / 2, Tracking::marked);
+  Stream stream;
+  test::store_words(stream, first.data(), first.size(), 1, region.marks());
+  test::store_words(stream, words.data(), words.size(), 2, region.marks());
+  region.commit(stream).wait();
+  EXPECT_EQ(committed()[kMiB / 2 - 1], 2 + kMiB / 2 - 1);
+}
+
+// The child: a kernel persists, the next one faults. Exit status 0 if everything went as it should.
+TEST(KernelChild, DISABLED_Faults) {
+  Region region = Region::open(test::from_environment("HOLDFAST_TEST_REGION"));
+  const bool close = test::from_environment("HOLDFAST_TEST_CLOSE") == "1";
+  const auto words = region.find<std::uint32_t>("words");
+  const std::uint64_t generation = region.generation();
+  Stream stream;
+  test::store_words(stream, words.data(), words.size(), 100, region.marks());
+  test::fault(stream);
+  Commit commit = region.commit(stream);
+  const Errc code = error_of([&] { commit.wait(); });
+  EXPECT_TRUE(code == Errc::device || code == Errc::kernel_fault) << to_string(code);
+  EXPECT_EQ(error_of([&] { stream.synchronize(); }), Errc::kernel_fault);
+  EXPECT_EQ(region.generation(), generation);
+  if (close) {
+    region.close();  // the device is lost, the region's bytes are not
+  } else {
+    region.abandon();
+  }
+}
+
+TEST_F(RegionKernelTest, AKernelFaultLosesNothingThatWasPersisted) {
+  for (const char* close : {"0", "1"}) {
+    Region::create(path(), options(kMiB))
+        .allocate<std::uint32_t>("words", kWords, Tracking::marked);
+    test::Child child("KernelChild.DISABLED_Faults",
+                      {{"HOLDFAST_TEST_REGION", path()}, {"HOLDFAST_TEST_CLOSE", close}});
+    EXPECT_EQ(child.wait(), 0);
+    Region region = Region::open(path());
+    EXPECT_EQ(region.open_report().arena_found, close[0] == '0');
+    const auto words = region.find<std::uint32_t>("words");
+    for (std::size_t i = 0; i < kWords; ++i) ASSERT_EQ(words[i], 100 + i);
+    region.close();
+    Region::destroy(path());
+  }
+}
+
+}  // namespace
+}  // namespace holdfast
