@@ -12,6 +12,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -100,8 +101,13 @@ def commit() -> str:
 
 def _lines(program: Path, arguments: list[str]) -> Iterator[dict[str, Any]]:
     """Runs a program and yields what it measured. Raises Error if it fails."""
-    with subprocess.Popen([str(program), *arguments], stdout=subprocess.PIPE, text=True) as process:
+    command = [str(program), *arguments]
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process,
+        ExitStack() as stop,
+    ):
         assert process.stdout is not None
+        stop.callback(process.kill)  # does nothing to a process that has ended
         for line in process.stdout:
             if not line.startswith("{"):
                 continue
@@ -114,6 +120,7 @@ def _lines(program: Path, arguments: list[str]) -> Iterator[dict[str, Any]]:
             if "benchmark" not in measured:
                 raise Error(f"{program.name} printed a line without a benchmark's name: {line}")
             yield measured
+        process.wait()
     if process.returncode:
         raise Error(f"{program.name} failed with exit status {process.returncode}", "io")
 
