@@ -1,6 +1,9 @@
 // CUDA's names for g++: with this header g++ compiles kernels for the CPU backend.
 //
 // Differences from nvcc that a kernel may meet:
+// - a loop that waits for another thread must hold an atomic, an acquire, a fence or __nanosleep;
+//   one on a plain volatile never lets the other thread run, but in the intercepted flavour;
+// - dynamic shared memory comes from holdfast::dynamic_shared<T>(), not from extern __shared__;
 // - write alignas before __shared__, or use __align__ after it;
 // - lanes of a warp do not run in lockstep: what needs lanes to meet needs a __..._sync call;
 // - a lane that a mask names and the block does not have is ignored; a lane that has exited is
