@@ -112,6 +112,14 @@ std::uint64_t file_bytes(int fd, const std::string& path) {
   return bytes;
 }
 
+// A second descriptor of the same file, for mapping. A mapping keeps its descriptor alive, and a
+// driver may keep a dead process's mappings for a while: the lock must not wait for that.
+UniqueFd reopen(int fd, const std::string& path) {
+  UniqueFd again(::open(concat("/proc/self/fd/", fd).c_str(), O_RDWR | O_CLOEXEC));
+  if (!again) throw system_error(errno, "open", path);
+  return again;
+}
+
 }  // namespace
 
 Arena::Arena(std::string path, std::uint64_t size, std::uint64_t max_size)
@@ -127,7 +135,8 @@ std::unique_ptr<Arena> Arena::create(const std::string& path, const Uuid& uuid, 
   arena->unpublished_ = std::make_unique<NewFile>(folder, base_name(path));
   const int fd = arena->unpublished_->fd();
   enlarge_shared(fd, folder, 0, kPage + size);
-  arena->space_.map(fd, 0, kPage + size);
+  arena->map_fd_ = reopen(fd, path);
+  arena->space_.map(arena->map_fd_.get(), 0, kPage + size);
   allocate_shared(fd, folder, 0, kPage + size, arena->space_.base());
 
   ArenaHeader* header = arena->header();
@@ -206,7 +215,8 @@ std::unique_ptr<Arena> Arena::adopt(const std::string& path, const Uuid& uuid,
   const std::uint64_t bytes = file_bytes(fd.get(), path);
   std::unique_ptr<Arena> arena(new Arena(path, bytes - kPage, max_size(bytes - kPage)));
   arena->fd_ = std::move(fd);
-  arena->space_.map(arena->fd_.get(), 0, bytes);
+  arena->map_fd_ = reopen(arena->fd_.get(), path);
+  arena->space_.map(arena->map_fd_.get(), 0, bytes);
   return arena;
 }
 
@@ -215,7 +225,7 @@ void Arena::grow(std::uint64_t size) {
   const std::string folder = folder_of(path_);
   try {
     enlarge_shared(fd, folder, kPage + size_, size - size_);
-    space_.map(fd, kPage + size_, kPage + size);
+    space_.map(map_fd_.get(), kPage + size_, kPage + size);
     allocate_shared(fd, folder, kPage + size_, size - size_, base() + size_);
     space_.pin(kPage + size_, kPage + size);
   } catch (...) {

@@ -83,7 +83,8 @@ class Arena : public Medium {
   std::uint64_t size_ = 0;
   std::uint64_t max_size_ = 0;
   std::unique_ptr<NewFile> unpublished_;
-  UniqueFd fd_;
+  UniqueFd fd_;      // holds the lock
+  UniqueFd map_fd_;  // holds none
   AddressSpace space_;
 };
 

@@ -20,17 +20,23 @@ using detail::concat;
 
 namespace {
 
-// A second descriptor that bypasses the page cache, or none. What is not cached yet is read
-// faster without going through it, and what is cached is read faster from it.
-UniqueFd open_direct(int fd, std::uint64_t probe_offset) {
-  alignas(4096) static thread_local std::byte probe[kPage];
+bool is_cached(int fd, std::uint64_t offset) {
+  alignas(kPage) std::byte probe[kPage];
   iovec part{probe, kPage};
-  if (::preadv2(fd, &part, 1, static_cast<off_t>(probe_offset), RWF_NOWAIT) > 0) return UniqueFd();
-  const std::string self = concat("/proc/self/fd/", fd);
-  UniqueFd direct(::open(self.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
-  if (!direct) return direct;
-  if (::pread(direct.get(), probe, kPage, static_cast<off_t>(probe_offset)) !=
-      static_cast<ssize_t>(kPage)) {
+  return ::preadv2(fd, &part, 1, static_cast<off_t>(offset), RWF_NOWAIT) > 0;
+}
+
+// A second descriptor that bypasses the page cache, or none. What is not cached yet is read
+// faster without going through it, and what is cached is read faster from it; some pages stand
+// for all.
+UniqueFd open_direct(int fd, const std::vector<std::uint64_t>& samples) {
+  std::size_t cached = 0;
+  for (const std::uint64_t offset : samples) cached += is_cached(fd, offset) ? 1 : 0;
+  if (samples.empty() || 2 * cached >= samples.size()) return UniqueFd();
+  UniqueFd direct(::open(concat("/proc/self/fd/", fd).c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
+  alignas(kPage) std::byte probe[kPage];
+  if (direct && ::pread(direct.get(), probe, kPage, static_cast<off_t>(samples[0])) !=
+                    static_cast<ssize_t>(kPage)) {
     return UniqueFd();  // larger blocks, or a file system that only seems to know O_DIRECT
   }
   return direct;
@@ -70,11 +76,15 @@ void Image::read_segment(std::uint64_t segment, std::byte* to, int direct_fd,
 }
 
 void Image::read_all(std::byte* region, const Describe& describe) const {
-  std::uint64_t probe = 0;
-  for (std::uint64_t page = 0; page < table_.size() && probe == 0; ++page) {
-    if (table_[page] != 0) probe = page_offset(page, entry_slot(table_[page]));
+  constexpr std::uint64_t kSamples = 9;
+  std::vector<std::uint64_t> samples;
+  for (std::uint64_t i = 0; i < kSamples; ++i) {
+    std::uint64_t page = table_.size() * i / kSamples;
+    const std::uint64_t end = table_.size() * (i + 1) / kSamples;
+    while (page < end && table_[page] == 0) ++page;
+    if (page < end) samples.push_back(page_offset(page, entry_slot(table_[page])));
   }
-  const UniqueFd direct = probe == 0 ? UniqueFd() : open_direct(fd(), probe);
+  const UniqueFd direct = open_direct(fd(), samples);
   std::mutex mutex;
   std::vector<std::uint64_t> bad;
   parallel_for(root_.size(), worker_count(), [&](std::size_t segment) {

@@ -1,0 +1,51 @@
+#include "gpkvs/audit.hpp"
+
+namespace gpkvs {
+namespace {
+
+// The host's own reading of the hash: nvcc compiles Table::hash for the device alone.
+std::uint64_t host_hash(std::uint64_t key) {
+  key = (key ^ key >> 33) * 0xff51afd7ed558ccdull;
+  key = (key ^ key >> 33) * 0xc4ceb9fe1a85ec53ull;
+  return key ^ key >> 33;
+}
+
+std::string audit_bucket(std::uint64_t index, std::uint64_t mask, const Bucket& bucket) {
+  using holdfast::detail::concat;
+  for (unsigned way = 0; way < kWays; ++way) {
+    const Pair& pair = bucket.ways[way];
+    if (pair.key == 0) {
+      if (pair.value != 0) return concat("bucket ", index, " way ", way, ": a value without a key");
+      continue;
+    }
+    const std::uint64_t key = ~pair.key;
+    if ((host_hash(key) & mask) != index) {
+      return concat("bucket ", index, " way ", way, ": key ", key, " belongs to bucket ",
+                    host_hash(key) & mask);
+    }
+    for (unsigned other = 0; other < way; ++other) {
+      if (bucket.ways[other].key == pair.key) {
+        return concat("bucket ", index, ": key ", key, " is there twice");
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string audit(const Table& table, holdfast::Stream& stream, std::uint64_t records) {
+  std::string wrong;
+  std::uint64_t found = 0;
+  for_each_bucket(table, stream, [&](std::uint64_t index, const Bucket& bucket) {
+    for (const Pair& pair : bucket.ways) found += pair.key != 0;
+    if (wrong.empty()) wrong = audit_bucket(index, table.mask, bucket);
+  });
+  if (wrong.empty() && found != records) {
+    wrong =
+        holdfast::detail::concat("the counters say ", records, " records; the table has ", found);
+  }
+  return wrong;
+}
+
+}  // namespace gpkvs

@@ -1,0 +1,39 @@
+// Brings a batch into device memory and lays it out over the table.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "gpkvs/table.hpp"
+#include "holdfast/sort.hpp"
+
+namespace gpkvs {
+
+// Owns the device memory for one batch of up to `max_batch` operations. Reused from batch to
+// batch; one thread at a time.
+class BatchPlanner {
+ public:
+  BatchPlanner(std::uint32_t max_batch, std::uint64_t buckets);
+
+  // Copies keys and values (which may be null) in. Stream-ordered.
+  void load(holdfast::Stream& stream, const std::uint64_t* keys, const std::uint64_t* values,
+            std::size_t count);
+  // Finds every operation's bucket and builds the chains. `chains` is false for lookups, which
+  // need none. Counts keys that cannot be stored in outcome->reserved_keys. Stream-ordered.
+  Batch plan(holdfast::Stream& stream, const Table& table, bool ordered, bool chains,
+             Outcome* outcome);
+
+ private:
+  std::uint32_t count_ = 0;
+  bool has_values_ = false;
+  holdfast::DeviceBuffer<std::uint64_t> keys_, values_;
+  holdfast::DeviceBuffer<std::uint32_t> bucket_, op_, sorted_bucket_, sorted_op_, next_;
+  holdfast::DeviceBuffer<std::uint8_t> leads_;
+  // One per bucket, made at the first unordered batch: the operation that came last.
+  // Invariant between batches: all are kNone.
+  holdfast::DeviceBuffer<std::uint32_t> heads_;
+  std::uint64_t buckets_;
+  holdfast::PairSorter sorter_;
+};
+
+}  // namespace gpkvs

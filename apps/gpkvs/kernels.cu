@@ -1,0 +1,283 @@
+#include "gpkvs/kernels.hpp"
+
+namespace gpkvs {
+namespace {
+
+using holdfast::LogStatus;
+using holdfast::persist;
+
+// Eight neighbouring threads, one for each way of a bucket.
+struct Group {
+  unsigned way = threadIdx.x % kWays;
+  unsigned mask = 0xffu << (threadIdx.x % 32 / kWays * kWays);
+
+  template <class T>
+  __device__ T from(unsigned member, T value) const {
+    return __shfl_sync(mask, value, member, kWays);
+  }
+  __device__ Pair from(unsigned member, Pair pair) const {
+    return {from(member, pair.key), from(member, pair.value)};
+  }
+  // The ways for which `holds` is true, as bits.
+  __device__ unsigned ways_where(bool holds) const {
+    return __ballot_sync(mask, holds) >> (threadIdx.x % 32 / kWays * kWays) & 0xffu;
+  }
+};
+
+__device__ unsigned first_of(unsigned ways) { return __ffs(ways) - 1; }
+__device__ bool operator==(const Pair& a, const Pair& b) {
+  return a.key == b.key && a.value == b.value;
+}
+
+// A way of a bucket while a chain of operations is applied to it in registers.
+struct Way {
+  Pair now;
+  std::uint32_t written_by = kNone;  // the operation, kNone: none so far
+};
+
+struct Tally {
+  std::uint32_t inserted = 0;
+  std::uint32_t updated = 0;
+  std::uint32_t evicted = 0;
+  std::uint32_t removed = 0;
+};
+
+// Writes one operation's pair into the way that has its key, else an empty one, else the one
+// that the key's hash evicts. Of two operations on one key the later in the batch stays.
+struct Set {
+  __device__ static void apply(const Group& group, Way& way, const Batch& batch, std::uint32_t op,
+                               Tally& tally) {
+    const Pair pair{~batch.keys[op], batch.values[op]};
+    const unsigned same = group.ways_where(way.now.key == pair.key);
+    const unsigned empty = group.ways_where(way.now.key == 0);
+    const unsigned chosen = same    ? first_of(same)
+                            : empty ? first_of(empty)
+                                    : static_cast<unsigned>(Table::hash(pair.key) % kWays);
+    if (group.way != chosen) return;
+    if (same && way.written_by != kNone && way.written_by > op) return;
+    if (!same && way.written_by != kNone) ++tally.inserted, ++tally.evicted;
+    way.now = pair;
+    way.written_by = op;
+  }
+};
+
+struct Erase {
+  __device__ static void apply(const Group&, Way& way, const Batch& batch, std::uint32_t op,
+                               Tally&) {
+    if (way.now.key != ~batch.keys[op]) return;
+    way.now = Pair{0, 0};
+    way.written_by = op;
+  }
+};
+
+__device__ void count_way(const Pair& before, const Way& way, Tally& tally) {
+  if (way.written_by == kNone) return;
+  if (before.key == way.now.key) {
+    ++tally.updated;
+  } else if (way.now.key == 0) {
+    ++tally.removed;
+  } else {
+    ++tally.inserted;
+    if (before.key != 0) ++tally.evicted;
+  }
+}
+
+// What a thread is to store: one way of one bucket.
+struct Change {
+  std::uint32_t bucket = kNone;
+  std::uint32_t way = 0;
+  Pair before;
+  Pair after;
+};
+
+// Logs what the change overwrites, then stores in place, then persists.
+__device__ void write(const Table& kvs, const holdfast::CoalescedLogRef& log, const Change& change,
+                      std::uint32_t slot, Outcome* outcome) {
+  LogEntry entry;
+  entry.bucket = change.bucket;
+  entry.way = change.way;
+  entry.key = change.before.key;
+  entry.value = change.before.value;
+  if (log.insert(entry, slot) != LogStatus::ok) {
+    atomicAdd(&outcome->log_failures, 1u);
+    return;
+  }
+  Pair* const place = &kvs.buckets[change.bucket].ways[change.way];
+  *place = change.after;
+  kvs.marks.mark(place, sizeof(Pair));
+  persist();
+}
+
+__device__ std::uint32_t position_of_thread() { return blockIdx.x * blockDim.x + threadIdx.x; }
+
+// Applies the chain that starts at `lead` to a bucket whose ways the group holds. The leading
+// thread gets the first change to store; the rare others are stored here, each in the log slot
+// of a further operation of the chain, which no one else uses.
+template <class Operation>
+__device__ void apply_chain(const Group& group, const Table& kvs,
+                            const holdfast::CoalescedLogRef& log, const Batch& batch,
+                            std::uint32_t lead, unsigned member, std::uint32_t bucket,
+                            const Pair& before, Change& mine, Tally& tally, Outcome* outcome) {
+  Way way{before};
+  for (std::uint32_t p = lead; p != kNone; p = batch.next[p]) {
+    Operation::apply(group, way, batch, batch.op[p], tally);
+  }
+  count_way(before, way, tally);
+
+  const unsigned changed = group.ways_where(!(way.now == before));
+  if (changed == 0) return;
+  const unsigned first = first_of(changed);
+  const Pair old_pair = group.from(first, before);
+  const Pair new_pair = group.from(first, way.now);
+  if (group.way == member) mine = Change{bucket, first, old_pair, new_pair};
+
+  if (group.way != first && (changed >> group.way & 1u)) {
+    std::uint32_t slot = lead;
+    for (unsigned rank = __popc(changed & ((1u << group.way) - 1)); rank > 0; --rank) {
+      slot = batch.next[slot];
+    }
+    write(kvs, log, Change{bucket, group.way, before, way.now}, slot, outcome);
+  }
+}
+
+// Groups of eight threads pick the way for each of their eight operations in turn. All eight
+// buckets are asked for before the first is looked at, because each is a trip to the host.
+template <class Operation>
+__device__ Change choose(const Table& kvs, const holdfast::CoalescedLogRef& log, const Batch& batch,
+                         Tally& tally, Outcome* outcome) {
+  const Group group;
+  const std::uint32_t position = position_of_thread();
+  const bool leads = position < batch.count && batch.leads[position];
+  const std::uint32_t my_bucket = leads ? batch.bucket[position] : kNone;
+
+  Pair pairs[kWays];
+#pragma unroll
+  for (unsigned member = 0; member < kWays; ++member) {
+    const std::uint32_t bucket = group.from(member, my_bucket);
+    if (bucket != kNone) pairs[member] = kvs.buckets[bucket].ways[group.way];
+  }
+  Change mine;
+#pragma unroll
+  for (unsigned member = 0; member < kWays; ++member) {
+    const std::uint32_t bucket = group.from(member, my_bucket);
+    if (bucket == kNone) continue;
+    const std::uint32_t lead = position - group.way + member;
+    apply_chain<Operation>(group, kvs, log, batch, lead, member, bucket, pairs[member], mine, tally,
+                           outcome);
+  }
+  return mine;
+}
+
+__device__ void add_up(const Tally& tally, Outcome* outcome) {
+  __shared__ std::uint32_t sums[4];
+  if (threadIdx.x < 4) sums[threadIdx.x] = 0;
+  __syncthreads();
+  if (tally.inserted) atomicAdd(&sums[0], tally.inserted);
+  if (tally.updated) atomicAdd(&sums[1], tally.updated);
+  if (tally.evicted) atomicAdd(&sums[2], tally.evicted);
+  if (tally.removed) atomicAdd(&sums[3], tally.removed);
+  __syncthreads();
+  unsigned long long* const totals[4] = {&outcome->inserted, &outcome->updated, &outcome->evicted,
+                                         &outcome->removed};
+  if (threadIdx.x < 4 && sums[threadIdx.x]) {
+    atomicAdd(totals[threadIdx.x], static_cast<unsigned long long>(sums[threadIdx.x]));
+  }
+}
+
+template <class Operation>
+__device__ void update(const Table& kvs, const holdfast::CoalescedLogRef& log, const Batch& batch,
+                       Outcome* outcome) {
+  if (outcome->reserved_keys != 0) return;
+  Tally tally;
+  const Change change = choose<Operation>(kvs, log, batch, tally, outcome);
+  if (change.bucket != kNone) write(kvs, log, change, position_of_thread(), outcome);
+  add_up(tally, outcome);
+}
+
+}  // namespace
+
+__global__ void insert_into_kvs(Table kvs, holdfast::CoalescedLogRef log, Batch batch,
+                                Outcome* outcome) {
+  update<Set>(kvs, log, batch, outcome);
+}
+
+__global__ void erase_from_kvs(Table kvs, holdfast::CoalescedLogRef log, Batch batch,
+                               Outcome* outcome) {
+  update<Erase>(kvs, log, batch, outcome);
+}
+
+__global__ void get_from_kvs(Table kvs, Batch batch, std::uint64_t* values, std::uint8_t* found) {
+  const Group group;
+  const std::uint32_t position = position_of_thread();
+  const bool asks = position < batch.count;
+  const std::uint32_t op = asks ? batch.op[position] : 0;
+  const std::uint32_t my_bucket = asks ? batch.bucket[position] : kNone;
+  const std::uint64_t my_key = asks ? ~batch.keys[op] : 0;
+
+  Pair pairs[kWays];
+#pragma unroll
+  for (unsigned member = 0; member < kWays; ++member) {
+    const std::uint32_t bucket = group.from(member, my_bucket);
+    if (bucket != kNone) pairs[member] = kvs.buckets[bucket].ways[group.way];
+  }
+#pragma unroll
+  for (unsigned member = 0; member < kWays; ++member) {
+    const std::uint64_t key = group.from(member, my_key);
+    if (key == 0) continue;
+    const unsigned same = group.ways_where(pairs[member].key == key);
+    const std::uint64_t value = group.from(same ? first_of(same) : 0, pairs[member].value);
+    if (group.way != member) continue;
+    values[op] = same ? value : 0;
+    found[op] = same != 0;
+  }
+  if (asks && my_key == 0) {  // the reserved key is never there
+    values[op] = 0;
+    found[op] = 0;
+  }
+}
+
+__global__ void count_batch(Counters* counters, holdfast::ConventionalLogRef log,
+                            holdfast::PageMarks marks, Outcome* outcome) {
+  if (outcome->reserved_keys != 0) return;
+  const Counters before = *counters;
+  if (log.insert(before) != LogStatus::ok) {
+    outcome->log_failures += 1;
+    return;
+  }
+  counters->records = before.records + outcome->inserted - outcome->evicted - outcome->removed;
+  counters->batches = before.batches + 1;
+  counters->inserted = before.inserted + outcome->inserted;
+  counters->updated = before.updated + outcome->updated;
+  counters->evicted = before.evicted + outcome->evicted;
+  counters->removed = before.removed + outcome->removed;
+  marks.mark(counters, sizeof(Counters));
+  persist();
+}
+
+__global__ void recover(Table kvs, holdfast::CoalescedLogRef log, Outcome* outcome) {
+  LogEntry entry;
+  while (log.read(&entry) == LogStatus::ok) {
+    if (entry.bucket > kvs.mask || entry.way >= kWays) {
+      atomicAdd(&outcome->bad_entries, 1u);
+      return;
+    }
+    Pair* const place = &kvs.buckets[entry.bucket].ways[entry.way];
+    *place = Pair{entry.key, entry.value};
+    kvs.marks.mark(place, sizeof(Pair));
+    persist();
+    if (log.remove(sizeof(LogEntry)) != LogStatus::ok) return;
+    atomicAdd(&outcome->undone, 1u);
+  }
+}
+
+__global__ void recover_counters(Counters* counters, holdfast::ConventionalLogRef log,
+                                 holdfast::PageMarks marks) {
+  Counters before;
+  if (log.read(&before) != LogStatus::ok) return;
+  *counters = before;
+  marks.mark(counters, sizeof(Counters));
+  persist();
+  if (log.remove(sizeof(Counters)) != LogStatus::ok) return;
+}
+
+}  // namespace gpkvs

@@ -1,0 +1,83 @@
+// The table as kernels see it, and what passes between the host and the kernels of a batch.
+#pragma once
+
+#include <cstdint>
+
+#include "gpkvs/gpkvs.hpp"
+#include "holdfast/kernel.hpp"
+#include "holdfast/undo_log.hpp"
+
+namespace gpkvs {
+
+inline constexpr std::uint32_t kNone = 0xffffffffu;
+
+// A way of a bucket. Keys are stored inverted, so that zeroed memory is an empty table.
+struct alignas(16) Pair {
+  std::uint64_t key;
+  std::uint64_t value;
+};
+
+struct alignas(128) Bucket {
+  Pair ways[kWays];
+};
+
+struct Counters {
+  std::uint64_t records;
+  std::uint64_t batches;
+  std::uint64_t inserted;
+  std::uint64_t updated;
+  std::uint64_t evicted;
+  std::uint64_t removed;
+};
+
+// What a SET or an ERASE overwrites.
+struct LogEntry {
+  std::uint32_t bucket;
+  std::uint32_t way;
+  std::uint64_t key;
+  std::uint64_t value;
+};
+
+struct Table {
+  Bucket* buckets;
+  std::uint64_t mask;  // buckets - 1
+  holdfast::PageMarks marks;
+
+  __device__ static std::uint64_t hash(std::uint64_t key) {
+    key ^= key >> 33;
+    key *= 0xff51afd7ed558ccdull;
+    key ^= key >> 33;
+    key *= 0xc4ceb9fe1a85ec53ull;
+    return key ^ key >> 33;
+  }
+  __device__ std::uint32_t bucket_of(std::uint64_t key) const {
+    return static_cast<std::uint32_t>(hash(key) & mask);
+  }
+};
+
+// A batch in device memory. A position is a place in the order in which threads take operations:
+// operation op[p] goes to bucket[p]. Operations of one bucket form a chain through next[], and
+// one of them leads it, so that a bucket is changed by one group of threads alone.
+struct Batch {
+  const std::uint64_t* keys;    // by operation
+  const std::uint64_t* values;  // by operation; null for ERASE
+  const std::uint32_t* op;
+  const std::uint32_t* bucket;
+  const std::uint32_t* next;  // kNone ends a chain
+  const std::uint8_t* leads;
+  std::uint32_t count;
+};
+
+// What the kernels of a batch report; in device memory.
+struct Outcome {
+  unsigned long long inserted;
+  unsigned long long updated;
+  unsigned long long evicted;
+  unsigned long long removed;
+  std::uint32_t reserved_keys;  // operations whose key cannot be stored: nothing is changed then
+  std::uint32_t log_failures;   // entries that the log had no room for: their ways are unchanged
+  std::uint32_t undone;         // by recovery
+  std::uint32_t bad_entries;    // met by recovery: they point outside the table
+};
+
+}  // namespace gpkvs

@@ -1,0 +1,31 @@
+// A stable sort of 32-bit keys with 32-bit values, for ordering a batch by address.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "holdfast/stream.hpp"
+
+namespace holdfast {
+
+// Owns the scratch memory for sorts of up to `max_count` pairs (CUB on the GPU).
+class PairSorter {
+ public:
+  explicit PairSorter(std::size_t max_count);
+  ~PairSorter();
+  PairSorter(PairSorter&&) noexcept;
+  PairSorter& operator=(PairSorter&&) noexcept;
+
+  // Sorts by the lowest `bits` bits of the keys; equal keys keep their order. All pointers are
+  // device memory of `count` elements; outputs do not overlap inputs. Stream-ordered.
+  void sort(Stream& stream, const std::uint32_t* keys_in, std::uint32_t* keys_out,
+            const std::uint32_t* values_in, std::uint32_t* values_out, std::size_t count,
+            unsigned bits);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace holdfast

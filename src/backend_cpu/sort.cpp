@@ -1,0 +1,74 @@
+#include "holdfast/sort.hpp"
+
+#include <array>
+#include <memory>
+
+namespace holdfast {
+
+struct PairSorter::Impl {
+  struct Pair {
+    std::uint32_t key;
+    std::uint32_t value;
+  };
+  std::size_t max_count = 0;
+  // Never zeroed: pages that no sort touches take no memory.
+  std::unique_ptr<Pair[]> pairs;
+  std::unique_ptr<Pair[]> other;
+};
+
+namespace {
+
+constexpr unsigned kDigitBits = 11;
+constexpr std::size_t kDigits = 1u << kDigitBits;
+
+// One stable pass of a counting sort over a digit.
+template <class Pair>
+void sort_by_digit(const Pair* from, Pair* to, std::size_t count,
+                   unsigned shift, std::uint32_t mask) {
+  std::array<std::size_t, kDigits> start{};
+  for (std::size_t i = 0; i < count; ++i) ++start[(from[i].key & mask) >> shift & (kDigits - 1)];
+  std::size_t sum = 0;
+  for (std::size_t& slot : start) {
+    const std::size_t size = slot;
+    slot = sum;
+    sum += size;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    to[start[(from[i].key & mask) >> shift & (kDigits - 1)]++] = from[i];
+  }
+}
+
+}  // namespace
+
+PairSorter::PairSorter(std::size_t max_count) : impl_(std::make_unique<Impl>()) {
+  impl_->max_count = max_count;
+  impl_->pairs = std::make_unique_for_overwrite<Impl::Pair[]>(max_count);
+  impl_->other = std::make_unique_for_overwrite<Impl::Pair[]>(max_count);
+}
+PairSorter::~PairSorter() = default;
+PairSorter::PairSorter(PairSorter&&) noexcept = default;
+PairSorter& PairSorter::operator=(PairSorter&&) noexcept = default;
+
+void PairSorter::sort(Stream& stream, const std::uint32_t* keys_in, std::uint32_t* keys_out,
+                      const std::uint32_t* values_in, std::uint32_t* values_out, std::size_t count,
+                      unsigned bits) {
+  if (count > impl_->max_count || bits > 32) {
+    throw Error(Errc::invalid_argument,
+                detail::concat("PairSorter: ", count, " pairs of ", bits, " bits; made for ",
+                               impl_->max_count, " pairs of at most 32 bits"));
+  }
+  stream.enqueue([impl = impl_.get(), keys_in, keys_out, values_in, values_out, count, bits] {
+    const std::uint32_t mask = bits == 32 ? ~0u : (1u << bits) - 1;
+    for (std::size_t i = 0; i < count; ++i) impl->pairs[i] = {keys_in[i], values_in[i]};
+    for (unsigned shift = 0; shift < bits; shift += kDigitBits) {
+      sort_by_digit(impl->pairs.get(), impl->other.get(), count, shift, mask);
+      impl->pairs.swap(impl->other);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      keys_out[i] = impl->pairs[i].key;
+      values_out[i] = impl->pairs[i].value;
+    }
+  });
+}
+
+}  // namespace holdfast

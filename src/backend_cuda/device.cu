@@ -1,0 +1,139 @@
+#include <cstring>
+
+#include "backend_cuda/check.hpp"
+#include "holdfast/stream.hpp"
+
+namespace holdfast {
+namespace detail {
+namespace {
+
+Errc classify(cudaError_t status) {
+  switch (status) {
+    case cudaErrorMemoryAllocation:
+      return Errc::no_memory;
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchFailure:
+    case cudaErrorAssert:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorHardwareStackError:
+    case cudaErrorLaunchTimeout:
+      return Errc::kernel_fault;
+    case cudaErrorNoDevice:
+    case cudaErrorInsufficientDriver:
+      return Errc::unsupported;
+    case cudaErrorInvalidConfiguration:
+    case cudaErrorLaunchOutOfResources:
+      return Errc::invalid_argument;
+    default:
+      return Errc::device;
+  }
+}
+
+}  // namespace
+
+Error cuda_error(cudaError_t status, const char* call, const char* file, int line) {
+  const char* slash = std::strrchr(file, '/');
+  return Error(classify(status),
+               concat("CUDA: ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ") from ",
+                      call, " at ", slash ? slash + 1 : file, ":", line));
+}
+
+}  // namespace detail
+
+namespace backend {
+
+const char* name() noexcept { return "cuda"; }
+
+bool usable(std::string* why) noexcept {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaSuccess && count > 0) return true;
+  if (why) {
+    *why = status == cudaSuccess ? "no GPU is visible" : cudaGetErrorString(status);
+  }
+  return false;
+}
+
+namespace {
+
+cudaDeviceProp properties() {
+  int device = 0;
+  HOLDFAST_CUDA(cudaGetDevice(&device));
+  cudaDeviceProp found;
+  HOLDFAST_CUDA(cudaGetDeviceProperties(&found, device));
+  return found;
+}
+
+}  // namespace
+
+std::string device_name() { return properties().name; }
+
+std::string device_pci_address() {
+  int device = 0;
+  HOLDFAST_CUDA(cudaGetDevice(&device));
+  char address[32] = {};
+  HOLDFAST_CUDA(cudaDeviceGetPCIBusId(address, sizeof(address), device));
+  std::string text = address;
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+std::size_t free_device_memory() {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  HOLDFAST_CUDA(cudaMemGetInfo(&free, &total));
+  return free;
+}
+
+void* allocate_device(std::size_t bytes) {
+  void* address = nullptr;
+  HOLDFAST_CUDA(cudaMalloc(&address, bytes));
+  const cudaError_t status = cudaMemset(address, 0, bytes);
+  if (status != cudaSuccess) {
+    cudaFree(address);
+    HOLDFAST_CUDA(status);
+  }
+  HOLDFAST_CUDA(cudaDeviceSynchronize());
+  return address;
+}
+
+// After a fault the context is gone and freeing fails; there is nothing left to free.
+void free_device(void* address) noexcept { cudaFree(address); }
+
+void* allocate_pinned(std::size_t bytes) {
+  void* address = nullptr;
+  HOLDFAST_CUDA(cudaHostAlloc(&address, bytes, cudaHostAllocMapped | cudaHostAllocPortable));
+  std::memset(address, 0, bytes);
+  return address;
+}
+
+void free_pinned(void* address) noexcept { cudaFreeHost(address); }
+
+void register_host(void* address, std::size_t bytes, const std::string& what) {
+  const cudaError_t status =
+      cudaHostRegister(address, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable);
+  if (status == cudaSuccess) {
+    void* seen = nullptr;
+    HOLDFAST_CUDA(cudaHostGetDevicePointer(&seen, address, 0));
+    if (seen == address) return;
+    cudaHostUnregister(address);
+    throw Error(Errc::unsupported,
+                detail::concat(what, ": this GPU sees pinned memory at another address than the "
+                                     "host; Holdfast needs a 64-bit system with unified addressing"));
+  }
+  cudaGetLastError();  // not sticky: the next call must not report it
+  const Error cause = detail::cuda_error(status, "cudaHostRegister", __FILE__, __LINE__);
+  throw Error(cause.code(),
+              detail::concat("cannot pin ", bytes, " bytes of ", what, " for the GPU: ",
+                             cause.what(), "; use a smaller region, or a folder on tmpfs"));
+}
+
+void unregister_host(void* address, std::size_t) noexcept {
+  if (cudaHostUnregister(address) != cudaSuccess) cudaGetLastError();
+}
+
+}  // namespace backend
+}  // namespace holdfast

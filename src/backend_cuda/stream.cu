@@ -1,0 +1,124 @@
+#include <cstdio>
+#include <optional>
+
+#include "backend_cuda/check.hpp"
+#include "holdfast/launch.hpp"
+#include "holdfast/stream.hpp"
+
+namespace holdfast {
+
+struct Stream::Impl {
+  cudaStream_t stream = nullptr;
+  std::optional<Error> error;  // the first one, thrown again by every later synchronize()
+};
+
+Stream::Stream() : impl_(std::make_unique<Impl>()) {
+  HOLDFAST_CUDA(cudaStreamCreateWithFlags(&impl_->stream, cudaStreamNonBlocking));
+}
+
+Stream::Stream(Stream&&) noexcept = default;
+
+Stream& Stream::operator=(Stream&& other) noexcept {
+  std::swap(impl_, other.impl_);
+  return *this;
+}
+
+Stream::~Stream() {
+  if (!impl_) return;
+  const cudaError_t status = cudaStreamSynchronize(impl_->stream);
+  if (status != cudaSuccess && !impl_->error) {
+    std::fprintf(stderr, "holdfast: a stream was destroyed with an error nobody asked for: %s\n",
+                 cudaGetErrorString(status));
+  }
+  cudaStreamDestroy(impl_->stream);
+}
+
+void* Stream::native() const { return impl_->stream; }
+
+void Stream::synchronize() {
+  if (impl_->error) throw *impl_->error;
+  const cudaError_t status = cudaStreamSynchronize(impl_->stream);
+  if (status == cudaSuccess) return;
+  impl_->error = detail::cuda_error(status, "a kernel or copy of this stream", __FILE__, __LINE__);
+  throw *impl_->error;
+}
+
+namespace {
+
+// cudaLaunchHostFunc would never call back on a stream that failed; this form does, so that the
+// function's captures are released and whoever waits for them learns of it.
+void CUDART_CB run_function(cudaStream_t, cudaError_t status, void* data) {
+  const std::unique_ptr<std::function<void()>> function(static_cast<std::function<void()>*>(data));
+  if (status == cudaSuccess) (*function)();
+}
+
+}  // namespace
+
+void Stream::enqueue(std::function<void()> function) {
+  auto owned = std::make_unique<std::function<void()>>(std::move(function));
+  HOLDFAST_CUDA(cudaStreamAddCallback(impl_->stream, run_function, owned.get(), 0));
+  owned.release();
+}
+
+struct Event::Impl {
+  cudaEvent_t event = nullptr;
+  ~Impl() {
+    if (event) cudaEventDestroy(event);
+  }
+};
+
+Event::Event() : impl_(std::make_unique<Impl>()) { HOLDFAST_CUDA(cudaEventCreate(&impl_->event)); }
+Event::~Event() = default;
+Event::Event(Event&&) noexcept = default;
+Event& Event::operator=(Event&&) noexcept = default;
+
+void Event::record(Stream& stream) {
+  HOLDFAST_CUDA(cudaEventRecord(impl_->event, stream.impl().stream));
+}
+void Event::synchronize() { HOLDFAST_CUDA(cudaEventSynchronize(impl_->event)); }
+void Event::wait(Stream& stream) {
+  HOLDFAST_CUDA(cudaStreamWaitEvent(stream.impl().stream, impl_->event));
+}
+float Event::elapsed_ms(const Event& start, const Event& stop) {
+  float milliseconds = 0;
+  HOLDFAST_CUDA(cudaEventElapsedTime(&milliseconds, start.impl_->event, stop.impl_->event));
+  return milliseconds;
+}
+
+void copy_async(Stream& stream, void* dst, const void* src, std::size_t bytes) {
+  if (bytes == 0) return;
+  HOLDFAST_CUDA(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream.impl().stream));
+}
+
+void fill_async(Stream& stream, void* dst, int byte, std::size_t bytes) {
+  if (bytes == 0) return;
+  HOLDFAST_CUDA(cudaMemsetAsync(dst, byte, bytes, stream.impl().stream));
+}
+
+namespace detail {
+
+void check_launch_shape(const LaunchShape& shape) {
+  const auto empty = [](const dim3& extent) {
+    return extent.x == 0 || extent.y == 0 || extent.z == 0;
+  };
+  const std::uint64_t threads = std::uint64_t{shape.block.x} * shape.block.y * shape.block.z;
+  if (empty(shape.grid) || empty(shape.block) || threads > 1024) {
+    throw Error(Errc::invalid_argument,
+                concat("launch: grid ", shape.grid.x, "x", shape.grid.y, "x", shape.grid.z,
+                       ", block ", shape.block.x, "x", shape.block.y, "x", shape.block.z,
+                       ": every extent must be at least 1 and a block at most 1024 threads"));
+  }
+}
+
+void launch_cuda(Stream& stream, const LaunchShape& shape, const void* kernel, void** arguments) {
+  constexpr std::size_t kWithoutAsking = 48 * 1024;
+  if (shape.shared_bytes > kWithoutAsking) {
+    HOLDFAST_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                       static_cast<int>(shape.shared_bytes)));
+  }
+  HOLDFAST_CUDA(cudaLaunchKernel(kernel, shape.grid, shape.block, arguments, shape.shared_bytes,
+                                 stream.impl().stream));
+}
+
+}  // namespace detail
+}  // namespace holdfast
