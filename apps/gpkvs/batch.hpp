@@ -13,7 +13,7 @@ namespace gpkvs {
 // batch; one thread at a time.
 class BatchPlanner {
  public:
-  BatchPlanner(std::uint32_t max_batch, std::uint64_t buckets);
+  explicit BatchPlanner(std::uint32_t max_batch);
 
   // Copies keys and values (which may be null) in. Stream-ordered.
   void load(holdfast::Stream& stream, const std::uint64_t* keys, const std::uint64_t* values,
@@ -29,10 +29,6 @@ class BatchPlanner {
   holdfast::DeviceBuffer<std::uint64_t> keys_, values_;
   holdfast::DeviceBuffer<std::uint32_t> bucket_, op_, sorted_bucket_, sorted_op_, next_;
   holdfast::DeviceBuffer<std::uint8_t> leads_;
-  // One per bucket, made at the first unordered batch: the operation that came last.
-  // Invariant between batches: all are kNone.
-  holdfast::DeviceBuffer<std::uint32_t> heads_;
-  std::uint64_t buckets_;
   holdfast::PairSorter sorter_;
 };
 

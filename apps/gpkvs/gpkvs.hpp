@@ -19,7 +19,7 @@ inline constexpr unsigned kWays = 8;
 // How the operations of a batch are laid out over the table.
 enum class Order {
   automatic,  // ordered where it pays, by a measured rule (see docs/results)
-  unordered,  // in the order of the batch
+  unordered,  // in the order of the batch, for comparison
   ordered,    // by bucket
 };
 
@@ -40,13 +40,13 @@ struct StoreStats {
   std::uint64_t records = 0;   // pairs in the store
   std::uint64_t capacity = 0;  // ways
   std::uint64_t max_batch = 0;
-  std::uint64_t batches = 0;   // committed transactions
-  BatchResult total;           // over all committed batches
+  std::uint64_t batches = 0;  // committed transactions
+  BatchResult total;          // over all committed batches
 };
 
 struct RecoveryReport {
-  bool needed = false;          // a transaction was cut off
-  std::uint64_t undone = 0;     // log entries that were undone
+  bool needed = false;       // a transaction was cut off
+  std::uint64_t undone = 0;  // log entries that were undone
   double milliseconds = 0;
 };
 

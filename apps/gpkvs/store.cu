@@ -117,7 +117,7 @@ struct Store::Impl {
         header(static_cast<StoreHeader*>(r.address(r.object(kHeader)))),
         table{static_cast<Bucket*>(r.address(r.object(kTable))), shape.buckets - 1, r.marks()},
         max_batch(shape.max_batch),
-        planner(static_cast<std::uint32_t>(shape.max_batch), shape.buckets) {}
+        planner(static_cast<std::uint32_t>(shape.max_batch)) {}
 
   bool ordered(std::size_t count) const {
     if (order != Order::automatic) return order == Order::ordered;
