@@ -1,0 +1,78 @@
+// What the benchmark programs share: options, medians, JSON lines.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace bench {
+
+// "--name=number" options. An unknown one ends the program with a list of those there are.
+class Options {
+ public:
+  Options(int argc, char** argv, std::map<std::string, std::uint64_t> defaults)
+      : values_(std::move(defaults)) {
+    for (int i = 1; i < argc; ++i) {
+      const std::string text = argv[i];
+      const std::size_t equals = text.find('=');
+      const auto known = values_.find(text.substr(2, equals - 2));
+      if (text.rfind("--", 0) != 0 || equals == std::string::npos || known == values_.end()) {
+        std::fprintf(stderr, "unknown option %s; there are:", argv[i]);
+        for (const auto& [name, value] : values_) {
+          std::fprintf(stderr, " --%s=%llu", name.c_str(), static_cast<unsigned long long>(value));
+        }
+        std::fprintf(stderr, "\n");
+        std::exit(2);
+      }
+      known->second = std::strtoull(text.c_str() + equals + 1, nullptr, 0);
+    }
+  }
+  std::uint64_t operator[](const char* name) const { return values_.at(name); }
+
+ private:
+  std::map<std::string, std::uint64_t> values_;
+};
+
+inline double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.empty() ? 0 : values[values.size() / 2];
+}
+
+// Seconds that `body` takes, on the host's clock.
+template <class Body>
+double seconds(Body&& body) {
+  const auto start = std::chrono::steady_clock::now();
+  body();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// One JSON object on a line of its own.
+class Line {
+ public:
+  explicit Line(const std::string& benchmark) { text("benchmark", benchmark); }
+  Line& text(const char* key, const std::string& value) { return add(key, "\"" + value + "\""); }
+  Line& number(const char* key, double value) {
+    char digits[40];
+    std::snprintf(digits, sizeof(digits), "%.6g", value);
+    return add(key, digits);
+  }
+  Line& count(const char* key, std::uint64_t value) { return add(key, std::to_string(value)); }
+  void print() const {
+    std::printf("{%s}\n", body_.c_str());
+    std::fflush(stdout);
+  }
+
+ private:
+  Line& add(const char* key, const std::string& value) {
+    body_ += (body_.empty() ? "\"" : ", \"") + std::string(key) + "\": " + value;
+    return *this;
+  }
+  std::string body_;
+};
+
+}  // namespace bench

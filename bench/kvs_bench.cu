@@ -1,0 +1,202 @@
+// gpKVS: batches of SETs of random keys in random order, everything included; lookups; undoing a
+// batch; where ordering a batch by bucket pays.
+//
+//   kvs_bench [--table_mib=N] [--batch=N] [--batches=N] [--sweep=0|1]
+#include <random>
+#include <thread>
+
+#include "bench.hpp"
+#include "gpkvs/batch.hpp"
+#include "gpkvs/gpkvs.hpp"
+#include "gpkvs/kernels.hpp"
+#include "link.hpp"
+#include "scratch_region.hpp"
+
+namespace {
+
+using gpkvs::Order;
+using gpkvs::Store;
+
+const char* name_of(Order order) { return order == Order::ordered ? "ordered" : "unordered"; }
+
+// Batches of random keys, made anew for each: the same keys twice would find their buckets warm.
+class Keys {
+ public:
+  explicit Keys(std::size_t count) : host_(count), device_(count) {}
+  void refill() {
+    std::mt19937_64 random(++round_);
+    for (std::size_t i = 0; i < host_.size(); ++i) host_[i] = random() >> 1;
+    holdfast::copy_async(stream_, device_.data(), host_.data(), device_.bytes());
+    stream_.synchronize();
+  }
+  const std::uint64_t* host() const { return host_.data(); }
+  const std::uint64_t* device() const { return device_.data(); }
+  std::size_t size() const { return host_.size(); }
+
+ private:
+  holdfast::PinnedBuffer<std::uint64_t> host_;
+  holdfast::DeviceBuffer<std::uint64_t> device_;
+  holdfast::Stream stream_;
+  std::uint64_t round_ = 0;
+};
+
+struct Parts {
+  std::vector<double> total, copy, order, update, commit;
+  void add(double seconds, const gpkvs::BatchTiming& timing) {
+    total.push_back(seconds);
+    copy.push_back(timing.copy);
+    order.push_back(timing.order);
+    update.push_back(timing.update);
+    commit.push_back(timing.commit);
+  }
+};
+
+// What a batch of SETs must move over the link: a bucket in; out, a log entry with its tail, and
+// a pair.
+constexpr double kSetReadBytes = 128;
+constexpr double kSetWriteBytes = 24 + 4 + 16;
+
+double measure_sets(Store& store, Keys& keys, Order order, bool from_host, int batches,
+                    std::uint64_t table_bytes, double link) {
+  store.set_order(order);
+  Parts parts;
+  std::uint64_t evicted = 0;
+  for (int i = 0; i <= batches; ++i) {
+    keys.refill();
+    const std::uint64_t* data = from_host ? keys.host() : keys.device();
+    gpkvs::BatchResult result;
+    const double took = bench::seconds([&] { result = store.set(data, data, keys.size()); });
+    evicted += result.evicted;
+    if (i > 0) parts.add(took, store.timing());
+  }
+  const double took = bench::median(parts.total);
+  const double rate = static_cast<double>(keys.size()) / took;
+  bench::Line("kvs_set")
+      .text("order", name_of(order))
+      .text("input", from_host ? "pinned host memory" : "device memory")
+      .count("table_bytes", table_bytes)
+      .count("batch", keys.size())
+      .number("million_sets_per_s", rate / 1e6)
+      .number("batch_ms", took * 1e3)
+      .number("copy_ms", bench::median(parts.copy))
+      .number("order_ms", bench::median(parts.order))
+      .number("update_ms", bench::median(parts.update))
+      .number("commit_ms", bench::median(parts.commit))
+      .count("evicted", evicted)
+      .number("link_read_share", rate * kSetReadBytes / link)
+      .number("link_write_share", rate * kSetWriteBytes / link)
+      .number("copy_engine_gb_per_s", link / 1e9)
+      .print();
+  return took;
+}
+
+double measure_gets(Store& store, Keys& keys, Order order, int batches, std::uint64_t table_bytes,
+                    double link) {
+  store.set_order(order);
+  const holdfast::DeviceBuffer<std::uint64_t> values(keys.size());
+  const holdfast::DeviceBuffer<std::uint8_t> found(keys.size());
+  std::vector<double> times;
+  for (int i = 0; i <= batches; ++i) {
+    keys.refill();
+    const double took =
+        bench::seconds([&] { store.get(keys.device(), values.data(), found.data(), keys.size()); });
+    if (i > 0) times.push_back(took);
+  }
+  const double took = bench::median(times);
+  const double rate = static_cast<double>(keys.size()) / took;
+  bench::Line("kvs_get")
+      .text("order", name_of(order))
+      .count("table_bytes", table_bytes)
+      .count("batch", keys.size())
+      .number("million_gets_per_s", rate / 1e6)
+      .number("link_read_share", rate * kSetReadBytes / link)
+      .print();
+  return took;
+}
+
+// A batch that is cut off just before its commit, the worst moment; then the region is found
+// again and the store opened, which undoes it.
+void measure_undo(bench::ScratchRegion& scratch, Keys& keys, Order order,
+                  std::uint64_t table_bytes) {
+  std::vector<double> times;
+  std::uint64_t undone = 0;
+  for (int i = 0; i < 3; ++i) {
+    {
+      holdfast::Region& region = scratch.get();
+      auto transaction = holdfast::Transaction::open(region, "kvs.tx");
+      const auto log = holdfast::UndoLog::open(region, "kvs.log", transaction);
+      const auto info = region.object("kvs.table");
+      const gpkvs::Table table{static_cast<gpkvs::Bucket*>(region.address(info)), info.count - 1,
+                               region.marks()};
+      gpkvs::BatchPlanner planner(static_cast<std::uint32_t>(keys.size()));
+      const holdfast::DeviceBuffer<gpkvs::Outcome> outcome(1);
+      holdfast::Stream stream;
+      keys.refill();
+      planner.load(stream, keys.device(), keys.device(), keys.size());
+      const auto batch = planner.plan(stream, table, order == Order::ordered, true, outcome.data());
+      transaction.begin(stream);
+      holdfast::launch(
+          stream, dim3(static_cast<unsigned>((keys.size() + gpkvs::kBlock - 1) / gpkvs::kBlock)),
+          dim3(gpkvs::kBlock), gpkvs::insert_into_kvs, table, log.coalesced(), batch,
+          outcome.data());
+      stream.synchronize();
+    }
+    scratch.reopen();
+    const Store store = Store::open(scratch.get());
+    times.push_back(store.recovery().milliseconds);
+    undone = store.recovery().undone;
+  }
+  bench::Line("kvs_undo")
+      .text("order", name_of(order))
+      .count("table_bytes", table_bytes)
+      .count("batch", keys.size())
+      .count("entries_undone", undone)
+      .number("milliseconds", bench::median(times))
+      .print();
+}
+
+void compare(std::uint64_t table_mib, std::uint64_t batch, int batches, bool whole) {
+  const std::uint64_t table_bytes = table_mib << 20;
+  const gpkvs::StoreOptions options{table_bytes / 16, static_cast<std::uint32_t>(batch)};
+  bench::ScratchRegion scratch(Store::region_bytes(options));
+  const holdfast::PinnedBuffer<char> pinned(std::size_t{256} << 20);
+  const double link = bench::copy_engine_bandwidth(pinned.data(), pinned.size(), 5);
+  Keys keys(batch);
+  {
+    Store store = Store::create(scratch.get(), options);
+    const double ordered =
+        measure_sets(store, keys, Order::ordered, false, batches, table_bytes, link);
+    const double unordered =
+        measure_sets(store, keys, Order::unordered, false, batches, table_bytes, link);
+    const double get_ordered =
+        measure_gets(store, keys, Order::ordered, batches, table_bytes, link);
+    const double get_unordered =
+        measure_gets(store, keys, Order::unordered, batches, table_bytes, link);
+    bench::Line("kvs_ordering")
+        .count("table_bytes", table_bytes)
+        .count("batch", batch)
+        .number("set_ratio", unordered / ordered)
+        .number("get_ratio", get_unordered / get_ordered)
+        .print();
+    if (whole) measure_sets(store, keys, Order::ordered, true, batches, table_bytes, link);
+  }
+  if (!whole) return;
+  measure_undo(scratch, keys, Order::ordered, table_bytes);
+  measure_undo(scratch, keys, Order::unordered, table_bytes);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bench::Options options(
+      argc, argv, {{"table_mib", 256}, {"batch", 1 << 17}, {"batches", 5}, {"sweep", 0}});
+  const int batches = static_cast<int>(options["batches"]);
+  compare(options["table_mib"], options["batch"], batches, true);
+  if (options["sweep"] == 0) return 0;
+  for (const std::uint64_t table_mib : {64, 256, 512, 1024, 4096}) {
+    for (const unsigned batch : {10u, 12u, 14u, 16u, 18u, 20u}) {
+      compare(table_mib, std::uint64_t{1} << batch, batches, false);
+    }
+  }
+  return 0;
+}

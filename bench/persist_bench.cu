@@ -1,0 +1,55 @@
+// Stores that are persisted one by one, from a kernel into a region, against the copy engine.
+//
+//   persist_bench [--mib=N] [--repeat=N]
+#include "bench.hpp"
+#include "holdfast/kernel.hpp"
+#include "link.hpp"
+#include "scratch_region.hpp"
+
+namespace {
+
+__global__ void persist_each(std::uint64_t* words, std::uint64_t count, std::uint64_t value) {
+  const std::uint64_t stride = std::uint64_t{gridDim.x} * blockDim.x;
+  for (std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count;
+       i += stride) {
+    words[i] = value + i;
+    holdfast::persist();
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bench::Options options(argc, argv, {{"mib", 256}, {"repeat", 5}});
+  const std::uint64_t bytes = options["mib"] << 20;
+  const int repeat = static_cast<int>(options["repeat"]);
+  bench::ScratchRegion scratch(bytes + (4 << 20));
+  const auto words = scratch.get().allocate<std::uint64_t>("words", bytes / 8);
+  const double link = bench::copy_engine_bandwidth(words.data(), bytes, repeat);
+  constexpr unsigned kBlock = 256;
+  for (const unsigned blocks : {1u, 4u, 16u, 64u, 132u, 264u, 528u, 1056u, 2112u}) {
+    holdfast::Stream stream;
+    std::vector<double> times;
+    // A few blocks need no more than a sample of the words.
+    const std::uint64_t count = blocks < 132 ? bytes / 8 / 16 : bytes / 8;
+    for (int i = 0; i <= repeat; ++i) {
+      const double took = bench::seconds([&] {
+        holdfast::launch(stream, dim3(blocks), dim3(kBlock), persist_each, words.data(), count,
+                         static_cast<std::uint64_t>(i));
+        stream.synchronize();
+      });
+      if (i > 0) times.push_back(took);
+    }
+    const double rate = static_cast<double>(count * 8) / bench::median(times);
+    bench::Line("persisted_stream")
+        .count("blocks", blocks)
+        .count("threads", std::uint64_t{blocks} * kBlock)
+        .count("store_bytes", 8)
+        .count("bytes", count * 8)
+        .number("gb_per_s", rate / 1e9)
+        .number("copy_engine_gb_per_s", link / 1e9)
+        .number("ratio_to_copy_engine", rate / link)
+        .print();
+  }
+  return 0;
+}
