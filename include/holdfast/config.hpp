@@ -3,7 +3,8 @@
 #pragma once
 
 #if defined(HOLDFAST_BACKEND_CPU) == defined(HOLDFAST_BACKEND_CUDA)
-#error "define exactly one of HOLDFAST_BACKEND_CPU and HOLDFAST_BACKEND_CUDA: link holdfast::holdfast"
+#error \
+    "define exactly one of HOLDFAST_BACKEND_CPU and HOLDFAST_BACKEND_CUDA: link holdfast::holdfast"
 #endif
 
 // HOLDFAST_DEVICE_CODE is 1 where kernels and __device__ functions may be written: in every file

@@ -20,12 +20,12 @@ enum class Errc {
   no_space,          // the file system is full
   no_shared_memory,  // the arena does not fit into its folder
   no_memory,
-  closed,            // used after close()
-  unsupported,       // this build or this machine cannot do it
-  log_full,          // an undo log had no room for an entry
-  kernel_fault,      // a kernel trapped or touched memory that is not its own
-  livelock,          // a kernel made no progress (CPU backend)
-  device,            // a CUDA call failed
+  closed,        // used after close()
+  unsupported,   // this build or this machine cannot do it
+  log_full,      // an undo log had no room for an entry
+  kernel_fault,  // a kernel trapped or touched memory that is not its own
+  livelock,      // a kernel made no progress (CPU backend)
+  device,        // a CUDA call failed
   io,
 };
 

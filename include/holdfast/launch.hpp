@@ -48,15 +48,14 @@ void launch(Stream& stream, const LaunchShape& shape, void (*kernel)(Parameters.
       },
       values);
 #else
-  cpu::launch(stream, cpu::Shape{shape.grid, shape.block, shape.shared_bytes},
-              [kernel, values]() {
-                std::apply(
-                    [kernel](Parameters... copies) {
-                      cpu::enter_kernel();
-                      kernel(copies...);
-                    },
-                    values);
-              });
+  cpu::launch(stream, cpu::Shape{shape.grid, shape.block, shape.shared_bytes}, [kernel, values]() {
+    std::apply(
+        [kernel](Parameters... copies) {
+          cpu::enter_kernel();
+          kernel(copies...);
+        },
+        values);
+  });
 #endif
 }
 

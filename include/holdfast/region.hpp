@@ -69,9 +69,9 @@ struct OpenOptions {
 
 struct ObjectInfo {
   std::string name;
-  std::string type;             // see TypeName
-  std::uint64_t offset = 0;     // from the region's first byte
-  std::uint64_t count = 0;      // elements
+  std::string type;          // see TypeName
+  std::uint64_t offset = 0;  // from the region's first byte
+  std::uint64_t count = 0;   // elements
   std::uint32_t element_bytes = 0;
   Tracking tracking = Tracking::hashed;
   std::uint64_t bytes() const { return count * element_bytes; }
@@ -89,9 +89,9 @@ struct CommitStats {
   std::uint64_t generation = 0;
   std::uint64_t pages_examined = 0;  // pages whose hash was computed
   std::uint64_t pages_written = 0;
-  std::uint64_t bytes_written = 0;   // everything that went to the file
-  double snapshot_ms = 0;            // how long the stream was held
-  double write_ms = 0;               // from the snapshot to the last sync
+  std::uint64_t bytes_written = 0;  // everything that went to the file
+  double snapshot_ms = 0;           // how long the stream was held
+  double write_ms = 0;              // from the snapshot to the last sync
 };
 
 // A commit on its way to the disk. Copyable; all copies speak of the same commit.
@@ -110,15 +110,16 @@ class Commit {
 };
 
 // The name by which an element type is known on the medium. Specialise it for your structs:
-//   template <> struct holdfast::TypeName<Bucket> { static constexpr const char* value = "Bucket"; };
+//   template <> struct holdfast::TypeName<Bucket> { static constexpr const char* value = "Bucket";
+//   };
 // At most 23 characters.
 template <class T>
 struct TypeName {
   static constexpr const char* value = "struct";
 };
-#define HOLDFAST_TYPE_NAME(type, name) \
-  template <>                          \
-  struct TypeName<type> {              \
+#define HOLDFAST_TYPE_NAME(type, name)         \
+  template <>                                  \
+  struct TypeName<type> {                      \
     static constexpr const char* value = name; \
   }
 HOLDFAST_TYPE_NAME(std::int8_t, "i8");
@@ -173,8 +174,7 @@ class Region {
   template <class T>
   std::span<T> allocate(std::string_view name, std::uint64_t count,
                         Tracking tracking = Tracking::hashed) {
-    return {static_cast<T*>(
-                allocate_raw(name, TypeName<T>::value, sizeof(T), count, tracking)),
+    return {static_cast<T*>(allocate_raw(name, TypeName<T>::value, sizeof(T), count, tracking)),
             static_cast<std::size_t>(count)};
   }
 
@@ -187,9 +187,9 @@ class Region {
   }
 
   bool contains(std::string_view name) const;
-  ObjectInfo object(std::string_view name) const;   // throws not_found
-  std::vector<ObjectInfo> objects() const;          // by offset
-  void remove(std::string_view name);               // throws not_found
+  ObjectInfo object(std::string_view name) const;  // throws not_found
+  std::vector<ObjectInfo> objects() const;         // by offset
+  void remove(std::string_view name);              // throws not_found
   // Enlarges the region; addresses stay valid. Throws invalid_argument past max_size.
   void grow(std::uint64_t new_size);
 
@@ -216,10 +216,10 @@ class Region {
   const std::string& path() const;
   std::string uuid() const;
   Domain domain() const;
-  std::uint64_t size() const;       // bytes
+  std::uint64_t size() const;  // bytes
   std::uint64_t max_size() const;
-  std::uint64_t used() const;       // bytes taken by objects and metadata
-  std::uint64_t generation() const; // commits so far
+  std::uint64_t used() const;        // bytes taken by objects and metadata
+  std::uint64_t generation() const;  // commits so far
   Guarantee guarantee() const;
   const OpenReport& open_report() const;
 

@@ -124,8 +124,7 @@ __device__ __forceinline__ LogStatus LogRef<L>::insert_locked(const void* entry,
 }
 
 template <LogLayout L>
-__device__ __forceinline__ LogStatus LogRef<L>::insert_bytes(const void* entry,
-                                                             std::uint32_t bytes,
+__device__ __forceinline__ LogStatus LogRef<L>::insert_bytes(const void* entry, std::uint32_t bytes,
                                                              std::uint32_t slot) const {
   if (bytes == 0 || bytes > kMaxEntryBytes) return LogStatus::bad_size;
   if (slot >= slots) return LogStatus::bad_slot;

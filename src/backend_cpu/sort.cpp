@@ -23,8 +23,8 @@ constexpr std::size_t kDigits = 1u << kDigitBits;
 
 // One stable pass of a counting sort over a digit.
 template <class Pair>
-void sort_by_digit(const Pair* from, Pair* to, std::size_t count,
-                   unsigned shift, std::uint32_t mask) {
+void sort_by_digit(const Pair* from, Pair* to, std::size_t count, unsigned shift,
+                   std::uint32_t mask) {
   std::array<std::size_t, kDigits> start{};
   for (std::size_t i = 0; i < count; ++i) ++start[(from[i].key & mask) >> shift & (kDigits - 1)];
   std::size_t sum = 0;

@@ -37,8 +37,8 @@ Errc classify(cudaError_t status) {
 Error cuda_error(cudaError_t status, const char* call, const char* file, int line) {
   const char* slash = std::strrchr(file, '/');
   return Error(classify(status),
-               concat("CUDA: ", cudaGetErrorString(status), " (", cudaGetErrorName(status), ") from ",
-                      call, " at ", slash ? slash + 1 : file, ":", line));
+               concat("CUDA: ", cudaGetErrorString(status), " (", cudaGetErrorName(status),
+                      ") from ", call, " at ", slash ? slash + 1 : file, ":", line));
 }
 
 }  // namespace detail
@@ -121,14 +121,15 @@ void register_host(void* address, std::size_t bytes, const std::string& what) {
     if (seen == address) return;
     cudaHostUnregister(address);
     throw Error(Errc::unsupported,
-                detail::concat(what, ": this GPU sees pinned memory at another address than the "
-                                     "host; Holdfast needs a 64-bit system with unified addressing"));
+                detail::concat(what,
+                               ": this GPU sees pinned memory at another address than the "
+                               "host; Holdfast needs a 64-bit system with unified addressing"));
   }
   cudaGetLastError();  // not sticky: the next call must not report it
   const Error cause = detail::cuda_error(status, "cudaHostRegister", __FILE__, __LINE__);
-  throw Error(cause.code(),
-              detail::concat("cannot pin ", bytes, " bytes of ", what, " for the GPU: ",
-                             cause.what(), "; use a smaller region, or a folder on tmpfs"));
+  throw Error(cause.code(), detail::concat("cannot pin ", bytes, " bytes of ", what,
+                                           " for the GPU: ", cause.what(),
+                                           "; use a smaller region, or a folder on tmpfs"));
 }
 
 void unregister_host(void* address, std::size_t) noexcept {

@@ -108,7 +108,8 @@ Transaction Transaction::open(Region& region, std::string_view name) {
 
 void Transaction::begin(Stream& stream) {
   if (impl_->interrupted) misuse(impl_->name, "a crash cut one off: undo it and roll_back() first");
-  if (impl_->active) misuse(impl_->name, "begin() while one is open: commit() or roll_back() first");
+  if (impl_->active)
+    misuse(impl_->name, "begin() while one is open: commit() or roll_back() first");
   if (impl_->sweep_pending) impl_->sweep(stream);
   impl_->active = true;
   impl_->set_state(stream, TransactionHeader::kActive);

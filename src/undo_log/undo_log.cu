@@ -19,7 +19,7 @@ struct LogHeader {
   std::uint32_t slots;
   std::uint32_t slot_words;
   std::uint32_t reserved;
-  char transaction[64];  // whose epoch its tails carry
+  char transaction[64];    // whose epoch its tails carry
   std::uint64_t checksum;  // of all before it
 };
 static_assert(sizeof(LogHeader) == 96);
@@ -82,9 +82,7 @@ struct UndoLog::Impl {
     transaction->logs.push_back({tails(), tails_cached.data(), slots, marks});
   }
 
-  std::uint32_t* tails() const {
-    return reinterpret_cast<std::uint32_t*>(object + tails_offset());
-  }
+  std::uint32_t* tails() const { return reinterpret_cast<std::uint32_t*>(object + tails_offset()); }
 
   template <LogLayout L>
   LogRef<L> ref() const {
@@ -141,8 +139,8 @@ UndoLog UndoLog::create(Region& region, std::string_view name, const Transaction
 UndoLog UndoLog::open(Region& region, std::string_view name, const Transaction& transaction) {
   const ObjectInfo info = region.object(name);
   const auto refuse = [&](Errc code, const char* what) {
-    return Error(code, detail::concat("object '", std::string(name), "' of region '",
-                                      region.path(), "' ", what));
+    return Error(code, detail::concat("object '", std::string(name), "' of region '", region.path(),
+                                      "' ", what));
   };
   if (info.type != kTypeName || info.bytes() < tails_offset()) {
     throw refuse(Errc::invalid_argument, "is not an undo log");

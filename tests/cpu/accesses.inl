@@ -1,4 +1,6 @@
 // The kernel of accesses.hpp. HOLDFAST_TEST_LEVEL: the namespace, o0 or o2.
+// A table, one access a line.
+// clang-format off
 #include <algorithm>
 #include <atomic>
 #include <cstring>
