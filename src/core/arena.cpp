@@ -15,6 +15,7 @@
 #include <random>
 
 #include "core/checksum.hpp"
+#include "core/directory.hpp"
 #include "core/shared_memory.hpp"
 
 namespace holdfast::core {
@@ -102,14 +103,15 @@ ArenaHeader read_header(int fd, const std::string& path, const Uuid& uuid) {
 
 // A file with holes was not made by us, or was cut off and extended: touching a hole while shared
 // memory is full would kill the process.
-std::uint64_t file_bytes(int fd, const std::string& path) {
+struct FileFacts {
+  std::uint64_t bytes;
+  std::uint64_t allocated;
+};
+FileFacts file_facts(int fd, const std::string& path) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) throw system_error(errno, "look at", path);
-  const auto bytes = static_cast<std::uint64_t>(info.st_size);
-  if (static_cast<std::uint64_t>(info.st_blocks) * 512 < bytes) {
-    damaged(path, "has holes: it was changed from outside");
-  }
-  return bytes;
+  return {static_cast<std::uint64_t>(info.st_size),
+          static_cast<std::uint64_t>(info.st_blocks) * 512};
 }
 
 // A second descriptor of the same file, for mapping. A mapping keeps its descriptor alive, and a
@@ -180,11 +182,13 @@ ArenaState Arena::look(const std::string& path, const Uuid& uuid) {
   return header.boot_id == this_boot() ? ArenaState::this_boot : ArenaState::earlier_boot;
 }
 
-UniqueFd Arena::check(const std::string& path, const Uuid& uuid, const ImageIdentity& image,
-                      std::uint64_t image_generation) {
-  UniqueFd fd = open_own_file(path, true, "an arena");
-  lock_file(fd.get(), true, path);
-  const ArenaHeader header = read_header(fd.get(), path, uuid);
+Arena::Checked Arena::check(const std::string& path, const Uuid& uuid, const ImageIdentity& image,
+                            std::uint64_t image_generation) {
+  Checked found;
+  found.fd = open_own_file(path, true, "an arena");
+  const int fd = found.fd.get();
+  lock_file(fd, true, path);
+  const ArenaHeader header = read_header(fd, path, uuid);
   if (header.image_device != image.device || header.image_inode != image.inode) {
     const std::string owner(header.image_path,
                             ::strnlen(header.image_path, sizeof header.image_path));
@@ -201,21 +205,44 @@ UniqueFd Arena::check(const std::string& path, const Uuid& uuid, const ImageIden
                        " of the region, but the image '", image.path, "' holds commit ",
                        image_generation, ": one of them was replaced", fall_back(path)));
   }
-  const std::uint64_t bytes = file_bytes(fd.get(), path);
+  const std::uint64_t bytes = file_facts(fd, path).bytes;
   if (bytes % kPage != 0 || bytes < kPage + kMetadataBytes || bytes - kPage > kMaxRegionBytes) {
     damaged(path, concat("has an impossible size of ", bytes, " bytes"));
   }
-  return fd;
+  // Read and not mapped: a hole in the file must not be touched.
+  std::vector<std::byte> metadata(kMetadataBytes);
+  if (!read_exactly(fd, metadata.data(), kMetadataBytes, kPage, path)) damaged(path, "is cut off");
+  RegionHeader region;
+  std::memcpy(&region, metadata.data(), sizeof region);
+  if (std::memcmp(region.magic, kRegionMagic, 8) != 0 || region.uuid != uuid) {
+    damaged(path, "does not hold the region's bytes");
+  }
+  const Directory directory =
+      Directory::load(metadata.data(), bytes - kPage,
+                      concat("the arena '", path, "' (to fall back to the last commit, remove it)"),
+                      [](const void*, std::size_t) {});
+  found.region_bytes = directory.region_bytes();
+  found.file_bytes = bytes;
+  return found;
 }
 
 std::unique_ptr<Arena> Arena::adopt(const std::string& path, const Uuid& uuid,
                                     const ImageIdentity& image, std::uint64_t image_generation,
                                     const std::function<std::uint64_t(std::uint64_t)>& max_size) {
-  UniqueFd fd = check(path, uuid, image, image_generation);
-  const std::uint64_t bytes = file_bytes(fd.get(), path);
-  std::unique_ptr<Arena> arena(new Arena(path, bytes - kPage, max_size(bytes - kPage)));
-  arena->fd_ = std::move(fd);
-  arena->map_fd_ = reopen(arena->fd_.get(), path);
+  Checked found = check(path, uuid, image, image_generation);
+  const int fd = found.fd.get();
+  const std::uint64_t bytes = kPage + found.region_bytes;
+  // A kill within grow() leaves a file that is longer than the region, perhaps with holes there.
+  if (found.file_bytes > bytes && ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
+    throw system_error(errno, "cut", path);
+  }
+  if (file_facts(fd, path).allocated < bytes) {
+    damaged(path, "has holes: it was changed from outside");
+  }
+  const std::uint64_t size = found.region_bytes;
+  std::unique_ptr<Arena> arena(new Arena(path, size, max_size(size)));
+  arena->fd_ = std::move(found.fd);
+  arena->map_fd_ = reopen(fd, path);
   arena->space_.map(arena->map_fd_.get(), 0, bytes);
   return arena;
 }
@@ -232,15 +259,6 @@ void Arena::grow(std::uint64_t size) {
     space_.unmap(kPage + size_, kPage + size);
     (void)!::ftruncate(fd, static_cast<off_t>(kPage + size_));
     throw;
-  }
-  size_ = size;
-}
-
-void Arena::trim(std::uint64_t size) {
-  if (size >= size_) return;
-  space_.unmap(kPage + size, kPage + size_);
-  if (::ftruncate(fd_.get(), static_cast<off_t>(kPage + size)) != 0) {
-    throw system_error(errno, "cut", path_);
   }
   size_ = size;
 }

@@ -47,9 +47,14 @@ class Arena : public Medium {
   // file that cannot be trusted, in_use for one that another process has.
   static ArenaState look(const std::string& path, const Uuid& uuid);
 
-  // Checks what adopt() checks, bar the directory, and opens the file. Throws as adopt().
-  static UniqueFd check(const std::string& path, const Uuid& uuid, const ImageIdentity& image,
-                        std::uint64_t image_generation);
+  // Checks the file and its directory, and opens it; writes nothing. Throws as adopt().
+  struct Checked {
+    UniqueFd fd;  // locked
+    std::uint64_t region_bytes = 0;
+    std::uint64_t file_bytes = 0;
+  };
+  static Checked check(const std::string& path, const Uuid& uuid, const ImageIdentity& image,
+                       std::uint64_t image_generation);
 
   // Takes over the arena that a crashed process left. REQUIRES: look() said this_boot. Throws
   // damaged (naming the file and the way back to the last commit), in_use.
@@ -68,8 +73,6 @@ class Arena : public Medium {
   void pin() { space_.pin(kPage, kPage + size_); }
   // Notes that the image now has this generation.
   void set_generation(std::uint64_t generation);
-  // An interrupted grow() leaves a file that is longer than the region: cuts it to `size`.
-  void trim(std::uint64_t size);
   // Takes the file's name away. The memory lives on until the arena is destroyed.
   void remove() noexcept;
 

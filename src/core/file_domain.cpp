@@ -134,7 +134,6 @@ std::unique_ptr<FileDomain> FileDomain::open(const std::string& path, const Open
       directory.region_bytes() < image.region_bytes()) {
     throw Error(Errc::damaged, concat(where, ": its header and its image do not agree"));
   }
-  if (report.arena_found) arena.trim(directory.region_bytes());
   report.check_ms += watch.lap();
   arena.pin();
   report.pin_ms = watch.lap();

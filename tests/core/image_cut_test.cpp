@@ -222,14 +222,14 @@ TEST_F(ImageCutTest, FailureOfAnyOperationKeepsTheOldCommit) {
                                  std::filesystem::copy_options::overwrite_existing);
       {
         // A copy has another inode: the arena is not its own.
-        ::setenv("HOLDFAST_ARENA_DIR", folder().c_str(), 1);
-        Region copy = Region::open(path("copy"));
+        OpenOptions elsewhere;
+        elsewhere.arena_folder = other_arenas();
+        Region copy = Region::open(path("copy"), elsewhere);
         const std::uint8_t found = copy.find<std::uint8_t>("a")[0];
         EXPECT_TRUE(thrown || found == 2);
         EXPECT_EQ(copy.find<std::uint8_t>("b")[0], found);
         EXPECT_EQ(copy.find<std::uint8_t>("a").back(), found);
         copy.close();
-        ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
       }
       a[1] = 3;
       region.commit();

@@ -28,7 +28,7 @@ class RegionCommitTest : public test::Scratch {
     std::filesystem::copy_file(path(), path("copy"),
                                std::filesystem::copy_options::overwrite_existing);
     OpenOptions elsewhere;
-    elsewhere.arena_folder = folder();
+    elsewhere.arena_folder = other_arenas();
     Region copy = Region::open(path("copy"), elsewhere);
     const std::uint8_t result = copy.find<std::uint8_t>("data")[index];
     copy.close();
@@ -270,7 +270,7 @@ TEST_F(RegionCommitTest, ObjectsMayChangeWhileACommitIsUnderWay) {
   region.commit();
   std::filesystem::copy_file(path(), path("copy"));
   OpenOptions elsewhere;
-  elsewhere.arena_folder = folder();
+  elsewhere.arena_folder = other_arenas();
   Region copy = Region::open(path("copy"), elsewhere);
   for (int i = 0; i < 7; ++i) {
     for (const std::uint8_t byte : copy.find<std::uint8_t>("object" + std::to_string(i))) {

@@ -304,6 +304,24 @@ TEST_F(RegionCrashTest, OneProcessAtATime) {
   EXPECT_EQ(region.find<int>("data")[1], 5);
 }
 
+// A kill within grow(): the file is longer already, and its new part not yet allocated.
+TEST_F(RegionCrashTest, AnInterruptedGrowIsCutOff) {
+  {
+    Region region = Region::create(path(), options(kMiB));
+    region.allocate<int>("data", 10)[1] = 1;
+    region.abandon();
+  }
+  const std::string arena = only_file(arenas());
+  std::filesystem::resize_file(arena, 3 * kMiB + kPageBytes);
+  Region region = Region::open(path());
+  EXPECT_TRUE(region.open_report().arena_found);
+  EXPECT_EQ(region.size(), kMiB);
+  EXPECT_EQ(std::filesystem::file_size(arena), kMiB + kPageBytes);
+  EXPECT_EQ(region.find<int>("data")[1], 1);
+  region.grow(2 * kMiB);
+  EXPECT_EQ(region.allocate<char>("more", kMiB)[kMiB - 1], 0);
+}
+
 TEST_F(RegionCrashTest, AnArenaOfAnotherBootIsNotUsed) {
   {
     Region region = Region::create(path(), options(kMiB));

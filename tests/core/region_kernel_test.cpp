@@ -27,7 +27,7 @@ class RegionKernelTest : public test::Scratch {
     std::filesystem::copy_file(path(), path("copy"),
                                std::filesystem::copy_options::overwrite_existing);
     OpenOptions elsewhere;
-    elsewhere.arena_folder = folder();
+    elsewhere.arena_folder = other_arenas();
     Region copy = Region::open(path("copy"), elsewhere);
     const auto words = copy.find<std::uint32_t>("words");
     std::vector<std::uint32_t> result(words.begin(), words.end());

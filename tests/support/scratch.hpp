@@ -18,7 +18,9 @@ namespace holdfast::test {
 class Scratch : public ::testing::Test {
  protected:
   Scratch()
-      : folder_(make("/tmp/holdfast-XXXXXX")), arenas_(make("/dev/shm/holdfast-test-XXXXXX")) {
+      : folder_(make("/tmp/holdfast-XXXXXX")),
+        arenas_(make("/dev/shm/holdfast-test-XXXXXX")),
+        other_arenas_(make("/dev/shm/holdfast-test-XXXXXX")) {
     ::setenv("HOLDFAST_ARENA_DIR", arenas_.c_str(), 1);
   }
   ~Scratch() override {
@@ -26,11 +28,14 @@ class Scratch : public ::testing::Test {
     std::error_code ignored;
     std::filesystem::remove_all(folder_, ignored);
     std::filesystem::remove_all(arenas_, ignored);
+    std::filesystem::remove_all(other_arenas_, ignored);
   }
 
   std::string path(const std::string& name = "region") const { return folder_ + "/" + name; }
   const std::string& folder() const { return folder_; }
   const std::string& arenas() const { return arenas_; }
+  // For a copy of a region that is open.
+  const std::string& other_arenas() const { return other_arenas_; }
 
   static RegionOptions options(std::uint64_t size) {
     RegionOptions result;
@@ -58,7 +63,7 @@ class Scratch : public ::testing::Test {
     if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
     return pattern;
   }
-  std::string folder_, arenas_;
+  std::string folder_, arenas_, other_arenas_;
 };
 
 inline std::vector<char> read_file(const std::string& path) {
