@@ -1,0 +1,113 @@
+// The interface of libGPM (GPM, ASPLOS '22, Table 2) on Holdfast's regions and undo logs, so that
+// code written for it compiles with a changed include. Checkpoints are not here yet.
+//
+// Host functions throw holdfast::Error where they cannot do what they are asked. Device functions
+// of logs return 0, or the number of a holdfast::LogStatus (a full log is 1, an empty one 2).
+// Thread safety: host functions from any thread; device functions as undo_log_ref.hpp says.
+#pragma once
+
+#include <cstddef>
+
+#include "holdfast/config.hpp"
+#include "holdfast/undo_log_ref.hpp"
+#if HOLDFAST_DEVICE_CODE
+#include "holdfast/kernel.hpp"
+#endif
+
+// ---- Memory ---------------------------------------------------------------------------------
+
+// Maps the persistent memory of `path` for the host and for kernels. With `create` it is made,
+// zeroed, with `size` bytes. Without, it must be there with at least `size` bytes (0: any), as
+// its last user left it, a crash included. A path below /dev/dax is mapped directly.
+void* gpm_map(const char* path, std::size_t size, bool create);
+
+// Makes what was written durable on the medium and lets go of it.
+// REQUIRES: `address` from gpm_map(path, ...), and no kernel uses it any more.
+void gpm_unmap(const char* path, void* address, std::size_t size);
+
+// Around kernels that persist: switches DDIO off and on again where there is a dax domain.
+void gpm_persist_begin();
+void gpm_persist_end();
+
+// ---- Logs -----------------------------------------------------------------------------------
+
+// A log, of either layout. Hand the pointer to kernels; the host does not look inside.
+struct gpmlog {
+  holdfast::LogLayout layout;
+  holdfast::CoalescedLogRef coalesced;
+  holdfast::ConventionalLogRef conventional;
+};
+
+// A log of `size` bytes of entries in `partitions` locked partitions. Throws already_exists.
+gpmlog* gpmlog_create_conv(const char* path, std::size_t size, int partitions);
+// A coalesced log of `size` bytes of entries for `blocks` blocks of `threads` threads.
+gpmlog* gpmlog_create_hcl(const char* path, std::size_t size, int blocks, int threads);
+// Throws not_found, damaged, in_use.
+gpmlog* gpmlog_open(const char* path);
+void gpmlog_close(gpmlog* log);
+
+#if HOLDFAST_DEVICE_CODE
+
+// All earlier stores of the calling thread to persistent memory are durable when it returns.
+#if defined(HOLDFAST_BACKEND_CPU)
+inline void gpm_persist(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
+  holdfast::persist(file, line);
+}
+#else
+__device__ inline void gpm_persist() { holdfast::persist(); }
+#endif
+
+namespace holdfast::detail {
+
+// Calls body(log, slot) with the layout's own type and the slot that `partition` means: -1 is the
+// calling thread's.
+template <class Body>
+__device__ int with_gpmlog(const gpmlog* log, int partition, Body&& body) {
+  if (log->layout == LogLayout::coalesced) {
+    const auto& ref = log->coalesced;
+    return static_cast<int>(body(ref, partition < 0 ? ref.own_slot() : partition));
+  }
+  const auto& ref = log->conventional;
+  return static_cast<int>(body(ref, partition < 0 ? ref.own_slot() : partition));
+}
+
+}  // namespace holdfast::detail
+
+// Appends `size` bytes, at most 4 KiB, to the thread's slot or to a partition; durable on return.
+__device__ inline int gpmlog_insert(gpmlog* log, const void* entry, std::size_t size,
+                                    int partition = -1) {
+  return holdfast::detail::with_gpmlog(log, partition, [&](const auto& ref, std::uint32_t slot) {
+    return ref.insert_bytes(entry, static_cast<std::uint32_t>(size), slot);
+  });
+}
+
+// Copies out the newest entry, which has `size` bytes.
+__device__ inline int gpmlog_read(gpmlog* log, void* entry, std::size_t size, int partition = -1) {
+  return holdfast::detail::with_gpmlog(log, partition, [&](const auto& ref, std::uint32_t slot) {
+    return ref.read_bytes(entry, static_cast<std::uint32_t>(size), slot);
+  });
+}
+
+// Drops the newest entry, which has `size` bytes; durable on return.
+__device__ inline int gpmlog_remove(gpmlog* log, std::size_t size, int partition = -1) {
+  return holdfast::detail::with_gpmlog(log, partition, [&](const auto& ref, std::uint32_t slot) {
+    return ref.remove(static_cast<std::uint32_t>(size), slot);
+  });
+}
+
+// Empties the thread's slot or a partition; durable on return.
+__device__ inline int gpmlog_clear(gpmlog* log, int partition = -1) {
+  return holdfast::detail::with_gpmlog(log, partition, [&](const auto& ref, std::uint32_t slot) {
+    ref.clear(slot);
+    return holdfast::LogStatus::ok;
+  });
+}
+
+// 1 if the thread's slot or a partition holds no entry. (libGPM's own code asks the tail.)
+__device__ inline int gpmlog_is_empty(gpmlog* log, int partition = -1) {
+  return holdfast::detail::with_gpmlog(log, partition, [&](const auto& ref, std::uint32_t slot) {
+    return ref.is_empty(slot) ? 1 : 0;
+  });
+}
+
+#endif  // HOLDFAST_DEVICE_CODE

@@ -1,0 +1,162 @@
+#include "holdfast/libgpm.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "holdfast/platform.hpp"
+#include "holdfast/region.hpp"
+#include "holdfast/undo_log.hpp"
+
+namespace {
+
+using holdfast::Errc;
+using holdfast::Error;
+using holdfast::Region;
+using holdfast::detail::concat;
+
+constexpr const char* kObject = "gpm";
+constexpr const char* kLog = "gpmlog";
+constexpr const char* kTransaction = "gpmlog.tx";
+constexpr std::uint64_t kMetadataBytes = std::uint64_t{1} << 20;
+
+// A log with everything that it stands on. Members are let go of from the last to the first.
+struct OpenLog {
+  Region region;
+  holdfast::Transaction transaction;
+  holdfast::UndoLog log;
+  holdfast::DeviceBuffer<gpmlog> view;
+};
+
+struct Registry {
+  std::mutex mutex;
+  std::map<void*, std::unique_ptr<Region>> maps;
+  std::map<gpmlog*, std::unique_ptr<OpenLog>> logs;
+};
+
+// Never destroyed: a program that exits without unmapping leaves what a crash leaves, and the
+// GPU's runtime may be gone by then.
+Registry& registry() {
+  static Registry* const instance = new Registry;
+  return *instance;
+}
+
+Region create_region(const char* path, std::uint64_t bytes) {
+  holdfast::RegionOptions options;
+  options.size = bytes + kMetadataBytes;
+  if (std::string(path).rfind("/dev/dax", 0) == 0) options.domain = holdfast::Domain::dax;
+  return Region::create(path, options);
+}
+
+gpmlog* keep(Region region, holdfast::Transaction transaction, holdfast::UndoLog log) {
+  gpmlog view{};
+  view.layout = log.shape().layout;
+  if (view.layout == holdfast::LogLayout::coalesced) {
+    view.coalesced = log.coalesced();
+  } else {
+    view.conventional = log.conventional();
+  }
+  auto open = std::make_unique<OpenLog>(OpenLog{std::move(region), std::move(transaction),
+                                                std::move(log), holdfast::DeviceBuffer<gpmlog>(1)});
+  holdfast::Stream stream;
+  holdfast::copy_async(stream, open->view.data(), &view, sizeof(view));
+  stream.synchronize();
+  gpmlog* const handle = open->view.data();
+  const std::lock_guard lock(registry().mutex);
+  registry().logs.emplace(handle, std::move(open));
+  return handle;
+}
+
+gpmlog* create_log(const char* path, const holdfast::LogShape& shape) {
+  Region region = create_region(path, holdfast::UndoLog::object_bytes(shape));
+  auto transaction = holdfast::Transaction::create(region, kTransaction);
+  auto log = holdfast::UndoLog::create(region, kLog, transaction, shape);
+  return keep(std::move(region), std::move(transaction), std::move(log));
+}
+
+// The bytes of each slot if `size` bytes are shared out.
+std::uint32_t share(const char* what, std::size_t size, std::int64_t slots) {
+  const std::uint64_t each = slots > 0 ? (size + slots - 1) / slots : 0;
+  if (slots <= 0 || slots > holdfast::LogShape::kMaxSlots || size == 0 ||
+      each > holdfast::LogShape::kMaxSlotBytes) {
+    throw Error(Errc::invalid_argument,
+                concat(what, ": ", size, " bytes for ", slots, " slots; give 1 to ",
+                       holdfast::LogShape::kMaxSlots, " slots and at most ",
+                       holdfast::LogShape::kMaxSlotBytes, " bytes for each"));
+  }
+  return static_cast<std::uint32_t>(each);
+}
+
+}  // namespace
+
+void* gpm_map(const char* path, std::size_t size, bool create) {
+  if (create && size == 0) {
+    throw Error(Errc::invalid_argument, concat("gpm_map('", path, "'): give a size to create"));
+  }
+  auto region = std::make_unique<Region>(create ? create_region(path, size) : Region::open(path));
+  void* const address =
+      create ? region->allocate_raw(kObject, "u8", 1, size, holdfast::Tracking::hashed)
+             : region->address(region->object(kObject));
+  const std::uint64_t there = region->object(kObject).bytes();
+  if (there < size) {
+    region->abandon();
+    throw Error(Errc::invalid_argument,
+                concat("gpm_map('", path, "'): ", size, " bytes asked for; it has ", there));
+  }
+  const std::lock_guard lock(registry().mutex);
+  registry().maps[address] = std::move(region);
+  return address;
+}
+
+void gpm_unmap(const char* path, void* address, std::size_t) {
+  std::unique_ptr<Region> region;
+  {
+    const std::lock_guard lock(registry().mutex);
+    const auto found = registry().maps.find(address);
+    if (found == registry().maps.end()) {
+      throw Error(Errc::invalid_argument,
+                  concat("gpm_unmap('", path, "'): the address is not from gpm_map()"));
+    }
+    region = std::move(found->second);
+    registry().maps.erase(found);
+  }
+  region->close();
+}
+
+void gpm_persist_begin() { holdfast::persist_begin(); }
+void gpm_persist_end() { holdfast::persist_end(); }
+
+gpmlog* gpmlog_create_conv(const char* path, std::size_t size, int partitions) {
+  const std::uint32_t each = share("gpmlog_create_conv", size, partitions);
+  return create_log(path,
+                    holdfast::LogShape::conventional(static_cast<std::uint32_t>(partitions), each));
+}
+
+gpmlog* gpmlog_create_hcl(const char* path, std::size_t size, int blocks, int threads) {
+  const std::int64_t slots = std::int64_t{blocks} * threads;
+  const std::uint32_t each =
+      share("gpmlog_create_hcl", size, blocks > 0 && threads > 0 ? slots : 0);
+  return create_log(path, holdfast::LogShape::coalesced(static_cast<std::uint32_t>(slots), each));
+}
+
+gpmlog* gpmlog_open(const char* path) {
+  Region region = Region::open(path);
+  auto transaction = holdfast::Transaction::open(region, kTransaction);
+  auto log = holdfast::UndoLog::open(region, kLog, transaction);
+  return keep(std::move(region), std::move(transaction), std::move(log));
+}
+
+void gpmlog_close(gpmlog* log) {
+  std::unique_ptr<OpenLog> open;
+  {
+    const std::lock_guard lock(registry().mutex);
+    const auto found = registry().logs.find(log);
+    if (found == registry().logs.end()) {
+      throw Error(Errc::invalid_argument, "gpmlog_close: not an open log");
+    }
+    open = std::move(found->second);
+    registry().logs.erase(found);
+  }
+  open->region.close();
+}
