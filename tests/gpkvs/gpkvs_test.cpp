@@ -315,7 +315,9 @@ TEST_F(StoreFiles, KilledAtEveryFenceOfABatchAndOfItsRecovery) {
     holdfast::test::write_file(path(), image);
     const int status = run(fence, false);
     finished = status == 0;
-    if (!finished) ASSERT_EQ(status, 128 + SIGKILL);
+    if (!finished) {
+      ASSERT_EQ(status, 128 + SIGKILL);
+    }
     for (std::uint64_t again = 0; fence % 5 == 0 && run(again, true) != 0; again += 7) {
     }
     ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
