@@ -19,7 +19,7 @@
 #include "core/fake_sysfs.hpp"
 
 // libpmem2 1.12 loses 144 bytes with every mapping that it is told of (pmem/pmdk issue 5637).
-extern "C" const char* __lsan_default_suppressions();
+extern "C" [[gnu::visibility("default")]] const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() { return "leak:libpmem2\n"; }
 
 namespace holdfast::core {
