@@ -22,6 +22,17 @@ void Commit::State::finish(const std::optional<Error>& failure) {
   changed.notify_all();
 }
 
+void Commit::State::give_up(const Error& failure) {
+  {
+    const std::lock_guard lock(mutex);
+    if (started || done) return;
+    done = true;
+    error = failure;
+    if (compare_everything) *compare_everything = true;
+  }
+  changed.notify_all();
+}
+
 CommitStats Commit::wait() {
   std::shared_ptr<Event> reached;
   {
@@ -36,14 +47,7 @@ CommitStats Commit::wait() {
       why = error.what();
     }
     // A stream that failed before the commit never comes to it; one that failed later has.
-    bool lost = false;
-    {
-      const std::lock_guard lock(state_->mutex);
-      lost = !state_->started;
-    }
-    if (lost) {
-      state_->finish(Error(Errc::device, concat("the commit was not made: ", why)));
-    }
+    state_->give_up(Error(Errc::device, concat("the commit was not made: ", why)));
   }
   std::unique_lock lock(state_->mutex);
   state_->changed.wait(lock, [&] { return state_->done; });
@@ -98,13 +102,7 @@ struct Committer::Ticket {
   Ticket(const Ticket&) = delete;
   Ticket& operator=(const Ticket&) = delete;
   ~Ticket() {
-    bool lost = false;
-    {
-      const std::lock_guard lock(state->mutex);
-      lost = !state->started;
-    }
-    if (lost)
-      state->finish(Error(Errc::device, "the commit was not made: its stream failed before"));
+    state->give_up(Error(Errc::device, "the commit was not made: its stream failed before"));
   }
 };
 
@@ -131,19 +129,19 @@ std::shared_ptr<Commit::State> Committer::start(Stream& stream, Unchanged unchan
   const auto state = std::make_shared<Commit::State>();
   state->compare_everything = compare_everything_;
   const auto ticket = std::make_shared<Ticket>(state, unchanged);
+  state->reached = std::make_shared<Event>();
+  std::erase_if(queued_, [](const auto& earlier) { return earlier.use_count() == 1; });
+  queued_.push_back(state);
   // The region's size now: marks of what grows later are the next commit's.
   marks_.fetch(stream, pages_of(arena_.size()));
   try {
     stream.enqueue([this, ticket] { run_ticket(*ticket); });
     marks_.taken(stream);
-    state->reached = std::make_shared<Event>();
     state->reached->record(stream);
   } catch (...) {
     *compare_everything_ = true;  // the marks have been cleared, and no one has seen them
     throw;
   }
-  std::erase_if(queued_, [](const auto& earlier) { return earlier.expired(); });
-  queued_.push_back(state);
   return state;
 }
 
@@ -296,13 +294,15 @@ CommitStats Committer::now(Unchanged unchanged) {
 }
 
 void Committer::drain() noexcept {
-  for (const auto& queued : queued_) {
-    const auto state = queued.lock();
-    if (!state) continue;
+  for (const auto& state : queued_) {
     try {
       Commit(state).wait();
     } catch (const Error&) {
       // Whoever holds the Commit learns of it.
+    }
+    try {
+      state->reached->synchronize();  // the stream has let go of it
+    } catch (const Error&) {
     }
   }
   queued_.clear();

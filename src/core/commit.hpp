@@ -30,6 +30,8 @@ struct Commit::State {
   std::shared_ptr<std::atomic<bool>> compare_everything;
 
   void finish(const std::optional<Error>& failure);
+  // As finish(), unless the stream has reached it; after this it never will.
+  void give_up(const Error& failure);
 };
 
 namespace core {
@@ -81,7 +83,8 @@ class Committer {
   MarkMap marks_;
   std::unique_ptr<StagingBuffer> staging_;
   std::shared_ptr<std::atomic<bool>> compare_everything_;
-  std::vector<std::weak_ptr<Commit::State>> queued_;
+  // Kept until no stream holds them: a host function must not be the one that lets go of an event.
+  std::vector<std::shared_ptr<Commit::State>> queued_;
   std::atomic<std::uint64_t> generation_;
 
   std::mutex mutex_;  // guards what follows
