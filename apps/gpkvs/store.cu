@@ -34,10 +34,10 @@ constexpr const char* kMeta = "kvs.meta";
 constexpr std::uint32_t kMaxBatch = 1u << 26;
 constexpr std::uint64_t kMaxBuckets = std::uint64_t{1} << 32;
 
-// Ordering a batch pays once the table outgrows what the GPU's address translation covers, and
-// the batch is large enough to fill it (docs/results.md, "Ordering").
-constexpr std::uint64_t kOrderedTableBytes = std::uint64_t{256} << 20;
-constexpr std::size_t kOrderedBatch = std::size_t{1} << 14;
+// Ordering a batch by bucket pays once the table outgrows what the GPU's address translation
+// covers and the batch is more than a few blocks (docs/results.md, "When ordering pays").
+constexpr std::uint64_t kOrderedTableBytes = std::uint64_t{512} << 20;
+constexpr std::size_t kOrderedBatch = std::size_t{1} << 12;
 
 std::uint64_t header_checksum(const StoreHeader& header) {
   return XXH3_64bits(&header, offsetof(StoreHeader, checksum));

@@ -79,7 +79,13 @@ def machine() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Returns the repository's commit, with "+" where files differ from it."""
+    """Returns the repository's commit, with "+" where files differ from it.
+
+    $HOLDFAST_COMMIT names it for a copy of the repository without its history.
+    """
+    given = os.environ.get("HOLDFAST_COMMIT")
+    if given:
+        return given
     root = repository()
     if root is None:
         return f"version {ext.version()}"
@@ -130,6 +136,7 @@ def run(
     arguments: list[str],
     results: Path,
     on_line: Callable[[dict[str, Any]], None] = lambda line: None,
+    name: str | None = None,
 ) -> Path:
     """Runs one program and writes its results file; returns the file."""
     started = datetime.datetime.now(datetime.timezone.utc)
@@ -152,6 +159,6 @@ def run(
         "results": measured,
     }
     results.mkdir(parents=True, exist_ok=True)
-    path = results / f"{program.name}-{backend}.json"
+    path = results / f"{name or program.name}-{backend}.json"
     path.write_text(json.dumps(report, indent=1) + "\n")
     return path

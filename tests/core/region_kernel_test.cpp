@@ -90,9 +90,6 @@ TEST_F(RegionKernelTest, AKernelFaultLosesNothingThatWasPersisted) {
 #if defined(HOLDFAST_SANITIZE) && defined(HOLDFAST_BACKEND_CPU)
   GTEST_SKIP() << "the address sanitizer ends a process that faults";
 #endif
-#if defined(HOLDFAST_SANITIZE)
-  GTEST_SKIP() << "the sanitizer takes faults for itself";
-#endif
   for (const char* close : {"0", "1"}) {
     Region::create(path(), options(kMiB))
         .allocate<std::uint32_t>("words", kWords, Tracking::marked);

@@ -41,6 +41,9 @@ def run(
     only: Annotated[str | None, typer.Option(help="Programs with this in their name.")] = None,
     programs: Annotated[Path | None, typer.Option(help="Folder of the programs.")] = None,
     results: Results = None,
+    name: Annotated[
+        str | None, typer.Option(help="Of the results file. Default: the program's.")
+    ] = None,
     as_json: common.Json = False,
 ) -> None:
     """Runs the benchmark programs and writes a results file for each."""
@@ -57,7 +60,7 @@ def run(
         task = bar.add_task("programs", total=len(chosen))
         for program in chosen:
             bar.update(task, description=program.name)
-            written.append(bench.run(program, arguments or [], folder, _printer(as_json)))
+            written.append(bench.run(program, arguments or [], folder, _printer(as_json), name))
             bar.advance(task)
     if as_json:
         common.emit({"ok": True, "files": [str(path) for path in written]})

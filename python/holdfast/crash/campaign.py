@@ -367,12 +367,14 @@ class Campaign:
     def _verify_image(self) -> None:
         """Opens a copy of the file without its shared memory, as after a power cut."""
         folder = Path(tempfile.mkdtemp(prefix="image-", dir=Path(self._path).parent))
+        # A folder without the other arena, on the same kind of memory: a GPU cannot pin a disk's.
+        arena = tempfile.mkdtemp(prefix="holdfast-image-", dir=self._arena)
         copy = str(folder / "region.hf")
         shutil.copyfile(self._path, copy)
         Path(copy).chmod(0o600)
         worker = self._next_worker()
         try:
-            worker.call("open", "open", self._app, copy, str(folder))
+            worker.call("open", "open", self._app, copy, arena)
             worker.wait_begin("recover")
             worker.wait_done("recover")
             _, (dump, complaint) = worker.call("dump", "dump")
@@ -391,6 +393,7 @@ class Campaign:
         finally:
             worker.end()
             shutil.rmtree(folder)
+            shutil.rmtree(arena)
 
     def _clean_up(self, folder: Path) -> None:
         for worker in (self._worker, self._spare):
