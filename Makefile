@@ -2,7 +2,8 @@
 # make test    everything that is tested: C++, Python, the sanitizers, and the CUDA build where
 #              nvcc is present
 # make lint    formats, types, linters       make format  formats the sources
-# make bench   runs the benchmarks           make clean   removes what was built
+# make bench   runs the benchmarks           make results makes docs/results.md of their files
+# make clean   removes what was built
 SHELL := /bin/bash
 VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
@@ -18,7 +19,7 @@ endif
 SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE \
   $(shell find include src apps python cmake -type f -not -name '*.pyc' 2>/dev/null)
 
-.PHONY: demo test lint bench format clean system tools install cpu \
+.PHONY: demo test lint bench results format clean system tools install cpu \
   test-cpu test-check test-asan test-python test-cuda
 
 demo: install
@@ -26,6 +27,9 @@ demo: install
 
 bench: install cpu
 	holdfast bench run
+
+results: install
+	$(VENV)/bin/python bench/report.py
 
 system:
 	@scripts/bootstrap.sh

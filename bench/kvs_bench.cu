@@ -159,8 +159,7 @@ void compare(std::uint64_t table_mib, std::uint64_t batch, int batches, bool who
   const std::uint64_t table_bytes = table_mib << 20;
   const gpkvs::StoreOptions options{table_bytes / 16, static_cast<std::uint32_t>(batch)};
   bench::ScratchRegion scratch(Store::region_bytes(options));
-  const holdfast::PinnedBuffer<char> pinned(std::size_t{256} << 20);
-  const double link = bench::copy_engine_bandwidth(pinned.data(), pinned.size(), 5);
+  const double link = bench::copy_engine_bandwidth();
   Keys keys(batch);
   {
     Store store = Store::create(scratch.get(), options);

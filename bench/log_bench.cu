@@ -119,8 +119,7 @@ int main(int argc, char** argv) {
   const auto max_threads = static_cast<unsigned>(options["max_threads"]);
   const auto entries = static_cast<unsigned>(options["entries"]);
   const int repeat = static_cast<int>(options["repeat"]);
-  const holdfast::PinnedBuffer<char> target(std::size_t{256} << 20);
-  const double link = bench::copy_engine_bandwidth(target.data(), target.size(), repeat);
+  const double link = bench::copy_engine_bandwidth();
   sweep<8>(max_threads, entries, repeat, link);
   sweep<16>(max_threads, entries, repeat, link);
   sweep<24>(max_threads, entries, repeat, link);

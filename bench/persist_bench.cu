@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
   const int repeat = static_cast<int>(options["repeat"]);
   bench::ScratchRegion scratch(bytes + (4 << 20));
   const auto words = scratch.get().allocate<std::uint64_t>("words", bytes / 8);
-  const double link = bench::copy_engine_bandwidth(words.data(), bytes, repeat);
+  const double link = bench::copy_engine_bandwidth();
   constexpr unsigned kBlock = 256;
   for (const unsigned blocks : {1u, 4u, 16u, 64u, 132u, 264u, 528u, 1056u, 2112u}) {
     holdfast::Stream stream;

@@ -196,13 +196,14 @@ __device__ void update(const Table& kvs, const holdfast::CoalescedLogRef& log, c
 
 }  // namespace
 
-__global__ void insert_into_kvs(Table kvs, holdfast::CoalescedLogRef log, Batch batch,
-                                Outcome* outcome) {
+// Four blocks a multiprocessor: with less in flight the trips to the host show (docs/results.md).
+__global__ void __launch_bounds__(kBlock, 4)
+    insert_into_kvs(Table kvs, holdfast::CoalescedLogRef log, Batch batch, Outcome* outcome) {
   update<Set>(kvs, log, batch, outcome);
 }
 
-__global__ void erase_from_kvs(Table kvs, holdfast::CoalescedLogRef log, Batch batch,
-                               Outcome* outcome) {
+__global__ void __launch_bounds__(kBlock, 4)
+    erase_from_kvs(Table kvs, holdfast::CoalescedLogRef log, Batch batch, Outcome* outcome) {
   update<Erase>(kvs, log, batch, outcome);
 }
 

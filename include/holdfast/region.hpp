@@ -203,7 +203,8 @@ class Region {
   // Makes all that precedes it in `stream` durable on disk, atomically. The stream is held only
   // while changed pages are copied aside; the disk is written behind it.
   // On a dax domain it is a host-side fence; on device and emulated it throws unsupported.
-  // REQUIRES: work on other streams that writes the region is ordered before it by events.
+  // REQUIRES: work on other streams that writes the region is ordered before or after it by
+  // events.
   Commit commit(Stream& stream);
   // The same, now, and waits. REQUIRES: no kernel is writing the region.
   CommitStats commit();

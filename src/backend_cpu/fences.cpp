@@ -1,6 +1,32 @@
 // Fences, persist releases and persist acquires.
+#include <atomic>
+#include <chrono>
+
 #include "backend_cpu/atomic_core.hpp"
 #include "holdfast/persist.hpp"
+#include "holdfast/stream.hpp"
+
+namespace holdfast {
+namespace {
+
+std::atomic<double> g_persist_delay_ns{0};
+
+void wait_for_medium() {
+  const double delay = g_persist_delay_ns.load(std::memory_order_relaxed);
+  if (delay <= 0) return;
+  const auto until =
+      std::chrono::steady_clock::now() + std::chrono::nanoseconds(static_cast<std::int64_t>(delay));
+  while (std::chrono::steady_clock::now() < until) {
+  }
+}
+
+}  // namespace
+
+void backend::set_persist_delay_ns(double nanoseconds) noexcept {
+  g_persist_delay_ns.store(nanoseconds, std::memory_order_relaxed);
+}
+
+}  // namespace holdfast
 
 namespace holdfast::cpu {
 namespace {
@@ -41,6 +67,7 @@ void deliver_sync(Thread& self, EventKind kind, Scope scope, const void* address
 // A persist is work done: a thread that does nothing but persist is not one that spins.
 void durability_fence(const char* file, unsigned line) {
   if (t_current != nullptr) t_current->slot->progress();
+  wait_for_medium();
   fence(EventKind::durability_fence, Scope::system, "durability fence", file, line);
 }
 

@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include "backend_cuda/check.hpp"
 #include "holdfast/stream.hpp"
@@ -112,13 +115,42 @@ void* allocate_pinned(std::size_t bytes) {
 
 void free_pinned(void* address) noexcept { cudaFreeHost(address); }
 
+namespace {
+
+// Ranges that are registered, by their first byte: one call may not copy across two of them.
+struct Registered {
+  std::mutex mutex;
+  std::map<std::uintptr_t, std::size_t> ranges;
+};
+Registered& registered() {
+  static Registered* const instance = new Registered;  // never destroyed: regions may outlive it
+  return *instance;
+}
+
+}  // namespace
+
+std::size_t bytes_before_boundary(const void* address, std::size_t bytes) {
+  Registered& all = registered();
+  const std::lock_guard lock(all.mutex);
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  auto range = all.ranges.upper_bound(at);
+  if (range == all.ranges.begin()) return bytes;
+  --range;
+  if (at - range->first >= range->second) return bytes;
+  return std::min(bytes, range->second - (at - range->first));
+}
+
 void register_host(void* address, std::size_t bytes, const std::string& what) {
   const cudaError_t status =
       cudaHostRegister(address, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable);
   if (status == cudaSuccess) {
     void* seen = nullptr;
     HOLDFAST_CUDA(cudaHostGetDevicePointer(&seen, address, 0));
-    if (seen == address) return;
+    if (seen == address) {
+      const std::lock_guard lock(registered().mutex);
+      registered().ranges[reinterpret_cast<std::uintptr_t>(address)] = bytes;
+      return;
+    }
     cudaHostUnregister(address);
     throw Error(Errc::unsupported,
                 detail::concat(what,
@@ -133,8 +165,14 @@ void register_host(void* address, std::size_t bytes, const std::string& what) {
 }
 
 void unregister_host(void* address, std::size_t) noexcept {
+  {
+    const std::lock_guard lock(registered().mutex);
+    registered().ranges.erase(reinterpret_cast<std::uintptr_t>(address));
+  }
   if (cudaHostUnregister(address) != cudaSuccess) cudaGetLastError();
 }
+
+void set_persist_delay_ns(double) noexcept {}
 
 }  // namespace backend
 }  // namespace holdfast

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <optional>
 
@@ -86,8 +87,15 @@ float Event::elapsed_ms(const Event& start, const Event& stop) {
 }
 
 void copy_async(Stream& stream, void* dst, const void* src, std::size_t bytes) {
-  if (bytes == 0) return;
-  HOLDFAST_CUDA(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream.impl().stream));
+  // A region that has grown is registered in parts, and one call may not span two.
+  while (bytes > 0) {
+    const std::size_t part = std::min(backend::bytes_before_boundary(dst, bytes),
+                                      backend::bytes_before_boundary(src, bytes));
+    HOLDFAST_CUDA(cudaMemcpyAsync(dst, src, part, cudaMemcpyDefault, stream.impl().stream));
+    dst = static_cast<char*>(dst) + part;
+    src = static_cast<const char*>(src) + part;
+    bytes -= part;
+  }
 }
 
 void fill_async(Stream& stream, void* dst, int byte, std::size_t bytes) {

@@ -1,10 +1,8 @@
 // Shared memory without a file, and what a persist to it costs.
 #include <algorithm>
-#include <atomic>
 #include <mutex>
 #include <vector>
 
-#include "core/emulated.hpp"
 #include "core/medium.hpp"
 #include "core/shared_memory.hpp"
 
@@ -14,15 +12,17 @@ using detail::concat;
 
 namespace {
 
-struct Emulated {
-  const std::byte* base;
-  std::uint64_t max_bytes;
-  MediumModel model;
-};
+// The persists that a fence waits for are stores of a word each.
+constexpr std::uint64_t kPersistBytes = 8;
 
 std::mutex g_mutex;
-std::vector<Emulated> g_media;        // guarded by g_mutex
-std::atomic<std::size_t> g_count{0};  // so that fences cost nothing where there are none
+std::vector<double> g_delays;  // of the media that are open; guarded by g_mutex
+
+// A fence does not know which medium its thread's stores went to: it waits for the slowest.
+void set_slowest() {
+  const auto slowest = std::max_element(g_delays.begin(), g_delays.end());
+  backend::set_persist_delay_ns(slowest == g_delays.end() ? 0 : *slowest);
+}
 
 double cost_ns(const MediumModel& model, std::uint64_t bytes) {
   const double transfer = model.write_bytes_per_second > 0
@@ -37,19 +37,20 @@ class EmulatedMedium : public Medium {
                  const std::string& name)
       : size_(size),
         max_size_(std::max(size, max_size)),
+        delay_ns_(cost_ns(model, kPersistBytes)),
         space_(max_size_, concat("the emulated region '", name, "'")) {
     check_memory(size);
     space_.map(-1, 0, size);
     space_.pin(0, size);
     const std::lock_guard lock(g_mutex);
-    g_media.push_back({space_.base(), max_size_, model});
-    g_count = g_media.size();
+    g_delays.push_back(delay_ns_);
+    set_slowest();
   }
 
   ~EmulatedMedium() override {
     const std::lock_guard lock(g_mutex);
-    std::erase_if(g_media, [&](const Emulated& other) { return other.base == space_.base(); });
-    g_count = g_media.size();
+    g_delays.erase(std::find(g_delays.begin(), g_delays.end(), delay_ns_));
+    set_slowest();
   }
 
   std::byte* base() const override { return space_.base(); }
@@ -83,6 +84,7 @@ class EmulatedMedium : public Medium {
 
   std::uint64_t size_;
   std::uint64_t max_size_;
+  double delay_ns_;
   AddressSpace space_;
 };
 
@@ -94,25 +96,6 @@ std::unique_ptr<Medium> make_emulated_medium(std::uint64_t size, std::uint64_t m
     throw Error(Errc::invalid_argument, "a medium's latency and bandwidth cannot be negative");
   }
   return std::make_unique<EmulatedMedium>(size, max_size, model, name);
-}
-
-double persist_cost_ns(const void* address, std::uint64_t bytes) noexcept {
-  if (g_count.load(std::memory_order_relaxed) == 0) return 0;
-  const auto* const at = static_cast<const std::byte*>(address);
-  const std::lock_guard lock(g_mutex);
-  for (const Emulated& medium : g_media) {
-    if (at >= medium.base && at < medium.base + medium.max_bytes)
-      return cost_ns(medium.model, bytes);
-  }
-  return 0;
-}
-
-double fence_cost_ns(std::uint64_t bytes) noexcept {
-  if (g_count.load(std::memory_order_relaxed) == 0) return 0;
-  double slowest = 0;
-  const std::lock_guard lock(g_mutex);
-  for (const Emulated& medium : g_media) slowest = std::max(slowest, cost_ns(medium.model, bytes));
-  return slowest;
 }
 
 }  // namespace holdfast::core

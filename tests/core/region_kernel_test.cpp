@@ -1,6 +1,10 @@
 // Regions and kernels: stores, marks, the place of a commit between kernels, and faults.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <numeric>
+#include <vector>
+
 #include <filesystem>
 
 #include "core/region_kernels.hpp"
@@ -64,6 +68,43 @@ TEST_F(RegionKernelTest, KernelsReachWhatGrowAdds) {
   region.commit(stream).wait();
   EXPECT_EQ(committed()[kMiB / 2 - 1], 2 + kMiB / 2 - 1);
 }
+
+// A grown region is pinned in parts; a copy may span them.
+TEST_F(RegionKernelTest, CopiesSpanWhatGrowAdded) {
+  Region region = Region::create(path(), options(kMiB));
+  region.grow(4 * kMiB);
+  const auto words = region.allocate<std::uint32_t>("words", kMiB * 3 / 4);
+  std::vector<std::uint32_t> host(words.size());
+  std::iota(host.begin(), host.end(), 7);
+  DeviceBuffer<std::uint32_t> device(words.size());
+  Stream stream;
+  copy_async(stream, words.data(), host.data(), words.size_bytes());
+  copy_async(stream, device.data(), words.data(), words.size_bytes());
+  std::vector<std::uint32_t> back(words.size());
+  copy_async(stream, back.data(), device.data(), words.size_bytes());
+  stream.synchronize();
+  EXPECT_EQ(back, host);
+}
+
+#if defined(HOLDFAST_BACKEND_CPU)
+// What a medium costs is a lower bound: nothing makes a kernel faster.
+TEST_F(RegionKernelTest, EmulatedMediaChargeForPersists) {
+  const auto store_on = [&](const MediumModel& medium) {
+    RegionOptions wanted = options(kMiB);
+    wanted.domain = Domain::emulated;
+    wanted.medium = medium;
+    Region region = Region::create("slow", wanted);
+    const auto words = region.allocate<std::uint32_t>("words", 100);
+    Stream stream;
+    const auto start = std::chrono::steady_clock::now();
+    test::store_words(stream, words.data(), words.size(), 1, region.marks());
+    stream.synchronize();
+    return std::chrono::steady_clock::now() - start;
+  };
+  EXPECT_GE(store_on({.persist_latency_ns = 50000}), std::chrono::milliseconds(5));
+  EXPECT_GE(store_on({.write_bytes_per_second = 8e4}), std::chrono::milliseconds(10));
+}
+#endif
 
 // The child: a kernel persists, the next one faults. Exit status 0 if everything went as it should.
 TEST(KernelChild, DISABLED_Faults) {

@@ -7,7 +7,6 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "core/emulated.hpp"
 #include "core/format.hpp"
 #include "support/scratch.hpp"
 
@@ -305,23 +304,6 @@ TEST_P(VolatileRegionTest, HoldsObjectsAndPromisesNothing) {
 INSTANTIATE_TEST_SUITE_P(Domains, VolatileRegionTest,
                          ::testing::Values(Domain::device, Domain::emulated),
                          [](const auto& info) { return to_string(info.param); });
-
-TEST_F(RegionTest, EmulatedMediaChargeForPersists) {
-  EXPECT_EQ(core::fence_cost_ns(100), 0);
-  {
-    RegionOptions wanted = options(kMiB);
-    wanted.domain = Domain::emulated;
-    wanted.medium = {.persist_latency_ns = 300, .write_bytes_per_second = 1e9};
-    Region region = Region::create("slow", wanted);
-    EXPECT_DOUBLE_EQ(core::persist_cost_ns(region.base(), 1000), 300 + 1000);
-    EXPECT_DOUBLE_EQ(core::fence_cost_ns(0), 300);
-    int elsewhere = 0;
-    EXPECT_EQ(core::persist_cost_ns(&elsewhere, 1000), 0);
-    region.grow(2 * kMiB);
-    EXPECT_EQ(region.size(), 2 * kMiB);
-  }
-  EXPECT_EQ(core::fence_cost_ns(100), 0);
-}
 
 TEST_F(RegionTest, ErrorCodesHaveNames) {
   EXPECT_STREQ(to_string(Errc::damaged), "damaged");

@@ -1,0 +1,360 @@
+"""Makes the tables and figures of docs/results.md from bench/results: `make results`.
+
+A table stands in the page between `<!-- NAME -->` and `<!-- end -->`; the prose around them is
+written by hand. With --check nothing is written: exit status 1 if the page is not up to date.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results"
+PAGE = ROOT / "docs" / "results.md"
+README = ROOT / "README.md"
+FIGURES = ROOT / "docs" / "figures"
+
+Line = dict[str, Any]
+
+
+def load(name: str) -> tuple[Line, list[Line]]:
+    """Returns a results file's head and its lines."""
+    report = json.loads((RESULTS / f"{name}.json").read_text())
+    return report, report.pop("results")
+
+
+def table(header: list[str], rows: list[list[object]]) -> str:
+    """Formats a Markdown table."""
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def size(count: float) -> str:
+    """Formats a power of two of bytes."""
+    for unit, step in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= step:
+            return f"{count / step:g} {unit}"
+    return f"{count:g} B"
+
+
+def sources() -> str:
+    """One row for every results file."""
+    rows: list[list[object]] = []
+    for path in sorted(RESULTS.glob("*.json")):
+        report = json.loads(path.read_text())
+        rows.append(
+            [
+                f"`{path.name}`",
+                report["machine"]["device"],
+                report["date"][:10],
+                report["medium"],
+                f"`{report['command']}`",
+                f"`{report['commit'][:9]}`",
+            ]
+        )
+    return table(["file", "device", "date", "medium", "command", "commit"], rows)
+
+
+def persists() -> str:
+    """The persisted stream against the copy engine."""
+    _, lines = load("persist_bench-cuda")
+    return table(
+        ["blocks of 256", "GB/s", "copy engine GB/s", "ratio"],
+        [
+            [
+                line["blocks"],
+                f"{line['gb_per_s']:.1f}",
+                f"{line['copy_engine_gb_per_s']:.1f}",
+                f"{line['ratio_to_copy_engine']:.2f}",
+            ]
+            for line in lines
+        ],
+    )
+
+
+def log_rows(threads: int) -> list[list[object]]:
+    """One row for each entry size."""
+    _, lines = load("log_bench-cuda")
+    rows: list[list[object]] = []
+    for bytes_ in sorted({line["entry_bytes"] for line in lines}):
+        here = [x for x in lines if x["entry_bytes"] == bytes_ and x["threads"] == threads]
+        rate = {x["layout"]: x for x in here if x["benchmark"] == "log_insert"}
+        speedup = next(x for x in here if x["benchmark"] == "log_speedup")
+        rows.append(
+            [
+                bytes_,
+                *(
+                    f"{rate[name]['million_inserts_per_s']:,.0f}"
+                    for name in ("coalesced", "conventional_private", "conventional_1024")
+                ),
+                f"{rate['coalesced']['payload_gb_per_s']:.1f}",
+                f"{100 * rate['coalesced']['payload_ratio_to_copy_engine']:.0f} %",
+                f"{speedup['over_private_partitions']:.1f}",
+                f"{speedup['over_1024_locked_partitions']:.1f}",
+            ]
+        )
+    return rows
+
+
+LOG_HEADER = [
+    "entry bytes",
+    "coalesced M/s",
+    "private M/s",
+    "1,024 locked M/s",
+    "payload GB/s",
+    "of the copy engine",
+    "over private",
+    "over 1,024 locked",
+]
+
+
+def log_speedups() -> str:
+    """How the speedups grow with threads."""
+    _, lines = load("log_bench-cuda")
+    speedups = [line for line in lines if line["benchmark"] == "log_speedup"]
+    threads = sorted({line["threads"] for line in speedups})
+    rows: list[list[object]] = []
+    for bytes_ in sorted({line["entry_bytes"] for line in speedups}):
+        cells = {x["threads"]: x for x in speedups if x["entry_bytes"] == bytes_}
+        rows.append(
+            [
+                bytes_,
+                *(
+                    f"{cells[n]['over_private_partitions']:.1f} / "
+                    f"{cells[n]['over_1024_locked_partitions']:.1f}"
+                    for n in threads
+                ),
+            ]
+        )
+    return table(["entry bytes", *(f"{n:,}" for n in threads)], rows)
+
+
+def store() -> str:
+    """gpKVS at the paper's size."""
+    _, lines = load("kvs_bench-cuda")
+    batch = max(line["batch"] for line in lines)
+    rows: list[list[object]] = []
+    for line in lines:
+        if line["batch"] != batch:
+            continue
+        if line["benchmark"] == "kvs_set":
+            what = f"SET, {line['order']}, from {line['input']}"
+            rate = f"{line['million_sets_per_s']:.0f} M/s"
+            note = (
+                f"{line['batch_ms']:.1f} ms: copy {line['copy_ms']:.2f}, order "
+                f"{line['order_ms']:.2f}, update {line['update_ms']:.2f}, commit "
+                f"{line['commit_ms']:.2f}; link read {100 * line['link_read_share']:.0f} %, "
+                f"written {100 * line['link_write_share']:.0f} %"
+            )
+        elif line["benchmark"] == "kvs_get":
+            what, rate = f"GET, {line['order']}", f"{line['million_gets_per_s']:.0f} M/s"
+            note = f"link read {100 * line['link_read_share']:.0f} %"
+        elif line["benchmark"] == "kvs_undo":
+            what, rate = f"undo of a batch, {line['order']}", f"{line['milliseconds']:.1f} ms"
+            note = f"{line['entries_undone']:,} entries"
+        else:
+            continue
+        rows.append([what, rate, note])
+    return table(["operation", "result", "of which"], rows)
+
+
+def ordering() -> str:
+    """Unordered over ordered time, by table and batch."""
+    _, lines = load("kvs_bench-cuda")
+    ratios = {
+        (line["table_bytes"], line["batch"]): line
+        for line in lines
+        if line["benchmark"] == "kvs_ordering"
+    }
+    batches = sorted({batch for _, batch in ratios})
+    rows: list[list[object]] = []
+    for bytes_ in sorted({key for key, _ in ratios}):
+        cells = [ratios.get((bytes_, batch)) for batch in batches]
+        rows.append(
+            [
+                size(bytes_),
+                *(f"{c['set_ratio']:.2f} / {c['get_ratio']:.2f}" if c else "" for c in cells),
+            ]
+        )
+    return table(["table", *(f"{batch:,}" for batch in batches)], rows)
+
+
+def opening() -> str:
+    """What opening a region costs."""
+    _, lines = load("region_open-cuda")
+    rows: list[list[object]] = []
+    for line in lines:
+        if line["benchmark"] == "open_clean":
+            reading = min(line["read_buffered_ms"], line["read_direct_ms"])
+            rows.append(
+                [
+                    f"clean, page cache {line['cache']}",
+                    f"{line['open_ms']:.0f}",
+                    f"{line['check_ms']:.0f} / {line['load_ms']:.0f} / {line['pin_ms']:.0f}",
+                    f"{reading:.0f} + {line['pin_alone_ms']:.0f}",
+                    f"{line['ratio_to_read_and_pin']:.2f} times",
+                ]
+            )
+        else:
+            rows.append(
+                [
+                    "after a crash",
+                    f"{line['open_ms']:.0f}",
+                    f"{line['check_ms']:.0f} / {line['load_ms']:.0f} / {line['pin_ms']:.0f}",
+                    "",
+                    f"{line['more_than_pinning_ms']:.0f} ms more than pinning",
+                ]
+            )
+    header = ["open", "ms", "check / load / pin ms", "reading + pinning alone ms", "comparison"]
+    return table(header, rows)
+
+
+def commits() -> str:
+    """What a commit costs."""
+    _, lines = load("region_commit-cuda")
+    return table(
+        ["commit", "tracking", "ms", "stream held ms", "pages written", "of a full commit"],
+        [
+            [
+                line["benchmark"].removeprefix("commit_").replace("_", " "),
+                line["tracking"],
+                f"{line['commit_ms']:.0f}",
+                f"{line['snapshot_ms']:.0f}",
+                f"{line['pages_written']:,}",
+                f"{line['percent_of_full']:.1f} %",
+            ]
+            for line in lines
+        ],
+    )
+
+
+def readme() -> str:
+    """The few figures that the README shows."""
+    _, persisted = load("persist_bench-cuda")
+    best = max(persisted, key=lambda line: line["gb_per_s"])
+    log = {row[0]: row for row in log_rows(2**20)}
+    _, lines = load("kvs_bench-cuda")
+    batch = max(line["batch"] for line in lines)
+    here = [line for line in lines if line["batch"] == batch]
+    sets = [x for x in here if x["benchmark"] == "kvs_set" and x["input"] == "device memory"]
+    rate = {x["order"]: x["million_sets_per_s"] for x in sets}
+    undo = next(x for x in here if x["benchmark"] == "kvs_undo" and x["order"] == "ordered")
+    rows: list[list[object]] = [
+        [
+            "8-byte stores, each persisted in the kernel",
+            f"{best['gb_per_s']:.0f} GB/s, {100 * best['ratio_to_copy_engine']:.0f} % of the "
+            "copy engine",
+        ],
+        [
+            "undo log inserts, 64 bytes, each durable on return, 2^20 threads",
+            f"{log[64][1]} M/s, {log[64][5]} of the copy engine; {log[64][7]} times 1,024 locked "
+            f"partitions, {log[64][6]} times private ones",
+        ],
+        [
+            "key-value store: random SETs to a 4 GiB table, batches of 2 M, transactions",
+            f"{rate['ordered']:.0f} M/s, {rate['ordered'] / rate['unordered']:.1f} times as many "
+            "as without ordering",
+        ],
+        ["undoing such a batch after a crash", f"{undo['milliseconds']:.1f} ms"],
+    ]
+    return table(["what", "result"], rows)
+
+
+TABLES = {
+    "sources": sources,
+    "persists": persists,
+    "log": lambda: table(LOG_HEADER, log_rows(2**20)),
+    "log-speedups": log_speedups,
+    "store": store,
+    "ordering": ordering,
+    "opening": opening,
+    "commits": commits,
+}
+
+
+def page(path: Path, tables: dict[str, Callable[[], str]]) -> str:
+    """Returns the page with its tables made anew."""
+    text = path.read_text()
+    for name, make in tables.items():
+        mark = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+        if not mark.search(text):
+            raise SystemExit(f"{path} has no place for the table '{name}'")
+        made = make()
+        text = mark.sub(lambda m, made=made: f"{m[1]}{made}\n{m[2]}", text)
+    return text
+
+
+def draw() -> None:
+    """Draws the figures."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    mpl.rcParams["svg.hashsalt"] = "holdfast"
+    import matplotlib.pyplot as plt
+
+    FIGURES.mkdir(exist_ok=True)
+    head, lines = load("log_bench-cuda")
+    chosen = (8, 24, 64)
+    figure, panels = plt.subplots(1, len(chosen), figsize=(11, 3.6), sharey=True)
+    names = {
+        "coalesced": "coalesced",
+        "conventional_private": "conventional, a partition a thread",
+        "conventional_1024": "conventional, 1,024 locked partitions",
+    }
+    for axes, bytes_ in zip(panels, chosen, strict=True):
+        for layout, label in names.items():
+            points = [
+                (x["threads"], x["payload_gb_per_s"])
+                for x in lines
+                if x.get("layout") == layout and x["entry_bytes"] == bytes_
+            ]
+            axes.plot(*zip(*sorted(points), strict=True), marker="o", label=label)
+        roof = max(x.get("copy_engine_gb_per_s", 0) for x in lines)
+        axes.axhline(roof, linestyle="--", color="grey", label="copy engine")
+        axes.set_xscale("log", base=2)
+        axes.set(title=f"{bytes_}-byte entries", xlabel="threads", ylim=(0, 1.1 * roof))
+    panels[0].set_ylabel("log payload, GB/s")
+    panels[0].legend(fontsize="x-small", loc="upper left")
+    figure.suptitle(f"Undo log inserts, each durable on return ({head['machine']['device']})")
+    figure.tight_layout()
+    figure.savefig(FIGURES / "log.svg", metadata={"Date": None})
+    plt.close(figure)
+
+    head, lines = load("kvs_bench-cuda")
+    ratios = [line for line in lines if line["benchmark"] == "kvs_ordering"]
+    figure, axes = plt.subplots(figsize=(6, 3.6))
+    for bytes_ in sorted({line["table_bytes"] for line in ratios}):
+        points = sorted((x["batch"], x["set_ratio"]) for x in ratios if x["table_bytes"] == bytes_)
+        axes.plot(*zip(*points, strict=True), marker="o", label=f"{size(bytes_)} table")
+    axes.axhline(1, linestyle="--", color="grey")
+    axes.set_xscale("log", base=2)
+    axes.set(xlabel="SETs in a batch", ylabel="unordered time / ordered time", ylim=(0, None))
+    axes.set_title(f"Ordering a batch by bucket ({head['machine']['device']})", fontsize="medium")
+    axes.legend(fontsize="small")
+    figure.tight_layout()
+    figure.savefig(FIGURES / "ordering.svg", metadata={"Date": None})
+    plt.close(figure)
+
+
+def main() -> int:
+    """Writes the pages and the figures, or checks the pages."""
+    pages = {PAGE: page(PAGE, TABLES), README: page(README, {"readme": readme})}
+    if "--check" in sys.argv[1:]:
+        stale = [str(path) for path, text in pages.items() if text != path.read_text()]
+        if stale:
+            print(f"not up to date: {', '.join(stale)}: make results", file=sys.stderr)
+        return 1 if stale else 0
+    for path, text in pages.items():
+        path.write_text(text)
+    draw()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
