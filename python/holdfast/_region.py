@@ -45,6 +45,7 @@ class DeviceArray:
     def __init__(self, handle: ext.Region, name: str) -> None:
         info = handle.info(name)
         self.name = name
+        self._handle = handle
         self.shape, self.dtype = _types.from_medium(info.type, info.element_bytes, info.count)
         self._host = _as_array(handle, name)
         self._device: Any = handle.on_device(
@@ -52,7 +53,8 @@ class DeviceArray:
         )
 
     def numpy(self) -> Array:
-        """Returns the same memory as a NumPy array."""
+        """Returns the same memory as a NumPy array. Raises Error where the host cannot read it."""
+        _check_host_can_read(self._handle, self.name)
         return self._host
 
     @property
@@ -71,6 +73,15 @@ class DeviceArray:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return tuple(self._device.__dlpack_device__())
+
+
+def _check_host_can_read(handle: ext.Region, name: str) -> None:
+    if handle.domain == "device" and ext.backend_name() == "cuda":
+        raise Error(
+            f"'{name}' is in the memory of the GPU, which the host cannot read: use "
+            "on_device(name) or allocate_on_device(...)",
+            "unsupported",
+        )
 
 
 def _as_array(handle: ext.Region, name: str) -> Array:
@@ -108,13 +119,31 @@ class Region:
         tracking="hashed": commit() finds changed pages by itself. "marked": call mark() for what
         you write, and commit() looks there alone.
         """
+        _check_host_can_read(self._handle, name)
+        self._allocate(name, shape, dtype, tracking)
+        return self.find(name)
+
+    def allocate_on_device(
+        self,
+        name: str,
+        shape: Shape,
+        dtype: npt.DTypeLike = np.float32,
+        tracking: str = "hashed",
+    ) -> DeviceArray:
+        """Makes an array of zeros for frameworks on the GPU (CUDA backend only)."""
+        if ext.backend_name() != "cuda":
+            raise Error("the CPU backend has no GPU: use allocate()", "unsupported")
+        self._allocate(name, shape, dtype, tracking)
+        return self.on_device(name)
+
+    def _allocate(self, name: str, shape: Shape, dtype: npt.DTypeLike, tracking: str) -> None:
         extents = (shape,) if isinstance(shape, int) else tuple(shape)
         type_name, element_bytes, count = _types.to_medium(extents, dtype)
         self._handle.allocate(name, type_name, element_bytes, count, tracking)
-        return self.find(name)
 
     def find(self, name: str) -> Array:
         """Returns the array called `name`, with no copy. Raises Error (not_found)."""
+        _check_host_can_read(self._handle, name)
         return _as_array(self._handle, name)
 
     def on_device(self, name: str) -> DeviceArray:

@@ -258,7 +258,14 @@ def test_properties(path: Path) -> None:
 def test_volatile_domains_say_so(path: Path, domain: str) -> None:
     with holdfast.create(path, MIB, domain=domain) as region:
         assert region.guarantee().persist == "none"
-        region.allocate("a", 10)[:] = 1
+        if domain == "device" and holdfast.backend == "cuda":
+            with pytest.raises(holdfast.Error, match="on_device"):
+                region.allocate("a", 10)
+            assert region.allocate_on_device("a", 10).shape == (10,)
+            with pytest.raises(holdfast.Error, match="on_device"):
+                region.find("a")
+        else:
+            region.allocate("a", 10)[:] = 1
         with pytest.raises(holdfast.Error) as raised:
             region.commit()
         assert raised.value.code == "unsupported"
