@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -272,13 +273,14 @@ def test_volatile_domains_say_so(path: Path, domain: str) -> None:
     assert not path.exists()
 
 
-def test_another_arena_folder(path: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "arena"
-    folder.mkdir()
+def test_another_arena_folder(path: Path) -> None:
+    # In shared memory: a GPU cannot pin what is on a disk.
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-test-", dir="/dev/shm"))
     with holdfast.create(path, MIB, arena_folder=folder) as region:
         assert list(folder.iterdir())
         region.allocate("a", 10)[:] = 1
     assert not list(folder.iterdir())
+    folder.rmdir()
 
 
 def test_backend_is_chosen_by_the_environment() -> None:

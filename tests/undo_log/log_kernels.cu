@@ -102,6 +102,17 @@ __global__ void add_one_kernel(CoalescedLogRef log, std::uint64_t* cells, std::u
   persist();
 }
 
+__global__ void add_one_too_early_kernel(CoalescedLogRef log, std::uint64_t* cells,
+                                         std::uint32_t count, PageMarks marks) {
+  const std::uint32_t i = this_thread();
+  if (i >= count) return;
+  const Cell cell{i, 0, cells[i]};
+  cells[i] += 1;
+  marks.mark(&cells[i], sizeof(cells[i]));
+  if (log.insert(cell) != LogStatus::ok) __trap();
+  persist();
+}
+
 __global__ void undo_kernel(CoalescedLogRef log, std::uint64_t* cells, std::uint32_t count,
                             PageMarks marks) {
   Cell cell;
@@ -172,6 +183,12 @@ void add_one(Stream& stream, const UndoLog& log, std::uint64_t* cells, std::uint
              PageMarks marks) {
   launch(stream, grid_for(count), dim3(kBlock), add_one_kernel, log.coalesced(), cells, count,
          marks);
+}
+
+void add_one_too_early(Stream& stream, const UndoLog& log, std::uint64_t* cells,
+                       std::uint32_t count, PageMarks marks) {
+  launch(stream, grid_for(count), dim3(kBlock), add_one_too_early_kernel, log.coalesced(), cells,
+         count, marks);
 }
 
 void undo_cells(Stream& stream, const UndoLog& log, std::uint64_t* cells, std::uint32_t count,

@@ -40,6 +40,9 @@ void pop_shared(Stream& stream, const UndoLog& log, std::uint32_t threads, std::
 // The application of the crash tests: every cell goes from `from` to `to`, logged first.
 void add_one(Stream& stream, const UndoLog& log, std::uint64_t* cells, std::uint32_t count,
              PageMarks marks);
+// The same with a bug: the cell is stored before what it held is logged.
+void add_one_too_early(Stream& stream, const UndoLog& log, std::uint64_t* cells,
+                       std::uint32_t count, PageMarks marks);
 void undo_cells(Stream& stream, const UndoLog& log, std::uint64_t* cells, std::uint32_t count,
                 PageMarks marks);
 
