@@ -28,4 +28,14 @@ class PairSorter {
   std::unique_ptr<Impl> impl_;
 };
 
+namespace detail {
+
+inline void check_sort(std::size_t count, unsigned bits, std::size_t max_count) {
+  if (count <= max_count && bits <= 32) return;
+  throw Error(Errc::invalid_argument,
+              concat("PairSorter: ", count, " pairs of ", bits, " bits; made for ", max_count,
+                     " pairs of at most 32 bits"));
+}
+
+}  // namespace detail
 }  // namespace holdfast

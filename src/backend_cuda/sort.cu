@@ -37,11 +37,7 @@ PairSorter& PairSorter::operator=(PairSorter&&) noexcept = default;
 void PairSorter::sort(Stream& stream, const std::uint32_t* keys_in, std::uint32_t* keys_out,
                       const std::uint32_t* values_in, std::uint32_t* values_out, std::size_t count,
                       unsigned bits) {
-  if (count > impl_->max_count || bits > 32) {
-    throw Error(Errc::invalid_argument,
-                detail::concat("PairSorter: ", count, " pairs of ", bits, " bits; made for ",
-                               impl_->max_count, " pairs of at most 32 bits"));
-  }
+  detail::check_sort(count, bits, impl_->max_count);
   if (count == 0) return;
   std::size_t bytes = impl_->scratch.size();
   HOLDFAST_CUDA(radix_sort(impl_->scratch.data(), bytes, keys_in, keys_out, values_in, values_out,
