@@ -234,6 +234,50 @@ def commits() -> str:
     )
 
 
+def cpu_backend() -> str:
+    """What the CPU backend does on one core, in both flavours."""
+    names = {"fast": "cpu_backend-cpu", "intercepted": "cpu_backend_intercepted-cpu"}
+    lines = {flavour: load(name)[1] for flavour, name in names.items()}
+    rows: list[list[object]] = []
+    whats = {line["what"]: line["unit"] for flavour in lines.values() for line in flavour}
+    for what, unit in whats.items():
+        cells = []
+        for flavour in names:
+            found = [line["median"] for line in lines[flavour] if line["what"] == what]
+            per_million = unit.endswith("/s") and found and found[0] >= 1e6
+            cells.append(
+                "" if not found else f"{found[0] / 1e6:.1f} M" if per_million else f"{found[0]:.4g}"
+            )
+        rows.append([what, unit, *cells])
+    return table(["what", "unit", *names], rows)
+
+
+def campaigns() -> str:
+    """The kills, by campaign."""
+    rows: list[list[object]] = []
+    for path in sorted((RESULTS / "campaigns").glob("*.json")):
+        r = json.loads(path.read_text())
+        where = (
+            f"{r['kills_in_batch']} / {r['kills_in_recovery']} / {r['kills_in_commit']} / "
+            f"{r['kills_between']}"
+        )
+        found = f"{r['found_absent']} / {r['found_whole']}"
+        done = [f"{r['acknowledged']} of {r['sent']}", found, r["lost"], r["torn"]]
+        rows.append([f"`{path.name}`", r["device"], r["seed"], r["kills"], where, *done])
+    header = [
+        "campaign",
+        "device",
+        "seed",
+        "kills",
+        "in a batch / recovery / commit / between",
+        "acknowledged",
+        "cut off: absent / whole",
+        "lost",
+        "torn",
+    ]
+    return table(header, rows)
+
+
 def readme() -> str:
     """The few figures that the README shows."""
     _, persisted = load("persist_bench-cuda")
@@ -275,6 +319,8 @@ TABLES = {
     "ordering": ordering,
     "opening": opening,
     "commits": commits,
+    "cpu-backend": cpu_backend,
+    "campaigns": campaigns,
 }
 
 
