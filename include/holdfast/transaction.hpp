@@ -26,12 +26,6 @@ struct TransactionHeader {
 };
 HOLDFAST_TYPE_NAME(TransactionHeader, "transaction");
 
-// The device's view; trivially copyable.
-struct TransactionRef {
-  TransactionHeader* header = nullptr;  // persistent
-  std::uint32_t* tag = nullptr;         // volatile: the tag of tails written in this epoch
-};
-
 // Life of a batch:
 //   tx.begin(stream);  launch(... log.insert(old); store in place; persist() ...);
 //   tx.commit(stream);
@@ -58,7 +52,6 @@ class Transaction {
   // Empties every log of this transaction, outside of begin and commit.
   void clear_logs(Stream& stream);
 
-  TransactionRef ref() const;
   std::string_view name() const;
 
   struct Impl;

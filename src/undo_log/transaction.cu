@@ -134,8 +134,6 @@ void Transaction::clear_logs(Stream& stream) {
   impl_->advance(stream);
 }
 
-TransactionRef Transaction::ref() const { return {impl_->header, impl_->tag.data()}; }
-
 std::string_view Transaction::name() const { return impl_->name; }
 
 }  // namespace holdfast

@@ -12,24 +12,15 @@
 #include <string>
 
 #include "core/directory.hpp"
+#include "support/code_of.hpp"
 
 namespace holdfast::core {
 namespace {
 
 namespace fs = std::filesystem;
+using test::code_of;
 
 constexpr std::uint64_t kSize = 64 * kPage;
-
-template <class Function>
-Errc code_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  ADD_FAILURE() << "no error";
-  return Errc::io;
-}
 
 class DaxMediumTest : public ::testing::Test {
  protected:

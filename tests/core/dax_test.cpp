@@ -17,6 +17,7 @@
 #include <string>
 
 #include "core/fake_sysfs.hpp"
+#include "support/code_of.hpp"
 
 // libpmem2 1.12 loses 144 bytes with every mapping that it is told of (pmem/pmdk issue 5637).
 extern "C" [[gnu::visibility("default")]] const char* __lsan_default_suppressions();
@@ -26,20 +27,9 @@ namespace holdfast::core {
 namespace {
 
 namespace fs = std::filesystem;
+using test::code_of;
 
 constexpr std::uint64_t kBytes = 1 << 20;
-
-template <class Function>
-Errc code_of(Function&& function, std::string* what = nullptr) {
-  try {
-    function();
-  } catch (const Error& error) {
-    if (what) *what = error.what();
-    return error.code();
-  }
-  ADD_FAILURE() << "no error";
-  return Errc::io;
-}
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;

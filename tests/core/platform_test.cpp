@@ -15,28 +15,18 @@
 #include "core/fake_sysfs.hpp"
 #include "core/persist_window.hpp"
 #include "core/sysfs.hpp"
+#include "support/code_of.hpp"
 
 namespace holdfast {
 namespace {
 
 namespace fs = std::filesystem;
+using test::code_of;
 
 constexpr char kGpu[] = "0000:3d:00.0";
 constexpr char kPortFolder[] = "/sys/devices/pci0000:3a/0000:3a:00.0";
 constexpr std::uint32_t kOn = 0x9188;  // bit 7 set, and others that must be kept
 constexpr std::uint32_t kOff = 0x9108;
-
-template <class Function>
-Errc code_of(Function&& function, std::string* what = nullptr) {
-  try {
-    function();
-  } catch (const Error& error) {
-    if (what) *what = error.what();
-    return error.code();
-  }
-  ADD_FAILURE() << "no error";
-  return Errc::io;
-}
 
 // An Intel machine with a GPU below a switch: root port 3a:00.0, switch 3b/3c, GPU 3d.
 class PlatformTest : public ::testing::Test {
