@@ -1,0 +1,400 @@
+#include "check/order.hpp"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <unordered_map>
+
+namespace holdfast::check {
+
+const char* to_string(Model model) noexcept { return model == Model::sbrp ? "sbrp" : "epoch"; }
+
+namespace {
+
+using Snapshot = std::shared_ptr<const Bitset>;
+
+Snapshot share(const Bitset& set) { return std::make_shared<const Bitset>(set); }
+
+// How far apart two threads are: the least scope that holds both.
+Scope distance(const TraceThread& a, const TraceThread& b) {
+  return a.launch == b.launch && a.block == b.block ? Scope::block : Scope::device;
+}
+
+// What a strong write lets its readers know. Of a chain of read-modify-writes every link speaks.
+struct Message {
+  std::uint32_t thread = 0;
+  std::uint32_t site = 0;
+  Scope scope = Scope::system;
+  Snapshot released;       // a release's: all that its thread knew; else null
+  Snapshot fenced_block;   // what it knew at its last fence, whose scope was at least this
+  Snapshot fenced_device;  // (one device: device and system are alike)
+};
+
+struct ThreadState {
+  Bitset before;  // ordered before the thread's next writes
+  Bitset seen;    // all that is ordered before its next release
+  Bitset mine;    // its own writes and what is ordered before them: what a dF waits for
+  Snapshot fenced_any, fenced_block, fenced_device;
+  Bitset pending_barrier, pending_block, pending_device;  // known to it once it fences
+  std::uint32_t barrier = 0;                              // whose departure is still to come
+  bool at_barrier = false;
+  std::vector<std::uint32_t> idle_fences;  // sites of fences that no write has followed yet
+  bool wrote_since_fence = false;
+};
+
+}  // namespace
+
+class OrderBuilder {
+ public:
+  OrderBuilder(Order& order, const OrderOptions& options)
+      : order_(order), trace_(*order.trace_), options_(options), threads_(trace_.threads.size()) {
+    order_.fence_uses_.resize(trace_.sites.size());
+    order_.release_uses_.resize(trace_.sites.size());
+  }
+
+  void run() {
+    make_cells();
+    for (std::uint32_t i = 0; i < trace_.ops.size(); ++i) {
+      depart(trace_.ops[i].thread);
+      step(i, trace_.ops[i]);
+    }
+    add_point(static_cast<std::uint32_t>(trace_.ops.size()));
+  }
+
+ private:
+  static bool writes(const Op& op) {
+    return op.kind == OpKind::write || op.kind == OpKind::update || op.kind == OpKind::release;
+  }
+  bool epoch() const { return options_.model == Model::epoch; }
+  const Axioms& axioms() const { return options_.axioms; }
+
+  // Bytes of a store, as aligned words of at most 8.
+  template <class Visit>
+  void for_each_atom(const Op& op, Visit&& visit) const {
+    if (!trace_.persistent.contains(op.address)) return;
+    for (std::uint32_t done = 0; done < op.size;) {
+      const std::uint64_t address = op.address + done;
+      const auto size =
+          static_cast<std::uint32_t>(std::min<std::uint64_t>(8 - address % 8, op.size - done));
+      visit(address, size, op.value + done);
+      done += size;
+    }
+  }
+
+  void make_cells() {
+    std::map<std::uint64_t, std::uint8_t> cuts;  // by word: at which bytes a write begins or ends
+    std::map<std::uint64_t, std::uint8_t> covered;
+    for (const Op& op : trace_.ops) {
+      if (!writes(op)) continue;
+      for_each_atom(op, [&](std::uint64_t address, std::uint32_t size, std::size_t) {
+        const std::uint64_t word = address / 8;
+        const unsigned first = address % 8;
+        cuts[word] |= static_cast<std::uint8_t>(1u << first);
+        if (first + size < 8) cuts[word] |= static_cast<std::uint8_t>(1u << (first + size));
+        covered[word] |= static_cast<std::uint8_t>(((1u << size) - 1) << first);
+      });
+    }
+    for (const auto& [word, bytes] : covered) {
+      for (unsigned first = 0; first < 8;) {
+        unsigned end = first + 1;
+        while (end < 8 && (cuts[word] >> end & 1) == 0) ++end;
+        if ((bytes >> first & 1) != 0) order_.cells_.push_back({word * 8 + first, end - first, {}});
+        first = end;
+      }
+    }
+  }
+
+  void step(std::uint32_t index, const Op& op) {
+    switch (op.kind) {
+      case OpKind::write:
+      case OpKind::update:
+        if (op.kind == OpKind::update && op.strong) read_from(op, false);
+        if (op.strong) {
+          publish(op, nullptr, op.kind == OpKind::update);
+        } else {
+          messages_.erase(op.address);
+        }
+        persist(index, op, nullptr);
+        break;
+      case OpKind::read:
+        if (op.strong) read_from(op, false);
+        break;
+      case OpKind::release:
+        release(index, op);
+        break;
+      case OpKind::acquire:
+        read_from(op, true);
+        if (epoch()) wait(index, op);
+        break;
+      case OpKind::fence:
+        if (!epoch()) fence(op, op.scope);
+        if (epoch() && op.scope == Scope::system) wait(index, op);
+        break;
+      case OpKind::ordering_fence:
+        if (epoch()) {
+          wait(index, op);
+        } else {
+          note_fence(op, false);
+          order_only(op);
+        }
+        break;
+      case OpKind::durability_fence:
+        wait(index, op);
+        break;
+      case OpKind::barrier:
+        arrive(op);
+        break;
+      case OpKind::synchronize:
+        if (axioms().durability) raise(index, Bitset::below(order_.writes_.size()));
+        break;
+      case OpKind::start:
+        add_point(index);
+        ++started_;
+        break;
+      case OpKind::acknowledge:
+        add_point(index);
+        ++acknowledged_;
+        break;
+    }
+  }
+
+  // The writes of an op. `first` is ordered before them, beside what the thread's fences say.
+  void persist(std::uint32_t index, const Op& op, const Bitset* first) {
+    ThreadState& thread = threads_[op.thread];
+    Bitset made;
+    for_each_atom(op, [&](std::uint64_t address, std::uint32_t size, std::size_t value) {
+      const auto number = static_cast<std::uint32_t>(order_.writes_.size());
+      if (op.thread == kHostThread && made.empty()) add_point(index);
+      Bitset down = thread.before;
+      if (first != nullptr) down |= *first;
+      const auto [begin, end] = order_.cells_of(address, size);
+      for (std::uint32_t cell = begin; cell < end; ++cell) {
+        auto& cell_writes = order_.cells_[cell].writes;
+        if (!cell_writes.empty() && axioms().coherence) {
+          down |= order_.down_[cell_writes.back()];
+          down.set(cell_writes.back());
+        }
+        cell_writes.push_back(number);
+      }
+      order_.writes_.push_back({index, op.thread, address, size, value});
+      made |= down;
+      made.set(number);
+      order_.down_.push_back(std::move(down));
+    });
+    if (made.empty()) return;
+    thread.mine |= made;
+    thread.seen |= made;
+    for (const std::uint32_t site : thread.idle_fences) ++order_.fence_uses_[site].useful;
+    thread.idle_fences.clear();
+    thread.wrote_since_fence = true;
+    // What the host stores is durable as it is made: docs/model.md, decision 9.
+    if (op.thread == kHostThread) durable_ |= made;
+  }
+
+  // A strong write speaks to those who read it; a plain one silences what was there.
+  void publish(const Op& op, Snapshot released, bool continues) {
+    auto& chain = messages_[op.address];
+    if (!continues) chain.clear();
+    const ThreadState& thread = threads_[op.thread];
+    chain.push_back({op.thread, op.site, op.scope, std::move(released), thread.fenced_block,
+                     thread.fenced_device});
+  }
+
+  void release(std::uint32_t index, const Op& op) {
+    if (epoch()) {
+      wait(index, op);
+      publish(op, nullptr, false);
+      persist(index, op, nullptr);
+      return;
+    }
+    const Snapshot known = share(threads_[op.thread].seen);
+    publish(op, axioms().release_acquire ? known : nullptr, false);
+    persist(index, op, axioms().release_write ? known.get() : nullptr);
+  }
+
+  bool reaches(Scope scope, Scope apart) const { return !axioms().inclusion || scope >= apart; }
+
+  void read_from(const Op& op, bool acquires) {
+    if (epoch()) return;  // order across threads comes from waiting alone
+    const auto found = messages_.find(op.address);
+    if (found == messages_.end()) return;
+    ThreadState& reader = threads_[op.thread];
+    for (const Message& message : found->second) {
+      if (message.thread == op.thread) continue;
+      const Scope apart = distance(trace_.threads[message.thread], trace_.threads[op.thread]);
+      if (!reaches(message.scope, apart) || !reaches(op.scope, apart)) continue;
+      const Snapshot& fenced = apart == Scope::block || !axioms().inclusion ? message.fenced_block
+                                                                            : message.fenced_device;
+      const Bitset* known = message.released      ? message.released.get()
+                            : axioms().fence_sync ? fenced.get()
+                                                  : nullptr;
+      if (known == nullptr) continue;
+      if (message.released) note_acquired(message.site, apart);
+      if (acquires) {
+        reader.before |= *known;
+        reader.seen |= *known;
+      } else if (axioms().fence_sync) {
+        (apart == Scope::block ? reader.pending_block : reader.pending_device) |= *known;
+      }
+    }
+  }
+
+  void note_acquired(std::uint32_t site, Scope apart) {
+    order_.release_uses_[site].acquired = true;
+    if (apart != Scope::block) order_.release_uses_[site].other_block = true;
+  }
+
+  // A fence that orders volatile memory too. Its scope says whom it reaches.
+  void fence(const Op& op, Scope scope) {
+    ThreadState& thread = threads_[op.thread];
+    thread.seen |= thread.pending_block;
+    thread.pending_block.clear();
+    if (scope != Scope::block || !axioms().inclusion) {
+      thread.seen |= thread.pending_device;
+      thread.pending_device.clear();
+    }
+    order_only(op);
+    thread.fenced_block = thread.fenced_any;
+    if (scope != Scope::block) thread.fenced_device = thread.fenced_any;
+  }
+
+  void order_only(const Op& op) {
+    ThreadState& thread = threads_[op.thread];
+    thread.seen |= thread.pending_barrier;
+    // What was learnt of others is ordered by acquiring, not by A1.
+    if (axioms().fence_order) {
+      thread.before |= thread.seen;
+    } else {
+      thread.before |= thread.pending_barrier;
+    }
+    thread.pending_barrier.clear();
+    thread.fenced_any = share(thread.seen);
+  }
+
+  void wait(std::uint32_t index, const Op& op) {
+    const Bitset& mine = threads_[op.thread].mine;
+    note_fence(op, !durable_.contains(mine));
+    if (axioms().durability) raise(index, mine);
+    if (epoch()) {
+      if (axioms().fence_order) threads_[op.thread].before |= mine;
+    } else {
+      fence(op, Scope::system);
+    }
+  }
+
+  void note_fence(const Op& op, bool waited) {
+    if (op.kind == OpKind::acquire || op.kind == OpKind::release) return;
+    ThreadState& thread = threads_[op.thread];
+    ++order_.fence_uses_[op.site].executed;
+    if (waited) {
+      ++order_.fence_uses_[op.site].useful;
+    } else if (thread.wrote_since_fence) {
+      thread.idle_fences.push_back(op.site);
+    }
+    thread.wrote_since_fence = false;
+  }
+
+  void arrive(const Op& op) {
+    ThreadState& thread = threads_[op.thread];
+    if (epoch()) return;
+    Bitset& met = barriers_[op.group];
+    if (axioms().barrier_alone) met |= thread.seen;
+    if (axioms().barrier_sync && thread.fenced_any) met |= *thread.fenced_any;
+    thread.at_barrier = true;
+    thread.barrier = op.group;
+  }
+
+  // Nobody leaves a barrier before all have come: its set is whole at the thread's next operation.
+  void depart(std::uint32_t number) {
+    ThreadState& thread = threads_[number];
+    if (!thread.at_barrier) return;
+    thread.at_barrier = false;
+    const Bitset& met = barriers_[thread.barrier];
+    if (axioms().barrier_alone) {
+      thread.before |= met;
+      thread.seen |= met;
+    } else {
+      thread.pending_barrier |= met;
+    }
+  }
+
+  void raise(std::uint32_t index, const Bitset& more) {
+    if (durable_.contains(more)) return;
+    add_point(index);
+    durable_ |= more;
+  }
+
+  void add_point(std::uint32_t index) {
+    const auto executed = static_cast<std::uint32_t>(order_.writes_.size());
+    auto& points = order_.points_;
+    if (!points.empty()) {
+      const CrashPoint& last = points.back();
+      if (last.executed == executed && last.started == started_ &&
+          last.acknowledged == acknowledged_ && last.durable == durable_) {
+        return;
+      }
+    }
+    points.push_back({index, executed, durable_, started_, acknowledged_});
+  }
+
+  Order& order_;
+  const Trace& trace_;
+  const OrderOptions& options_;
+  std::vector<ThreadState> threads_;
+  std::unordered_map<std::uint64_t, std::vector<Message>> messages_;
+  std::unordered_map<std::uint32_t, Bitset> barriers_;
+  Bitset durable_;
+  std::uint32_t started_ = 0;
+  std::uint32_t acknowledged_ = 0;
+};
+
+Order::Order(const Trace& trace, const OrderOptions& options) : trace_(&trace) {
+  OrderBuilder(*this, options).run();
+}
+
+std::pair<std::uint32_t, std::uint32_t> Order::cells_of(std::uint64_t address,
+                                                        std::uint64_t size) const {
+  const auto begin = std::partition_point(cells_.begin(), cells_.end(), [&](const Cell& cell) {
+    return cell.address + cell.size <= address;
+  });
+  auto end = begin;
+  while (end != cells_.end() && end->address < address + size) ++end;
+  return {static_cast<std::uint32_t>(begin - cells_.begin()),
+          static_cast<std::uint32_t>(end - cells_.begin())};
+}
+
+std::uint32_t Order::version(std::uint32_t cell, const Bitset& durable) const {
+  const auto& writes = cells_[cell].writes;
+  auto count = static_cast<std::uint32_t>(writes.size());
+  while (count > 0 && !durable.test(writes[count - 1])) --count;
+  return count;
+}
+
+std::uint32_t Order::versions(std::uint32_t cell, const CrashPoint& point) const {
+  const auto& writes = cells_[cell].writes;
+  return static_cast<std::uint32_t>(std::lower_bound(writes.begin(), writes.end(), point.executed) -
+                                    writes.begin());
+}
+
+void Order::for_each_state(const CrashPoint& point,
+                           const std::function<bool(const Bitset&)>& visit) const {
+  // Depth first over the writes in their order: with each or without it, where both are legal.
+  struct Walk {
+    const Order& order;
+    const CrashPoint& point;
+    const std::function<bool(const Bitset&)>& visit;
+    bool go(std::uint32_t write, Bitset& state) const {
+      if (write == point.executed) return visit(state);
+      if (!point.durable.test(write) && !go(write + 1, state)) return false;
+      if (!state.contains(order.down(write))) return true;
+      state.set(write);
+      const bool more = go(write + 1, state);
+      state.reset(write);
+      return more;
+    }
+  };
+  Bitset state;
+  Walk{*this, point, visit}.go(0, state);
+}
+
+}  // namespace holdfast::check

@@ -1,0 +1,117 @@
+// Persist memory order of one execution, and its legal crash states: docs/model.md made
+// executable.
+//
+// Source: SBRP (ASPLOS '23) section 5, Box 2; GPM (ASPLOS '22) section 5.1 for the epoch model.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "check/bitset.hpp"
+#include "check/trace.hpp"
+
+namespace holdfast::check {
+
+enum class Model : std::uint8_t { sbrp, epoch };
+const char* to_string(Model model) noexcept;
+
+// The axioms of docs/model.md, each of which tests can take away.
+struct Axioms {
+  bool fence_order = true;      // A1: W po f po W' gives W pmo W'
+  bool release_acquire = true;  // A2: W po Rel sw Acq po W'
+  bool fence_sync = true;       // A3: the same through fences around strong accesses
+  bool barrier_sync = true;     // A4: the same through fences around a barrier
+  bool coherence = true;        // A5: W co W'
+  bool release_write = true;    // A6: W po Rel(x), x persistent: W pmo Rel's write
+  bool durability = true;       // A7: what a dF or the host has waited for is durable
+  bool inclusion = true;        // A8: synchronisation needs each thread in the other's scope
+  bool barrier_alone = false;   // not an axiom: a barrier without fences orders persists
+};
+
+struct OrderOptions {
+  Model model = Model::sbrp;
+  Axioms axioms{};
+};
+
+// A persist: at most 8 aligned bytes of one store.
+struct Write {
+  std::uint32_t op = 0;  // index into Trace::ops
+  std::uint32_t thread = 0;
+  std::uint64_t address = 0;
+  std::uint32_t size = 0;
+  std::size_t value = 0;  // from Trace::bytes
+};
+
+// Bytes that every write covers whole or not at all.
+struct Cell {
+  std::uint64_t address = 0;
+  std::uint32_t size = 0;
+  std::vector<std::uint32_t> writes;  // in coherence order
+};
+
+// A moment at which the machine may stop.
+struct CrashPoint {
+  std::uint32_t op = 0;        // before this one
+  std::uint32_t executed = 0;  // writes [0, executed) may have reached the medium
+  Bitset durable;              // these have; down-closed
+  std::uint32_t started = 0;
+  std::uint32_t acknowledged = 0;
+};
+
+// Invariants: writes are numbered in the order of execution; down(w) is transitively closed, does
+// not hold w, and holds only numbers below w. A set of writes is a legal crash state of a point if
+// it holds the point's `durable`, only numbers below `executed`, and with each write its down().
+class Order {
+ public:
+  // `trace` outlives it.
+  Order(const Trace& trace, const OrderOptions& options);
+
+  const Trace& trace() const { return *trace_; }
+  const std::vector<Write>& writes() const { return writes_; }
+  const std::vector<Cell>& cells() const { return cells_; }
+  const std::vector<CrashPoint>& points() const { return points_; }
+  const Bitset& down(std::uint32_t write) const { return down_[write]; }
+  // Whether `before` is durable whenever `after` is.
+  bool ordered(std::uint32_t before, std::uint32_t after) const {
+    return down_[after].test(before);
+  }
+
+  // The cells that overlap [address, address + size), as a range of indices.
+  std::pair<std::uint32_t, std::uint32_t> cells_of(std::uint64_t address, std::uint64_t size) const;
+  // How many of the cell's writes come before or are the last one that `durable` holds.
+  std::uint32_t version(std::uint32_t cell, const Bitset& durable) const;
+  // How many of the cell's writes have been executed at the point.
+  std::uint32_t versions(std::uint32_t cell, const CrashPoint& point) const;
+
+  // Calls visit(D) for every legal crash state of a point, until it returns false.
+  void for_each_state(const CrashPoint& point,
+                      const std::function<bool(const Bitset&)>& visit) const;
+
+  // What the ordering and durability fences of a site did: performance hints.
+  struct FenceUse {
+    std::uint64_t executed = 0;
+    std::uint64_t useful = 0;  // waited for something, or stood between two persists
+  };
+  const std::vector<FenceUse>& fence_uses() const { return fence_uses_; }
+  // By site of a release: how far away its acquirers were at most, as a scope.
+  struct ReleaseUse {
+    bool acquired = false;
+    bool other_block = false;
+  };
+  const std::vector<ReleaseUse>& release_uses() const { return release_uses_; }
+
+ private:
+  friend class OrderBuilder;
+  const Trace* trace_;
+  std::vector<Write> writes_;
+  std::vector<Bitset> down_;
+  std::vector<Cell> cells_;  // by address
+  std::vector<CrashPoint> points_;
+  std::vector<FenceUse> fence_uses_;
+  std::vector<ReleaseUse> release_uses_;
+};
+
+}  // namespace holdfast::check
