@@ -12,11 +12,9 @@
 
 #include "check/bitset.hpp"
 #include "check/trace.hpp"
+#include "holdfast/check.hpp"
 
 namespace holdfast::check {
-
-enum class Model : std::uint8_t { sbrp, epoch };
-const char* to_string(Model model) noexcept;
 
 // The axioms of docs/model.md, each of which tests can take away.
 struct Axioms {

@@ -1,0 +1,212 @@
+// The crash-state checker: runs a program on the CPU backend, works out every state in which a
+// crash may leave its persistent memory, and lets recovery face each of them.
+//
+// docs/crash-consistent-kernels.md teaches its use; docs/model.md has the model. Builds of the
+// intercepted flavour alone (CMake option HOLDFAST_INTERCEPT).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "holdfast/persist.hpp"
+#include "holdfast/region.hpp"
+
+namespace holdfast::check {
+
+// sbrp: scoped buffered release persistency (SBRP, ASPLOS '23). epoch: what GPM does on today's
+// GPUs, where every fence that reaches the system waits.
+enum class Model : std::uint8_t { sbrp, epoch };
+const char* to_string(Model model) noexcept;
+
+// What was promised to someone outside when the crash came.
+struct History {
+  std::uint32_t started = 0;       // operations begun
+  std::uint32_t acknowledged = 0;  // of these, those reported as done
+};
+
+// How run() tells the checker of its operations.
+class Session {
+ public:
+  virtual ~Session() = default;
+  virtual void start() = 0;
+  virtual void acknowledge() = 0;
+};
+
+// A program under check. All functions use the region through kernels, copies, and host code in
+// kernel files; other host code that reads persistent memory does so through check::read().
+//
+// REQUIRES: each function does the same whenever persistent memory is the same; what it keeps
+// outside the region is made anew by each call of recover().
+struct Program {
+  std::string name;
+  std::uint64_t region_bytes = std::uint64_t{1} << 20;
+  // Makes the objects. No crash is explored here.
+  std::function<void(Region&)> set_up;
+  // The operations. A crash may come at any moment of it.
+  std::function<void(Region&, Session&)> run;
+  // What a new process does after the crash. An exception is a failure.
+  std::function<void(Region&)> recover;
+  // Whether item number `item` is as it should be after recovery: empty, or what is wrong. Items
+  // that share no persistent bytes are explored apart, which is what makes large programs
+  // tractable; with one item the program is explored as a whole.
+  std::uint64_t items = 1;
+  std::function<std::string(Region&, const History&, std::uint64_t item)> verify;
+};
+
+// Reads persistent memory from host code that is not in a kernel file.
+void note_read(const void* address, std::size_t bytes);
+template <class T>
+T read(const T* address) {
+  note_read(address, sizeof(T));
+  return *address;
+}
+
+// A change of the program that the checker makes to what it recorded, not to the source.
+struct Mutation {
+  enum class Kind : std::uint8_t {
+    none,
+    drop,    // the fence, release or acquire orders nothing
+    narrow,  // its scope is `scope` at most
+    weaken,  // a durability fence orders, and does not wait
+    swap,    // a store and the next one of its thread, behind a fence, change places
+  };
+  Kind kind = Kind::none;
+  std::string place;  // where in the source, as check() reports it
+  Scope scope = Scope::system;
+};
+const char* to_string(Mutation::Kind kind) noexcept;
+
+struct Options {
+  Model model = Model::sbrp;
+  std::uint64_t max_states = 200'000;  // crash states to try at most
+  double max_seconds = 0;              // 0: no limit
+  std::uint64_t seed = 1;              // of random states
+  std::uint64_t schedule = 0;          // seed of the kernels' schedule; 0: in index order
+  bool nested = true;                  // crash once more, inside recovery
+  bool barrier_orders = false;         // for study: a barrier alone orders persists
+  bool races = true;                   // look for scoped races
+  Mutation mutation{};
+  std::string replay;  // a state as Failure::state names it: try this one alone
+  // This process's share of the states.
+  unsigned worker = 0;
+  unsigned workers = 1;
+};
+
+// How thoroughly the states were explored. Each rung is tried where the one before it is too much.
+enum class Rung : std::uint8_t {
+  exhaustive,  // every state that recovery can tell apart
+  components,  // the same, for each group of bytes that recovery looks at together
+  sampled,     // pairs of persists in both orders, few deviations, random states
+  replay,      // one state
+};
+const char* to_string(Rung rung) noexcept;
+
+enum class Verdict : std::uint8_t {
+  passed,  // no state that was tried fails
+  failed,
+  racy,  // the program has a scoped race, which voids what the model promises
+};
+const char* to_string(Verdict verdict) noexcept;
+
+// A line of source; file is empty where it is not known. `context` is the kernel's own line where
+// the place was inlined into it.
+struct Place {
+  std::string file;
+  unsigned line = 0;
+  std::string function;
+  std::string context;
+};
+std::string to_string(const Place& place);
+
+struct PersistInfo {
+  Place place;
+  std::string thread;  // such as "block 0, thread 3", "host"
+  std::string object;  // of the region, with the offset
+  std::uint64_t value = 0;
+  unsigned bytes = 0;
+  bool durable = false;
+  std::uint32_t number = 0;  // in the order of execution
+};
+
+enum class CauseKind : std::uint8_t {
+  missing_order,       // `kept` may become durable before `lost`
+  narrow_scope,        // they would be ordered, were the scope at `fix` wider
+  barrier_only,        // only a barrier stands between them
+  torn_store,          // both belong to one store
+  lost_acknowledged,   // `lost` may be lost after it was promised
+  not_idempotent,      // recovery fails on what it has itself left behind
+  not_atomic,          // `lost` comes after `kept`: a crash in between cannot be undone
+  not_a_crash_matter,  // fails with everything durable
+};
+const char* to_string(CauseKind kind) noexcept;
+
+struct Failure {
+  std::string message;  // what verify() or recover() said
+  std::string state;    // names the crash state for Options::replay
+  bool nested = false;  // the second crash, inside recovery, is what it takes
+  CauseKind cause = CauseKind::missing_order;
+  bool has_pair = false;
+  PersistInfo lost;  // not durable in the state, and missed
+  PersistInfo kept;  // durable in it
+  Place fix;         // the release, acquire or fence to change, where there is one
+  std::string advice;
+  std::vector<PersistInfo> persists;  // of the smallest failing state, for its diagram
+};
+
+struct Hint {
+  std::string what;
+  Place place;
+};
+
+struct RaceReport {
+  std::string what;
+  Place first;
+  Place second;
+};
+
+struct Report {
+  std::string program;
+  Model model = Model::sbrp;
+  Verdict verdict = Verdict::passed;
+  Rung rung = Rung::exhaustive;
+  bool complete = false;         // the rung was explored to its end
+  bool nested_complete = false;  // and so were the crashes inside recovery
+  std::uint64_t states = 0;      // runs of recovery, nested ones among them
+  std::uint64_t nested_states = 0;
+  std::uint64_t persists = 0;
+  std::uint64_t threads = 0;
+  std::uint64_t crash_points = 0;
+  std::uint64_t components = 0;
+  std::uint64_t pairs = 0;  // sampled: pairs that recovery reads, and those tried
+  std::uint64_t pairs_tried = 0;
+  double seconds = 0;
+  std::uint64_t peak_bytes = 0;  // resident memory
+  std::vector<Failure> failures;
+  std::vector<RaceReport> races;
+  std::vector<Hint> hints;
+};
+
+// Throws unsupported (a build that delivers no events; a recovery that is not a function of
+// persistent memory), invalid_argument (a replay or a mutation that names nothing), and what set_up
+// and run throw. One check at a time in a process.
+Report check(const Program& program, const Options& options = {});
+
+// All single changes of the program: each fence dropped or weakened, each scope narrowed, each pair
+// of stores that a fence keeps apart swapped.
+struct Mutant {
+  Mutation mutation;
+  Place place;
+  bool in_recovery = false;
+  enum class Fate : std::uint8_t { caught, redundant, survived } fate = Fate::survived;
+  Report report;
+};
+const char* to_string(Mutant::Fate fate) noexcept;
+
+// Checks every mutant. Redundant: no state fails, and all of them were tried.
+// `options.mutation` is ignored; a worker takes its share of the mutants. Throws as check().
+std::vector<Mutant> check_mutants(const Program& program, const Options& options = {});
+
+}  // namespace holdfast::check
