@@ -53,11 +53,9 @@ __device__ inline void dfence() { __threadfence_system(); }
 
 namespace detail {
 template <Scope S>
-constexpr cuda::thread_scope cuda_scope() {
-  return S == Scope::block    ? cuda::thread_scope_block
-         : S == Scope::device ? cuda::thread_scope_device
-                              : cuda::thread_scope_system;
-}
+inline constexpr cuda::thread_scope kCudaScope = S == Scope::block    ? cuda::thread_scope_block
+                                                 : S == Scope::device ? cuda::thread_scope_device
+                                                                      : cuda::thread_scope_system;
 }  // namespace detail
 
 #endif
@@ -87,13 +85,13 @@ template <Scope S, class T>
 __device__ void prel(T* variable, T value) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8, "prel: a variable of 4 or 8 bytes");
   __threadfence_system();
-  cuda::atomic_ref<T, detail::cuda_scope<S>()>(*variable).store(value, cuda::memory_order_release);
+  cuda::atomic_ref<T, detail::kCudaScope<S> >(*variable).store(value, cuda::memory_order_release);
 }
 
 template <Scope S, class T>
 __device__ T pacq(const T* variable) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8, "pacq: a variable of 4 or 8 bytes");
-  const T value = cuda::atomic_ref<T, detail::cuda_scope<S>()>(*const_cast<T*>(variable))
+  const T value = cuda::atomic_ref<T, detail::kCudaScope<S> >(*const_cast<T*>(variable))
                       .load(cuda::memory_order_acquire);
   __threadfence_system();
   return value;
