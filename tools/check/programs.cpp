@@ -1,0 +1,97 @@
+#include "programs.hpp"
+
+#include <algorithm>
+
+#include "program_makers.hpp"
+
+namespace holdfast::check {
+
+namespace {
+
+using Maker = Program (*)(const ProgramOptions&);
+
+struct Entry {
+  ProgramInfo info;
+  Maker make;
+};
+
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> all = {
+      {{"undo_log",
+        "two transactions in which every thread logs and overwrites words of its own",
+        {8, 1, 1}},
+       undo_log_program},
+      {{"undo_log_conventional",
+        "the same with a log of a few partitions, which threads share under locks",
+        {6, 1, 1}},
+       undo_log_conventional_program},
+      {{"gpkvs",
+        "the key-value store: SET, ERASE and SET again, in buckets that operations share and not",
+        {8, 0, 0}},
+       gpkvs_program},
+      {{"gpkvs_set", "the key-value store: one SET of new keys", {8, 0, 0}}, gpkvs_set_program},
+      {{"prefix_sum", "prefix sum (GPM, Figure 8), recovered by running again", {4, 2, 0}},
+       prefix_sum_program},
+      {{"reduction", "tree reduction (SBRP, Figure 3), recovered by running again", {4, 2, 0}},
+       reduction_program},
+      {{"reduction_block_scope",
+        "the reduction with the scoped persistency bug of SBRP, section 5.3",
+        {4, 2, 0},
+        false,
+        false,
+        true},
+       reduction_block_scope_program},
+      {{"region_metadata",
+        "the directory of a region's objects: allocate, remove, grow",
+        {0, 0, 0}},
+       region_metadata_program},
+  };
+  return all;
+}
+
+std::uint32_t take(const ProgramInfo& info, const char* what, std::uint32_t given,
+                   std::uint32_t usual, std::uint32_t least, std::uint32_t most) {
+  using detail::concat;
+  if (given == 0) return usual;
+  if (usual == 0) {
+    throw Error(Errc::invalid_argument,
+                concat("program '", info.name, "' takes no number of ", what));
+  }
+  if (given < least || given > most) {
+    throw Error(Errc::invalid_argument, concat("program '", info.name, "': ", given, " ", what,
+                                               "; give ", least, " to ", most));
+  }
+  return given;
+}
+
+}  // namespace
+
+const std::vector<ProgramInfo>& programs() {
+  static const std::vector<ProgramInfo> all = [] {
+    std::vector<ProgramInfo> infos;
+    for (const Entry& entry : entries()) infos.push_back(entry.info);
+    return infos;
+  }();
+  return all;
+}
+
+Program make_program(const std::string& name, const ProgramOptions& options) {
+  const auto found = std::find_if(entries().begin(), entries().end(),
+                                  [&](const Entry& entry) { return entry.info.name == name; });
+  if (found == entries().end()) {
+    std::string names;
+    for (const Entry& entry : entries()) names += (names.empty() ? "" : ", ") + entry.info.name;
+    throw Error(Errc::invalid_argument,
+                detail::concat("there is no program '", name, "' to check; there are ", names));
+  }
+  const ProgramInfo& info = found->info;
+  ProgramOptions filled;
+  filled.threads = take(info, "threads", options.threads, info.defaults.threads, 2, 1024);
+  filled.blocks = take(info, "blocks", options.blocks, info.defaults.blocks, 1, 64);
+  filled.persists = take(info, "persists", options.persists, info.defaults.persists, 1, 64);
+  Program program = found->make(filled);
+  program.name = name;
+  return program;
+}
+
+}  // namespace holdfast::check

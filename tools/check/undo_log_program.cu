@@ -1,0 +1,171 @@
+// Transactions over a log: each thread logs what its words hold, overwrites them, and persists.
+#include <memory>
+
+#include "holdfast/kernel.hpp"
+#include "holdfast/undo_log.hpp"
+#include "program_makers.hpp"
+
+namespace holdfast::check {
+namespace {
+
+constexpr std::uint32_t kTransactions = 2;
+constexpr std::uint32_t kBlock = 256;
+constexpr std::uint32_t kPartitions = 2;
+
+struct Undo {
+  std::uint32_t cell;
+  std::uint32_t unused;
+  std::uint64_t value;
+};
+
+struct Shape {
+  LogLayout layout;
+  std::uint32_t blocks;
+  std::uint32_t threads;
+  std::uint32_t words;  // of each thread
+  std::uint32_t all_threads() const { return blocks * threads; }
+  // The last cell counts the transactions; it is logged and stored like the others.
+  std::uint32_t counter() const { return all_threads() * words; }
+  LogShape log() const {
+    const std::uint32_t slots = layout == LogLayout::coalesced ? all_threads() + 1 : kPartitions;
+    const std::uint32_t sharers = layout == LogLayout::coalesced ? 1 : all_threads() / slots + 2;
+    return {layout, slots, static_cast<std::uint32_t>(sharers * words * sizeof(Undo))};
+  }
+};
+
+// What a cell holds once `transactions` are committed.
+__host__ __device__ std::uint64_t value_of(std::uint32_t transactions, std::uint32_t cell) {
+  return transactions == 0 ? 0 : std::uint64_t{transactions} << 32 | (cell + 1);
+}
+
+template <class Log>
+__device__ void overwrite(const Log& log, std::uint32_t slot, std::uint64_t* cells,
+                          std::uint32_t cell, std::uint64_t value, const PageMarks& marks) {
+  if (log.insert(Undo{cell, 0, cells[cell]}, slot) != LogStatus::ok) __trap();
+  cells[cell] = value;
+  marks.mark(&cells[cell], sizeof(cells[cell]));
+  persist();
+}
+
+template <class Log>
+__global__ void overwrite_words(Log log, std::uint64_t* cells, std::uint32_t words,
+                                std::uint32_t transaction, PageMarks marks) {
+  const std::uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
+  for (std::uint32_t cell = thread * words; cell < (thread + 1) * words; ++cell) {
+    overwrite(log, log.own_slot(), cells, cell, value_of(transaction, cell), marks);
+  }
+}
+
+template <class Log>
+__global__ void overwrite_counter(Log log, std::uint64_t* cells, std::uint32_t counter,
+                                  std::uint32_t transaction, PageMarks marks) {
+  overwrite(log, log.slots - 1, cells, counter, transaction, marks);
+}
+
+template <class Log>
+__global__ void undo(Log log, std::uint64_t* cells, std::uint32_t count, PageMarks marks) {
+  const std::uint32_t slot = blockIdx.x * blockDim.x + threadIdx.x;
+  if (slot >= log.slots) return;
+  Undo entry;
+  while (log.read_bytes(&entry, sizeof(entry), slot) == LogStatus::ok) {
+    if (entry.cell >= count) __trap();
+    cells[entry.cell] = entry.value;
+    marks.mark(&cells[entry.cell], sizeof(std::uint64_t));
+    persist();
+    if (log.remove(sizeof(entry), slot) != LogStatus::ok) __trap();
+  }
+}
+
+template <class Body>
+void with_view(const UndoLog& log, Body&& body) {
+  if (log.shape().layout == LogLayout::coalesced) {
+    body(log.coalesced());
+  } else {
+    body(log.conventional());
+  }
+}
+
+void set_up(Region& region, const Shape& shape) {
+  const Transaction transaction = Transaction::create(region, "tx");
+  UndoLog::create(region, "log", transaction, shape.log());
+  region.allocate<std::uint64_t>("cells", shape.counter() + 1, Tracking::marked);
+}
+
+void run(Region& region, Session& session, const Shape& shape) {
+  Transaction transaction = Transaction::open(region, "tx");
+  const UndoLog log = UndoLog::open(region, "log", transaction);
+  std::uint64_t* const cells = region.find<std::uint64_t>("cells").data();
+  Stream stream;
+  for (std::uint32_t number = 1; number <= kTransactions; ++number) {
+    session.start();
+    transaction.begin(stream);
+    with_view(log, [&](auto view) {
+      launch(stream, dim3(shape.blocks), dim3(shape.threads), overwrite_words<decltype(view)>, view,
+             cells, shape.words, number, region.marks());
+      launch(stream, dim3(1), dim3(1), overwrite_counter<decltype(view)>, view, cells,
+             shape.counter(), number, region.marks());
+    });
+    transaction.commit(stream);
+    stream.synchronize();
+    session.acknowledge();
+  }
+}
+
+void recover(Region& region, const Shape& shape) {
+  Transaction transaction = Transaction::open(region, "tx");
+  const UndoLog log = UndoLog::open(region, "log", transaction);
+  if (!transaction.interrupted()) return;
+  std::uint64_t* const cells = region.find<std::uint64_t>("cells").data();
+  Stream stream;
+  with_view(log, [&](auto view) {
+    launch(stream, dim3((view.slots + kBlock - 1) / kBlock), dim3(kBlock), undo<decltype(view)>,
+           view, cells, shape.counter() + 1, region.marks());
+  });
+  transaction.roll_back(stream);
+  stream.synchronize();
+}
+
+// An item is a thread: its words are of the same transaction as the counter.
+std::string verify(const std::uint64_t* cells, const History& history, std::uint64_t item,
+                   const Shape& shape) {
+  const std::uint64_t done = cells[shape.counter()];
+  if (done < history.acknowledged || done > history.started) {
+    return detail::concat("the counter says that ", done, " transactions were committed; ",
+                          history.acknowledged, " were acknowledged and ", history.started,
+                          " begun");
+  }
+  for (std::uint32_t k = 0; k < shape.words; ++k) {
+    const auto cell = static_cast<std::uint32_t>(item) * shape.words + k;
+    const std::uint64_t expected = value_of(static_cast<std::uint32_t>(done), cell);
+    if (cells[cell] == expected) continue;
+    return detail::concat("cell ", cell, " holds ", cells[cell] & 0xffffffff, " of transaction ",
+                          cells[cell] >> 32, ", and the counter says ", done);
+  }
+  return {};
+}
+
+Program make(const Shape& shape) {
+  Program program;
+  program.region_bytes = UndoLog::object_bytes(shape.log()) +
+                         (shape.counter() + 1) * sizeof(std::uint64_t) + (1u << 18);
+  program.set_up = [shape](Region& region) { set_up(region, shape); };
+  program.run = [shape](Region& region, Session& session) { run(region, session, shape); };
+  program.recover = [shape](Region& region) { recover(region, shape); };
+  program.items = shape.all_threads();
+  program.verify = [shape](Region& region, const History& history, std::uint64_t item) {
+    return verify(region.find<std::uint64_t>("cells").data(), history, item, shape);
+  };
+  return program;
+}
+
+}  // namespace
+
+Program undo_log_program(const ProgramOptions& options) {
+  return make({LogLayout::coalesced, options.blocks, options.threads, options.persists});
+}
+
+Program undo_log_conventional_program(const ProgramOptions& options) {
+  return make({LogLayout::conventional, options.blocks, options.threads, options.persists});
+}
+
+}  // namespace holdfast::check
