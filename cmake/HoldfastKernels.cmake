@@ -8,7 +8,8 @@
 # host files that have no hooks (and libstdc++, told so by it, would call a comparison of types that
 # only other platforms' libraries have); -w silences its remark on every inline variable (the other
 # flavours compile the same files with all warnings); loops must stay loops, since a memset that
-# the compiler makes of one is not instrumented.
+# the compiler makes of one is not instrumented; -g tells source lines from an event's pc, and unlike
+# -g1 the names of inlined functions, too.
 function(holdfast_kernels target)
   foreach(file IN LISTS ARGN)
     if(HOLDFAST_BACKEND STREQUAL "cpu")
@@ -17,7 +18,7 @@ function(holdfast_kernels target)
         set_source_files_properties(
           ${file} TARGET_DIRECTORY ${target}
           PROPERTIES COMPILE_OPTIONS
-                     "-fsanitize=thread;-fno-builtin;-fno-weak;-D__GXX_TYPEINFO_EQUALITY_INLINE=1;-w;-fno-tree-loop-distribute-patterns;--param=tsan-distinguish-volatile=1;--param=tsan-instrument-func-entry-exit=0;-include;${PROJECT_SOURCE_DIR}/include/holdfast/cpu/intercept.hpp"
+                     "-g;-fsanitize=thread;-fno-builtin;-fno-weak;-D__GXX_TYPEINFO_EQUALITY_INLINE=1;-w;-fno-tree-loop-distribute-patterns;--param=tsan-distinguish-volatile=1;--param=tsan-instrument-func-entry-exit=0;-include;${PROJECT_SOURCE_DIR}/include/holdfast/cpu/intercept.hpp"
         )
       endif()
     endif()

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <utility>
 
+#include "backend_cpu/host_events.hpp"
+
 namespace holdfast::cpu {
 
 constinit thread_local HookState t_hook;
@@ -21,6 +23,7 @@ Listener* set_listener(Listener* listener) {
                 "this build delivers no events of kernels: configure it with "
                 "-DHOLDFAST_INTERCEPT=ON (preset cpu-check)");
   }
+  settle_host();
   return g_listener.exchange(listener);
 }
 
@@ -103,6 +106,8 @@ const char* to_string(EventKind kind) noexcept {
       return "acquire";
     case EventKind::release:
       return "release";
+    case EventKind::synchronize:
+      return "synchronize";
   }
   return "unknown";
 }

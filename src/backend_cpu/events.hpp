@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend_cpu/run.hpp"
+#include "holdfast/cpu/host_observer.hpp"
 #include "holdfast/cpu/listener.hpp"
 
 namespace holdfast::cpu {
@@ -11,6 +12,7 @@ namespace holdfast::cpu {
 struct HookState {
   Thread* thread = nullptr;
   Listener* listener = nullptr;
+  HostObserver::State* host = nullptr;    // null: the thread's own code is not observed
   Event access;                           // for loads and stores: names the thread already
   const std::byte* stack_low = nullptr;   // the thread's own stack, whose accesses are not
   const std::byte* stack_high = nullptr;  // delivered
@@ -73,6 +75,7 @@ inline void emit(Thread& thread, EventKind kind, Scope scope, const Standing& wh
     Event event;
     event.kind = kind;
     event.scope = scope;
+    event.pc = where.pc;
     event.file = where.file;
     event.line = where.line;
     deliver_now(thread, event);

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "backend_cpu/atomic_core.hpp"
+#include "backend_cpu/hooks.hpp"
 #include "holdfast/persist.hpp"
 #include "holdfast/stream.hpp"
 
@@ -32,11 +33,11 @@ namespace holdfast::cpu {
 namespace {
 
 // Outside a kernel a fence is the processor's own.
-void fence(EventKind kind, Scope scope, const char* name, const char* file, unsigned line) {
+void fence(EventKind kind, Scope scope, const Standing& standing) {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
   if (t_current == nullptr) return;
   Thread& self = *t_current;
-  self.standing = {name, file, line, nullptr};
+  self.standing = standing;
   settle(self);
   before_sync(self);
   emit(self, kind, scope, self.standing);
@@ -68,12 +69,12 @@ void deliver_sync(Thread& self, EventKind kind, Scope scope, const void* address
 void durability_fence(const char* file, unsigned line) {
   if (t_current != nullptr) t_current->slot->progress();
   wait_for_medium();
-  fence(EventKind::durability_fence, Scope::system, "durability fence", file, line);
+  fence(EventKind::durability_fence, Scope::system, {"durability fence", file, line});
 }
 
 void ordering_fence(const char* file, unsigned line) {
   if (t_current != nullptr) t_current->slot->progress();
-  fence(EventKind::ordering_fence, Scope::system, "ordering fence", file, line);
+  fence(EventKind::ordering_fence, Scope::system, {"ordering fence", file, line});
 }
 
 void before_release(Scope scope, void* address, unsigned bytes, const char* file, unsigned line) {
@@ -120,7 +121,11 @@ void acquire(Scope scope, const void* address, unsigned bytes, void* value, cons
 
 void detail::thread_fence(ScopeNumber scope, const char* file, unsigned line) {
   constexpr const char* kNames[] = {"__threadfence_block", "__threadfence", "__threadfence_system"};
-  fence(EventKind::fence, static_cast<Scope>(scope), kNames[scope], file, line);
+  fence(EventKind::fence, static_cast<Scope>(scope), {kNames[scope], file, line});
+}
+
+void atomic_thread_fence(const void* pc) {
+  fence(EventKind::fence, Scope::system, {"std::atomic_thread_fence", nullptr, 0, nullptr, pc});
 }
 
 }  // namespace holdfast::cpu

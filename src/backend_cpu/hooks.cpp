@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend_cpu/host_events.hpp"
+
 namespace holdfast::cpu {
 namespace {
 
@@ -71,24 +73,51 @@ void deliver_atomic_access(Thread& self, EventKind kind, const void* address, st
 
 }  // namespace holdfast::cpu
 
-using holdfast::cpu::hooked;
-using holdfast::cpu::on_load;
-using holdfast::cpu::on_store;
-using holdfast::cpu::settle;
-using holdfast::cpu::Thread;
+namespace {
+
+using namespace holdfast::cpu;
+
+[[gnu::always_inline]] inline void before_load(const void* address, std::size_t size,
+                                               bool is_volatile, const void* pc) {
+  Thread* const self = t_hook.thread;
+  if (__builtin_expect(self == nullptr, 1)) {
+    if (t_hook.host != nullptr) on_host_load(address, size, is_volatile, pc);
+  } else if (!on_own_stack(address)) {
+    on_load(*self, address, size, is_volatile, pc);
+  }
+}
+
+[[gnu::always_inline]] inline void before_store(void* address, std::size_t size, bool is_volatile,
+                                                const void* pc) {
+  Thread* const self = t_hook.thread;
+  if (__builtin_expect(self == nullptr, 1)) {
+    if (t_hook.host != nullptr) on_host_store(address, size, is_volatile, pc);
+  } else if (!on_own_stack(address)) {
+    on_store(*self, address, size, is_volatile, pc);
+  }
+}
+
+// An earlier store is settled before memory changes; the store itself is noted after it.
+void before_copy(const void* from, std::size_t bytes, const void* pc) {
+  if (Thread* const self = t_hook.thread) settle(*self);
+  settle_host();
+  if (from != nullptr) before_load(from, bytes, false, pc);
+}
+
+void after_copy(void* to, std::size_t bytes, const void* pc) {
+  if (t_hook.host != nullptr) {
+    on_host_stored(to, bytes, pc);
+  } else {
+    before_store(to, bytes, false, pc);
+  }
+}
+
+}  // namespace
 
 #define HOLDFAST_PC __builtin_return_address(0)
-#define HOLDFAST_HOOK(read_name, write_name, bytes, is_volatile) \
-  void read_name(void* address) {                                \
-    if (Thread* const self = hooked(address)) {                  \
-      on_load(*self, address, bytes, is_volatile, HOLDFAST_PC);  \
-    }                                                            \
-  }                                                              \
-  void write_name(void* address) {                               \
-    if (Thread* const self = hooked(address)) {                  \
-      on_store(*self, address, bytes, is_volatile, HOLDFAST_PC); \
-    }                                                            \
-  }
+#define HOLDFAST_HOOK(read_name, write_name, bytes, is_volatile)                           \
+  void read_name(void* address) { before_load(address, bytes, is_volatile, HOLDFAST_PC); } \
+  void write_name(void* address) { before_store(address, bytes, is_volatile, HOLDFAST_PC); }
 #define HOLDFAST_HOOKS(bytes)                                                                  \
   HOLDFAST_HOOK(__tsan_read##bytes, __tsan_write##bytes, bytes, false)                         \
   HOLDFAST_HOOK(__tsan_unaligned_read##bytes, __tsan_unaligned_write##bytes, bytes, false)     \
@@ -105,31 +134,19 @@ HOLDFAST_HOOKS(8)
 HOLDFAST_HOOKS(16)
 
 void __tsan_read_range(void* address, unsigned long size) {
-  if (Thread* const self = hooked(address)) on_load(*self, address, size, false, HOLDFAST_PC);
+  before_load(address, size, false, HOLDFAST_PC);
 }
 void __tsan_write_range(void* address, unsigned long size) {
-  if (Thread* const self = hooked(address)) on_store(*self, address, size, false, HOLDFAST_PC);
+  before_store(address, size, false, HOLDFAST_PC);
 }
-void __tsan_vptr_read(void** address) {
-  if (Thread* const self = hooked(address)) on_load(*self, address, 8, false, HOLDFAST_PC);
-}
+void __tsan_vptr_read(void** address) { before_load(address, 8, false, HOLDFAST_PC); }
 void __tsan_vptr_update(void** address, void* /*value*/) {
-  if (Thread* const self = hooked(address)) on_store(*self, address, 8, false, HOLDFAST_PC);
+  before_store(address, 8, false, HOLDFAST_PC);
 }
 
 void __tsan_init() {}
 void __tsan_func_entry(void* /*pc*/) {}
 void __tsan_func_exit() {}
-
-// An earlier store is settled before memory changes; the store itself is noted after it.
-static void before_copy(const void* from, std::size_t bytes, const void* pc) {
-  if (Thread* const self = holdfast::cpu::t_hook.thread) settle(*self);
-  if (from == nullptr) return;
-  if (Thread* const self = hooked(from)) on_load(*self, from, bytes, false, pc);
-}
-static void after_copy(void* to, std::size_t bytes, const void* pc) {
-  if (Thread* const self = hooked(to)) on_store(*self, to, bytes, false, pc);
-}
 
 void* holdfast_intercept_memcpy(void* to, const void* from, std::size_t bytes) noexcept {
   before_copy(from, bytes, HOLDFAST_PC);

@@ -23,6 +23,9 @@ void on_load(Thread& self, const void* address, std::size_t size, bool is_volati
 // REQUIRES: called before the store, or after it with no other access of the thread between.
 void on_store(Thread& self, void* address, std::size_t size, bool is_volatile, const void* pc);
 
+// std::atomic_thread_fence.
+void atomic_thread_fence(const void* pc);
+
 // The load and store events of std::atomic and its like.
 void deliver_atomic_access(Thread& self, EventKind kind, const void* address, std::size_t size,
                            const void* value, const void* pc);

@@ -4,6 +4,7 @@
 // executor runs one thread at a time, and host threads see no less than they were promised.
 #include "backend_cpu/atomic_core.hpp"
 #include "backend_cpu/hooks.hpp"
+#include "backend_cpu/host_events.hpp"
 
 namespace holdfast::cpu {
 namespace {
@@ -12,7 +13,12 @@ template <class Bits>
 Bits load(const volatile Bits* address, const void* pc) {
   auto* plain = const_cast<Bits*>(address);
   Thread* const self = hooked(plain);
-  if (self == nullptr) return __atomic_load_n(plain, __ATOMIC_SEQ_CST);
+  if (self == nullptr) {
+    settle_host();
+    const Bits value = __atomic_load_n(plain, __ATOMIC_SEQ_CST);
+    if (t_hook.host) on_host_atomic(EventKind::load, plain, sizeof value, &value, nullptr, pc);
+    return value;
+  }
   self->standing = {"atomic load", nullptr, 0, plain, pc};
   settle(*self);
   before_sync(*self);
@@ -27,7 +33,9 @@ void store(volatile Bits* address, Bits value, const void* pc) {
   auto* plain = const_cast<Bits*>(address);
   Thread* const self = hooked(plain);
   if (self == nullptr) {
+    settle_host();
     __atomic_store_n(plain, value, __ATOMIC_SEQ_CST);
+    if (t_hook.host) on_host_atomic(EventKind::store, plain, sizeof value, &value, nullptr, pc);
     return;
   }
   self->standing = {"atomic store", nullptr, 0, plain, pc};
@@ -42,8 +50,11 @@ template <class Bits, class Update>
 Bits modify(volatile Bits* address, std::uint64_t operand, const void* pc, Update update) {
   auto* plain = const_cast<Bits*>(address);
   if (hooked(plain) == nullptr) {
+    settle_host();
     Bits now;
-    return exchange(plain, update, now);
+    const Bits old = exchange(plain, update, now);
+    if (t_hook.host) on_host_atomic(EventKind::atomic, plain, sizeof old, &old, &now, pc);
+    return old;
   }
   return run_atomic(2, plain, operand, Standing{"atomic operation", nullptr, 0, plain, pc}, update);
 }
@@ -60,7 +71,9 @@ int compare_exchange_into(volatile Bits* address, Bits* expected, Bits desired, 
   const Bits found = compare_exchange(address, *expected, desired, pc);
   if (found == *expected) return 1;
   *expected = found;
-  if (Thread* const self = hooked(expected)) {
+  if (t_hook.host != nullptr) {
+    on_host_stored(expected, sizeof *expected, pc);
+  } else if (Thread* const self = hooked(expected)) {
     on_store(*self, expected, sizeof *expected, false, pc);
   }
   return 0;
@@ -115,9 +128,7 @@ HOLDFAST_ATOMICS(16)
 HOLDFAST_ATOMICS(32)
 HOLDFAST_ATOMICS(64)
 
-void __tsan_atomic_thread_fence(int /*order*/) {
-  holdfast::cpu::detail::thread_fence(2, "std::atomic_thread_fence", 0);
-}
+void __tsan_atomic_thread_fence(int /*order*/) { holdfast::cpu::atomic_thread_fence(HOLDFAST_PC); }
 void __tsan_atomic_signal_fence(int /*order*/) {}
 
 }  // extern "C"

@@ -3,6 +3,8 @@
 #include <array>
 #include <memory>
 
+#include "backend_cpu/host_events.hpp"
+
 namespace holdfast {
 
 struct PairSorter::Impl {
@@ -53,7 +55,8 @@ void PairSorter::sort(Stream& stream, const std::uint32_t* keys_in, std::uint32_
                       const std::uint32_t* values_in, std::uint32_t* values_out, std::size_t count,
                       unsigned bits) {
   detail::check_sort(count, bits, impl_->max_count);
-  stream.enqueue([impl = impl_.get(), keys_in, keys_out, values_in, values_out, count, bits] {
+  const void* const pc = __builtin_return_address(0);
+  const auto work = [impl = impl_.get(), keys_in, keys_out, values_in, values_out, count, bits] {
     const std::uint32_t mask = bits == 32 ? ~0u : (1u << bits) - 1;
     for (std::size_t i = 0; i < count; ++i) impl->pairs[i] = {keys_in[i], values_in[i]};
     for (unsigned shift = 0; shift < bits; shift += kDigitBits) {
@@ -64,6 +67,11 @@ void PairSorter::sort(Stream& stream, const std::uint32_t* keys_in, std::uint32_
       keys_out[i] = impl->pairs[i].key;
       values_out[i] = impl->pairs[i].value;
     }
+  };
+  stream.enqueue([=] {
+    const std::size_t bytes = count * sizeof(std::uint32_t);
+    cpu::copy_observed({{keys_in, bytes}, {values_in, bytes}},
+                       {{keys_out, bytes}, {values_out, bytes}}, pc, work);
   });
 }
 

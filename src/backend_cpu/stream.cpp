@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "backend_cpu/host_events.hpp"
 #include "backend_cpu/stream_impl.hpp"
 
 namespace holdfast {
@@ -22,6 +23,7 @@ Stream::Impl::~Impl() {
 }
 
 void Stream::Impl::push(std::function<void()> task, Run run) {
+  cpu::settle_host();
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back({std::move(task), run});
@@ -31,6 +33,7 @@ void Stream::Impl::push(std::function<void()> task, Run run) {
 }
 
 void Stream::Impl::wait() {
+  cpu::settle_host();
   std::unique_lock lock(mutex_);
   idle_.wait(lock, [this] { return queue_.empty() && !busy_; });
 }
@@ -81,6 +84,7 @@ Stream& Stream::operator=(Stream&&) noexcept = default;
 void Stream::synchronize() {
   impl_->wait();
   impl_->throw_if_failed();
+  cpu::synchronized(__builtin_return_address(0));
 }
 
 void Stream::enqueue(std::function<void()> function) { impl_->push(std::move(function)); }
@@ -89,12 +93,18 @@ void* Stream::native() const { return nullptr; }
 
 void copy_async(Stream& stream, void* dst, const void* src, std::size_t bytes) {
   if (bytes == 0) return;
-  stream.impl().push([=] { std::memmove(dst, src, bytes); });
+  const void* const pc = __builtin_return_address(0);
+  stream.impl().push([=] {
+    cpu::copy_observed({{src, bytes}}, {{dst, bytes}}, pc, [=] { std::memmove(dst, src, bytes); });
+  });
 }
 
 void fill_async(Stream& stream, void* dst, int byte, std::size_t bytes) {
   if (bytes == 0) return;
-  stream.impl().push([=] { std::memset(dst, byte, bytes); });
+  const void* const pc = __builtin_return_address(0);
+  stream.impl().push([=] {
+    cpu::copy_observed({}, {{dst, bytes}}, pc, [=] { std::memset(dst, byte, bytes); });
+  });
 }
 
 // One record() of an event.
@@ -134,7 +144,10 @@ void Event::record(Stream& stream) {
 }
 
 void Event::synchronize() {
-  if (impl_->last) impl_->last->wait();
+  if (!impl_->last) return;
+  cpu::settle_host();
+  impl_->last->wait();
+  cpu::synchronized(__builtin_return_address(0));
 }
 
 void Event::wait(Stream& stream) {

@@ -122,6 +122,10 @@ std::optional<Error> execute(const Shape& shape, const Schedule& schedule,
   return team.execute(run);
 }
 
+std::unique_lock<std::mutex> lock_kernels() {
+  return std::unique_lock(Team::instance().kernel_mutex());
+}
+
 Slot* recruit_slot(Run& run) { return Team::instance().recruit(run); }
 
 }  // namespace holdfast::cpu

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <mutex>
 #include <optional>
 
 #include "backend_cpu/run.hpp"
@@ -12,6 +13,9 @@ namespace holdfast::cpu {
 // returns its error, if any. Thread safety: any thread; kernels queue up for one lock.
 std::optional<Error> execute(const Shape& shape, const Schedule& schedule,
                              const std::function<void()>& body);
+
+// Keeps kernels from running while it is held.
+std::unique_lock<std::mutex> lock_kernels();
 
 // Adds a slot with an OS thread of its own to the run. Throws Errc::no_memory, std::system_error.
 // REQUIRES: run.can_start_block().

@@ -106,6 +106,7 @@ void CrashMedium::crash() {
 }
 
 void CrashMedium::on_event(const cpu::Event& event) {
+  if (event.host) return;  // between kernels: settle() sees to it
   State& state = *state_;
   constexpr std::uint64_t kThreadsOfABlock = 1024;
   const std::uint64_t thread = event.block * kThreadsOfABlock + event.thread;

@@ -1,4 +1,4 @@
-// A listener that keeps every event with its bytes.
+// A listener that keeps every event with its bytes, of kernels alone or of the host as well.
 #pragma once
 
 #include <cstring>
@@ -22,10 +22,12 @@ struct Recorded {
 // Records while it lives.
 class Recorder : public cpu::Listener {
  public:
-  Recorder() { cpu::set_listener(this); }
+  enum class Of { kernels, everything };
+  explicit Recorder(Of of = Of::kernels) : of_(of) { cpu::set_listener(this); }
   ~Recorder() override { cpu::set_listener(nullptr); }
 
   void on_event(const cpu::Event& event) override {
+    if (event.host && of_ == Of::kernels) return;
     Recorded record{event, {}, {}};
     if (event.value) record.value = bytes(event.value, event.size);
     if (event.new_value) record.new_value = bytes(event.new_value, event.size);
@@ -35,6 +37,7 @@ class Recorder : public cpu::Listener {
   std::vector<Recorded> events;
 
  private:
+  Of of_;
   static std::vector<unsigned char> bytes(const void* from, std::size_t size) {
     const auto* first = static_cast<const unsigned char*>(from);
     return {first, first + size};

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cpu/support.hpp"
+#include "holdfast/cpu/host_observer.hpp"
 
 namespace holdfast::test {
 namespace {
@@ -221,6 +222,18 @@ TEST(Launch, WorksInAForkedChild) {
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+TEST(HostObserver, DoesNoHarmWhereNobodyListens) {
+  const cpu::HostObserver observer;
+  std::vector<unsigned> log(1);
+  unsigned cursor = 0;
+  Stream stream;
+  launch(stream, 1, 1, append, log.data(), &cursor, 5u);
+  stream.synchronize();
+  cpu::note_read(log.data(), 4);
+  cpu::note_write(log.data(), 4);
+  EXPECT_EQ(log[0], 5u);
 }
 
 }  // namespace

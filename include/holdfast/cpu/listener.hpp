@@ -1,4 +1,5 @@
-// What a kernel does, event by event: for the crash-state checker and the timing simulator.
+// What a kernel does, event by event, and what the host does between kernels: for the crash-state
+// checker and the timing simulator.
 //
 // Source: docs/model.md, "Events". Events are delivered by builds of the intercepted flavour
 // (CMake option HOLDFAST_INTERCEPT) alone.
@@ -29,6 +30,7 @@ enum class EventKind : std::uint8_t {
   warp_barrier,      // the lane arrives at __syncwarp or a warp collective; Event::mask
   acquire,           // pacq(): a load
   release,           // prel(): a store
+  synchronize,       // the host has waited for a stream, whose work so far is done (host)
 };
 
 // Returns the enumerator's name, such as "durability_fence".
@@ -46,7 +48,9 @@ struct Event {
   EventKind kind = EventKind::load;
   Scope scope = Scope::system;  // atomic, fence, acquire, release
   bool is_volatile = false;     // load, store
-  bool is_atomic = false;       // load, store: of std::atomic and its like
+  bool is_atomic = false;       // load, store, host's atomic: of std::atomic and its like
+  bool host = false;            // made by the host or the copy engine; block and thread are 0
+  bool is_copy = false;         // load, store: made by copy_async() and its like
   bool completed = false;       // kernel_end
   std::uint8_t lane = 0;
   std::uint32_t warp = 0;           // within the block
@@ -59,8 +63,10 @@ struct Event {
   const void* value = nullptr;      // `size` bytes: loaded, stored, or (atomic) before it;
                                     // valid during the call
   const void* new_value = nullptr;  // atomic: `size` bytes after it
-  const void* pc = nullptr;         // load, store: return address of the hook, or null
-  const char* file = nullptr;       // the other kinds, where known
+  // Where in the source: load, store, and what std::atomic does, have the return address of the
+  // hook (copies and `synchronize`: of the call); the rest has file and line.
+  const void* pc = nullptr;
+  const char* file = nullptr;
   unsigned line = 0;
   dim3 grid, extent;  // kernel_begin
 };
@@ -68,17 +74,18 @@ struct Event {
 class Listener {
  public:
   virtual ~Listener() = default;
-  // Called by the thread that runs the kernel, one call at a time; accesses that it makes are
-  // not delivered. REQUIRES: does not throw; does not launch or wait for kernels.
+  // Called by the thread that runs the kernel, by a stream's worker for copies, and by host threads
+  // for their own accesses and waits; one call at a time. Accesses that it makes are not delivered.
+  // REQUIRES: does not throw; does not launch or wait for kernels.
   virtual void on_event(const Event& event) = 0;
 };
 
 // Whether this build delivers events.
 bool can_listen() noexcept;
 
-// Delivers the events of later kernels to `listener` (null: to none) and returns the one before.
+// Delivers what happens from now on to `listener` (null: to none) and returns the one before.
 // Throws Errc::unsupported where can_listen() is false and `listener` is not null.
-// REQUIRES: no kernel is running or queued.
+// REQUIRES: nothing is running or queued on a stream.
 Listener* set_listener(Listener* listener);
 
 }  // namespace holdfast::cpu

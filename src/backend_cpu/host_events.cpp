@@ -1,0 +1,208 @@
+#include "backend_cpu/host_events.hpp"
+
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "backend_cpu/team.hpp"
+
+namespace holdfast::cpu {
+
+struct HostObserver::State {
+  PendingStore pending;
+  std::vector<unsigned char> value;  // of the pending store
+  const std::byte* low = nullptr;    // null: everything is delivered
+  const std::byte* high = nullptr;
+  State* outer = nullptr;
+
+  bool wants(const void* address) const {
+    return low == nullptr || (address >= low && address < high);
+  }
+
+  // Reads the pending store's memory, which host code may have unmapped since.
+  bool fetch() {
+    value.resize(pending.size);
+    const iovec local{value.data(), value.size()};
+    const iovec remote{const_cast<void*>(pending.address), value.size()};
+    if (low == nullptr) {
+      const ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+      if (got == static_cast<ssize_t>(value.size())) return true;
+      if (got >= 0 || (errno != ENOSYS && errno != EPERM)) return false;
+    }
+    std::memcpy(value.data(), pending.address, value.size());
+    return true;
+  }
+  bool changed() const {
+    const void* const old = pending.size <= sizeof pending.before
+                                ? static_cast<const void*>(pending.before)
+                                : pending.large.data();
+    return std::memcmp(old, value.data(), value.size()) != 0;
+  }
+};
+
+namespace {
+
+// The calling thread is silent while the listener runs.
+class Silence {
+ public:
+  Silence() : host_(std::exchange(t_hook.host, nullptr)) {}
+  ~Silence() { t_hook.host = host_; }
+  Silence(const Silence&) = delete;
+  Silence& operator=(const Silence&) = delete;
+
+ private:
+  HostObserver::State* host_;
+};
+
+// Kernels deliver while they hold the lock of kernels, so that it keeps the listener's calls apart.
+void deliver(Event& event) {
+  const Silence silence;
+  const auto lock = lock_kernels();
+  Listener* const listener = current_listener();
+  event.host = true;
+  if (listener != nullptr) listener->on_event(event);
+}
+
+void deliver_access(EventKind kind, const Bytes& bytes, bool is_volatile, const void* value,
+                    const void* pc) {
+  Event event;
+  event.kind = kind;
+  event.is_volatile = is_volatile;
+  event.address = bytes.address;
+  event.size = bytes.size;
+  event.value = value;
+  event.pc = pc;
+  deliver(event);
+}
+
+void deliver_fetched(HostObserver::State& state) {
+  const PendingStore& store = state.pending;
+  const Bytes bytes{std::exchange(state.pending.address, nullptr), store.size};
+  deliver_access(EventKind::store, bytes, store.is_volatile, state.value.data(), store.pc);
+}
+
+void note(EventKind kind, const void* address, std::size_t size, const char* file, unsigned line) {
+  if (!kEvents || t_hook.host == nullptr || size == 0 || !t_hook.host->wants(address)) return;
+  settle_host_pending();
+  Event event;
+  event.kind = kind;
+  event.address = event.value = address;
+  event.size = size;
+  event.file = file;
+  event.line = line;
+  deliver(event);
+}
+
+}  // namespace
+
+HostObserver::HostObserver() : HostObserver(nullptr, 0) {}
+
+HostObserver::HostObserver(const void* start, std::size_t bytes) {
+  if (!kEvents) return;
+  settle_host();
+  state_ = std::make_unique<State>();
+  state_->low = static_cast<const std::byte*>(start);
+  state_->high = state_->low + bytes;
+  state_->outer = std::exchange(t_hook.host, state_.get());
+}
+
+HostObserver::~HostObserver() {
+  if (!state_) return;
+  settle_host();
+  t_hook.host = state_->outer;
+}
+
+void note_read(const void* address, std::size_t bytes, const char* file, unsigned line) {
+  note(EventKind::load, address, bytes, file, line);
+}
+
+void note_write(const void* address, std::size_t bytes, const char* file, unsigned line) {
+  note(EventKind::store, address, bytes, file, line);
+}
+
+void settle_host_pending() {
+  HostObserver::State& state = *t_hook.host;
+  if (state.pending.address == nullptr) return;
+  if (state.fetch()) {
+    deliver_fetched(state);
+  } else {
+    state.pending.address = nullptr;
+  }
+}
+
+// PendingStore says why a load may leave a store pending.
+void on_host_load(const void* address, std::size_t size, bool is_volatile, const void* pc) {
+  HostObserver::State& state = *t_hook.host;
+  if (state.pending.address != nullptr) {
+    if (!state.fetch()) {
+      state.pending.address = nullptr;
+    } else if (is_volatile || state.pending.load_passed || state.changed()) {
+      deliver_fetched(state);
+    } else {
+      state.pending.load_passed = true;
+    }
+  }
+  if (size == 0 || !state.wants(address)) return;
+  deliver_access(EventKind::load, {address, size}, is_volatile, address, pc);
+}
+
+void on_host_store(const void* address, std::size_t size, bool is_volatile, const void* pc) {
+  HostObserver::State& state = *t_hook.host;
+  settle_host_pending();
+  if (size == 0 || !state.wants(address)) return;
+  state.pending.announce(address, size, is_volatile, pc);
+}
+
+void on_host_stored(const void* address, std::size_t size, const void* pc) {
+  if (size == 0 || !t_hook.host->wants(address)) return;
+  deliver_access(EventKind::store, {address, size}, false, address, pc);
+}
+
+void on_host_atomic(EventKind kind, const void* address, std::size_t size, const void* value,
+                    const void* now, const void* pc) {
+  if (!t_hook.host->wants(address)) return;
+  Event event;
+  event.kind = kind;
+  event.is_atomic = true;
+  event.address = address;
+  event.size = size;
+  event.value = value;
+  event.new_value = now;
+  event.pc = pc;
+  deliver(event);
+}
+
+void deliver_synchronize(const void* pc) {
+  settle_host();
+  Event event;
+  event.kind = EventKind::synchronize;
+  event.pc = pc;
+  deliver(event);
+}
+
+void deliver_copy(std::initializer_list<Bytes> reads, std::initializer_list<Bytes> writes,
+                  const void* pc, const std::function<void()>& work) {
+  const auto lock = lock_kernels();
+  Listener* const listener = current_listener();
+  const auto deliver_all = [&](EventKind kind, std::initializer_list<Bytes> ranges) {
+    for (const Bytes& range : ranges) {
+      if (range.size == 0 || listener == nullptr) continue;
+      Event event;
+      event.kind = kind;
+      event.host = event.is_copy = true;
+      event.address = event.value = range.address;
+      event.size = range.size;
+      event.pc = pc;
+      listener->on_event(event);
+    }
+  };
+  deliver_all(EventKind::load, reads);
+  work();
+  deliver_all(EventKind::store, writes);
+}
+
+}  // namespace holdfast::cpu

@@ -1,0 +1,58 @@
+// Events that come from outside kernels: from host code and from the copy engine.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <initializer_list>
+
+#include "backend_cpu/events.hpp"
+#include "holdfast/cpu/host_observer.hpp"
+
+namespace holdfast::cpu {
+
+struct Bytes {
+  const void* address;
+  std::size_t size;
+};
+
+void deliver_copy(std::initializer_list<Bytes> reads, std::initializer_list<Bytes> writes,
+                  const void* pc, const std::function<void()>& work);
+
+// Does `work`, which reads and writes the ranges given, and delivers that.
+template <class Work>
+void copy_observed(std::initializer_list<Bytes> reads, std::initializer_list<Bytes> writes,
+                   const void* pc, const Work& work) {
+  if (!kEvents || current_listener() == nullptr) {
+    work();
+  } else {
+    deliver_copy(reads, writes, pc, work);
+  }
+}
+
+void deliver_synchronize(const void* pc);
+
+// The host has waited for a stream.
+inline void synchronized(const void* pc) {
+  if (kEvents && current_listener() != nullptr) deliver_synchronize(pc);
+}
+
+// What the hooks call on a thread that has a HostObserver (t_hook.host); as on_load() and so on.
+void on_host_load(const void* address, std::size_t size, bool is_volatile, const void* pc);
+void on_host_store(const void* address, std::size_t size, bool is_volatile, const void* pc);
+// A store that has been made.
+void on_host_stored(const void* address, std::size_t size, const void* pc);
+// An atomic operation that has been made. `now` is null but for read-modify-writes. REQUIRES: no
+// store is pending.
+void on_host_atomic(EventKind kind, const void* address, std::size_t size, const void* value,
+                    const void* now, const void* pc);
+
+void settle_host_pending();
+
+// Delivers the store that the calling host thread announced, if any.
+inline void settle_host() {
+  if constexpr (kEvents) {
+    if (t_hook.host != nullptr) settle_host_pending();
+  }
+}
+
+}  // namespace holdfast::cpu
