@@ -147,6 +147,7 @@ struct Run {
   std::optional<Error> error;  // why the kernel was abandoned
 
   bool seeded() const { return schedule.seed != 0; }
+  bool lockstep() const { return schedule.seed == 0 && schedule.lockstep; }
   bool over() const { return error || (next_block == blocks && active_slots() == 0); }
   unsigned active_slots() const;
   bool can_start_block() const {

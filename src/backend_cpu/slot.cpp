@@ -272,6 +272,7 @@ bool Slot::should_pass() {
   if (run_->seeded()) {
     return has_other() && run_->random.below(kSeededPass) == 0;
   }
+  if (run_->lockstep() && turn_ > runnable()) return has_other();
   if (idle_ < std::uint64_t{patience_} * (runnable() + 1) && turn_ < kTurn) return false;
   if (!has_other()) return false;
   patience_ = std::min(2 * patience_, kMaxPatience);

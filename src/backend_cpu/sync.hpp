@@ -14,7 +14,7 @@ inline constexpr unsigned kStreak = 64;  // operations of a thread that do not y
 
 // With a seed, the schedule may change hands before each operation.
 inline void before_sync(Thread& self) {
-  if (self.slot->run().seeded()) self.slot->yield(self);
+  if (self.slot->run().seeded() || self.slot->run().lockstep()) self.slot->yield(self);
 }
 
 // Without one, a thread yields when it has done many operations in a row ...

@@ -1,6 +1,8 @@
 #include "check/explore.hpp"
 
+#include <array>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "holdfast/error.hpp"
@@ -113,6 +115,7 @@ struct Explorer::Choice {
   Bitset in;
   Bitset out;
   Bitset decided;  // cells
+  unsigned depth = 0;
 };
 
 Explorer::Explorer(const Order& order, RunState run)
@@ -133,7 +136,7 @@ bool Explorer::descend(std::size_t point, Choice& choice,
   if (stop_ && stop_()) return false;
   const CrashPoint& where = order_.points()[point];
   const Outcome& result = outcome(point, choice.in);
-  if (result.verdict != 0 && report_ && !report_({point, choice.in, result.verdict})) return false;
+  if (visit_ && !visit_({point, choice.in, result})) return false;
   for (const std::uint32_t cell : result.reads) {
     if (choice.decided.test(cell) || (cells && !cells(cell))) continue;
     choice.decided.set(cell);
@@ -146,6 +149,9 @@ bool Explorer::descend(std::size_t point, Choice& choice,
       later.in.set(writes[version - 1]);
       if (later.in.intersects(choice.out)) break;  // so would every later version
       if (version < writes.size()) later.out.set(writes[version]);
+      // Every worker goes through the first choices, so that all meet the same subtrees.
+      constexpr unsigned kShared = 2;
+      if (++later.depth == kShared + 1 && later.in.hash() % workers_ != worker_) continue;
       if (!descend(point, later, cells)) return false;
     }
     if (now < writes.size()) choice.out.set(writes[now]);
@@ -154,10 +160,32 @@ bool Explorer::descend(std::size_t point, Choice& choice,
 }
 
 bool Explorer::explore(const std::function<bool(std::uint32_t)>& cells) {
-  for (std::size_t point = 0; point < order_.points().size(); ++point) {
+  // Of points that agree on these cells and on all that is ordered before their writes, one will
+  // do.
+  Bitset relevant;
+  for (std::uint32_t cell = 0; cells && cell < order_.cells().size(); ++cell) {
+    if (!cells(cell)) continue;
+    for (const std::uint32_t write : order_.cells()[cell].writes) {
+      relevant |= order_.down(write);
+      relevant.set(write);
+    }
+  }
+  std::set<std::array<std::uint64_t, 4>> seen;
+  for (std::size_t number = 0; number < order_.points().size(); ++number) {
+    const CrashPoint& point = order_.points()[number];
+    if (cells) {
+      Bitset durable = point.durable;
+      durable &= relevant;
+      Bitset executed = Bitset::below(point.executed);
+      executed &= relevant;
+      if (!seen.insert({durable.hash(), executed.hash(), point.started, point.acknowledged})
+               .second) {
+        continue;
+      }
+    }
     Choice choice;
-    choice.in = order_.points()[point].durable;
-    if (!descend(point, choice, cells)) return false;
+    choice.in = point.durable;
+    if (!descend(number, choice, cells)) return false;
   }
   return true;
 }

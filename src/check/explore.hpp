@@ -26,10 +26,10 @@ struct Outcome {
 // reads must give the same outcome.
 using RunState = std::function<Outcome(const Bitset& durable, const CrashPoint& point)>;
 
-struct FailingState {
-  std::size_t point = 0;  // index into Order::points()
-  Bitset durable;
-  std::uint32_t verdict = 0;
+struct StateSeen {
+  std::size_t point;  // index into Order::points()
+  const Bitset& durable;
+  const Outcome& outcome;
 };
 
 class Explorer {
@@ -40,11 +40,16 @@ class Explorer {
 
   // Stops exploring, with false, once this returns true. Asked before every run.
   void stop_when(std::function<bool()> stop) { stop_ = std::move(stop); }
-  // Called for every failing state that is met; false stops exploring.
-  void on_failure(std::function<bool(const FailingState&)> report) { report_ = std::move(report); }
+  // Called for every state that is met; false stops exploring.
+  void on_state(std::function<bool(const StateSeen&)> visit) { visit_ = std::move(visit); }
+  // Of the states that differ in more than two choices, explores this worker's share only.
+  void share(unsigned worker, unsigned workers) {
+    worker_ = worker;
+    workers_ = workers;
+  }
 
   // All states that recovery can tell apart; with `cells`, only those that differ from the least
-  // in these cells. Returns whether it came to an end.
+  // in these cells, at the points where that makes a difference. Returns whether it came to an end.
   bool explore(const std::function<bool(std::uint32_t cell)>& cells = nullptr);
 
   // The outcome of one state, from memory if it is known.
@@ -65,7 +70,9 @@ class Explorer {
   RunState run_;
   std::unique_ptr<Memory> memory_;
   std::function<bool()> stop_;
-  std::function<bool(const FailingState&)> report_;
+  std::function<bool(const StateSeen&)> visit_;
+  unsigned worker_ = 0;
+  unsigned workers_ = 1;
 };
 
 }  // namespace holdfast::check

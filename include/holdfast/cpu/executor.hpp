@@ -37,6 +37,10 @@ struct Schedule {
   // only now and then. Any other value draws each choice among runnable threads, and among
   // resident blocks, from the seed: the same seed gives the same run.
   std::uint64_t seed = 0;
+  // With seed 0: threads take turns at every synchronising operation, and blocks once all threads
+  // of a block have had theirs, so that all are at the same place, as far as that goes. The checker
+  // uses it: the more is underway, the more a crash may leave behind.
+  bool lockstep = false;
   // How many blocks can be underway at once. A block that waits for another one further ahead
   // than this never ends, as on a GPU.
   unsigned resident_blocks = 8;

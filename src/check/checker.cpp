@@ -1,0 +1,355 @@
+#include "check/checker.hpp"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <array>
+#include <unordered_set>
+#include <utility>
+
+#include "check/sampler.hpp"
+
+namespace holdfast::check {
+
+using detail::concat;
+
+namespace {
+
+// What the first rung may cost before the next one is tried.
+constexpr std::uint64_t kTrial = 2'000;
+// Crashes inside recovery, for each state of the program where states are only sampled.
+constexpr std::uint64_t kSampledNested = 64;
+
+OrderOptions order_options(const Options& options) {
+  OrderOptions result;
+  result.model = options.model;
+  result.axioms.barrier_alone = options.barrier_orders;
+  return result;
+}
+
+History history_of(const CrashPoint& point) { return {point.started, point.acknowledged}; }
+
+}  // namespace
+
+Checker::Checker(const Program& program, const Options& options)
+    : program_(program), options_(options), machine_(program, options) {
+  if (options.workers == 0 || options.worker >= options.workers) {
+    throw Error(Errc::invalid_argument, concat("check: worker ", options.worker, " of ",
+                                               options.workers, ": count workers from 0"));
+  }
+  recorded_ = machine_.record();
+}
+
+Checker::~Checker() = default;
+
+void Checker::start(const Mutation& mutation) {
+  begun_ = Clock::now();
+  mutation_ = mutation;
+  trace_ = mutate(recorded_, mutation, places_);
+  order_ = std::make_unique<Order>(trace_, order_options(options_));
+  findings_.clear();
+  states_ = nested_states_ = 0;
+  nested_cut_ = false;
+  report_ = Report{};
+  report_.program = program_.name;
+  report_.model = options_.model;
+  report_.persists = order_->writes().size();
+  report_.crash_points = order_->points().size();
+  report_.threads = trace_.threads.size() - 2;
+}
+
+bool Checker::out_of_budget() const {
+  if (states_ >= most_states_ || (stop_at_findings_ && !findings_.empty())) return true;
+  if (options_.max_seconds <= 0) return false;
+  return std::chrono::duration<double>(Clock::now() - begun_).count() > options_.max_seconds;
+}
+
+std::uint32_t Checker::note(Finding finding) {
+  findings_.push_back(std::move(finding));
+  return static_cast<std::uint32_t>(findings_.size());
+}
+
+Checker::CellFilter Checker::filter_for(const Order& order,
+                                        std::optional<std::uint32_t> group) const {
+  if (!group) return nullptr;
+  std::vector<bool> in(order.cells().size());
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const std::uint32_t of = groups_.of(word_of(order.cells()[i].address));
+    in[i] = of == Groups::kShared || of == *group;
+  }
+  return [in = std::move(in)](std::uint32_t cell) { return in[cell]; };
+}
+
+Outcome Checker::run_state(const Bitset& durable, const CrashPoint& point,
+                           std::optional<std::uint32_t> group) {
+  ++states_;
+  const Level level{order_.get(), &durable};
+  Trace recovery;
+  const std::string wrong =
+      machine_.run({&level, 1}, history_of(point), options_.nested ? &recovery : nullptr);
+  groups_.add(machine_.footprint().touched());
+  Outcome outcome{machine_.footprint().reads(0), 0};
+  const auto number = static_cast<std::size_t>(&point - order_->points().data());
+  if (!wrong.empty()) {
+    outcome.verdict = note({wrong, number, durable, nullptr, nullptr, 0, {}});
+  } else if (options_.nested) {
+    run_nested(durable, point, std::move(recovery), group, outcome);
+  }
+  return outcome;
+}
+
+void Checker::run_nested(const Bitset& durable, const CrashPoint& point, Trace recovery,
+                         std::optional<std::uint32_t> group, Outcome& outcome) {
+  const auto trace = std::make_shared<const Trace>(mutate(recovery, mutation_, places_));
+  const auto order = std::make_shared<const Order>(*trace, order_options(options_));
+  if (order->writes().empty()) return;
+  std::unordered_set<std::uint32_t> known(outcome.reads.begin(), outcome.reads.end());
+  const auto number = static_cast<std::size_t>(&point - order_->points().data());
+  const std::uint64_t before = nested_states_;
+
+  Explorer explorer(*order, [&](const Bitset& again, const CrashPoint& where) {
+    ++states_;
+    ++nested_states_;
+    const Level levels[] = {{order_.get(), &durable}, {order.get(), &again}};
+    const std::string wrong = machine_.run(levels, history_of(point), nullptr);
+    groups_.add(machine_.footprint().touched());
+    // What only the second recovery reads is part of what the first state must fix, too.
+    for (const std::uint32_t cell : machine_.footprint().reads(0)) {
+      if (known.insert(cell).second) outcome.reads.push_back(cell);
+    }
+    Outcome nested{machine_.footprint().reads(1), 0};
+    if (!wrong.empty()) {
+      const auto cut = static_cast<std::size_t>(&where - order->points().data());
+      nested.verdict = note({wrong, number, durable, trace, order, cut, again});
+    }
+    return nested;
+  });
+  explorer.on_state([&](const StateSeen& seen) {
+    if (seen.outcome.verdict != 0) outcome.verdict = seen.outcome.verdict;
+    return seen.outcome.verdict == 0;
+  });
+  explorer.stop_when([&] { return out_of_budget() || nested_states_ - before >= most_nested_; });
+  const bool complete = explorer.explore(filter_for(*order, group));
+  if (!complete && outcome.verdict == 0) nested_cut_ = true;
+}
+
+std::unique_ptr<Explorer> Checker::make_explorer(std::optional<std::uint32_t> group) {
+  auto explorer = std::make_unique<Explorer>(
+      *order_, [this, group](const Bitset& durable, const CrashPoint& point) {
+        return run_state(durable, point, group);
+      });
+  explorer->stop_when([this] { return out_of_budget(); });
+  explorer->on_state([this](const StateSeen& seen) {
+    for (const std::uint32_t cell : seen.outcome.reads) {
+      if (cell >= ever_read_.size()) ever_read_.resize(cell + 1);
+      ever_read_[cell] = 1;
+    }
+    return seen.outcome.verdict == 0 || !stop_at_findings_;
+  });
+  return explorer;
+}
+
+bool Checker::explore_all(std::uint64_t most) {
+  most_states_ = std::min(options_.max_states, most);
+  most_nested_ = most_states_;
+  nested_cut_ = false;
+  const auto explorer = make_explorer(std::nullopt);
+  // The trial is everyone's, since everyone must know how it ended.
+  if (most > kTrial) explorer->share(options_.worker, options_.workers);
+  return explorer->explore();
+}
+
+// Some states far apart from each other, to see who looks at what.
+void Checker::look_around() {
+  const std::size_t points = order_->points().size();
+  for (const std::size_t number : {points - 1, points / 2, std::size_t{0}}) {
+    const CrashPoint& point = order_->points()[number];
+    for (const Bitset& durable : {point.durable, Bitset::below(point.executed)}) {
+      if (out_of_budget()) return;
+      run_state(durable, point, Groups::kShared);
+    }
+  }
+}
+
+bool Checker::explore_groups() {
+  most_states_ = options_.max_states - options_.max_states / 4;  // the rest is for samples
+  most_nested_ = options_.max_states;
+  nested_cut_ = false;
+  look_around();
+  groups_.form();
+  if (groups_.all().size() < 2) return false;
+  // A worker keeps to the words that it begins with, into whatever group they turn out to belong.
+  std::vector<std::uint32_t> ours;
+  for (std::size_t i = options_.worker; i < groups_.all().size(); i += options_.workers) {
+    ours.push_back(groups_.all()[i]);
+  }
+  std::set<std::uint32_t> done;
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    report_.components = groups_.all().size();
+    if (report_.components < 2) return false;
+    const std::uint32_t group = groups_.of(ours[i]);
+    if (!done.insert(group).second) continue;
+    if (!make_explorer(group)->explore(filter_for(*order_, group))) return false;
+    if (!groups_.form()) continue;
+    done.clear();
+    i = static_cast<std::size_t>(-1);  // from the start, with the groups as they are now
+  }
+  return true;
+}
+
+void Checker::climb() {
+  stop_at_findings_ = true;
+  report_.rung = Rung::exhaustive;
+  report_.complete = explore_all(kTrial);
+  if (!report_.complete && findings_.empty()) {
+    report_.rung = Rung::components;
+    report_.complete = explore_groups();
+  }
+  if (!report_.complete && findings_.empty() && groups_.all().size() < 2) {
+    report_.rung = Rung::exhaustive;
+    report_.complete = explore_all(states_ + (options_.max_states - states_) / 2);
+  }
+  report_.nested_complete = options_.nested && report_.complete && !nested_cut_;
+  if (!report_.complete && findings_.empty()) {
+    report_.rung = Rung::sampled;
+    most_states_ = options_.max_states;
+    most_nested_ = kSampledNested;
+    const auto explorer = make_explorer(Groups::kShared);
+    Sampler sampler(*explorer, options_, ever_read_, [this] { return out_of_budget(); });
+    sampler.run();
+    report_.pairs = sampler.pairs();
+    report_.pairs_tried = sampler.pairs_tried();
+    report_.complete = sampler.complete();
+  }
+}
+
+Report Checker::check(const Mutation& mutation, bool find_causes) {
+  start(mutation);
+  climb();
+  if (!findings_.empty()) {
+    report_.verdict = Verdict::failed;
+    report_.failures.push_back(explain(findings_.front(), find_causes));
+  }
+  fill_report(report_);
+  return report_;
+}
+
+Report Checker::replay(const std::string& state) {
+  start(options_.mutation);
+  report_.rung = Rung::replay;
+  const std::vector<StateName> parts = parse_state(state);
+  const Bitset durable = state_of(*order_, parts[0]);
+  const CrashPoint& point = order_->points()[parts[0].point];
+  const Level level{order_.get(), &durable};
+  Trace recovery;
+  Finding finding;
+  finding.point = parts[0].point;
+  finding.durable = durable;
+  finding.message = machine_.run({&level, 1}, history_of(point), &recovery);
+  ++states_;
+  if (parts.size() > 1) {
+    finding.recovery = std::make_shared<const Trace>(mutate(recovery, mutation_, places_));
+    finding.order = std::make_shared<const Order>(*finding.recovery, order_options(options_));
+    finding.nested_point = parts[1].point;
+    finding.nested_durable = state_of(*finding.order, parts[1]);
+    const Level levels[] = {level, {finding.order.get(), &finding.nested_durable}};
+    finding.message = machine_.run(levels, history_of(point), nullptr);
+    ++states_;
+    ++nested_states_;
+  }
+  report_.complete = true;
+  if (!finding.message.empty()) {
+    report_.verdict = Verdict::failed;
+    report_.failures.push_back(explain(finding, true));
+  }
+  fill_report(report_);
+  return report_;
+}
+
+Failure Checker::explain(const Finding& finding, bool find_causes) {
+  Failure failure;
+  failure.message = finding.message;
+  failure.nested = finding.order != nullptr;
+  const Order& order = failure.nested ? *finding.order : *order_;
+  const std::size_t point = failure.nested ? finding.nested_point : finding.point;
+  const Bitset& durable = failure.nested ? finding.nested_durable : finding.durable;
+  const auto name = [&](const Bitset& state) {
+    const std::string first = name_state(*order_, finding.point, finding.durable);
+    const std::string own = name_state(order, point, state);
+    return failure.nested ? concat(first, "/", own) : own;
+  };
+  failure.state = name(durable);
+  if (!find_causes) return failure;
+
+  const History history = history_of(order_->points()[finding.point]);
+  std::string message;
+  const Fails fails = [&](const Bitset& state) {
+    ++states_;
+    const Level levels[] = {{order_.get(), failure.nested ? &finding.durable : &state},
+                            {&order, &state}};
+    const std::string wrong = machine_.run({levels, failure.nested ? 2u : 1u}, history, nullptr);
+    return !wrong.empty();
+  };
+  const Cause cause =
+      find_cause({&order, point, durable}, order_options(options_), failure.nested, fails);
+  failure.state = name(cause.smallest);
+  describe(failure, cause, order, point, machine_, places_);
+  return failure;
+}
+
+void Checker::fill_report(Report& report) {
+  report.states = states_;
+  report.nested_states = nested_states_;
+  report.seconds = std::chrono::duration<double>(Clock::now() - begun_).count();
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  report.peak_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+  if (report.verdict == Verdict::passed) add_hints(report);
+}
+
+void Checker::add_hints(Report& report) const {
+  Places& places = const_cast<Places&>(places_);
+  const auto& sites = trace_.sites;
+  std::vector<const char*> fence_at(sites.size(), nullptr);
+  std::vector<bool> wide_release(sites.size());
+  for (const Op& op : trace_.ops) {
+    if (op.kind == OpKind::durability_fence) fence_at[op.site] = "durability fence";
+    if (op.kind == OpKind::ordering_fence) fence_at[op.site] = "ordering fence";
+    if (op.kind == OpKind::release && op.scope != Scope::block) wide_release[op.site] = true;
+  }
+  for (std::size_t site = 0; site < sites.size(); ++site) {
+    const auto& use = order_->fence_uses()[site];
+    if (fence_at[site] != nullptr && use.executed > 0 && use.useful == 0) {
+      report.hints.push_back({concat("this ", fence_at[site],
+                                     " orders nothing: no store came before "
+                                     "it, or what came before was durable already"),
+                              places.place(sites[site])});
+    }
+    const auto& release = order_->release_uses()[site];
+    if (wide_release[site] && release.acquired && !release.other_block) {
+      report.hints.push_back(
+          {"the scope is wider than needed: all that acquire from this release "
+           "are in its block",
+           places.place(sites[site])});
+    }
+  }
+  if (!report.complete || report.rung == Rung::sampled) return;
+  std::vector<int> read_at(sites.size(), -1);  // -1: no store; 0: none is read; 1: some are
+  for (std::uint32_t cell = 0; cell < order_->cells().size(); ++cell) {
+    const bool read = cell < ever_read_.size() && ever_read_[cell] != 0;
+    for (const std::uint32_t write : order_->cells()[cell].writes) {
+      int& known = read_at[trace_.ops[order_->writes()[write].op].site];
+      known = std::max(known, read ? 1 : 0);
+    }
+  }
+  for (std::size_t site = 0; site < sites.size(); ++site) {
+    if (read_at[site] == 0) {
+      report.hints.push_back(
+          {"neither recovery nor verification reads what is stored here: it "
+           "need not be durable, or it is not verified",
+           places.place(sites[site])});
+    }
+  }
+}
+
+}  // namespace holdfast::check

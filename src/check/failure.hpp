@@ -1,0 +1,31 @@
+// Failures in words: places, values, advice; and the names of crash states.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "check/cause.hpp"
+#include "check/machine.hpp"
+#include "check/mutate.hpp"
+
+namespace holdfast::check {
+
+// A crash state as text: the crash point, and the writes that nothing else in it follows. With a
+// second part behind a slash for a crash inside recovery, such as "12:345.350/3:7".
+struct StateName {
+  std::size_t point = 0;
+  std::vector<std::uint32_t> top;
+};
+std::string name_state(const Order& order, std::size_t point, const Bitset& durable);
+// Throws invalid_argument. One part or two.
+std::vector<StateName> parse_state(const std::string& text);
+// Throws invalid_argument if the order has no such point or write.
+Bitset state_of(const Order& order, const StateName& name);
+
+// Fills in all of a failure but message, state and nested.
+void describe(Failure& failure, const Cause& cause, const Order& order, std::size_t point,
+              const Machine& machine, Places& places);
+
+}  // namespace holdfast::check

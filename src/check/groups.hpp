@@ -1,0 +1,40 @@
+// Which persistent words belong together: those that one thread of recovery, or one item of the
+// verification, looks at. Words that many look at, or the host, belong to all.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+namespace holdfast::check {
+
+class Groups {
+ public:
+  // Takes note of who touched which word. Pairs may come again.
+  void add(const std::vector<std::pair<std::uint64_t, std::uint32_t>>& touched);
+
+  // Forms the groups anew if anything was noted since. Returns whether they have changed.
+  bool form();
+
+  static constexpr std::uint32_t kShared = 0xffffffff;
+  // The group of a word: a number that lasts until the next form(); kShared; or, for a word that
+  // nobody has touched, one of its own.
+  std::uint32_t of(std::uint32_t word) const;
+  // The groups' numbers.
+  const std::vector<std::uint32_t>& all() const { return all_; }
+
+ private:
+  // A word with more readers than this is a common one, such as a transaction's state.
+  static constexpr std::size_t kFew = 4;
+
+  std::unordered_map<std::uint32_t, std::vector<std::uint64_t>> actors_;  // of a word; few, or none
+  std::unordered_set<std::uint32_t> shared_;
+  std::unordered_map<std::uint32_t, std::uint32_t> group_;
+  std::vector<std::uint32_t> all_;
+  bool changed_ = false;
+};
+
+}  // namespace holdfast::check

@@ -1,0 +1,172 @@
+#include "check/machine.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "holdfast/cpu/host_observer.hpp"
+
+namespace holdfast::check {
+
+using detail::concat;
+
+namespace {
+
+// What a program under check may have, so that every state can be put in place in no time.
+constexpr std::uint64_t kMaxRegion = std::uint64_t{256} << 20;
+// Recovery that spins for ever is reported after this many rounds.
+constexpr std::uint64_t kLivelockRounds = 2'000;
+
+Region make_region(const Program& program) {
+  if (!cpu::can_listen()) {
+    throw Error(Errc::unsupported,
+                "this build cannot check programs, since it delivers no events of kernels: "
+                "configure it with -DHOLDFAST_INTERCEPT=ON (preset cpu-check)");
+  }
+  if (!program.set_up || !program.run || !program.recover || !program.verify ||
+      program.items == 0) {
+    throw Error(Errc::invalid_argument,
+                concat("check: program '", program.name,
+                       "' needs set_up, run, recover, verify and at least one item"));
+  }
+  if (program.region_bytes > kMaxRegion) {
+    throw Error(Errc::invalid_argument,
+                concat("check: program '", program.name, "' has a region of ", program.region_bytes,
+                       " bytes; the checker takes up to ", kMaxRegion));
+  }
+  RegionOptions options;
+  options.domain = Domain::emulated;
+  options.size = program.region_bytes;
+  options.max_size = program.region_bytes;
+  return Region::create(program.name, options);
+}
+
+PersistentRange range_of(const Region& region) {
+  const auto base = reinterpret_cast<std::uintptr_t>(region.base());
+  return {base, base + region.size()};
+}
+
+cpu::Schedule take_schedule(const Options& options) {
+  const cpu::Schedule before = cpu::schedule();
+  cpu::Schedule ours = before;
+  ours.seed = options.schedule;
+  ours.lockstep = true;
+  ours.livelock_rounds = kLivelockRounds;
+  cpu::set_schedule(ours);
+  return before;
+}
+
+class RecordedSession : public Session {
+ public:
+  explicit RecordedSession(Recorder& recorder) : recorder_(recorder) {}
+  void start() override { recorder_.add_host_op(OpKind::start); }
+  void acknowledge() override { recorder_.add_host_op(OpKind::acknowledge); }
+
+ private:
+  Recorder& recorder_;
+};
+
+}  // namespace
+
+// Kernels, copies and this thread's host code are listened to while it lives.
+class Machine::Recording {
+ public:
+  explicit Recording(Machine& machine) { cpu::set_listener(&machine.recorder_); }
+  ~Recording() { cpu::set_listener(nullptr); }
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+};
+
+Machine::Machine(const Program& program, const Options& options)
+    : program_(program),
+      schedule_before_(take_schedule(options)),
+      region_(make_region(program)),
+      range_(range_of(region_)),
+      footprint_(range_),
+      recorder_(range_) {
+  program_.set_up(region_);
+  const auto* bytes = static_cast<const std::byte*>(region_.base());
+  base_.assign(bytes, bytes + region_.size());
+}
+
+Machine::~Machine() {
+  cpu::set_schedule(schedule_before_);
+  region_.abandon();
+}
+
+Trace Machine::record() {
+  Trace trace;
+  footprint_.begin(nullptr, nullptr);
+  recorder_.begin(&trace, &footprint_);
+  RecordedSession session(recorder_);
+  const Recording recording(*this);
+  const cpu::HostObserver observer(region_.base(), region_.size());
+  program_.run(region_, session);
+  return trace;
+}
+
+void Machine::restore(std::span<const Level> levels) {
+  auto* const memory = static_cast<std::byte*>(region_.base());
+  for (const auto* words : {&footprint_.written(), &std::as_const(placed_)}) {
+    for (const std::uint32_t word : *words) {
+      std::memcpy(memory + word * 8, base_.data() + word * 8, 8);
+    }
+  }
+  placed_.clear();
+  for (const Level& level : levels) {
+    const Order& order = *level.order;
+    for (std::uint32_t i = 0; i < order.cells().size(); ++i) {
+      const std::uint32_t version = order.version(i, *level.durable);
+      if (version == 0) continue;
+      const Cell& cell = order.cells()[i];
+      const Write& write = order.writes()[cell.writes[version - 1]];
+      const std::uint64_t place = cell.address - range_.begin;
+      placed_.push_back(static_cast<std::uint32_t>(place / 8));
+      std::memcpy(memory + place,
+                  order.trace().bytes.data() + write.value + (cell.address - write.address),
+                  cell.size);
+    }
+  }
+}
+
+std::string Machine::run(std::span<const Level> levels, const History& history, Trace* recovery) {
+  restore(levels);
+  footprint_.begin(levels.empty() ? nullptr : levels[0].order,
+                   levels.size() < 2 ? nullptr : levels[1].order);
+  recorder_.begin(recovery, &footprint_);
+  const Recording recording(*this);
+  std::string wrong;
+  try {
+    const cpu::HostObserver observer(region_.base(), region_.size());
+    program_.recover(region_);
+  } catch (const std::exception& error) {
+    wrong = concat("recover() failed: ", error.what());
+  }
+  recorder_.end_trace();
+  if (!wrong.empty()) return wrong;
+  for (std::uint64_t item = 0; item < program_.items && wrong.empty(); ++item) {
+    recorder_.set_actor(Recorder::kItemActor | item);
+    try {
+      const cpu::HostObserver observer(region_.base(), region_.size());
+      wrong = program_.verify(region_, history, item);
+    } catch (const std::exception& error) {
+      wrong = concat("verify() failed: ", error.what());
+    }
+    if (!wrong.empty() && program_.items > 1) wrong = concat("item ", item, ": ", wrong);
+  }
+  recorder_.no_actor();
+  return wrong;
+}
+
+std::string Machine::name_of(std::uint64_t address) const {
+  const std::uint64_t offset = address - range_.begin;
+  for (const ObjectInfo& object : region_.objects()) {
+    if (offset >= object.offset && offset < object.offset + object.bytes()) {
+      return concat(object.name, "+", offset - object.offset);
+    }
+  }
+  return concat("region+", offset);
+}
+
+}  // namespace holdfast::check

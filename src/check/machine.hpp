@@ -1,0 +1,59 @@
+// Runs a program under check: once as it is, then recovery on one crash state after another.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "check/order.hpp"
+#include "check/recorder.hpp"
+#include "holdfast/check.hpp"
+#include "holdfast/cpu/executor.hpp"
+
+namespace holdfast::check {
+
+// A crash state: that of the first order, and on top of it, what recovery's own writes left at a
+// crash in the second.
+struct Level {
+  const Order* order = nullptr;
+  const Bitset* durable = nullptr;
+};
+
+// Thread safety: one in a process at a time.
+class Machine {
+ public:
+  // Makes the region and sets it up. Throws unsupported if this build delivers no events.
+  Machine(const Program& program, const Options& options);
+  ~Machine();
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+
+  // Runs the program and records it.
+  Trace record();
+
+  // Puts the crash state into the region, recovers and verifies. Returns what is wrong, or an
+  // empty string. Afterwards footprint() tells what was read of the levels' cells.
+  // `recovery`: where to record recover(), or null.
+  std::string run(std::span<const Level> levels, const History& history, Trace* recovery);
+
+  const Footprint& footprint() const { return footprint_; }
+  PersistentRange range() const { return range_; }
+  // "object+offset" of an address in the region.
+  std::string name_of(std::uint64_t address) const;
+
+ private:
+  class Recording;
+  void restore(std::span<const Level> levels);
+
+  const Program& program_;
+  cpu::Schedule schedule_before_;
+  Region region_;
+  PersistentRange range_;
+  std::vector<std::byte> base_;        // the region as set_up() left it
+  std::vector<std::uint32_t> placed_;  // words that the last state put into the region
+  Footprint footprint_;
+  Recorder recorder_;
+};
+
+}  // namespace holdfast::check

@@ -1,0 +1,273 @@
+#include "check/recorder.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace holdfast::check {
+
+Footprint::Footprint(PersistentRange range)
+    : range_(range),
+      word_written_((range.end - range.begin + 7) / 8),
+      last_actor_(word_written_.size()) {
+  for (Plane& plane : planes_) plane.first_cell.resize(word_written_.size());
+}
+
+void Footprint::Plane::set(const Order* next, std::uint64_t begin) {
+  reads.clear();
+  for (const std::uint32_t word : words) first_cell[word] = 0;
+  words.clear();
+  order = next;
+  if (order == nullptr) return;
+  const auto& cells = order->cells();
+  cell_seen.assign(cells.size(), 0);
+  for (auto i = static_cast<std::uint32_t>(cells.size()); i-- > 0;) {
+    const auto word = static_cast<std::uint32_t>((cells[i].address - begin) / 8);
+    first_cell[word] = i + 1;
+    if (words.empty() || words.back() != word) words.push_back(word);
+  }
+}
+
+template <class Visit>
+void Footprint::Plane::for_cells(std::uint64_t word, std::uint64_t address, std::uint64_t end,
+                                 Visit&& visit) {
+  std::uint32_t cell = first_cell[word];
+  if (cell == 0) return;
+  const auto& cells = order->cells();
+  const std::uint64_t base = cells[cell - 1].address / 8 * 8;
+  for (--cell; cell < cells.size() && cells[cell].address < std::min(end, base + 8); ++cell) {
+    if (cells[cell].address + cells[cell].size > address) visit(cell);
+  }
+}
+
+template <class Visit>
+void Footprint::for_words(std::uint64_t address, std::uint64_t size, Visit&& visit) {
+  const std::uint64_t end = std::min(address + size, range_.end);
+  for (std::uint64_t word = (address - range_.begin) / 8; range_.begin + word * 8 < end; ++word) {
+    visit(word, end);
+  }
+}
+
+void Footprint::begin(const Order* first, const Order* second) {
+  written_.clear();
+  touched_.clear();
+  ++run_;
+  planes_[0].set(first, range_.begin);
+  planes_[1].set(second, range_.begin);
+}
+
+void Footprint::touch(std::uint64_t actor, std::uint64_t word) {
+  if (last_actor_[word] == actor + 1) return;
+  last_actor_[word] = actor + 1;
+  touched_.emplace_back(actor, static_cast<std::uint32_t>(word));
+}
+
+void Footprint::read(std::uint64_t address, std::uint64_t size, std::uint64_t actor) {
+  for_words(address, size, [&](std::uint64_t word, std::uint64_t end) {
+    bool is_cell = false;
+    for (Plane& plane : planes_) {
+      plane.for_cells(word, address, end, [&](std::uint32_t cell) {
+        is_cell = true;
+        if (plane.cell_seen[cell] == run_) return;
+        plane.cell_seen[cell] = run_;
+        plane.reads.push_back(cell);
+      });
+    }
+    if (is_cell || word_written_[word] == run_) touch(actor, word);
+  });
+}
+
+void Footprint::write(std::uint64_t address, std::uint64_t size, std::uint64_t actor) {
+  for_words(address, size, [&](std::uint64_t word, std::uint64_t end) {
+    touch(actor, word);
+    if (word_written_[word] != run_) {
+      word_written_[word] = run_;
+      written_.push_back(static_cast<std::uint32_t>(word));
+    }
+    // Only what is overwritten whole is the run's own from here on.
+    for (Plane& plane : planes_) {
+      plane.for_cells(word, address, end, [&](std::uint32_t number) {
+        const Cell& cell = plane.order->cells()[number];
+        if (cell.address >= address && cell.address + cell.size <= end) {
+          plane.cell_seen[number] = run_;
+        }
+      });
+    }
+  });
+}
+
+void Recorder::begin(Trace* trace, Footprint* footprint) {
+  trace_ = trace;
+  footprint_ = footprint;
+  actor_ = kNoActor;
+  launch_ = 0;
+  if (trace_ != nullptr) {
+    trace_->persistent = range_;
+    sites_.clear();
+    groups_.clear();
+    warp_arrivals_.clear();
+    numbers_.clear();
+    std::fill(sync_filter_.begin(), sync_filter_.end(), std::uint8_t{0});
+  }
+}
+
+void Recorder::add_host_op(OpKind kind) {
+  if (trace_ == nullptr) return;
+  Op op;
+  op.kind = kind;
+  op.thread = kHostThread;
+  trace_->ops.push_back(op);
+}
+
+void Recorder::begin_kernel(const cpu::Event& event) {
+  ++launch_;
+  block_threads_ = std::uint64_t{event.extent.x} * event.extent.y * event.extent.z;
+  const std::uint64_t blocks = std::uint64_t{event.grid.x} * event.grid.y * event.grid.z;
+  numbers_.assign(blocks * block_threads_, 0);
+}
+
+std::uint32_t Recorder::thread_of(const cpu::Event& event) {
+  if (event.host) return event.is_copy ? kCopyThread : kHostThread;
+  std::uint32_t& number = numbers_[event.block * block_threads_ + event.thread];
+  if (number == 0) {
+    number = static_cast<std::uint32_t>(trace_->threads.size());
+    trace_->threads.push_back({launch_, event.block, event.thread});
+  }
+  return number;
+}
+
+std::uint64_t Recorder::actor_of(const cpu::Event& event) const {
+  if (actor_ != kNoActor) return actor_;
+  if (event.host) return kHostActor;
+  return std::uint64_t{launch_} << 40 | (event.block * block_threads_ + event.thread);
+}
+
+std::uint32_t Recorder::site_of(const cpu::Event& event) {
+  const Site site{event.pc, event.pc == nullptr ? event.file : nullptr,
+                  event.pc == nullptr ? event.line : 0};
+  const std::uint64_t key = reinterpret_cast<std::uintptr_t>(site.pc) +
+                            reinterpret_cast<std::uintptr_t>(site.file) * 31 +
+                            site.line * 0x9e3779b97f4a7c15u;
+  for (const std::uint32_t known : sites_[key]) {
+    if (trace_->sites[known] == site) return known;
+  }
+  const auto number = static_cast<std::uint32_t>(trace_->sites.size());
+  trace_->sites.push_back(site);
+  sites_[key].push_back(number);
+  return number;
+}
+
+// Block barriers come with their number. The lanes of a warp meet once for each time that each of
+// them arrives with the same mask.
+std::uint32_t Recorder::group_of(const cpu::Event& event, std::uint32_t thread) {
+  std::uint64_t key = (std::uint64_t{launch_} << 40) + event.block;
+  if (event.kind == cpu::EventKind::warp_barrier) {
+    const std::uint32_t turn = warp_arrivals_[std::uint64_t{thread} << 32 | event.mask]++;
+    key = (key * 0x9e3779b97f4a7c15u + event.warp + 1) * 0xff51afd7ed558ccdu + event.mask;
+    key = key * 0xc4ceb9fe1a85ec53u + turn;
+  } else {
+    key = key * 0x9e3779b97f4a7c15u + event.generation * 0x100000001b3u;
+  }
+  return groups_.try_emplace(key, static_cast<std::uint32_t>(groups_.size() + 1)).first->second;
+}
+
+void Recorder::add(const cpu::Event& event, OpKind kind, const void* value) {
+  Op op;
+  op.kind = kind;
+  op.scope = event.scope;
+  op.thread = thread_of(event);
+  op.site = site_of(event);
+  op.address = reinterpret_cast<std::uintptr_t>(event.address);
+  op.size = static_cast<std::uint32_t>(event.size);
+  op.strong = event.is_volatile || event.is_atomic || kind == OpKind::update ||
+              kind == OpKind::release || kind == OpKind::acquire;
+  // A volatile access reaches every thread; the event says so of the others.
+  if (event.is_volatile) op.scope = Scope::system;
+  if (value != nullptr && range_.contains(op.address)) op.value = trace_->keep(value, event.size);
+  if (kind == OpKind::barrier) op.group = group_of(event, op.thread);
+  trace_->ops.push_back(op);
+}
+
+void Recorder::on_access(const cpu::Event& event) {
+  using cpu::EventKind;
+  const auto address = reinterpret_cast<std::uintptr_t>(event.address);
+  const bool persistent = range_.contains(address);
+  const bool strong = event.is_volatile || event.is_atomic || event.kind == EventKind::atomic ||
+                      event.kind == EventKind::acquire || event.kind == EventKind::release;
+  const bool reads = event.kind == EventKind::load || event.kind == EventKind::acquire ||
+                     event.kind == EventKind::atomic;
+  if (!persistent && !strong && (reads || !is_sync_variable(address))) return;
+  // A compare-and-swap that failed is a read.
+  const bool changed =
+      event.kind != EventKind::atomic || std::memcmp(event.new_value, event.value, event.size) != 0;
+  const bool writes = event.kind != EventKind::load && event.kind != EventKind::acquire && changed;
+  if (persistent && footprint_ != nullptr) {
+    if (reads) footprint_->read(address, event.size, actor_of(event));
+    if (writes) footprint_->write(address, event.size, actor_of(event));
+  }
+  if (trace_ == nullptr) return;
+  if (strong && !persistent) sync_filter_[address >> 2 & 0xffff] = 1;
+  if (event.kind == EventKind::release) {
+    add(event, OpKind::release, event.value);
+  } else if (event.kind == EventKind::acquire) {
+    add(event, OpKind::acquire, nullptr);
+  } else if (event.kind == EventKind::atomic) {
+    add(event, writes ? OpKind::update : OpKind::read, event.new_value);
+    trace_->ops.back().strong = true;
+  } else if (event.kind == EventKind::store) {
+    add(event, OpKind::write, event.value);
+  } else if (strong) {
+    add(event, OpKind::read, nullptr);
+  }
+}
+
+void Recorder::on_order(const cpu::Event& event) {
+  if (trace_ == nullptr) return;
+  switch (event.kind) {
+    case cpu::EventKind::fence:
+      add(event, OpKind::fence, nullptr);
+      break;
+    case cpu::EventKind::ordering_fence:
+      add(event, OpKind::ordering_fence, nullptr);
+      break;
+    case cpu::EventKind::durability_fence:
+      add(event, OpKind::durability_fence, nullptr);
+      break;
+    case cpu::EventKind::barrier:
+    case cpu::EventKind::warp_barrier:
+      add(event, OpKind::barrier, nullptr);
+      break;
+    case cpu::EventKind::synchronize:
+      add_host_op(OpKind::synchronize);
+      break;
+    default:
+      break;
+  }
+}
+
+void Recorder::on_event(const cpu::Event& event) {
+  switch (event.kind) {
+    case cpu::EventKind::load: {
+      // By far the most frequent, and mostly of no interest.
+      const auto address = reinterpret_cast<std::uintptr_t>(event.address);
+      if (!event.is_volatile && !event.is_atomic &&
+          (footprint_ == nullptr || !range_.contains(address))) {
+        return;
+      }
+      on_access(event);
+      break;
+    }
+    case cpu::EventKind::store:
+    case cpu::EventKind::atomic:
+    case cpu::EventKind::acquire:
+    case cpu::EventKind::release:
+      on_access(event);
+      break;
+    case cpu::EventKind::kernel_begin:
+      begin_kernel(event);
+      break;
+    default:
+      on_order(event);
+  }
+}
+
+}  // namespace holdfast::check

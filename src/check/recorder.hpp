@@ -1,0 +1,111 @@
+// Turns the events of kernels, copies and host code into a Trace, and notes what persistent memory
+// is read.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "check/order.hpp"
+#include "check/trace.hpp"
+#include "holdfast/cpu/listener.hpp"
+
+namespace holdfast::check {
+
+// What one run of recovery and verification touched.
+class Footprint {
+ public:
+  explicit Footprint(PersistentRange range);
+
+  // Begins a run. Noted are the first reads of the cells of `first` and of `second`; null: none.
+  void begin(const Order* first, const Order* second);
+
+  void read(std::uint64_t address, std::uint64_t size, std::uint64_t actor);
+  void write(std::uint64_t address, std::uint64_t size, std::uint64_t actor);
+
+  // Cells in the order of their first read, without those that the run itself had written.
+  const std::vector<std::uint32_t>& reads(unsigned order) const { return planes_[order].reads; }
+  // Words (of 8 bytes, from the range's first) that the run wrote.
+  const std::vector<std::uint32_t>& written() const { return written_; }
+  // Who touched which word: cells that were read, and what was written. At least once for each
+  // pair over all runs.
+  const std::vector<std::pair<std::uint64_t, std::uint32_t>>& touched() const { return touched_; }
+
+ private:
+  // The cells of one order.
+  struct Plane {
+    const Order* order = nullptr;
+    std::vector<std::uint32_t> first_cell;  // by word: number of its first cell + 1
+    std::vector<std::uint32_t> words;       // that have one
+    std::vector<std::uint32_t> cell_seen;   // the run in which it was read or written
+    std::vector<std::uint32_t> reads;
+
+    void set(const Order* next, std::uint64_t begin);
+    // Calls visit(cell) for those that overlap bytes [address, end) of the word.
+    template <class Visit>
+    void for_cells(std::uint64_t word, std::uint64_t address, std::uint64_t end, Visit&& visit);
+  };
+  template <class Visit>
+  void for_words(std::uint64_t address, std::uint64_t size, Visit&& visit);
+  void touch(std::uint64_t actor, std::uint64_t word);
+
+  PersistentRange range_;
+  Plane planes_[2];
+  std::vector<std::uint32_t> written_;
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> touched_;
+  std::vector<std::uint32_t> word_written_;
+  std::vector<std::uint64_t> last_actor_;  // by word; most words have one
+  std::uint32_t run_ = 0;
+};
+
+// Thread safety: that of cpu::Listener.
+class Recorder : public cpu::Listener {
+ public:
+  explicit Recorder(PersistentRange range) : range_(range) {}
+
+  // What follows goes to `trace` and `footprint`; either may be null.
+  void begin(Trace* trace, Footprint* footprint);
+  // Everything from here on is done by `actor`: an item of verify().
+  void set_actor(std::uint64_t actor) { actor_ = actor; }
+  void no_actor() { actor_ = kNoActor; }
+  // Stops the trace, and goes on with the footprint.
+  void end_trace() { trace_ = nullptr; }
+  void add_host_op(OpKind kind);
+
+  void on_event(const cpu::Event& event) override;
+
+  static constexpr std::uint64_t kItemActor = std::uint64_t{1} << 63;
+  static constexpr std::uint64_t kHostActor = std::uint64_t{1} << 62;
+
+ private:
+  static constexpr std::uint64_t kNoActor = ~std::uint64_t{0};
+
+  void begin_kernel(const cpu::Event& event);
+  void on_access(const cpu::Event& event);
+  void on_order(const cpu::Event& event);
+  void add(const cpu::Event& event, OpKind kind, const void* value);
+  std::uint32_t thread_of(const cpu::Event& event);
+  std::uint64_t actor_of(const cpu::Event& event) const;
+  std::uint32_t site_of(const cpu::Event& event);
+  std::uint32_t group_of(const cpu::Event& event, std::uint32_t thread);
+  bool is_sync_variable(std::uint64_t address) const {
+    return (sync_filter_[address >> 2 & 0xffff] & 1) != 0;
+  }
+
+  PersistentRange range_;
+  Trace* trace_ = nullptr;
+  Footprint* footprint_ = nullptr;
+  std::uint64_t actor_ = kNoActor;
+  std::uint32_t launch_ = 0;
+  std::uint64_t block_threads_ = 1;
+  std::vector<std::uint32_t> numbers_;  // of the kernel's threads in the trace; 0: none yet
+  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> sites_;
+  std::unordered_map<std::uint64_t, std::uint32_t> groups_;
+  std::unordered_map<std::uint64_t, std::uint32_t> warp_arrivals_;
+  // Volatile variables that strong accesses went to: plain stores to them matter, too. May hold
+  // more than it should.
+  std::vector<std::uint8_t> sync_filter_ = std::vector<std::uint8_t>(0x10000);
+};
+
+}  // namespace holdfast::check
