@@ -1,6 +1,7 @@
 #include "check/order.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -15,8 +16,11 @@ using Snapshot = std::shared_ptr<const Bitset>;
 
 Snapshot share(const Bitset& set) { return std::make_shared<const Bitset>(set); }
 
-// How far apart two threads are: the least scope that holds both.
+constexpr std::size_t kScopes = 3;
+
+// How far apart two threads are: the least scope that holds both. The host is outside the device.
 Scope distance(const TraceThread& a, const TraceThread& b) {
+  if ((a.launch == 0) != (b.launch == 0)) return Scope::system;
   return a.launch == b.launch && a.block == b.block ? Scope::block : Scope::device;
 }
 
@@ -25,18 +29,19 @@ struct Message {
   std::uint32_t thread = 0;
   std::uint32_t site = 0;
   Scope scope = Scope::system;
-  Snapshot released;       // a release's: all that its thread knew; else null
-  Snapshot fenced_block;   // what it knew at its last fence, whose scope was at least this
-  Snapshot fenced_device;  // (one device: device and system are alike)
+  Snapshot released;                     // a release's: all that its thread knew; else null
+  std::array<Snapshot, kScopes> fenced;  // what it knew at its last fence of at least this scope
 };
 
 struct ThreadState {
-  Bitset before;  // ordered before the thread's next writes
-  Bitset seen;    // all that is ordered before its next release
-  Bitset mine;    // its own writes and what is ordered before them: what a dF waits for
-  Snapshot fenced_any, fenced_block, fenced_device;
-  Bitset pending_barrier, pending_block, pending_device;  // known to it once it fences
-  std::uint32_t barrier = 0;                              // whose departure is still to come
+  Bitset before;        // ordered before the thread's next writes
+  Bitset seen;          // all that is ordered before its next release
+  Bitset mine;          // its own writes and what is ordered before them: what a dF waits for
+  Snapshot fenced_any;  // what it knew at its last fence
+  std::array<Snapshot, kScopes> fenced;  // the same, for fences that reach other threads
+  Bitset pending_barrier;                // known to it once it fences
+  std::array<Bitset, kScopes> pending;   // once it fences with at least this scope
+  std::uint32_t barrier = 0;             // whose departure is still to come
   bool at_barrier = false;
   std::vector<std::uint32_t> idle_fences;  // sites of fences that no write has followed yet
   bool wrote_since_fence = false;
@@ -164,7 +169,6 @@ class OrderBuilder {
     Bitset made;
     for_each_atom(op, [&](std::uint64_t address, std::uint32_t size, std::size_t value) {
       const auto number = static_cast<std::uint32_t>(order_.writes_.size());
-      if (op.thread == kHostThread && made.empty()) add_point(index);
       Bitset down = thread.before;
       if (first != nullptr) down |= *first;
       const auto [begin, end] = order_.cells_of(address, size);
@@ -187,17 +191,20 @@ class OrderBuilder {
     for (const std::uint32_t site : thread.idle_fences) ++order_.fence_uses_[site].useful;
     thread.idle_fences.clear();
     thread.wrote_since_fence = true;
-    // What the host stores is durable as it is made: docs/model.md, decision 9.
-    if (op.thread == kHostThread) durable_ |= made;
+    // What the host stores is durable as it is made (docs/model.md, decision 9), word by word.
+    if (op.thread == kHostThread) {
+      add_point(index);
+      durable_ |= made;
+    }
   }
 
-  // A strong write speaks to those who read it; a plain one silences what was there.
+  // A strong write speaks to those who read it; a plain one silences what was there. A
+  // read-modify-write continues a chain unless it and the last link are not in each other's scope.
   void publish(const Op& op, Snapshot released, bool continues) {
     auto& chain = messages_[op.address];
-    if (!continues) chain.clear();
-    const ThreadState& thread = threads_[op.thread];
-    chain.push_back({op.thread, op.site, op.scope, std::move(released), thread.fenced_block,
-                     thread.fenced_device});
+    if (!continues || (!chain.empty() && !reaches(chain.back(), op))) chain.clear();
+    chain.push_back(
+        {op.thread, op.site, op.scope, std::move(released), threads_[op.thread].fenced});
   }
 
   void release(std::uint32_t index, const Op& op) {
@@ -212,50 +219,55 @@ class OrderBuilder {
     persist(index, op, axioms().release_write ? known.get() : nullptr);
   }
 
-  bool reaches(Scope scope, Scope apart) const { return !axioms().inclusion || scope >= apart; }
+  Scope apart(std::uint32_t one, std::uint32_t other) const {
+    if (!axioms().inclusion) return Scope::block;
+    return distance(trace_.threads[one], trace_.threads[other]);
+  }
+  bool reaches(const Message& message, const Op& op) const {
+    if (message.thread == op.thread) return true;
+    return std::min(message.scope, op.scope) >= apart(message.thread, op.thread);
+  }
 
   void read_from(const Op& op, bool acquires) {
     if (epoch()) return;  // order across threads comes from waiting alone
     const auto found = messages_.find(op.address);
-    if (found == messages_.end()) return;
+    if (found == messages_.end() || !reaches(found->second.back(), op)) return;
     ThreadState& reader = threads_[op.thread];
     for (const Message& message : found->second) {
       if (message.thread == op.thread) continue;
-      const Scope apart = distance(trace_.threads[message.thread], trace_.threads[op.thread]);
-      if (!reaches(message.scope, apart) || !reaches(op.scope, apart)) continue;
-      const Snapshot& fenced = apart == Scope::block || !axioms().inclusion ? message.fenced_block
-                                                                            : message.fenced_device;
+      if (!reaches(message, op)) continue;
+      const Scope far = apart(message.thread, op.thread);
+      const auto by_scope = static_cast<std::size_t>(far);
       const Bitset* known = message.released      ? message.released.get()
-                            : axioms().fence_sync ? fenced.get()
+                            : axioms().fence_sync ? message.fenced[by_scope].get()
                                                   : nullptr;
       if (known == nullptr) continue;
-      if (message.released) note_acquired(message.site, apart);
+      if (message.released) note_acquired(message.site, far);
       if (acquires) {
         reader.before |= *known;
         reader.seen |= *known;
       } else if (axioms().fence_sync) {
-        (apart == Scope::block ? reader.pending_block : reader.pending_device) |= *known;
+        reader.pending[by_scope] |= *known;
       }
     }
   }
 
-  void note_acquired(std::uint32_t site, Scope apart) {
+  void note_acquired(std::uint32_t site, Scope far) {
     order_.release_uses_[site].acquired = true;
-    if (apart != Scope::block) order_.release_uses_[site].other_block = true;
+    if (far != Scope::block) order_.release_uses_[site].other_block = true;
   }
 
   // A fence that orders volatile memory too. Its scope says whom it reaches.
   void fence(const Op& op, Scope scope) {
     ThreadState& thread = threads_[op.thread];
-    thread.seen |= thread.pending_block;
-    thread.pending_block.clear();
-    if (scope != Scope::block || !axioms().inclusion) {
-      thread.seen |= thread.pending_device;
-      thread.pending_device.clear();
+    const auto reached = static_cast<std::size_t>(scope);
+    for (std::size_t i = 0; i <= reached; ++i) {
+      thread.before |= thread.pending[i];
+      thread.seen |= thread.pending[i];
+      thread.pending[i].clear();
     }
     order_only(op);
-    thread.fenced_block = thread.fenced_any;
-    if (scope != Scope::block) thread.fenced_device = thread.fenced_any;
+    for (std::size_t i = 0; i <= reached; ++i) thread.fenced[i] = thread.fenced_any;
   }
 
   void order_only(const Op& op) {
