@@ -19,6 +19,7 @@ Stream::Impl::~Impl() {
   }
   work_.notify_one();
   worker_.join();
+  if (!error_) cpu::synchronized(nullptr);
   if (error_ && !seen_) std::fprintf(stderr, "holdfast: stream: %s\n", error_->what());
 }
 

@@ -104,6 +104,16 @@ TEST(HostEvents, AStreamThatFailedIsNotSynchronized) {
   }
 }
 
+TEST(HostEvents, AStreamThatEndsHasBeenWaitedFor) {
+  Watch watch;
+  {
+    Stream stream;
+    launch(stream, 1, 1, add_one, &watch.words[0]);
+  }
+  EXPECT_EQ(watch.texts(),
+            (Texts{"kernel_begin", "load 0:4=0", "store 0:4=1", "host synchronize"}));
+}
+
 TEST(HostEvents, AccessesOfTheHostAreSeenWhileAnObserverLives) {
   Watch watch;
   store_word(&watch.words[0], 1);

@@ -80,6 +80,10 @@ class Listener {
   virtual void on_event(const Event& event) = 0;
 };
 
+// Whether `address` is in the __shared__ memory, static or dynamic, of the block that runs: the
+// addresses serve other blocks later. For listeners, in calls for an event of a kernel's thread.
+bool is_shared(const void* address) noexcept;
+
 // Whether this build delivers events.
 bool can_listen() noexcept;
 

@@ -1,0 +1,17 @@
+#include "check/source_lines_test.hpp"
+
+namespace holdfast::test {
+namespace {
+
+__device__ void store_both(unsigned* words) {
+  words[0] = 1;  // line of the first
+  words[1] = 2;  // line of the second
+}
+
+}  // namespace
+
+__global__ void store_two(unsigned* words) {
+  store_both(words);  // line of the call
+}
+
+}  // namespace holdfast::test

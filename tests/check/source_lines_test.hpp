@@ -1,0 +1,10 @@
+// A kernel with a function inlined into it.
+#pragma once
+
+#include "holdfast/kernel.hpp"
+
+namespace holdfast::test {
+
+__global__ void store_two(unsigned* words);
+
+}  // namespace holdfast::test
