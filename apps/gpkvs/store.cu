@@ -78,11 +78,12 @@ void remove_remains(holdfast::Region& region) {
   }
 }
 
+// Without the counters: recovery may be about to change them.
 StoreHeader read_header(holdfast::Region& region, holdfast::Stream& stream) {
   const holdfast::ObjectInfo info = region.object(kHeader);
   StoreHeader header{};
   if (info.bytes() == sizeof(header)) {
-    holdfast::copy_async(stream, &header, region.address(info), sizeof(header));
+    holdfast::copy_async(stream, &header, region.address(info), offsetof(StoreHeader, counters));
     stream.synchronize();
   }
   return header;

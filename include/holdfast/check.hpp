@@ -174,8 +174,9 @@ struct Report {
   Rung rung = Rung::exhaustive;
   bool complete = false;         // the rung was explored to its end
   bool nested_complete = false;  // and so were the crashes inside recovery
-  std::uint64_t states = 0;      // runs of recovery, nested ones among them
+  std::uint64_t states = 0;      // crash states that were tried, nested ones among them
   std::uint64_t nested_states = 0;
+  std::uint64_t runs = 0;  // of recovery: states in which it reads the same bytes share one
   std::uint64_t persists = 0;
   std::uint64_t threads = 0;
   std::uint64_t crash_points = 0;

@@ -6,11 +6,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <string>
 #include <unordered_map>
 
+#include "holdfast/cpu/executor.hpp"
 #include "holdfast/stream.hpp"
 
 namespace holdfast::backend {
@@ -31,6 +34,7 @@ constexpr bool kMapLarge = true;
 
 std::mutex g_mutex;
 std::unordered_map<void*, std::size_t> g_mapped;  // bytes of each large allocation
+std::map<std::uintptr_t, std::size_t> g_device;   // bytes of each allocation of device memory
 
 // Bytes that control group v2 still grants; the largest number where there is no limit.
 std::size_t control_group_room() {
@@ -120,8 +124,19 @@ bool usable(std::string* /*why*/) noexcept { return true; }
 
 std::size_t free_device_memory() { return available_bytes(); }
 
-void* allocate_device(std::size_t bytes) { return allocate(bytes, kDeviceAlignment); }
-void free_device(void* address) noexcept { release(address); }
+void* allocate_device(std::size_t bytes) {
+  void* const memory = allocate(bytes, kDeviceAlignment);
+  const std::lock_guard lock(g_mutex);
+  g_device.emplace(reinterpret_cast<std::uintptr_t>(memory), bytes);
+  return memory;
+}
+void free_device(void* address) noexcept {
+  {
+    const std::lock_guard lock(g_mutex);
+    g_device.erase(reinterpret_cast<std::uintptr_t>(address));
+  }
+  release(address);
+}
 void* allocate_pinned(std::size_t bytes) { return allocate(bytes, kPage); }
 void free_pinned(void* address) noexcept { release(address); }
 
@@ -129,3 +144,12 @@ void register_host(void* /*address*/, std::size_t /*bytes*/, const std::string& 
 void unregister_host(void* /*address*/, std::size_t /*bytes*/) noexcept {}
 
 }  // namespace holdfast::backend
+
+bool holdfast::cpu::is_device_memory(const void* address) {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  const std::lock_guard lock(holdfast::backend::g_mutex);
+  const auto next = holdfast::backend::g_device.upper_bound(at);
+  if (next == holdfast::backend::g_device.begin()) return false;
+  const auto& [start, bytes] = *std::prev(next);
+  return at - start < bytes;
+}

@@ -62,6 +62,15 @@ class Search {
     state.set(write);
   }
 
+  // Where all that was made is durable: the write still to come with which it passes.
+  std::optional<std::uint32_t> still_to_come(Bitset state) const {
+    for (auto write = point_.executed; write < order_.writes().size(); ++write) {
+      add(state, write);
+      if (!fails_(state)) return write;
+    }
+    return std::nullopt;
+  }
+
   // The last write without which the state would pass.
   std::optional<std::uint32_t> needed(const Bitset& state) const {
     std::optional<std::uint32_t> result;
@@ -181,7 +190,10 @@ Cause find_cause(const FailingState& state, const OrderOptions& options, bool ne
   const Bitset largest = search.grow(state.durable);
   Cause cause;
   if (search.missing(largest).empty()) {
-    cause.kind = nested ? CauseKind::not_idempotent : CauseKind::not_a_crash_matter;
+    if (!nested) cause.lost = search.still_to_come(largest);
+    cause.kind = nested       ? CauseKind::not_idempotent
+                 : cause.lost ? CauseKind::not_atomic
+                              : CauseKind::not_a_crash_matter;
     cause.smallest = search.shrink(largest, std::nullopt);
     cause.kept = search.needed(cause.smallest);
     return cause;

@@ -47,6 +47,7 @@ Report check(const Program& program, const Options& options) {
   Checker checker(program, options);
   Report report = options.replay.empty() ? checker.check(options.mutation, true)
                                          : checker.replay(options.replay);
+  if (options.races && options.replay.empty()) checker.find_races(report);
   return report;
 }
 

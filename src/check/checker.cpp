@@ -74,8 +74,11 @@ Checker::CellFilter Checker::filter_for(const Order& order,
   if (!group) return nullptr;
   std::vector<bool> in(order.cells().size());
   for (std::size_t i = 0; i < in.size(); ++i) {
-    const std::uint32_t of = groups_.of(word_of(order.cells()[i].address));
-    in[i] = of == Groups::kShared || of == *group;
+    const Cell& cell = order.cells()[i];
+    for (const std::uint64_t byte : {cell.address, cell.address + cell.size - 1}) {
+      const std::uint32_t of = groups_.of(half_of(byte));
+      if (of == Groups::kShared || of == *group) in[i] = true;
+    }
   }
   return [in = std::move(in)](std::uint32_t cell) { return in[cell]; };
 }
@@ -300,6 +303,7 @@ Failure Checker::explain(const Finding& finding, bool find_causes) {
 void Checker::fill_report(Report& report) {
   report.states = states_;
   report.nested_states = nested_states_;
+  report.runs = machine_.runs();
   report.seconds = std::chrono::duration<double>(Clock::now() - begun_).count();
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);

@@ -39,6 +39,8 @@ class Checker {
   // The program as it is, or with `mutation`. `find_causes`: whether failures are shrunk.
   Report check(const Mutation& mutation, bool find_causes);
   Report replay(const std::string& state);
+  // Runs the program once more and adds its races to the report.
+  void find_races(Report& report);
 
   // What the program and its recovery offer for mutation.
   struct Target {
@@ -66,8 +68,9 @@ class Checker {
   std::unique_ptr<Explorer> make_explorer(std::optional<std::uint32_t> group);
   CellFilter filter_for(const Order& order, std::optional<std::uint32_t> group) const;
   std::uint32_t note(Finding finding);
-  std::uint32_t word_of(std::uint64_t address) const {
-    return static_cast<std::uint32_t>((address - machine_.range().begin) / 8);
+  // The number of a half word, as Groups counts.
+  std::uint32_t half_of(std::uint64_t address) const {
+    return static_cast<std::uint32_t>((address - machine_.range().begin) / 4);
   }
 
   bool explore_all(std::uint64_t most);

@@ -5,30 +5,23 @@
 #include <set>
 #include <utility>
 
-#include "holdfast/error.hpp"
+#include "check/decision_tree.hpp"
 
 namespace holdfast::check {
 
-// Outcomes by what recovery read: a tree of cells and versions, a run of reads to a node. Recovery
-// is a function of what it has read, so at a node all runs read the same cell next.
+// Outcomes by the versions of the cells that recovery read, and by what was promised to whom.
 class Explorer::Memory {
  public:
   explicit Memory(const Order& order) : order_(order) {}
 
-  const Outcome* find(const CrashPoint& point, const Bitset& durable) {
-    const auto root = roots_.find(history(point));
-    if (root == roots_.end()) return nullptr;
-    const Node* node = root->second.get();
-    for (;;) {
-      for (const Reading& reading : node->run) {
-        const std::uint32_t version = order_.version(reading.cell, durable);
-        if (version != reading.version) return nullptr;
-      }
-      if (node->outcome) return node->outcome.get();
-      const auto child = node->children.find(order_.version(node->branch, durable));
-      if (child == node->children.end()) return nullptr;
-      node = child->second.get();
-    }
+  const Outcome* find(const CrashPoint& point, const Bitset& durable) const {
+    const auto tree = trees_.find(history(point));
+    if (tree == trees_.end()) return nullptr;
+    return tree->second.find(
+        [&](std::uint64_t cell) {
+          return order_.version(static_cast<std::uint32_t>(cell), durable);
+        },
+        [](std::uint64_t) {});
   }
 
   const Outcome& insert(const CrashPoint& point, const Bitset& durable, Outcome outcome) {
@@ -37,77 +30,18 @@ class Explorer::Memory {
     for (const std::uint32_t cell : outcome.reads) {
       readings.push_back({cell, order_.version(cell, durable)});
     }
-    auto leaf = std::make_unique<Outcome>(std::move(outcome));
-    const Outcome& result = *leaf;
-    std::unique_ptr<Node>* place = &roots_[history(point)];
-    std::size_t at = 0;
-    while (*place) {
-      Node& node = **place;
-      std::size_t same = 0;
-      while (same < node.run.size() && at + same < readings.size() &&
-             node.run[same] == readings[at + same]) {
-        ++same;
-      }
-      if (same < node.run.size()) {
-        split(node, same, readings, at + same);
-      }
-      at += node.run.size();
-      expect(at < readings.size() && readings[at].cell == node.branch && !node.outcome);
-      place = &node.children[readings[at].version];
-      ++at;
-    }
-    *place = std::make_unique<Node>();
-    (*place)->run.assign(readings.begin() + static_cast<std::ptrdiff_t>(at), readings.end());
-    (*place)->outcome = std::move(leaf);
-    return result;
+    return trees_[history(point)].insert(readings, std::move(outcome));
   }
 
   std::uint64_t runs = 0;
 
  private:
-  struct Reading {
-    std::uint32_t cell;
-    std::uint32_t version;
-    bool operator==(const Reading&) const = default;
-  };
-  struct Node {
-    std::vector<Reading> run;
-    std::uint32_t branch = 0;                                 // the cell that is read behind `run`
-    std::map<std::uint32_t, std::unique_ptr<Node>> children;  // by its version
-    std::unique_ptr<Outcome> outcome;                         // of a leaf
-  };
-
   static std::uint64_t history(const CrashPoint& point) {
     return std::uint64_t{point.started} << 32 | point.acknowledged;
   }
 
-  static void expect(bool deterministic) {
-    if (deterministic) return;
-    throw Error(
-        Errc::unsupported,
-        "recovery is not a function of what it reads from persistent memory: the same "
-        "bytes led it to another read; take clocks, random numbers and addresses out of it");
-  }
-
-  // The node's run becomes its first `same` readings; the rest goes to a child.
-  static void split(Node& node, std::size_t same, const std::vector<Reading>& readings,
-                    std::size_t at) {
-    expect(at < readings.size() && readings[at].cell == node.run[same].cell);
-    auto rest = std::make_unique<Node>();
-    rest->run.assign(node.run.begin() + static_cast<std::ptrdiff_t>(same) + 1, node.run.end());
-    rest->branch = node.branch;
-    rest->children = std::move(node.children);
-    rest->outcome = std::move(node.outcome);
-    const Reading branch = node.run[same];
-    node.run.resize(same);
-    node.branch = branch.cell;
-    node.children.clear();
-    node.outcome.reset();
-    node.children[branch.version] = std::move(rest);
-  }
-
   const Order& order_;
-  std::map<std::uint64_t, std::unique_ptr<Node>> roots_;  // by what was promised to whom
+  std::map<std::uint64_t, DecisionTree<Outcome>> trees_;
 };
 
 // The state that is being chosen: `in` is what must be durable, `out` what must not.

@@ -8,21 +8,27 @@ namespace holdfast::check {
 
 void Groups::add(const std::vector<std::pair<std::uint64_t, std::uint32_t>>& touched) {
   for (const auto& [actor, word] : touched) {
-    if (shared_.count(word) != 0) continue;
     auto& actors = actors_[word];
+    if (actors.size() >= kMany) continue;
     if (std::find(actors.begin(), actors.end(), actor) != actors.end()) continue;
     changed_ = true;
     actors.push_back(actor);
-    if (actor == Recorder::kHostActor || actors.size() > kFew) {
-      actors_.erase(word);
-      shared_.insert(word);
-    }
+    all_actors_.insert(actor);
   }
+}
+
+bool Groups::is_common(const std::vector<std::uint64_t>& actors) const {
+  if (actors.size() > std::max(kFew, std::min(kMany - 1, all_actors_.size() / 2))) return true;
+  return std::find(actors.begin(), actors.end(), Recorder::kHostActor) != actors.end();
 }
 
 bool Groups::form() {
   if (!changed_) return false;
   changed_ = false;
+  std::unordered_set<std::uint32_t> shared;
+  for (const auto& [word, actors] : actors_) {
+    if (is_common(actors)) shared.insert(word);
+  }
   // Words are united through their actors.
   std::unordered_map<std::uint32_t, std::uint32_t> parent;
   const auto find = [&](std::uint32_t word) {
@@ -32,6 +38,7 @@ bool Groups::form() {
   std::unordered_map<std::uint64_t, std::uint32_t> word_of;  // of an actor
   for (const auto& [word, actors] : actors_) parent[word] = word;
   for (const auto& [word, actors] : actors_) {
+    if (shared.count(word) != 0) continue;
     for (const std::uint64_t actor : actors) {
       const auto [known, first] = word_of.try_emplace(actor, word);
       if (first) continue;
@@ -42,9 +49,12 @@ bool Groups::form() {
     }
   }
   std::unordered_map<std::uint32_t, std::uint32_t> group;
-  for (const auto& [word, actors] : actors_) group[word] = find(word);
-  const bool same = group == group_;
+  for (const auto& [word, actors] : actors_) {
+    if (shared.count(word) == 0) group[word] = find(word);
+  }
+  const bool same = group == group_ && shared == shared_;
   group_ = std::move(group);
+  shared_ = std::move(shared);
   all_.clear();
   for (const auto& [word, number] : group_) {
     if (word == number) all_.push_back(number);

@@ -1,5 +1,6 @@
-// Which persistent words belong together: those that one thread of recovery, or one item of the
-// verification, looks at. Words that many look at, or the host, belong to all.
+// Which persistent words (here of 4 bytes, so that neighbours' tails stay apart) belong together:
+// those that one thread of recovery, or one item of the verification, looks at. Words that many
+// look at, or the host, belong to all.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +28,15 @@ class Groups {
   const std::vector<std::uint32_t>& all() const { return all_; }
 
  private:
-  // A word with more readers than this is a common one, such as a transaction's state.
+  // A word that more than half of all actors look at is a common one, such as a transaction's
+  // state; but not where there are so few.
   static constexpr std::size_t kFew = 4;
+  static constexpr std::size_t kMany = 256;  // a common one in any case
 
-  std::unordered_map<std::uint32_t, std::vector<std::uint64_t>> actors_;  // of a word; few, or none
+  bool is_common(const std::vector<std::uint64_t>& actors) const;
+
+  std::unordered_map<std::uint32_t, std::vector<std::uint64_t>> actors_;  // of a word
+  std::unordered_set<std::uint64_t> all_actors_;
   std::unordered_set<std::uint32_t> shared_;
   std::unordered_map<std::uint32_t, std::uint32_t> group_;
   std::vector<std::uint32_t> all_;

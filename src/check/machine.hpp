@@ -1,6 +1,7 @@
 // Runs a program under check: once as it is, then recovery on one crash state after another.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -32,10 +33,17 @@ class Machine {
   // Runs the program and records it.
   Trace record();
 
+  // Runs the program once more, for another listener.
+  void observe(cpu::Listener& listener);
+
   // Puts the crash state into the region, recovers and verifies. Returns what is wrong, or an
   // empty string. Afterwards footprint() tells what was read of the levels' cells.
   // `recovery`: where to record recover(), or null.
+  // Without it, a state in which everything that is read has been met before is not run again:
+  // recovery is a function of what it reads.
   std::string run(std::span<const Level> levels, const History& history, Trace* recovery);
+  // How often recovery really ran.
+  std::uint64_t runs() const { return runs_; }
 
   const Footprint& footprint() const { return footprint_; }
   PersistentRange range() const { return range_; }
@@ -45,6 +53,9 @@ class Machine {
  private:
   class Recording;
   void restore(std::span<const Level> levels);
+  std::string run_anew(const History& history, Trace* recovery);
+  const std::string* known(const History& history);
+  void remember(const History& history, const std::string& wrong);
 
   const Program& program_;
   cpu::Schedule schedule_before_;
@@ -54,6 +65,9 @@ class Machine {
   std::vector<std::uint32_t> placed_;  // words that the last state put into the region
   Footprint footprint_;
   Recorder recorder_;
+  std::map<std::uint64_t, DecisionTree<std::string>> outcomes_;  // by history
+  std::size_t variable_ = 0;  // words that may differ, when these were recorded
+  std::uint64_t runs_ = 0;
 };
 
 }  // namespace holdfast::check

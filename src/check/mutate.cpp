@@ -71,6 +71,7 @@ void swap_stores(Trace& trace, std::size_t first, std::size_t second) {
 
 Trace mutate(const Trace& trace, const Mutation& mutation, Places& places) {
   if (mutation.kind == Mutation::Kind::none) return trace;
+  places.look_up(trace);
   std::vector<bool> meant(trace.sites.size());
   for (std::size_t i = 0; i < meant.size(); ++i) {
     meant[i] = places.name(trace.sites[i]) == mutation.place;
@@ -104,6 +105,7 @@ Trace mutate(const Trace& trace, const Mutation& mutation, Places& places) {
 }
 
 std::vector<Mutation> mutations_of(const Trace& trace, Places& places) {
+  places.look_up(trace);
   std::vector<Mutation> result;
   std::set<std::tuple<Mutation::Kind, std::string, Scope>> known;
   const auto add = [&](Mutation::Kind kind, const Op& op, Scope scope = Scope::system) {

@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <cstring>
 
+#include "holdfast/cpu/executor.hpp"
+
 namespace holdfast::check {
 
 Footprint::Footprint(PersistentRange range)
     : range_(range),
-      word_written_((range.end - range.begin + 7) / 8),
-      last_actor_(word_written_.size()) {
+      known_((range.end - range.begin + 7) / 8),
+      variable_(known_.size()),
+      word_written_(known_.size()),
+      last_actor_(2 * known_.size()) {
   for (Plane& plane : planes_) plane.first_cell.resize(word_written_.size());
 }
 
@@ -50,35 +54,101 @@ void Footprint::for_words(std::uint64_t address, std::uint64_t size, Visit&& vis
 void Footprint::begin(const Order* first, const Order* second) {
   written_.clear();
   touched_.clear();
+  readings_.clear();
   ++run_;
   planes_[0].set(first, range_.begin);
   planes_[1].set(second, range_.begin);
 }
 
-void Footprint::touch(std::uint64_t actor, std::uint64_t word) {
-  if (last_actor_[word] == actor + 1) return;
-  last_actor_[word] = actor + 1;
-  touched_.emplace_back(actor, static_cast<std::uint32_t>(word));
+void Footprint::touch(std::uint64_t actor, std::uint64_t word, std::uint8_t bytes) {
+  if (actor == kNobody) return;
+  for (unsigned half = 0; half < 2; ++half) {
+    if ((bytes >> (4 * half) & 0xf) == 0) continue;
+    std::uint64_t& last = last_actor_[word * 2 + half];
+    if (last == actor + 1) continue;
+    last = actor + 1;
+    touched_.emplace_back(actor, static_cast<std::uint32_t>(word * 2 + half));
+  }
+}
+
+// Which bytes of a word lie in [address, end).
+static std::uint8_t bytes_within(std::uint64_t word_address, std::uint64_t address,
+                                 std::uint64_t end) {
+  const std::uint64_t first = address > word_address ? address - word_address : 0;
+  const std::uint64_t last = std::min<std::uint64_t>(end - word_address, 8);
+  return static_cast<std::uint8_t>((0xffu << first) & (0xffu >> (8 - last)));
+}
+
+void Footprint::set_variable(std::uint64_t word) {
+  if (variable_[word]) return;
+  variable_[word] = true;
+  ++variable_count_;
+}
+
+std::uint64_t Footprint::value_of(std::uint64_t what) const {
+  std::uint64_t value = 0;
+  std::memcpy(&value, reinterpret_cast<const void*>(range_.begin + (what >> 8) * 8), 8);
+  std::uint64_t mask = 0;
+  for (unsigned byte = 0; byte < 8; ++byte) {
+    if ((what >> byte & 1) != 0) mask |= std::uint64_t{0xff} << (8 * byte);
+  }
+  return value & mask;
+}
+
+void Footprint::note_reading(std::uint64_t word, std::uint8_t bytes) {
+  Known& known = known_[word];
+  if (known.run != run_) known = {run_, 0};
+  const auto fresh = static_cast<std::uint8_t>(bytes & ~known.bytes);
+  if (fresh == 0) return;
+  known.bytes |= fresh;
+  const std::uint64_t what = word << 8 | fresh;
+  readings_.push_back({what, value_of(what)});
+}
+
+void Footprint::replay(std::uint64_t what) {
+  const std::uint64_t word = what >> 8;
+  const std::uint64_t address = range_.begin + word * 8;
+  for (Plane& plane : planes_) {
+    plane.for_cells(word, address, address + 8, [&](std::uint32_t number) {
+      const Cell& cell = plane.order->cells()[number];
+      if ((bytes_within(address, cell.address, cell.address + cell.size) & what) == 0) return;
+      if (plane.cell_seen[number] == run_) return;
+      plane.cell_seen[number] = run_;
+      plane.reads.push_back(number);
+    });
+  }
 }
 
 void Footprint::read(std::uint64_t address, std::uint64_t size, std::uint64_t actor) {
   for_words(address, size, [&](std::uint64_t word, std::uint64_t end) {
-    bool is_cell = false;
+    if (!variable_[word]) return;
+    const std::uint8_t bytes = bytes_within(range_.begin + word * 8, address, end);
+    note_reading(word, bytes);
+    touch(actor, word, bytes);
     for (Plane& plane : planes_) {
       plane.for_cells(word, address, end, [&](std::uint32_t cell) {
-        is_cell = true;
         if (plane.cell_seen[cell] == run_) return;
         plane.cell_seen[cell] = run_;
         plane.reads.push_back(cell);
       });
     }
-    if (is_cell || word_written_[word] == run_) touch(actor, word);
+  });
+}
+
+void Footprint::tell(std::uint64_t address, std::uint64_t size, std::uint64_t actor) {
+  for_words(address, size, [&](std::uint64_t word, std::uint64_t end) {
+    if (variable_[word]) touch(actor, word, bytes_within(range_.begin + word * 8, address, end));
   });
 }
 
 void Footprint::write(std::uint64_t address, std::uint64_t size, std::uint64_t actor) {
   for_words(address, size, [&](std::uint64_t word, std::uint64_t end) {
-    touch(actor, word);
+    const std::uint8_t bytes = bytes_within(range_.begin + word * 8, address, end);
+    set_variable(word);
+    touch(actor, word, bytes);
+    Known& known = known_[word];
+    if (known.run != run_) known = {run_, 0};
+    known.bytes |= bytes;
     if (word_written_[word] != run_) {
       word_written_[word] = run_;
       written_.push_back(static_cast<std::uint32_t>(word));
@@ -100,6 +170,8 @@ void Recorder::begin(Trace* trace, Footprint* footprint) {
   footprint_ = footprint;
   actor_ = kNoActor;
   launch_ = 0;
+  copies_.clear();
+  copying_ = Copy{};
   if (trace_ != nullptr) {
     trace_->persistent = range_;
     sites_.clear();
@@ -187,6 +259,39 @@ void Recorder::add(const cpu::Event& event, OpKind kind, const void* value) {
   trace_->ops.push_back(op);
 }
 
+// What is copied into device memory is read by those threads that read it there; what is copied
+// elsewhere is read by the host.
+void Recorder::on_copy(const cpu::Event& event) {
+  const auto address = reinterpret_cast<std::uintptr_t>(event.address);
+  if (footprint_ == nullptr) return;
+  if (event.kind == cpu::EventKind::load) {
+    copying_ = Copy{};
+    if (!range_.contains(address)) return;
+    copying_ = {address, address + event.size, address};
+    footprint_->read(address, event.size, Footprint::kNobody);
+  } else if (copying_.end != 0) {
+    const std::uint64_t size = copying_.end - copying_.begin;
+    if (actor_ == kNoActor && cpu::is_device_memory(event.address)) {
+      std::erase_if(copies_, [&](const Copy& copy) {
+        return copy.begin < address + size && address < copy.end;
+      });
+      copies_.push_back({address, address + size, copying_.from});
+    } else {
+      footprint_->tell(copying_.from, size, actor_of(event));
+    }
+    copying_ = Copy{};
+  }
+}
+
+void Recorder::on_device_load(std::uint64_t address, const cpu::Event& event) {
+  for (const Copy& copy : copies_) {
+    if (address >= copy.end || address + event.size <= copy.begin) continue;
+    const std::uint64_t from = copy.from + (std::max(address, copy.begin) - copy.begin);
+    footprint_->tell(from, std::min(address + event.size, copy.end) - std::max(address, copy.begin),
+                     actor_of(event));
+  }
+}
+
 void Recorder::on_access(const cpu::Event& event) {
   using cpu::EventKind;
   const auto address = reinterpret_cast<std::uintptr_t>(event.address);
@@ -201,7 +306,7 @@ void Recorder::on_access(const cpu::Event& event) {
       event.kind != EventKind::atomic || std::memcmp(event.new_value, event.value, event.size) != 0;
   const bool writes = event.kind != EventKind::load && event.kind != EventKind::acquire && changed;
   if (persistent && footprint_ != nullptr) {
-    if (reads) footprint_->read(address, event.size, actor_of(event));
+    if (reads && !event.is_copy) footprint_->read(address, event.size, actor_of(event));
     if (writes) footprint_->write(address, event.size, actor_of(event));
   }
   if (trace_ == nullptr) return;
@@ -249,6 +354,8 @@ void Recorder::on_event(const cpu::Event& event) {
     case cpu::EventKind::load: {
       // By far the most frequent, and mostly of no interest.
       const auto address = reinterpret_cast<std::uintptr_t>(event.address);
+      if (event.is_copy) on_copy(event);
+      if (!copies_.empty() && !event.host) on_device_load(address, event);
       if (!event.is_volatile && !event.is_atomic &&
           (footprint_ == nullptr || !range_.contains(address))) {
         return;
@@ -257,6 +364,8 @@ void Recorder::on_event(const cpu::Event& event) {
       break;
     }
     case cpu::EventKind::store:
+      if (event.is_copy) on_copy(event);
+      [[fallthrough]];
     case cpu::EventKind::atomic:
     case cpu::EventKind::acquire:
     case cpu::EventKind::release:

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "check/decision_tree.hpp"
 #include "check/order.hpp"
 #include "check/trace.hpp"
 #include "holdfast/cpu/listener.hpp"
@@ -21,15 +22,29 @@ class Footprint {
   // Begins a run. Noted are the first reads of the cells of `first` and of `second`; null: none.
   void begin(const Order* first, const Order* second);
 
+  // `actor` may be kNobody: someone who is told later what was read.
   void read(std::uint64_t address, std::uint64_t size, std::uint64_t actor);
+  // The actor learns of bytes that have been read.
+  void tell(std::uint64_t address, std::uint64_t size, std::uint64_t actor);
+  static constexpr std::uint64_t kNobody = ~std::uint64_t{0};
   void write(std::uint64_t address, std::uint64_t size, std::uint64_t actor);
+
+  // What a run read before it wrote it, of the words that are not always the same: word << 8 |
+  // bytes of it. With the values that were read.
+  const std::vector<Reading>& readings() const { return readings_; }
+  // Takes note of what a run would read, without running it. REQUIRES: such a word and bytes.
+  void replay(std::uint64_t what);
+  // Words that runs or crash states change. Returns how many there are.
+  std::size_t variable() const { return variable_count_; }
+  void set_variable(std::uint64_t word);
+  std::uint64_t value_of(std::uint64_t what) const;
 
   // Cells in the order of their first read, without those that the run itself had written.
   const std::vector<std::uint32_t>& reads(unsigned order) const { return planes_[order].reads; }
   // Words (of 8 bytes, from the range's first) that the run wrote.
   const std::vector<std::uint32_t>& written() const { return written_; }
-  // Who touched which word: cells that were read, and what was written. At least once for each
-  // pair over all runs.
+  // Who touched which half word (4 bytes): what was written, and what was read of what may differ.
+  // At least once for each pair over all runs.
   const std::vector<std::pair<std::uint64_t, std::uint32_t>>& touched() const { return touched_; }
 
  private:
@@ -48,14 +63,25 @@ class Footprint {
   };
   template <class Visit>
   void for_words(std::uint64_t address, std::uint64_t size, Visit&& visit);
-  void touch(std::uint64_t actor, std::uint64_t word);
+  void touch(std::uint64_t actor, std::uint64_t word, std::uint8_t bytes);
+  void note_reading(std::uint64_t word, std::uint8_t bytes);
+
+  // What the run has read or written of a word so far.
+  struct Known {
+    std::uint32_t run = 0;
+    std::uint8_t bytes = 0;
+  };
 
   PersistentRange range_;
   Plane planes_[2];
+  std::vector<Reading> readings_;
+  std::vector<Known> known_;  // by word
+  std::vector<bool> variable_;
+  std::size_t variable_count_ = 0;
   std::vector<std::uint32_t> written_;
   std::vector<std::pair<std::uint64_t, std::uint32_t>> touched_;
   std::vector<std::uint32_t> word_written_;
-  std::vector<std::uint64_t> last_actor_;  // by word; most words have one
+  std::vector<std::uint64_t> last_actor_;  // by half word; most have one
   std::uint32_t run_ = 0;
 };
 
@@ -81,7 +107,16 @@ class Recorder : public cpu::Listener {
  private:
   static constexpr std::uint64_t kNoActor = ~std::uint64_t{0};
 
+  // A copy of persistent bytes in device memory: who reads it, reads these.
+  struct Copy {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+    std::uint64_t from = 0;
+  };
+
   void begin_kernel(const cpu::Event& event);
+  void on_copy(const cpu::Event& event);
+  void on_device_load(std::uint64_t address, const cpu::Event& event);
   void on_access(const cpu::Event& event);
   void on_order(const cpu::Event& event);
   void add(const cpu::Event& event, OpKind kind, const void* value);
@@ -97,6 +132,8 @@ class Recorder : public cpu::Listener {
   Trace* trace_ = nullptr;
   Footprint* footprint_ = nullptr;
   std::uint64_t actor_ = kNoActor;
+  Copy copying_;  // what the copy engine has just read
+  std::vector<Copy> copies_;
   std::uint32_t launch_ = 0;
   std::uint64_t block_threads_ = 1;
   std::vector<std::uint32_t> numbers_;  // of the kernel's threads in the trace; 0: none yet

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "check/checker.hpp"
+#include "check/race.hpp"
 
 namespace holdfast::check {
 
@@ -38,6 +39,16 @@ std::vector<Checker::Target> Checker::targets() {
     }
   }
   return result;
+}
+
+void Checker::find_races(Report& report) {
+  RaceDetector detector;
+  machine_.observe(detector);
+  for (const Race& race : detector.races()) {
+    report.races.push_back(
+        {to_string(race), places_.place(race.first.site), places_.place(race.second.site)});
+  }
+  if (!report.races.empty() && report.verdict == Verdict::passed) report.verdict = Verdict::racy;
 }
 
 bool Checker::changes_nothing(const Mutation& mutation) {

@@ -65,6 +65,10 @@ void set_schedule(const Schedule& schedule);
 // threads that wait for ever. holdfast::launch() is the way in for kernels.
 void launch(Stream& stream, const Shape& shape, std::function<void()> body);
 
+// Whether the address lies in memory from backend::allocate_device(), which on a GPU the host could
+// not read.
+bool is_device_memory(const void* address);
+
 // Says that the kernel's own code begins: accesses before it (to launch()'s copy of the
 // arguments) are not the kernel's and are not delivered to a listener.
 void enter_kernel() noexcept;
