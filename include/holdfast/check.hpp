@@ -81,7 +81,7 @@ const char* to_string(Mutation::Kind kind) noexcept;
 
 struct Options {
   Model model = Model::sbrp;
-  std::uint64_t max_states = 200'000;  // crash states to try at most
+  std::uint64_t max_states = 1'000'000;  // crash states to try at most
   double max_seconds = 0;              // 0: no limit
   std::uint64_t seed = 1;              // of random states
   std::uint64_t schedule = 0;          // seed of the kernels' schedule; 0: in index order

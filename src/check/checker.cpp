@@ -210,7 +210,7 @@ void Checker::climb() {
   }
   if (!report_.complete && findings_.empty() && groups_.all().size() < 2) {
     report_.rung = Rung::exhaustive;
-    report_.complete = explore_all(states_ + (options_.max_states - states_) / 2);
+    report_.complete = explore_all(options_.max_states - options_.max_states / 4);
   }
   report_.nested_complete = options_.nested && report_.complete && !nested_cut_;
   if (!report_.complete && findings_.empty()) {
