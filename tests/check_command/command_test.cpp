@@ -1,0 +1,168 @@
+// The checker's command line: arguments, workers that end badly, merging, JSON.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "check/arguments.hpp"
+#include "check/report_json.hpp"
+#include "check/workers.hpp"
+#include "checked_append/append.hpp"
+#include "holdfast/error.hpp"
+
+namespace holdfast::check {
+namespace {
+
+// What a command prints to stdout, and its exit status.
+struct Said {
+  int status;
+  Json json;
+};
+
+Said say(std::vector<std::string> words, const std::vector<Offer>& offers) {
+  words.insert(words.begin(), "tool");
+  words.emplace_back("--json");
+  std::vector<const char*> argv;
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  testing::internal::CaptureStdout();
+  const int status = command_line(static_cast<int>(argv.size()), argv.data(), offers);
+  return {status, Json::parse(testing::internal::GetCapturedStdout())};
+}
+
+Program example(const std::string& name) {
+  for (const Offer& offer : checked_append::offers()) {
+    if (offer.name == name) return offer.make({});
+  }
+  return {};
+}
+
+// A program whose recovery ends the process in one of two workers.
+Offer deadly(void (*end)()) {
+  return {"deadly", "", false, [end](const Sizes&) {
+            Program program = example("append");
+            program.recover = [end](Region&) { end(); };
+            return program;
+          }};
+}
+
+TEST(CheckCommand, ExitStatusSaysWhatWasFound) {
+  const std::vector<Offer> offers = checked_append::offers();
+  EXPECT_EQ(say({"append"}, offers).status, 0);
+  EXPECT_EQ(say({"append_naive"}, offers).status, 1);
+  EXPECT_EQ(say({"nonsense"}, offers).status, 2);
+  EXPECT_EQ(say({"append", "--threads", "many"}, offers).status, 2);
+  EXPECT_EQ(say({"append", "--replay", "no state"}, offers).status, 2);
+  EXPECT_EQ(say({}, offers).status, 2);
+  EXPECT_EQ(say({"list"}, offers).status, 0);
+}
+
+TEST(CheckCommand, WorkersFindWhatOneFinds) {
+  const std::vector<Offer> offers = checked_append::offers();
+  for (const char* name : {"append", "append_naive", "append_sum_naive"}) {
+    const Said one = say({name}, offers);
+    const Said three = say({name, "--jobs", "3"}, offers);
+    EXPECT_EQ(one.status, three.status) << name;
+    EXPECT_EQ(one.json["verdict"], three.json["verdict"]) << name;
+    EXPECT_EQ(one.json["cause"], three.json["cause"]) << name;
+    EXPECT_EQ(one.json["persists"], three.json["persists"]) << name;
+  }
+}
+
+TEST(CheckCommand, WorkerThatDiesIsAFailure) {
+  const Said killed = say({"deadly", "--jobs", "2"}, {deadly([] { ::raise(SIGKILL); })});
+  EXPECT_EQ(killed.status, 1);
+  EXPECT_EQ(killed.json["verdict"], "failed");
+  ASSERT_EQ(killed.json["dead_workers"].size(), 2u);
+  EXPECT_NE(killed.json["dead_workers"][0].get<std::string>().find("signal 9"), std::string::npos);
+  const Said ended = say({"deadly"}, {deadly([] { ::_exit(7); })});
+  EXPECT_EQ(ended.status, 1);
+  ASSERT_EQ(ended.json["dead_workers"].size(), 1u);
+  EXPECT_NE(ended.json["dead_workers"][0].get<std::string>().find("status 7"), std::string::npos);
+}
+
+TEST(CheckCommand, ErrorOfAWorkerIsTheCommands) {
+  const Offer broken{"broken", "", true,
+                     [](const Sizes&) -> Program { throw Error(Errc::no_space, "no room"); }};
+  const Said said = say({"broken", "--jobs", "2"}, {broken});
+  EXPECT_EQ(said.status, 1);
+  EXPECT_EQ(said.json["error"]["code"], "no_space");
+  EXPECT_EQ(said.json["error"]["message"], "no room");
+}
+
+TEST(CheckCommand, MergingAddsAndTakesTheWorst) {
+  Report a;
+  a.states = 3;
+  a.complete = a.nested_complete = true;
+  a.hints = {{"everywhere", {"f", 1, "", ""}}, {"here", {"f", 2, "", ""}}};
+  Report b = a;
+  b.states = 4;
+  b.rung = Rung::sampled;
+  b.complete = false;
+  b.verdict = Verdict::racy;
+  b.hints.pop_back();
+  const Report both = merge(std::vector<Report>{a, b});
+  EXPECT_EQ(both.states, 7u);
+  EXPECT_EQ(both.rung, Rung::sampled);
+  EXPECT_EQ(both.verdict, Verdict::racy);
+  EXPECT_FALSE(both.complete);
+  EXPECT_TRUE(both.nested_complete);
+  EXPECT_EQ(both.hints.size(), 1u);
+}
+
+TEST(CheckCommand, MergingPutsTheSmallestStateFirst) {
+  const auto failing = [](unsigned line, unsigned durable) {
+    Report report;
+    report.verdict = Verdict::failed;
+    Failure& failure = report.failures.emplace_back();
+    failure.lost.place = {"f", line, "", ""};
+    for (unsigned i = 0; i < durable; ++i) failure.persists.emplace_back().durable = true;
+    return report;
+  };
+  const Report all = merge(std::vector<Report>{failing(1, 5), failing(2, 3), failing(1, 4)});
+  ASSERT_EQ(all.failures.size(), 2u);
+  EXPECT_EQ(all.failures[0].lost.place.line, 2u);
+  EXPECT_EQ(all.failures[1].persists.size(), 4u);
+}
+
+TEST(CheckCommand, ReportsGoThereAndBackAsJson) {
+  const Report report = check(example("append_naive"));
+  ASSERT_FALSE(report.failures.empty());
+  const Json json = to_json(report);
+  EXPECT_EQ(to_json(report_from_json(Json::parse(print(json)))), json);
+  for (const Mutant& mutant : check_mutants(example("append"))) {
+    EXPECT_EQ(to_json(mutant_from_json(to_json(mutant))), to_json(mutant));
+  }
+  Report odd;
+  odd.program = "not UTF-8: \xff";
+  EXPECT_NE(print(to_json(odd)).find("not UTF-8"), std::string::npos);
+}
+
+TEST(CheckCommand, MutationsAreWrittenAsTheyAreRead) {
+  for (const char* text : {"drop@k.cu:1", "weaken@k.cu:20", "swap@k.cu:3", "narrow=block@k.cu:4",
+                           "narrow=device@k.cu:5"}) {
+    EXPECT_EQ(to_string(parse_mutation(text)), text);
+  }
+  for (const char* text :
+       {"", "drop", "drop@", "narrow@k.cu:1", "narrow=system@k.cu:1", "@k.cu:1"}) {
+    EXPECT_THROW(parse_mutation(text), Error) << text;
+  }
+}
+
+TEST(CheckCommand, ReplayKeepsWhatMakesTheProgram) {
+  const Arguments arguments = parse_arguments(
+      {"p", "--threads=3", "--blocks", "2", "--model", "epoch", "--schedule", "9", "--jobs", "4"});
+  const std::vector<std::string> words = replay_arguments(arguments, {}, "1:2");
+  const Arguments again = parse_arguments(words);
+  EXPECT_EQ(again.program, "p");
+  EXPECT_EQ(again.sizes.threads, 3u);
+  EXPECT_EQ(again.sizes.blocks, 2u);
+  EXPECT_EQ(again.options.model, Model::epoch);
+  EXPECT_EQ(again.options.schedule, 9u);
+  EXPECT_EQ(again.options.replay, "1:2");
+  EXPECT_EQ(again.jobs, 1u);
+}
+
+}  // namespace
+}  // namespace holdfast::check

@@ -1,0 +1,37 @@
+// What the user asked of the command line.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "holdfast/check_command.hpp"
+
+namespace holdfast::check {
+
+struct Arguments {
+  std::string program;
+  Sizes sizes;
+  Options options;  // worker and workers are set in each process
+  unsigned jobs = 1;
+  bool mutants = false;
+  bool json = false;
+  bool help = false;
+};
+
+// Throws invalid_argument, naming the word and what could stand there.
+Arguments parse_arguments(const std::vector<std::string>& words);
+
+// The usage, as --help prints it. `command` is the executable's name.
+std::string usage(const std::string& command);
+
+// The arguments that try one state of the same program again. `mutation`: of a mutant.
+std::vector<std::string> replay_arguments(const Arguments& arguments, const Mutation& mutation,
+                                          const std::string& state);
+
+// Parses and prints a mutation as --mutation takes it: drop@FILE:LINE, narrow=block@FILE:LINE.
+Mutation parse_mutation(const std::string& text);
+std::string to_string(const Mutation& mutation);
+const char* to_string(Scope scope) noexcept;
+
+}  // namespace holdfast::check

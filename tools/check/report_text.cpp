@@ -1,0 +1,146 @@
+#include "check/report_text.hpp"
+
+#include <iomanip>
+#include <sstream>
+
+namespace holdfast::check {
+
+namespace {
+
+// The function without its result, namespace, parameters and template arguments.
+std::string short_name(const std::string& function) {
+  std::string bare;
+  int depth = 0;
+  for (const char c : function) {
+    if (c == '<') ++depth;
+    if (depth == 0 && c == '(') break;
+    if (depth == 0) bare += c;
+    if (c == '>') --depth;
+  }
+  return bare.substr(bare.find_last_of(" :") + 1);
+}
+
+std::string place_text(const Json& place) {
+  const auto file = place["file"].get<std::string>();
+  const auto function = place["function"].get<std::string>();
+  if (file.empty()) return function.empty() ? "an unknown place" : function;
+  std::string text =
+      file.substr(file.rfind('/') + 1) + ":" + std::to_string(place["line"].get<unsigned>());
+  if (!function.empty()) text += " in " + short_name(function);
+  const auto context = place["context"].get<std::string>();
+  return context.empty() ? text : text + ", called at " + context;
+}
+
+void quote(std::ostream& out, const Json& place) {
+  const auto text = place["text"].get<std::string>();
+  if (!text.empty()) out << "             | " << text << "\n";
+}
+
+void row(std::ostream& out, const char* name, const std::string& value) {
+  if (!value.empty()) out << "  " << std::left << std::setw(11) << name << value << "\n";
+}
+
+void persist(std::ostream& out, const char* name, const Json& info) {
+  if (info["bytes"] == 0) return;
+  std::ostringstream text;
+  text << "#" << info["number"] << " " << info["thread"].get<std::string>() << ": "
+       << info["object"].get<std::string>() << " = 0x" << std::hex
+       << info["value"].get<std::uint64_t>() << std::dec << " (" << info["bytes"] << " bytes)";
+  row(out, name, text.str());
+  out << "             " << place_text(info["place"]) << "\n";
+  quote(out, info["place"]);
+}
+
+std::string replay_text(const Json& failure, const std::string& command) {
+  std::string text = command;
+  for (const Json& word : failure["replay"]) text.append(" ").append(word.get<std::string>());
+  return text;
+}
+
+void failure_text(std::ostream& out, const Json& failure, const std::string& command) {
+  out << "\n";
+  row(out, "failure", failure["message"]);
+  if (failure["nested"]) row(out, "", "after a second crash, inside recovery");
+  persist(out, "lost", failure["lost"]);
+  persist(out, "kept", failure["kept"]);
+  row(out, "cause", failure["cause_in_words"]);
+  if (!failure["fix"]["file"].get<std::string>().empty()) {
+    row(out, "change", place_text(failure["fix"]));
+    quote(out, failure["fix"]);
+  }
+  row(out, "advice", failure["advice"]);
+  row(out, "replay", replay_text(failure, command));
+}
+
+std::string states_text(const Json& report) {
+  std::ostringstream out;
+  out << report["states"] << " (" << report["nested_states"] << " of them after a second crash)";
+  return out.str();
+}
+
+std::string explored_text(const Json& report) {
+  std::ostringstream out;
+  out << report["rung_in_words"].get<std::string>();
+  if (report["rung"] == "sampled") {
+    out << ": " << report["pairs_tried"] << " of " << report["pairs"] << " pairs";
+  }
+  if (report["verdict"] == "failed") return out.str() + "; stopped at a failure";
+  if (!report["complete"]) return out.str() + "; not all of them";
+  return out.str() + (report["nested_complete"] ? "" : "; of second crashes, not all");
+}
+
+}  // namespace
+
+std::string report_text(const Json& report, const std::string& command) {
+  std::ostringstream out;
+  out << report["program"].get<std::string>() << ": " << report["verdict"].get<std::string>()
+      << "\n";
+  row(out, "model", report["model"]);
+  row(out, "explored", explored_text(report));
+  row(out, "states", states_text(report));
+  std::ostringstream size;
+  size << report["persists"] << " persists of " << report["threads"] << " threads, "
+       << report["crash_points"] << " crash points";
+  row(out, "program", size.str());
+  std::ostringstream cost;
+  cost << std::fixed << std::setprecision(2) << report["seconds"].get<double>() << " s, "
+       << report["peak_bytes"].get<std::uint64_t>() / (1 << 20) << " MiB";
+  row(out, "cost", cost.str());
+  for (const Json& failure : report["failures"]) failure_text(out, failure, command);
+  for (const Json& race : report["races"]) {
+    out << "\n";
+    row(out, "race", race["what"]);
+    row(out, "", place_text(race["first"]));
+    row(out, "", place_text(race["second"]));
+    row(out, "", "with a race, the model promises nothing: what was explored does not count");
+  }
+  if (!report["hints"].empty()) out << "\n";
+  for (const Json& hint : report["hints"]) {
+    row(out, "hint", place_text(hint["place"]));
+    quote(out, hint["place"]);
+    row(out, "", hint["what"]);
+  }
+  for (const Json& dead : report["dead_workers"]) row(out, "died", dead);
+  return out.str();
+}
+
+std::string mutants_text(const Json& result, const std::string& command) {
+  std::ostringstream out;
+  if (!result["unchanged"]["ok"]) {
+    out << report_text(result["unchanged"], command)
+        << "\nThe program fails as it is, so its mutants say nothing: mend it first.\n";
+    return out.str();
+  }
+  const Json& score = result["score"];
+  out << result["program"].get<std::string>() << ": " << score["mutants"]
+      << " mutants: " << score["caught"] << " caught, " << score["redundant"] << " redundant, "
+      << score["survived"] << " survived\n";
+  for (const Json& mutant : result["mutants"]) {
+    row(out, mutant["fate"].get<std::string>().c_str(), mutant["mutation"]);
+    quote(out, mutant["place"]);
+  }
+  for (const Json& dead : result["dead_workers"]) row(out, "died", dead);
+  return out.str();
+}
+
+}  // namespace holdfast::check
