@@ -3,6 +3,7 @@
 #              nvcc is present
 # make lint    formats, types, linters       make format  formats the sources
 # make bench   runs the benchmarks           make results makes docs/results.md of their files
+# make docs    brings what the docs quote up to date
 # make clean   removes what was built
 SHELL := /bin/bash
 VENV := .venv
@@ -17,9 +18,9 @@ endif
 
 # What the Python package is built from.
 SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE \
-  $(shell find include src apps python cmake -type f -not -name '*.pyc' 2>/dev/null)
+  $(shell find include src apps examples litmus tools python cmake -type f -not -name '*.pyc' 2>/dev/null)
 
-.PHONY: demo test lint bench results format clean system tools install cpu \
+.PHONY: demo test lint bench results docs format clean system tools install cpu \
   test-cpu test-check test-asan test-python test-cuda
 
 demo: install
@@ -30,6 +31,9 @@ bench: install cpu
 
 results: install
 	$(VENV)/bin/python bench/report.py
+
+docs: install
+	$(VENV)/bin/python scripts/doc_blocks.py
 
 system:
 	@scripts/bootstrap.sh

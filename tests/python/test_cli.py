@@ -20,6 +20,7 @@ COMMANDS = (
     ["doctor"],
     ["demo"],
     ["inspect"],
+    ["check"],
     ["crash"],
     ["kv", "create"],
     ["kv", "load"],

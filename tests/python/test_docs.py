@@ -2,6 +2,7 @@
 
 ```python and ```sh blocks are run; ```cpp blocks that include something are compiled for the CPU
 backend, and run where they have a main(). Anything else (```text, fragments) is for reading.
+scripts/doc_blocks.py checks what ```console blocks show and what is quoted from files.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
+import holdfast.check as checker
 from conftest import REPOSITORY
 
 BUILD = Path(os.environ.get("HOLDFAST_CPU_BUILD", REPOSITORY / "build" / "cpu"))
@@ -62,6 +65,21 @@ def test_block(language: str, code: str, tmp_path: Path) -> None:
         command,
         cwd=tmp_path,
         env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_quotes_and_output_are_fresh() -> None:
+    try:
+        checker.executable()
+    except holdfast.Error as error:
+        pytest.skip(str(error))
+    done = subprocess.run(
+        [sys.executable, REPOSITORY / "scripts" / "doc_blocks.py", "--check"],
         capture_output=True,
         text=True,
         timeout=300,

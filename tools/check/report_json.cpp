@@ -82,6 +82,7 @@ void for_numbers(Any& report, Visit&& visit) {
   visit("nested_complete", report.nested_complete);
   visit("states", report.states);
   visit("nested_states", report.nested_states);
+  visit("runs", report.runs);
   visit("persists", report.persists);
   visit("threads", report.threads);
   visit("crash_points", report.crash_points);

@@ -74,7 +74,8 @@ void failure_text(std::ostream& out, const Json& failure, const std::string& com
 
 std::string states_text(const Json& report) {
   std::ostringstream out;
-  out << report["states"] << " (" << report["nested_states"] << " of them after a second crash)";
+  out << report["states"] << " (" << report["nested_states"] << " of them after a second crash), "
+      << report["runs"] << " runs of recovery";
   return out.str();
 }
 
@@ -112,7 +113,9 @@ std::string report_text(const Json& report, const std::string& command) {
     row(out, "race", race["what"]);
     row(out, "", place_text(race["first"]));
     row(out, "", place_text(race["second"]));
-    row(out, "", "with a race, the model promises nothing: what was explored does not count");
+  }
+  if (!report["races"].empty()) {
+    row(out, "void", "with a race, what was explored promises nothing");
   }
   if (!report["hints"].empty()) out << "\n";
   for (const Json& hint : report["hints"]) {

@@ -116,7 +116,7 @@ class Crew {
       const double seconds = std::chrono::duration<double>(Clock::now() - begun).count();
       if (!on_terminal || seconds < kQuietSeconds) continue;
       const auto states = static_cast<unsigned long long>(progress_->recoveries.load());
-      std::fprintf(stderr, "\r\033[K%s: %llu states, %.0f s", title.c_str(), states, seconds);
+      std::fprintf(stderr, "\r\033[K%s: %llu recoveries, %.0f s", title.c_str(), states, seconds);
       shown = true;
     }
     if (shown) std::fputs("\r\033[K", stderr);
@@ -214,6 +214,7 @@ void add(Report& whole, const Report& part) {
   whole.nested_complete = whole.nested_complete && part.nested_complete;
   whole.states += part.states;
   whole.nested_states += part.nested_states;
+  whole.runs += part.runs;
   whole.persists = std::max(whole.persists, part.persists);
   whole.threads = std::max(whole.threads, part.threads);
   whole.crash_points = std::max(whole.crash_points, part.crash_points);

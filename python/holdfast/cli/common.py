@@ -27,9 +27,9 @@ EXIT_INTERRUPTED = 130
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
 
-out = Console(highlight=False)
+out = Console(highlight=False, emoji=False)
 # Progress and notes go here, so that standard output holds the result alone.
-err = Console(stderr=True, highlight=False)
+err = Console(stderr=True, highlight=False, emoji=False)
 
 _Result = TypeVar("_Result")
 
