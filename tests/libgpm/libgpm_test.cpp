@@ -128,7 +128,8 @@ TEST_F(LibGpm, Figure6RecoversFromKills) {
   Contents oracle;
   std::uint64_t applied = 0;
   int interrupted = 0;
-  for (int round = 0; round < 12; ++round) {
+  // On a fast device few kills fall into a batch.
+  for (int round = 0; round < 12 || (interrupted == 0 && round < 200); ++round) {
     std::uint64_t in_flight = 0;
     {
       holdfast::test::Child child(
