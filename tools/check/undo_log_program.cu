@@ -111,11 +111,10 @@ void run(Region& region, Session& session, const Shape& shape) {
   }
 }
 
-void recover(Region& region, const Shape& shape) {
+void undo_interrupted(Region& region, std::uint64_t* cells, const Shape& shape) {
   Transaction transaction = Transaction::open(region, "tx");
   const UndoLog log = UndoLog::open(region, "log", transaction);
   if (!transaction.interrupted()) return;
-  std::uint64_t* const cells = region.find<std::uint64_t>("cells").data();
   Stream stream;
   with_view(log, [&](auto view) {
     launch(stream, dim3((view.slots + kBlock - 1) / kBlock), dim3(kBlock), undo<decltype(view)>,
@@ -125,10 +124,17 @@ void recover(Region& region, const Shape& shape) {
   stream.synchronize();
 }
 
+// Returns how many transactions the counter then says were committed. Verification has it from
+// here, since a word that every item reads would tie them together.
+std::uint64_t recover(Region& region, const Shape& shape) {
+  std::uint64_t* const cells = region.find<std::uint64_t>("cells").data();
+  undo_interrupted(region, cells, shape);
+  return cells[shape.counter()];
+}
+
 // An item is a thread: its words are of the same transaction as the counter.
-std::string verify(const std::uint64_t* cells, const History& history, std::uint64_t item,
-                   const Shape& shape) {
-  const std::uint64_t done = cells[shape.counter()];
+std::string verify(const std::uint64_t* cells, std::uint64_t done, const History& history,
+                   std::uint64_t item, const Shape& shape) {
   if (done < history.acknowledged || done > history.started) {
     return detail::concat("the counter says that ", done, " transactions were committed; ",
                           history.acknowledged, " were acknowledged and ", history.started,
@@ -150,10 +156,11 @@ Program make(const Shape& shape) {
                          (shape.counter() + 1) * sizeof(std::uint64_t) + (1u << 18);
   program.set_up = [shape](Region& region) { set_up(region, shape); };
   program.run = [shape](Region& region, Session& session) { run(region, session, shape); };
-  program.recover = [shape](Region& region) { recover(region, shape); };
+  const auto done = std::make_shared<std::uint64_t>(0);
+  program.recover = [shape, done](Region& region) { *done = recover(region, shape); };
   program.items = shape.all_threads();
-  program.verify = [shape](Region& region, const History& history, std::uint64_t item) {
-    return verify(region.find<std::uint64_t>("cells").data(), history, item, shape);
+  program.verify = [shape, done](Region& region, const History& history, std::uint64_t item) {
+    return verify(region.find<std::uint64_t>("cells").data(), *done, history, item, shape);
   };
   return program;
 }
