@@ -43,6 +43,10 @@ struct Settings {
   int repeat = 5;
 };
 
+// How many commits of scattered pages make a steady state, and how many of them are measured.
+constexpr int kScatteredCommits = 150;
+constexpr int kLastCommits = 15;
+
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
@@ -90,7 +94,7 @@ class Bench {
     Region region = create(tracking);
     auto words = region.find<std::uint64_t>("words");
     const char* const kind = tracking == Tracking::marked ? "marked" : "hashed";
-    // Twice: afterwards both slots of every page have their place on the disk.
+    // Twice: afterwards the file has room for the commit in force and the next one.
     for (const char* name : {"first", "second"}) {
       fill(words, name[0]);
       region.mark(words.data(), words.size_bytes());
@@ -104,31 +108,33 @@ class Bench {
     }
     const double full = print("commit_full", kind, runs, 0);
 
-    std::mt19937_64 random(1);
-    const std::uint64_t pages = words.size_bytes() / kPageBytes;
-    runs.clear();
-    for (int i = 0; i < settings_.repeat; ++i) {
-      for (std::uint64_t k = 0; k < pages / 100; ++k) {
-        std::uint64_t& word = words[random() % pages * (kPageBytes / 8)];
-        ++word;
-        region.mark(&word, 8);
+    const auto measure = [&](const std::string& name, auto&& change) {
+      runs.clear();
+      for (int i = 0; i < settings_.repeat; ++i) {
+        change();
+        runs.push_back(region.commit());
       }
-      runs.push_back(region.commit());
-    }
-    print("commit_1_percent_scattered", kind, runs, full);
-    runs.clear();
-    for (int i = 0; i < settings_.repeat; ++i) {
+      print(name, kind, runs, full);
+    };
+    std::mt19937_64 random(1);
+    measure("commit_1_percent_scattered", [&] { scatter(region, words, random); });
+    measure("commit_1_percent_adjacent", [&] {
+      const std::uint64_t pages = words.size_bytes() / kPageBytes;
       const std::uint64_t first = random() % (pages - pages / 100);
       for (std::uint64_t page = first; page < first + pages / 100; ++page) {
         ++words[page * (kPageBytes / 8)];
       }
       region.mark(&words[first * (kPageBytes / 8)], pages / 100 * kPageBytes);
-      runs.push_back(region.commit());
+    });
+    measure("commit_unchanged", [] {});
+    // So many that the room which full commits leave is used up, and a commit has to make its own.
+    for (int i = 0; i < kScatteredCommits; ++i) {
+      scatter(region, words, random);
+      const CommitStats run = region.commit();
+      if (i == kScatteredCommits - kLastCommits) runs.clear();
+      runs.push_back(run);
     }
-    print("commit_1_percent_adjacent", kind, runs, full);
-    runs.clear();
-    for (int i = 0; i < settings_.repeat; ++i) runs.push_back(region.commit());
-    print("commit_unchanged", kind, runs, full);
+    print("commit_1_percent_scattered_steady", kind, runs, full);
     region.close();
     Region::destroy(path_);
   }
@@ -141,9 +147,28 @@ class Bench {
       region.mark(words.data(), words.size_bytes());
       region.close();
     }
+    open_clean("open_clean", settings_.repeat);
+    adopt();
+    {
+      Region region = Region::open(path_, {settings_.arena_folder, 0});
+      auto words = region.find<std::uint64_t>("words");
+      std::mt19937_64 random(1);
+      for (int i = 0; i < kScatteredCommits; ++i) {
+        scatter(region, words, random);
+        region.commit();
+      }
+      region.close();
+    }
+    open_clean("open_scattered", std::min(settings_.repeat, 3));
+    Region::destroy(path_);
+  }
+
+ private:
+  // Clean opens, from the disk and from the page cache.
+  void open_clean(const char* name, int repeat) {
     for (const bool cold : {true, false}) {
       std::vector<double> opened, check, load, pin, buffered, direct, pinned;
-      for (int i = 0; i < settings_.repeat; ++i) {
+      for (int i = 0; i < repeat; ++i) {
         for (const bool bypass : {false, true}) {
           cache(cold);
           const auto [read_ms, pin_ms] = baseline(bypass);
@@ -162,21 +187,33 @@ class Bench {
       const double read = std::min(median(buffered), median(direct));
       const double reference = read + median(pinned);
       std::printf(
-          "{\"bench\":\"open_clean\",\"cache\":\"%s\",\"bytes\":%llu,\"threads\":%u,"
+          "{\"bench\":\"%s\",\"cache\":\"%s\",\"bytes\":%llu,\"threads\":%u,"
           "\"backend\":\"%s\",\"open_ms\":%.2f,\"check_ms\":%.2f,\"load_ms\":%.2f,\"pin_ms\":%.2f,"
           "\"read_buffered_ms\":%.2f,\"read_direct_ms\":%.2f,\"pin_alone_ms\":%.2f,"
-          "\"ratio_to_read_and_pin\":%.3f,\"runs\":%d}\n",
-          cold ? "cold" : "warm", static_cast<unsigned long long>(settings_.size), thread_count(),
-          holdfast::backend::name(), median(opened), median(check), median(load), median(pin),
-          median(buffered), median(direct), median(pinned), median(opened) / reference,
-          settings_.repeat);
+          "\"ratio_to_read_and_pin\":%.3f,\"file_bytes\":%llu,\"runs\":%d}\n",
+          name, cold ? "cold" : "warm", static_cast<unsigned long long>(settings_.size),
+          thread_count(), holdfast::backend::name(), median(opened), median(check), median(load),
+          median(pin), median(buffered), median(direct), median(pinned), median(opened) / reference,
+          static_cast<unsigned long long>(file_bytes()), repeat);
       std::fflush(stdout);
     }
-    adopt();
-    Region::destroy(path_);
   }
 
- private:
+  // Changes 1 % of the pages at random places.
+  static void scatter(Region& region, std::span<std::uint64_t> words, std::mt19937_64& random) {
+    const std::uint64_t pages = words.size_bytes() / kPageBytes;
+    for (std::uint64_t k = 0; k < pages / 100; ++k) {
+      std::uint64_t& word = words[random() % pages * (kPageBytes / 8)];
+      ++word;
+      region.mark(&word, 8);
+    }
+  }
+
+  std::uint64_t file_bytes() const {
+    struct stat info {};
+    return ::stat(path_.c_str(), &info) == 0 ? static_cast<std::uint64_t>(info.st_size) : 0;
+  }
+
   Region create(Tracking tracking) {
     ::unlink(path_.c_str());
     holdfast::RegionOptions options;
@@ -199,12 +236,15 @@ class Bench {
     std::printf(
         "{\"bench\":\"%s\",\"tracking\":\"%s\",\"bytes\":%llu,\"backend\":\"%s\","
         "\"commit_ms\":%.3f,\"snapshot_ms\":%.3f,\"pages_examined\":%llu,\"pages_written\":%llu,"
-        "\"bytes_written\":%llu,\"percent_of_full\":%.2f,\"runs\":%zu}\n",
+        "\"pages_moved\":%llu,\"bytes_written\":%llu,\"file_bytes\":%llu,\"percent_of_full\":%.2f,"
+        "\"runs\":%zu}\n",
         name.c_str(), tracking, static_cast<unsigned long long>(settings_.size),
         holdfast::backend::name(), median(total), median(snapshot),
         static_cast<unsigned long long>(last.pages_examined),
         static_cast<unsigned long long>(last.pages_written),
+        static_cast<unsigned long long>(last.pages_moved),
         static_cast<unsigned long long>(last.bytes_written),
+        static_cast<unsigned long long>(file_bytes()),
         full > 0 ? 100 * median(total) / full : 100.0, runs.size());
     std::fflush(stdout);
     return median(total);

@@ -82,12 +82,12 @@ const char* to_string(Mutation::Kind kind) noexcept;
 struct Options {
   Model model = Model::sbrp;
   std::uint64_t max_states = 1'000'000;  // crash states to try at most
-  double max_seconds = 0;              // 0: no limit
-  std::uint64_t seed = 1;              // of random states
-  std::uint64_t schedule = 0;          // seed of the kernels' schedule; 0: in index order
-  bool nested = true;                  // crash once more, inside recovery
-  bool barrier_orders = false;         // for study: a barrier alone orders persists
-  bool races = true;                   // look for scoped races
+  double max_seconds = 0;                // 0: no limit
+  std::uint64_t seed = 1;                // of random states
+  std::uint64_t schedule = 0;            // seed of the kernels' schedule; 0: in index order
+  bool nested = true;                    // crash once more, inside recovery
+  bool barrier_orders = false;           // for study: a barrier alone orders persists
+  bool races = true;                     // look for scoped races
   Mutation mutation{};
   std::string replay;  // a state as Failure::state names it: try this one alone
   // This process's share of the states.

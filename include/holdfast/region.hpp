@@ -89,6 +89,7 @@ struct CommitStats {
   std::uint64_t generation = 0;
   std::uint64_t pages_examined = 0;  // pages whose hash was computed
   std::uint64_t pages_written = 0;
+  std::uint64_t pages_moved = 0;    // others, for room where the next commits write
   std::uint64_t bytes_written = 0;  // everything that went to the file
   double snapshot_ms = 0;           // how long the stream was held
   double write_ms = 0;              // from the snapshot to the last sync

@@ -175,6 +175,7 @@ void bind_records(nb::module_& module) {
       .def_ro("generation", &CommitStats::generation)
       .def_ro("pages_examined", &CommitStats::pages_examined)
       .def_ro("pages_written", &CommitStats::pages_written)
+      .def_ro("pages_moved", &CommitStats::pages_moved)
       .def_ro("bytes_written", &CommitStats::bytes_written)
       .def_ro("snapshot_ms", &CommitStats::snapshot_ms)
       .def_ro("write_ms", &CommitStats::write_ms)

@@ -136,6 +136,9 @@ class CommitStats:
     def pages_written(self) -> int: ...
 
     @property
+    def pages_moved(self) -> int: ...
+
+    @property
     def bytes_written(self) -> int: ...
 
     @property

@@ -23,8 +23,6 @@ bool page_is_zero(const void* page) noexcept {
   return true;
 }
 
-std::uint64_t page_entry(const void* page) noexcept {
-  return page_is_zero(page) ? 0 : make_entry(XXH3_64bits(page, kPage), 0);
-}
+std::uint64_t page_hash(const void* page) noexcept { return XXH3_64bits(page, kPage); }
 
 }  // namespace holdfast::core

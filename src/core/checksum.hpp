@@ -11,7 +11,6 @@ std::uint64_t hash_bytes(const void* data, std::size_t bytes) noexcept;
 // REQUIRES: `page` is 8-byte aligned and a page long.
 bool page_is_zero(const void* page) noexcept;
 
-// The table entry of a page's content, slot bit 0; 0 for an all-zero page.
-std::uint64_t page_entry(const void* page) noexcept;
+std::uint64_t page_hash(const void* page) noexcept;
 
 }  // namespace holdfast::core

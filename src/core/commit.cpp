@@ -215,7 +215,7 @@ void Committer::write(Job& job) noexcept {
     if (may_skip(job)) {
       result.generation = image_.generation();
     } else {
-      result = image_.write(job.snapshot.changes);
+      result = image_.write(std::move(job.snapshot.changes));
       arena_.set_generation(result.generation);
       generation_ = result.generation;
     }
@@ -223,6 +223,7 @@ void Committer::write(Job& job) noexcept {
     CommitStats& stats = job.state->stats;
     stats.generation = result.generation;
     stats.pages_written = result.pages_written;
+    stats.pages_moved = result.pages_moved;
     stats.bytes_written = result.bytes_written + job.snapshot.bytes_written;
     stats.write_ms = ms_since(job.copied);
   } catch (...) {

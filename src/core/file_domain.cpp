@@ -73,7 +73,7 @@ std::unique_ptr<FileDomain> FileDomain::create(const std::string& path, std::uin
   Directory::format(domain->arena_->base(), uuid, size, no_flush);
   domain->directory_ =
       std::make_unique<Directory>(Directory::load(domain->arena_->base(), size, path, no_flush));
-  domain->image_ = std::make_unique<Image>(Image::format(std::move(fd), path, uuid, size));
+  domain->image_ = std::make_unique<Image>(Image::format(std::move(fd), path, uuid));
   domain->arena_->pin();
   domain->committer_ = std::make_unique<Committer>(*domain->image_, *domain->arena_,
                                                    *domain->directory_, domain->mutex_);

@@ -301,6 +301,18 @@ int write_exactly(int fd, const void* data, std::size_t bytes, std::uint64_t off
   return 0;
 }
 
+std::span<iovec> skip_bytes(std::span<iovec> parts, std::size_t bytes) noexcept {
+  while (!parts.empty() && bytes >= parts.front().iov_len) {
+    bytes -= parts.front().iov_len;
+    parts = parts.subspan(1);
+  }
+  if (bytes > 0) {
+    parts.front().iov_base = static_cast<std::byte*>(parts.front().iov_base) + bytes;
+    parts.front().iov_len -= bytes;
+  }
+  return parts;
+}
+
 IgnoreFileSizeSignal::IgnoreFileSizeSignal() noexcept {
   sigset_t signal, before;
   sigemptyset(&signal);

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <sys/stat.h>
+#include <sys/uio.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -80,6 +83,9 @@ bool read_exactly(int fd, void* data, std::size_t bytes, std::uint64_t offset,
                   const std::string& path);
 // Writes exactly `bytes`. Returns 0 or the errno. A file-size limit is an error, not a signal.
 int write_exactly(int fd, const void* data, std::size_t bytes, std::uint64_t offset) noexcept;
+
+// What is left of the parts of a vectored read or write once `bytes` are done.
+std::span<iovec> skip_bytes(std::span<iovec> parts, std::size_t bytes) noexcept;
 
 // While it lives, crossing RLIMIT_FSIZE on this thread gives EFBIG and no SIGXFSZ.
 class IgnoreFileSizeSignal {

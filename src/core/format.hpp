@@ -98,13 +98,12 @@ struct ImageHeader {
   std::uint32_t page_bytes;
   Uuid uuid;
   std::uint32_t segment_pages;
-  std::uint32_t group_segments;
+  std::uint32_t entry_bytes;
   std::uint64_t root_offset[2];
-  std::uint64_t root_bytes;    // of one slot
-  std::uint64_t group_offset;  // of the first group
-  std::uint64_t group_bytes;   // of one group
+  std::uint64_t root_bytes;  // of one slot
+  std::uint64_t first_block;
   std::uint64_t created_unix_ns;
-  std::uint8_t reserved[32];  // zero
+  std::uint8_t reserved[40];  // zero
   std::uint64_t checksum;     // of the bytes before it
 };
 static_assert(sizeof(ImageHeader) == 128);
@@ -121,7 +120,8 @@ struct CommitRecord {
   std::uint32_t reserved0;
   std::uint64_t pages_stored;
   std::uint64_t unix_ns;
-  std::uint8_t reserved[40];  // zero
+  std::uint64_t blocks;       // of the file at least, the ones before the first block included
+  std::uint8_t reserved[32];  // zero
   std::uint64_t checksum;     // of the bytes before it
   std::uint8_t padding[7];    // zero
   std::uint8_t end_marker;    // kEndMarker; 0: the record is not whole
@@ -130,49 +130,35 @@ static_assert(sizeof(CommitRecord) == 128);
 inline constexpr char kRecordMagic[9] = "HFCOMMIT";
 inline constexpr std::uint8_t kEndMarker = 0xA5;  // no single flipped bit makes it 0
 
-inline constexpr std::uint64_t kSegmentPages = 512;
-inline constexpr std::uint64_t kRecordOffset[2] = {kPage, 2 * kPage};
-inline constexpr std::uint64_t kMaxSegments = kMaxRegionBytes / (kSegmentPages * kPage);
-inline constexpr std::uint64_t kRootBytes = kMaxSegments * 8;
-inline constexpr std::uint64_t kRootOffset[2] = {3 * kPage, 3 * kPage + kRootBytes};
-inline constexpr std::uint64_t kGroupOffset = 3 * kPage + 2 * kRootBytes;
-// The table pages of a group's segments lie together, so that they are read and written as one.
-inline constexpr std::uint64_t kGroupSegments = 512;
-inline constexpr std::uint64_t kGroupTableBytes = kGroupSegments * kPage;  // of one slot
-inline constexpr std::uint64_t kSegmentBytes = 2 * kSegmentPages * kPage;
-inline constexpr std::uint64_t kGroupBytes = 2 * kGroupTableBytes + kGroupSegments * kSegmentBytes;
+// Where a page is stored, and what its hash is. Root entries say the same of table pages.
+struct TableEntry {
+  std::uint64_t hash;
+  std::uint64_t block;  // of the file; 0: the page is all zero and not stored
+  friend bool operator==(const TableEntry&, const TableEntry&) = default;
+};
+static_assert(sizeof(TableEntry) == 16);
+
+inline constexpr std::uint64_t kSegmentPages = kPage / sizeof(TableEntry);
+using TablePage = std::array<TableEntry, kSegmentPages>;
+static_assert(sizeof(TablePage) == kPage);
 
 constexpr std::uint64_t pages_of(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage; }
 constexpr std::uint64_t segments_of(std::uint64_t region_bytes) {
   return (pages_of(region_bytes) + kSegmentPages - 1) / kSegmentPages;
 }
-// Where a segment's table page, its content and a page's content stand, by slot.
-constexpr std::uint64_t table_offset(std::uint64_t segment, unsigned slot) {
-  return kGroupOffset + segment / kGroupSegments * kGroupBytes + slot * kGroupTableBytes +
-         segment % kGroupSegments * kPage;
-}
-constexpr std::uint64_t segment_offset(std::uint64_t segment) {
-  return kGroupOffset + segment / kGroupSegments * kGroupBytes + 2 * kGroupTableBytes +
-         segment % kGroupSegments * kSegmentBytes;
-}
-constexpr std::uint64_t page_offset(std::uint64_t page, unsigned slot) {
-  return segment_offset(page / kSegmentPages) +
-         (slot * kSegmentPages + page % kSegmentPages) * kPage;
-}
-// Bytes of the file: up to the end of the last segment.
-constexpr std::uint64_t image_bytes(std::uint64_t region_bytes) {
-  return segment_offset(segments_of(region_bytes) - 1) + kSegmentBytes;
-}
 
-// Table and root entries: 0 for an all-zero page that is not stored, else 63 bits of hash and
-// the number of the slot in the lowest bit.
-constexpr std::uint64_t make_entry(std::uint64_t hash, unsigned slot) {
-  const std::uint64_t kept = hash >> 1;
-  return ((kept == 0 ? 1 : kept) << 1) | slot;
+inline constexpr std::uint64_t kRecordOffset[2] = {kPage, 2 * kPage};
+inline constexpr std::uint64_t kRootBytes = segments_of(kMaxRegionBytes) * sizeof(TableEntry);
+inline constexpr std::uint64_t kRootOffset[2] = {3 * kPage, 3 * kPage + kRootBytes};
+// The first page of the file that pages and tables may take: after the root slots, rounded up to
+// a whole extent (block_map.hpp).
+inline constexpr std::uint64_t kFirstBlock = 8224;
+static_assert(kFirstBlock * kPage >= kRootOffset[1] + kRootBytes);
+
+// The most blocks that an image of a region can have. Twice what it stores is what a commit can
+// need; the rest is room for other writers. It bounds the memory that a hostile record can ask for.
+constexpr std::uint64_t max_blocks(std::uint64_t region_bytes) {
+  return kFirstBlock + 4 * (pages_of(region_bytes) + segments_of(region_bytes)) + (1u << 16);
 }
-constexpr unsigned entry_slot(std::uint64_t entry) { return static_cast<unsigned>(entry & 1); }
-constexpr bool same_content(std::uint64_t a, std::uint64_t b) { return (a >> 1) == (b >> 1); }
-// The slot that a commit may write: never the one that the last commit refers to.
-constexpr unsigned free_slot(std::uint64_t entry) { return entry == 0 ? 0 : 1 - entry_slot(entry); }
 
 }  // namespace holdfast::core

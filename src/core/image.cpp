@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <new>
 
 #include "core/arena.hpp"
 #include "core/checksum.hpp"
@@ -60,8 +61,7 @@ const char* known_kind(const char* magic) {
 
 Image::Image(UniqueFd fd, const std::string& path) : fd_(std::move(fd)), io_(fd_.get(), path) {}
 
-Image Image::format(UniqueFd fd, const std::string& path, const Uuid& uuid,
-                    std::uint64_t region_bytes) {
+Image Image::format(UniqueFd fd, const std::string& path, const Uuid& uuid) {
   Image image(std::move(fd), path);
   ImageHeader& header = image.header_;
   std::memcpy(header.magic, kImageMagic, 8);
@@ -69,16 +69,14 @@ Image Image::format(UniqueFd fd, const std::string& path, const Uuid& uuid,
   header.page_bytes = kPageBytes;
   header.uuid = uuid;
   header.segment_pages = kSegmentPages;
+  header.entry_bytes = sizeof(TableEntry);
   header.root_offset[0] = kRootOffset[0];
   header.root_offset[1] = kRootOffset[1];
   header.root_bytes = kRootBytes;
-  header.group_segments = kGroupSegments;
-  header.group_offset = kGroupOffset;
-  header.group_bytes = kGroupBytes;
+  header.first_block = kFirstBlock;
   header.created_unix_ns = unix_ns();
   header.checksum = hash_bytes(&header, offsetof(ImageHeader, checksum));
-  image.file_bytes_ = image_bytes(region_bytes);
-  image.io_.resize(image.file_bytes_);
+  image.map_ = std::make_unique<BlockMap>(kFirstBlock);
   image.io_.write(0, &header, sizeof header);
   return image;
 }
@@ -105,8 +103,7 @@ ImageHeader Image::read_header(int fd, const std::string& path) {
   if (header.version != kFormatVersion || header.page_bytes != kPage ||
       header.segment_pages != kSegmentPages || header.root_offset[0] != kRootOffset[0] ||
       header.root_offset[1] != kRootOffset[1] || header.root_bytes != kRootBytes ||
-      header.group_segments != kGroupSegments || header.group_offset != kGroupOffset ||
-      header.group_bytes != kGroupBytes) {
+      header.entry_bytes != sizeof(TableEntry) || header.first_block != kFirstBlock) {
     damaged(path, "its header has impossible values");
   }
   return header;
@@ -119,7 +116,11 @@ Image Image::open(UniqueFd fd, const std::string& path) {
   if (::fstat(image.fd(), &info) != 0) throw system_error(errno, "look at", path);
   image.file_bytes_ = static_cast<std::uint64_t>(info.st_size);
   image.read_records(image.file_bytes_);
-  image.read_tables();
+  try {
+    image.read_tables();
+  } catch (const std::bad_alloc&) {
+    throw Error(Errc::no_memory, concat("no memory for the tables of '", path, "'"));
+  }
   return image;
 }
 
@@ -136,6 +137,7 @@ void Image::read_records(std::uint64_t file_bytes) {
     }
     if (record.uuid != uuid() || record.root_slot > 1 || record.region_bytes % kPage != 0 ||
         record.region_bytes < kMetadataBytes || record.region_bytes > kMaxRegionBytes ||
+        record.blocks < kFirstBlock || record.blocks > max_blocks(record.region_bytes) ||
         record.generation > ~std::uint64_t{0} - 2) {
       damaged(path(), concat("commit record ", page, " has impossible values"));
     }
@@ -145,60 +147,86 @@ void Image::read_records(std::uint64_t file_bytes) {
       damaged(path(), "its two commit records do not follow one another");
     }
     if (plus_one <= record_.generation_plus_one) continue;
-    record_ = {plus_one,
-               record.region_bytes,
-               record.root_hash,
-               record.pages_stored,
-               record.unix_ns,
-               record.root_slot,
-               page};
+    record_ = {plus_one,       record.region_bytes, record.root_hash, record.pages_stored,
+               record.unix_ns, record.blocks,       record.root_slot, page};
   }
   if (!has_commit()) damaged(path(), "it holds no complete commit record");
-  if (file_bytes < image_bytes(region_bytes())) {
-    damaged(path(),
-            concat("it is cut off: ", file_bytes, " bytes of ", image_bytes(region_bytes())));
+  if (file_bytes / kPage < record_.blocks) {
+    damaged(path(), concat("it is cut off: ", file_bytes, " bytes of ", record_.blocks * kPage));
   }
 }
 
-void Image::read_tables() {
-  const std::uint64_t segments = segments_of(region_bytes());
-  root_.resize(segments);
-  if (!read_exactly(fd(), root_.data(), segments * 8, kRootOffset[record_.root_slot], path())) {
+void Image::claim(std::uint64_t block, BlockMap::Owner owner, const char* who) {
+  if (block < kFirstBlock || block >= record_.blocks) {
+    damaged(path(), concat(who, " block ", block, ", where none can be"));
+  }
+  if (!map_->claim(block, owner)) {
+    damaged(path(), concat(who, " block ", block, ", which is taken"));
+  }
+}
+
+void Image::read_root() {
+  root_.resize(segments_of(region_bytes()));
+  const std::uint64_t bytes = root_.size() * sizeof(TableEntry);
+  if (!read_exactly(fd(), root_.data(), bytes, kRootOffset[record_.root_slot], path())) {
     damaged(path(), "it is cut off within its root table");
   }
-  if (hash_bytes(root_.data(), segments * 8) != record_.root_hash) {
+  if (hash_bytes(root_.data(), bytes) != record_.root_hash) {
     damaged(path(), concat("root table ", record_.root_slot, " does not match its hash"));
   }
-  table_.assign(segments * kSegmentPages, 0);
-  const std::uint64_t groups = (segments + kGroupSegments - 1) / kGroupSegments;
-  parallel_for(groups, worker_count(), [&](std::size_t group) { read_group(group); });
-  for (std::uint64_t page = pages_of(region_bytes()); page < table_.size(); ++page) {
-    if (table_[page] != 0) damaged(path(), "its tables name pages outside the region");
+  for (std::uint64_t segment = 0; segment < root_.size(); ++segment) {
+    const TableEntry& entry = root_[segment];
+    if (entry == TableEntry{}) continue;
+    claim(entry.block, BlockMap::table(segment), "its root table names");
+    tables_[segment] = std::make_unique<TablePage>();
   }
 }
 
-// Both slots of a group's table pages are read whole, then each page from the slot in force.
-void Image::read_group(std::uint64_t group) {
-  const std::uint64_t first = group * kGroupSegments;
-  const std::uint64_t last = std::min<std::uint64_t>(first + kGroupSegments, root_.size());
-  const std::uint64_t entries = (last - first) * kSegmentPages;
-  std::vector<std::uint64_t> slots[2];
-  for (unsigned slot = 0; slot < 2; ++slot) {
-    slots[slot].resize(entries);
-    if (!read_exactly(fd(), slots[slot].data(), entries * 8, table_offset(first, slot), path())) {
-      damaged(path(), "it is cut off within its tables");
-    }
+// Reads the table pages in the order of the file.
+void Image::read_tables() {
+  map_ = std::make_unique<BlockMap>(record_.blocks);
+  tables_.resize(segments_of(region_bytes()));
+  read_root();
+  std::vector<BlockTarget> targets;
+  for (std::uint64_t segment = 0; segment < root_.size(); ++segment) {
+    if (!tables_[segment]) continue;
+    targets.push_back({root_[segment].block, reinterpret_cast<std::byte*>(tables_[segment].get())});
   }
-  for (std::uint64_t segment = first; segment < last; ++segment) {
-    const std::uint64_t entry = root_[segment];
-    if (entry == 0) continue;
-    const std::uint64_t* const page = &slots[entry_slot(entry)][(segment - first) * kSegmentPages];
-    if (!same_content(page_entry(page), entry)) {
+  std::sort(targets.begin(), targets.end(),
+            [](const auto& a, const auto& b) { return a.block < b.block; });
+  constexpr std::size_t kChunk = 256;
+  const BlockReader reader(fd(), path());
+  parallel_for((targets.size() + kChunk - 1) / kChunk, worker_count(), [&](std::size_t chunk) {
+    const std::size_t first = chunk * kChunk;
+    const std::size_t count = std::min(kChunk, targets.size() - first);
+    if (!reader.read({&targets[first], count})) damaged(path(), "it is cut off within its tables");
+  });
+  parallel_for((tables_.size() + kChunk - 1) / kChunk, worker_count(), [&](std::size_t chunk) {
+    const std::size_t last = std::min(tables_.size(), (chunk + 1) * kChunk);
+    for (std::size_t segment = chunk * kChunk; segment < last; ++segment) {
+      if (!tables_[segment]) continue;
+      if (page_hash(tables_[segment].get()) == root_[segment].hash) continue;
       damaged(path(), concat("the table of pages ", segment * kSegmentPages, " to ",
                              (segment + 1) * kSegmentPages - 1, " does not match its hash"));
     }
-    std::copy(page, page + kSegmentPages,
-              table_.begin() + static_cast<std::ptrdiff_t>(segment * kSegmentPages));
+  });
+  claim_pages();
+}
+
+// Gives each block that the tables name its owner.
+void Image::claim_pages() {
+  std::uint64_t stored = 0;
+  for (std::uint64_t page = 0; page < tables_.size() * kSegmentPages; ++page) {
+    const TableEntry stored_at = entry(page);
+    if (stored_at == TableEntry{}) continue;
+    if (page >= pages_of(region_bytes())) {
+      damaged(path(), "its tables name pages outside the region");
+    }
+    claim(stored_at.block, BlockMap::page(page), "its tables name");
+    ++stored;
+  }
+  if (stored != pages_stored()) {
+    damaged(path(), concat("its tables name ", stored, " pages and its record ", pages_stored()));
   }
 }
 

@@ -1,9 +1,12 @@
 // The writes to an image, all in one place, so that tests can watch, cut and fail them.
 #pragma once
 
+#include <sys/uio.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 namespace holdfast::core {
@@ -18,13 +21,16 @@ class IoTap {
   virtual int on_resize(std::uint64_t bytes) = 0;
 };
 
-// Thread safety: write() from any number of threads.
+// Thread safety: write() and gather() from any number of threads.
 class ImageIo {
  public:
   ImageIo(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
 
   // Each throws no_space or io, naming the image.
   void write(std::uint64_t offset, const void* data, std::size_t bytes) const;
+  // Writes pieces of memory, whole pages each, one behind the other; uses up `parts`. A tap sees
+  // every page as a write of its own.
+  void gather(std::uint64_t offset, std::span<iovec> parts) const;
   void sync() const;
   void resize(std::uint64_t bytes) const;
 

@@ -75,16 +75,19 @@ class SegmentScan {
     for (std::uint64_t page = first; page < last; ++page) {
       const Look what = look[page - first];
       if (what == Look::skip) continue;
-      const std::uint64_t before = image_.entry(page);
-      std::uint64_t now = 0;
+      const TableEntry before = image_.entry(page);
+      const std::byte* const content = input_.region + page * kPage;
+      bool zero = true;
       if (what == Look::compare) {
-        now = page_entry(input_.region + page * kPage);
+        zero = page_is_zero(content);
         ++compared;
       }
-      if (now == 0 ? before == 0 : same_content(now, before)) continue;
+      if (zero ? before.block == 0 : before.block != 0 && page_hash(content) == before.hash) {
+        continue;
+      }
       make_table(change, first);
-      (*change.table)[page - first] = 0;
-      if (now != 0) change.pages.push_back(static_cast<std::uint16_t>(page - first));
+      (*change.table)[page - first] = {};
+      (zero ? change.zeroed : change.pages).push_back(static_cast<std::uint16_t>(page - first));
     }
     examined_ += compared;
     if (!change.table) return;
@@ -126,16 +129,18 @@ class SegmentScan {
     for (const std::uint16_t index : change.pages) {
       std::byte* const copy = to + kept * kPage;
       std::memcpy(copy, input_.region + (first + index) * kPage, kPage);
-      const std::uint64_t entry = page_entry(copy);
-      if (entry == 0) continue;  // became zero in between: as the table says already
-      (*change.table)[index] = entry | free_slot(image_.entry(first + index));
+      if (page_is_zero(copy)) {  // became so in between
+        change.zeroed.push_back(index);
+        continue;
+      }
+      (*change.table)[index] = {page_hash(copy), kUnplaced};
       change.pages[kept++] = index;
     }
     change.pages.resize(kept);
     if (staged) {
       change.content = to;
     } else {
-      written_ += image_.write_pages(change, to);
+      written_ += image_.write_ahead(change, to);
     }
   }
 

@@ -12,13 +12,13 @@
 #include <string>
 
 #include "core/directory.hpp"
-#include "support/code_of.hpp"
+#include "support/error_of.hpp"
 
 namespace holdfast::core {
 namespace {
 
 namespace fs = std::filesystem;
-using test::code_of;
+using test::error_of;
 
 constexpr std::uint64_t kSize = 64 * kPage;
 
@@ -62,7 +62,7 @@ TEST_F(DaxMediumTest, HasANameOnceItIsARegion) {
   EXPECT_EQ(medium->size(), kSize);
   EXPECT_EQ(medium->max_size(), 4 * kSize);
   EXPECT_EQ(make_dax_medium(folder + "/b", true, kSize, 2 * kSize)->max_size(), 2 * kSize);
-  EXPECT_EQ(code_of([&] { make(); }), Errc::already_exists);
+  EXPECT_EQ(error_of([&] { make(); }), Errc::already_exists);
 }
 
 TEST_F(DaxMediumTest, KillLosesNothing) {
@@ -87,8 +87,8 @@ TEST_F(DaxMediumTest, KillLosesNothing) {
 
 TEST_F(DaxMediumTest, OneProcessAtATime) {
   const auto medium = make();
-  EXPECT_EQ(code_of([&] { open(); }), Errc::in_use);
-  EXPECT_EQ(code_of([&] { destroy_dax_region(path); }), Errc::in_use);
+  EXPECT_EQ(error_of([&] { open(); }), Errc::in_use);
+  EXPECT_EQ(error_of([&] { destroy_dax_region(path); }), Errc::in_use);
 }
 
 TEST_F(DaxMediumTest, GrowsWithZeroes) {
@@ -108,7 +108,7 @@ TEST_F(DaxMediumTest, GrowsWithZeroes) {
   medium->grow(2 * kSize);
   EXPECT_EQ(medium->base()[kSize], std::byte{0});
   EXPECT_EQ(medium->base()[2 * kSize - 1], std::byte{0});
-  EXPECT_EQ(code_of([&] { medium->grow(64 * kSize); }), Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { medium->grow(64 * kSize); }), Errc::invalid_argument);
 }
 
 TEST_F(DaxMediumTest, GuaranteeOfAPlainFileIsTheProcess) {
@@ -122,16 +122,16 @@ TEST_F(DaxMediumTest, ForeignDamagedAndTruncated) {
   std::ofstream(path, std::ios::binary) << std::string(kSize, 'x');
   fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write);
   EXPECT_FALSE(is_dax_region(path));
-  EXPECT_EQ(code_of([&] { open(); }), Errc::foreign);
-  EXPECT_EQ(code_of([&] { destroy_dax_region(path); }), Errc::foreign);
+  EXPECT_EQ(error_of([&] { open(); }), Errc::foreign);
+  EXPECT_EQ(error_of([&] { destroy_dax_region(path); }), Errc::foreign);
   EXPECT_TRUE(fs::exists(path));
   fs::remove(path);
 
   make();
   fs::resize_file(path, kSize - kPage);
-  EXPECT_EQ(code_of([&] { open(); }), Errc::damaged);
+  EXPECT_EQ(error_of([&] { open(); }), Errc::damaged);
   fs::resize_file(path, kPage);
-  EXPECT_EQ(code_of([&] { open(); }), Errc::damaged);
+  EXPECT_EQ(error_of([&] { open(); }), Errc::damaged);
   EXPECT_EQ(fs::file_size(path), kPage) << "a refused file was written to";
 }
 
@@ -139,7 +139,7 @@ TEST_F(DaxMediumTest, Destroy) {
   make();
   destroy_dax_region(path);
   EXPECT_FALSE(fs::exists(path));
-  EXPECT_EQ(code_of([&] { destroy_dax_region(path); }), Errc::not_found);
+  EXPECT_EQ(error_of([&] { destroy_dax_region(path); }), Errc::not_found);
 }
 
 TEST_F(DaxMediumTest, IsDaxRegion) {

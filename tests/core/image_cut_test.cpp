@@ -33,7 +33,7 @@ Content content_of(Region& region) {
 
 class ImageCutTest : public test::Scratch {
  protected:
-  static constexpr std::uint64_t kSize = 600 * kPageBytes;  // two segments
+  static constexpr std::uint64_t kSize = 600 * kPageBytes;  // three segments
 
   // Makes several commits of different kinds and records their writes. `copy` is the file as it
   // was before the first of them.
@@ -62,7 +62,7 @@ class ImageCutTest : public test::Scratch {
     commit();
     std::memset(a.data(), 0, a.size());  // pages that become zero
     auto c = region.allocate<std::uint8_t>("c", 546 * kPageBytes);
-    std::memset(c.data() + 540 * kPageBytes, 5, 3 * kPageBytes);  // the second segment
+    std::memset(c.data() + 540 * kPageBytes, 5, 3 * kPageBytes);  // other segments
     commit();
     region.grow(4 * kSize);
     auto d = region.allocate<std::uint8_t>("d", 600 * kPageBytes);
@@ -75,6 +75,46 @@ class ImageCutTest : public test::Scratch {
     region.abandon();
     remove_arenas();
   }
+
+  // The same for commits of scattered pages that move others as well.
+  void record_cleaning() {
+    Region region = Region::create(path(), options(kSize));
+    auto data = region.allocate<std::uint8_t>("data", 500 * kPageBytes, Tracking::marked);
+    std::memset(data.data(), 1, data.size());
+    region.mark(data.data(), data.size());
+    std::mt19937_64 random(test::test_seed());
+    std::uint64_t moved = 0;
+    const auto commit = [&] {
+      for (int i = 0; i < 9; ++i) {
+        std::uint8_t& byte = data[random() % data.size()];
+        byte = static_cast<std::uint8_t>(random() % 255 + 1);
+        region.mark(&byte, 1);
+      }
+      moved = region.commit().pages_moved;
+    };
+    for (int i = 0; i < 2000 && moved == 0; ++i) commit();
+    ASSERT_GT(moved, 0u) << "nothing was cleaned";
+    std::filesystem::copy_file(path(), path("copy"));
+    contents.push_back(content_of(region));
+    test::IoRecorder recorder;
+    std::uint64_t moves = 0;
+    for (int i = 0; i < 6; ++i) {
+      commit();
+      moves += moved;
+      contents.push_back(content_of(region));
+      ends.push_back(recorder.operations.size());
+    }
+    EXPECT_GT(moves, 0u);
+    operations = std::move(recorder.operations);
+    region.abandon();
+    remove_arenas();
+  }
+
+  // Applies what was recorded, cut after every byte of what is small and after some of what is
+  // large.
+  void cut_everywhere(std::size_t step_of_page);
+  // Applies any part of what was written between two syncs.
+  void try_subsets(int trials_of_each);
 
   void remove_arenas() {
     for (const auto& entry : std::filesystem::directory_iterator(arenas())) {
@@ -104,8 +144,7 @@ class ImageCutTest : public test::Scratch {
   std::vector<IoOperation> operations;
 };
 
-TEST_F(ImageCutTest, CutAtAnyByteGivesTheOldOrTheNewCommit) {
-  record();
+void ImageCutTest::cut_everywhere(std::size_t step_of_page) {
   FileUnderTest file(path("copy"));
   std::size_t commit = 1;  // the one being written
   std::size_t newest = 0;
@@ -115,7 +154,7 @@ TEST_F(ImageCutTest, CutAtAnyByteGivesTheOldOrTheNewCommit) {
     const IoOperation& operation = operations[i];
     const std::size_t bytes = operation.bytes.size();
     // Every byte of what is small, some of what is large, its last one always.
-    const std::size_t step = bytes <= 512 ? 1 : bytes <= kPageBytes ? 173 : 1 + bytes / 7;
+    const std::size_t step = bytes <= 512 ? 1 : bytes <= kPageBytes ? step_of_page : 1 + bytes / 7;
     for (std::size_t done = 0; done < bytes;) {
       const std::size_t next = std::min(bytes, done + step);
       file.write(operation.offset + done, operation.bytes.data() + done, next - done);
@@ -137,8 +176,7 @@ TEST_F(ImageCutTest, CutAtAnyByteGivesTheOldOrTheNewCommit) {
   std::printf("%d cuts\n", cuts);
 }
 
-TEST_F(ImageCutTest, AnySubsetOfUnsyncedPagesGivesTheOldOrTheNewCommit) {
-  record();
+void ImageCutTest::try_subsets(int trials_of_each) {
   std::mt19937_64 random(test::test_seed());
   FileUnderTest file(path("copy"));
   std::size_t commit = 1;
@@ -163,7 +201,7 @@ TEST_F(ImageCutTest, AnySubsetOfUnsyncedPagesGivesTheOldOrTheNewCommit) {
                           std::min<std::size_t>(kPageBytes, operation.bytes.size() - at)});
       }
     }
-    const int trials = pieces.empty() ? 0 : 25;
+    const int trials = pieces.empty() ? 0 : trials_of_each;
     for (int trial = 0; trial < trials; ++trial, ++tried) {
       const unsigned keep = static_cast<unsigned>(random() % 100);
       std::vector<std::pair<std::uint64_t, std::vector<std::byte>>> undo;
@@ -185,6 +223,26 @@ TEST_F(ImageCutTest, AnySubsetOfUnsyncedPagesGivesTheOldOrTheNewCommit) {
   }
   EXPECT_EQ(opened_as(0, contents.size() - 1, "at the end"), contents.size() - 1);
   std::printf("%d subsets\n", tried);
+}
+
+TEST_F(ImageCutTest, CutAtAnyByteGivesTheOldOrTheNewCommit) {
+  record();
+  cut_everywhere(173);
+}
+
+TEST_F(ImageCutTest, CutWhileCleaningGivesTheOldOrTheNewCommit) {
+  record_cleaning();
+  cut_everywhere(1500);
+}
+
+TEST_F(ImageCutTest, AnySubsetOfUnsyncedPagesGivesTheOldOrTheNewCommit) {
+  record();
+  try_subsets(25);
+}
+
+TEST_F(ImageCutTest, AnySubsetWhileCleaningGivesTheOldOrTheNewCommit) {
+  record_cleaning();
+  try_subsets(40);
 }
 
 // Whatever operation of a commit fails, the image keeps the previous commit, the region goes on,

@@ -13,8 +13,8 @@
 
 #include "core/checksum.hpp"
 #include "core/format.hpp"
-#include "core/image.hpp"
 #include "holdfast/region.hpp"
+#include "support/image_file.hpp"
 #include "support/io_recorder.hpp"
 #include "support/scratch.hpp"
 
@@ -35,7 +35,8 @@ class ImageDamageTest : public test::Scratch {
  protected:
   static constexpr std::uint64_t kSize = 600 * kPageBytes;
 
-  // A region of two segments with pages in both slots, filled with what depends on the place.
+  // A region of three segments, filled with what depends on the place, whose second commit has
+  // left blocks of the first behind.
   void make() {
     Region region = Region::create(path(), options(kSize));
     auto a = region.allocate<std::uint32_t>("alpha", 100 * 1024);
@@ -59,20 +60,27 @@ class ImageDamageTest : public test::Scratch {
     return result;
   }
 
-  // The parts of the file that mean something, as a reader finds them.
-  std::vector<Part> meaningful_parts() {
+  // The structures of the file: header, records, roots, tables.
+  std::vector<Part> structures() {
+    const core::Image image = test::image_in(path());
+    const std::uint64_t segments = core::segments_of(kSize);
     std::vector<Part> parts = {{0, sizeof(core::ImageHeader)},
                                {core::kRecordOffset[0], sizeof(core::CommitRecord)},
                                {core::kRecordOffset[1], sizeof(core::CommitRecord)},
-                               {core::kRootOffset[0], 16},
-                               {core::kRootOffset[1], 16}};
-    for (std::uint64_t segment = 0; segment < 2; ++segment) {
-      parts.push_back({core::table_offset(segment, 0), kPage});
-      parts.push_back({core::table_offset(segment, 1), kPage});
+                               {core::kRootOffset[0], segments * sizeof(core::TableEntry)},
+                               {core::kRootOffset[1], segments * sizeof(core::TableEntry)}};
+    for (std::uint64_t segment = 0; segment < segments; ++segment) {
+      parts.push_back({test::table_offset(image, segment), kPage});
     }
-    for (std::uint64_t page = 0; page < kSize / kPage; ++page) {
-      parts.push_back({core::page_offset(page, 0), kPage});
-      parts.push_back({core::page_offset(page, 1), kPage});
+    return parts;
+  }
+
+  // These, and all blocks: those in force, and those that a commit has left behind.
+  std::vector<Part> meaningful_parts() {
+    std::vector<Part> parts = structures();
+    const std::uint64_t end = test::image_in(path()).blocks().end();
+    for (std::uint64_t block = core::kFirstBlock; block < end; ++block) {
+      parts.push_back({block * kPage, kPage});
     }
     return parts;
   }
@@ -113,14 +121,16 @@ class ImageDamageTest : public test::Scratch {
 TEST_F(ImageDamageTest, AnyFlippedBitIsHarmlessOrRefused) {
   make();
   std::mt19937_64 random(test::test_seed());
+  const std::vector<Part> front = structures();
   const std::vector<Part> parts = meaningful_parts();
   FileUnderTest file(path());
   int refused = 0;
   const std::vector<char> before = test::read_file(path());
   constexpr int kTrials = 700;
   for (int trial = 0; trial < kTrials; ++trial) {
-    // The small structures at the front get as many flips as all of the pages.
-    const Part& part = trial % 2 == 0 ? parts[random() % 9] : parts[random() % parts.size()];
+    // The structures get as many flips as all of the pages.
+    const Part& part =
+        trial % 2 == 0 ? front[random() % front.size()] : parts[random() % parts.size()];
     const std::uint64_t offset = part.offset + random() % part.bytes;
     const unsigned bit = static_cast<unsigned>(random() % 8);
     std::vector<std::byte> byte = file.read(offset, 1);
@@ -175,7 +185,7 @@ TEST_F(ImageDamageTest, CutOffFilesAreRefused) {
   for (const std::uint64_t size : chosen) {
     FileUnderTest(path()).resize(size);
     EXPECT_FALSE(opens_or_is_refused("cut to " + std::to_string(size)));
-    if (size > core::kGroupOffset) {
+    if (size > core::kFirstBlock * kPage) {
       // The length put back, without the bytes.
       FileUnderTest(path()).resize(whole);
       opens_or_is_refused("cut to " + std::to_string(size) + " and extended");
@@ -191,7 +201,7 @@ TEST_F(ImageDamageTest, ZeroedAndSwappedPagesAreRefused) {
   const std::vector<Part> parts = meaningful_parts();
   const std::vector<std::byte> zero(kPage);
   for (int trial = 0; trial < 120; ++trial) {
-    const Part& one = parts[trial < 9 ? trial : random() % parts.size()];
+    const Part& one = parts[trial < 8 ? trial : random() % parts.size()];
     const Part& two = parts[random() % parts.size()];
     const std::vector<std::byte> first = file.read(one.offset, one.bytes);
     const std::vector<std::byte> second = file.read(two.offset, std::min(one.bytes, two.bytes));
@@ -213,8 +223,7 @@ TEST_F(ImageDamageTest, NamesThePageAndTheObject) {
   FileUnderTest file(path());
   const std::uint64_t page = kMetadataPages + 100 + 440;  // in beta
   const std::byte other{0x5a};
-  for (unsigned slot = 0; slot < 2; ++slot)
-    file.write(core::page_offset(page, slot) + 9, &other, 1);
+  file.write(test::page_offset(test::image_in(path()), page) + 9, &other, 1);
   EXPECT_EQ(
       error_of([&] { Region::open(path()); }, {path(), "page " + std::to_string(page), "beta"}),
       Errc::damaged);

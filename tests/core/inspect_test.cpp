@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "core/format.hpp"
+#include "support/image_file.hpp"
 #include "support/io_recorder.hpp"
 #include "support/scratch.hpp"
 
@@ -78,7 +79,8 @@ TEST_F(InspectTest, FindsDamage) {
     region.close();
   }
   const char other = 'x';
-  test::FileUnderTest(path()).write(core::page_offset(core::kMetadataPages, 0) + 5, &other, 1);
+  const std::uint64_t page = test::page_offset(test::image_in(path()), core::kMetadataPages);
+  test::FileUnderTest(path()).write(page + 5, &other, 1);
   EXPECT_EQ(inspect_image(path()).objects.size(), 1u) << "tables alone";
   EXPECT_EQ(error_of([&] { inspect_image(path(), Verify::everything); }, {path(), "'data'"}),
             Errc::damaged);

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "holdfast/error.hpp"
 #include "holdfast/region.hpp"
+#include "support/error_of.hpp"
 
 namespace holdfast::test {
 
@@ -85,23 +85,6 @@ inline std::uint64_t test_seed() {
   const std::uint64_t seed = given ? std::strtoull(given, nullptr, 0) : std::random_device()();
   std::printf("HOLDFAST_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
   return seed;
-}
-
-// The code of the Error that `body` throws. Fails the test if it throws none, or one whose
-// message lacks one of `words`.
-template <class Body>
-Errc error_of(Body&& body, const std::vector<std::string>& words = {}) {
-  try {
-    body();
-  } catch (const Error& error) {
-    const std::string message = error.what();
-    for (const std::string& word : words) {
-      EXPECT_NE(message.find(word), std::string::npos) << "'" << word << "' not in: " << message;
-    }
-    return error.code();
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return static_cast<Errc>(-1);
 }
 
 }  // namespace holdfast::test

@@ -1,0 +1,104 @@
+#include "core/block_reader.hpp"
+
+#include <fcntl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+namespace holdfast::core {
+
+using detail::concat;
+
+namespace {
+
+constexpr std::size_t kMaxParts = 1024;  // IOV_MAX of Linux
+
+bool is_cached(int fd, std::uint64_t block) {
+  alignas(kPage) std::byte probe[kPage];
+  iovec part{probe, kPage};
+  return ::preadv2(fd, &part, 1, static_cast<off_t>(block * kPage), RWF_NOWAIT) > 0;
+}
+
+// A second descriptor that bypasses the page cache, or none.
+UniqueFd open_direct(int fd, std::uint64_t sample) {
+  UniqueFd direct(::open(concat("/proc/self/fd/", fd).c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
+  alignas(kPage) std::byte probe[kPage];
+  if (direct && ::pread(direct.get(), probe, kPage, static_cast<off_t>(sample * kPage)) !=
+                    static_cast<ssize_t>(kPage)) {
+    return UniqueFd();  // larger blocks, or a file system that only seems to know O_DIRECT
+  }
+  return direct;
+}
+
+// Fills all parts; false if the file ends before.
+bool read_parts(int fd, std::span<iovec> parts, std::uint64_t offset, const std::string& path) {
+  while (!parts.empty()) {
+    const ssize_t got =
+        ::preadv(fd, parts.data(), static_cast<int>(parts.size()), static_cast<off_t>(offset));
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      throw system_error(errno, "read", path);
+    }
+    if (got == 0) return false;
+    offset += static_cast<std::uint64_t>(got);
+    parts = skip_bytes(parts, static_cast<std::size_t>(got));
+  }
+  return true;
+}
+
+}  // namespace
+
+PageBuffer::PageBuffer(std::uint64_t pages)
+    : memory_(static_cast<std::byte*>(std::aligned_alloc(kPage, pages * kPage)), std::free) {
+  if (!memory_) throw Error(Errc::no_memory, "no memory to read or write the image");
+}
+
+BlockReader::BlockReader(int fd, const std::string& path)
+    : fd_(fd), path_(path), discarded_(kDiskGap) {}
+
+BlockReader::BlockReader(int fd, const std::string& path, std::span<const std::uint64_t> samples)
+    : BlockReader(fd, path) {
+  std::size_t cached = 0;
+  for (const std::uint64_t block : samples) cached += is_cached(fd, block) ? 1 : 0;
+  if (samples.empty() || 2 * cached >= samples.size()) {
+    gap_ = kCacheGap;
+  } else {
+    direct_ = open_direct(fd, samples[0]);
+  }
+}
+
+bool BlockReader::read(std::span<const BlockTarget> targets) const {
+  bool whole = true;
+  std::array<iovec, kMaxParts> parts;
+  for (std::size_t i = 0; i < targets.size();) {
+    const std::uint64_t first = targets[i].block;
+    std::uint64_t next = first;
+    std::size_t count = 0;
+    for (; i < targets.size() && count + 2 <= kMaxParts; ++i) {
+      const BlockTarget& target = targets[i];
+      const std::uint64_t gap = target.block - next;
+      if (gap > gap_) break;
+      if (gap > 0) parts[count++] = {discarded_.get(), gap * kPage};
+      if (count > 0 && gap == 0 &&
+          static_cast<std::byte*>(parts[count - 1].iov_base) + parts[count - 1].iov_len ==
+              target.to) {
+        parts[count - 1].iov_len += kPage;
+      } else {
+        parts[count++] = {target.to, kPage};
+      }
+      next = target.block + 1;
+    }
+    const std::uint64_t offset = first * kPage;
+    if (direct_) {
+      const ssize_t got = ::preadv(direct_.get(), parts.data(), static_cast<int>(count),
+                                   static_cast<off_t>(offset));
+      if (got == static_cast<ssize_t>((next - first) * kPage)) continue;
+    }
+    if (!read_parts(fd_, {parts.data(), count}, offset, path_)) whole = false;
+  }
+  return whole;
+}
+
+}  // namespace holdfast::core
