@@ -62,7 +62,13 @@ const Outcome& Explorer::outcome(std::size_t point, const Bitset& durable) {
   const CrashPoint& where = order_.points()[point];
   if (const Outcome* known = memory_->find(where, durable)) return *known;
   ++memory_->runs;
-  return memory_->insert(where, durable, run_(durable, where));
+  Outcome fresh = run_(durable, where);
+  if (stop_ && stop_()) {
+    // It may have been cut short: what it read is not all that it would have.
+    unfinished_ = std::move(fresh);
+    return unfinished_;
+  }
+  return memory_->insert(where, durable, std::move(fresh));
 }
 
 bool Explorer::descend(std::size_t point, Choice& choice,

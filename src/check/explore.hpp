@@ -52,7 +52,7 @@ class Explorer {
   // in these cells, at the points where that makes a difference. Returns whether it came to an end.
   bool explore(const std::function<bool(std::uint32_t cell)>& cells = nullptr);
 
-  // The outcome of one state, from memory if it is known.
+  // The outcome of one state, from memory if it is known. Lasts until the next call.
   const Outcome& outcome(std::size_t point, const Bitset& durable);
   std::uint32_t verdict(std::size_t point, const Bitset& durable) {
     return outcome(point, durable).verdict;
@@ -69,6 +69,7 @@ class Explorer {
   const Order& order_;
   RunState run_;
   std::unique_ptr<Memory> memory_;
+  Outcome unfinished_;
   std::function<bool()> stop_;
   std::function<bool(const StateSeen&)> visit_;
   unsigned worker_ = 0;

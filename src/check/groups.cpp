@@ -13,12 +13,15 @@ void Groups::add(const std::vector<std::pair<std::uint64_t, std::uint32_t>>& tou
     if (std::find(actors.begin(), actors.end(), actor) != actors.end()) continue;
     changed_ = true;
     actors.push_back(actor);
-    all_actors_.insert(actor);
+    if (all_actors_.insert(actor).second && is_item(actor)) ++items_;
   }
 }
 
 bool Groups::is_common(const std::vector<std::uint64_t>& actors) const {
   if (actors.size() > std::max(kFew, std::min(kMany - 1, all_actors_.size() / 2))) return true;
+  const auto items = static_cast<std::size_t>(std::count_if(
+      actors.begin(), actors.end(), [](std::uint64_t actor) { return is_item(actor); }));
+  if (items > std::max(kFew, items_ / 2)) return true;
   return std::find(actors.begin(), actors.end(), Recorder::kHostActor) != actors.end();
 }
 

@@ -28,15 +28,17 @@ class Groups {
   const std::vector<std::uint32_t>& all() const { return all_; }
 
  private:
-  // A word that more than half of all actors look at is a common one, such as a transaction's
-  // state; but not where there are so few.
+  // A word that more than half of all actors, or of the items, look at is a common one, such as a
+  // transaction's state; but not where there are so few.
   static constexpr std::size_t kFew = 4;
   static constexpr std::size_t kMany = 256;  // a common one in any case
 
+  static bool is_item(std::uint64_t actor) { return actor >> 63 != 0; }
   bool is_common(const std::vector<std::uint64_t>& actors) const;
 
   std::unordered_map<std::uint32_t, std::vector<std::uint64_t>> actors_;  // of a word
   std::unordered_set<std::uint64_t> all_actors_;
+  std::size_t items_ = 0;  // of these
   std::unordered_set<std::uint32_t> shared_;
   std::unordered_map<std::uint32_t, std::uint32_t> group_;
   std::vector<std::uint32_t> all_;
