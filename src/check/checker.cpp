@@ -96,12 +96,12 @@ Outcome Checker::run_state(const Bitset& durable, const CrashPoint& point,
   if (!wrong.empty()) {
     outcome.verdict = note({wrong, number, durable, nullptr, nullptr, 0, {}});
   } else if (options_.nested) {
-    run_nested(durable, point, std::move(recovery), group, outcome);
+    run_nested(durable, point, recovery, group, outcome);
   }
   return outcome;
 }
 
-void Checker::run_nested(const Bitset& durable, const CrashPoint& point, Trace recovery,
+void Checker::run_nested(const Bitset& durable, const CrashPoint& point, const Trace& recovery,
                          std::optional<std::uint32_t> group, Outcome& outcome) {
   const auto trace = std::make_shared<const Trace>(mutate(recovery, mutation_, places_));
   const auto order = std::make_shared<const Order>(*trace, order_options(options_));
@@ -285,7 +285,6 @@ Failure Checker::explain(const Finding& finding, bool find_causes) {
   if (!find_causes) return failure;
 
   const History history = history_of(order_->points()[finding.point]);
-  std::string message;
   const Fails fails = [&](const Bitset& state) {
     ++states_;
     const Level levels[] = {{order_.get(), failure.nested ? &finding.durable : &state},

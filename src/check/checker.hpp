@@ -63,7 +63,7 @@ class Checker {
   // One state of the program, and the crashes inside recovery of the groups that `group` takes in.
   Outcome run_state(const Bitset& durable, const CrashPoint& point,
                     std::optional<std::uint32_t> group);
-  void run_nested(const Bitset& durable, const CrashPoint& point, Trace recovery,
+  void run_nested(const Bitset& durable, const CrashPoint& point, const Trace& recovery,
                   std::optional<std::uint32_t> group, Outcome& outcome);
   std::unique_ptr<Explorer> make_explorer(std::optional<std::uint32_t> group);
   CellFilter filter_for(const Order& order, std::optional<std::uint32_t> group) const;

@@ -48,7 +48,8 @@ std::vector<StateName> parse_state(const std::string& text) {
   for (;;) {
     StateName name;
     name.point = take_number(at, end, text);
-    if (at == end || *at++ != ':') bad_state(text);
+    if (at == end || *at != ':') bad_state(text);
+    ++at;
     while (at != end && *at != '/') {
       name.top.push_back(static_cast<std::uint32_t>(take_number(at, end, text)));
       if (at != end && *at == '.') ++at;

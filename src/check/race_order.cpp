@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <utility>
 
 namespace holdfast::check::race {
@@ -79,10 +80,9 @@ KnownPtr Order::merge(const KnownPtr& known, std::span<const Bound> more) {
   if (std::all_of(more.begin(), more.end(), is_known)) return known;
   std::vector<Bound> all;
   all.reserve(more.size() + (known ? known->bounds().size() : 0));
-  if (known) all = known->bounds();
-  all.insert(all.end(), more.begin(), more.end());
-  std::inplace_merge(all.begin(), all.end() - static_cast<std::ptrdiff_t>(more.size()), all.end(),
-                     [](const Bound& a, const Bound& b) { return a.key < b.key; });
+  const std::span<const Bound> before = known ? known->bounds() : std::span<const Bound>{};
+  std::merge(before.begin(), before.end(), more.begin(), more.end(), std::back_inserter(all),
+             [](const Bound& a, const Bound& b) { return a.key < b.key; });
   // One bound for each key, and none for a thread of whose block as much is known.
   std::size_t kept = 0;
   Bound whole_block{~Key{0}, 0};
