@@ -1,0 +1,127 @@
+// Where a workload's persistent arrays are in each mode, and how they become durable.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "holdfast/region.hpp"
+#include "holdfast/stream.hpp"
+#include "workload/mode.hpp"
+
+namespace workload {
+
+
+// Elements [0, size()) of a persistent array. `data` is what kernels (and, in mode cpu, host
+// threads) read and write: the medium itself where they store directly and in mode cpu, device
+// memory in the modes where the CPU persists (cap_*, gpufs).
+template <class T>
+struct Array {
+  T* data = nullptr;
+  std::uint64_t count = 0;
+  std::uint32_t id = 0;
+};
+
+struct BackingOptions {
+  Mode mode = Mode::gpm;
+  std::string path;              // of the region
+  std::uint64_t capacity = 0;    // bytes of arrays and checkpoints
+  unsigned cpu_threads = 0;      // that flush, write or compute; 0: as many as there are cores
+};
+
+// The file domain's region at `path` holds everything in the modes gpm, ndp, cap_mm, cpu and the
+// projections; cap_fs and gpufs keep each array in a file beside the region's arena, so that all
+// modes write to the same medium.
+//
+// Invariant: what publish() returned for is there after a kill.
+// Thread safety: one thread.
+class Backing {
+ public:
+  // Opens what a former process left, or makes it anew. Throws as Region::create and open do.
+  explicit Backing(const BackingOptions& options);
+  ~Backing();
+  Backing(const Backing&) = delete;
+  Backing& operator=(const Backing&) = delete;
+  // Removes all that a Backing of this path left.
+  static void destroy(const std::string& path);
+
+  Mode mode() const { return options_.mode; }
+  bool was_there() const { return was_there_; }
+  unsigned cpu_threads() const { return options_.cpu_threads; }
+  holdfast::Stream& stream() { return stream_; }
+  holdfast::Region& region() { return *region_; }
+
+  // The array `name`, zeroed when new; after a crash with what was published (kernel modes: with
+  // what was persisted). Throws no_space, invalid_argument (another shape than before).
+  template <class T>
+  Array<T> array(std::string_view name, std::uint64_t count) {
+    const std::uint32_t id = make_array(name, count * sizeof(T));
+    return {static_cast<T*>(address(id)), count, id};
+  }
+
+  // After a kernel: waits for the stream, and makes elements [first, first + count) of the array as
+  // kernels left them durable, in the mode's way. In gpm and eadr the kernel has done it: only
+  // waits.
+  template <class T>
+  void publish(const Array<T>& array, std::uint64_t first, std::uint64_t count) {
+    publish_bytes(array.id, first * sizeof(T), count * sizeof(T));
+  }
+  template <class T>
+  void publish(const Array<T>& array) {
+    publish(array, 0, array.count);
+  }
+
+  // A durable number that the host keeps, 0 when new: steps that are done. Setting it comes behind
+  // everything that was published or persisted before (the stream is waited for).
+  std::uint64_t progress() const;
+  void set_progress(std::uint64_t value);
+
+  // Copies of the array as kernels see it, for oracles and set-up. Wait for the stream.
+  template <class T>
+  std::vector<T> read(const Array<T>& array) {
+    std::vector<T> values(array.count);
+    holdfast::copy_async(stream_, values.data(), array.data, array.count * sizeof(T));
+    stream_.synchronize();
+    return values;
+  }
+  // Set-up of new arrays: stores `values` and makes them durable, in any mode.
+  template <class T>
+  void fill(const Array<T>& array, const std::vector<T>& values) {
+    holdfast::copy_async(stream_, array.data, values.data(), array.count * sizeof(T));
+    publish(array);
+    flush(array.data, array.count * sizeof(T));
+  }
+
+  // For host threads (mode cpu): makes [address, address + bytes) of the medium durable with the
+  // processor's best flush instruction, from the calling thread. Any thread.
+  static void flush(const void* address, std::uint64_t bytes);
+  // The same by cpu_threads() threads.
+  void flush_parallel(const void* address, std::uint64_t bytes);
+
+  // Bytes that this process wrote to the medium for publish(), set_progress() and Savers.
+  std::uint64_t bytes_written() const { return bytes_written_; }
+  void count_written(std::uint64_t bytes) { bytes_written_ += bytes; }
+  // Seconds that publish() and Savers took.
+  double persist_seconds() const { return persist_seconds_; }
+  void count_seconds(double seconds) { persist_seconds_ += seconds; }
+
+ private:
+  struct Held;
+  std::uint32_t make_array(std::string_view name, std::uint64_t bytes);
+  void* address(std::uint32_t id) const;
+  void publish_bytes(std::uint32_t id, std::uint64_t offset, std::uint64_t bytes);
+
+  BackingOptions options_;
+  bool was_there_ = false;
+  std::unique_ptr<holdfast::Region> region_;
+  holdfast::Stream stream_;
+  std::vector<std::unique_ptr<Held>> arrays_;
+  std::uint64_t* progress_ = nullptr;
+  std::uint64_t bytes_written_ = 0;
+  double persist_seconds_ = 0;
+};
+
+}  // namespace workload

@@ -1,0 +1,91 @@
+// What every workload of apps/ offers, so that one program runs, kills, measures and checks them
+// all: apps/<name>/ implements Workload, tools/run drives it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "workload/backing.hpp"
+#include "workload/mode.hpp"
+
+namespace workload {
+
+// How large the input is.
+enum class Size {
+  test,   // under a second on one CPU core
+  real,   // the real input where there is one; else some seconds on a CPU
+  paper,  // GPM's Table 1
+};
+
+struct Settings {
+  Mode mode = Mode::gpm;
+  Size size = Size::test;
+  std::string data_folder;  // real inputs; empty, or without the file: one is generated
+  std::uint64_t seed = 1;
+  std::uint64_t steps = 0;                     // 0: what the size says
+  std::map<std::string, std::string> options;  // of the workload: see Info::options
+};
+
+// One step is what is durable, or not, as a whole: a batch, an interval between checkpoints, or a
+// pass of a native kernel.
+//
+// Order of calls: the constructor reads or makes the input; prepare() once; then step(resume()) to
+// step(steps() - 1); digest() and verify() at the end. A process may be killed at any moment; the
+// next makes the same Workload of the same settings with a Backing of the same path.
+class Workload {
+ public:
+  virtual ~Workload() = default;
+
+  // In words: "New York road network, 264,346 nodes", or "generated: ...".
+  virtual std::string input() const = 0;
+  virtual std::uint64_t steps() const = 0;
+  // Bytes that its persistent arrays and checkpoints take, for Backing's capacity (alignment is
+  // added by the caller). Known before prepare().
+  virtual std::uint64_t medium_bytes() const = 0;
+
+  // Asks `backing` for its arrays and sets up the volatile ones. Not part of what is timed.
+  // `backing` outlives the workload.
+  virtual void prepare(Backing& backing) = 0;
+  // Recovers: undoes or loads what a former process left. Returns the first step that is still to
+  // be done; 0 for new. Safe to be killed in, and to be called again.
+  virtual std::uint64_t resume() = 0;
+  // REQUIRES: all steps before `number` are done. Durable on return.
+  virtual void step(std::uint64_t number) = 0;
+
+  // A checksum of the durable result: the same whatever the kills on the way, and, for workloads
+  // of integers, whatever the mode.
+  virtual std::uint64_t digest() = 0;
+  // Compares the durable result with an oracle that shares no code with the kernels. Returns what
+  // is wrong; empty if nothing is.
+  virtual std::string verify() = 0;
+
+  // Bytes that kernels stored to the medium in the steps so far, where they store directly (modes
+  // gpm, eadr and ndp), logs included. What Backing writes for the other modes it counts itself.
+  virtual std::uint64_t kernel_bytes() const = 0;
+};
+
+struct Info {
+  enum class Class { transactional, checkpointing, native };
+  std::string name;     // "hotspot"
+  std::string summary;  // one line
+  Class kind;
+  // Name, and what it is, with its values: {"rows", "rows of the table (default 50,000)"}.
+  std::map<std::string, std::string> options;
+  std::function<std::unique_ptr<Workload>(const Settings&)> make;
+};
+
+// In the paper's order.
+const std::vector<Info>& workloads();
+// Throws not_found, naming those that there are.
+const Info& find_workload(const std::string& name);
+
+// Reads a number from the options, or returns `otherwise`. Throws invalid_argument, naming the
+// option and the range.
+std::uint64_t number_option(const Settings& settings, const std::string& name,
+                            std::uint64_t otherwise, std::uint64_t least, std::uint64_t most);
+
+}  // namespace workload
