@@ -4,7 +4,7 @@
 set -eu
 
 packages="g++ cmake ninja-build pkg-config ccache libboost-context-dev libxxhash-dev
-libpmem2-dev nlohmann-json3-dev libgtest-dev python3 python3-venv python3-dev"
+libpmem2-dev liblzma-dev zlib1g-dev nlohmann-json3-dev libgtest-dev python3 python3-venv python3-dev"
 
 if ! command -v dpkg-query >/dev/null 2>&1; then
   echo "holdfast: no dpkg here; make sure that these are installed:" $packages >&2

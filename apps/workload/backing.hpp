@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +14,8 @@
 
 namespace workload {
 
+class FileCalls;
+class FileTarget;
 
 // Elements [0, size()) of a persistent array. `data` is what kernels (and, in mode cpu, host
 // threads) read and write: the medium itself where they store directly and in mode cpu, device
@@ -27,9 +29,9 @@ struct Array {
 
 struct BackingOptions {
   Mode mode = Mode::gpm;
-  std::string path;              // of the region
-  std::uint64_t capacity = 0;    // bytes of arrays and checkpoints
-  unsigned cpu_threads = 0;      // that flush, write or compute; 0: as many as there are cores
+  std::string path;            // of the region
+  std::uint64_t capacity = 0;  // bytes of arrays and checkpoints
+  unsigned cpu_threads = 0;    // that flush, write or compute; 0: as many as there are cores
 };
 
 // The file domain's region at `path` holds everything in the modes gpm, ndp, cap_mm, cpu and the
@@ -74,6 +76,12 @@ class Backing {
     publish(array, 0, array.count);
   }
 
+  // Whether set_ready() was called, now or by a former process: a kill in set-up may leave arrays
+  // filled in part.
+  bool ready() const;
+  // Says that new arrays hold what they start with.
+  void set_ready();
+
   // A durable number that the host keeps, 0 when new: steps that are done. Setting it comes behind
   // everything that was published or persisted before (the stream is waited for).
   std::uint64_t progress() const;
@@ -92,8 +100,15 @@ class Backing {
   void fill(const Array<T>& array, const std::vector<T>& values) {
     holdfast::copy_async(stream_, array.data, values.data(), array.count * sizeof(T));
     publish(array);
-    flush(array.data, array.count * sizeof(T));
+    if (stores_directly(mode()) || mode() == Mode::cpu) flush(array.data, array.count * sizeof(T));
   }
+
+  // For Savers: `bytes` of the medium with no array for kernels; what is copied there from device
+  // memory (mode cpu: host memory) is durable on return; and the way back.
+  std::uint32_t target(std::string_view name, std::uint64_t bytes);
+  void copy_to_target(std::uint32_t id, std::uint64_t offset, const void* from,
+                      std::uint64_t bytes);
+  void copy_from_target(std::uint32_t id, std::uint64_t offset, void* to, std::uint64_t bytes);
 
   // For host threads (mode cpu): makes [address, address + bytes) of the medium durable with the
   // processor's best flush instruction, from the calling thread. Any thread.
@@ -110,16 +125,26 @@ class Backing {
 
  private:
   struct Held;
+  struct Lane;
   std::uint32_t make_array(std::string_view name, std::uint64_t bytes);
+  std::unique_ptr<Held> make_held(std::string_view name, std::uint64_t bytes, bool& is_new);
+  Held& checked(std::uint32_t id, std::uint64_t offset, std::uint64_t bytes);
   void* address(std::uint32_t id) const;
   void publish_bytes(std::uint32_t id, std::uint64_t offset, std::uint64_t bytes);
+  Lane& lane(unsigned thread);
+  void copy_in(Held& held, std::uint64_t offset, void* to, std::uint64_t bytes);
+  void copy_out(Held& held, std::uint64_t offset, const void* from, std::uint64_t bytes);
 
   BackingOptions options_;
   bool was_there_ = false;
   std::unique_ptr<holdfast::Region> region_;
   holdfast::Stream stream_;
   std::vector<std::unique_ptr<Held>> arrays_;
+  std::mutex lanes_mutex_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::unique_ptr<FileCalls> calls_;
   std::uint64_t* progress_ = nullptr;
+  std::unique_ptr<FileTarget> progress_file_;
   std::uint64_t bytes_written_ = 0;
   double persist_seconds_ = 0;
 };

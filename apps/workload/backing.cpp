@@ -1,0 +1,271 @@
+#include "workload/backing.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "workload/cpu_flush.hpp"
+#include "workload/file_calls.hpp"
+#include "workload/file_target.hpp"
+
+namespace workload {
+namespace {
+
+using holdfast::Errc;
+using holdfast::Error;
+using holdfast::detail::concat;
+
+constexpr std::uint64_t kChunk = 8u << 20;  // of copies and flushes that threads share out
+constexpr std::uint64_t kMetadata = 1u << 20;
+constexpr const char* kProgress = "progress";
+constexpr const char* kReady = "ready";
+
+bool uses_files(Mode mode) { return mode == Mode::cap_fs || mode == Mode::gpufs; }
+
+}  // namespace
+
+// What a CPU thread copies with.
+struct Backing::Lane {
+  holdfast::Stream stream;
+  holdfast::PinnedBuffer<unsigned char> staging;
+};
+
+struct Backing::Held {
+  std::string name;
+  std::uint64_t bytes = 0;
+  unsigned char* medium = nullptr;                // in the region, except in file modes
+  std::unique_ptr<FileTarget> file;               // file modes
+  holdfast::DeviceBuffer<unsigned char> working;  // modes in which the CPU persists
+  unsigned char* for_kernels() const { return working.data() ? working.data() : medium; }
+};
+
+Backing::Backing(const BackingOptions& options) : options_(options) {
+  if (options_.cpu_threads == 0) {
+    options_.cpu_threads = std::max(1u, std::thread::hardware_concurrency());
+  }
+  try {
+    region_ = std::make_unique<holdfast::Region>(holdfast::Region::open(options.path));
+    was_there_ = true;
+  } catch (const Error& error) {
+    if (error.code() != Errc::not_found) throw;
+    remove_targets(options.path);
+    holdfast::RegionOptions made;
+    made.size =
+        kMetadata + (uses_files(options.mode) ? 0 : options.capacity + options.capacity / 8);
+    made.max_size = made.size;
+    region_ = std::make_unique<holdfast::Region>(holdfast::Region::create(options.path, made));
+  }
+  // The mode is kept, so that no run goes on with another one's half of the data.
+  const std::string mark = concat("mode ", to_string(options.mode));
+  if (region_->contains(kProgress) && !region_->contains(mark)) {
+    throw Error(Errc::invalid_argument,
+                concat("region '", options.path, "' is of a run in another mode than ",
+                       to_string(options.mode), ": remove it, or name another"));
+  }
+  if (!region_->contains(mark)) region_->allocate<std::uint8_t>(mark, 1);
+  if (!region_->contains(kProgress)) region_->allocate<std::uint64_t>(kProgress, 1);
+  progress_ = region_->find<std::uint64_t>(kProgress).data();
+  if (uses_files(options.mode)) {
+    progress_file_ = std::make_unique<FileTarget>(target_prefix(options.path) + kProgress,
+                                                  sizeof(std::uint64_t));
+  }
+  if (options.mode == Mode::gpufs) calls_ = std::make_unique<FileCalls>();
+}
+
+Backing::~Backing() {
+  // The medium outlives the process as it is; a commit to disk is no part of a workload.
+  region_->abandon();
+}
+
+void Backing::destroy(const std::string& path) {
+  remove_targets(path);
+  try {
+    holdfast::Region::destroy(path);
+  } catch (const Error& error) {
+    if (error.code() != Errc::not_found) throw;
+  }
+}
+
+std::unique_ptr<Backing::Held> Backing::make_held(std::string_view name, std::uint64_t bytes,
+                                                  bool& is_new) {
+  auto held = std::make_unique<Held>();
+  held->name = name;
+  held->bytes = bytes;
+  is_new = false;
+  if (uses_files(options_.mode)) {
+    held->file =
+        std::make_unique<FileTarget>(concat(target_prefix(options_.path), held->name), bytes);
+    is_new = !held->file->was_there();
+  } else if (region_->contains(name)) {
+    const holdfast::ObjectInfo info = region_->object(name);
+    if (info.bytes() != bytes) {
+      throw Error(Errc::invalid_argument,
+                  concat("array '", held->name, "' of region '", options_.path, "' has ",
+                         info.bytes(), " bytes, not ", bytes,
+                         ": it is of a run with other sizes; remove it, or name another region"));
+    }
+    held->medium = static_cast<unsigned char*>(region_->address(info));
+  } else {
+    held->medium = static_cast<unsigned char*>(
+        region_->allocate_raw(name, "bytes", 1, bytes, holdfast::Tracking::marked));
+    is_new = true;
+  }
+  return held;
+}
+
+std::uint32_t Backing::make_array(std::string_view name, std::uint64_t bytes) {
+  bool is_new = false;
+  std::unique_ptr<Held> held = make_held(name, bytes, is_new);
+  if (!stores_directly(options_.mode) && options_.mode != Mode::cpu) {
+    held->working = holdfast::DeviceBuffer<unsigned char>(bytes);
+    if (!is_new) copy_in(*held, 0, held->working.data(), bytes);
+  }
+  arrays_.push_back(std::move(held));
+  return static_cast<std::uint32_t>(arrays_.size() - 1);
+}
+
+std::uint32_t Backing::target(std::string_view name, std::uint64_t bytes) {
+  bool is_new = false;
+  arrays_.push_back(make_held(name, bytes, is_new));
+  return static_cast<std::uint32_t>(arrays_.size() - 1);
+}
+
+void* Backing::address(std::uint32_t id) const { return arrays_.at(id)->for_kernels(); }
+
+Backing::Lane& Backing::lane(unsigned thread) {
+  const std::lock_guard lock(lanes_mutex_);
+  if (lanes_.size() <= thread) lanes_.resize(thread + 1);
+  if (!lanes_[thread]) lanes_[thread] = std::make_unique<Lane>();
+  return *lanes_[thread];
+}
+
+// From the medium to device memory.
+void Backing::copy_in(Held& held, std::uint64_t offset, void* to, std::uint64_t bytes) {
+  auto* const out = static_cast<unsigned char*>(to);
+  if (!held.file) {
+    holdfast::copy_async(stream_, out, held.medium + offset, bytes);
+    stream_.synchronize();
+    return;
+  }
+  for_chunks(bytes, kChunk, options_.cpu_threads,
+             [&](unsigned thread, std::uint64_t first, std::uint64_t count) {
+               Lane& own = lane(thread);
+               if (own.staging.size() == 0) own.staging = decltype(own.staging)(kChunk);
+               held.file->read(own.staging.data(), count, offset + first);
+               holdfast::copy_async(own.stream, out + first, own.staging.data(), count);
+               own.stream.synchronize();
+             });
+}
+
+Backing::Held& Backing::checked(std::uint32_t id, std::uint64_t offset, std::uint64_t bytes) {
+  Held& held = *arrays_.at(id);
+  if (offset > held.bytes || bytes > held.bytes - offset) {
+    throw Error(Errc::invalid_argument,
+                concat("bytes [", offset, ", ", offset + bytes, ") of array '", held.name,
+                       "', which has ", held.bytes));
+  }
+  return held;
+}
+
+void Backing::publish_bytes(std::uint32_t id, std::uint64_t offset, std::uint64_t bytes) {
+  Held& held = checked(id, offset, bytes);
+  stream_.synchronize();
+  if (bytes == 0 || kernel_persists(options_.mode)) return;
+  const auto start = std::chrono::steady_clock::now();
+  switch (options_.mode) {
+    case Mode::ndp:
+      flush_parallel(held.medium + offset, bytes);
+      break;
+    case Mode::cpu:
+      break;  // host threads flush what they store
+    default:
+      copy_out(held, offset, held.working.data() + offset, bytes);
+  }
+  persist_seconds_ +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void Backing::copy_to_target(std::uint32_t id, std::uint64_t offset, const void* from,
+                             std::uint64_t bytes) {
+  Held& held = checked(id, offset, bytes);
+  stream_.synchronize();
+  if (bytes != 0) copy_out(held, offset, from, bytes);
+}
+
+void Backing::copy_from_target(std::uint32_t id, std::uint64_t offset, void* to,
+                               std::uint64_t bytes) {
+  copy_in(checked(id, offset, bytes), offset, to, bytes);
+}
+
+// Every CPU thread copies a part and makes it durable while others copy.
+void Backing::copy_out(Held& held, std::uint64_t offset, const void* from, std::uint64_t bytes) {
+  const Mode mode = options_.mode;
+  bytes_written_ += bytes;
+  if (mode == Mode::gpufs) {
+    calls_->write(stream_, *held.file, from, bytes, offset);
+    return;
+  }
+  const auto* const in = static_cast<const unsigned char*>(from);
+  for_chunks(bytes, kChunk, options_.cpu_threads,
+             [&](unsigned thread, std::uint64_t first, std::uint64_t count) {
+               if (mode == Mode::cpu) {
+                 std::memcpy(held.medium + offset + first, in + first, count);
+                 flush_lines(held.medium + offset + first, count);
+                 return;
+               }
+               Lane& own = lane(thread);
+               unsigned char* to = held.medium + offset + first;
+               if (held.file) {
+                 if (own.staging.size() == 0) own.staging = decltype(own.staging)(kChunk);
+                 to = own.staging.data();
+               }
+               holdfast::copy_async(own.stream, to, in + first, count);
+               own.stream.synchronize();
+               if (held.file) {
+                 held.file->write(to, count, offset + first);
+               } else if (mode != Mode::cap_eadr) {
+                 flush_lines(to, count);
+               }
+             });
+  if (held.file) held.file->sync();
+}
+
+bool Backing::ready() const { return region_->contains(kReady); }
+
+void Backing::set_ready() {
+  stream_.synchronize();
+  if (!ready()) region_->allocate<std::uint8_t>(kReady, 1);
+}
+
+std::uint64_t Backing::progress() const {
+  if (!progress_file_) return *progress_;
+  std::uint64_t value = 0;
+  progress_file_->read(&value, sizeof(value), 0);
+  return value;
+}
+
+void Backing::set_progress(std::uint64_t value) {
+  stream_.synchronize();
+  bytes_written_ += sizeof(value);
+  if (progress_file_) {
+    progress_file_->write(&value, sizeof(value), 0);
+    progress_file_->sync();
+    return;
+  }
+  __atomic_store_n(progress_, value, __ATOMIC_RELEASE);
+  if (options_.mode != Mode::eadr && options_.mode != Mode::cap_eadr) {
+    flush_lines(progress_, sizeof(value));
+  }
+}
+
+void Backing::flush(const void* address, std::uint64_t bytes) { flush_lines(address, bytes); }
+
+void Backing::flush_parallel(const void* address, std::uint64_t bytes) {
+  for_chunks(bytes, kChunk, options_.cpu_threads,
+             [&](unsigned, std::uint64_t first, std::uint64_t count) {
+               flush_lines(static_cast<const unsigned char*>(address) + first, count);
+             });
+}
+
+}  // namespace workload

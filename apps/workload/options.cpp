@@ -1,0 +1,23 @@
+#include "workload/workload.hpp"
+
+#include <charconv>
+
+namespace workload {
+
+std::uint64_t number_option(const Settings& settings, const std::string& name,
+                            std::uint64_t otherwise, std::uint64_t least, std::uint64_t most) {
+  const auto found = settings.options.find(name);
+  if (found == settings.options.end()) return otherwise;
+  const std::string& text = found->second;
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < least || value > most) {
+    throw holdfast::Error(
+        holdfast::Errc::invalid_argument,
+        holdfast::detail::concat("option ", name, "=", text, ": give a whole number from ", least,
+                                 " to ", most));
+  }
+  return value;
+}
+
+}  // namespace workload

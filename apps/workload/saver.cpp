@@ -1,0 +1,68 @@
+#include "workload/saver.hpp"
+
+#include <chrono>
+
+namespace workload {
+namespace {
+
+constexpr std::uint64_t kAlignment = 256;
+
+std::uint64_t aligned(std::uint64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// In the modes where the CPU persists: two targets, and the backing's progress says which holds the
+// last save.
+class PairSaver : public Saver {
+ public:
+  PairSaver(Backing& backing, std::vector<Buffer> buffers)
+      : backing_(backing), buffers_(std::move(buffers)) {
+    std::uint64_t bytes = 0;
+    for (const Buffer& buffer : buffers_) bytes += aligned(buffer.bytes);
+    copies_[0] = backing.target("save 0", bytes);
+    copies_[1] = backing.target("save 1", bytes);
+  }
+
+  void save(std::uint64_t step) override {
+    const std::uint64_t which = ~backing_.progress() & 1;
+    std::uint64_t offset = 0;
+    backing_.stream().synchronize();
+    const auto start = std::chrono::steady_clock::now();
+    for (const Buffer& buffer : buffers_) {
+      backing_.copy_to_target(copies_[which], offset, buffer.data, buffer.bytes);
+      offset += aligned(buffer.bytes);
+    }
+    backing_.set_progress(step << 1 | which);
+    backing_.count_seconds(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+
+  std::uint64_t restore() override {
+    const std::uint64_t progress = backing_.progress();
+    if (progress >> 1 == 0) return 0;
+    std::uint64_t offset = 0;
+    for (const Buffer& buffer : buffers_) {
+      backing_.copy_from_target(copies_[progress & 1], offset, buffer.data, buffer.bytes);
+      offset += aligned(buffer.bytes);
+    }
+    return progress >> 1;
+  }
+
+ private:
+  Backing& backing_;
+  std::vector<Buffer> buffers_;
+  std::uint32_t copies_[2];
+};
+
+}  // namespace
+
+std::unique_ptr<Saver> Saver::make(Backing& backing, std::vector<Buffer> buffers) {
+  return std::make_unique<PairSaver>(backing, std::move(buffers));
+}
+
+std::uint64_t Saver::medium_bytes(std::uint64_t buffer_bytes, std::uint64_t buffers) {
+  constexpr std::uint64_t kMetadata = 64 << 10;
+  return 2 * (buffer_bytes + buffers * kAlignment) + kMetadata;
+}
+
+}  // namespace workload

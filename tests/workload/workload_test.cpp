@@ -1,0 +1,200 @@
+// Backing, Saver and inputs: what every workload stands on.
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+
+#include "support/error_of.hpp"
+#include "support/scratch.hpp"
+#include "workload/inputs.hpp"
+#include "workload/saver.hpp"
+#include "workload/workload.hpp"
+
+namespace {
+
+using holdfast::Errc;
+using workload::Backing;
+using workload::BackingOptions;
+using workload::Mode;
+
+class EachMode : public holdfast::test::Scratch, public ::testing::WithParamInterface<Mode> {
+ protected:
+  BackingOptions options() const {
+    BackingOptions result;
+    result.mode = GetParam();
+    result.path = path("backing");
+    result.capacity = 64 << 20;
+    result.cpu_threads = 2;
+    return result;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Modes, EachMode, ::testing::ValuesIn(workload::all_modes()),
+                         [](const auto& info) {
+                           std::string name = workload::to_string(info.param);
+                           for (char& c : name) c = c == '-' ? '_' : c;
+                           return name;
+                         });
+
+std::vector<std::uint32_t> numbers(std::size_t count, std::uint32_t first) {
+  std::vector<std::uint32_t> values(count);
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
+
+TEST_P(EachMode, WhatWasPublishedIsThereInTheNextProcess) {
+  constexpr std::size_t kCount = (9u << 20) / 4 + 3;  // two parts, the last of odd length
+  {
+    Backing backing(options());
+    EXPECT_FALSE(backing.was_there());
+    EXPECT_FALSE(backing.ready());
+    EXPECT_EQ(backing.progress(), 0u);
+    const auto array = backing.array<std::uint32_t>("a", kCount);
+    EXPECT_EQ(backing.read(array), std::vector<std::uint32_t>(kCount, 0));
+    backing.fill(array, numbers(kCount, 5));
+    backing.set_ready();
+    backing.set_progress(41);
+  }
+  Backing backing(options());
+  EXPECT_TRUE(backing.was_there());
+  EXPECT_TRUE(backing.ready());
+  EXPECT_EQ(backing.progress(), 41u);
+  EXPECT_EQ(backing.read(backing.array<std::uint32_t>("a", kCount)), numbers(kCount, 5));
+}
+
+TEST_P(EachMode, OnlyWhatIsPublishedCounts) {
+  if (workload::stores_directly(GetParam()) || GetParam() == Mode::cpu) {
+    GTEST_SKIP() << "kernels store to the medium itself";
+  }
+  {
+    Backing backing(options());
+    const auto array = backing.array<std::uint32_t>("a", 1000);
+    const auto values = numbers(1000, 1);
+    holdfast::copy_async(backing.stream(), array.data, values.data(), 4000);
+    backing.publish(array, 10, 20);
+  }
+  Backing backing(options());
+  std::vector<std::uint32_t> expected(1000, 0);
+  for (std::uint32_t i = 10; i < 30; ++i) expected[i] = i + 1;
+  EXPECT_EQ(backing.read(backing.array<std::uint32_t>("a", 1000)), expected);
+}
+
+TEST_P(EachMode, AnotherShapeOrModeIsRefused) {
+  { Backing(options()).array<std::uint32_t>("a", 1000); }
+  {
+    Backing backing(options());
+    EXPECT_EQ(holdfast::test::error_of([&] { backing.array<std::uint32_t>("a", 1001); }),
+              Errc::invalid_argument);
+    const auto array = backing.array<std::uint32_t>("a", 1000);
+    EXPECT_EQ(holdfast::test::error_of([&] { backing.publish(array, 999, 2); }),
+              Errc::invalid_argument);
+  }
+  BackingOptions other = options();
+  other.mode = GetParam() == Mode::gpm ? Mode::ndp : Mode::gpm;
+  EXPECT_EQ(holdfast::test::error_of([&] { Backing backing(other); }), Errc::invalid_argument);
+}
+
+TEST_P(EachMode, DestroyLeavesNothing) {
+  {
+    Backing backing(options());
+    backing.fill(backing.array<std::uint32_t>("a", 1000), numbers(1000, 1));
+    backing.set_progress(1);
+  }
+  Backing::destroy(options().path);
+  EXPECT_TRUE(is_empty(arenas()));
+  EXPECT_TRUE(is_empty(folder()));
+  EXPECT_NO_THROW(Backing::destroy(options().path));
+}
+
+TEST_P(EachMode, ASaverRestoresTheLastSave) {
+  constexpr std::size_t kCounts[] = {1000, (9u << 20) / 4 + 3};
+  const auto make = [&](Backing& backing, auto& buffers) {
+    std::vector<workload::Buffer> named;
+    for (std::size_t i = 0; i < 2; ++i) {
+      buffers[i] = holdfast::DeviceBuffer<std::uint32_t>(kCounts[i]);
+      named.push_back({"b" + std::to_string(i), buffers[i].data(), buffers[i].bytes()});
+    }
+    return workload::Saver::make(backing, named);
+  };
+  const auto set = [&](Backing& backing, auto& buffers, std::uint32_t value) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      const auto values = numbers(kCounts[i], value);
+      holdfast::copy_async(backing.stream(), buffers[i].data(), values.data(), 4 * kCounts[i]);
+      backing.stream().synchronize();
+    }
+  };
+  for (std::uint32_t round = 1; round <= 3; ++round) {
+    Backing backing(options());
+    holdfast::DeviceBuffer<std::uint32_t> buffers[2];
+    const auto saver = make(backing, buffers);
+    set(backing, buffers, 77);
+    EXPECT_EQ(saver->restore(), 10u * (round - 1));
+    for (std::size_t i = 0; i < 2; ++i) {
+      std::vector<std::uint32_t> found(kCounts[i]);
+      holdfast::copy_async(backing.stream(), found.data(), buffers[i].data(), 4 * kCounts[i]);
+      backing.stream().synchronize();
+      EXPECT_EQ(found, numbers(kCounts[i], round == 1 ? 77 : round - 1));
+    }
+    set(backing, buffers, 1000);
+    saver->save(10 * round - 1);
+    set(backing, buffers, round);
+    saver->save(10 * round);
+  }
+}
+
+class Inputs : public holdfast::test::Scratch {
+ protected:
+  void write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path(name), std::ios::binary) << bytes;
+  }
+};
+
+TEST_F(Inputs, AreDecompressedAndDamageIsNamed) {
+  EXPECT_EQ(workload::read_input("", "x"), std::nullopt);
+  EXPECT_EQ(workload::read_input(folder(), "x"), std::nullopt);
+  write("plain", "1 2");
+  EXPECT_EQ(workload::read_input(folder(), "plain"), "1 2");
+  const std::string text(100000, 'q');
+  const gzFile file = ::gzopen(path("a.gz").c_str(), "wb");
+  ASSERT_EQ(::gzwrite(file, text.data(), 100000), 100000);
+  ::gzclose(file);
+  EXPECT_EQ(workload::read_input(folder(), "a.gz"), text);
+  std::filesystem::resize_file(path("a.gz"), std::filesystem::file_size(path("a.gz")) - 5);
+  EXPECT_EQ(holdfast::test::error_of([&] { workload::read_input(folder(), "a.gz"); }),
+            Errc::damaged);
+  write("a.xz", "not xz at all");
+  EXPECT_EQ(holdfast::test::error_of([&] { workload::read_input(folder(), "a.xz"); }),
+            Errc::damaged);
+}
+
+TEST_F(Inputs, NumbersAreReadStrictly) {
+  workload::NumberReader reader("c remark\n 12 -3.5e1\nword 99999999999999999999", "t");
+  reader.skip_lines('c');
+  EXPECT_EQ(reader.whole(0, 100), 12u);
+  EXPECT_EQ(reader.real(), -35.0);
+  EXPECT_EQ(reader.word(), "word");
+  EXPECT_FALSE(reader.at_end());
+  EXPECT_EQ(holdfast::test::error_of([&] { reader.whole(0, 100); }), Errc::damaged);
+  EXPECT_TRUE(reader.at_end());
+  EXPECT_EQ(holdfast::test::error_of([&] { reader.real(); }), Errc::damaged);
+  for (const char* bad : {"nan", "inf", "1e999", "0x1", "1.5.2", "--1"}) {
+    workload::NumberReader one(bad, "t");
+    EXPECT_EQ(holdfast::test::error_of([&] { one.real(); }), Errc::damaged) << bad;
+  }
+}
+
+TEST(Options, AreNumbersInARange) {
+  workload::Settings settings;
+  settings.options = {{"rows", "12"}, {"bad", "12x"}};
+  EXPECT_EQ(workload::number_option(settings, "rows", 5, 1, 20), 12u);
+  EXPECT_EQ(workload::number_option(settings, "other", 5, 1, 20), 5u);
+  for (const char* name : {"rows", "bad"}) {
+    EXPECT_EQ(holdfast::test::error_of([&] { workload::number_option(settings, name, 5, 1, 11); }),
+              Errc::invalid_argument);
+  }
+}
+
+}  // namespace
