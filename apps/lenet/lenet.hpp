@@ -1,0 +1,84 @@
+// LeNet, trained on handwritten digits: a checkpoint after every so many forward and backward
+// passes. Source: GPM (ASPLOS '22) section 4.2, "DNN training"; LeCun et al. (1998) for the
+// network.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lenet/digits.hpp"
+#include "lenet/trainer.hpp"
+#include "workload/saver.hpp"
+#include "workload/workload.hpp"
+
+namespace lenet {
+
+workload::Info info();
+
+// A step is an interval between checkpoints. A checkpoint holds weights, biases and their
+// velocities; which digits a pass takes follows from the seed and the pass's number alone. So
+// training that was cut off ends with the same bits as training that was not.
+//
+// Every fifth digit is held back from training, to measure by.
+class LeNet : public workload::Workload {
+ public:
+  // Throws invalid_argument (options), not_found (a file that they name), damaged (a file of
+  // digits that is none).
+  explicit LeNet(const workload::Settings& settings);
+
+  std::string input() const override;
+  std::uint64_t steps() const override { return steps_; }
+  std::uint64_t medium_bytes() const override;
+  void prepare(workload::Backing& backing) override;
+  std::uint64_t resume() override;
+  void step(std::uint64_t number) override;
+  std::uint64_t digest() override;
+  // Gradients and verdicts against the oracle's; of short runs the whole training; and, where
+  // handwritten digits were passed over as often as the size says, an accuracy of 95 %.
+  std::string verify() override;
+  // Kernels do not store to the medium: the saver does, and counts for itself.
+  std::uint64_t kernel_bytes() const override { return 0; }
+
+  // The durable parameters. REQUIRES: prepare().
+  std::vector<float> parameters();
+  // The part of the digits held back that the durable parameters tell right, 0 to 1.
+  // REQUIRES: prepare().
+  double accuracy();
+
+  const Shape& shape() const { return shape_; }
+  const Descent& descent() const { return descent_; }
+  const Digits& digits() const { return digits_; }
+  std::uint64_t passes() const { return passes_; }  // in a step
+  // The digits that pass `number` takes.
+  std::vector<std::uint32_t> batch(std::uint64_t number);
+  // What training starts from, the same for the same seed.
+  std::vector<float> first_parameters() const;
+  Trainer& trainer() { return *trainer_; }
+
+ private:
+  // Loads the last checkpoint, or what training starts from. Returns the steps that are done.
+  std::uint64_t load();
+  std::vector<std::uint32_t> batches(std::uint64_t first, std::uint64_t count);
+  std::string verify_gradient(const std::vector<float>& parameters);
+  std::string verify_verdicts(const std::vector<float>& parameters);
+  std::string verify_training(const std::vector<float>& parameters);
+
+  workload::Size size_;
+  workload::Mode mode_;
+  std::uint64_t seed_;
+  Shape shape_;
+  Descent descent_;
+  std::uint64_t steps_ = 0;
+  std::uint64_t usual_passes_ = 0;  // in all, as the size says
+  std::uint64_t passes_ = 0;
+  Digits digits_;
+  std::vector<std::uint32_t> trained_on_, held_back_;
+  std::uint64_t epoch_ = ~std::uint64_t{0};  // whose order `order_` is
+  std::vector<std::uint32_t> order_;
+  std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<workload::Saver> saver_;
+};
+
+}  // namespace lenet

@@ -1,0 +1,56 @@
+// One network in training: by kernels, or by host threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "holdfast/stream.hpp"
+#include "lenet/digits.hpp"
+#include "lenet/shape.hpp"
+
+namespace lenet {
+
+// Stochastic gradient descent with momentum: v = momentum v - rate g, w = w + v, where g is the
+// gradient of the mean cross entropy over a batch.
+struct Descent {
+  std::uint32_t batch = 64;
+  float rate = 0.01f;
+  float momentum = 0.9f;
+};
+
+// Digits are named by their place in the Digits that the trainer was made with.
+//
+// Every sum is taken in an order of its own that does not depend on threads: the same parameters,
+// velocities and digits give the same result, bit for bit, on one machine and build.
+// Thread safety: one thread.
+class Trainer {
+ public:
+  virtual ~Trainer() = default;
+
+  // What a checkpoint takes in: Shape::parameters() numbers each.
+  virtual float* parameters() = 0;
+  virtual float* velocity() = 0;
+
+  // Starts from these parameters, at rest.
+  virtual void start(const std::vector<float>& parameters) = 0;
+  // Forward and backward passes, one for each `batch` digits of the list. May return before they
+  // are done. REQUIRES: a multiple of `batch`.
+  virtual void train(const std::vector<std::uint32_t>& digits) = 0;
+
+  // These wait.
+  virtual std::vector<float> read_parameters() = 0;
+  // The gradient of one batch; the parameters stay.
+  virtual std::vector<float> gradient(const std::vector<std::uint32_t>& digits) = 0;
+  // What the network takes each digit for.
+  virtual std::vector<std::uint8_t> classify(const std::vector<std::uint32_t>& digits) = 0;
+};
+
+// Kernels, ordered by `stream`, which outlives the trainer.
+std::unique_ptr<Trainer> make_kernel_trainer(holdfast::Stream& stream, const Shape& shape,
+                                             const Descent& descent, const Digits& digits);
+// OpenMP threads, on host memory.
+std::unique_ptr<Trainer> make_host_trainer(unsigned threads, const Shape& shape,
+                                           const Descent& descent, const Digits& digits);
+
+}  // namespace lenet
