@@ -1,0 +1,255 @@
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "bfs/search.hpp"
+#include "holdfast/kernel.hpp"
+
+namespace bfs {
+namespace {
+
+using holdfast::Errc;
+using holdfast::Error;
+using holdfast::persist;
+using holdfast::detail::concat;
+using u32 = std::uint32_t;
+
+// Blocks wait for one another at each level's end, so that all of a grid must be resident: any GPU
+// holds this many, and the CPU backend 8.
+constexpr u32 kMostBlocks = 64;
+constexpr u32 kMostBlocksOnCpu = 4;
+
+struct DeviceGraph {
+  const u32* offsets;
+  const u32* targets;
+  u32 nodes;
+};
+
+struct Working {
+  u32* queue;
+  u32* seen;
+  SearchState* state;
+};
+
+// Whether this thread is the first to come to the node.
+__device__ bool claim(u32* seen, u32 node) {
+  const u32 bit = 1u << (node % 32);
+  u32* const word = seen + node / 32;
+  if (*word & bit) return false;  // may be stale, and then the atomic says so
+  return (atomicOr(word, bit) & bit) == 0;
+}
+
+// Expands this thread's node, if it has one; all threads of the block call this together. What they
+// find goes to one run of the sequence, so that the stores to the medium coalesce: 32 arcs of each
+// node at a time.
+__device__ void expand_nodes(const DeviceGraph& graph, const Durable& durable, const Working& work,
+                             u32 position, u32 end, u32 cost) {
+  __shared__ u32 found;
+  __shared__ u32 first;
+  u32 arc = 0;
+  u32 last = 0;
+  if (position < end) {
+    const u32 node = work.queue[position];
+    arc = graph.offsets[node];
+    last = graph.offsets[node + 1];
+  }
+  do {
+    if (threadIdx.x == 0) found = 0;
+    __syncthreads();
+    const u32 arcs = min(last - arc, 32u);
+    u32 claimed = 0;
+    for (u32 i = 0; i < arcs; ++i) {
+      if (claim(work.seen, graph.targets[arc + i])) claimed |= 1u << i;
+    }
+    const u32 place = claimed ? atomicAdd(&found, static_cast<u32>(__popc(claimed))) : 0;
+    __syncthreads();
+    if (threadIdx.x == 0 && found != 0) first = atomicAdd(&work.state->tail, found);
+    __syncthreads();
+    u32 slot = first + place;
+    for (; claimed != 0; claimed &= claimed - 1, ++slot) {
+      const u32 node = graph.targets[arc + static_cast<u32>(__ffs(static_cast<int>(claimed))) - 1];
+      work.queue[slot] = node;
+      durable.sequence[slot] = node;
+      durable.costs[node] = cost + 1;
+    }
+    arc += arcs;
+  } while (__syncthreads_or(arc < last));
+}
+
+// The level is whole: the last block's first thread says so on the medium, and then to the others.
+// REQUIRES: what all blocks found is durable, where kernels persist.
+__device__ void end_level(const Durable& durable, SearchState* state, u32 level, bool persists) {
+  __threadfence();
+  const u32 tail = atomicAdd(&state->tail, 0u);
+  durable.ends[level + 1] = tail;
+  // Before any of the next level is stored: ends are known without gaps.
+  if (persists) persist();
+  state->begin = state->end;
+  state->end = tail;
+  state->arrived = 0;
+  __threadfence();
+  atomicExch(&state->levels, level + 1);
+}
+
+// Expands up to `levels` levels in one launch. A grid-wide barrier ends each.
+__global__ void expand_levels(DeviceGraph graph, Durable durable, Working work, u32 levels,
+                              bool persists) {
+  SearchState* const state = work.state;
+  const u32 first_level = state->levels;  // nobody moves it before this block has arrived
+  for (u32 level = first_level; level < first_level + levels; ++level) {
+    const u32 end = state->end;
+    if (state->begin == end) return;  // the same for all blocks
+    const u32 grid = gridDim.x * blockDim.x;
+    for (u32 tile = state->begin + blockIdx.x * blockDim.x; tile < end; tile += grid) {
+      expand_nodes(graph, durable, work, tile + threadIdx.x, end, level + 1);
+    }
+    if (persists) persist();  // nodes and costs, before whoever counts them
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      if (atomicAdd(&state->arrived, 1u) == gridDim.x - 1) {
+        end_level(durable, state, level, persists);
+      } else if (level + 1 < first_level + levels) {
+        while (atomicAdd(&state->levels, 0u) <= level) __nanosleep(50);
+      }
+      __threadfence();
+    }
+    __syncthreads();
+  }
+}
+
+__global__ void begin_search(Durable durable, u32 source, bool persists) {
+  durable.sequence[0] = source;
+  durable.costs[source] = 1;
+  if (persists) persist();
+  durable.ends[0] = 1;
+  if (persists) persist();
+}
+
+// The cost of the node at `position` of the sequence: the first of the ends that is behind it.
+__device__ u32 cost_at(const u32* ends, u32 levels, u32 position) {
+  u32 low = 0;
+  u32 high = levels;
+  while (low < high) {
+    const u32 middle = (low + high) / 2;
+    if (ends[middle] > position) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low;
+}
+
+// Makes the volatile state from the sequence, and the costs where they are not persisted with it.
+__global__ void load_search(Durable durable, Working work, const u32* ends, u32 levels, u32 nodes,
+                            bool persists) {
+  for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < ends[levels];
+       i += gridDim.x * blockDim.x) {
+    const u32 node = durable.sequence[i];
+    if (node >= nodes || !claim(work.seen, node)) {
+      work.state->damaged = 1;
+      continue;
+    }
+    work.queue[i] = node;
+    if (!persists) durable.costs[node] = cost_at(ends, levels, i) + 1;
+  }
+}
+
+bool on_cpu() { return std::strcmp(holdfast::backend::name(), "cpu") == 0; }
+
+[[noreturn]] void refuse_medium(const std::string& what) {
+  throw Error(Errc::damaged, concat("the search on the medium: ", what,
+                                    "; it is of another graph, or damaged: remove the region"));
+}
+
+}  // namespace
+
+std::vector<u32> known_ends(const u32* ends, u32 most, u32 nodes) {
+  std::vector<u32> known;
+  for (u32 i = 0; i <= most && ends[i] != 0; ++i) {
+    const bool fits = i == 0 ? ends[i] == 1 : ends[i] >= known.back() && ends[i] <= nodes;
+    if (!fits) refuse_medium(concat("level ", i, " ends at ", ends[i], " of ", nodes, " nodes"));
+    known.push_back(ends[i]);
+  }
+  return known;
+}
+
+Reached reached_by(const std::vector<u32>& ends) {
+  const std::size_t count = ends.size();
+  Reached reached;
+  if (count == 0) return reached;
+  reached.levels = static_cast<u32>(count - 1);
+  reached.begin = count > 1 ? ends[count - 2] : 0;
+  reached.end = ends[count - 1];
+  return reached;
+}
+
+Search::Search(holdfast::Stream& stream, const Graph& graph, const Durable& durable,
+               u32 most_levels, bool persists, u32 threads)
+    : stream_(stream),
+      durable_(durable),
+      nodes_(graph.nodes()),
+      most_levels_(most_levels),
+      persists_(persists),
+      threads_(threads),
+      offsets_(graph.offsets.size()),
+      targets_(graph.targets.size()),
+      queue_(nodes_),
+      seen_(nodes_ / 32 + 1),
+      state_(1) {
+  holdfast::copy_async(stream_, offsets_.data(), graph.offsets.data(), offsets_.bytes());
+  if (targets_.size() != 0) {
+    holdfast::copy_async(stream_, targets_.data(), graph.targets.data(), targets_.bytes());
+  }
+  stream_.synchronize();
+}
+
+Reached Search::recover(u32 source) {
+  std::vector<u32> stored(std::size_t{most_levels_} + 1);
+  const auto read_ends = [&] {
+    holdfast::copy_async(stream_, stored.data(), durable_.ends, stored.size() * sizeof(u32));
+    stream_.synchronize();
+    return known_ends(stored.data(), most_levels_, nodes_);
+  };
+  std::vector<u32> ends = read_ends();
+  if (ends.empty()) {
+    holdfast::launch(stream_, dim3(1), dim3(1), begin_search, durable_, source, persists_);
+    ends = read_ends();
+  }
+  reached_ = reached_by(ends);
+  const SearchState state{reached_.begin, reached_.end, reached_.end, reached_.levels, 0, 0};
+  holdfast::fill_async(stream_, seen_.data(), 0, seen_.bytes());
+  holdfast::copy_async(stream_, state_.data(), &state, sizeof(state));
+  const holdfast::DeviceBuffer<u32> device_ends(ends.size());
+  holdfast::copy_async(stream_, device_ends.data(), ends.data(), device_ends.bytes());
+  const u32 blocks = std::min((reached_.end + threads_ - 1) / threads_, 1024u);
+  holdfast::launch(stream_, dim3(blocks), dim3(threads_), load_search, durable_,
+                   Working{queue_.data(), seen_.data(), state_.data()}, device_ends.data(),
+                   reached_.levels, nodes_, persists_);
+  read_state();
+  return reached_;
+}
+
+Reached Search::expand(u32 levels) {
+  levels = std::min(levels, most_levels_ - reached_.levels);
+  if (levels == 0 || reached_.complete()) return reached_;
+  const u32 frontier = reached_.end - reached_.begin;
+  const u32 blocks =
+      std::min((frontier + threads_ - 1) / threads_, on_cpu() ? kMostBlocksOnCpu : kMostBlocks);
+  holdfast::launch(stream_, dim3(blocks), dim3(threads_), expand_levels,
+                   DeviceGraph{offsets_.data(), targets_.data(), nodes_}, durable_,
+                   Working{queue_.data(), seen_.data(), state_.data()}, levels, persists_);
+  read_state();
+  return reached_;
+}
+
+void Search::read_state() {
+  SearchState state;
+  holdfast::copy_async(stream_, &state, state_.data(), sizeof(state));
+  stream_.synchronize();
+  if (state.damaged) refuse_medium("its sequence names a node twice, or one that is not there");
+  reached_ = {state.levels, state.begin, state.end};
+}
+
+}  // namespace bfs

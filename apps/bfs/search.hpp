@@ -1,0 +1,105 @@
+// The search itself: levels that kernels expand, and what is on the medium after each.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "bfs/graph.hpp"
+#include "holdfast/stream.hpp"
+
+namespace bfs {
+
+// What is on the medium. Zeroed when new.
+//
+// Invariant, after any crash: where ends[0] to ends[i] are not zero, elements [0, ends[i]) of the
+// sequence hold the source and all nodes up to i edges away, in the order of their cost, and (where
+// kernels persist) their costs are there. What lies behind is of a level that was cut off.
+struct Durable {
+  std::uint32_t* costs = nullptr;  // one for each node: edges from the source, and 1; 0: not seen
+  std::uint32_t* sequence = nullptr;  // nodes in the order in which the search met them
+  std::uint32_t* ends = nullptr;      // ends[i]: nodes up to i edges away; 0: not known yet
+};
+
+// How far it is.
+struct Reached {
+  std::uint32_t levels = 0;  // that are expanded: costs up to this are known
+  std::uint32_t begin = 0;   // of the frontier, the nodes `levels` edges away, in the sequence
+  std::uint32_t end = 0;
+  bool complete() const { return begin == end; }
+};
+
+// Reads `ends`, elements [0, most], as far as it is known; empty when new. Throws Error(damaged).
+std::vector<std::uint32_t> known_ends(const std::uint32_t* ends, std::uint32_t most,
+                                      std::uint32_t nodes);
+Reached reached_by(const std::vector<std::uint32_t>& ends);
+
+// Of a search by kernels; in device memory, shared by the grid.
+struct SearchState {
+  std::uint32_t begin;  // of the frontier
+  std::uint32_t end;
+  std::uint32_t tail;     // of the sequence, while a level is expanded
+  std::uint32_t levels;   // that are whole: what blocks wait for
+  std::uint32_t arrived;  // blocks at the level's end
+  std::uint32_t damaged;  // the sequence holds what is no node
+};
+
+// A search by kernels. The graph, the frontier and a bit for each node seen are in device memory;
+// the medium is written, and read only after a crash.
+//
+// Thread safety: one thread. The stream and what `durable` names outlive it.
+class Search {
+ public:
+  // `most_levels`: ends has one element more. `threads`: of a block, 32 to 1,024 (tests and the
+  // checker may take fewer).
+  Search(holdfast::Stream& stream, const Graph& graph, const Durable& durable,
+         std::uint32_t most_levels, bool persists, std::uint32_t threads = 256);
+
+  // Begins at `source`, or goes on from what the medium holds. Makes the volatile state anew, and
+  // the costs where kernels do not persist them. Throws Error(damaged): what the medium holds is no
+  // search sequence of this graph.
+  Reached recover(std::uint32_t source);
+  // Expands `levels` levels, fewer where the search ends before. Waits. Where kernels persist, each
+  // level is durable before the next one begins.
+  Reached expand(std::uint32_t levels);
+  const Reached& reached() const { return reached_; }
+
+ private:
+  void read_state();
+
+  holdfast::Stream& stream_;
+  Durable durable_;
+  std::uint32_t nodes_;
+  std::uint32_t most_levels_;
+  bool persists_;
+  std::uint32_t threads_;
+  Reached reached_;
+  holdfast::DeviceBuffer<std::uint32_t> offsets_;
+  holdfast::DeviceBuffer<std::uint32_t> targets_;
+  holdfast::DeviceBuffer<std::uint32_t> queue_;  // as the sequence
+  holdfast::DeviceBuffer<std::uint32_t> seen_;   // a bit for each node
+  holdfast::DeviceBuffer<SearchState> state_;
+};
+
+// The same by OpenMP threads, on the medium itself, for mode cpu.
+class CpuSearch {
+ public:
+  CpuSearch(const Graph& graph, const Durable& durable, std::uint32_t most_levels,
+            unsigned threads);
+  Reached recover(std::uint32_t source);
+  // Sequence and level end are durable after each level; costs only once flush_costs() returned.
+  Reached expand(std::uint32_t levels);
+  const Reached& reached() const { return reached_; }
+
+ private:
+  std::uint32_t expand_level(std::uint32_t level, std::uint32_t begin, std::uint32_t end);
+  bool claim(std::uint32_t node);
+
+  const Graph& graph_;
+  Durable durable_;
+  std::uint32_t most_levels_;
+  int threads_;
+  Reached reached_;
+  std::vector<std::uint32_t> seen_;
+};
+
+}  // namespace bfs

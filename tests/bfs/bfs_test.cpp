@@ -1,0 +1,258 @@
+// The breadth-first search in every mode, cut off at any place, and its inputs.
+#include "bfs/bfs.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+
+#include "bfs/search.hpp"
+#include "support/scratch.hpp"
+#include "workload/inputs.hpp"
+#include "workload_checks.hpp"
+
+namespace bfs {
+namespace {
+
+using holdfast::Errc;
+using holdfast::test::error_of;
+using workload::Mode;
+using workload::Settings;
+
+Settings small(Mode mode) {
+  Settings settings;
+  settings.mode = mode;
+  settings.options = {{"width", "40"}, {"height", "20"}, {"levels_per_step", "8"}};
+  return settings;
+}
+
+std::string name_of(const ::testing::TestParamInfo<Mode>& mode) {
+  std::string name = workload::to_string(mode.param);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+class BfsModes : public ::testing::TestWithParam<Mode> {};
+INSTANTIATE_TEST_SUITE_P(All, BfsModes, ::testing::ValuesIn(workload::all_modes()), name_of);
+
+TEST_P(BfsModes, AgreesWithTheOracle) {
+  Settings settings;
+  settings.mode = GetParam();
+  const auto run = workload_checks::run_whole(info(), settings);
+  EXPECT_EQ(run.wrong, "");
+  std::vector<std::uint32_t> stored = oracle_costs(make_road_grid(96, 32, 1), 16 * 96 + 48);
+  for (std::uint32_t& cost : stored) ++cost;
+  EXPECT_EQ(run.digest, workload::checksum(stored));
+}
+
+TEST_P(BfsModes, ResumesAfterEachStep) {
+  const Settings settings = small(GetParam());
+  const auto whole = workload_checks::run_whole(info(), settings);
+  const auto steps = workload_checks::run_step_by_step(info(), settings);
+  EXPECT_EQ(whole.wrong, "");
+  EXPECT_EQ(steps.wrong, "");
+  EXPECT_EQ(steps.digest, whole.digest);
+  EXPECT_GT(steps.steps, 3u);
+}
+
+TEST_P(BfsModes, SurvivesKills) {
+  if (std::strcmp(holdfast::backend::name(), "cpu") != 0) GTEST_SKIP() << "forks";
+  workload_checks::expect_kills_survived(info(), small(GetParam()), 5, holdfast::test::test_seed());
+}
+
+TEST_P(BfsModes, StopsAfterTheStepsThatAreAskedFor) {
+  Settings settings = small(GetParam());
+  settings.steps = 2;
+  const auto run = workload_checks::run_step_by_step(info(), settings);
+  EXPECT_EQ(run.wrong, "");
+  EXPECT_EQ(run.steps, 2u);
+}
+
+TEST(BfsTest, CostsMayBePublishedAfterEachLevel) {
+  Settings settings = small(Mode::cap_mm);
+  const auto usual = workload_checks::run_whole(info(), settings);
+  settings.options["publish_costs"] = "1";
+  const auto often = workload_checks::run_step_by_step(info(), settings);
+  EXPECT_EQ(often.wrong, "");
+  EXPECT_EQ(often.digest, usual.digest);
+}
+
+// Nodes without arcs, arcs to oneself and twice, nodes of more arcs than a round takes, a part that
+// is not reached; with blocks of few threads, so that several work at a level.
+TEST(BfsTest, UnusualGraphs) {
+  std::vector<std::string> texts = {
+      "p tw 1 0\n", "p tw 3 0\n", "p tw 4 5\n1 1\n1 2\n2 1\n3 3\n3 4\n",
+      "c a directed cycle\np sp 3 3\na 1 2 5\nc more\na 2 3 0\na 3 1 9\nc the end\n"};
+  std::string star = "p tw 400 600\n";
+  for (int i = 2; i <= 301; ++i) star += "1 " + std::to_string(i) + "\n";
+  for (int i = 2; i <= 301; ++i) {
+    star += std::to_string(i) + " " + std::to_string(302 + i % 99) + "\n";
+  }
+  texts.push_back(star);
+  for (const std::string& text : texts) {
+    const Graph graph = parse_graph(text, "test");
+    const std::vector<std::uint32_t> expected = oracle_costs(graph, 0);
+    for (const std::uint32_t threads : {2u, 7u, 64u}) {
+      holdfast::Stream stream;
+      const std::uint32_t nodes = graph.nodes();
+      const holdfast::PinnedBuffer<std::uint32_t> medium(3 * nodes + 1);
+      std::memset(medium.data(), 0, medium.size() * sizeof(std::uint32_t));
+      Search search(stream, graph,
+                    {medium.data(), medium.data() + nodes, medium.data() + 2 * nodes}, nodes, true,
+                    threads);
+      search.recover(0);
+      const Reached reached = search.expand(nodes);
+      EXPECT_TRUE(reached.complete());
+      for (std::uint32_t node = 0; node < nodes; ++node) {
+        EXPECT_EQ(medium[node], expected[node] + 1) << "node " << node << " of " << text;
+      }
+    }
+  }
+}
+
+// Of a level that was cut off anything may be there.
+TEST(BfsTest, ResumesFromWhatIsThere) {
+  const Graph graph = make_road_grid(12, 7, 3);
+  const std::vector<std::uint32_t> expected = oracle_costs(graph, 5);
+  const std::uint32_t nodes = graph.nodes();
+  std::mt19937_64 random(holdfast::test::test_seed());
+  const holdfast::PinnedBuffer<std::uint32_t> medium(3 * nodes + 1);
+  std::uint32_t* const costs = medium.data();
+  std::uint32_t* const sequence = costs + nodes;
+  std::uint32_t* const ends = sequence + nodes;
+  holdfast::Stream stream;
+  for (std::uint32_t stop = 0; stop < 20; ++stop) {
+    std::memset(medium.data(), 0, medium.size() * sizeof(std::uint32_t));
+    Search first(stream, graph, {costs, sequence, ends}, nodes, true, 8);
+    first.recover(5);
+    first.expand(stop);
+    const Reached whole = first.reached();
+    first.expand(1);
+    ends[whole.levels + 1] = 0;
+    for (std::uint32_t i = whole.end; i < nodes; ++i) {
+      const std::uint32_t node = sequence[i];
+      if (random() % 2) sequence[i] = 0;
+      if (random() % 2 && expected[node] > whole.levels) costs[node] = 0;
+    }
+    Search second(stream, graph, {costs, sequence, ends}, nodes, true, 8);
+    EXPECT_EQ(second.recover(5).levels, whole.levels);
+    second.expand(nodes);
+    EXPECT_TRUE(second.reached().complete());
+    for (std::uint32_t node = 0; node < nodes; ++node) {
+      ASSERT_EQ(costs[node], expected[node] + 1) << "node " << node << ", cut after " << stop;
+    }
+  }
+}
+
+TEST(BfsTest, AMediumThatIsNoSearchIsRefused) {
+  const Graph graph = make_road_grid(8, 8, 1);
+  const std::uint32_t nodes = graph.nodes();
+  holdfast::Stream stream;
+  const holdfast::PinnedBuffer<std::uint32_t> medium(3 * nodes + 1);
+  const auto recover = [&](std::uint32_t place, std::uint32_t value) {
+    std::memset(medium.data(), 0, medium.size() * sizeof(std::uint32_t));
+    const Durable durable{medium.data(), medium.data() + nodes, medium.data() + 2 * nodes};
+    Search search(stream, graph, durable, nodes, true);
+    search.recover(0);
+    search.expand(5);
+    medium[place] = value;
+    return error_of([&] { search.recover(0); }, {"remove the region"});
+  };
+  EXPECT_EQ(recover(nodes + 1, nodes), Errc::damaged);     // no node
+  EXPECT_EQ(recover(nodes + 1, 0), Errc::damaged);         // the source again
+  EXPECT_EQ(recover(2 * nodes + 3, 9999), Errc::damaged);  // an end past all nodes
+  EXPECT_EQ(recover(2 * nodes + 3, 1), Errc::damaged);     // an end before the last
+}
+
+TEST(BfsTest, NewYork) {
+  Settings settings;
+  settings.size = workload::Size::real;
+  const char* const folder = std::getenv("HOLDFAST_DATA_DIR");
+  settings.data_folder = folder ? folder : "";
+  const auto text = workload::read_input(settings.data_folder, "road/NY.gr.xz");
+  if (!text) GTEST_SKIP() << "set HOLDFAST_DATA_DIR to the folder that holds road/NY.gr.xz";
+  const Graph graph = parse_graph(*text, "NY");
+  EXPECT_EQ(graph.nodes(), 264346u);
+  EXPECT_EQ(graph.targets.size(), 2 * 365050u);
+  // Reference values: a search by another program, in another language.
+  const std::vector<std::uint32_t> from_1 = oracle_costs(graph, 0);
+  EXPECT_EQ(std::accumulate(from_1.begin(), from_1.end(), std::uint64_t{0}), 90771609u);
+  EXPECT_EQ(*std::max_element(from_1.begin(), from_1.end()), 619u);
+  EXPECT_EQ(from_1[264345], 198u);
+  const std::vector<std::uint32_t> from_100000 = oracle_costs(graph, 99999);
+  EXPECT_EQ(std::accumulate(from_100000.begin(), from_100000.end(), std::uint64_t{0}), 74692594u);
+
+  for (const Mode mode : {Mode::gpm, Mode::cap_mm, Mode::cpu}) {
+    settings.mode = mode;
+    const auto run = workload_checks::run_whole(info(), settings);
+    EXPECT_EQ(run.wrong, "") << workload::to_string(mode);
+    EXPECT_EQ(run.steps, 10u);
+  }
+  EXPECT_NE(info().make(settings)->input().find("New York"), std::string::npos);
+}
+
+TEST(BfsTest, WithoutTheRealInputOneIsGenerated) {
+  Settings settings;
+  settings.size = workload::Size::real;
+  EXPECT_NE(info().make(settings)->input().find("generated"), std::string::npos);
+}
+
+TEST(BfsTest, BadOptionsAreRefused) {
+  const auto error_with = [](const char* name, const char* value) {
+    Settings settings;
+    settings.options[name] = value;
+    return error_of([&] { info().make(settings); }, {name, "give"});
+  };
+  EXPECT_EQ(error_with("source", "0"), Errc::invalid_argument);
+  EXPECT_EQ(error_with("source", "3073"), Errc::invalid_argument);
+  EXPECT_EQ(error_with("levels_per_step", "none"), Errc::invalid_argument);
+  EXPECT_EQ(error_with("width", "0"), Errc::invalid_argument);
+  Settings settings;
+  settings.options = {{"width", "65536"}, {"height", "65536"}};
+  EXPECT_EQ(error_of([&] { info().make(settings); }, {"width", "at most"}), Errc::invalid_argument);
+  settings.options = {{"graph", "/nowhere/graph.gr"}};
+  EXPECT_EQ(error_of([&] { info().make(settings); }, {"/nowhere/graph.gr", "no such file"}),
+            Errc::invalid_argument);
+}
+
+class GraphFileTest : public holdfast::test::Scratch {};
+
+TEST_F(GraphFileTest, AFileCanBeNamed) {
+  const std::string text = "p tw 3 2\n1 2\n2 3\n";
+  holdfast::test::write_file(path("g.gr"), {text.begin(), text.end()});
+  Settings settings;
+  settings.options = {{"graph", path("g.gr")}};
+  EXPECT_EQ(info().make(settings)->steps(), 1u);
+  EXPECT_EQ(workload_checks::run_whole(info(), settings).wrong, "");
+}
+
+TEST(GraphTest, DamagedTextsAreRefused) {
+  for (const char* const text :
+       {"", "p", "p tw", "p tw 3", "q tw 3 1\n1 2\n", "p xx 3 1\n1 2\n", "p tw 0 0\n",
+        "p tw 3 2\n1 2\n", "p tw 3 1\n1 2\n2 3\n", "p tw 3 1\n1 4\n", "p tw 3 1\n0 1\n",
+        "p tw 3 1\n1 -2\n", "p tw 3 1\n1\n", "p tw 4000000000 1\n1 2\n", "p tw 200000000 1\n1 2\n",
+        "p tw 3 2000000000\n1 2\n", "p sp 2 1\n1 2 3\n", "p sp 2 1\na 1 2\n", "p tw 2 1\n1 2x\n"}) {
+    EXPECT_EQ(error_of([&] { parse_graph(text, "test.gr"); }, {"test.gr"}), Errc::damaged) << text;
+  }
+}
+
+TEST(GraphTest, TheGridIsConnectedAndSymmetric) {
+  for (const std::uint64_t seed : {1u, 2u, 3u}) {
+    const Graph graph = make_road_grid(37, 21, seed);
+    const std::vector<std::uint32_t> costs = oracle_costs(graph, 0);
+    EXPECT_EQ(std::count(costs.begin(), costs.end(), kUnreached), 0);
+    for (std::uint32_t node = 0; node < graph.nodes(); ++node) {
+      for (std::uint32_t arc = graph.offsets[node]; arc < graph.offsets[node + 1]; ++arc) {
+        const auto* const first = &graph.targets[graph.offsets[graph.targets[arc]]];
+        const auto* const last = &graph.targets[0] + graph.offsets[graph.targets[arc] + 1];
+        EXPECT_NE(std::find(first, last, node), last);
+      }
+    }
+  }
+  EXPECT_EQ(make_road_grid(1, 1, 1).nodes(), 1u);
+}
+
+}  // namespace
+}  // namespace bfs
