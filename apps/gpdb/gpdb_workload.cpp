@@ -1,0 +1,274 @@
+#include <algorithm>
+
+#include "gpdb/gpdb.hpp"
+#include "gpdb/gpdb_cpu.hpp"
+#include "gpdb/gpdb_oracle.hpp"
+#include "gpdb/input.hpp"
+#include "gpdb/table.hpp"
+#include "workload/inputs.hpp"
+
+namespace gpdb {
+namespace {
+
+using holdfast::Errc;
+using holdfast::Error;
+using holdfast::detail::concat;
+using workload::Array;
+using workload::Backing;
+using workload::Mode;
+using workload::Settings;
+using workload::Size;
+
+struct Scale {
+  std::uint64_t rows;
+  std::uint64_t insert_steps;
+  std::uint64_t update_steps;
+};
+
+Scale scale_of(Size size) {
+  switch (size) {
+    case Size::test:
+      return {20'000, 4, 4};
+    case Size::real:
+      return {2'000'000, 8, 8};
+    case Size::paper:
+      break;
+  }
+  return {50'000'000, 10, 1};
+}
+
+Input make_input(const Settings& settings) {
+  for (const auto& [name, value] : settings.options) {
+    if (name == "rows" || name == "csv") continue;
+    throw Error(Errc::invalid_argument,
+                concat("gpdb: there is no option '", name, "': give rows or csv"));
+  }
+  const std::uint64_t rows = workload::number_option(settings, "rows", 0, 1, kMaxRows);
+  const auto csv = settings.options.find("csv");
+  if (csv != settings.options.end()) return read_csv(csv->second, rows);
+  return generate_input(rows != 0 ? rows : scale_of(settings.size).rows, settings.seed);
+}
+
+// What both have in common: the table, how far it is, and how it is read.
+class TableWorkload : public workload::Workload {
+ public:
+  explicit TableWorkload(const Settings& settings)
+      : settings_(settings), input_(make_input(settings)) {}
+
+  std::string input() const override { return input_.description; }
+  std::uint64_t steps() const override { return steps_; }
+  std::uint64_t medium_bytes() const override {
+    std::uint64_t bytes = input_.rows.size() * sizeof(Row) + sizeof(Head);
+    if (workload::kernel_persists(settings_.mode)) {
+      bytes += Transactions::object_bytes(input_.rows.size(), most_updated());
+    }
+    if (settings_.mode == Mode::cpu) bytes += most_updated() * sizeof(cpu::Undo);
+    return bytes;
+  }
+
+  void prepare(Backing& backing) override {
+    backing_ = &backing;
+    table_ = backing.array<Row>("table", input_.rows.size());
+    if (workload::kernel_persists(settings_.mode)) head_ = backing.array<Head>("head", 1);
+    // Progress is 1 where everything is set up, and then one more for each step where the CPU
+    // persists.
+    const bool made = backing.progress() != 0;
+    if (!made) fill();
+    if (workload::kernel_persists(settings_.mode)) {
+      if (!made) Transactions::create(backing.region(), input_.rows.size(), most_updated());
+      transactions_ = std::make_unique<Transactions>(backing.region(), table_.data,
+                                                     input_.rows.size(), head_.data);
+    }
+    if (settings_.mode == Mode::cpu && most_updated() != 0) {
+      undo_ = backing.array<cpu::Undo>("undo", most_updated());
+    }
+    set_up_volatile();
+    if (!made) backing.set_progress(1);
+  }
+
+  std::uint64_t resume() override {
+    if (transactions_) {
+      transactions_->recover(backing_->stream());
+      return transactions_->head(backing_->stream()).batches;
+    }
+    const std::uint64_t done = backing_->progress() - 1;
+    if (undo_.data != nullptr) {
+      cpu::undo(table_.data, table_.count, undo_.data, undo_.count, done + 1,
+                backing_->cpu_threads());
+    }
+    return done;
+  }
+
+  std::uint64_t digest() override {
+    const std::vector<Row> rows = durable_rows();
+    return workload::checksum(rows);
+  }
+
+  std::string verify() override { return oracle::compare(durable_rows(), input_.rows, queries()); }
+
+  std::uint64_t kernel_bytes() const override {
+    return transactions_ ? transactions_->bytes_stored() : plain_bytes_;
+  }
+
+ protected:
+  virtual std::uint64_t most_updated() const { return 0; }
+  virtual std::uint64_t rows_after(std::uint64_t batches) const = 0;
+  virtual std::vector<Query> queries() const { return {}; }
+  virtual void fill() {}
+  virtual void set_up_volatile() = 0;
+
+  void set_steps(std::uint64_t usual, std::uint64_t most) {
+    steps_ = settings_.steps != 0 ? settings_.steps : std::min(usual, most);
+    if (steps_ <= most) return;
+    throw Error(Errc::invalid_argument,
+                concat("gpdb: ", steps_, " steps; give 1 to ", most, " for this input"));
+  }
+
+  std::vector<Row> durable_rows() {
+    const std::uint64_t batches = transactions_ ? 0 : backing_->progress() - 1;
+    const std::uint64_t rows =
+        transactions_ ? transactions_->head(backing_->stream()).rows : rows_after(batches);
+    std::vector<Row> all = backing_->read(table_);
+    all.resize(std::min<std::uint64_t>(rows, all.size()));
+    return all;
+  }
+
+  Settings settings_;
+  Input input_;
+  std::uint64_t steps_ = 0;
+  Backing* backing_ = nullptr;
+  Array<Row> table_;
+  Array<Head> head_;
+  Array<cpu::Undo> undo_;
+  std::unique_ptr<Transactions> transactions_;  // where kernels persist
+  std::uint64_t plain_bytes_ = 0;               // that other kernels stored directly
+};
+
+class InsertWorkload : public TableWorkload {
+ public:
+  explicit InsertWorkload(const Settings& settings) : TableWorkload(settings) {
+    set_steps(scale_of(settings.size).insert_steps, input_.rows.size());
+  }
+
+  void step(std::uint64_t number) override {
+    const std::uint64_t first = rows_after(number);
+    const std::uint64_t count = rows_after(number + 1) - first;
+    if (transactions_) {
+      transactions_->insert(backing_->stream(), new_rows_.data() + first, count);
+      return;
+    }
+    if (settings_.mode == Mode::cpu) {
+      cpu::insert(table_.data, first, input_.rows.data() + first, count, backing_->cpu_threads());
+    } else {
+      store_rows(backing_->stream(), table_.data, first, new_rows_.data() + first, count);
+      backing_->publish(table_, first, count);
+      if (stores_directly(settings_.mode)) plain_bytes_ += count * sizeof(Row);
+    }
+    backing_->set_progress(number + 2);
+  }
+
+ protected:
+  std::uint64_t rows_after(std::uint64_t batches) const override {
+    return std::min(batches, steps_) * input_.rows.size() / steps_;
+  }
+
+  // What is to be inserted is in device memory, as a query's result would be.
+  void set_up_volatile() override {
+    if (settings_.mode == Mode::cpu) return;
+    new_rows_ = holdfast::DeviceBuffer<Row>(input_.rows.size());
+    holdfast::copy_async(backing_->stream(), new_rows_.data(), input_.rows.data(),
+                         new_rows_.bytes());
+    backing_->stream().synchronize();
+  }
+
+ private:
+  holdfast::DeviceBuffer<Row> new_rows_;
+};
+
+class UpdateWorkload : public TableWorkload {
+ public:
+  explicit UpdateWorkload(const Settings& settings) : TableWorkload(settings) {
+    set_steps(scale_of(settings.size).update_steps, 1'000'000);
+  }
+
+  void step(std::uint64_t number) override {
+    const Query query = query_of(number);
+    if (transactions_) {
+      transactions_->update(backing_->stream(), carriers_.data(), query);
+      return;
+    }
+    if (settings_.mode == Mode::cpu) {
+      cpu::update(table_.data, table_.count, query, undo_.data, undo_.count, number + 1,
+                  backing_->cpu_threads());
+    } else {
+      const std::uint64_t updated =
+          store_update(backing_->stream(), table_.data, table_.count, carriers_.data(), query);
+      backing_->publish(table_);
+      if (stores_directly(settings_.mode)) plain_bytes_ += updated * 4 * sizeof(std::uint32_t);
+    }
+    backing_->set_progress(number + 2);
+  }
+
+ protected:
+  std::uint64_t most_updated() const override { return input_.most_of_one_carrier; }
+  std::uint64_t rows_after(std::uint64_t) const override { return input_.rows.size(); }
+
+  std::vector<Query> queries() const override {
+    std::vector<Query> all;
+    for (std::uint64_t number = 0; number < steps_; ++number) all.push_back(query_of(number));
+    return all;
+  }
+
+  void fill() override {
+    std::vector<Row> rows = input_.rows;
+    for (std::uint64_t i = 0; i < rows.size(); ++i) rows[i].id = i;
+    backing_->fill(table_, rows);
+    if (head_.data != nullptr) backing_->fill(head_, {Head{rows.size(), 0}});
+  }
+
+  // The column that the predicate reads, which no batch changes: recovery does not need it.
+  void set_up_volatile() override {
+    if (settings_.mode == Mode::cpu) return;
+    std::vector<std::uint16_t> column(input_.rows.size());
+    std::transform(input_.rows.begin(), input_.rows.end(), column.begin(),
+                   [](const Row& row) { return row.carrier; });
+    carriers_ = holdfast::DeviceBuffer<std::uint16_t>(column.size());
+    holdfast::copy_async(backing_->stream(), carriers_.data(), column.data(), carriers_.bytes());
+    backing_->stream().synchronize();
+  }
+
+ private:
+  Query query_of(std::uint64_t number) const {
+    const auto revision = static_cast<std::uint32_t>(number + 1);
+    return {input_.carriers[number % input_.carriers.size()], revision, 10 + revision % 7};
+  }
+
+  holdfast::DeviceBuffer<std::uint16_t> carriers_;
+};
+
+template <class T>
+workload::Info info_of(const char* name, const char* summary) {
+  workload::Info info;
+  info.name = name;
+  info.summary = summary;
+  info.kind = workload::Info::Class::transactional;
+  info.options = {
+      {"rows", "rows of the table (default 20,000; real: 2,000,000; paper: 50,000,000)"},
+      {"csv", "a file of flights to take instead of generated ones; its columns: gpdb/input.hpp"}};
+  info.make = [](const Settings& settings) { return std::make_unique<T>(settings); };
+  return info;
+}
+
+}  // namespace
+
+workload::Info insert_info() {
+  return info_of<InsertWorkload>("gpdb_insert",
+                                 "gpDB: batches of rows appended to a relational table");
+}
+
+workload::Info update_info() {
+  return info_of<UpdateWorkload>(
+      "gpdb_update", "gpDB: a twentieth of a table's rows, which a predicate selects, changed");
+}
+
+}  // namespace gpdb

@@ -1,0 +1,388 @@
+#include "gpdb/table.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "holdfast/kernel.hpp"
+#include "holdfast/launch.hpp"
+#include "holdfast/transaction.hpp"
+#include "holdfast/undo_log.hpp"
+
+namespace gpdb {
+namespace {
+
+using holdfast::CoalescedLogRef;
+using holdfast::ConventionalLogRef;
+using holdfast::LogShape;
+using holdfast::LogStatus;
+using holdfast::persist;
+
+constexpr const char* kTransaction = "gpdb.tx";
+constexpr const char* kHeadLog = "gpdb.head_log";
+constexpr const char* kRowLog = "gpdb.row_log";
+
+constexpr unsigned kWarp = 32;
+constexpr unsigned kQuarters = 4;    // of a row
+constexpr unsigned kChangeable = 3;  // the quarter that UPDATE changes
+constexpr unsigned kPasses = 4;      // quarters that a thread of INSERT stores
+constexpr unsigned kScanned = 2048;  // rows that a block of UPDATE looks at
+
+// A quarter of a row: what a thread stores at once.
+struct alignas(16) Quarter {
+  std::uint64_t halves[2];
+};
+
+// The last two quarters, by name.
+struct alignas(16) Measured {
+  std::int32_t departure_delay;
+  std::int32_t arrival_delay;
+  std::int32_t air_time;
+  std::int32_t distance;
+};
+struct alignas(16) Changed {
+  std::uint32_t revision;
+  std::int32_t expected_delay;
+  std::uint32_t fare;
+  std::uint32_t compensation;
+};
+static_assert(sizeof(Row) == kQuarters * sizeof(Quarter));
+static_assert(offsetof(Row, departure_delay) == 2 * sizeof(Measured));
+static_assert(offsetof(Row, revision) == kChangeable * sizeof(Changed));
+
+// What UPDATE overwrites. In words of 4 bytes, so that it has no gap.
+struct LogEntry {
+  std::uint32_t row;
+  std::uint32_t old[4];
+};
+
+// What kernels report; in device memory.
+struct Outcome {
+  std::uint32_t slots;         // of the log that blocks have taken
+  std::uint32_t updated;       // rows
+  std::uint32_t log_failures;  // rows that the log had no room for: they are unchanged
+  std::uint32_t bad_entries;   // met by recovery: they point outside the table
+};
+
+// Neighbouring threads store neighbouring quarters, so that a warp's store is 512 bytes in a row.
+__global__ void insert_rows(Quarter* table, std::uint64_t first_row, const Quarter* rows,
+                            std::uint64_t quarters, bool persists) {
+  const std::uint64_t start = std::uint64_t{blockIdx.x} * blockDim.x * kPasses + threadIdx.x;
+  Quarter values[kPasses];
+#pragma unroll
+  for (unsigned pass = 0; pass < kPasses; ++pass) {
+    const std::uint64_t i = start + pass * blockDim.x;
+    if (i < quarters) values[pass] = rows[i];
+  }
+#pragma unroll
+  for (unsigned pass = 0; pass < kPasses; ++pass) {
+    const std::uint64_t i = start + pass * blockDim.x;
+    if (i >= quarters) break;
+    if (i % kQuarters == 0) values[pass].halves[0] = first_row + i / kQuarters;  // Row::id
+    table[first_row * kQuarters + i] = values[pass];
+  }
+  if (persists) persist();
+}
+
+// One thread: the head, as part of the same transaction.
+__global__ void move_head(Head* head, ConventionalLogRef log, std::uint64_t rows_added,
+                          Outcome* outcome) {
+  const Head before = *head;
+  if (log.insert(before) != LogStatus::ok) {
+    outcome->log_failures += 1;
+    return;
+  }
+  head->rows = before.rows + rows_added;
+  head->batches = before.batches + 1;
+  persist();
+}
+
+__device__ Changed changed_by(const Query& query, const Measured& row) {
+  const bool known = row.departure_delay != kMissing && row.arrival_delay != kMissing;
+  const auto miles = static_cast<std::uint32_t>(row.distance);
+  Changed after;
+  after.revision = query.revision;
+  after.expected_delay = known ? (3 * row.departure_delay + row.arrival_delay) / 4 : 0;
+  after.fare = 4000 + miles * query.rate;
+  after.compensation = row.arrival_delay >= 180 ? 25 * miles : 0;
+  return after;
+}
+
+__device__ Changed* changeable(Row* row) { return reinterpret_cast<Changed*>(row) + kChangeable; }
+
+// Logs what the query overwrites, then stores in place, then persists.
+__device__ void update_row(Row* table, std::uint32_t number, const Query& query,
+                           const CoalescedLogRef& log, std::uint32_t slot, Outcome* outcome,
+                           bool persists) {
+  Changed* const place = changeable(table + number);
+  const Measured measured = reinterpret_cast<const Measured*>(table + number)[kChangeable - 1];
+  if (persists) {
+    const Changed before = *place;
+    LogEntry entry;
+    entry.row = number;
+    entry.old[0] = before.revision;
+    entry.old[1] = static_cast<std::uint32_t>(before.expected_delay);
+    entry.old[2] = before.fare;
+    entry.old[3] = before.compensation;
+    if (log.insert(entry, slot) != LogStatus::ok) {
+      atomicAdd(&outcome->log_failures, 1u);
+      return;
+    }
+  }
+  *place = changed_by(query, measured);
+  if (persists) persist();
+}
+
+// A block looks at kScanned rows, gathers those that the query selects, and gives each a thread.
+// Log slots are taken for whole warps, so that a warp's entries coalesce.
+__global__ void update_rows(Row* table, std::uint32_t rows, const std::uint16_t* carriers,
+                            Query query, CoalescedLogRef log, Outcome* outcome, bool persists) {
+  __shared__ std::uint32_t selected;
+  __shared__ std::uint32_t first_slot;
+  __shared__ std::uint16_t list[kScanned];
+  if (threadIdx.x == 0) selected = 0;
+  __syncthreads();
+  const std::uint32_t start = blockIdx.x * kScanned;
+  const std::uint32_t count = rows - start < kScanned ? rows - start : kScanned;
+  for (std::uint32_t i = threadIdx.x; i < count; i += blockDim.x) {
+    if (carriers[start + i] != query.carrier) continue;
+    list[atomicAdd(&selected, 1u)] = static_cast<std::uint16_t>(i);
+  }
+  __syncthreads();
+  if (threadIdx.x == 0 && selected != 0) {
+    first_slot = atomicAdd(&outcome->slots, (selected + kWarp - 1) / kWarp * kWarp);
+    atomicAdd(&outcome->updated, selected);
+  }
+  __syncthreads();
+  for (std::uint32_t i = threadIdx.x; i < selected; i += blockDim.x) {
+    update_row(table, start + list[i], query, log, first_slot + i, outcome, persists);
+  }
+}
+
+// A thread for each slot puts back what UPDATE overwrote.
+__global__ void undo_update(Row* table, std::uint64_t rows, CoalescedLogRef log, Outcome* outcome) {
+  LogEntry entry;
+  while (log.read(&entry) == LogStatus::ok) {
+    if (entry.row >= rows) {
+      atomicAdd(&outcome->bad_entries, 1u);
+      return;
+    }
+    Changed before;
+    before.revision = entry.old[0];
+    before.expected_delay = static_cast<std::int32_t>(entry.old[1]);
+    before.fare = entry.old[2];
+    before.compensation = entry.old[3];
+    *changeable(table + entry.row) = before;
+    persist();
+    if (log.remove(sizeof(LogEntry)) != LogStatus::ok) return;
+  }
+}
+
+__global__ void undo_head(Head* head, ConventionalLogRef log) {
+  Head before;
+  if (log.read(&before) != LogStatus::ok) return;
+  *head = before;
+  persist();
+  if (log.remove(sizeof(Head)) != LogStatus::ok) return;
+}
+
+unsigned blocks_for(std::uint64_t items, std::uint64_t of_a_block) {
+  return static_cast<unsigned>((items + of_a_block - 1) / of_a_block);
+}
+
+void launch_insert(holdfast::Stream& stream, Row* table, std::uint64_t first, const Row* rows,
+                   std::uint64_t count, unsigned threads, bool persists) {
+  const std::uint64_t quarters = count * kQuarters;
+  holdfast::launch(stream, dim3(blocks_for(quarters, threads * kPasses)), dim3(threads),
+                   insert_rows, reinterpret_cast<Quarter*>(table), first,
+                   reinterpret_cast<const Quarter*>(rows), quarters, persists);
+}
+
+void launch_update(holdfast::Stream& stream, Row* table, std::uint64_t rows,
+                   const std::uint16_t* carriers, const Query& query, const CoalescedLogRef& log,
+                   Outcome* outcome, unsigned threads, bool persists) {
+  holdfast::launch(stream, dim3(blocks_for(rows, kScanned)), dim3(threads), update_rows, table,
+                   static_cast<std::uint32_t>(rows), carriers, query, log, outcome, persists);
+}
+
+// Slots for as many rows, and for the rest of each block's last warp.
+LogShape row_log_shape(std::uint64_t rows, std::uint64_t most_updated) {
+  const std::uint64_t slots =
+      std::min(most_updated + std::uint64_t{kWarp - 1} *
+                                  std::min<std::uint64_t>(most_updated, blocks_for(rows, kScanned)),
+               (rows + kScanned - 1) / kScanned * kScanned);
+  const std::uint64_t whole = (slots + kWarp - 1) / kWarp * kWarp;
+  return LogShape::coalesced(static_cast<std::uint32_t>(whole), sizeof(LogEntry));
+}
+
+LogShape head_log_shape() { return LogShape::conventional(1, sizeof(Head)); }
+
+std::uint64_t pages(std::uint64_t bytes) {
+  return (bytes + holdfast::kPageBytes - 1) / holdfast::kPageBytes * holdfast::kPageBytes;
+}
+
+}  // namespace
+
+struct Transactions::Impl {
+  Row* table;
+  std::uint64_t rows;
+  Head* head;
+  Shape shape;
+  holdfast::Transaction transaction;
+  holdfast::UndoLog head_log;
+  std::unique_ptr<holdfast::UndoLog> row_log;  // none: a table that is only appended to
+  holdfast::DeviceBuffer<Outcome> outcome{1};
+  holdfast::PinnedBuffer<Outcome> outcome_host{1};
+  std::uint64_t bytes_stored = 0;
+
+  Outcome fetch_outcome(holdfast::Stream& stream) {
+    holdfast::copy_async(stream, outcome_host.data(), outcome.data(), sizeof(Outcome));
+    stream.synchronize();
+    return outcome_host[0];
+  }
+
+  void begin(holdfast::Stream& stream) {
+    holdfast::fill_async(stream, outcome.data(), 0, sizeof(Outcome));
+    transaction.begin(stream);
+  }
+
+  // Moves the head and ends the transaction; takes it back where a log was full.
+  Outcome end(holdfast::Stream& stream, std::uint64_t rows_added) {
+    holdfast::launch(stream, dim3(1), dim3(1), move_head, head, head_log.conventional(), rows_added,
+                     outcome.data());
+    const Outcome done = fetch_outcome(stream);
+    if (done.log_failures != 0) {
+      undo(stream);
+      throw holdfast::Error(
+          holdfast::Errc::log_full,
+          holdfast::detail::concat("gpdb: the undo log had no room for ", done.log_failures,
+                                   " entries; the batch was taken back: make the table with a "
+                                   "larger most_updated"));
+    }
+    transaction.commit(stream);
+    stream.synchronize();
+    bytes_stored += 2 * sizeof(Head) + sizeof(std::uint32_t) + 2 * sizeof(std::uint64_t);
+    return done;
+  }
+
+  void undo(holdfast::Stream& stream);
+};
+
+void Transactions::Impl::undo(holdfast::Stream& stream) {
+  holdfast::fill_async(stream, outcome.data(), 0, sizeof(Outcome));
+  if (row_log) {
+    const unsigned blocks = blocks_for(row_log->shape().slots, shape.threads);
+    holdfast::launch(stream, dim3(blocks), dim3(shape.threads), undo_update, table, rows,
+                     row_log->coalesced(), outcome.data());
+  }
+  holdfast::launch(stream, dim3(1), dim3(1), undo_head, head, head_log.conventional());
+  const Outcome done = fetch_outcome(stream);
+  if (done.bad_entries != 0) {
+    throw holdfast::Error(holdfast::Errc::damaged,
+                          holdfast::detail::concat(
+                              "gpdb: ", done.bad_entries,
+                              " undo log entries point outside the table; reopen the region from "
+                              "its last commit"));
+  }
+  transaction.roll_back(stream);
+  stream.synchronize();
+}
+
+std::uint64_t Transactions::object_bytes(std::uint64_t rows, std::uint64_t most_updated) {
+  std::uint64_t bytes =
+      holdfast::kPageBytes + pages(holdfast::UndoLog::object_bytes(head_log_shape()));
+  if (most_updated != 0) {
+    bytes += pages(holdfast::UndoLog::object_bytes(row_log_shape(rows, most_updated)));
+  }
+  return bytes;
+}
+
+void Transactions::create(holdfast::Region& region, std::uint64_t rows,
+                          std::uint64_t most_updated) {
+  for (const char* name : {kTransaction, kHeadLog, kRowLog}) {
+    if (region.contains(name)) region.remove(name);
+  }
+  const auto transaction = holdfast::Transaction::create(region, kTransaction);
+  holdfast::UndoLog::create(region, kHeadLog, transaction, head_log_shape());
+  if (most_updated != 0) {
+    holdfast::UndoLog::create(region, kRowLog, transaction, row_log_shape(rows, most_updated));
+  }
+}
+
+Transactions::Transactions(holdfast::Region& region, Row* table, std::uint64_t rows, Head* head,
+                           Shape shape) {
+  auto transaction = holdfast::Transaction::open(region, kTransaction);
+  auto head_log = holdfast::UndoLog::open(region, kHeadLog, transaction);
+  std::unique_ptr<holdfast::UndoLog> row_log;
+  if (region.contains(kRowLog)) {
+    row_log =
+        std::make_unique<holdfast::UndoLog>(holdfast::UndoLog::open(region, kRowLog, transaction));
+  }
+  impl_.reset(new Impl{table, rows, head, shape, std::move(transaction), std::move(head_log),
+                       std::move(row_log)});
+}
+
+Transactions::~Transactions() = default;
+
+void Transactions::recover(holdfast::Stream& stream) {
+  if (impl_->transaction.interrupted()) impl_->undo(stream);
+}
+
+void Transactions::insert(holdfast::Stream& stream, const Row* rows, std::uint64_t count) {
+  Impl& self = *impl_;
+  const std::uint64_t first = head(stream).rows;
+  if (count > self.rows - first) {
+    throw holdfast::Error(
+        holdfast::Errc::no_space,
+        holdfast::detail::concat("gpdb: INSERT of ", count, " rows into a table of ", self.rows,
+                                 " that holds ", first, ": make a larger table"));
+  }
+  self.begin(stream);
+  launch_insert(stream, self.table, first, rows, count, self.shape.threads, true);
+  self.end(stream, count);
+  self.bytes_stored += count * sizeof(Row);
+}
+
+std::uint64_t Transactions::update(holdfast::Stream& stream, const std::uint16_t* carriers,
+                                   const Query& query) {
+  Impl& self = *impl_;
+  if (!self.row_log) {
+    throw holdfast::Error(holdfast::Errc::invalid_argument,
+                          "gpdb: UPDATE of a table that was made without a log for rows: make it "
+                          "with most_updated");
+  }
+  const std::uint64_t rows = head(stream).rows;
+  self.begin(stream);
+  launch_update(stream, self.table, rows, carriers, query, self.row_log->coalesced(),
+                self.outcome.data(), self.shape.threads, true);
+  const Outcome done = self.end(stream, 0);
+  self.bytes_stored +=
+      std::uint64_t{done.updated} * (sizeof(Changed) + sizeof(LogEntry) + sizeof(std::uint32_t));
+  return done.updated;
+}
+
+Head Transactions::head(holdfast::Stream& stream) const {
+  Head head;
+  holdfast::copy_async(stream, &head, impl_->head, sizeof(head));
+  stream.synchronize();
+  return head;
+}
+
+std::uint64_t Transactions::bytes_stored() const { return impl_->bytes_stored; }
+
+void store_rows(holdfast::Stream& stream, Row* table, std::uint64_t first, const Row* rows,
+                std::uint64_t count) {
+  launch_insert(stream, table, first, rows, count, Shape{}.threads, false);
+}
+
+std::uint64_t store_update(holdfast::Stream& stream, Row* table, std::uint64_t rows,
+                           const std::uint16_t* carriers, const Query& query) {
+  const holdfast::DeviceBuffer<Outcome> outcome(1);
+  launch_update(stream, table, rows, carriers, query, CoalescedLogRef{}, outcome.data(),
+                Shape{}.threads, false);
+  Outcome done;
+  holdfast::copy_async(stream, &done, outcome.data(), sizeof(done));
+  stream.synchronize();
+  return done.updated;
+}
+
+}  // namespace gpdb
