@@ -331,15 +331,16 @@ class KernelTrainer : public Trainer {
     stream_.synchronize();
   }
 
-  void train(const std::vector<std::uint32_t>& digits) override {
+  void train(const std::vector<std::uint32_t>& digits, const std::vector<float>& rates) override {
     upload(digits);
-    for (std::size_t first = 0; first < digits.size(); first += descent_.batch) {
-      const std::uint32_t* const places = places_.data() + first;
+    const std::uint32_t* places = places_.data();
+    for (const float rate : rates) {
       forward(places, descent_.batch);
       backward(places);
+      places += descent_.batch;
       holdfast::launch(stream_, blocks(tiles(shape_.parameters(), kPerThread)), dim3(kThreads),
-                       descend, gradient_.data(), shape_.parameters(), descent_.rate,
-                       descent_.momentum, velocity_.data(), parameters_.data());
+                       descend, gradient_.data(), shape_.parameters(), rate, descent_.momentum,
+                       velocity_.data(), parameters_.data());
     }
   }
 

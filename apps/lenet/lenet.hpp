@@ -53,6 +53,8 @@ class LeNet : public workload::Workload {
   std::uint64_t passes() const { return passes_; }  // in a step
   // The digits that pass `number` takes.
   std::vector<std::uint32_t> batch(std::uint64_t number);
+  // The learning rate of pass `number`: falls in a line, to nearly 0 at the end.
+  float rate(std::uint64_t number) const;
   // What training starts from, the same for the same seed.
   std::vector<float> first_parameters() const;
   Trainer& trainer() { return *trainer_; }
@@ -70,6 +72,7 @@ class LeNet : public workload::Workload {
   std::uint64_t seed_;
   Shape shape_;
   Descent descent_;
+  float first_rate_ = 0;
   std::uint64_t steps_ = 0;
   std::uint64_t usual_passes_ = 0;  // in all, as the size says
   std::uint64_t passes_ = 0;

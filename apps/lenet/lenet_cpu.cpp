@@ -1,8 +1,9 @@
 // The network on host threads (mode cpu): OpenMP over digits, or over rows of a gradient, each of
 // which is added up in the digits' order by one thread.
+#include <omp.h>
+
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "lenet/trainer.hpp"
 
@@ -89,6 +90,9 @@ class HostTrainer : public Trainer {
         which2_(pooled2_.size()),
         classes_(descent.batch) {}
 
+  // Lets OpenMP's threads go: a process that is forked later has none of them, and would wait.
+  ~HostTrainer() override { omp_pause_resource_all(omp_pause_soft); }
+
   float* parameters() override { return parameters_.data(); }
   float* velocity() override { return velocity_.data(); }
 
@@ -97,11 +101,13 @@ class HostTrainer : public Trainer {
     std::fill(velocity_.begin(), velocity_.end(), 0.0f);
   }
 
-  void train(const std::vector<std::uint32_t>& digits) override {
-    for (std::size_t first = 0; first < digits.size(); first += descent_.batch) {
-      passes(digits.data() + first, descent_.batch);
-      add_up(digits.data() + first);
-      descend();
+  void train(const std::vector<std::uint32_t>& digits, const std::vector<float>& rates) override {
+    const std::uint32_t* batch = digits.data();
+    for (const float rate : rates) {
+      passes(batch, descent_.batch);
+      add_up(batch);
+      descend(rate);
+      batch += descent_.batch;
     }
   }
 
@@ -141,7 +147,7 @@ class HostTrainer : public Trainer {
   void add_up(const std::uint32_t* digits);
   void connect_gradient(const float* in, unsigned inputs, const float* d_out, unsigned outputs,
                         float* d_weights, float* d_bias);
-  void descend();
+  void descend(float rate);
 
   const int threads_;
   const Shape shape_;
@@ -280,8 +286,7 @@ void HostTrainer::connect_gradient(const float* in, unsigned inputs, const float
   }
 }
 
-void HostTrainer::descend() {
-  const float rate = descent_.rate;
+void HostTrainer::descend(float rate) {
   const float momentum = descent_.momentum;
 #pragma omp parallel for schedule(static) num_threads(threads_)
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

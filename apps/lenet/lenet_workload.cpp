@@ -36,7 +36,7 @@ Defaults defaults(Size size) {
     case Size::test:
       return {{6, 16, 120}, 8, 100, 2, 4, 200};
     case Size::real:
-      return {{6, 16, 120}, 32, 100, 10, 75, 10'000};
+      return {{6, 16, 120}, 16, 100, 10, 150, 10'000};
     default:
       return {{20, 50, 500}, 64, 100, 10, 100, 10'000};
   }
@@ -103,7 +103,7 @@ LeNet::LeNet(const Settings& settings)
     throw Error(Errc::invalid_argument,
                 concat("option hidden=", shape_.hidden, ": give a multiple of 4"));
   }
-  descent_.rate = static_cast<float>(option("rate", usual.rate, 1, 10'000)) / 10'000;
+  first_rate_ = static_cast<float>(option("rate", usual.rate, 1, 10'000)) / 10'000;
   descent_.batch = option("batch", usual.batch, 1, 4096);
   passes_ = option("passes", usual.passes, 1, 100'000);
   steps_ = settings.steps != 0 ? settings.steps : usual.steps;
@@ -149,8 +149,15 @@ std::uint64_t LeNet::load() {
 std::uint64_t LeNet::resume() { return load(); }
 
 void LeNet::step(std::uint64_t number) {
-  trainer_->train(batches(number * passes_, passes_));
+  std::vector<float> rates;
+  for (std::uint64_t i = 0; i < passes_; ++i) rates.push_back(rate(number * passes_ + i));
+  trainer_->train(batches(number * passes_, passes_), rates);
   saver_->save(number + 1);
+}
+
+float LeNet::rate(std::uint64_t number) const {
+  const double done = static_cast<double>(number) / static_cast<double>(steps_ * passes_);
+  return static_cast<float>(first_rate_ * (1 - done));
 }
 
 // Uniform, with a variance of one over the numbers that a sum takes in; biases 0.
@@ -255,7 +262,7 @@ std::string LeNet::verify_training(const std::vector<float>& parameters) {
   for (std::uint64_t pass = 0; pass < passes; ++pass) {
     oracle::loss(shape_, expected, examples, batch(pass), &gradient);
     for (std::size_t i = 0; i < expected.size(); ++i) {
-      velocity[i] = descent_.momentum * velocity[i] - descent_.rate * gradient[i];
+      velocity[i] = descent_.momentum * velocity[i] - rate(pass) * gradient[i];
       expected[i] += velocity[i];
     }
   }
@@ -293,9 +300,9 @@ workload::Info info() {
   return {"lenet",
           "LeNet trained on handwritten digits, with checkpoints of weights and biases",
           workload::Info::Class::checkpointing,
-          {{"batch", "digits in a pass (default 8, 32 or 64, by size)"},
+          {{"batch", "digits in a pass (default 8, 16 or 64, by size)"},
            {"passes", "forward and backward passes between checkpoints (default 2 or 10)"},
-           {"rate", "learning rate in 1/10,000 (default 100)"},
+           {"rate", "learning rate at the start, in 1/10,000 (default 100); falls to 0"},
            {"channels1", "outputs of the first convolution (default 6; paper 20)"},
            {"channels2", "outputs of the second convolution (default 16; paper 50)"},
            {"hidden",

@@ -15,7 +15,6 @@ namespace lenet {
 // gradient of the mean cross entropy over a batch.
 struct Descent {
   std::uint32_t batch = 64;
-  float rate = 0.01f;
   float momentum = 0.9f;
 };
 
@@ -34,9 +33,9 @@ class Trainer {
 
   // Starts from these parameters, at rest.
   virtual void start(const std::vector<float>& parameters) = 0;
-  // Forward and backward passes, one for each `batch` digits of the list. May return before they
-  // are done. REQUIRES: a multiple of `batch`.
-  virtual void train(const std::vector<std::uint32_t>& digits) = 0;
+  // Forward and backward passes, one for each rate, each over the next `batch` digits of the list.
+  // May return before they are done.
+  virtual void train(const std::vector<std::uint32_t>& digits, const std::vector<float>& rates) = 0;
 
   // These wait.
   virtual std::vector<float> read_parameters() = 0;
