@@ -253,6 +253,87 @@ def cpu_backend() -> str:
     return table(["what", "unit", *names], rows)
 
 
+def checker_cost() -> str:
+    """The checker: what it records, its litmus tests, and states per minute."""
+    _, lines = load("check_bench-cpu")
+    rows: list[list[object]] = []
+    for line in lines:
+        if line["benchmark"] == "check_recorder":
+            rows.append([f"{line['what']}, recorded", f"{line['ns']:.0f} ns"])
+        elif line["benchmark"] == "check_litmus":
+            rows.append(
+                [
+                    f"all {line['tests']} litmus tests, {line['runs']} runs",
+                    f"{line['seconds']:.2f} s",
+                ]
+            )
+        elif line["benchmark"] == "check_states":
+            jobs = "one process" if line["jobs"] == 1 else f"{line['jobs']} processes"
+            rows.append(
+                [
+                    f"`{line['program']}`, {line['threads']} threads, {jobs}",
+                    f"{line['states_per_minute']:,.0f} states a minute",
+                ]
+            )
+    return table(["what", "result"], rows)
+
+
+def explored(line: Line) -> str:
+    """How thoroughly, and in how long."""
+    whole = "" if line["complete"] else ", cut off"
+    return f"{line['states']:,} {line['rung']}{whole}; {line['seconds']:.1f} s"
+
+
+def checker_threads() -> str:
+    """States, rung and time, by program and threads."""
+    _, lines = load("check_bench-cpu")
+    here = [line for line in lines if line["benchmark"] == "check_threads"]
+    programs = list(dict.fromkeys(line["program"] for line in here))
+    rows: list[list[object]] = []
+    for threads in sorted({line["threads"] for line in here}):
+        cells = {x["program"]: explored(x) for x in here if x["threads"] == threads}
+        rows.append([f"{threads:,}", *(cells.get(program, "") for program in programs)])
+    return table(["threads", *(f"`{program}`" for program in programs)], rows)
+
+
+def checker_persists() -> str:
+    """The same, by the words that a thread of the undo log updates."""
+    _, lines = load("check_bench-cpu")
+    rows: list[list[object]] = [
+        [
+            line["persists_per_thread"],
+            f"{line['persists']:,}",
+            explored(line),
+            f"{line['mib']:.0f} MiB",
+        ]
+        for line in lines
+        if line["benchmark"] == "check_persists"
+    ]
+    return table(["words a thread", "persists", "states", "memory"], rows)
+
+
+def draw_checker(plt: Any) -> None:
+    """Draws states, time and memory over threads."""
+    head, lines = load("check_bench-cpu")
+    here = [line for line in lines if line["benchmark"] == "check_threads"]
+    figure, panels = plt.subplots(1, 3, figsize=(11, 3.4))
+    units = {"states": "crash states", "seconds": "seconds", "mib": "MiB"}
+    for axes, (key, label) in zip(panels, units.items(), strict=True):
+        for program in dict.fromkeys(line["program"] for line in here):
+            points = sorted((x["threads"], x[key]) for x in here if x["program"] == program)
+            axes.plot(*zip(*points, strict=True), marker="o", label=program)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set(xlabel="threads", ylabel=label)
+    limit = here[0]["limit_seconds"]
+    panels[1].axhline(limit, linestyle="--", color="grey", label="limit")
+    panels[1].legend(fontsize="x-small")
+    figure.suptitle(f"Checking a program, one process ({head['machine']['device']})")
+    figure.tight_layout()
+    figure.savefig(FIGURES / "checker.svg", metadata={"Date": None})
+    plt.close(figure)
+
+
 def campaigns() -> str:
     """The kills, by campaign."""
     rows: list[list[object]] = []
@@ -321,6 +402,9 @@ TABLES = {
     "opening": opening,
     "commits": commits,
     "cpu-backend": cpu_backend,
+    "checker-cost": checker_cost,
+    "checker-threads": checker_threads,
+    "checker-persists": checker_persists,
     "campaigns": campaigns,
 }
 
@@ -387,6 +471,7 @@ def draw() -> None:
     figure.tight_layout()
     figure.savefig(FIGURES / "ordering.svg", metadata={"Date": None})
     plt.close(figure)
+    draw_checker(plt)
 
 
 def main() -> int:
