@@ -1,0 +1,244 @@
+// The workload in every mode: whole, step by step, killed; its options and its input.
+#include "lenet/lenet.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "support/scratch.hpp"
+#include "workload/inputs.hpp"
+#include "workload_checks.hpp"
+
+namespace lenet {
+namespace {
+
+using holdfast::Errc;
+using holdfast::test::error_of;
+using workload::Mode;
+using workload::Settings;
+using workload::Size;
+
+Settings small(Mode mode) {
+  Settings settings;
+  settings.mode = mode;
+  return settings;
+}
+
+class EveryMode : public ::testing::TestWithParam<Mode> {};
+
+INSTANTIATE_TEST_SUITE_P(Modes, EveryMode, ::testing::ValuesIn(workload::all_modes()),
+                         [](const auto& info) {
+                           std::string name = workload::to_string(info.param);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+// Kernels give the same bits in all modes; host threads round elsewhere.
+TEST_P(EveryMode, VerifiesAndEndsWithTheSameBits) {
+  const workload_checks::Run run = workload_checks::run_whole(info(), small(GetParam()));
+  EXPECT_EQ(run.wrong, "");
+  EXPECT_EQ(run.steps, 4u);
+  if (GetParam() != Mode::cpu) {
+    EXPECT_EQ(run.digest, workload_checks::run_whole(info(), small(Mode::gpm)).digest);
+  }
+}
+
+TEST_P(EveryMode, ResumesStepByStep) {
+  const workload_checks::Run whole = workload_checks::run_whole(info(), small(GetParam()));
+  const workload_checks::Run steps = workload_checks::run_step_by_step(info(), small(GetParam()));
+  EXPECT_EQ(steps.wrong, "");
+  EXPECT_EQ(steps.digest, whole.digest);
+}
+
+TEST_P(EveryMode, SurvivesKills) {
+  if (std::string(holdfast::backend::name()) != "cpu") GTEST_SKIP() << "forks";
+  Settings settings = small(GetParam());
+  settings.options["batch"] = "4";
+  settings.options["channels1"] = "2";
+  settings.options["channels2"] = "4";
+  settings.options["hidden"] = "32";
+  settings.options["passes"] = "1";
+  settings.steps = 20;
+  workload_checks::expect_kills_survived(info(), settings, 5, holdfast::test::test_seed());
+}
+
+class LenetTest : public holdfast::test::Scratch {
+ protected:
+  // Runs all steps in mode gpm and hands the workload to `look`.
+  template <class Look>
+  void run(const Settings& settings, Look&& look) {
+    LeNet lenet(settings);
+    workload::BackingOptions options;
+    options.mode = settings.mode;
+    options.path = path();
+    options.capacity = lenet.medium_bytes();
+    options.cpu_threads = 2;
+    {
+      workload::Backing backing(options);
+      lenet.prepare(backing);
+      for (std::uint64_t step = lenet.resume(); step < lenet.steps(); ++step) lenet.step(step);
+      look(lenet);
+    }
+    workload::Backing::destroy(options.path);
+  }
+};
+
+// What an epoch takes, and that a pass's digits follow from its number alone.
+TEST_F(LenetTest, AnEpochTakesEveryDigitOnceButThoseHeldBack) {
+  Settings settings = small(Mode::gpm);
+  settings.options["digits"] = "50";
+  LeNet lenet(settings);  // batches of 8 from 40
+  std::multiset<std::uint32_t> first, second;
+  std::vector<std::vector<std::uint32_t>> batches;
+  for (std::uint64_t pass = 0; pass < 10; ++pass) {
+    batches.push_back(lenet.batch(pass));
+    (pass < 5 ? first : second).insert(batches.back().begin(), batches.back().end());
+  }
+  std::multiset<std::uint32_t> expected;
+  for (std::uint32_t i = 0; i < 50; ++i) {
+    if (i % 5 != 4) expected.insert(i);
+  }
+  EXPECT_EQ(first, expected);
+  EXPECT_EQ(second, expected);
+  EXPECT_NE(batches[0], batches[5]);
+  for (const std::uint64_t pass : {9, 0, 4, 5, 1}) EXPECT_EQ(lenet.batch(pass), batches[pass]);
+}
+
+// A wrong bit of the durable weights is seen.
+TEST_F(LenetTest, VerifySeesWeightsThatAreNotTheTrainings) {
+  Settings settings = small(Mode::gpm);
+  settings.steps = 1;
+  run(settings, [&](LeNet& lenet) {
+    EXPECT_EQ(lenet.verify(), "");
+    const std::uint64_t digest = lenet.digest();
+    lenet.step(0);  // once more, from the weights that it left
+    EXPECT_NE(lenet.verify(), "");
+    EXPECT_NE(lenet.digest(), digest);
+  });
+}
+
+TEST_F(LenetTest, VerifyWantsTheLastStep) {
+  Settings settings = small(Mode::gpm);
+  LeNet lenet(settings);
+  workload::BackingOptions options;
+  options.path = path();
+  options.capacity = lenet.medium_bytes();
+  workload::Backing backing(options);
+  lenet.prepare(backing);
+  EXPECT_EQ(lenet.resume(), 0u);
+  EXPECT_NE(lenet.verify().find("step 0, not 4"), std::string::npos);
+  lenet.step(0);
+  EXPECT_EQ(lenet.resume(), 1u);
+  EXPECT_NE(lenet.verify().find("step 1, not 4"), std::string::npos);
+}
+
+TEST_F(LenetTest, LearnsDigitsThatAreDrawn) {
+  Settings settings = small(Mode::cpu);
+  settings.steps = 30;
+  settings.options = {{"digits", "1000"}, {"batch", "16"}, {"passes", "5"}};
+  run(settings, [&](LeNet& lenet) {
+    EXPECT_GE(lenet.accuracy(), 0.95);
+    EXPECT_EQ(lenet.input().substr(0, 9), "generated");
+  });
+}
+
+TEST_F(LenetTest, BadOptionsAreRefused) {
+  const auto refused = [](const std::string& name, const std::string& value,
+                          const std::vector<std::string>& said) {
+    Settings settings;
+    settings.options[name] = value;
+    EXPECT_EQ(error_of([&] { LeNet lenet(settings); }, said), Errc::invalid_argument);
+  };
+  refused("batch", "0", {"batch=0", "1 to 4096"});
+  refused("batch", "161", {"161", "160", "smaller batch"});
+  refused("batch", "many", {"batch=many"});
+  refused("passes", "0", {"passes=0"});
+  refused("rate", "-1", {"rate=-1"});
+  refused("channels1", "65", {"channels1=65", "64"});
+  refused("channels2", "129", {"128"});
+  refused("hidden", "30", {"hidden=30", "multiple of 4"});
+  refused("digits", "9", {"digits=9", "10"});
+  refused("images", "/nowhere", {"labels", "both"});
+  refused("labels", "/nowhere", {"images", "both"});
+}
+
+TEST_F(LenetTest, NamedFilesAreReadOrRefused) {
+  Settings settings;
+  settings.options = {{"images", path("images")}, {"labels", path("labels")}, {"batch", "2"}};
+  EXPECT_EQ(error_of([&] { LeNet lenet(settings); }, {path("images")}), Errc::not_found);
+  const Digits drawn = draw_digits(20, 1);
+  std::vector<char> images = {0, 0, 8, 3, 0, 0, 0, 20, 0, 0, 0, 28, 0, 0, 0, 28};
+  images.insert(images.end(), drawn.pixels.begin(), drawn.pixels.end());
+  std::vector<char> labels = {0, 0, 8, 1, 0, 0, 0, 20};
+  labels.insert(labels.end(), drawn.labels.begin(), drawn.labels.end());
+  holdfast::test::write_file(path("images"), images);
+  holdfast::test::write_file(path("labels"), labels);
+  {
+    LeNet lenet(settings);
+    EXPECT_EQ(lenet.digits().pixels, drawn.pixels);
+    EXPECT_EQ(lenet.digits().labels, drawn.labels);
+    EXPECT_NE(lenet.input().find(path("images")), std::string::npos);
+  }
+  images.resize(images.size() / 2);
+  holdfast::test::write_file(path("images"), images);
+  EXPECT_EQ(error_of([&] { LeNet lenet(settings); }, {path("images"), "again"}), Errc::damaged);
+}
+
+class HandwrittenDigits : public LenetTest {
+ protected:
+  void SetUp() override {
+    const char* const folder = std::getenv("HOLDFAST_DATA_DIR");
+    settings_.data_folder = folder ? folder : "";
+    settings_.size = Size::real;
+    if (!workload::read_input(settings_.data_folder, "mnist/t10k-labels-idx1-ubyte.gz")) {
+      GTEST_SKIP() << "HOLDFAST_DATA_DIR does not name a folder with mnist/t10k-*.gz";
+    }
+  }
+  Settings settings_;
+};
+
+// The published counts of each digit, and the first labels.
+TEST_F(HandwrittenDigits, AreThoseOfTheDataSet) {
+  LeNet lenet(settings_);
+  const Digits& digits = lenet.digits();
+  ASSERT_EQ(digits.count(), 10'000u);
+  std::vector<unsigned> counts(kClasses);
+  for (const std::uint8_t label : digits.labels) ++counts[label];
+  EXPECT_EQ(counts, (std::vector<unsigned>{980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009}));
+  const std::vector<std::uint8_t> first(digits.labels.begin(), digits.labels.begin() + 10);
+  EXPECT_EQ(first, (std::vector<std::uint8_t>{7, 2, 1, 0, 4, 1, 4, 9, 5, 9}));
+}
+
+TEST_F(HandwrittenDigits, AreLearntByHostThreads) {
+  settings_.mode = Mode::cpu;
+  run(settings_, [&](LeNet& lenet) {
+    EXPECT_EQ(lenet.verify(), "");
+    EXPECT_GE(lenet.accuracy(), 0.95);
+    std::cout << "held back and told right: " << lenet.accuracy() << "\n";
+  });
+}
+
+TEST_F(HandwrittenDigits, AreLearntByKernels) {
+#if defined(HOLDFAST_INTERCEPT) || defined(HOLDFAST_SANITIZE)
+  GTEST_SKIP() << "takes minutes in this flavour";
+#endif
+  run(settings_, [&](LeNet& lenet) {
+    EXPECT_EQ(lenet.verify(), "");
+    EXPECT_GE(lenet.accuracy(), 0.95);
+    std::cout << "held back and told right: " << lenet.accuracy() << "\n";
+  });
+}
+
+// A run of the real size that learns nothing is an error.
+TEST_F(HandwrittenDigits, TooFewToldRightAreAnError) {
+  settings_.mode = Mode::cpu;
+  settings_.options = {{"digits", "100"}, {"rate", "1"}, {"batch", "1"}};
+  run(settings_, [&](LeNet& lenet) {
+    EXPECT_NE(lenet.verify().find("fewer than 95 %"), std::string::npos) << lenet.verify();
+  });
+}
+
+}  // namespace
+}  // namespace lenet
