@@ -46,7 +46,11 @@ std::string read_named(const std::string& path) {
   const std::filesystem::path file(path);
   const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
   std::optional<std::string> bytes = workload::read_input(folder, file.filename().string());
-  if (!bytes) throw Error(Errc::not_found, concat("there is no file '", path, "' of digits"));
+  if (!bytes) {
+    throw Error(Errc::not_found, concat("there is no file '", path,
+                                        "' of digits: name an idx file, or leave images and "
+                                        "labels out"));
+  }
   return std::move(*bytes);
 }
 
@@ -59,8 +63,8 @@ Digits read_digits(const Settings& settings, std::uint32_t most) {
                 "options images and labels name two files that belong together: give both");
   }
   if (named) {
-    return parse_idx(read_named(images->second), images->second, read_named(labels->second),
-                     labels->second);
+    const std::string image_file = read_named(images->second);
+    return parse_idx(image_file, images->second, read_named(labels->second), labels->second);
   }
   const auto found = workload::read_input(settings.data_folder, kImages);
   const auto found_labels = workload::read_input(settings.data_folder, kLabels);
@@ -108,6 +112,10 @@ LeNet::LeNet(const Settings& settings)
   passes_ = option("passes", usual.passes, 1, 100'000);
   steps_ = settings.steps != 0 ? settings.steps : usual.steps;
   usual_passes_ = usual.passes * usual.steps;
+  constexpr std::uint64_t kMostSteps = 1'000'000'000;
+  if (steps_ > kMostSteps) {
+    throw Error(Errc::invalid_argument, concat(steps_, " steps: give at most ", kMostSteps));
+  }
   const std::uint32_t most = option("digits", usual.digits, 2 * kHoldBack, 100'000);
   digits_ = read_digits(settings, most);
   digits_.shorten(most);

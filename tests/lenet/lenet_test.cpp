@@ -162,6 +162,9 @@ TEST_F(LenetTest, BadOptionsAreRefused) {
   refused("digits", "9", {"digits=9", "10"});
   refused("images", "/nowhere", {"labels", "both"});
   refused("labels", "/nowhere", {"images", "both"});
+  Settings settings;
+  settings.steps = ~std::uint64_t{0};
+  EXPECT_EQ(error_of([&] { LeNet lenet(settings); }, {"at most"}), Errc::invalid_argument);
 }
 
 TEST_F(LenetTest, NamedFilesAreReadOrRefused) {
