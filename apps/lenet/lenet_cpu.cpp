@@ -102,20 +102,26 @@ class HostTrainer : public Trainer {
   }
 
   void train(const std::vector<std::uint32_t>& digits, const std::vector<float>& rates) override {
-    const std::uint32_t* batch = digits.data();
-    for (const float rate : rates) {
-      passes(batch, descent_.batch);
-      add_up(batch);
-      descend(rate);
-      batch += descent_.batch;
+#pragma omp parallel num_threads(threads_)
+    {
+      const std::uint32_t* batch = digits.data();
+      for (const float rate : rates) {
+        pass(batch, descent_.batch);
+        add_up(batch);
+        descend(rate);
+        batch += descent_.batch;
+      }
     }
   }
 
   std::vector<float> read_parameters() override { return parameters_; }
 
   std::vector<float> gradient(const std::vector<std::uint32_t>& digits) override {
-    passes(digits.data(), descent_.batch);
-    add_up(digits.data());
+#pragma omp parallel num_threads(threads_)
+    {
+      pass(digits.data(), descent_.batch);
+      add_up(digits.data());
+    }
     return gradient_;
   }
 
@@ -123,7 +129,8 @@ class HostTrainer : public Trainer {
     std::vector<std::uint8_t> classes;
     for (std::size_t first = 0; first < digits.size(); first += descent_.batch) {
       const std::size_t count = std::min<std::size_t>(descent_.batch, digits.size() - first);
-      passes(digits.data() + first, static_cast<unsigned>(count));
+#pragma omp parallel num_threads(threads_)
+      pass(digits.data() + first, static_cast<unsigned>(count));
       classes.insert(classes.end(), classes_.begin(),
                      classes_.begin() + static_cast<std::ptrdiff_t>(count));
     }
@@ -131,9 +138,10 @@ class HostTrainer : public Trainer {
   }
 
  private:
+  // All threads of a team call these three, which end in a barrier.
   // Forward and backward, digit by digit, down to the gradients of what the layers pass on.
-  void passes(const std::uint32_t* digits, unsigned batch) {
-#pragma omp parallel for schedule(static) num_threads(threads_)
+  void pass(const std::uint32_t* digits, unsigned batch) {
+#pragma omp for schedule(static)
     for (unsigned i = 0; i < batch; ++i) {
       forward(i, digits[i]);
       judge(i, labels_[digits[i]], 1.0f / static_cast<float>(batch));
@@ -141,13 +149,14 @@ class HostTrainer : public Trainer {
     }
   }
 
+  void add_up(const std::uint32_t* digits);
+  void descend(float rate);
+
   void forward(unsigned i, std::uint32_t digit);
   void judge(unsigned i, unsigned label, float scale);
   void backward(unsigned i);
-  void add_up(const std::uint32_t* digits);
   void connect_gradient(const float* in, unsigned inputs, const float* d_out, unsigned outputs,
                         float* d_weights, float* d_bias);
-  void descend(float rate);
 
   const int threads_;
   const Shape shape_;
@@ -254,23 +263,24 @@ void HostTrainer::add_up(const std::uint32_t* digits) {
   const auto map = [&](unsigned i) {
     return pooled1_.data() + std::size_t{i} * shape_.channels1 * kArea1;
   };
-#pragma omp parallel for schedule(static) num_threads(threads_)
+#pragma omp for schedule(static) nowait
   for (unsigned row = 0; row < shape_.channels1 * kTaps; ++row) {
     convolve_gradient<kSide>(row, image, 1, d_pooled1_.data(), which1_.data(), shape_.channels1,
                              batch, d + shape_.conv1(), d + shape_.conv1_bias());
   }
-#pragma omp parallel for schedule(static) num_threads(threads_)
+#pragma omp for schedule(static) nowait
   for (unsigned row = 0; row < shape_.channels2 * shape_.channels1 * kTaps; ++row) {
     convolve_gradient<kPooled1>(row, map, shape_.channels1, d_pooled2_.data(), which2_.data(),
                                 shape_.channels2, batch, d + shape_.conv2(),
                                 d + shape_.conv2_bias());
   }
+#pragma omp barrier
 }
 
 void HostTrainer::connect_gradient(const float* in, unsigned inputs, const float* d_out,
                                    unsigned outputs, float* d_weights, float* d_bias) {
   const unsigned batch = descent_.batch;
-#pragma omp parallel for schedule(static) num_threads(threads_)
+#pragma omp for schedule(static) nowait
   for (unsigned input = 0; input < inputs; ++input) {
     float* const row = d_weights + std::size_t{input} * outputs;
     std::fill_n(row, outputs, 0.0f);
@@ -280,15 +290,18 @@ void HostTrainer::connect_gradient(const float* in, unsigned inputs, const float
       for (unsigned o = 0; o < outputs; ++o) row[o] += value * d[o];
     }
   }
-  std::fill_n(d_bias, outputs, 0.0f);
-  for (unsigned i = 0; i < batch; ++i) {
-    for (unsigned o = 0; o < outputs; ++o) d_bias[o] += d_out[std::size_t{i} * outputs + o];
+#pragma omp single nowait
+  {
+    std::fill_n(d_bias, outputs, 0.0f);
+    for (unsigned i = 0; i < batch; ++i) {
+      for (unsigned o = 0; o < outputs; ++o) d_bias[o] += d_out[std::size_t{i} * outputs + o];
+    }
   }
 }
 
 void HostTrainer::descend(float rate) {
   const float momentum = descent_.momentum;
-#pragma omp parallel for schedule(static) num_threads(threads_)
+#pragma omp for schedule(static)
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     velocity_[i] = momentum * velocity_[i] - rate * gradient_[i];
     parameters_[i] += velocity_[i];
