@@ -1,0 +1,68 @@
+// What the simple checkpointing workloads are all held to.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "holdfast/stream.hpp"
+#include "support/scratch.hpp"
+#include "workload_checks.hpp"
+
+namespace checkpointing_checks {
+
+using workload::Mode;
+
+// Whole and step by step, in every mode: the oracle agrees, and the digest is that of the mode's
+// kind of computation, kernels or OpenMP.
+inline void expect_every_mode(const workload::Info& info, workload::Settings settings) {
+  std::optional<std::uint64_t> by_kernels;
+  for (const Mode mode : workload::all_modes()) {
+    settings.mode = mode;
+    const workload_checks::Run whole = workload_checks::run_whole(info, settings);
+    EXPECT_EQ(whole.wrong, "") << to_string(mode);
+    const workload_checks::Run steps = workload_checks::run_step_by_step(info, settings);
+    EXPECT_EQ(steps.wrong, "") << to_string(mode);
+    EXPECT_EQ(steps.digest, whole.digest) << to_string(mode);
+    if (mode == Mode::cpu) continue;
+    EXPECT_EQ(whole.digest, by_kernels.value_or(whole.digest)) << to_string(mode);
+    by_kernels = whole.digest;
+  }
+}
+
+// On the CPU backend alone, since a CUDA context does not outlive a fork().
+inline void expect_kills_survived(const workload::Info& info, workload::Settings settings) {
+  if (std::string(holdfast::backend::name()) != "cpu") GTEST_SKIP() << "needs the CPU backend";
+  const std::uint64_t seed = holdfast::test::test_seed();
+  for (const Mode mode : {Mode::gpm, Mode::cap_fs, Mode::cap_mm, Mode::gpufs, Mode::cpu}) {
+    SCOPED_TRACE(to_string(mode));
+    settings.mode = mode;
+    workload_checks::expect_kills_survived(info, settings, 12, seed);
+  }
+}
+
+// What info.make() throws of these options.
+inline holdfast::Errc error_with(const workload::Info& info,
+                                 const std::map<std::string, std::string>& options,
+                                 const std::vector<std::string>& words) {
+  workload::Settings settings;
+  settings.options = options;
+  return holdfast::test::error_of([&] { info.make(settings); }, words);
+}
+
+inline std::string data_folder() {
+  const char* const folder = std::getenv("HOLDFAST_DATA_DIR");
+  return folder != nullptr ? folder : "";
+}
+
+class Files : public holdfast::test::Scratch {
+ protected:
+  std::string write(const std::string& name, const std::string& text) const {
+    holdfast::test::write_file(path(name), {text.begin(), text.end()});
+    return path(name);
+  }
+};
+
+}  // namespace checkpointing_checks
