@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "holdfast/checkpoint.hpp"
+
 namespace workload {
 namespace {
 
@@ -54,15 +56,48 @@ class PairSaver : public Saver {
   std::uint32_t copies_[2];
 };
 
+// Holdfast's own checkpoints.
+class CheckpointSaver : public Saver {
+ public:
+  CheckpointSaver(Backing& backing, const std::vector<Buffer>& buffers)
+      : backing_(backing), checkpoint_(backing.region(), "workload") {
+    for (const Buffer& buffer : buffers) {
+      checkpoint_.add(kGroup, buffer.name, static_cast<std::uint8_t*>(buffer.data), buffer.bytes);
+      bytes_ += buffer.bytes;
+    }
+  }
+
+  void save(std::uint64_t step) override {
+    backing_.stream().synchronize();
+    const auto start = std::chrono::steady_clock::now();
+    checkpoint_.save(backing_.stream(), kGroup, step);
+    backing_.stream().synchronize();
+    backing_.count_seconds(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    backing_.count_written(bytes_ + kSlotBytes);
+  }
+
+  std::uint64_t restore() override {
+    return checkpoint_.restore(backing_.stream(), kGroup).value_or(0);
+  }
+
+ private:
+  static constexpr const char* kGroup = "buffers";
+  static constexpr std::uint64_t kSlotBytes = 32;
+  Backing& backing_;
+  holdfast::Checkpoint checkpoint_;
+  std::uint64_t bytes_ = 0;
+};
+
 }  // namespace
 
 std::unique_ptr<Saver> Saver::make(Backing& backing, std::vector<Buffer> buffers) {
+  if (kernel_persists(backing.mode())) return std::make_unique<CheckpointSaver>(backing, buffers);
   return std::make_unique<PairSaver>(backing, std::move(buffers));
 }
 
 std::uint64_t Saver::medium_bytes(std::uint64_t buffer_bytes, std::uint64_t buffers) {
-  constexpr std::uint64_t kMetadata = 64 << 10;
-  return 2 * (buffer_bytes + buffers * kAlignment) + kMetadata;
+  return holdfast::Checkpoint::region_bytes(buffer_bytes, buffers);
 }
 
 }  // namespace workload

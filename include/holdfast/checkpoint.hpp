@@ -1,0 +1,109 @@
+// Checkpoints: groups of buffers, saved whole or not at all, two copies of each group in a region.
+//
+// Source: GPM (ASPLOS '22) section 5.3. Where GPM tells buffers by the order in which they are
+// registered, here they have names; copies are checksummed; and a save may drain behind its stream.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "holdfast/config.hpp"
+#include "holdfast/region.hpp"
+#include "holdfast/stream.hpp"
+
+namespace holdfast {
+
+// Where a buffer lives.
+enum class BufferMemory {
+  device,  // memory that kernels can read: of the device, pinned, or of a region
+  host,    // any other host memory; it is copied while the caller waits
+};
+
+// A save on its way. Copyable; all copies speak of the same save.
+class PendingSave {
+ public:
+  // Returns once the save is durable on the region's rung. Throws what the work met.
+  void wait();
+  bool done() const;
+
+  struct State;
+  explicit PendingSave(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+struct CheckpointBuffer {
+  std::string name;  // at most 47 bytes
+  std::string type;  // see TypeName; at most 23 bytes
+  std::uint64_t count = 0;
+  std::uint32_t element_bytes = 0;
+  std::uint64_t bytes() const { return count * element_bytes; }
+};
+
+// Life of a group:
+//   Checkpoint checkpoint(region, "training");
+//   checkpoint.add("model", "weights", weights, count);
+//   std::uint64_t step = checkpoint.restore(stream, "model").value_or(0);
+//   for (...) { ...; checkpoint.save(stream, "model", step); }
+//
+// Invariants:
+// - After any crash, restore() gives the last save that was durable, or one that was under way at
+//   the crash, whole. Groups do not touch one another.
+// - The object of a group is "<checkpoint>/<group>" of the region; it is made by the first save or
+//   restore, after which no buffer can be added to the group.
+//
+// Thread safety: one thread at a time. The region and the buffers outlive it.
+class Checkpoint {
+ public:
+  Checkpoint(Region& region, std::string_view name);
+  ~Checkpoint();  // waits for saves under way
+  Checkpoint(Checkpoint&&) noexcept;
+  Checkpoint& operator=(Checkpoint&&) noexcept;
+
+  // Adds a buffer of `count` elements to a group. Throws invalid_argument: a name that is empty,
+  // too long, or there already; nothing to save; the group was saved or restored before.
+  template <class T>
+  void add(std::string_view group, std::string_view buffer, T* data, std::uint64_t count,
+           BufferMemory memory = BufferMemory::device) {
+    add_raw(group, {std::string(buffer), TypeName<T>::value, count, sizeof(T)}, data, memory);
+  }
+  void add_raw(std::string_view group, const CheckpointBuffer& buffer, void* data,
+               BufferMemory memory = BufferMemory::device);
+
+  // Saves all buffers of a group as the stream leaves them, with a number of the caller's.
+  // Stream-ordered: durable on the region's rung once the stream has come so far (and on disk after
+  // a commit() behind it). Throws not_found (no such group), no_space, and invalid_argument if the
+  // region holds this group with other buffers; the message names the difference.
+  void save(Stream& stream, std::string_view group, std::uint64_t tag = 0);
+
+  // The same, but the stream is held only while the buffers are copied aside, in device memory
+  // (as much as the group has). Throws no_memory where that does not fit: use save().
+  PendingSave save_async(Stream& stream, std::string_view group, std::uint64_t tag = 0);
+
+  // Loads the last save of a group and returns its number; nothing, with the buffers untouched, if
+  // there is none. Waits. Throws as save() does, and damaged if the copy's checksum does not hold
+  // (the buffers are then undefined).
+  std::optional<std::uint64_t> restore(Stream& stream, std::string_view group);
+
+  // The buffers of each group that the region holds, whoever saved them. Throws damaged.
+  std::vector<CheckpointBuffer> stored(std::string_view group) const;
+  std::vector<std::string> stored_groups() const;
+
+  // Buffers of fewer bytes are copied by a kernel, others by the copy engine. For measuring.
+  void set_engine_threshold(std::uint64_t bytes);
+
+  // What a group takes in its region.
+  static std::uint64_t region_bytes(std::uint64_t buffer_bytes, std::uint64_t buffers);
+
+  struct Impl;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace holdfast

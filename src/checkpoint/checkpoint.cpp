@@ -1,0 +1,118 @@
+#include "holdfast/checkpoint.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "checkpoint/group.hpp"
+
+namespace holdfast {
+
+using checkpoint::Group;
+using detail::concat;
+
+void PendingSave::wait() {
+  if (!state_->is_done) state_->drain->synchronize();
+}
+
+bool PendingSave::done() const { return state_->is_done; }
+
+struct Checkpoint::Impl {
+  Region* region;
+  std::string name;
+  // Smaller buffers are copied by a kernel, which needs no call for each of them.
+  std::uint64_t engine_threshold = 4u << 20;
+  std::map<std::string, Group, std::less<>> groups;
+
+  Group& find(std::string_view group) {
+    const auto found = groups.find(group);
+    if (found != groups.end()) return found->second;
+    std::string known;
+    for (const auto& [other, unused] : groups) known += (known.empty() ? "" : ", ") + other;
+    throw Error(Errc::not_found,
+                concat("checkpoint '", name, "' has no group '", std::string(group),
+                       "' (there are: ", known, "): add() a buffer to it first"));
+  }
+};
+
+Checkpoint::Checkpoint(Region& region, std::string_view name) : impl_(std::make_unique<Impl>()) {
+  if (name.empty() || name.find('/') != std::string_view::npos) {
+    throw Error(Errc::invalid_argument,
+                concat("checkpoint '", std::string(name), "': give a name without '/'"));
+  }
+  impl_->region = &region;
+  impl_->name = name;
+}
+
+Checkpoint::~Checkpoint() {
+  if (!impl_) return;
+  for (auto& [name, group] : impl_->groups) group.wait();
+}
+Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
+Checkpoint& Checkpoint::operator=(Checkpoint&&) noexcept = default;
+
+void Checkpoint::add_raw(std::string_view group, const CheckpointBuffer& buffer, void* data,
+                         BufferMemory memory) {
+  auto found = impl_->groups.find(group);
+  if (found == impl_->groups.end()) {
+    const std::string object = concat(impl_->name, "/", std::string(group));
+    if (group.empty() || object.size() > 55) {
+      throw Error(Errc::invalid_argument,
+                  concat("group '", std::string(group), "' of checkpoint '", impl_->name,
+                         "': give names of at most 54 bytes together"));
+    }
+    Group fresh(std::string(group), object);
+    fresh.add(buffer, data, memory);  // a group of nothing is not kept
+    impl_->groups.emplace(std::string(group), std::move(fresh));
+    return;
+  }
+  found->second.add(buffer, data, memory);
+}
+
+void Checkpoint::save(Stream& stream, std::string_view group, std::uint64_t tag) {
+  impl_->find(group).save(*impl_->region, stream, tag, impl_->engine_threshold);
+}
+
+PendingSave Checkpoint::save_async(Stream& stream, std::string_view group, std::uint64_t tag) {
+  return PendingSave(impl_->find(group).save_async(*impl_->region, stream, tag));
+}
+
+std::optional<std::uint64_t> Checkpoint::restore(Stream& stream, std::string_view group) {
+  return impl_->find(group).restore(*impl_->region, stream, impl_->engine_threshold);
+}
+
+std::vector<CheckpointBuffer> Checkpoint::stored(std::string_view group) const {
+  const std::string object = concat(impl_->name, "/", std::string(group));
+  const ObjectInfo info = impl_->region->object(object);
+  const std::string what =
+      concat("checkpoint '", object, "' of region '", impl_->region->path(), "'");
+  if (info.type != checkpoint::kTypeName) {
+    throw Error(Errc::invalid_argument, concat(what, ": the object is no checkpoint"));
+  }
+  const std::uint64_t most =
+      sizeof(checkpoint::GroupHeader) + checkpoint::kMostBuffers * sizeof(checkpoint::BufferEntry);
+  std::vector<unsigned char> bytes(std::min<std::uint64_t>(info.bytes(), most));
+  Stream stream;
+  copy_async(stream, bytes.data(), impl_->region->address(info), bytes.size());
+  stream.synchronize();
+  return checkpoint::decode_header(bytes, info.bytes(), what);
+}
+
+std::vector<std::string> Checkpoint::stored_groups() const {
+  const std::string prefix = impl_->name + "/";
+  std::vector<std::string> names;
+  for (const ObjectInfo& info : impl_->region->objects()) {
+    if (info.type == checkpoint::kTypeName && info.name.starts_with(prefix)) {
+      names.push_back(info.name.substr(prefix.size()));
+    }
+  }
+  return names;
+}
+
+void Checkpoint::set_engine_threshold(std::uint64_t bytes) { impl_->engine_threshold = bytes; }
+
+std::uint64_t Checkpoint::region_bytes(std::uint64_t buffer_bytes, std::uint64_t buffers) {
+  return checkpoint::layout_of(buffer_bytes + buffers * checkpoint::kAlignment, buffers)
+      .object_bytes;
+}
+
+}  // namespace holdfast

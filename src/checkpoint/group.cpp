@@ -1,0 +1,245 @@
+#include "checkpoint/group.hpp"
+
+#include <cstdio>
+#include <cstring>
+
+namespace holdfast::checkpoint {
+namespace {
+
+using detail::concat;
+
+template <class T>
+DeviceBuffer<T> upload(const std::vector<T>& values) {
+  DeviceBuffer<T> buffer(values.size());
+  Stream stream;
+  copy_async(stream, buffer.data(), values.data(), values.size() * sizeof(T));
+  stream.synchronize();
+  return buffer;
+}
+
+}  // namespace
+
+void Group::add(const CheckpointBuffer& buffer, void* data, BufferMemory memory) {
+  const std::string what = concat("buffer '", buffer.name, "' of group '", name_, "'");
+  const auto refuse = [&](const char* why) {
+    throw Error(Errc::invalid_argument, concat(what, ": ", why));
+  };
+  if (buffer.name.empty() || buffer.name.size() >= sizeof(BufferEntry::name)) {
+    refuse("give a name of 1 to 47 bytes");
+  }
+  if (buffer.type.empty() || buffer.type.size() >= sizeof(BufferEntry::type)) {
+    refuse("give a type of 1 to 23 bytes");
+  }
+  if (data == nullptr || buffer.bytes() == 0) refuse("there is nothing to save");
+  if (buffer.count > ~std::uint64_t{0} / 4 / buffer.element_bytes) refuse("it is too large");
+  if (base_ != nullptr) refuse("add it before the group's first save or restore");
+  if (buffers_.size() == kMostBuffers)
+    refuse("the group has 1,048,576 buffers, the most there are");
+  for (const Buffer& other : buffers_) {
+    if (other.info.name == buffer.name) refuse("the group has a buffer of this name");
+  }
+  buffers_.push_back({buffer, static_cast<unsigned char*>(data), memory, bytes_});
+  bytes_ += (buffer.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+void Group::bind(Region& region, Stream& stream) {
+  if (base_ != nullptr) return;
+  std::vector<CheckpointBuffer> given;
+  for (const Buffer& buffer : buffers_) given.push_back(buffer.info);
+  layout_ = layout_of(bytes_, given.size());
+  std::vector<CheckpointBuffer> stored;
+  const std::string what = concat("checkpoint '", object_, "' of region '", region.path(), "'");
+  if (region.contains(object_)) {
+    const ObjectInfo info = region.object(object_);
+    if (info.type != kTypeName) {
+      throw Error(Errc::invalid_argument,
+                  concat("object '", object_, "' of region '", region.path(),
+                         "' is no checkpoint: choose another name"));
+    }
+    std::vector<unsigned char> bytes(std::min(info.bytes(), layout_.slots + (64u << 20)));
+    copy_async(stream, bytes.data(), region.address(info), bytes.size());
+    stream.synchronize();
+    stored = decode_header(bytes, info.bytes(), what);
+    // A process was killed before the header was there; nothing was saved.
+    if (stored.empty()) region.remove(object_);
+  }
+  if (stored.empty()) {
+    make_object(region, stream, given);
+  } else if (const std::string differs = difference(stored, given); !differs.empty()) {
+    throw Error(Errc::invalid_argument,
+                concat(what, " is of another shape: ", differs,
+                       "; add the buffers that it holds, or choose another name"));
+  }
+  marks_ = region.marks();
+  tally_ = DeviceBuffer<Tally>(1);
+  last_.emplace();
+  base_ = static_cast<unsigned char*>(region.address(region.object(object_)));
+  sequence_ = read_current(stream).sequence;
+}
+
+// The header comes behind the object, by a kernel that persists it: until then it reads as zeroes.
+void Group::make_object(Region& region, Stream& stream,
+                        const std::vector<CheckpointBuffer>& buffers) {
+  auto* const object = static_cast<unsigned char*>(
+      region.allocate_raw(object_, kTypeName, 1, layout_.object_bytes, Tracking::marked));
+  const std::vector<unsigned char> header = encode_header(buffers);
+  const DeviceBuffer<unsigned char> source = upload(header);
+  const DeviceBuffer<Tally> tally(1);
+  const auto copy = [&](std::uint64_t first, std::uint64_t bytes) {
+    const DeviceBuffer<Part> part =
+        upload<Part>({{source.data() + first, object + first, object + first, bytes, 0, 0}});
+    copy_and_sum(stream, part.data(), 1, chunks_of(bytes), tally.data(), {}, region.marks());
+    stream.synchronize();
+  };
+  copy(sizeof(GroupHeader), header.size() - sizeof(GroupHeader));
+  copy(8, sizeof(GroupHeader) - 8);
+  copy(0, 8);  // the magic number
+}
+
+Current Group::read_current(Stream& stream) const {
+  Slot slots[2];
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    copy_async(stream, &slots[i], slot_address(i), sizeof(Slot));
+  }
+  stream.synchronize();
+  Current current;
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    const Slot& slot = slots[i];
+    if (slot.sequence % 2 != i || slot.sequence <= current.sequence) continue;
+    if (slot.self != slot_check(slot.tag, slot.data, slot.sequence)) continue;
+    current = {slot.sequence, slot.tag, slot.data};
+  }
+  return current;
+}
+
+const Group::Plan& Group::plan(Direction direction, std::uint64_t which, std::uint64_t threshold) {
+  if (threshold != threshold_) {
+    for (auto& row : plans_) {
+      for (auto& stale : row) stale.reset();
+    }
+    threshold_ = threshold;
+  }
+  std::optional<Plan>& plan = plans_[direction == Direction::restore][which];
+  if (!plan)
+    plan = make_plan(direction, copy_address(which), threshold, direction == Direction::save);
+  return *plan;
+}
+
+Group::Plan Group::make_plan(Direction direction, unsigned char* copy, std::uint64_t threshold,
+                             bool marked) const {
+  Plan plan;
+  std::vector<Part> parts;
+  for (const Buffer& buffer : buffers_) {
+    unsigned char* const there = copy + buffer.offset;
+    const std::uint64_t bytes = buffer.info.bytes();
+    const bool saves = direction == Direction::save;
+    Part part{saves ? buffer.data : there,
+              saves ? there : buffer.data,
+              marked ? there : nullptr,
+              bytes,
+              buffer.offset,
+              plan.chunks};
+    if (buffer.memory == BufferMemory::host || bytes >= threshold) {
+      plan.copies.push_back({part.to, part.from, bytes});
+      plan.waits |= buffer.memory == BufferMemory::host;
+      // The sum is taken from what kernels read fastest.
+      part.from = buffer.memory == BufferMemory::host ? there : buffer.data;
+      part.to = nullptr;
+    }
+    plan.chunks += chunks_of(bytes);
+    parts.push_back(part);
+  }
+  plan.parts = upload(parts);
+  return plan;
+}
+
+Publication Group::next_save(std::uint64_t tag, Stream& stream) {
+  if (sequence_ > 0) last_->wait(stream);
+  ++sequence_;
+  return {slot_address(sequence_ % 2), tag, sequence_};
+}
+
+void Group::save(Region& region, Stream& stream, std::uint64_t tag, std::uint64_t threshold) {
+  bind(region, stream);
+  const Plan& plan = this->plan(Direction::save, (sequence_ + 1) % 2, threshold);
+  const Publication publication = next_save(tag, stream);
+  for (const Plan::Copy& copy : plan.copies) copy_async(stream, copy.to, copy.from, copy.bytes);
+  // With the engine at work the slot waits for it in a kernel of its own: no kernel starts before
+  // the copies end.
+  copy_and_sum(stream, plan.parts.data(), static_cast<std::uint32_t>(plan.parts.size()),
+               plan.chunks, tally_.data(), publication, marks_);
+  last_->record(stream);
+  if (plan.waits) stream.synchronize();
+}
+
+void Group::make_staging() {
+  if (staging_.data() != nullptr) return;
+  try {
+    staging_ = DeviceBuffer<unsigned char>(bytes_);
+  } catch (const Error& error) {
+    if (error.code() != Errc::no_memory) throw;
+    throw Error(Errc::no_memory, concat("group '", name_, "' has ", bytes_,
+                                        " bytes, which do not fit into device memory once more: "
+                                        "use save()"));
+  }
+  drain_ = std::make_shared<Stream>();
+  // By a kernel whatever their size: within device memory it is as fast, and sums on the way.
+  aside_ = make_plan(Direction::save, staging_.data(), ~std::uint64_t{0}, false);
+}
+
+std::shared_ptr<PendingSave::State> Group::save_async(Region& region, Stream& stream,
+                                                      std::uint64_t tag) {
+  bind(region, stream);
+  make_staging();
+  const Publication publication = next_save(tag, stream);
+  for (const Plan::Copy& copy : aside_->copies) copy_async(stream, copy.to, copy.from, copy.bytes);
+  copy_and_sum(stream, aside_->parts.data(), static_cast<std::uint32_t>(aside_->parts.size()),
+               aside_->chunks, tally_.data(), {}, {});
+  Event aside;
+  aside.record(stream);
+  aside.wait(*drain_);
+  const std::uint64_t which = sequence_ % 2;
+  copy_async(*drain_, copy_address(which), staging_.data(), bytes_);
+  mark_pages(*drain_, copy_address(which), bytes_, marks_);
+  publish(*drain_, tally_.data(), publication, marks_);
+  auto state = std::make_shared<PendingSave::State>();
+  state->drain = drain_;
+  drain_->enqueue([state] { state->is_done = true; });
+  last_->record(*drain_);
+  if (aside_->waits) stream.synchronize();
+  return state;
+}
+
+std::optional<std::uint64_t> Group::restore(Region& region, Stream& stream,
+                                            std::uint64_t threshold) {
+  bind(region, stream);
+  if (sequence_ > 0) last_->wait(stream);
+  const Current current = read_current(stream);
+  if (current.sequence == 0) return std::nullopt;
+  const Plan& plan = this->plan(Direction::restore, current.sequence % 2, threshold);
+  for (const Plan::Copy& copy : plan.copies) copy_async(stream, copy.to, copy.from, copy.bytes);
+  const DeviceBuffer<Tally> tally(1);
+  copy_and_sum(stream, plan.parts.data(), static_cast<std::uint32_t>(plan.parts.size()),
+               plan.chunks, tally.data(), {}, {});
+  Tally found{};
+  copy_async(stream, &found, tally.data(), sizeof(found));
+  stream.synchronize();
+  if (found.sum != current.data) {
+    throw Error(Errc::damaged,
+                concat("checkpoint '", object_, "' of region '", region.path(),
+                       "' is damaged: the checksum of its last save does not match; reopen the "
+                       "region from its last commit"));
+  }
+  return current.tag;
+}
+
+void Group::wait() noexcept {
+  try {
+    if (last_ && sequence_ > 0) last_->synchronize();
+  } catch (const Error& error) {
+    std::fprintf(stderr, "holdfast: a save of group '%s' failed: %s\n", name_.c_str(),
+                 error.what());
+  }
+}
+
+}  // namespace holdfast::checkpoint

@@ -1,0 +1,165 @@
+#include "checkpoint/kernels.hpp"
+
+#include <algorithm>
+
+#include "holdfast/kernel.hpp"
+
+namespace holdfast::checkpoint {
+namespace {
+
+constexpr unsigned kThreads = 256;
+constexpr unsigned kMostBlocks = 1024;
+
+struct alignas(16) Pair {
+  std::uint64_t first;
+  std::uint64_t second;
+};
+
+__host__ __device__ inline std::uint64_t mix(std::uint64_t x) {
+  x ^= x >> 32;
+  x *= 0xd6e8feb86659fd93ull;
+  x ^= x >> 32;
+  x *= 0xd6e8feb86659fd93ull;
+  x ^= x >> 32;
+  return x;
+}
+
+// What a word contributes to the sum: it depends on the word's place, so that words that change
+// places are noticed, and sums may be taken in any order.
+__host__ __device__ inline std::uint64_t mix_at(std::uint64_t word, std::uint64_t place) {
+  return mix(word + (place + 1) * 0x9e3779b97f4a7c15ull);
+}
+
+__host__ __device__ inline std::uint64_t check_of(std::uint64_t tag, std::uint64_t data,
+                                                  std::uint64_t sequence) {
+  return mix_at(tag, 1) + mix_at(data, 2) + mix_at(sequence, 3) + 1;
+}
+
+// The part that chunk number `chunk` belongs to.
+__device__ const Part& part_of(const Part* parts, std::uint32_t count, std::uint64_t chunk) {
+  std::uint32_t low = 0;
+  for (std::uint32_t high = count; high - low > 1;) {
+    const std::uint32_t middle = low + (high - low) / 2;
+    (parts[middle].first_chunk <= chunk ? low : high) = middle;
+  }
+  return parts[low];
+}
+
+__device__ bool is_aligned(const void* address) {
+  return reinterpret_cast<std::uintptr_t>(address) % sizeof(Pair) == 0;
+}
+
+// Copies bytes [first, first + bytes) of a part, and returns this thread's share of the sum.
+__device__ std::uint64_t copy_chunk(const Part& part, std::uint64_t first, std::uint64_t bytes) {
+  const unsigned char* const from = part.from + first;
+  unsigned char* const to = part.to == nullptr ? nullptr : part.to + first;
+  const std::uint64_t place = (part.offset + first) / 8;
+  std::uint64_t sum = 0;
+  std::uint64_t done = 0;
+  if (is_aligned(from) && is_aligned(to)) {
+    const std::uint64_t pairs = bytes / sizeof(Pair);
+    for (std::uint64_t i = threadIdx.x; i < pairs; i += kThreads) {
+      const Pair pair = reinterpret_cast<const Pair*>(from)[i];
+      if (to != nullptr) reinterpret_cast<Pair*>(to)[i] = pair;
+      sum += mix_at(pair.first, place + 2 * i) + mix_at(pair.second, place + 2 * i + 1);
+    }
+    done = pairs * sizeof(Pair);
+  }
+  for (std::uint64_t at = done + 8 * threadIdx.x; at < bytes; at += 8 * kThreads) {
+    std::uint64_t word = 0;
+    for (unsigned i = 0; i < 8 && at + i < bytes; ++i) {
+      word |= std::uint64_t{from[at + i]} << (8 * i);
+      if (to != nullptr) to[at + i] = from[at + i];
+    }
+    sum += mix_at(word, place + at / 8);
+  }
+  return sum;
+}
+
+// The sum over the block, in thread 0. All threads call it.
+__device__ std::uint64_t block_sum(std::uint64_t value) {
+  __shared__ std::uint64_t sums[kThreads];
+  sums[threadIdx.x] = value;
+  for (unsigned distance = kThreads / 2; distance > 0; distance /= 2) {
+    __syncthreads();
+    if (threadIdx.x < distance) sums[threadIdx.x] += sums[threadIdx.x + distance];
+  }
+  return sums[0];
+}
+
+// REQUIRES: the copy is durable. The sequence comes last: until it is there, the slot's check fails
+// or its sequence is the older one.
+__device__ void store_slot(const Publication& publication, std::uint64_t sum,
+                           const PageMarks& marks) {
+  Slot* const slot = publication.slot;
+  marks.mark(slot, sizeof(*slot));
+  slot->tag = publication.tag;
+  slot->data = sum;
+  slot->self = check_of(publication.tag, sum, publication.sequence);
+  persist();
+  slot->sequence = publication.sequence;
+  persist();
+}
+
+__global__ void copy_parts(const Part* parts, std::uint32_t count, std::uint64_t chunks,
+                           Tally* tally, Publication publication, PageMarks marks) {
+  std::uint64_t sum = 0;
+  for (std::uint64_t chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
+    const Part& part = part_of(parts, count, chunk);
+    const std::uint64_t first = (chunk - part.first_chunk) * kChunkBytes;
+    const std::uint64_t rest = part.bytes - first;
+    const std::uint64_t bytes = rest < kChunkBytes ? rest : kChunkBytes;
+    sum += copy_chunk(part, first, bytes);
+    if (part.marked != nullptr && threadIdx.x == 0) marks.mark(part.marked + first, bytes);
+  }
+  persist();
+  sum = block_sum(sum);  // its barriers stand between every thread's persist() and what follows
+  if (threadIdx.x != 0) return;
+  atomicAdd(reinterpret_cast<unsigned long long*>(&tally->sum),
+            static_cast<unsigned long long>(sum));
+  __threadfence();
+  if (atomicAdd(&tally->blocks_done, 1u) != gridDim.x - 1) return;
+  __threadfence();
+  tally->blocks_done = 0;
+  if (publication.slot == nullptr) return;
+  store_slot(publication, atomicExch(reinterpret_cast<unsigned long long*>(&tally->sum), 0ull),
+             marks);
+}
+
+__global__ void publish_sum(Tally* tally, Publication publication, PageMarks marks) {
+  persist();  // what other kernels and the copy engine wrote before this kernel
+  store_slot(publication, tally->sum, marks);
+  tally->sum = 0;
+}
+
+__global__ void note_pages(const unsigned char* address, std::uint64_t bytes, PageMarks marks) {
+  const std::uint64_t first = (std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x) * kPageBytes;
+  if (first >= bytes) return;
+  marks.mark(address + first, bytes - first < kPageBytes ? bytes - first : kPageBytes);
+}
+
+}  // namespace
+
+void copy_and_sum(Stream& stream, const Part* parts, std::uint32_t count, std::uint64_t chunks,
+                  Tally* tally, const Publication& publication, const PageMarks& marks) {
+  const auto blocks = static_cast<unsigned>(std::clamp<std::uint64_t>(chunks, 1, kMostBlocks));
+  launch(stream, dim3(blocks), dim3(kThreads), copy_parts, parts, count, chunks, tally, publication,
+         marks);
+}
+
+void publish(Stream& stream, Tally* tally, const Publication& publication, const PageMarks& marks) {
+  launch(stream, dim3(1), dim3(1), publish_sum, tally, publication, marks);
+}
+
+void mark_pages(Stream& stream, const unsigned char* address, std::uint64_t bytes,
+                const PageMarks& marks) {
+  const std::uint64_t pages = (bytes + kPageBytes - 1) / kPageBytes;
+  launch(stream, dim3(static_cast<unsigned>((pages + kThreads - 1) / kThreads)), dim3(kThreads),
+         note_pages, address, bytes, marks);
+}
+
+std::uint64_t slot_check(std::uint64_t tag, std::uint64_t data, std::uint64_t sequence) {
+  return check_of(tag, data, sequence);
+}
+
+}  // namespace holdfast::checkpoint

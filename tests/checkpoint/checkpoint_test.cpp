@@ -1,0 +1,335 @@
+#include "holdfast/checkpoint.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+#include <random>
+
+#include "checkpoint/layout.hpp"
+#include "support/error_of.hpp"
+#include "support/scratch.hpp"
+
+namespace holdfast {
+namespace {
+
+using test::error_of;
+
+template <class T>
+std::vector<T> read(const T* data, std::size_t count) {
+  std::vector<T> values(count);
+  Stream stream;
+  copy_async(stream, values.data(), data, count * sizeof(T));
+  stream.synchronize();
+  return values;
+}
+
+template <class T>
+void write(T* data, const std::vector<T>& values) {
+  Stream stream;
+  copy_async(stream, data, values.data(), values.size() * sizeof(T));
+  stream.synchronize();
+}
+
+std::vector<float> floats(std::size_t count, float first) {
+  std::vector<float> values(count);
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
+
+std::vector<std::uint8_t> bytes(std::size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<std::uint8_t> values(count);
+  for (auto& value : values) value = static_cast<std::uint8_t>(random());
+  return values;
+}
+
+class CheckpointTest : public test::Scratch {
+ protected:
+  static constexpr std::size_t kWeights = 70001;  // more than a chunk, not a multiple of anything
+  static constexpr std::size_t kBytes = 13;
+
+  void SetUp() override { region_.emplace(Region::create(path(), options(64u << 20))); }
+  void reopen() {
+    region_->abandon();
+    region_.reset();
+    region_.emplace(Region::open(path()));
+  }
+  Checkpoint make() {
+    Checkpoint checkpoint(*region_, "training");
+    checkpoint.add("model", "weights", weights_.data(), kWeights);
+    checkpoint.add("model", "odd", odd_.data() + 1, kBytes);
+    checkpoint.add("other", "weights", other_.data(), 10);
+    return checkpoint;
+  }
+  void set(float value) {
+    stream_.synchronize();  // saves under way read what they save
+    write(weights_.data(), floats(kWeights, value));
+    write(odd_.data(), bytes(kBytes + 1, static_cast<unsigned>(value)));
+    write(other_.data(), floats(10, value));
+  }
+  void expect(float value) {
+    EXPECT_EQ(read(weights_.data(), kWeights), floats(kWeights, value));
+    const auto odd = bytes(kBytes + 1, static_cast<unsigned>(value));
+    EXPECT_EQ(read(odd_.data() + 1, kBytes), std::vector<std::uint8_t>(odd.begin() + 1, odd.end()));
+  }
+
+  std::optional<Region> region_;
+  Stream stream_;
+  DeviceBuffer<float> weights_{kWeights};
+  DeviceBuffer<std::uint8_t> odd_{kBytes + 1};
+  DeviceBuffer<float> other_{10};
+};
+
+TEST_F(CheckpointTest, NothingIsRestoredWhereNothingWasSaved) {
+  set(3);
+  Checkpoint checkpoint = make();
+  EXPECT_EQ(checkpoint.restore(stream_, "model"), std::nullopt);
+  expect(3);
+}
+
+TEST_F(CheckpointTest, TheLastSaveIsThereInTheNextProcess) {
+  for (const bool engine : {false, true}) {
+    for (std::uint64_t round = 1; round <= 5; ++round) {
+      Checkpoint checkpoint = make();
+      if (engine) checkpoint.set_engine_threshold(1);
+      if (round > 1) {
+        set(0);
+        EXPECT_EQ(checkpoint.restore(stream_, "model"), round - 1);
+        expect(static_cast<float>(round - 1));
+      }
+      set(static_cast<float>(round));
+      checkpoint.save(stream_, "model", round);
+      stream_.synchronize();
+      reopen();
+    }
+  }
+}
+
+TEST_F(CheckpointTest, SavesAreStreamOrdered) {
+  Checkpoint checkpoint = make();
+  for (int value = 1; value <= 20; ++value) {
+    fill_async(stream_, weights_.data(), value, kWeights * sizeof(float));
+    checkpoint.save(stream_, "model", static_cast<std::uint64_t>(value));
+  }
+  fill_async(stream_, weights_.data(), 99, kWeights * sizeof(float));
+  stream_.synchronize();
+  EXPECT_EQ(checkpoint.restore(stream_, "model"), 20u);
+  const auto found = read(reinterpret_cast<std::uint8_t*>(weights_.data()), kWeights * 4);
+  EXPECT_EQ(found, std::vector<std::uint8_t>(kWeights * 4, 20));
+}
+
+TEST_F(CheckpointTest, AsynchronousSavesHoldWhatTheStreamLeft) {
+  Checkpoint checkpoint = make();
+  for (int value = 1; value <= 8; ++value) {
+    fill_async(stream_, weights_.data(), value, kWeights * sizeof(float));
+    PendingSave pending =
+        checkpoint.save_async(stream_, "model", static_cast<std::uint64_t>(value));
+    fill_async(stream_, weights_.data(), 99, kWeights * sizeof(float));
+    if (value % 3 == 0) {
+      pending.wait();
+      EXPECT_TRUE(pending.done());
+    }
+    if (value == 5) checkpoint.save(stream_, "model", 50);
+  }
+  EXPECT_EQ(checkpoint.restore(stream_, "model"), 8u);
+  const auto found = read(reinterpret_cast<std::uint8_t*>(weights_.data()), kWeights * 4);
+  EXPECT_EQ(found, std::vector<std::uint8_t>(kWeights * 4, 8));
+}
+
+TEST_F(CheckpointTest, HostMemoryIsSavedToo) {
+  std::vector<double> host(5000, 1.5);
+  {
+    Checkpoint checkpoint(*region_, "host");
+    checkpoint.add("g", "x", host.data(), host.size(), BufferMemory::host);
+    checkpoint.save(stream_, "g", 1);
+    host.assign(host.size(), 2.5);
+    checkpoint.save_async(stream_, "g", 2).wait();
+  }
+  reopen();
+  host.assign(host.size(), 0);
+  Checkpoint checkpoint(*region_, "host");
+  checkpoint.add("g", "x", host.data(), host.size(), BufferMemory::host);
+  EXPECT_EQ(checkpoint.restore(stream_, "g"), 2u);
+  EXPECT_EQ(host, std::vector<double>(5000, 2.5));
+}
+
+TEST_F(CheckpointTest, GroupsAreIndependent) {
+  Checkpoint checkpoint = make();
+  set(1);
+  checkpoint.save(stream_, "model", 1);
+  set(2);
+  checkpoint.save(stream_, "other", 7);
+  set(3);
+  EXPECT_EQ(checkpoint.restore(stream_, "other"), 7u);
+  EXPECT_EQ(read(other_.data(), 10), floats(10, 2));
+  EXPECT_EQ(read(weights_.data(), kWeights), floats(kWeights, 3));
+  EXPECT_EQ(checkpoint.restore(stream_, "model"), 1u);
+  expect(1);
+  EXPECT_EQ(checkpoint.stored_groups(), (std::vector<std::string>{"model", "other"}));
+  EXPECT_EQ(checkpoint.stored("model").size(), 2u);
+  EXPECT_EQ(checkpoint.stored("model")[0].bytes(), kWeights * 4);
+}
+
+TEST_F(CheckpointTest, AnotherShapeIsRefusedAndNamed) {
+  {
+    Checkpoint checkpoint = make();
+    set(4);
+    checkpoint.save(stream_, "model", 1);
+    stream_.synchronize();
+  }
+  const auto refused = [&](auto&& add, std::vector<std::string> words) {
+    Checkpoint checkpoint(*region_, "training");
+    add(checkpoint);
+    EXPECT_EQ(error_of([&] { checkpoint.restore(stream_, "model"); }, words),
+              Errc::invalid_argument);
+    EXPECT_EQ(error_of([&] { checkpoint.save(stream_, "model"); }, words), Errc::invalid_argument);
+    EXPECT_EQ(error_of([&] { checkpoint.save_async(stream_, "model"); }, words),
+              Errc::invalid_argument);
+  };
+  auto* const ints = reinterpret_cast<std::int32_t*>(weights_.data());
+  refused([&](auto& c) { c.add("model", "weights", weights_.data(), kWeights); },
+          {"training/model", "'odd'", "not added"});
+  refused(
+      [&](auto& c) {
+        c.add("model", "weights", weights_.data(), kWeights - 1);
+        c.add("model", "odd", odd_.data(), kBytes);
+      },
+      {"weights", "70001 x f32", "70000 x f32"});
+  refused(
+      [&](auto& c) {
+        c.add("model", "weights", ints, kWeights);
+        c.add("model", "odd", odd_.data(), kBytes);
+      },
+      {"weights", "f32", "i32"});
+  refused(
+      [&](auto& c) {
+        c.add("model", "weight", weights_.data(), kWeights);
+        c.add("model", "odd", odd_.data(), kBytes);
+      },
+      {"no buffer 'weight'"});
+  Checkpoint checkpoint = make();
+  EXPECT_EQ(checkpoint.restore(stream_, "model"), 1u);
+  expect(4);
+}
+
+TEST_F(CheckpointTest, MisuseIsRefused) {
+  Checkpoint checkpoint = make();
+  EXPECT_EQ(error_of([&] { checkpoint.save(stream_, "nothing"); }, {"nothing", "model, other"}),
+            Errc::not_found);
+  EXPECT_EQ(error_of([&] { checkpoint.add("model", "weights", weights_.data(), 1); }),
+            Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { checkpoint.add("model", "", weights_.data(), 1); }),
+            Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { checkpoint.add("model", "none", weights_.data(), 0); }),
+            Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { checkpoint.add("model", "huge", weights_.data(), ~0ull / 4); }),
+            Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { checkpoint.add(std::string(60, 'g'), "x", weights_.data(), 1); }),
+            Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { Checkpoint(*region_, "a/b"); }), Errc::invalid_argument);
+  checkpoint.save(stream_, "model");
+  EXPECT_EQ(error_of([&] { checkpoint.add("model", "late", weights_.data(), 1); }, {"before"}),
+            Errc::invalid_argument);
+  region_->allocate<float>("taken/g", 4);
+  Checkpoint taken(*region_, "taken");
+  taken.add("g", "x", weights_.data(), 1);
+  EXPECT_EQ(error_of([&] { taken.save(stream_, "g"); }, {"no checkpoint"}), Errc::invalid_argument);
+  DeviceBuffer<char> large(80u << 20);
+  Checkpoint full(*region_, "full");
+  full.add("g", "x", reinterpret_cast<std::uint8_t*>(large.data()), large.size());
+  EXPECT_EQ(error_of([&] { full.save(stream_, "g"); }), Errc::no_space);
+}
+
+// Any bytes that the medium may hold: an error or the right data, never a crash.
+TEST_F(CheckpointTest, DamageIsFoundWhereverItIs) {
+  {
+    Checkpoint checkpoint = make();
+    set(1);
+    checkpoint.save(stream_, "model", 1);
+    set(2);
+    checkpoint.save(stream_, "model", 2);
+    stream_.synchronize();
+  }
+  const ObjectInfo info = region_->object("training/model");
+  auto* const object = static_cast<unsigned char*>(region_->address(info));
+  const std::uint64_t seed = std::random_device{}();
+  std::cout << "seed " << seed << "\n";
+  std::mt19937_64 random(seed);
+  const checkpoint::Layout layout = checkpoint::layout_of(
+      checkpoint::copy_bytes_of({{"weights", "f32", kWeights, 4}, {"odd", "u8", kBytes, 1}}), 2);
+  ASSERT_EQ(layout.object_bytes, info.bytes());
+  const std::uint64_t current = layout.copies;  // save 2 is in copy 0
+  const std::uint64_t places[] = {0,
+                                  8,
+                                  16,
+                                  24,
+                                  40,
+                                  100,
+                                  130,
+                                  layout.slots,
+                                  layout.slots + 8,
+                                  layout.slots + 16,
+                                  layout.slots + 24,
+                                  current,
+                                  current + 4 * kWeights - 1,
+                                  current + (4 * kWeights + 255) / 256 * 256 + kBytes - 1,
+                                  current + random() % (4 * kWeights),
+                                  current + random() % (4 * kWeights)};
+  for (const std::uint64_t place : places) {
+    const std::vector<unsigned char> before = read(object + place, 1);
+    write(object + place, {static_cast<unsigned char>(before[0] ^ (1u << random() % 8))});
+    Checkpoint checkpoint = make();
+    try {
+      const auto tag = checkpoint.restore(stream_, "model");
+      // A broken slot reads as one that a crash cut off: the save before it counts.
+      EXPECT_EQ(tag, 1u) << "byte " << place;
+      EXPECT_GE(place, layout.slots);
+      EXPECT_LT(place, layout.slots + 32);
+      expect(1);
+    } catch (const Error& error) {
+      EXPECT_TRUE(error.code() == Errc::damaged) << place << ": " << error.what();
+    }
+    write(object + place, before);
+  }
+  Checkpoint checkpoint = make();
+  EXPECT_EQ(checkpoint.restore(stream_, "model"), 2u);
+  expect(2);
+}
+
+TEST_F(CheckpointTest, ACommitTakesInWhatWasSaved) {
+  {
+    Checkpoint checkpoint = make();
+    set(1);
+    checkpoint.save(stream_, "model", 1);
+    region_->commit(stream_).wait();
+    set(2);
+    checkpoint.save_async(stream_, "model", 2).wait();
+    region_->commit(stream_).wait();
+    set(3);
+    checkpoint.save(stream_, "model", 3);
+    stream_.synchronize();
+  }
+  // As after a power cut: the arena is gone.
+  region_->abandon();
+  region_.reset();
+  for (const auto& entry : std::filesystem::directory_iterator(arenas())) {
+    std::filesystem::remove_all(entry.path());
+  }
+  region_.emplace(Region::open(path()));
+  Checkpoint checkpoint = make();
+  EXPECT_EQ(checkpoint.restore(stream_, "model"), 2u);
+  expect(2);
+}
+
+TEST_F(CheckpointTest, AKillBeforeTheHeaderLeavesNothingSaved) {
+  region_->allocate_raw("training/model", "checkpoint", 1, 12345, Tracking::marked);
+  Checkpoint checkpoint = make();
+  EXPECT_EQ(checkpoint.restore(stream_, "model"), std::nullopt);
+  set(1);
+  checkpoint.save(stream_, "model", 1);
+  EXPECT_EQ(checkpoint.restore(stream_, "model"), 1u);
+}
+
+}  // namespace
+}  // namespace holdfast
