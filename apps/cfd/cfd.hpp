@@ -47,7 +47,7 @@ void iterate_on_cpu(int threads, const Arrays& arrays, std::uint64_t iterations)
 // differs by more than kTolerance of its size or of 1, a flux that differs by more than that of
 // what moves through the cell's faces, a density or pressure that is not positive, or fluxes that
 // together are not what comes through the borders of the mesh.
-inline constexpr double kTolerance = 1e-3;
+inline constexpr double kTolerance = 1e-4;
 std::string compare_with_oracle(const Mesh& mesh, std::uint64_t iterations,
                                 const std::vector<float>& variables,
                                 const std::vector<float>& fluxes);

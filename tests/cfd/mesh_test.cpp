@@ -67,7 +67,7 @@ TEST(CfdMesh, FacesOfNeighboursAgree) {
     }
   }
   EXPECT_GT(walls, 100u);
-  EXPECT_GT(far, 4 * walls);
+  EXPECT_GT(far, 3 * walls);
   EXPECT_GT(inner, 4 * far);
 }
 
