@@ -1,6 +1,7 @@
 #include "prefix_sum/prefix_sum.hpp"
 
 #include "holdfast/kernel.hpp"
+#include "prefix_sum/rows.hpp"
 
 namespace prefix_sum {
 namespace {
@@ -14,7 +15,8 @@ constexpr std::uint64_t kEmpty = 0;
 __host__ __device__ constexpr std::uint64_t encode(std::uint64_t sum) { return sum + 1; }
 __host__ __device__ constexpr std::uint64_t decode(std::uint64_t stored) { return stored - 1; }
 
-// Inclusive sums over the block. All of its threads call this.
+// Inclusive sums over the block. All of its threads call this, and none goes on to the next call
+// before all have theirs.
 __device__ std::uint64_t sum_up_to_this(std::uint64_t value) {
   __shared__ std::uint64_t sums[kMaxThreads];
   sums[threadIdx.x] = value;
@@ -30,46 +32,67 @@ __device__ std::uint64_t sum_up_to_this(std::uint64_t value) {
 
 // Stores a row, its last sum behind all others: the barrier makes the last thread wait until the
 // others' persist() has returned. All threads of the block call this.
-__device__ void store_row(std::uint64_t* row, std::uint64_t sum) {
+__device__ void store_row(std::uint64_t* row, std::uint64_t sum, bool persists) {
   const unsigned last = blockDim.x - 1;
   if (threadIdx.x != last) {
     row[threadIdx.x] = encode(sum);
-    holdfast::persist();
+    if (persists) holdfast::persist();
   }
   __syncthreads();
   if (threadIdx.x == last) {
     row[last] = encode(sum);
-    holdfast::persist();
+    if (persists) holdfast::persist();
   }
 }
 
-__device__ std::uint64_t* row_of(std::uint64_t* rows, std::uint64_t number) {
-  return rows + number * blockDim.x;
+__device__ std::uint64_t* row_of(std::uint64_t* rows) {
+  return rows + std::uint64_t{blockIdx.x} * blockDim.x;
 }
 
-// Row b: the sums of block b's numbers alone.
-__global__ void sum_blocks(const std::uint32_t* input, std::uint64_t* rows) {
-  std::uint64_t* const row = row_of(rows, blockIdx.x);
-  if (row[blockDim.x - 1] != kEmpty) return;  // a sentinel: the row was stored before a crash
-  const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  store_row(row, sum_up_to_this(input[i]));
+__device__ std::uint64_t number_of(const std::uint32_t* input) {
+  return input[std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x];
 }
 
-// Row blocks + b: those sums, and all that the blocks before b come to. REQUIRES: sum_blocks() has
-// ended.
-__global__ void add_blocks_before(std::uint64_t* rows) {
-  std::uint64_t* const row = row_of(rows, std::uint64_t{gridDim.x} + blockIdx.x);
+// Row b: the sums of its numbers alone; totals[b]: what they come to.
+__global__ void sum_blocks(const std::uint32_t* input, std::uint64_t* rows, std::uint64_t* totals,
+                           bool persists) {
+  std::uint64_t* const row = row_of(rows);
   const unsigned last = blockDim.x - 1;
-  if (row[last] != kEmpty) return;
-  std::uint64_t before = 0;
-  for (unsigned block = threadIdx.x; block < blockIdx.x; block += blockDim.x) {
-    before += decode(row_of(rows, block)[last]);
+  if (persists && row[last] != kEmpty) {
+    // A sentinel: the row was stored before a crash.
+    if (threadIdx.x == last) totals[blockIdx.x] = decode(row[last]);
+    return;
   }
-  __shared__ std::uint64_t offset;
-  const std::uint64_t up_to_this = sum_up_to_this(before);
-  if (threadIdx.x == last) offset = up_to_this;
-  __syncthreads();
-  store_row(row, offset + decode(row_of(rows, blockIdx.x)[threadIdx.x]));
+  const std::uint64_t sum = sum_up_to_this(number_of(input));
+  if (threadIdx.x == last) totals[blockIdx.x] = sum;
+  store_row(row, sum, persists);
+}
+
+// totals[b] becomes what all rows before b come to, `before` (a stored sum, if there is one)
+// included. One block.
+__global__ void add_up_totals(std::uint64_t* totals, std::uint32_t count,
+                              const std::uint64_t* before) {
+  __shared__ std::uint64_t so_far;
+  const unsigned last = blockDim.x - 1;
+  if (threadIdx.x == 0) so_far = before != nullptr ? decode(*before) : 0;
+  for (std::uint32_t first = 0; first < count; first += blockDim.x) {
+    const std::uint32_t i = first + threadIdx.x;
+    const std::uint64_t total = i < count ? totals[i] : 0;
+    const std::uint64_t up_to_this = sum_up_to_this(total);
+    if (i < count) totals[i] = so_far + up_to_this - total;
+    __syncthreads();
+    if (threadIdx.x == last) so_far += up_to_this;
+    __syncthreads();
+  }
+}
+
+// Row b: its sums, and all that the rows before it come to. The sums are made again: they are
+// nearer in the input than in the partial sums' rows on the medium.
+__global__ void sum_all(const std::uint32_t* input, std::uint64_t* rows,
+                        const std::uint64_t* totals, bool persists) {
+  std::uint64_t* const row = row_of(rows);
+  if (persists && row[blockDim.x - 1] != kEmpty) return;
+  store_row(row, totals[blockIdx.x] + sum_up_to_this(number_of(input)), persists);
 }
 
 std::vector<std::uint64_t> copy_of(const std::uint64_t* from, std::uint64_t count,
@@ -111,9 +134,22 @@ PrefixSum PrefixSum::open(holdfast::Region& region) {
           static_cast<std::uint32_t>(info.element_bytes / sizeof(std::uint64_t))};
 }
 
+void sum_rows(holdfast::Stream& stream, const std::uint32_t* input, const Rows& rows,
+              const RowRange& range, std::uint64_t* totals, bool persists) {
+  const std::uint64_t skipped = std::uint64_t{range.first} * rows.length;
+  const dim3 blocks(range.count);
+  const dim3 threads(rows.length);
+  holdfast::launch(stream, blocks, threads, sum_blocks, input + skipped, rows.partial + skipped,
+                   totals, persists);
+  const std::uint64_t* const before = range.first == 0 ? nullptr : rows.result + skipped - 1;
+  holdfast::launch(stream, dim3(1), threads, add_up_totals, totals, range.count, before);
+  holdfast::launch(stream, blocks, threads, sum_all, input + skipped, rows.result + skipped, totals,
+                   persists);
+}
+
 void PrefixSum::run(holdfast::Stream& stream, const std::uint32_t* input) {
-  holdfast::launch(stream, dim3(blocks_), dim3(threads_), sum_blocks, input, rows_);
-  holdfast::launch(stream, dim3(blocks_), dim3(threads_), add_blocks_before, rows_);
+  if (totals_.size() == 0) totals_ = holdfast::DeviceBuffer<std::uint64_t>(blocks_);
+  sum_rows(stream, input, {rows_, rows_ + size(), threads_}, {0, blocks_}, totals_.data(), true);
 }
 
 std::vector<std::uint64_t> PrefixSum::result(holdfast::Stream& stream) const {

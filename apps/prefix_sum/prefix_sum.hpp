@@ -18,7 +18,7 @@ inline constexpr std::uint32_t kMaxThreads = 1024;
 // Invariant, after any crash: where the last sum of a row is there, the whole row is. A row is what
 // one block stores, and its last sum is durable after all others.
 //
-// Thread safety: one thread at a time; the region outlives it.
+// Thread safety: one thread at a time; the region outlives it, and it outlives what it queued.
 class PrefixSum {
  public:
   // Makes the object "prefix_sum". Throws invalid_argument (a shape of nothing, or past the limits
@@ -50,6 +50,7 @@ class PrefixSum {
   std::uint64_t* rows_;
   std::uint32_t blocks_;
   std::uint32_t threads_;
+  holdfast::DeviceBuffer<std::uint64_t> totals_;  // of the rows
 };
 
 }  // namespace prefix_sum
