@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from .._errors import Error
-from ..crash import APPS, Campaign, Options
+from .. import workloads
+from ..crash import APPS, Campaign, Options, ResumeCampaign
 from . import campaign_view, common
 
 
@@ -32,10 +32,36 @@ ArenaFolder = Annotated[
 ]
 
 
+def _resume(what: workloads.Run, kills: int, seed: int, folder: Path | None, as_json: bool) -> None:
+    with common.progress(as_json) as bar:
+        task = bar.add_task(f"crash {what.workload}", total=kills)
+        campaign = ResumeCampaign(
+            what, kills, seed, str(folder) if folder else None, lambda: bar.advance(task)
+        )
+        result = campaign.run()
+    if as_json:
+        common.emit(result.as_json())
+    else:
+        common.out.print(f"crash {what.workload}, seed {seed}; input: {result.input}")
+        common.out.print(
+            f"{result.kills} kills, {result.kills_in_setup} of them in set-up; {result.finished} "
+            f"runs were killed, resumed and ended"
+        )
+        for wrong in result.wrong:
+            common.out.print(f"wrong: {wrong}")
+        if result.ok:
+            common.out.print(f"each holds what the uninterrupted run holds: {result.digest}")
+    if not result.ok:
+        raise typer.Exit(common.EXIT_FAILED)
+
+
 @common.command
 def crash(
     application: Annotated[
-        str, typer.Argument(metavar="APP", help=f"What to run: {', '.join(APPS)}.")
+        str,
+        typer.Argument(
+            metavar="APP", help="What to run: gpkvs, or another workload of `holdfast run --list`."
+        ),
     ],
     kills: Kills = 50,
     seed: Seed = None,
@@ -44,16 +70,23 @@ def crash(
     ] = 4096,
     folder: Folder = None,
     arena_folder: ArenaFolder = None,
+    size: Annotated[str, typer.Option(help="Of a workload's input: test, real or paper.")] = "test",
+    mode: Annotated[str, typer.Option(help="Of a workload: see `holdfast run --help`.")] = "gpm",
     as_json: common.Json = False,
 ) -> None:
-    """Kills APP with SIGKILL in a batch, between batches, in recovery and in a commit.
+    """Kills APP with SIGKILL again and again. Exits with 0 only if nothing was lost or torn.
 
-    After each kill the region is opened in a new process, recovered, and compared in whole with
-    an oracle in another process that knows what was sent and what was acknowledged. Exits with 0
-    only if nothing was lost or torn.
+    gpkvs: in a batch, between batches, in recovery and in a commit. After each kill the region is
+    opened in a new process, recovered, and compared in whole with an oracle in another process that
+    knows what was sent and what was acknowledged.
+
+    Other workloads are killed at random moments and resume until they end; then they must hold what
+    an uninterrupted run holds, bit for bit, and what their oracle says.
     """
     if application not in APPS:
-        raise Error(f"there is no application '{application}': use one of {', '.join(APPS)}")
+        what = workloads.Run(application, mode=mode, size=size, data=workloads.default_data())
+        _resume(what, kills, seed_or_random(seed), folder, as_json)
+        return
     options = Options(
         kills=kills,
         seed=seed_or_random(seed),

@@ -7,6 +7,7 @@ own, campaign.py sends the batches, kills, and holds the oracle.
 from .apps import APPS, App, Batch, Gpkvs, Table, Verdict
 from .campaign import Campaign, Event, Options, Result
 from .plan import Kill, make_plan
+from .resume import ResumeCampaign, ResumeResult
 
 __all__ = [
     "APPS",
@@ -18,6 +19,8 @@ __all__ = [
     "Kill",
     "Options",
     "Result",
+    "ResumeCampaign",
+    "ResumeResult",
     "Table",
     "Verdict",
     "make_plan",

@@ -1,0 +1,117 @@
+#include "arguments.hpp"
+
+#include <charconv>
+
+namespace holdfast_run {
+
+using holdfast::Errc;
+using holdfast::Error;
+using holdfast::detail::concat;
+
+const char* const kUsage =
+    "usage: holdfast-run list\n"
+    "       holdfast-run remove PATH\n"
+    "       holdfast-run WORKLOAD [--mode gpm|cap-fs|cap-mm|ndp|gpufs|cpu|eadr|cap-eadr]\n"
+    "           [--size test|real|paper] [--data FOLDER] [--seed N] [--steps N] [--set "
+    "NAME=VALUE]...\n"
+    "           [--region PATH] [--cpu-threads N] [--no-verify]\n"
+    "Runs a workload to its end, or on from where a killed run of the same --region stopped.\n"
+    "Prints JSON lines: 'ready' when what is set up is in place, 'done' at the end.\n";
+
+namespace {
+
+std::uint64_t number(const std::string& option, const std::string& text, std::uint64_t most) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value > most) {
+    throw Error(Errc::invalid_argument,
+                concat(option, " ", text, ": give a whole number up to ", most));
+  }
+  return value;
+}
+
+workload::Size size_of(const std::string& text) {
+  if (text == "test") return workload::Size::test;
+  if (text == "real") return workload::Size::real;
+  if (text == "paper") return workload::Size::paper;
+  throw Error(Errc::invalid_argument, concat("--size ", text, ": use test, real or paper"));
+}
+
+void set_option(workload::Settings& settings, const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw Error(Errc::invalid_argument, concat("--set ", text, ": give NAME=VALUE"));
+  }
+  settings.options[text.substr(0, equals)] = text.substr(equals + 1);
+}
+
+void check_options(const Arguments& arguments) {
+  const workload::Info& info = workload::find_workload(arguments.name);
+  for (const auto& [name, value] : arguments.settings.options) {
+    if (info.options.count(name)) continue;
+    std::string known;
+    for (const auto& [option, what] : info.options) known += (known.empty() ? "" : ", ") + option;
+    throw Error(Errc::invalid_argument,
+                concat("--set ", name, ": ", info.name, " has no such option; it has ",
+                       known.empty() ? "none" : known));
+  }
+}
+
+}  // namespace
+
+Arguments parse(int argc, const char* const* argv) {
+  constexpr std::uint64_t kMost = ~std::uint64_t{0} - 1;
+  Arguments result;
+  if (argc < 2) throw Error(Errc::invalid_argument, concat("name a workload\n", kUsage));
+  result.name = argv[1];
+  if (result.name == "list" && argc == 2) {
+    result.list = true;
+    return result;
+  }
+  if (result.name == "remove" && argc == 3) {
+    result.remove = true;
+    result.region = argv[2];
+    return result;
+  }
+  workload::find_workload(result.name);
+  for (int i = 2; i < argc; ++i) {
+    const std::string option = argv[i];
+    if (option == "--no-verify") {
+      result.verify = false;
+      continue;
+    }
+    if (i + 1 == argc) {
+      throw Error(Errc::invalid_argument, concat(option, " has no value\n", kUsage));
+    }
+    const std::string value = argv[++i];
+    if (option == "--mode") {
+      const auto mode = workload::parse_mode(value);
+      if (!mode) {
+        throw Error(Errc::invalid_argument,
+                    concat("--mode ", value,
+                           ": use gpm, cap-fs, cap-mm, ndp, gpufs, cpu, eadr or cap-eadr"));
+      }
+      result.settings.mode = *mode;
+    } else if (option == "--size") {
+      result.settings.size = size_of(value);
+    } else if (option == "--data") {
+      result.settings.data_folder = value;
+    } else if (option == "--seed") {
+      result.settings.seed = number(option, value, kMost);
+    } else if (option == "--steps") {
+      result.settings.steps = number(option, value, 1u << 30);
+    } else if (option == "--set") {
+      set_option(result.settings, value);
+    } else if (option == "--region") {
+      result.region = value;
+    } else if (option == "--cpu-threads") {
+      result.cpu_threads = static_cast<unsigned>(number(option, value, 1024));
+    } else {
+      throw Error(Errc::invalid_argument, concat("there is no option ", option, "\n", kUsage));
+    }
+  }
+  check_options(result);
+  return result;
+}
+
+}  // namespace holdfast_run

@@ -1,0 +1,26 @@
+// The command line of holdfast-run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "workload/workload.hpp"
+
+namespace holdfast_run {
+
+struct Arguments {
+  bool list = false;
+  bool remove = false;  // what a killed run left at `region`
+  std::string name;
+  workload::Settings settings;
+  std::string region;  // empty: one of its own, removed afterwards
+  unsigned cpu_threads = 0;
+  bool verify = true;
+};
+
+extern const char* const kUsage;
+
+// Throws Error(invalid_argument), naming the option and what it takes.
+Arguments parse(int argc, const char* const* argv);
+
+}  // namespace holdfast_run

@@ -1,0 +1,150 @@
+// holdfast-run: runs one workload in one mode. `holdfast run`, `crash` and `bench` drive it.
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "arguments.hpp"
+#include "workload/workload.hpp"
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void print(const Json& line) {
+  std::printf("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  std::fflush(stdout);
+}
+
+void print_list() {
+  static const char* const kKinds[] = {"transactional", "checkpointing", "native"};
+  Json all = Json::array();
+  for (const workload::Info& info : workload::workloads()) {
+    all.push_back({{"name", info.name},
+                   {"class", kKinds[static_cast<int>(info.kind)]},
+                   {"summary", info.summary},
+                   {"options", info.options}});
+  }
+  print({{"workloads", all}});
+}
+
+// A region's path, of the caller's or of a folder that is removed in the end.
+class Place {
+ public:
+  explicit Place(const std::string& given) : path_(given) {
+    if (!given.empty()) return;
+    folder_ = "/tmp/holdfast-run-XXXXXX";
+    if (::mkdtemp(folder_.data()) == nullptr) {
+      throw holdfast::Error(holdfast::Errc::io, "no folder can be made in /tmp: use --region");
+    }
+    path_ = folder_ + "/region";
+  }
+  ~Place() {
+    if (folder_.empty()) return;
+    try {
+      workload::Backing::destroy(path_);
+    } catch (const holdfast::Error& error) {
+      std::fprintf(stderr, "holdfast-run: %s\n", error.what());
+    }
+    ::rmdir(folder_.c_str());
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string folder_;
+  std::string path_;
+};
+
+int run(const holdfast_run::Arguments& arguments) {
+  const workload::Info& info = workload::find_workload(arguments.name);
+  const Place place(arguments.region);
+  const auto begun = Clock::now();
+  const std::unique_ptr<workload::Workload> work = info.make(arguments.settings);
+  workload::BackingOptions options;
+  options.mode = arguments.settings.mode;
+  options.path = place.path();
+  options.capacity = work->medium_bytes();
+  options.cpu_threads = arguments.cpu_threads;
+  workload::Backing backing(options);
+  work->prepare(backing);
+  backing.stream().synchronize();
+  const double setup = since(begun);
+  print({{"event", "ready"},
+         {"input", work->input()},
+         {"steps", work->steps()},
+         {"setup_seconds", setup}});
+
+  const auto recovering = Clock::now();
+  const std::uint64_t first = work->resume();
+  backing.stream().synchronize();
+  const double recovery = since(recovering);
+  // What kernels store elsewhere reaches the medium through the backing, which counts it.
+  const bool direct = workload::stores_directly(arguments.settings.mode) ||
+                      arguments.settings.mode == workload::Mode::cpu;
+  const auto bytes = [&] { return backing.bytes_written() + (direct ? work->kernel_bytes() : 0); };
+  const std::uint64_t bytes_before = bytes();
+  const double persist_before = backing.persist_seconds();
+  Json seconds = Json::array();
+  for (std::uint64_t step = first; step < work->steps(); ++step) {
+    const auto start = Clock::now();
+    work->step(step);
+    backing.stream().synchronize();
+    seconds.push_back(since(start));
+  }
+  Json done{{"event", "done"},
+            {"workload", info.name},
+            {"mode", workload::to_string(arguments.settings.mode)},
+            {"backend", holdfast::backend::name()},
+            {"device", holdfast::backend::device_name()},
+            {"input", work->input()},
+            {"medium", "dram"},
+            {"cpu_threads", backing.cpu_threads()},
+            {"steps", work->steps()},
+            {"first_step", first},
+            {"setup_seconds", setup},
+            {"recovery_seconds", recovery},
+            {"step_seconds", seconds},
+            {"persist_seconds", backing.persist_seconds() - persist_before},
+            {"bytes_written", bytes() - bytes_before},
+            {"digest", std::to_string(work->digest())}};
+  std::string wrong;
+  if (arguments.verify) wrong = work->verify();
+  done["verified"] = arguments.verify;
+  done["wrong"] = wrong;
+  done["ok"] = wrong.empty();
+  print(done);
+  return wrong.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const holdfast_run::Arguments arguments = holdfast_run::parse(argc, argv);
+    if (arguments.list) {
+      print_list();
+      return 0;
+    }
+    if (arguments.remove) {
+      workload::Backing::destroy(arguments.region);
+      return 0;
+    }
+    return run(arguments);
+  } catch (const holdfast::Error& error) {
+    print({{"event", "error"},
+           {"ok", false},
+           {"error", {{"code", holdfast::to_string(error.code())}, {"message", error.what()}}}});
+  } catch (const std::exception& error) {
+    print({{"event", "error"},
+           {"ok", false},
+           {"error", {{"code", "io"}, {"message", error.what()}}}});
+  }
+  return 2;
+}
