@@ -35,7 +35,7 @@ struct Working {
 __device__ bool claim(u32* seen, u32 node) {
   const u32 bit = 1u << (node % 32);
   u32* const word = seen + node / 32;
-  if (*word & bit) return false;  // may be stale, and then the atomic says so
+  if (*static_cast<volatile u32*>(word) & bit) return false;  // most arcs lead back
   return (atomicOr(word, bit) & bit) == 0;
 }
 
@@ -82,7 +82,8 @@ __device__ void end_level(const Durable& durable, SearchState* state, u32 level,
   __threadfence();
   const u32 tail = atomicAdd(&state->tail, 0u);
   durable.ends[level + 1] = tail;
-  // Before any of the next level is stored: ends are known without gaps.
+  // Before any later end: one without those before it would count a level that is found again, and
+  // may then be in another order.
   if (persists) persist();
   state->begin = state->end;
   state->end = tail;
@@ -104,9 +105,9 @@ __global__ void expand_levels(DeviceGraph graph, Durable durable, Working work, 
       expand_nodes(graph, durable, work, tile + threadIdx.x, end, level + 1);
     }
     if (persists) persist();  // nodes and costs, before whoever counts them
-    __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) {
+      __threadfence();  // what all threads of the block did comes before its arrival
       if (atomicAdd(&state->arrived, 1u) == gridDim.x - 1) {
         end_level(durable, state, level, persists);
       } else if (level + 1 < first_level + levels) {

@@ -16,7 +16,7 @@ workload::Info info();
 
 // How far single precision may be from the oracle, at any pixel, after any number of iterations
 // that a Size asks for.
-inline constexpr double kImageTolerance = 2e-4;        // of the value
+inline constexpr double kImageTolerance = 5e-5;        // of the value
 inline constexpr double kCoefficientTolerance = 2e-3;  // absolute; coefficients are 0 to 1
 
 struct Diffused {

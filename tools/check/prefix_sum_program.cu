@@ -26,11 +26,12 @@ void compute(Region& region, const std::uint32_t* input) {
   stream.synchronize();
 }
 
-// An item is one number. All of them are there after recovery, whatever was there before it.
+// An item is a partial sum, then a final one. All of them are there after recovery, whatever was
+// there before it.
 std::string verify(Region& region, const std::vector<std::uint64_t>& expected, std::uint64_t item) {
   const auto* const rows =
       static_cast<const std::uint64_t*>(region.address(region.object("prefix_sum")));
-  const std::uint64_t stored = rows[expected.size() + item];
+  const std::uint64_t stored = rows[item];
   if (stored == expected[item] + 1) return {};
   return detail::concat("sum ", item, " is stored as ", stored, ", and should be as ",
                         expected[item] + 1);
@@ -42,10 +43,14 @@ Program prefix_sum_program(const ProgramOptions& options) {
   using prefix_sum::PrefixSum;
   const std::uint32_t blocks = options.blocks;
   const std::uint32_t threads = options.threads;
-  const std::uint64_t items = std::uint64_t{blocks} * threads;
-  const auto input = numbers(items);
-  auto expected = std::make_shared<std::vector<std::uint64_t>>(items);
-  for (std::uint64_t i = 0, sum = 0; i < items; ++i) (*expected)[i] = sum += number(i);
+  const std::uint64_t count = std::uint64_t{blocks} * threads;
+  const auto input = numbers(count);
+  auto expected = std::make_shared<std::vector<std::uint64_t>>(2 * count);
+  for (std::uint64_t i = 0, sum = 0, of_row = 0; i < count; ++i) {
+    of_row = i % threads == 0 ? number(i) : of_row + number(i);
+    (*expected)[i] = of_row;
+    (*expected)[count + i] = sum += number(i);
+  }
   Program program;
   program.region_bytes = PrefixSum::object_bytes(blocks, threads) + (1u << 18);
   program.set_up = [=](Region& region) { PrefixSum::create(region, blocks, threads); };
@@ -55,7 +60,7 @@ Program prefix_sum_program(const ProgramOptions& options) {
     session.acknowledge();
   };
   program.recover = [=](Region& region) { compute(region, input->data()); };
-  program.items = items;
+  program.items = expected->size();
   program.verify = [=](Region& region, const History&, std::uint64_t item) {
     return verify(region, *expected, item);
   };
