@@ -30,6 +30,7 @@ constexpr Small kPrograms[] = {
     {"undo_log", {6, 1, 2}},   {"undo_log_conventional", {5, 1, 1}},
     {"gpkvs", {5, 0, 0}},      {"gpkvs_set", {6, 0, 0}},
     {"prefix_sum", {3, 3, 0}}, {"reduction", {5, 3, 0}},
+    {"bfs", {2, 0, 0}},        {"srad", {3, 2, 0}},
     {"region_metadata", {}},
 };
 
@@ -84,8 +85,8 @@ INSTANTIATE_TEST_SUITE_P(Shipped, MutantsTest,
                          ::testing::Values(Small{"undo_log", {3, 1, 1}},
                                            Small{"undo_log_conventional", {3, 1, 1}},
                                            Small{"gpkvs", {5, 0, 0}},
-                                           Small{"prefix_sum", {3, 2, 0}},
-                                           Small{"reduction", {3, 2, 0}}),
+                                           Small{"prefix_sum", {3, 2, 0}}, Small{"bfs", {2, 0, 0}},
+                                           Small{"srad", {2, 2, 0}}, Small{"reduction", {3, 2, 0}}),
                          name_of);
 
 TEST_P(MutantsTest, NoneSurvives) {

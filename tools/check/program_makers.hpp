@@ -7,11 +7,13 @@ namespace holdfast::check {
 
 Program undo_log_program(const ProgramOptions& options);
 Program undo_log_conventional_program(const ProgramOptions& options);
+Program bfs_program(const ProgramOptions& options);
 Program gpkvs_program(const ProgramOptions& options);
 Program gpkvs_set_program(const ProgramOptions& options);
 Program prefix_sum_program(const ProgramOptions& options);
 Program reduction_program(const ProgramOptions& options);
 Program reduction_block_scope_program(const ProgramOptions& options);
 Program region_metadata_program(const ProgramOptions& options);
+Program srad_program(const ProgramOptions& options);
 
 }  // namespace holdfast::check
