@@ -1,3 +1,5 @@
+#include <omp.h>
+
 #include <algorithm>
 
 #include "gpdb/gpdb.hpp"
@@ -54,6 +56,8 @@ class TableWorkload : public workload::Workload {
  public:
   explicit TableWorkload(const Settings& settings)
       : settings_(settings), input_(make_input(settings)) {}
+  // OpenMP's threads do not outlive it: a process that has some cannot fork.
+  ~TableWorkload() override { omp_pause_resource_all(omp_pause_soft); }
 
   std::string input() const override { return input_.description; }
   std::uint64_t steps() const override { return steps_; }

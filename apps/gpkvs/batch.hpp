@@ -9,6 +9,14 @@
 
 namespace gpkvs {
 
+// Ordering a batch by bucket pays once the table outgrows what the GPU's address translation
+// covers and the batch is more than a few blocks (docs/results.md, "When ordering pays").
+inline bool ordering_pays(const Table& table, std::size_t count) {
+  constexpr std::uint64_t kTableBytes = std::uint64_t{512} << 20;
+  constexpr std::size_t kCount = std::size_t{1} << 12;
+  return (table.mask + 1) * sizeof(Bucket) > kTableBytes && count >= kCount;
+}
+
 // Owns the device memory for one batch of up to `max_batch` operations. Reused from batch to
 // batch; one thread at a time.
 class BatchPlanner {

@@ -90,34 +90,50 @@ struct Change {
   Pair after;
 };
 
-// Logs what the change overwrites, then stores in place, then persists.
-__device__ void write(const Table& kvs, const holdfast::CoalescedLogRef& log, const Change& change,
-                      std::uint32_t slot, Outcome* outcome) {
-  LogEntry entry;
-  entry.bucket = change.bucket;
-  entry.way = change.way;
-  entry.key = change.before.key;
-  entry.value = change.before.value;
-  if (log.insert(entry, slot) != LogStatus::ok) {
-    atomicAdd(&outcome->log_failures, 1u);
-    return;
-  }
-  Pair* const place = &kvs.buckets[change.bucket].ways[change.way];
-  *place = change.after;
-  kvs.marks.mark(place, sizeof(Pair));
-  persist();
+__device__ Pair* place_of(const Table& kvs, const Change& change) {
+  return &kvs.buckets[change.bucket].ways[change.way];
 }
+
+// Logs what the change overwrites, then stores in place, then persists.
+struct LoggedStore {
+  holdfast::CoalescedLogRef log;
+
+  __device__ void operator()(const Table& kvs, const Change& change, std::uint32_t slot,
+                             Outcome* outcome) const {
+    LogEntry entry;
+    entry.bucket = change.bucket;
+    entry.way = change.way;
+    entry.key = change.before.key;
+    entry.value = change.before.value;
+    if (log.insert(entry, slot) != LogStatus::ok) {
+      atomicAdd(&outcome->log_failures, 1u);
+      return;
+    }
+    Pair* const place = place_of(kvs, change);
+    *place = change.after;
+    kvs.marks.mark(place, sizeof(Pair));
+    persist();
+  }
+};
+
+// For tables that the CPU makes durable behind the kernel.
+struct PlainStore {
+  __device__ void operator()(const Table& kvs, const Change& change, std::uint32_t,
+                             Outcome*) const {
+    *place_of(kvs, change) = change.after;
+  }
+};
 
 __device__ std::uint32_t position_of_thread() { return blockIdx.x * blockDim.x + threadIdx.x; }
 
 // Applies the chain that starts at `lead` to a bucket whose ways the group holds. The leading
 // thread gets the first change to store; the rare others are stored here, each in the log slot
 // of a further operation of the chain, which no one else uses.
-template <class Operation>
-__device__ void apply_chain(const Group& group, const Table& kvs,
-                            const holdfast::CoalescedLogRef& log, const Batch& batch,
-                            std::uint32_t lead, unsigned member, std::uint32_t bucket,
-                            const Pair& before, Change& mine, Tally& tally, Outcome* outcome) {
+template <class Operation, class Store>
+__device__ void apply_chain(const Group& group, const Table& kvs, const Store& store,
+                            const Batch& batch, std::uint32_t lead, unsigned member,
+                            std::uint32_t bucket, const Pair& before, Change& mine, Tally& tally,
+                            Outcome* outcome) {
   Way way{before};
   for (std::uint32_t p = lead; p != kNone; p = batch.next[p]) {
     Operation::apply(group, way, batch, batch.op[p], tally);
@@ -136,15 +152,15 @@ __device__ void apply_chain(const Group& group, const Table& kvs,
     for (unsigned rank = __popc(changed & ((1u << group.way) - 1)); rank > 0; --rank) {
       slot = batch.next[slot];
     }
-    write(kvs, log, Change{bucket, group.way, before, way.now}, slot, outcome);
+    store(kvs, Change{bucket, group.way, before, way.now}, slot, outcome);
   }
 }
 
 // Groups of eight threads pick the way for each of their eight operations in turn. All eight
 // buckets are asked for before the first is looked at, because each is a trip to the host.
-template <class Operation>
-__device__ Change choose(const Table& kvs, const holdfast::CoalescedLogRef& log, const Batch& batch,
-                         Tally& tally, Outcome* outcome) {
+template <class Operation, class Store>
+__device__ Change choose(const Table& kvs, const Store& store, const Batch& batch, Tally& tally,
+                         Outcome* outcome) {
   const Group group;
   const std::uint32_t position = position_of_thread();
   const bool leads = position < batch.count && batch.leads[position];
@@ -162,8 +178,8 @@ __device__ Change choose(const Table& kvs, const holdfast::CoalescedLogRef& log,
     const std::uint32_t bucket = group.from(member, my_bucket);
     if (bucket == kNone) continue;
     const std::uint32_t lead = position - group.way + member;
-    apply_chain<Operation>(group, kvs, log, batch, lead, member, bucket, pairs[member], mine, tally,
-                           outcome);
+    apply_chain<Operation>(group, kvs, store, batch, lead, member, bucket, pairs[member], mine,
+                           tally, outcome);
   }
   return mine;
 }
@@ -184,13 +200,12 @@ __device__ void add_up(const Tally& tally, Outcome* outcome) {
   }
 }
 
-template <class Operation>
-__device__ void update(const Table& kvs, const holdfast::CoalescedLogRef& log, const Batch& batch,
-                       Outcome* outcome) {
+template <class Operation, class Store>
+__device__ void update(const Table& kvs, const Store& store, const Batch& batch, Outcome* outcome) {
   if (outcome->reserved_keys != 0) return;
   Tally tally;
-  const Change change = choose<Operation>(kvs, log, batch, tally, outcome);
-  if (change.bucket != kNone) write(kvs, log, change, position_of_thread(), outcome);
+  const Change change = choose<Operation>(kvs, store, batch, tally, outcome);
+  if (change.bucket != kNone) store(kvs, change, position_of_thread(), outcome);
   add_up(tally, outcome);
 }
 
@@ -199,12 +214,17 @@ __device__ void update(const Table& kvs, const holdfast::CoalescedLogRef& log, c
 // Four blocks a multiprocessor: with less in flight the trips to the host show (docs/results.md).
 __global__ void __launch_bounds__(kBlock, 4)
     insert_into_kvs(Table kvs, holdfast::CoalescedLogRef log, Batch batch, Outcome* outcome) {
-  update<Set>(kvs, log, batch, outcome);
+  update<Set>(kvs, LoggedStore{log}, batch, outcome);
 }
 
 __global__ void __launch_bounds__(kBlock, 4)
     erase_from_kvs(Table kvs, holdfast::CoalescedLogRef log, Batch batch, Outcome* outcome) {
-  update<Erase>(kvs, log, batch, outcome);
+  update<Erase>(kvs, LoggedStore{log}, batch, outcome);
+}
+
+__global__ void __launch_bounds__(kBlock, 4)
+    store_into_kvs(Table kvs, Batch batch, Outcome* outcome) {
+  update<Set>(kvs, PlainStore{}, batch, outcome);
 }
 
 __global__ void get_from_kvs(Table kvs, Batch batch, std::uint64_t* values, std::uint8_t* found) {

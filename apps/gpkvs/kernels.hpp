@@ -12,6 +12,8 @@ __global__ void insert_into_kvs(Table kvs, holdfast::CoalescedLogRef log, Batch 
                                 Outcome* outcome);
 __global__ void erase_from_kvs(Table kvs, holdfast::CoalescedLogRef log, Batch batch,
                                Outcome* outcome);
+// The same SETs without log and persists.
+__global__ void store_into_kvs(Table kvs, Batch batch, Outcome* outcome);
 __global__ void get_from_kvs(Table kvs, Batch batch, std::uint64_t* values, std::uint8_t* found);
 
 // One thread: the store's counters, as part of the same transaction.

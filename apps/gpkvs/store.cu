@@ -34,11 +34,6 @@ constexpr const char* kMeta = "kvs.meta";
 constexpr std::uint32_t kMaxBatch = 1u << 26;
 constexpr std::uint64_t kMaxBuckets = std::uint64_t{1} << 32;
 
-// Ordering a batch by bucket pays once the table outgrows what the GPU's address translation
-// covers and the batch is more than a few blocks (docs/results.md, "When ordering pays").
-constexpr std::uint64_t kOrderedTableBytes = std::uint64_t{512} << 20;
-constexpr std::size_t kOrderedBatch = std::size_t{1} << 12;
-
 std::uint64_t header_checksum(const StoreHeader& header) {
   return XXH3_64bits(&header, offsetof(StoreHeader, checksum));
 }
@@ -122,7 +117,7 @@ struct Store::Impl {
 
   bool ordered(std::size_t count) const {
     if (order != Order::automatic) return order == Order::ordered;
-    return (table.mask + 1) * sizeof(Bucket) > kOrderedTableBytes && count >= kOrderedBatch;
+    return ordering_pays(table, count);
   }
 
   void check_count(std::size_t count) const {

@@ -1,0 +1,94 @@
+#include "gpkvs/engine.hpp"
+
+#include <optional>
+
+#include "gpkvs/gpkvs.hpp"
+
+namespace gpkvs {
+namespace {
+
+using workload::Mode;
+
+constexpr std::uint64_t kBucketBytes = kWays * 16;
+
+StoreOptions store_options(const EngineOptions& options) {
+  return {options.buckets * kWays, options.max_batch};
+}
+
+// gpm, eadr: the store, whose kernels log and persist.
+class StoreEngine : public Engine {
+ public:
+  StoreEngine(workload::Backing& backing, const EngineOptions& options)
+      : backing_(backing), options_(options) {}
+
+  // A creation that was cut off is begun anew; one that was not is opened.
+  std::uint64_t begin_set_up() override {
+    try {
+      store_.emplace(Store::open(backing_.region()));
+    } catch (const holdfast::Error& error) {
+      if (error.code() != holdfast::Errc::not_found) throw;
+      store_.emplace(Store::create(backing_.region(), store_options(options_)));
+    }
+    return store_->stats().batches;
+  }
+  void load(const std::uint64_t* keys, const std::uint64_t* values, std::uint64_t count) override {
+    store_->set(keys, values, count);
+  }
+  void end_set_up() override { backing_.set_progress(1); }
+
+  std::uint64_t resume(std::uint64_t loads) override {
+    if (!store_) store_.emplace(Store::open(backing_.region()));
+    return store_->stats().batches - loads;
+  }
+  void set(std::uint64_t, const std::uint64_t* keys, const std::uint64_t* values,
+           std::uint64_t count) override {
+    const BatchResult done = store_->set(keys, values, count);
+    // A way: the entry of the log, its tail, the pair. A batch: the counters, logged, and the
+    // transaction's word, twice.
+    constexpr std::uint64_t kOfWay = 24 + 4 + 16;
+    constexpr std::uint64_t kOfBatch = 2 * 48 + 4 + 2 * 8;
+    bytes_stored_ += (done.inserted + done.updated) * kOfWay + kOfBatch;
+  }
+  void get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* found,
+           std::uint64_t count) override {
+    store_->get(keys, values, found, count);
+  }
+  Pairs pairs() override {
+    Pairs all;
+    all.keys.resize(store_->stats().records);
+    all.values.resize(all.keys.size());
+    const std::uint64_t there = store_->scan(all.keys.data(), all.values.data(), all.keys.size());
+    // The counters may be wrong: the pairs count.
+    if (there != all.keys.size()) {
+      all.keys.resize(there);
+      all.values.resize(there);
+      store_->scan(all.keys.data(), all.values.data(), there);
+    }
+    return all;
+  }
+  std::uint64_t bytes_stored() const override { return bytes_stored_; }
+
+ private:
+  workload::Backing& backing_;
+  EngineOptions options_;
+  std::optional<Store> store_;
+  std::uint64_t bytes_stored_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> Engine::make(workload::Backing& backing, const EngineOptions& options) {
+  if (workload::kernel_persists(backing.mode())) {
+    return std::make_unique<StoreEngine>(backing, options);
+  }
+  if (backing.mode() == Mode::cpu) return make_cpu_engine(backing, options);
+  return make_plain_engine(backing, options);
+}
+
+std::uint64_t Engine::medium_bytes(Mode mode, const EngineOptions& options) {
+  if (workload::kernel_persists(mode)) return Store::region_bytes(store_options(options));
+  const std::uint64_t table = options.buckets * kBucketBytes;
+  return mode == Mode::cpu ? table + cpu_undo_bytes(options) : table;
+}
+
+}  // namespace gpkvs

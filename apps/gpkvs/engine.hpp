@@ -1,0 +1,62 @@
+// What carries out gpKVS's batches in each mode.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "workload/backing.hpp"
+
+namespace gpkvs {
+
+struct EngineOptions {
+  std::uint64_t buckets = 0;
+  std::uint32_t max_batch = 0;  // operations
+  std::uint32_t max_sets = 0;   // of them
+};
+
+struct Pairs {
+  std::vector<std::uint64_t> keys;
+  std::vector<std::uint64_t> values;
+};
+
+// Set-up is over where the backing's progress is not 0. Until then load() is called with the same
+// batches, in order, and end_set_up().
+//
+// Invariant: once set() returned, the batch survives a kill; after one, resume() says how many are
+// in, and no other is there in part (modes gpm, eadr, cpu) or matters once it is done again.
+// Thread safety: one thread.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  // Batches of the set-up that are in.
+  virtual std::uint64_t begin_set_up() { return 0; }
+  virtual void load(const std::uint64_t* keys, const std::uint64_t* values,
+                    std::uint64_t count) = 0;
+  virtual void end_set_up() = 0;
+
+  // Recovers. `loads`: batches of the set-up. Returns the steps that are in.
+  virtual std::uint64_t resume(std::uint64_t loads) = 0;
+  virtual void set(std::uint64_t step, const std::uint64_t* keys, const std::uint64_t* values,
+                   std::uint64_t count) = 0;
+  // values[i] and found[i] are 0 where a key is absent.
+  virtual void get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* found,
+                   std::uint64_t count) = 0;
+  // All that the table holds.
+  virtual Pairs pairs() = 0;
+  // As Workload::kernel_bytes().
+  virtual std::uint64_t bytes_stored() const = 0;
+
+  // By the backing's mode.
+  static std::unique_ptr<Engine> make(workload::Backing& backing, const EngineOptions& options);
+  static std::uint64_t medium_bytes(workload::Mode mode, const EngineOptions& options);
+};
+
+// Kernels on an array of the backing, without a log: ndp, cap_fs, cap_mm, cap_eadr, gpufs.
+std::unique_ptr<Engine> make_plain_engine(workload::Backing& backing, const EngineOptions& options);
+// OpenMP threads.
+std::unique_ptr<Engine> make_cpu_engine(workload::Backing& backing, const EngineOptions& options);
+// Of the undo log of that one.
+std::uint64_t cpu_undo_bytes(const EngineOptions& options);
+
+}  // namespace gpkvs

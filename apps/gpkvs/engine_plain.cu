@@ -1,0 +1,101 @@
+#include "gpkvs/audit.hpp"
+#include "gpkvs/batch.hpp"
+#include "gpkvs/engine.hpp"
+#include "gpkvs/kernels.hpp"
+
+namespace gpkvs {
+namespace {
+
+class PlainEngine : public Engine {
+ public:
+  PlainEngine(workload::Backing& backing, const EngineOptions& options)
+      : backing_(backing),
+        array_(backing.array<Bucket>("table", options.buckets)),
+        table_{array_.data, options.buckets - 1, {}},
+        planner_(options.max_batch),
+        values_(options.max_batch),
+        found_(options.max_batch) {}
+
+  void load(const std::uint64_t* keys, const std::uint64_t* values, std::uint64_t count) override {
+    store(keys, values, count);
+  }
+  void end_set_up() override {
+    backing_.publish(array_);
+    backing_.set_progress(1);
+  }
+  std::uint64_t resume(std::uint64_t) override { return backing_.progress() - 1; }
+
+  // The whole table is made durable: which buckets a batch changed is known to the kernel alone.
+  void set(std::uint64_t step, const std::uint64_t* keys, const std::uint64_t* values,
+           std::uint64_t count) override {
+    const Outcome done = store(keys, values, count);
+    backing_.publish(array_);
+    backing_.set_progress(step + 2);
+    if (workload::stores_directly(backing_.mode())) {
+      bytes_stored_ += (done.inserted + done.updated) * sizeof(Pair);
+    }
+  }
+
+  void get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* found,
+           std::uint64_t count) override {
+    holdfast::Stream& stream = backing_.stream();
+    planner_.load(stream, keys, nullptr, count);
+    const Batch batch =
+        planner_.plan(stream, table_, ordering_pays(table_, count), false, outcome_.data());
+    holdfast::launch(stream, grid_for(count), dim3(kBlock), get_from_kvs, table_, batch,
+                     values_.data(), found_.data());
+    holdfast::copy_async(stream, values, values_.data(), count * sizeof(*values));
+    holdfast::copy_async(stream, found, found_.data(), count);
+    stream.synchronize();
+  }
+
+  Pairs pairs() override {
+    Pairs all;
+    for_each_bucket(table_, backing_.stream(), [&](std::uint64_t, const Bucket& bucket) {
+      for (const Pair& pair : bucket.ways) {
+        if (pair.key == 0) continue;
+        all.keys.push_back(~pair.key);
+        all.values.push_back(pair.value);
+      }
+    });
+    return all;
+  }
+  std::uint64_t bytes_stored() const override { return bytes_stored_; }
+
+ private:
+  static dim3 grid_for(std::uint64_t count) {
+    return dim3(static_cast<unsigned>((count + kBlock - 1) / kBlock));
+  }
+
+  Outcome store(const std::uint64_t* keys, const std::uint64_t* values, std::uint64_t count) {
+    holdfast::Stream& stream = backing_.stream();
+    planner_.load(stream, keys, values, count);
+    holdfast::fill_async(stream, outcome_.data(), 0, sizeof(Outcome));
+    const Batch batch =
+        planner_.plan(stream, table_, ordering_pays(table_, count), true, outcome_.data());
+    holdfast::launch(stream, grid_for(count), dim3(kBlock), store_into_kvs, table_, batch,
+                     outcome_.data());
+    holdfast::copy_async(stream, outcome_host_.data(), outcome_.data(), sizeof(Outcome));
+    stream.synchronize();
+    return outcome_host_[0];
+  }
+
+  workload::Backing& backing_;
+  workload::Array<Bucket> array_;
+  Table table_;
+  BatchPlanner planner_;
+  holdfast::DeviceBuffer<std::uint64_t> values_;
+  holdfast::DeviceBuffer<std::uint8_t> found_;
+  holdfast::DeviceBuffer<Outcome> outcome_{1};
+  holdfast::PinnedBuffer<Outcome> outcome_host_{1};
+  std::uint64_t bytes_stored_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_plain_engine(workload::Backing& backing,
+                                          const EngineOptions& options) {
+  return std::make_unique<PlainEngine>(backing, options);
+}
+
+}  // namespace gpkvs

@@ -1,0 +1,191 @@
+// gpDB as workloads: INSERT and UPDATE in every mode, resumed, killed, and given bad input.
+#include "gpdb/gpdb.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gpdb/input.hpp"
+#include "holdfast/error.hpp"
+#include "holdfast/stream.hpp"
+#include "support/error_of.hpp"
+#include "support/scratch.hpp"
+#include "workload_checks.hpp"
+
+namespace {
+
+using holdfast::Errc;
+using holdfast::test::error_of;
+using workload::Info;
+using workload::Mode;
+using workload::Settings;
+
+bool on_cpu() { return std::string_view(holdfast::backend::name()) == "cpu"; }
+
+Settings settings_of(Mode mode, std::uint64_t rows = 0) {
+  Settings settings;
+  settings.mode = mode;
+  if (rows != 0) settings.options["rows"] = std::to_string(rows);
+  return settings;
+}
+
+Info info_named(const std::string& name) {
+  return name == "insert" ? gpdb::insert_info() : gpdb::update_info();
+}
+
+class Workloads : public ::testing::TestWithParam<std::string> {
+ protected:
+  Info info() const { return info_named(GetParam()); }
+};
+
+std::string name_of(const ::testing::TestParamInfo<std::string>& test) { return test.param; }
+
+TEST_P(Workloads, EndAlikeInEveryMode) {
+  const auto expected = workload_checks::run_whole(info(), settings_of(Mode::gpm));
+  EXPECT_EQ(expected.steps, 4u);
+  for (const Mode mode : workload::all_modes()) {
+    const auto run = workload_checks::run_whole(info(), settings_of(mode));
+    EXPECT_EQ(run.wrong, "") << to_string(mode);
+    EXPECT_EQ(run.digest, expected.digest) << to_string(mode);
+  }
+}
+
+TEST_P(Workloads, GoOnStepByStep) {
+  const auto expected = workload_checks::run_whole(info(), settings_of(Mode::gpm));
+  for (const Mode mode : workload::all_modes()) {
+    const auto run = workload_checks::run_step_by_step(info(), settings_of(mode));
+    EXPECT_EQ(run.wrong, "") << to_string(mode);
+    EXPECT_EQ(run.digest, expected.digest) << to_string(mode);
+  }
+}
+
+TEST_P(Workloads, SurviveKills) {
+  if (!on_cpu()) GTEST_SKIP() << "a process with a GPU does not fork";
+  for (const Mode mode : {Mode::gpm, Mode::cpu, Mode::cap_mm, Mode::ndp, Mode::cap_fs}) {
+    SCOPED_TRACE(to_string(mode));
+    workload_checks::expect_kills_survived(info(), settings_of(mode), 10, 7);
+  }
+}
+
+TEST_P(Workloads, TakeRowsThatFillNoBlock) {
+  for (const std::uint64_t rows : {4ull, 5ull, 31ull, 2047ull, 2049ull, 4099ull}) {
+    for (const Mode mode : {Mode::gpm, Mode::ndp, Mode::cpu}) {
+      const auto run = workload_checks::run_whole(info(), settings_of(mode, rows));
+      EXPECT_EQ(run.wrong, "") << rows << " rows, mode " << to_string(mode);
+    }
+  }
+}
+
+TEST_P(Workloads, RefuseBadOptions) {
+  const auto make = [&](const std::string& name, const std::string& value) {
+    Settings settings;
+    settings.options[name] = value;
+    info().make(settings);
+  };
+  for (const char* rows : {"0", "-1", "many", "10x", "99999999999"}) {
+    EXPECT_EQ(error_of([&] { make("rows", rows); }, {"give a whole number"}),
+              Errc::invalid_argument)
+        << rows;
+  }
+  EXPECT_EQ(error_of([&] { make("row", "5"); }, {"'row'", "give rows or csv"}),
+            Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { make("csv", "/no/such/file"); }, {"/no/such/file"}), Errc::not_found);
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpdb, Workloads, ::testing::Values("insert", "update"), name_of);
+
+TEST(GpdbInsert, RefusesMoreStepsThanRows) {
+  Settings settings = settings_of(Mode::gpm, 3);
+  settings.steps = 4;
+  EXPECT_EQ(error_of([&] { gpdb::insert_info().make(settings); }, {"give 1 to 3"}),
+            Errc::invalid_argument);
+}
+
+TEST(GpdbUpdate, ChangesARowMoreThanOnce) {
+  Settings settings = settings_of(Mode::gpm, 3000);
+  settings.steps = 45;  // each of 20 carriers twice and more
+  const auto run = workload_checks::run_step_by_step(gpdb::update_info(), settings);
+  EXPECT_EQ(run.wrong, "");
+  settings.mode = Mode::cpu;
+  EXPECT_EQ(workload_checks::run_step_by_step(gpdb::update_info(), settings).digest, run.digest);
+}
+
+constexpr const char* kHeader =
+    "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,"
+    "flight,tailnum,origin,dest,air_time,distance\n";
+constexpr const char* kFirst = "2013,1,1,517,515,2,830,819,11,UA,1545,N14228,EWR,IAH,227,1400\n";
+constexpr const char* kCancelled = "2013,1,1,NA,1630,NA,NA,1815,NA,EV,4308,NA,EWR,RDU,NA,416\n";
+
+class GpdbCsv : public holdfast::test::Scratch {
+ protected:
+  std::string write(const std::string& text) {
+    const std::string name = path("flights.csv");
+    std::ofstream(name, std::ios::binary) << text;
+    return name;
+  }
+  void expect_refused(const std::string& text, const std::vector<std::string>& words) {
+    const std::string name = write(text);
+    EXPECT_EQ(error_of([&] { gpdb::read_csv(name, 0); }, words), Errc::damaged) << text;
+  }
+};
+
+TEST_F(GpdbCsv, IsReadByItsHeader) {
+  const gpdb::Input input = gpdb::read_csv(write(std::string(kHeader) + kFirst + kCancelled), 0);
+  ASSERT_EQ(input.rows.size(), 2u);
+  const gpdb::Row& row = input.rows[0];
+  EXPECT_EQ(row.day, 20130101u);
+  EXPECT_EQ(row.carrier, 30 * 36 + 10);  // U, A
+  EXPECT_EQ(row.flight, 1545);
+  EXPECT_EQ(row.departure, 515);
+  EXPECT_EQ(row.arrival, 819);
+  EXPECT_EQ(row.departure_delay, 2);
+  EXPECT_EQ(row.arrival_delay, 11);
+  EXPECT_EQ(row.air_time, 227);
+  EXPECT_EQ(row.distance, 1400);
+  EXPECT_EQ(input.rows[1].departure_delay, gpdb::kMissing);
+  EXPECT_EQ(input.rows[1].tail, 0u);
+  EXPECT_EQ(input.carriers.size(), 2u);
+  EXPECT_EQ(input.most_of_one_carrier, 1u);
+}
+
+TEST_F(GpdbCsv, IsWorkedOn) {
+  std::string text = kHeader;
+  for (int i = 0; i < 40; ++i) text += i % 3 ? kFirst : kCancelled;
+  for (const Info& info : {gpdb::insert_info(), gpdb::update_info()}) {
+    Settings settings;
+    settings.options["csv"] = write(text);
+    const auto run = workload_checks::run_whole(info, settings);
+    EXPECT_EQ(run.wrong, "") << info.name;
+    settings.mode = Mode::cpu;
+    EXPECT_EQ(workload_checks::run_whole(info, settings).digest, run.digest) << info.name;
+  }
+}
+
+TEST_F(GpdbCsv, IsRefusedWhereItIsDamaged) {
+  const std::string header = kHeader;
+  expect_refused("", {"empty"});
+  expect_refused(header, {"a header alone"});
+  expect_refused("year,month\n2013,1\n", {"line 1", "no column 'day'"});
+  expect_refused(header + kFirst + "2013,1,1,517,515,2,83",
+                 {"line 3", "7 fields, and the header has 16"});
+  expect_refused(header + "2013,1,1,517,515,late,830,819,11,UA,1545,N14228,EWR,IAH,227,1400\n",
+                 {"line 2: column 'dep_delay' is 'late'"});
+  expect_refused(header + "2013,13,1,517,515,2,830,819,11,UA,1545,N14228,EWR,IAH,227,1400\n",
+                 {"'month'", "from 1 to 12"});
+  expect_refused(header + "2013,1,1,517,515,2,830,819,11,UAL,1545,N14228,EWR,IAH,227,1400\n",
+                 {"'carrier'"});
+  expect_refused(header + "2013,1,1,517,515,2,830,819,11,\"UA\",1545,N14228,EWR,IAH,227,1400\n",
+                 {"without quotes"});
+}
+
+TEST_F(GpdbCsv, IsRefusedWhereItHasTooFewRows) {
+  const std::string name = write(std::string(kHeader) + kFirst);
+  EXPECT_EQ(error_of([&] { gpdb::read_csv(name, 2); }, {"has 1 rows, not 2"}),
+            Errc::invalid_argument);
+}
+
+}  // namespace

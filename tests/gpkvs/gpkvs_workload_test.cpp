@@ -1,0 +1,164 @@
+// gpKVS as workloads: in every mode, resumed, killed, and given bad options.
+#include "gpkvs/gpkvs_workload.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "gpkvs/gpkvs_oracle.hpp"
+#include "gpkvs/operations.hpp"
+#include "holdfast/stream.hpp"
+#include "support/error_of.hpp"
+#include "workload_checks.hpp"
+
+namespace {
+
+using gpkvs::Operations;
+using gpkvs::OperationsShape;
+using holdfast::Errc;
+using holdfast::test::error_of;
+using workload::Info;
+using workload::Mode;
+using workload::Settings;
+
+Settings settings_of(Mode mode) {
+  Settings settings;
+  settings.mode = mode;
+  return settings;
+}
+
+class KvsWorkloads : public ::testing::TestWithParam<std::string> {
+ protected:
+  Info info() const { return GetParam() == "set" ? gpkvs::set_info() : gpkvs::mixed_info(); }
+};
+
+TEST_P(KvsWorkloads, EndAlikeInEveryMode) {
+  const auto expected = workload_checks::run_whole(info(), settings_of(Mode::gpm));
+  for (const Mode mode : workload::all_modes()) {
+    const auto run = workload_checks::run_whole(info(), settings_of(mode));
+    EXPECT_EQ(run.wrong, "") << to_string(mode);
+    EXPECT_EQ(run.digest, expected.digest) << to_string(mode);
+  }
+}
+
+TEST_P(KvsWorkloads, GoOnStepByStep) {
+  const auto expected = workload_checks::run_whole(info(), settings_of(Mode::gpm));
+  for (const Mode mode : workload::all_modes()) {
+    const auto run = workload_checks::run_step_by_step(info(), settings_of(mode));
+    EXPECT_EQ(run.wrong, "") << to_string(mode);
+    EXPECT_EQ(run.digest, expected.digest) << to_string(mode);
+  }
+}
+
+TEST_P(KvsWorkloads, SurviveKills) {
+  if (std::string_view(holdfast::backend::name()) != "cpu") {
+    GTEST_SKIP() << "a process with a GPU does not fork";
+  }
+  for (const Mode mode : {Mode::gpm, Mode::cpu, Mode::cap_mm, Mode::ndp, Mode::cap_fs}) {
+    SCOPED_TRACE(to_string(mode));
+    workload_checks::expect_kills_survived(info(), settings_of(mode), 10, 11);
+  }
+}
+
+TEST_P(KvsWorkloads, TakeFullBuckets) {
+  Settings settings = settings_of(Mode::gpm);
+  settings.options = {{"capacity", "1024"}, {"keys", "256"}, {"operations", "300"}};
+  const auto expected = workload_checks::run_whole(info(), settings);
+  EXPECT_EQ(expected.wrong, "");
+  for (const Mode mode : {Mode::ndp, Mode::cpu}) {
+    settings.mode = mode;
+    EXPECT_EQ(workload_checks::run_whole(info(), settings).digest, expected.digest);
+  }
+}
+
+TEST_P(KvsWorkloads, RefuseBadOptions) {
+  const auto refusal = [&](const std::string& name, const std::string& value,
+                           const std::string& remedy) {
+    Settings settings;
+    settings.options[name] = value;
+    return error_of([&] { info().make(settings); }, {name, remedy});
+  };
+  EXPECT_EQ(refusal("keys", "0", "give a whole number"), Errc::invalid_argument);
+  EXPECT_EQ(refusal("keys", "few", "give a whole number"), Errc::invalid_argument);
+  EXPECT_EQ(refusal("keys", "3000", "give a larger capacity"), Errc::invalid_argument);
+  EXPECT_EQ(refusal("capacity", "7", "from 8 to"), Errc::invalid_argument);
+  EXPECT_EQ(refusal("operations", "0", "give a whole number"), Errc::invalid_argument);
+  EXPECT_EQ(refusal("batch", "5", "give capacity, keys or operations"), Errc::invalid_argument);
+  Settings settings;
+  settings.steps = std::uint64_t{1} << 40;
+  EXPECT_EQ(error_of([&] { info().make(settings); }, {"give fewer"}), Errc::invalid_argument);
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpkvs, KvsWorkloads, ::testing::Values("set", "mixed"),
+                         [](const auto& test) { return test.param; });
+
+OperationsShape shape_of(std::uint64_t keys) {
+  OperationsShape shape;
+  shape.buckets = 128;
+  shape.keys = keys;
+  shape.steps = 2;
+  shape.gets = 50'000;
+  shape.sets = 1000;
+  shape.zipf = true;
+  return shape;
+}
+
+TEST(KvsOperations, AreTheSameForTheSameSeed) {
+  const Operations one(shape_of(200));
+  const Operations same(shape_of(200));
+  OperationsShape shape = shape_of(200);
+  shape.seed = 2;
+  const Operations other(shape);
+  EXPECT_EQ(one.keys, same.keys);
+  EXPECT_NE(one.keys, other.keys);
+  EXPECT_TRUE(std::equal(one.gets.data(), one.gets.data() + one.gets.size(), same.gets.data()));
+  EXPECT_EQ(std::set<std::uint64_t>(one.keys.begin(), one.keys.end()).size(), 200u);
+}
+
+// The probabilities of Zipf's law, within a few standard deviations.
+TEST(KvsOperations, FollowZipf) {
+  const Operations operations(shape_of(200));
+  std::map<std::uint64_t, double> counts;
+  for (std::uint64_t i = 0; i < operations.gets.size(); ++i) counts[operations.gets[i]] += 1;
+  double sum = 0;
+  for (int k = 1; k <= 200; ++k) sum += std::pow(k, -0.99);
+  for (const int k : {1, 2, 3, 10, 100, 200}) {
+    const double expected = static_cast<double>(operations.gets.size()) * std::pow(k, -0.99) / sum;
+    EXPECT_NEAR(counts[operations.keys[k - 1]], expected, 5 * std::sqrt(expected)) << "rank " << k;
+  }
+}
+
+TEST(KvsOracle, SeesWhatIsWrong) {
+  const Operations operations(shape_of(64));
+  std::map<std::uint64_t, std::uint64_t> last;
+  for (std::uint64_t i = 0; i < operations.sets.size(); ++i) {
+    last[operations.sets[i]] = operations.values[i];
+  }
+  gpkvs::Pairs pairs;
+  for (const auto& [key, value] : last) {
+    pairs.keys.push_back(key);
+    pairs.values.push_back(value);
+  }
+  EXPECT_EQ(gpkvs::oracle::compare(operations, pairs, {}), "");
+  gpkvs::Pairs wrong = pairs;
+  wrong.values[3] += 1;
+  EXPECT_NE(gpkvs::oracle::compare(operations, wrong, {}).find("has value"), std::string::npos);
+  wrong = pairs;
+  wrong.keys[3] = wrong.keys[4];
+  wrong.values[3] = wrong.values[4];
+  EXPECT_NE(gpkvs::oracle::compare(operations, wrong, {}).find("twice"), std::string::npos);
+  wrong = pairs;
+  wrong.keys.pop_back();
+  wrong.values.pop_back();
+  EXPECT_NE(gpkvs::oracle::compare(operations, wrong, {}).find("should have"), std::string::npos);
+  EXPECT_NE(gpkvs::oracle::compare(operations, pairs, {{1, 77}}).find("GETs of step 1"),
+            std::string::npos);
+}
+
+}  // namespace
