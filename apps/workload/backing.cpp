@@ -14,12 +14,20 @@ namespace {
 
 using holdfast::Errc;
 using holdfast::Error;
+using holdfast::kPageBytes;
 using holdfast::detail::concat;
 
-constexpr std::uint64_t kChunk = 8u << 20;  // of copies and flushes that threads share out
+// Copies and flushes are shared out among threads in parts of these sizes.
+constexpr std::uint64_t kLargestPart = 8u << 20;
+constexpr std::uint64_t kSmallestPart = 256u << 10;
 constexpr std::uint64_t kMetadata = 1u << 20;
 constexpr const char* kProgress = "progress";
 constexpr const char* kReady = "ready";
+
+std::uint64_t part_of(std::uint64_t bytes, unsigned threads) {
+  return std::clamp((bytes / threads + kPageBytes) / kPageBytes * kPageBytes, kSmallestPart,
+                    kLargestPart);
+}
 
 bool uses_files(Mode mode) { return mode == Mode::cap_fs || mode == Mode::gpufs; }
 
@@ -44,6 +52,7 @@ Backing::Backing(const BackingOptions& options) : options_(options) {
   if (options_.cpu_threads == 0) {
     options_.cpu_threads = std::max(1u, std::thread::hardware_concurrency());
   }
+  team_ = std::make_unique<Team>(options_.cpu_threads);
   try {
     region_ = std::make_unique<holdfast::Region>(holdfast::Region::open(options.path));
     was_there_ = true;
@@ -148,14 +157,15 @@ void Backing::copy_in(Held& held, std::uint64_t offset, void* to, std::uint64_t 
     stream_.synchronize();
     return;
   }
-  for_chunks(bytes, kChunk, options_.cpu_threads,
-             [&](unsigned thread, std::uint64_t first, std::uint64_t count) {
-               Lane& own = lane(thread);
-               if (own.staging.size() == 0) own.staging = decltype(own.staging)(kChunk);
-               held.file->read(own.staging.data(), count, offset + first);
-               holdfast::copy_async(own.stream, out + first, own.staging.data(), count);
-               own.stream.synchronize();
-             });
+  team_->for_chunks(bytes, part_of(bytes, options_.cpu_threads),
+                    [&](unsigned thread, std::uint64_t first, std::uint64_t count) {
+                      Lane& own = lane(thread);
+                      if (own.staging.size() == 0)
+                        own.staging = decltype(own.staging)(kLargestPart);
+                      held.file->read(own.staging.data(), count, offset + first);
+                      holdfast::copy_async(own.stream, out + first, own.staging.data(), count);
+                      own.stream.synchronize();
+                    });
 }
 
 Backing::Held& Backing::checked(std::uint32_t id, std::uint64_t offset, std::uint64_t bytes) {
@@ -207,27 +217,28 @@ void Backing::copy_out(Held& held, std::uint64_t offset, const void* from, std::
     return;
   }
   const auto* const in = static_cast<const unsigned char*>(from);
-  for_chunks(bytes, kChunk, options_.cpu_threads,
-             [&](unsigned thread, std::uint64_t first, std::uint64_t count) {
-               if (mode == Mode::cpu) {
-                 std::memcpy(held.medium + offset + first, in + first, count);
-                 flush_lines(held.medium + offset + first, count);
-                 return;
-               }
-               Lane& own = lane(thread);
-               unsigned char* to = held.medium + offset + first;
-               if (held.file) {
-                 if (own.staging.size() == 0) own.staging = decltype(own.staging)(kChunk);
-                 to = own.staging.data();
-               }
-               holdfast::copy_async(own.stream, to, in + first, count);
-               own.stream.synchronize();
-               if (held.file) {
-                 held.file->write(to, count, offset + first);
-               } else if (mode != Mode::cap_eadr) {
-                 flush_lines(to, count);
-               }
-             });
+  team_->for_chunks(bytes, part_of(bytes, options_.cpu_threads),
+                    [&](unsigned thread, std::uint64_t first, std::uint64_t count) {
+                      if (mode == Mode::cpu) {
+                        std::memcpy(held.medium + offset + first, in + first, count);
+                        flush_lines(held.medium + offset + first, count);
+                        return;
+                      }
+                      Lane& own = lane(thread);
+                      unsigned char* to = held.medium + offset + first;
+                      if (held.file) {
+                        if (own.staging.size() == 0)
+                          own.staging = decltype(own.staging)(kLargestPart);
+                        to = own.staging.data();
+                      }
+                      holdfast::copy_async(own.stream, to, in + first, count);
+                      own.stream.synchronize();
+                      if (held.file) {
+                        held.file->write(to, count, offset + first);
+                      } else if (mode != Mode::cap_eadr) {
+                        flush_lines(to, count);
+                      }
+                    });
   if (held.file) held.file->sync();
 }
 
@@ -262,10 +273,10 @@ void Backing::set_progress(std::uint64_t value) {
 void Backing::flush(const void* address, std::uint64_t bytes) { flush_lines(address, bytes); }
 
 void Backing::flush_parallel(const void* address, std::uint64_t bytes) {
-  for_chunks(bytes, kChunk, options_.cpu_threads,
-             [&](unsigned, std::uint64_t first, std::uint64_t count) {
-               flush_lines(static_cast<const unsigned char*>(address) + first, count);
-             });
+  team_->for_chunks(bytes, part_of(bytes, options_.cpu_threads),
+                    [&](unsigned, std::uint64_t first, std::uint64_t count) {
+                      flush_lines(static_cast<const unsigned char*>(address) + first, count);
+                    });
 }
 
 }  // namespace workload

@@ -16,6 +16,7 @@ namespace workload {
 
 class FileCalls;
 class FileTarget;
+class Team;
 
 // Elements [0, size()) of a persistent array. `data` is what kernels (and, in mode cpu, host
 // threads) read and write: the medium itself where they store directly and in mode cpu, device
@@ -140,6 +141,7 @@ class Backing {
   std::unique_ptr<holdfast::Region> region_;
   holdfast::Stream stream_;
   std::vector<std::unique_ptr<Held>> arrays_;
+  std::unique_ptr<Team> team_;
   std::mutex lanes_mutex_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::unique_ptr<FileCalls> calls_;

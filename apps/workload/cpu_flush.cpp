@@ -4,11 +4,6 @@
 #include <immintrin.h>
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <mutex>
-#include <thread>
-#include <vector>
 
 namespace workload {
 namespace {
@@ -70,29 +65,65 @@ const char* flush_instruction() noexcept {
   return "clflush";
 }
 
-void for_chunks(std::uint64_t size, std::uint64_t chunk, unsigned threads,
-                const std::function<void(unsigned, std::uint64_t, std::uint64_t)>& body) {
-  const std::uint64_t parts = (size + chunk - 1) / chunk;
-  std::atomic<std::uint64_t> next{0};
-  std::mutex mutex;
-  std::exception_ptr first_error;
-  const auto work = [&](unsigned thread) {
-    try {
-      for (std::uint64_t part; (part = next.fetch_add(1)) < parts;) {
-        body(thread, part * chunk, std::min(chunk, size - part * chunk));
-      }
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      if (!first_error) first_error = std::current_exception();
-      next = parts;
+Team::Team(unsigned threads) {
+  for (unsigned i = 1; i < threads; ++i) others_.emplace_back([this, i] { serve(i); });
+}
+
+Team::~Team() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  wake_.notify_all();
+  for (std::thread& other : others_) other.join();
+}
+
+void Team::serve(unsigned thread) {
+  std::uint64_t seen = 0;
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [&] { return over_ || round_ != seen; });
+      if (over_) return;
+      seen = round_;
+      if (thread >= wanted_) continue;
     }
-  };
-  std::vector<std::thread> others;
-  const auto wanted = static_cast<unsigned>(std::min<std::uint64_t>(parts, std::max(1u, threads)));
-  for (unsigned i = 1; i < wanted; ++i) others.emplace_back(work, i);
+    work(thread);
+    const std::lock_guard lock(mutex_);
+    if (--busy_ == 0) idle_.notify_one();
+  }
+}
+
+void Team::work(unsigned thread) {
+  try {
+    for (std::uint64_t first; (first = next_.fetch_add(chunk_)) < size_;) {
+      (*body_)(thread, first, std::min(chunk_, size_ - first));
+    }
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::current_exception();
+    next_ = size_;
+  }
+}
+
+void Team::for_chunks(std::uint64_t size, std::uint64_t chunk, const Body& body) {
+  const std::uint64_t parts = (size + chunk - 1) / chunk;
+  {
+    const std::lock_guard lock(mutex_);
+    body_ = &body;
+    size_ = size;
+    chunk_ = chunk;
+    next_ = 0;
+    error_ = nullptr;
+    wanted_ = static_cast<unsigned>(std::min<std::uint64_t>(parts, threads()));
+    busy_ = wanted_ > 0 ? wanted_ - 1 : 0;
+    ++round_;
+  }
+  if (busy_ > 0) wake_.notify_all();
   work(0);
-  for (std::thread& other : others) other.join();
-  if (first_error) std::rethrow_exception(first_error);
+  std::unique_lock lock(mutex_);
+  idle_.wait(lock, [&] { return busy_ == 0; });
+  if (error_) std::rethrow_exception(error_);
 }
 
 }  // namespace workload
