@@ -34,7 +34,7 @@ Scale scale_of(Size size) {
     case Size::test:
       return {8192, 1000, 400, 4, 4};
     case Size::real:
-      return {1 << 22, 500'000, 100'000, 10, 20};
+      return {1 << 22, 200'000, 50'000, 10, 20};
     case Size::paper:
       break;
   }
@@ -180,8 +180,8 @@ workload::Info info_of(const char* name, const char* summary, bool mixed) {
   info.kind = workload::Info::Class::transactional;
   info.options = {
       {"capacity", "pairs of the table (default 8,192; real: 4,194,304; paper: 268,435,456)"},
-      {"keys", "that operations take (default 1,000; real: 500,000; paper: 33,554,432)"},
-      {"operations", "of a batch (default 400; real: 100,000; paper: 2,000,000)"}};
+      {"keys", "that operations take (default 1,000; real: 200,000; paper: 33,554,432)"},
+      {"operations", "of a batch (default 400; real: 50,000; paper: 2,000,000)"}};
   info.make = [mixed](const Settings& settings) {
     return std::make_unique<KvsWorkload>(settings, mixed);
   };

@@ -8,6 +8,8 @@ namespace holdfast::check {
 Program undo_log_program(const ProgramOptions& options);
 Program undo_log_conventional_program(const ProgramOptions& options);
 Program bfs_program(const ProgramOptions& options);
+Program gpdb_insert_program(const ProgramOptions& options);
+Program gpdb_update_program(const ProgramOptions& options);
 Program gpkvs_program(const ProgramOptions& options);
 Program gpkvs_set_program(const ProgramOptions& options);
 Program prefix_sum_program(const ProgramOptions& options);
