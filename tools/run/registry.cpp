@@ -2,7 +2,7 @@
 #include "black_scholes/black_scholes.hpp"
 #include "cfd/cfd.hpp"
 #include "gpdb/gpdb.hpp"
-// #include "gpkvs/gpkvs_workload.hpp"
+#include "gpkvs/gpkvs_workload.hpp"
 #include "hotspot/hotspot.hpp"
 #include "lenet/lenet.hpp"
 #include "prefix_sum/prefix_sum_workload.hpp"
@@ -13,9 +13,9 @@ namespace workload {
 
 const std::vector<Info>& workloads() {
   static const std::vector<Info> all = {
-      gpdb::insert_info(), gpdb::update_info(),   lenet::info(),
-      cfd::info(),         black_scholes::info(), hotspot::info(),
-      bfs::info(),         srad::info(),          prefix_sum::info(),
+      gpkvs::set_info(), gpkvs::mixed_info(), gpdb::insert_info(),   gpdb::update_info(),
+      lenet::info(),     cfd::info(),         black_scholes::info(), hotspot::info(),
+      bfs::info(),       srad::info(),        prefix_sum::info(),
   };
   return all;
 }

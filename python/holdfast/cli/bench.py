@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import _backend, bench, plots
+from .. import _backend, bench, gpm, plots, workloads
 from .._errors import Error
 from . import common
 
@@ -96,3 +96,61 @@ def plot(
     else:
         for path in figures:
             common.out.print(f"drew {path}")
+
+
+def _gpm(
+    names: list[str],
+    size: str,
+    data: Path | None,
+    only: str | None,
+    kills: int,
+    verify: bool,
+    threads: str,
+    results: Path | None,
+    as_json: bool,
+) -> None:
+    try:
+        tried = tuple(int(word) for word in threads.split(","))
+    except ValueError:
+        raise Error(f"--cpu-threads {threads}: give numbers and commas") from None
+    written = gpm.run(
+        [gpm.EXPERIMENTS[name] for name in names],
+        size,
+        str(data) if data else workloads.default_data(),
+        _results_folder(results),
+        only,
+        kills,
+        verify,
+        tried,
+        _printer(as_json),
+    )
+    if as_json:
+        common.emit({"ok": True, "files": [str(path) for path in written]})
+    else:
+        for path in written:
+            common.out.print(f"wrote {path}; `make results` draws it")
+
+
+def _add_gpm(name: str, what: str, names: list[str]) -> None:
+    @app.command(name, help=f"GPM: {what}.", epilog=f"Example: holdfast bench {name} --size real")
+    @common.command
+    def experiment(
+        size: Annotated[str, typer.Option(help="Of inputs: test, real or paper.")] = "real",
+        data: Annotated[
+            Path | None, typer.Option(help="Folder of real inputs. Default: $HOLDFAST_DATA.")
+        ] = None,
+        only: Annotated[str | None, typer.Option(help="Workloads, by name, with commas.")] = None,
+        kills: Annotated[int, typer.Option(min=1, help="For restoration latencies.")] = 10,
+        verify: Annotated[bool, typer.Option(help="Ask the oracles.")] = True,
+        threads: Annotated[
+            str, typer.Option("--cpu-threads", help="Numbers of CPU threads that are tried.")
+        ] = ",".join(map(str, gpm.TRIED_THREADS)),
+        results: Results = None,
+        as_json: common.Json = False,
+    ) -> None:
+        _gpm(names, size, data, only, kills, verify, threads, results, as_json)
+
+
+for _name, _experiment in gpm.EXPERIMENTS.items():
+    _add_gpm(_name, _experiment.what, [_name])
+_add_gpm("gpm-all", "all figures and tables", list(gpm.EXPERIMENTS))
