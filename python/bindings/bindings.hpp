@@ -25,6 +25,8 @@ class Dependent {
   virtual ~Dependent() = default;
   // Lets go of the region. Later use throws Errc::closed.
   virtual void release() noexcept = 0;
+  // Returns once nothing that it queued still writes the region: a commit comes after that.
+  virtual void settle() {}
 };
 
 // A region as Python sees it: it knows which arrays look into its memory, and stays mapped until
@@ -58,6 +60,16 @@ class RegionHandle : public std::enable_shared_from_this<RegionHandle> {
   void release_export(const std::string& name) noexcept;
 
   void add_dependent(const std::shared_ptr<Dependent>& dependent);
+  // Calls `function(Region&)` once no dependent writes the region any more.
+  template <class Function>
+  auto with_settled(Function&& function) {
+    // Let go of under the interpreter's lock: it may be for the last time.
+    const auto dependents = this->dependents();
+    return with([&](Region& region) {
+      for (const auto& dependent : dependents) dependent->settle();
+      return function(region);
+    });
+  }
 
   // Closes at once. Throws BufferError while arrays are left.
   void close();
@@ -73,6 +85,7 @@ class RegionHandle : public std::enable_shared_from_this<RegionHandle> {
 
  private:
   Region& open_region();
+  std::vector<std::shared_ptr<Dependent>> dependents();
   void release_dependents() noexcept;
   void finish(bool abandon);
   bool is_forked() const;
@@ -82,13 +95,14 @@ class RegionHandle : public std::enable_shared_from_this<RegionHandle> {
   std::mutex mutex_;   // calls into the region
   std::optional<Region> region_;
   std::optional<Stream> stream_;
-  std::vector<std::weak_ptr<Dependent>> dependents_;
   bool detached_ = false;
   bool abandon_later_ = false;
-  mutable std::mutex exports_mutex_;
+  mutable std::mutex exports_mutex_;  // of what follows; nothing is called under it
+  std::vector<std::weak_ptr<Dependent>> dependents_;
   std::map<std::string, std::size_t> exports_;
 };
 
+void bind_checkpoint(nb::module_& module);
 void bind_inspect(nb::module_& module);
 void bind_platform(nb::module_& module);
 void bind_region(nb::module_& module);

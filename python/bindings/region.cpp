@@ -259,10 +259,14 @@ void bind_region(nb::module_& module) {
           },
           "new_size"_a)
       .def("mark", &mark, "address"_a, "nbytes"_a)
-      .def("commit", ask([](Region& region) { return region.commit(); }))
+      .def("commit",
+           [](const Handle& handle) {
+             return handle->with_settled([](Region& region) { return region.commit(); });
+           })
       .def("commit_async", [](const Handle& handle) {
-        return PendingCommit{
-            handle, handle->with([&](Region& region) { return region.commit(handle->stream()); })};
+        return PendingCommit{handle, handle->with_settled([&](Region& region) {
+                               return region.commit(handle->stream());
+                             })};
       });
 
   module.def("create", &create_region, "path"_a, "size"_a, "domain"_a, "max_size"_a,

@@ -67,15 +67,29 @@ void RegionHandle::release_export(const std::string& name) noexcept {
 }
 
 void RegionHandle::add_dependent(const std::shared_ptr<Dependent>& dependent) {
+  const std::lock_guard lock(exports_mutex_);
   std::erase_if(dependents_, [](const auto& entry) { return entry.expired(); });
   dependents_.push_back(dependent);
 }
 
-void RegionHandle::release_dependents() noexcept {
+std::vector<std::shared_ptr<Dependent>> RegionHandle::dependents() {
+  std::vector<std::shared_ptr<Dependent>> found;
+  const std::lock_guard lock(exports_mutex_);
   for (const auto& entry : dependents_) {
+    if (auto dependent = entry.lock()) found.push_back(std::move(dependent));
+  }
+  return found;
+}
+
+void RegionHandle::release_dependents() noexcept {
+  std::vector<std::weak_ptr<Dependent>> all;
+  {
+    const std::lock_guard lock(exports_mutex_);
+    all.swap(dependents_);
+  }
+  for (const auto& entry : all) {
     if (const auto dependent = entry.lock()) dependent->release();
   }
-  dependents_.clear();
 }
 
 // Closes or abandons now. The caller holds mutex_, or is the last owner.

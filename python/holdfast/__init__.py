@@ -9,8 +9,10 @@
 from typing import TYPE_CHECKING
 
 from . import _backend
+from ._checkpoint import Checkpoint, PendingSave, StoredBuffer
 from ._errors import Error
 from ._region import DeviceArray, Region, create, destroy, open
+from ._state import RestoredState, restore_state, save_state
 from ._store import RESERVED_KEY, KeyValueStore
 
 if TYPE_CHECKING:
@@ -28,12 +30,18 @@ def __getattr__(name: str) -> str:
 
 __all__ = [
     "RESERVED_KEY",
+    "Checkpoint",
     "DeviceArray",
     "Error",
     "KeyValueStore",
+    "PendingSave",
     "Region",
+    "RestoredState",
+    "StoredBuffer",
     "backend",
     "create",
     "destroy",
     "open",
+    "restore_state",
+    "save_state",
 ]

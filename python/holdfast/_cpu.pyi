@@ -324,6 +324,89 @@ def open_store(region: Region) -> Store: ...
 def store_region_bytes(capacity: int, max_batch: int) -> int:
     """Bytes that a region must have for such a store."""
 
+class CheckpointBuffer:
+    """A buffer of a group in a region."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def type(self) -> str:
+        """the element type's name, such as 'f32'"""
+
+    @property
+    def count(self) -> int:
+        """elements"""
+
+    @property
+    def element_bytes(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+class PendingSave:
+    """A save on its way."""
+
+    def done(self) -> bool: ...
+
+    def wait(self) -> None: ...
+
+class ArrayView:
+    """The memory of an object that has __dlpack__."""
+
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def shape(self) -> list[int]: ...
+
+    @property
+    def strides(self) -> list[int]:
+        """in elements"""
+
+    @property
+    def code(self) -> int:
+        """DLPack's number of the kind of type"""
+
+    @property
+    def bits(self) -> int:
+        """of an element"""
+
+    @property
+    def device(self) -> int:
+        """DLPack's number of the kind of device"""
+
+class Checkpoint:
+    """A checkpoint's handle; holdfast.Checkpoint wraps it."""
+
+    def add(self, group: str, buffer: str, type: str, count: int, element_bytes: int, address: int, on_device: bool) -> None: ...
+
+    def save(self, group: str, tag: int) -> None: ...
+
+    def save_async(self, group: str, tag: int) -> PendingSave: ...
+
+    def restore(self, group: str) -> int | None: ...
+
+    def forget(self, group: str) -> None: ...
+
+    def stored(self, group: str) -> list[CheckpointBuffer]: ...
+
+    def stored_groups(self) -> list[str]: ...
+
+    def close(self) -> None: ...
+
+def make_checkpoint(region: Region, name: str) -> Checkpoint: ...
+
+def checkpoint_region_bytes(buffer_bytes: int, buffers: int) -> int:
+    """Bytes that one group takes in its region."""
+
+def view_array(array: object) -> ArrayView: ...
+
+def synchronize(stream: int) -> None:
+    """
+    Waits for a stream of the device; 0: for all that this process gave it.
+    """
+
 class ArenaInfo:
     """The shared memory that belongs to a region's file."""
 

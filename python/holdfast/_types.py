@@ -57,3 +57,49 @@ def from_medium(name: str, element_bytes: int, count: int) -> tuple[tuple[int, .
         if int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize == element_bytes:
             return shape, dtype
     return (count, element_bytes), np.dtype(np.uint8)
+
+
+# What checkpoints hold besides: NumPy's and PyTorch's names of types, and the medium's.
+_BUFFER_NAMES = {
+    **{dtype.name: name for dtype, name in _NAMES.items()},
+    "bool": "bool",
+    "bfloat16": "bf16",
+    "complex64": "c64",
+    "complex128": "c128",
+}
+_BUFFER_DTYPES = {name: dtype for dtype, name in _BUFFER_NAMES.items()}
+_MAX_ELEMENT_BYTES = 2**32 - 1  # of the format
+
+
+def is_buffer_type(dtype: str) -> bool:
+    """Whether checkpoints know elements of this type by name."""
+    return dtype in _BUFFER_NAMES
+
+
+def buffer_types() -> str:
+    return ", ".join(_BUFFER_NAMES)
+
+
+def to_buffer(dtype: str, itemsize: int, shape: tuple[int, ...]) -> tuple[str, int, int]:
+    """Returns type, bytes of an element and count, as a checkpoint names them.
+
+    As to_medium() does for arrays of a region. A shape that has no room in a type's name counts as
+    flat. `dtype` is NumPy's or PyTorch's name, `itemsize` its bytes.
+    """
+    base = _BUFFER_NAMES.get(dtype, dtype)
+    elements = 1
+    for extent in shape[1:]:
+        elements *= extent
+    count = shape[0] if shape else 1
+    name = "x".join([base, *map(str, shape[1:])])
+    if len(name) > _MAX_TYPE_NAME or elements * itemsize > _MAX_ELEMENT_BYTES:
+        return base, itemsize, count * elements
+    return name, itemsize * elements, count
+
+
+def from_buffer(name: str, count: int) -> tuple[str, tuple[int, ...]]:
+    """Returns the name of the element type and the shape; the name as it is if it is unknown."""
+    base, *extents = name.split("x")
+    if base in _BUFFER_DTYPES and all(re.fullmatch("[0-9]+", extent) for extent in extents):
+        return _BUFFER_DTYPES[base], (count, *map(int, extents))
+    return name, (count,)

@@ -166,6 +166,7 @@ def run(
     data: str | None,
     results: Path,
     only: str | None = None,
+    modes: str | None = None,
     kills: int = 10,
     verify: bool = True,
     tried: tuple[int, ...] = TRIED_THREADS,
@@ -174,7 +175,11 @@ def run(
     """Runs what some experiments need, each run once; returns the results files."""
     wanted = [n for n in ALL if only is None or n in only.split(",")]
     pairs = dict.fromkeys(
-        (name, mode) for e in experiments for name in e.names for mode in e.modes if name in wanted
+        (name, mode)
+        for e in experiments
+        for name in e.names
+        for mode in e.modes
+        if name in wanted and (modes is None or mode in modes.split(","))
     )
     command = f"holdfast bench {' '.join(e.name for e in experiments)} --size {size}"
     written = []
@@ -183,7 +188,7 @@ def run(
         for what in runs([name], [mode], size, data, verify):
             lines.append({**measure(what, tried), "size": size})
             on_line(lines[-1])
-            written = [write("gpm_modes", command, lines, results)]
+            written = [write(f"gpm_modes_{size}", command, lines, results)]
     restored: list[Line] = []
     for name in dict.fromkeys(n for e in experiments if e.restores for n in e.names):
         if name not in wanted:
@@ -191,7 +196,7 @@ def run(
         for what in runs([name], ["gpm"], size, data, verify):
             restored.append({**measure_restore(what, kills), "size": size})
             on_line(restored[-1])
-            path = write("gpm_restores", command, restored, results)
+            path = write(f"gpm_restores_{size}", command, restored, results)
             if path not in written:
                 written.append(path)
     return written

@@ -103,6 +103,7 @@ def _gpm(
     size: str,
     data: Path | None,
     only: str | None,
+    modes: str | None,
     kills: int,
     verify: bool,
     threads: str,
@@ -119,6 +120,7 @@ def _gpm(
         str(data) if data else workloads.default_data(),
         _results_folder(results),
         only,
+        modes,
         kills,
         verify,
         tried,
@@ -140,6 +142,7 @@ def _add_gpm(name: str, what: str, names: list[str]) -> None:
             Path | None, typer.Option(help="Folder of real inputs. Default: $HOLDFAST_DATA.")
         ] = None,
         only: Annotated[str | None, typer.Option(help="Workloads, by name, with commas.")] = None,
+        modes: Annotated[str | None, typer.Option(help="Modes, with commas.")] = None,
         kills: Annotated[int, typer.Option(min=1, help="For restoration latencies.")] = 10,
         verify: Annotated[bool, typer.Option(help="Ask the oracles.")] = True,
         threads: Annotated[
@@ -148,7 +151,7 @@ def _add_gpm(name: str, what: str, names: list[str]) -> None:
         results: Results = None,
         as_json: common.Json = False,
     ) -> None:
-        _gpm(names, size, data, only, kills, verify, threads, results, as_json)
+        _gpm(names, size, data, only, modes, kills, verify, threads, results, as_json)
 
 
 for _name, _experiment in gpm.EXPERIMENTS.items():
