@@ -56,6 +56,7 @@ struct CheckpointBuffer {
 //   the crash, whole. Groups do not touch one another.
 // - The object of a group is "<checkpoint>/<group>" of the region; it is made by the first save or
 //   restore, after which no buffer can be added to the group.
+// - REQUIRES: one object at a time saves a group; it knows which of the two copies is the older.
 //
 // Thread safety: one thread at a time. The region and the buffers outlive it.
 class Checkpoint {
@@ -89,6 +90,10 @@ class Checkpoint {
   // there is none. Waits. Throws as save() does, and damaged if the copy's checksum does not hold
   // (the buffers are then undefined).
   std::optional<std::uint64_t> restore(Stream& stream, std::string_view group);
+
+  // Forgets the buffers of a group, once its saves are over; what the region holds of it stays.
+  // Others can then be added, at other addresses. No such group: nothing happens.
+  void forget(std::string_view group);
 
   // The buffers of each group that the region holds, whoever saved them. Throws damaged.
   std::vector<CheckpointBuffer> stored(std::string_view group) const;

@@ -93,6 +93,10 @@ void free_pinned(void* address) noexcept;
 void register_host(void* address, std::size_t bytes, const std::string& what);
 void unregister_host(void* address, std::size_t bytes) noexcept;
 
+// Waits for what others have queued on the device: for one stream of theirs (a cudaStream_t), or,
+// with null, for all work of this process. A no-op on the CPU backend. Throws what the work met.
+void synchronize(void* native_stream = nullptr);
+
 // How long every durability fence of a kernel waits, for media that are emulated. CPU backend
 // alone: a GPU's fences take the time that they take. Thread safety: any.
 void set_persist_delay_ns(double nanoseconds) noexcept;

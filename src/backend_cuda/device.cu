@@ -91,6 +91,14 @@ std::size_t free_device_memory() {
   return free;
 }
 
+void synchronize(void* native_stream) {
+  if (native_stream == nullptr) {
+    HOLDFAST_CUDA(cudaDeviceSynchronize());
+  } else {
+    HOLDFAST_CUDA(cudaStreamSynchronize(static_cast<cudaStream_t>(native_stream)));
+  }
+}
+
 void* allocate_device(std::size_t bytes) {
   void* address = nullptr;
   HOLDFAST_CUDA(cudaMalloc(&address, bytes));

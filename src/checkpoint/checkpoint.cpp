@@ -80,6 +80,13 @@ std::optional<std::uint64_t> Checkpoint::restore(Stream& stream, std::string_vie
   return impl_->find(group).restore(*impl_->region, stream, impl_->engine_threshold);
 }
 
+void Checkpoint::forget(std::string_view group) {
+  const auto found = impl_->groups.find(group);
+  if (found == impl_->groups.end()) return;
+  found->second.wait();
+  impl_->groups.erase(found);
+}
+
 std::vector<CheckpointBuffer> Checkpoint::stored(std::string_view group) const {
   const std::string object = concat(impl_->name, "/", std::string(group));
   const ObjectInfo info = impl_->region->object(object);
