@@ -18,6 +18,7 @@ Program hotspot_program(const ProgramOptions& options);
 Program prefix_sum_program(const ProgramOptions& options);
 Program reduction_program(const ProgramOptions& options);
 Program reduction_block_scope_program(const ProgramOptions& options);
+Program lenet_program(const ProgramOptions& options);
 Program region_metadata_program(const ProgramOptions& options);
 Program srad_program(const ProgramOptions& options);
 

@@ -47,6 +47,10 @@ const std::vector<Entry>& entries() {
         false,
         true},
        reduction_block_scope_program},
+      {{"lenet",
+        "LeNet in training, a checkpoint after each pass, recovered by going on",
+        {0, 0, 0}},
+       lenet_program},
       {{"cfd",
         "two time steps of a flow through two cells, a checkpoint after each, recovered by going "
         "on",
