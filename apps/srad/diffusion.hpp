@@ -11,6 +11,10 @@ namespace srad {
 // Pixels in a row that one block computes and stores: 1 KiB of the medium.
 inline constexpr std::uint32_t kTile = 256;
 
+// What a region without any speckle counts as having (its variance over its squared mean), so that
+// the coefficients are defined: all that varies is then an edge.
+inline constexpr float kLeastSpeckle = 1e-6f;
+
 struct Frame {
   std::uint32_t rows = 0;
   std::uint32_t columns = 0;

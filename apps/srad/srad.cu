@@ -72,7 +72,7 @@ __global__ void find_speckle(Frame frame, const float* image, float* speckle) {
   if (threadIdx.x != 0) return;
   const double mean = sum / pixels;
   const double variance = squares / pixels - mean * mean;
-  *speckle = static_cast<float>(variance / (mean * mean));
+  *speckle = fmaxf(static_cast<float>(variance / (mean * mean)), kLeastSpeckle);
 }
 
 // 1 where the image varies as speckle does, towards 0 at edges.
@@ -84,7 +84,6 @@ __device__ float coefficient_at(const Frame& frame, const float* image, u64 i, f
   const float laplacian = (d.north + d.south + d.west + d.east) / d.centre;
   const float scale = 1.0f + 0.25f * laplacian;
   const float variation = (0.5f * gradient - 0.0625f * laplacian * laplacian) / (scale * scale);
-  if (!(speckle > 0.0f)) return 1.0f;  // an even image
   const float value = 1.0f / (1.0f + (variation - speckle) / (speckle * (1.0f + speckle)));
   return value < 0.0f ? 0.0f : value > 1.0f ? 1.0f : value;
 }

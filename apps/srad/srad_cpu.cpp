@@ -36,7 +36,8 @@ float speckle_of(const Frame& frame, const float* image) {
   }
   const double pixels = double(frame.region_rows) * frame.region_columns;
   const double mean = sum / pixels;
-  return static_cast<float>((squares / pixels - mean * mean) / (mean * mean));
+  const double variance = squares / pixels - mean * mean;
+  return std::max(static_cast<float>(variance / (mean * mean)), kLeastSpeckle);
 }
 
 void row_coefficients(const Frame& frame, const Rows& rows, float speckle, float* out) {
@@ -51,7 +52,7 @@ void row_coefficients(const Frame& frame, const Rows& rows, float speckle, float
     const float scale = 1 + laplacian / 4;
     const float variation = (gradient / 2 - laplacian * laplacian / 16) / (scale * scale);
     const float excess = (variation - speckle) / (speckle * (1 + speckle));
-    out[i] = speckle > 0 ? std::clamp(1 / (1 + excess), 0.0f, 1.0f) : 1.0f;
+    out[i] = std::clamp(1 / (1 + excess), 0.0f, 1.0f);
   }
 }
 

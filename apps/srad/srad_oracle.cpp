@@ -33,7 +33,7 @@ struct Oracle {
         variance += (at(row, column) - mean) * (at(row, column) - mean);
       }
     }
-    return variance / pixels / (mean * mean);
+    return std::max(variance / pixels / (mean * mean), 1e-6);
   }
 
   void find_coefficients() {
@@ -49,7 +49,7 @@ struct Oracle {
           sum += value / here - 1;
         }
         const double q = (squares / 2 - sum * sum / 16) / ((1 + sum / 4) * (1 + sum / 4));
-        const double c = q0 > 0 ? 1 / (1 + (q - q0) / (q0 * (1 + q0))) : 1;
+        const double c = 1 / (1 + (q - q0) / (q0 * (1 + q0)));
         coefficients[index(row, column)] = std::clamp(c, 0.0, 1.0);
       }
     }

@@ -246,6 +246,21 @@ TEST_F(ImageFileTest, AnEvenImageStaysAsItIs) {
   }
 }
 
+// As ultrasound often is: the corner that should show speckle is black.
+TEST_F(ImageFileTest, ABlackCornerIsNoSpeckle) {
+  std::string text = "P2 40 40 255\n";
+  for (int i = 0; i < 40 * 40; ++i) {
+    const bool black = i / 40 < 35 && i % 40 < 35;
+    text += std::to_string(black ? 0 : 50 + i * 37 % 100) + (i % 40 == 39 ? "\n" : " ");
+  }
+  holdfast::test::write_file(path("corner.pgm"), {text.begin(), text.end()});
+  for (const Mode mode : {Mode::gpm, Mode::cpu}) {
+    Settings settings = small(mode);
+    settings.options = {{"image", path("corner.pgm")}};
+    EXPECT_EQ(workload_checks::run_whole(info(), settings).wrong, "");
+  }
+}
+
 TEST(ImageTest, DamagedTextsAreRefused) {
   for (const char* const text :
        {"", "P2", "P5 1 1 255\n0", "P2 0 1 255\n", "P2 1 1 0\n0", "P2 1 1 70000\n0",
