@@ -29,14 +29,20 @@ std::uint64_t part_of(std::uint64_t bytes, unsigned threads) {
                     kLargestPart);
 }
 
+bool is_cap(Mode mode) {
+  return mode == Mode::cap_fs || mode == Mode::cap_mm || mode == Mode::cap_eadr;
+}
+
 bool uses_files(Mode mode) { return mode == Mode::cap_fs || mode == Mode::gpufs; }
 
 }  // namespace
 
+using Staging = holdfast::PinnedBuffer<unsigned char>;
+
 // What a CPU thread copies with.
 struct Backing::Lane {
   holdfast::Stream stream;
-  holdfast::PinnedBuffer<unsigned char> staging;
+  Staging staging;  // where copies cannot go to the medium at once
 };
 
 struct Backing::Held {
@@ -78,6 +84,13 @@ Backing::Backing(const BackingOptions& options) : options_(options) {
   if (uses_files(options.mode)) {
     progress_file_ = std::make_unique<FileTarget>(target_prefix(options.path) + kProgress,
                                                   sizeof(std::uint64_t));
+  }
+  if (is_cap(options.mode)) {
+    // Set up once: no publish pays for it.
+    for (unsigned thread = 0; thread < options_.cpu_threads; ++thread) {
+      lanes_.push_back(std::make_unique<Lane>());
+      if (options.mode == Mode::cap_fs) lanes_.back()->staging = Staging(kLargestPart);
+    }
   }
   if (options.mode == Mode::gpufs) calls_ = std::make_unique<FileCalls>();
 }
@@ -160,8 +173,7 @@ void Backing::copy_in(Held& held, std::uint64_t offset, void* to, std::uint64_t 
   team_->for_chunks(bytes, part_of(bytes, options_.cpu_threads),
                     [&](unsigned thread, std::uint64_t first, std::uint64_t count) {
                       Lane& own = lane(thread);
-                      if (own.staging.size() == 0)
-                        own.staging = decltype(own.staging)(kLargestPart);
+                      if (own.staging.size() == 0) own.staging = Staging(kLargestPart);
                       held.file->read(own.staging.data(), count, offset + first);
                       holdfast::copy_async(own.stream, out + first, own.staging.data(), count);
                       own.stream.synchronize();
@@ -227,8 +239,7 @@ void Backing::copy_out(Held& held, std::uint64_t offset, const void* from, std::
                       Lane& own = lane(thread);
                       unsigned char* to = held.medium + offset + first;
                       if (held.file) {
-                        if (own.staging.size() == 0)
-                          own.staging = decltype(own.staging)(kLargestPart);
+                        if (own.staging.size() == 0) own.staging = Staging(kLargestPart);
                         to = own.staging.data();
                       }
                       holdfast::copy_async(own.stream, to, in + first, count);

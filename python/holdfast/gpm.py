@@ -77,7 +77,7 @@ def medians(result: Line) -> Line:
         "cpu_threads": result["cpu_threads"],
         "steps": steps,
         "step_seconds": statistics.median(seconds),
-        "persist_seconds": result["persist_seconds"] / steps,
+        "persist_seconds": statistics.median(result["persist_seconds"]),
         "bytes_per_step": result["bytes_written"] / steps,
         "verified": result["verified"],
         "projection": result["mode"] in workloads.PROJECTIONS,

@@ -90,13 +90,15 @@ int run(const holdfast_run::Arguments& arguments) {
                       arguments.settings.mode == workload::Mode::cpu;
   const auto bytes = [&] { return backing.bytes_written() + (direct ? work->kernel_bytes() : 0); };
   const std::uint64_t bytes_before = bytes();
-  const double persist_before = backing.persist_seconds();
   Json seconds = Json::array();
+  Json persists = Json::array();
   for (std::uint64_t step = first; step < work->steps(); ++step) {
+    const double persist_before = backing.persist_seconds();
     const auto start = Clock::now();
     work->step(step);
     backing.stream().synchronize();
     seconds.push_back(since(start));
+    persists.push_back(backing.persist_seconds() - persist_before);
   }
   Json done{{"event", "done"},
             {"workload", info.name},
@@ -111,7 +113,7 @@ int run(const holdfast_run::Arguments& arguments) {
             {"setup_seconds", setup},
             {"recovery_seconds", recovery},
             {"step_seconds", seconds},
-            {"persist_seconds", backing.persist_seconds() - persist_before},
+            {"persist_seconds", persists},
             {"bytes_written", bytes() - bytes_before},
             {"digest", std::to_string(work->digest())}};
   std::string wrong;
