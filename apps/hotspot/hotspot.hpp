@@ -31,6 +31,10 @@ std::vector<float> read_grid(const std::string& text, const std::string& name, s
 // Throws invalid_argument (a side out of range, one file of two), not_found, damaged.
 Grids make_grids(const workload::Settings& settings);
 
+// A chip of 16 mm is cut into so many cells a side at most: were they smaller, Rodinia's time step
+// would be too long for the scheme (it diverges from some 1,400 on). Larger grids are of larger chips.
+inline constexpr std::uint64_t kFinestSide = 1024;
+
 // Of one iteration, for cells of a chip that is cut into side x side.
 struct Rates {
   float per_watt;    // kelvins

@@ -25,6 +25,7 @@ Grids generate(std::uint64_t side, std::uint64_t seed) {
   Grids grids{side, std::vector<float>(side * side), std::vector<float>(side * side),
               concat("generated: ", side, " x ", side, " cells, seed ", seed)};
   const std::uint64_t unit = std::max<std::uint64_t>(side / 16, 1);
+  const std::uint64_t of_chip = std::min(side, kFinestSide);
 #pragma omp parallel for schedule(static)
   for (std::uint64_t row = 0; row < side; ++row) {
     for (std::uint64_t column = 0; column < side; ++column) {
@@ -34,9 +35,8 @@ Grids generate(std::uint64_t side, std::uint64_t seed) {
       const bool hot = of_unit % 4 == 0;
       grids.temperature[i] = (hot ? 335.0f : 324.0f) +
                              checkpointing::uniform(checkpointing::mix(seed, i), -0.5f, 0.5f);
-      // Some 60 W over the whole chip, whatever the number of cells.
-      const float density = hot ? 200.0f : 10.0f;
-      grids.power[i] = density / static_cast<float>(side * side);
+      // Some 60 W over a chip of 16 mm, whatever the number of cells.
+      grids.power[i] = (hot ? 200.0f : 10.0f) / static_cast<float>(of_chip * of_chip);
     }
   }
   return grids;
@@ -105,7 +105,7 @@ Grids make_grids(const workload::Settings& settings) {
 Rates rates(std::uint64_t side) {
   constexpr double kChip = 0.016, kThickness = 0.0005, kSpecificHeat = 1.75e6, kConductivity = 100;
   constexpr double kFactorChip = 0.5, kMaxPowerDensity = 3.0e6, kPrecision = 0.001;
-  const double width = kChip / static_cast<double>(side);
+  const double width = kChip / static_cast<double>(std::min(side, kFinestSide));
   const double height = width;
   const double capacitance = kFactorChip * kSpecificHeat * kThickness * width * height;
   const double max_slope = kMaxPowerDensity / (kFactorChip * kThickness * kSpecificHeat);

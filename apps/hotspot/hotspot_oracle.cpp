@@ -23,7 +23,8 @@ Range widened(Range range, std::uint64_t margin, std::uint64_t side) {
 class Chip {
  public:
   explicit Chip(std::uint64_t side) {
-    const double thickness = 0.0005, edge = 0.016 / static_cast<double>(side);
+    const double thickness = 0.0005,
+                 edge = 0.016 / static_cast<double>(std::min(side, kFinestSide));
     const double conductivity = 100.0, heat = 1.75e6;
     const double fit = 0.5;  // of the lumped model to a finer one
     const double capacity = fit * heat * thickness * edge * edge;

@@ -87,6 +87,17 @@ TEST(Hotspot, HeatComesFromPower) {
   EXPECT_EQ(std::max_element(warmed.begin(), warmed.end()) - warmed.begin(), 27);
 }
 
+// A grid beyond the finest that Rodinia's time step allows: temperatures stay where they may be.
+TEST(Hotspot, LargeGridsAreStable) {
+  const Grids grids = generated(1500);
+  const std::vector<float> result = simulate_on_cpu(grids, 60);
+  EXPECT_EQ(compare_with_oracle(grids, 60, result, 0), "");
+  for (const float temperature : result) {
+    ASSERT_GT(temperature, 300.0f);
+    ASSERT_LT(temperature, 350.0f);
+  }
+}
+
 // Rodinia's output for `512 2 2` has six digits: half a unit of the last is 0.0005.
 TEST(Hotspot, RodiniasOutputIsReproduced) {
   workload::Settings settings;
