@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gpm_report
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 PAGE = ROOT / "docs" / "results.md"
@@ -472,11 +474,16 @@ def draw() -> None:
     figure.savefig(FIGURES / "ordering.svg", metadata={"Date": None})
     plt.close(figure)
     draw_checker(plt)
+    gpm_report.draw(plt)
 
 
 def main() -> int:
     """Writes the pages and the figures, or checks the pages."""
-    pages = {PAGE: page(PAGE, TABLES), README: page(README, {"readme": readme})}
+    pages = {
+        PAGE: page(PAGE, TABLES),
+        gpm_report.PAGE: page(gpm_report.PAGE, gpm_report.TABLES),
+        README: page(README, {"readme": readme}),
+    }
     if "--check" in sys.argv[1:]:
         stale = [str(path) for path, text in pages.items() if text != path.read_text()]
         if stale:

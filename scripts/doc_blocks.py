@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FIGURES = {"append_naive.svg": "holdfast check append_naive --diagram append_naive.svg"}
 
 _CONSOLE = re.compile(r"^```console\n\$ (?P<command>[^\n]*)\n(?P<shown>.*?)^```$", re.M | re.S)

@@ -25,7 +25,7 @@ _BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 def blocks() -> list[pytest.param]:  # type: ignore[valid-type]
     found = []
-    for page in [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]:
+    for page in [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]:
         text = page.read_text()
         for match in _BLOCK.finditer(text):
             language, code = match.groups()

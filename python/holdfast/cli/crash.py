@@ -72,6 +72,7 @@ def crash(
     arena_folder: ArenaFolder = None,
     size: Annotated[str, typer.Option(help="Of a workload's input: test, real or paper.")] = "test",
     mode: Annotated[str, typer.Option(help="Of a workload: see `holdfast run --help`.")] = "gpm",
+    steps: Annotated[int, typer.Option(min=0, help="Of a workload. 0: what the size says.")] = 0,
     as_json: common.Json = False,
 ) -> None:
     """Kills APP with SIGKILL again and again. Exits with 0 only if nothing was lost or torn.
@@ -84,7 +85,9 @@ def crash(
     an uninterrupted run holds, bit for bit, and what their oracle says.
     """
     if application not in APPS:
-        what = workloads.Run(application, mode=mode, size=size, data=workloads.default_data())
+        what = workloads.Run(
+            application, mode=mode, size=size, steps=steps, data=workloads.default_data()
+        )
         _resume(what, kills, seed_or_random(seed), folder, as_json)
         return
     options = Options(
