@@ -1,9 +1,10 @@
-// The interface of libGPM (GPM, ASPLOS '22, Table 2) on Holdfast's regions and undo logs, so that
-// code written for it compiles with a changed include. Checkpoints are not here yet.
+// The interface of libGPM (GPM, ASPLOS '22, Table 2) on Holdfast's regions, undo logs and
+// checkpoints, so that code written for it compiles with a changed include.
 //
 // Host functions throw holdfast::Error where they cannot do what they are asked. Device functions
 // of logs return 0, or the number of a holdfast::LogStatus (a full log is 1, an empty one 2).
-// Thread safety: host functions from any thread; device functions as undo_log_ref.hpp says.
+// Thread safety: host functions from any thread, of one checkpoint one thread at a time; device
+// functions as undo_log_ref.hpp says.
 #pragma once
 
 #include <cstddef>
@@ -45,6 +46,33 @@ gpmlog* gpmlog_create_hcl(const char* path, std::size_t size, int blocks, int th
 // Throws not_found, damaged, in_use.
 gpmlog* gpmlog_open(const char* path);
 void gpmlog_close(gpmlog* log);
+
+// ---- Checkpoints ----------------------------------------------------------------------------
+
+// A checkpoint file: groups of data structures, saved and restored group by group.
+struct gpmcp;
+
+// Makes the file for `groups` groups, numbered from 0, of at most `elements` data structures each,
+// which have at most `size` bytes in all groups together. Throws already_exists, invalid_argument.
+gpmcp* gpmcp_create(const char* path, std::size_t size, int elements, int groups);
+// Opens a file as its last user left it, a crash included. Throws not_found, damaged, in_use.
+gpmcp* gpmcp_open(const char* path);
+// Makes the last checkpoints durable on disk and lets go of the file.
+void gpmcp_close(gpmcp* checkpoint);
+
+// Adds `size` bytes at `address`, of memory that kernels can read, to a group. A program that opens
+// a file registers what the file's maker did, group by group in the same order and size.
+// Throws invalid_argument past the limits of gpmcp_create() (the message says which), and once the
+// group was saved or restored.
+void gpmcp_register(gpmcp* checkpoint, void* address, std::size_t size, int group);
+
+// Saves what is registered in a group; on return it survives a crash of the process. Waits for all
+// work that the device was given. Throws invalid_argument: nothing is registered, or the file holds
+// the group with other sizes or in another order.
+void gpmcp_checkpoint(gpmcp* checkpoint, int group);
+// Loads what the last gpmcp_checkpoint() of the group saved. Throws as it does, not_found if there
+// was none, and damaged.
+void gpmcp_restore(gpmcp* checkpoint, int group);
 
 #if HOLDFAST_DEVICE_CODE
 

@@ -93,8 +93,9 @@ void free_pinned(void* address) noexcept;
 void register_host(void* address, std::size_t bytes, const std::string& what);
 void unregister_host(void* address, std::size_t bytes) noexcept;
 
-// Waits for what others have queued on the device: for one stream of theirs (a cudaStream_t), or,
-// with null, for all work of this process. A no-op on the CPU backend. Throws what the work met.
+// Waits for all work that this process has given the device, on whichever stream; of the CUDA
+// backend, for one stream that may be another library's, if its cudaStream_t is given. Throws what
+// that work met (CUDA backend; otherwise an error waits for who synchronizes its stream).
 void synchronize(void* native_stream = nullptr);
 
 // How long every durability fence of a kernel waits, for media that are emulated. CPU backend

@@ -122,8 +122,6 @@ std::string device_pci_address() { return ""; }
 
 bool usable(std::string* /*why*/) noexcept { return true; }
 
-void synchronize(void*) {}
-
 std::size_t free_device_memory() { return available_bytes(); }
 
 void* allocate_device(std::size_t bytes) {

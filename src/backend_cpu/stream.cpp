@@ -1,17 +1,71 @@
 // Streams and events of the CPU backend.
 #include "holdfast/stream.hpp"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "backend_cpu/host_events.hpp"
 #include "backend_cpu/stream_impl.hpp"
 
 namespace holdfast {
+namespace {
+
+// All streams of the process, for who waits for all of them. Never destroyed: streams may be later.
+struct Streams {
+  std::mutex mutex;
+  std::set<Stream::Impl*> all;
+};
+Streams& streams() {
+  static Streams* const instance = new Streams;
+  return *instance;
+}
+
+// A place in a stream.
+struct Point {
+  std::mutex mutex;
+  std::condition_variable reached;
+  bool done = false;
+  std::chrono::steady_clock::time_point time;
+
+  void wait() {
+    std::unique_lock lock(mutex);
+    reached.wait(lock, [this] { return done; });
+  }
+};
+
+std::shared_ptr<Point> push_point(Stream::Impl& stream) {
+  auto point = std::make_shared<Point>();
+  stream.push(
+      [point] {
+        {
+          const std::lock_guard lock(point->mutex);
+          point->time = std::chrono::steady_clock::now();
+          point->done = true;
+        }
+        point->reached.notify_all();
+      },
+      Stream::Impl::Run::always);
+  return point;
+}
+
+}  // namespace
+
+Stream::Impl::Impl() {
+  const std::lock_guard lock(streams().mutex);
+  streams().all.insert(this);
+}
 
 Stream::Impl::~Impl() {
+  {
+    const std::lock_guard lock(streams().mutex);
+    streams().all.erase(this);
+  }
   if (!worker_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
@@ -28,7 +82,10 @@ void Stream::Impl::push(std::function<void()> task, Run run) {
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back({std::move(task), run});
-    if (!worker_.joinable()) worker_ = std::thread([this] { serve(); });
+    if (!worker_.joinable()) {
+      worker_ = std::thread([this] { serve(); });
+      process_ = ::getpid();
+    }
   }
   work_.notify_one();
 }
@@ -44,6 +101,8 @@ void Stream::Impl::throw_if_failed() {
   seen_ = true;
   throw *error_;
 }
+
+bool Stream::Impl::is_serving() const { return process_ == ::getpid(); }
 
 void Stream::Impl::serve() {
   std::unique_lock lock(mutex_);
@@ -108,20 +167,8 @@ void fill_async(Stream& stream, void* dst, int byte, std::size_t bytes) {
   });
 }
 
-// One record() of an event.
 struct Event::Impl {
-  struct Point {
-    std::mutex mutex;
-    std::condition_variable reached;
-    bool done = false;
-    std::chrono::steady_clock::time_point time;
-
-    void wait() {
-      std::unique_lock lock(mutex);
-      reached.wait(lock, [this] { return done; });
-    }
-  };
-  std::shared_ptr<Point> last;  // null: never recorded
+  std::shared_ptr<Point> last;  // where it was recorded; null: never
 };
 
 Event::Event() : impl_(std::make_unique<Impl>()) {}
@@ -129,20 +176,7 @@ Event::~Event() = default;
 Event::Event(Event&&) noexcept = default;
 Event& Event::operator=(Event&&) noexcept = default;
 
-void Event::record(Stream& stream) {
-  auto point = std::make_shared<Impl::Point>();
-  impl_->last = point;
-  stream.impl().push(
-      [point] {
-        {
-          const std::lock_guard lock(point->mutex);
-          point->time = std::chrono::steady_clock::now();
-          point->done = true;
-        }
-        point->reached.notify_all();
-      },
-      Stream::Impl::Run::always);
-}
+void Event::record(Stream& stream) { impl_->last = push_point(stream.impl()); }
 
 void Event::synchronize() {
   if (!impl_->last) return;
@@ -168,6 +202,18 @@ float Event::elapsed_ms(const Event& start, const Event& stop) {
                 "elapsed_ms: an event is not recorded or not complete: synchronize() it first");
   };
   return std::chrono::duration<float, std::milli>(time(stop) - time(start)).count();
+}
+
+void backend::synchronize(void*) {
+  std::vector<std::shared_ptr<Point>> points;
+  {
+    const std::lock_guard lock(streams().mutex);
+    for (Stream::Impl* const stream : streams().all) {
+      if (stream->is_serving()) points.push_back(push_point(*stream));
+    }
+  }
+  for (const auto& point : points) point->wait();
+  cpu::synchronized(__builtin_return_address(0));
 }
 
 }  // namespace holdfast

@@ -1,6 +1,9 @@
 // A stream of the CPU backend: an in-order queue and the worker thread that serves it.
 #pragma once
 
+#include <sys/types.h>
+
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -17,15 +20,16 @@ struct Stream::Impl {
   // Whether a task runs even once the stream has met an error: events must complete.
   enum class Run { unless_failed, always };
 
-  Impl() = default;
+  Impl();
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
   // Queues a task. What it throws becomes the stream's error.
   void push(std::function<void()> task, Run run = Run::unless_failed);
-  void wait();             // until all queued tasks are done
-  void throw_if_failed();  // REQUIRES: wait() has returned
+  void wait();              // until all queued tasks are done
+  void throw_if_failed();   // REQUIRES: wait() has returned
+  bool is_serving() const;  // a thread of this process works on it
 
  private:
   struct Task {
@@ -43,6 +47,8 @@ struct Stream::Impl {
   bool seen_ = false;  // the error was thrown to the caller
   std::optional<Error> error_;
   std::thread worker_;  // started by the first push()
+  // That has the worker; a forked child has not.
+  std::atomic<pid_t> process_{0};
 };
 
 }  // namespace holdfast

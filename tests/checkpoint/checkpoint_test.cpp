@@ -171,6 +171,23 @@ TEST_F(CheckpointTest, GroupsAreIndependent) {
   EXPECT_EQ(checkpoint.stored("model")[0].bytes(), kWeights * 4);
 }
 
+TEST_F(CheckpointTest, AForgottenGroupTakesOtherAddresses) {
+  Checkpoint checkpoint = make();
+  set(1);
+  checkpoint.save_async(stream_, "model", 1);
+  checkpoint.forget("model");
+  checkpoint.forget("nothing");
+  EXPECT_EQ(error_of([&] { checkpoint.save(stream_, "model"); }, {"model"}), Errc::not_found);
+  const DeviceBuffer<float> weights(kWeights);
+  const DeviceBuffer<std::uint8_t> odd(kBytes);
+  checkpoint.add("model", "weights", weights.data(), kWeights);
+  checkpoint.add("model", "odd", odd.data(), kBytes);
+  EXPECT_EQ(checkpoint.restore(stream_, "model"), 1u);
+  EXPECT_EQ(read(weights.data(), kWeights), floats(kWeights, 1));
+  checkpoint.save(stream_, "model", 2);
+  EXPECT_EQ(checkpoint.restore(stream_, "model"), 2u);
+}
+
 TEST_F(CheckpointTest, AnotherShapeIsRefusedAndNamed) {
   {
     Checkpoint checkpoint = make();

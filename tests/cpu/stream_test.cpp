@@ -90,6 +90,30 @@ TEST(Stream, IsAsynchronousAndMoves) {
   unused.synchronize();
 }
 
+TEST(Stream, AllAreWaitedFor) {
+  backend::synchronize();
+  std::atomic<int> done = 0;
+  Stream streams[3], failing, unused;
+  failing.enqueue([] { throw Error(Errc::device, "on purpose"); });
+  for (Stream& stream : streams) {
+    stream.enqueue([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      ++done;
+    });
+  }
+  backend::synchronize();
+  EXPECT_EQ(done, 3);
+  EXPECT_THROW(failing.synchronize(), Error);
+  const pid_t child = fork();
+  if (child == 0) {
+    backend::synchronize();  // not for the streams of the parent, whose threads are not here
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 TEST(Event, OrdersStreams) {
   for (int round = 0; round < 50; ++round) {
     unsigned value = 0, seen = 0;
