@@ -16,6 +16,12 @@ ifneq ($(NVCC),)
 export CUDACXX ?= $(NVCC)
 endif
 
+# Real inputs of the workloads, where they are; without them inputs are generated.
+DATA := $(wildcard ../shared/data)
+ifneq ($(DATA),)
+export HOLDFAST_DATA ?= $(abspath $(DATA))
+endif
+
 # What the Python package is built from.
 SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE \
   $(shell find include src apps examples litmus tools python cmake -type f -not -name '*.pyc' 2>/dev/null)

@@ -84,7 +84,7 @@ __device__ std::uint64_t block_sum(std::uint64_t value) {
     __syncthreads();
     if (threadIdx.x < distance) sums[threadIdx.x] += sums[threadIdx.x + distance];
   }
-  return sums[0];
+  return threadIdx.x == 0 ? sums[0] : 0;
 }
 
 // REQUIRES: the copy is durable. The sequence comes last: until it is there, the slot's check fails

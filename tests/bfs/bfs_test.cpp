@@ -169,10 +169,10 @@ TEST(BfsTest, AMediumThatIsNoSearchIsRefused) {
 TEST(BfsTest, NewYork) {
   Settings settings;
   settings.size = workload::Size::real;
-  const char* const folder = std::getenv("HOLDFAST_DATA_DIR");
+  const char* const folder = std::getenv("HOLDFAST_DATA");
   settings.data_folder = folder ? folder : "";
   const auto text = workload::read_input(settings.data_folder, "road/NY.gr.xz");
-  if (!text) GTEST_SKIP() << "set HOLDFAST_DATA_DIR to the folder that holds road/NY.gr.xz";
+  if (!text) GTEST_SKIP() << "set HOLDFAST_DATA to the folder that holds road/NY.gr.xz";
   const Graph graph = parse_graph(*text, "NY");
   EXPECT_EQ(graph.nodes(), 264346u);
   EXPECT_EQ(graph.targets.size(), 2 * 365050u);

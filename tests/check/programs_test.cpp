@@ -27,11 +27,21 @@ void PrintTo(const Small& small, std::ostream* out) { *out << small.name; }
 
 // Small sizes, with more than one of everything that a program has.
 constexpr Small kPrograms[] = {
-    {"undo_log", {6, 1, 2}},    {"undo_log_conventional", {5, 1, 1}},
-    {"gpkvs", {5, 0, 0}},       {"gpkvs_set", {6, 0, 0}},
-    {"prefix_sum", {3, 3, 0}},  {"reduction", {5, 3, 0}},
-    {"bfs", {2, 0, 0}},         {"srad", {3, 2, 0}},
-    {"gpdb_insert", {2, 0, 0}}, {"gpdb_update", {4, 0, 0}},
+    {"undo_log", {6, 1, 2}},
+    {"undo_log_conventional", {5, 1, 1}},
+    {"gpkvs", {5, 0, 0}},
+    {"gpkvs_set", {6, 0, 0}},
+    {"prefix_sum", {3, 3, 0}},
+    {"reduction", {5, 3, 0}},
+    {"bfs", {2, 0, 0}},
+    {"srad", {3, 2, 0}},
+    {"gpdb_insert", {2, 0, 0}},
+    {"gpdb_update", {4, 0, 0}},
+    {"checkpoint", {}},
+    {"lenet", {}},
+    {"cfd", {}},
+    {"black_scholes", {}},
+    {"hotspot", {}},
     {"region_metadata", {}},
 };
 

@@ -53,7 +53,7 @@ inline holdfast::Errc error_with(const workload::Info& info,
 }
 
 inline std::string data_folder() {
-  const char* const folder = std::getenv("HOLDFAST_DATA_DIR");
+  const char* const folder = std::getenv("HOLDFAST_DATA");
   return folder != nullptr ? folder : "";
 }
 

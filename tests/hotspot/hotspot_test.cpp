@@ -104,7 +104,7 @@ TEST(Hotspot, RodiniasOutputIsReproduced) {
   settings.size = workload::Size::real;
   settings.data_folder = checkpointing_checks::data_folder();
   const auto reference = workload::read_input(settings.data_folder, "hotspot/output_512_2_2.xz");
-  if (!reference) GTEST_SKIP() << "set HOLDFAST_DATA_DIR to the folder that holds hotspot/";
+  if (!reference) GTEST_SKIP() << "set HOLDFAST_DATA to the folder that holds hotspot/";
   const Grids grids = make_grids(settings);
   ASSERT_EQ(grids.name, "Rodinia's hotspot, 512 x 512 cells");
   const std::vector<float> by_kernels = simulate(grids, 2);

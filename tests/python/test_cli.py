@@ -21,6 +21,7 @@ COMMANDS = (
     ["demo"],
     ["inspect"],
     ["check"],
+    ["run"],
     ["crash"],
     ["kv", "create"],
     ["kv", "load"],
@@ -31,6 +32,8 @@ COMMANDS = (
     ["kv", "verify"],
     ["bench", "run"],
     ["bench", "plot"],
+    ["bench", "gpm-fig9"],
+    ["bench", "gpm-all"],
 )
 
 

@@ -173,10 +173,10 @@ double mean_of(const std::vector<double>& values) {
 TEST(SradTest, Ultrasound) {
   Settings settings;
   settings.size = workload::Size::real;
-  const char* const folder = std::getenv("HOLDFAST_DATA_DIR");
+  const char* const folder = std::getenv("HOLDFAST_DATA");
   settings.data_folder = folder ? folder : "";
   const auto text = workload::read_input(settings.data_folder, "srad/image.pgm");
-  if (!text) GTEST_SKIP() << "set HOLDFAST_DATA_DIR to the folder that holds srad/image.pgm";
+  if (!text) GTEST_SKIP() << "set HOLDFAST_DATA to the folder that holds srad/image.pgm";
   const Image image = parse_pgm(*text, "image.pgm");
   EXPECT_EQ(image.columns, 458u);
   EXPECT_EQ(image.rows, 502u);

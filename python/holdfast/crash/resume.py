@@ -141,7 +141,8 @@ class ResumeCampaign:
 
     def _judge(self, done: dict[str, Any], was_killed: bool) -> None:
         result = self.result
-        result.recovery_seconds.append(done["recovery_seconds"])
+        if was_killed and done["first_step"] > 0:  # else there was next to nothing to recover
+            result.recovery_seconds.append(done["recovery_seconds"])
         if was_killed:
             result.finished += 1
             result.resumed_at.append(done["first_step"])
