@@ -17,6 +17,7 @@ from .._errors import Error
 
 _MOST_IDLE = 200  # processes in a row that no kill meets
 _IN_RECOVERY = 0.2  # of kills are aimed at recovery
+_TO_THE_END = 0.4  # of runs that resume are let run to their end
 
 
 @dataclass
@@ -106,7 +107,8 @@ class ResumeCampaign:
         idle = 0
         while result.kills < self._kills or killed_on_the_way:
             last = result.kills >= self._kills
-            done = self._once(region, None if last else self._delay(reach))
+            spared = killed_on_the_way and self._random.random() < _TO_THE_END
+            done = self._once(region, None if last or spared else self._delay(reach))
             if done is None:
                 killed_on_the_way = True
                 idle = 0
@@ -114,6 +116,8 @@ class ResumeCampaign:
             self._judge(done, killed_on_the_way)
             killed_on_the_way = False
             workloads.remove(region)
+            if spared:
+                continue
             reach = max(reach * 0.7, 1e-4)  # kills come too late: aim earlier
             idle += 1
             if idle == _MOST_IDLE:
