@@ -1,0 +1,148 @@
+"""Saves a large PyTorch tensor by Holdfast and by torch's distributed checkpoints, in one run.
+
+Needs a GPU, PyTorch, and the holdfast package on PYTHONPATH. Writes torch_checkpoint-cuda.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import holdfast
+from holdfast import bench, gpm
+
+
+def timed(body: Callable[[], object]) -> float:
+    """Returns the seconds that `body` takes."""
+    start = time.perf_counter()
+    body()
+    return time.perf_counter() - start
+
+
+def pinned_copy(tensor: torch.Tensor, repeat: int) -> float:
+    """Returns the seconds of a copy to pinned memory: what nothing can beat."""
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    host.zero_()
+
+    def copy() -> None:
+        host.copy_(tensor, non_blocking=True)
+        torch.cuda.synchronize()
+
+    copy()
+    return statistics.median(timed(copy) for _ in range(repeat))
+
+
+def disk_seconds(folder: Path, size: int) -> float:
+    """Returns the seconds that the disk takes for a file of `size` bytes, written in order."""
+    block = bytes(64 << 20)
+    with (folder / "plain").open("wb", buffering=0) as file:
+        import os
+
+        def write() -> None:
+            for _ in range(size // len(block)):
+                file.write(block)
+            os.fsync(file.fileno())
+
+        return timed(write)
+
+
+def by_holdfast(tensor: torch.Tensor, folder: Path, repeat: int) -> dict[str, Any]:
+    """Saves by Holdfast: blocking, until it is in shared memory, until it is on disk."""
+    size = tensor.numel() * tensor.element_size()
+    path = folder / "region.hf"
+    need = holdfast.Checkpoint.region_bytes(size, 1) + (16 << 20)
+    with holdfast.create(path, need) as region:
+        checkpoint = holdfast.Checkpoint(region, "bench")
+        checkpoint.add("model", "tensor", tensor)
+        for _ in range(2):
+            checkpoint.save_async("model").wait()  # both copies are made
+        blocking, durable, direct = [], [], []
+        for number in range(repeat):
+            start = time.perf_counter()
+            pending = checkpoint.save_async("model", number)
+            tensor.add_(1)  # the next step of a training
+            torch.cuda.synchronize()
+            blocking.append(time.perf_counter() - start)
+            pending.wait()
+            durable.append(time.perf_counter() - start)
+            direct.append(timed(lambda: checkpoint.save("model")))
+        step = statistics.median(timed(lambda: (tensor.add_(1), torch.cuda.synchronize()))
+                                 for _ in range(repeat))  # fmt: skip
+        commit = timed(region.commit)
+    return {
+        "blocking_seconds": statistics.median(blocking) - step,
+        "shared_memory_seconds": statistics.median(durable),
+        "direct_seconds": statistics.median(direct),
+        "disk_seconds": statistics.median(direct) + commit,
+    }
+
+
+def by_torch(tensor: torch.Tensor, folder: Path, repeat: int) -> dict[str, Any]:
+    """Saves by torch.distributed.checkpoint.async_save, to shared memory."""
+    import torch.distributed as dist
+    import torch.distributed.checkpoint as dcp
+
+    store = folder / "store"
+    dist.init_process_group(
+        "cpu:gloo,cuda:gloo", init_method=f"file://{store}", rank=0, world_size=1
+    )
+    # Sixteen shards for eight threads, staged in pinned memory that is kept.
+    state = {f"shard{i}": part for i, part in enumerate(tensor.view(16, -1))}
+    blocking, durable = [], []
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as shared:
+        for number in range(repeat + 1):
+            writer = dcp.FileSystemWriter(
+                Path(shared) / str(number % 2), thread_count=8, cache_staged_state_dict=True
+            ) if number == 0 else writer  # noqa: F821  # fmt: skip
+            start = time.perf_counter()
+            future = dcp.async_save(state, storage_writer=writer)
+            blocking.append(time.perf_counter() - start)
+            future.result()
+            durable.append(time.perf_counter() - start)
+    dist.destroy_process_group()
+    return {
+        "blocking_seconds": statistics.median(blocking[1:]),
+        "shared_memory_seconds": statistics.median(durable[1:]),
+    }
+
+
+def main() -> None:
+    """Prints and writes the lines."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mib", type=int, default=4096)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--results", type=Path, default=Path("bench/results"))
+    arguments = parser.parse_args()
+    tensor = torch.randn(arguments.mib << 18, device="cuda")
+    size = tensor.numel() * tensor.element_size()
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-torch-"))
+    lines: list[dict[str, Any]] = []
+    try:
+        copy = pinned_copy(tensor, arguments.repeat)
+        disk = disk_seconds(folder, size)
+        roof = {"pinned_copy_seconds": copy, "plain_disk_seconds": disk, "bytes": size}
+        for name, measure in (("holdfast", by_holdfast), ("torch dcp async_save", by_torch)):
+            line = {"benchmark": "torch_checkpoint", "by": name, "workload": name, **roof}
+            try:
+                line |= measure(tensor, folder, arguments.repeat)
+            except (ImportError, RuntimeError, TypeError) as error:
+                line["error"] = str(error)
+            print(line, flush=True)
+            lines.append(line)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    gpm.write("torch_checkpoint", f"torch_checkpoint.py --mib={arguments.mib}", lines,
+              arguments.results)  # fmt: skip
+    print(bench.machine())
+
+
+if __name__ == "__main__":
+    main()
