@@ -95,13 +95,10 @@ std::vector<CheckpointBuffer> Checkpoint::stored(std::string_view group) const {
   if (info.type != checkpoint::kTypeName) {
     throw Error(Errc::invalid_argument, concat(what, ": the object is no checkpoint"));
   }
-  const std::uint64_t most =
-      sizeof(checkpoint::GroupHeader) + checkpoint::kMostBuffers * sizeof(checkpoint::BufferEntry);
-  std::vector<unsigned char> bytes(std::min<std::uint64_t>(info.bytes(), most));
   Stream stream;
-  copy_async(stream, bytes.data(), impl_->region->address(info), bytes.size());
-  stream.synchronize();
-  return checkpoint::decode_header(bytes, info.bytes(), what);
+  return checkpoint::decode_header(
+      checkpoint::read_header(stream, impl_->region->address(info), info.bytes()), info.bytes(),
+      what);
 }
 
 std::vector<std::string> Checkpoint::stored_groups() const {

@@ -1,5 +1,6 @@
 #include "checkpoint/group.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -18,6 +19,21 @@ DeviceBuffer<T> upload(const std::vector<T>& values) {
 }
 
 }  // namespace
+
+std::vector<unsigned char> read_header(Stream& stream, const void* object,
+                                       std::uint64_t object_bytes) {
+  std::vector<unsigned char> bytes(std::min<std::uint64_t>(object_bytes, sizeof(GroupHeader)));
+  copy_async(stream, bytes.data(), object, bytes.size());
+  stream.synchronize();
+  GroupHeader header{};
+  std::memcpy(&header, bytes.data(), bytes.size());
+  if (header.magic != GroupHeader::kMagic || header.buffers > kMostBuffers) return bytes;
+  const std::uint64_t entries = header.buffers * std::uint64_t{sizeof(BufferEntry)};
+  bytes.resize(std::min(object_bytes, sizeof(header) + entries));
+  copy_async(stream, bytes.data(), object, bytes.size());
+  stream.synchronize();
+  return bytes;
+}
 
 void Group::add(const CheckpointBuffer& buffer, void* data, BufferMemory memory) {
   const std::string what = concat("buffer '", buffer.name, "' of group '", name_, "'");
@@ -56,10 +72,8 @@ void Group::bind(Region& region, Stream& stream) {
                   concat("object '", object_, "' of region '", region.path(),
                          "' is no checkpoint: choose another name"));
     }
-    std::vector<unsigned char> bytes(std::min(info.bytes(), layout_.slots + (64u << 20)));
-    copy_async(stream, bytes.data(), region.address(info), bytes.size());
-    stream.synchronize();
-    stored = decode_header(bytes, info.bytes(), what);
+    stored =
+        decode_header(read_header(stream, region.address(info), info.bytes()), info.bytes(), what);
     // A process was killed before the header was there; nothing was saved.
     if (stored.empty()) region.remove(object_);
   }

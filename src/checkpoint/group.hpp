@@ -21,6 +21,10 @@ struct Current {
   std::uint64_t data = 0;
 };
 
+// The header of an object and as many entries as it says there are: what decode_header() takes.
+std::vector<unsigned char> read_header(Stream& stream, const void* object,
+                                       std::uint64_t object_bytes);
+
 class Group {
  public:
   Group(std::string name, std::string object)

@@ -97,7 +97,8 @@ INSTANTIATE_TEST_SUITE_P(Shipped, MutantsTest,
                                            Small{"undo_log_conventional", {3, 1, 1}},
                                            Small{"gpkvs", {5, 0, 0}},
                                            Small{"prefix_sum", {3, 2, 0}}, Small{"bfs", {2, 0, 0}},
-                                           Small{"srad", {2, 2, 0}}, Small{"reduction", {3, 2, 0}}),
+                                           Small{"checkpoint", {}}, Small{"srad", {2, 2, 0}},
+                                           Small{"reduction", {3, 2, 0}}),
                          name_of);
 
 TEST_P(MutantsTest, NoneSurvives) {

@@ -12,6 +12,7 @@ Program gpdb_insert_program(const ProgramOptions& options);
 Program gpdb_update_program(const ProgramOptions& options);
 Program black_scholes_program(const ProgramOptions& options);
 Program cfd_program(const ProgramOptions& options);
+Program checkpoint_program(const ProgramOptions& options);
 Program gpkvs_program(const ProgramOptions& options);
 Program gpkvs_set_program(const ProgramOptions& options);
 Program hotspot_program(const ProgramOptions& options);

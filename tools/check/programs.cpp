@@ -47,6 +47,8 @@ const std::vector<Entry>& entries() {
         false,
         true},
        reduction_block_scope_program},
+      {{"checkpoint", "a checkpoint of two buffers: saved twice, and restored", {0, 0, 0}},
+       checkpoint_program},
       {{"lenet",
         "LeNet in training, a checkpoint after each pass, recovered by going on",
         {0, 0, 0}},
