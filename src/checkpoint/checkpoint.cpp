@@ -73,7 +73,8 @@ void Checkpoint::save(Stream& stream, std::string_view group, std::uint64_t tag)
 }
 
 PendingSave Checkpoint::save_async(Stream& stream, std::string_view group, std::uint64_t tag) {
-  return PendingSave(impl_->find(group).save_async(*impl_->region, stream, tag));
+  return PendingSave(
+      impl_->find(group).save_async(*impl_->region, stream, tag, impl_->engine_threshold));
 }
 
 std::optional<std::uint64_t> Checkpoint::restore(Stream& stream, std::string_view group) {

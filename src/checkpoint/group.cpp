@@ -61,6 +61,7 @@ void Group::add(const CheckpointBuffer& buffer, void* data, BufferMemory memory)
 void Group::bind(Region& region, Stream& stream) {
   if (base_ != nullptr) return;
   std::vector<CheckpointBuffer> given;
+  given.reserve(buffers_.size());
   for (const Buffer& buffer : buffers_) given.push_back(buffer.info);
   layout_ = layout_of(bytes_, given.size());
   std::vector<CheckpointBuffer> stored;
@@ -197,25 +198,49 @@ void Group::make_staging() {
                                         "use save()"));
   }
   drain_ = std::make_shared<Stream>();
+  unused_ = DeviceBuffer<Tally>(1);
   // By a kernel whatever their size: within device memory it is as fast, and sums on the way.
   aside_ = make_plan(Direction::save, staging_.data(), ~std::uint64_t{0}, false);
 }
 
+const Group::Plan& Group::drain_plan(std::uint64_t which) {
+  std::optional<Plan>& plan = drains_[which];
+  if (plan) return *plan;
+  plan.emplace();
+  std::vector<Part> parts;
+  parts.reserve(buffers_.size());
+  for (const Buffer& buffer : buffers_) {
+    unsigned char* const there = copy_address(which) + buffer.offset;
+    parts.push_back({staging_.data() + buffer.offset, there, there, buffer.info.bytes(),
+                     buffer.offset, plan->chunks});
+    plan->chunks += chunks_of(buffer.info.bytes());
+  }
+  plan->parts = upload(parts);
+  return *plan;
+}
+
 std::shared_ptr<PendingSave::State> Group::save_async(Region& region, Stream& stream,
-                                                      std::uint64_t tag) {
+                                                      std::uint64_t tag, std::uint64_t threshold) {
   bind(region, stream);
   make_staging();
+  const std::uint64_t which = (sequence_ + 1) % 2;
+  const bool by_kernel = bytes_ < threshold;
+  const Plan* const drain = by_kernel ? &drain_plan(which) : nullptr;
   const Publication publication = next_save(tag, stream);
   for (const Plan::Copy& copy : aside_->copies) copy_async(stream, copy.to, copy.from, copy.bytes);
   copy_and_sum(stream, aside_->parts.data(), static_cast<std::uint32_t>(aside_->parts.size()),
-               aside_->chunks, tally_.data(), {}, {});
+               aside_->chunks, by_kernel ? unused_.data() : tally_.data(), {}, {});
   Event aside;
   aside.record(stream);
   aside.wait(*drain_);
-  const std::uint64_t which = sequence_ % 2;
-  copy_async(*drain_, copy_address(which), staging_.data(), bytes_);
-  mark_pages(*drain_, copy_address(which), bytes_, marks_);
-  publish(*drain_, tally_.data(), publication, marks_);
+  if (by_kernel) {
+    copy_and_sum(*drain_, drain->parts.data(), static_cast<std::uint32_t>(drain->parts.size()),
+                 drain->chunks, tally_.data(), publication, marks_);
+  } else {
+    copy_async(*drain_, copy_address(which), staging_.data(), bytes_);
+    mark_pages(*drain_, copy_address(which), bytes_, marks_);
+    publish(*drain_, tally_.data(), publication, marks_);
+  }
   auto state = std::make_shared<PendingSave::State>();
   state->drain = drain_;
   drain_->enqueue([state] { state->is_done = true; });

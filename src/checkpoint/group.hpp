@@ -32,7 +32,8 @@ class Group {
 
   void add(const CheckpointBuffer& buffer, void* data, BufferMemory memory);
   void save(Region& region, Stream& stream, std::uint64_t tag, std::uint64_t threshold);
-  std::shared_ptr<PendingSave::State> save_async(Region& region, Stream& stream, std::uint64_t tag);
+  std::shared_ptr<PendingSave::State> save_async(Region& region, Stream& stream, std::uint64_t tag,
+                                                 std::uint64_t threshold);
   std::optional<std::uint64_t> restore(Region& region, Stream& stream, std::uint64_t threshold);
   // Returns once no save is under way.
   void wait() noexcept;
@@ -68,6 +69,7 @@ class Group {
   Plan make_plan(Direction direction, unsigned char* copy, std::uint64_t threshold,
                  bool marked) const;
   void make_staging();
+  const Plan& drain_plan(std::uint64_t which);
   Publication next_save(std::uint64_t tag, Stream& stream);
   unsigned char* copy_address(std::uint64_t which) const {
     return base_ + layout_.copies + which * layout_.copy_bytes;
@@ -91,7 +93,9 @@ class Group {
 
   // Asynchronous saves.
   DeviceBuffer<unsigned char> staging_;
-  std::optional<Plan> aside_;  // buffers to the staging memory
+  std::optional<Plan> aside_;      // buffers to the staging memory
+  std::optional<Plan> drains_[2];  // from there to a copy, by a kernel
+  DeviceBuffer<Tally> unused_;     // of the copies aside where a drain sums
   std::shared_ptr<Stream> drain_;
 
   std::optional<Event> last_;  // behind the last save, whatever its stream

@@ -122,6 +122,7 @@ TEST_F(CheckpointTest, SavesAreStreamOrdered) {
 TEST_F(CheckpointTest, AsynchronousSavesHoldWhatTheStreamLeft) {
   Checkpoint checkpoint = make();
   for (int value = 1; value <= 8; ++value) {
+    if (value == 4) checkpoint.set_engine_threshold(1);  // until then kernels drain
     fill_async(stream_, weights_.data(), value, kWeights * sizeof(float));
     PendingSave pending =
         checkpoint.save_async(stream_, "model", static_cast<std::uint64_t>(value));
