@@ -30,10 +30,10 @@ shell_syntax() {
 }
 
 # clang-tidy over the host files that the cpu preset compiles. Kernels are left out: it does not
-# know CUDA's names as our header spells them.
+# know CUDA's names as our header spells them; and so are the workloads, whose OpenMP header it lacks.
 tidy() {
   cmake --preset cpu >/dev/null || return 1
-  files 'src/*.cpp' 'apps/*.cpp' |
+  files 'src/*.cpp' 'apps/workload/*.cpp' 'tools/run/*.cpp' |
     python scripts/in_compile_commands.py build/cpu/compile_commands.json |
     xargs -r -n 1 -P "$(nproc)" clang-tidy --quiet -p build/cpu 2>build/clang-tidy.log ||
     { grep -A 20 ': error:' build/clang-tidy.log; return 1; }

@@ -32,7 +32,8 @@ std::vector<float> read_grid(const std::string& text, const std::string& name, s
 Grids make_grids(const workload::Settings& settings);
 
 // A chip of 16 mm is cut into so many cells a side at most: were they smaller, Rodinia's time step
-// would be too long for the scheme (it diverges from some 1,400 on). Larger grids are of larger chips.
+// would be too long for the scheme (it diverges from some 1,400 on). Larger grids are of larger
+// chips.
 inline constexpr std::uint64_t kFinestSide = 1024;
 
 // Of one iteration, for cells of a chip that is cut into side x side.

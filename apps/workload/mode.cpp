@@ -36,6 +36,7 @@ std::optional<Mode> parse_mode(std::string_view name) noexcept {
 const std::vector<Mode>& all_modes() {
   static const std::vector<Mode> modes = [] {
     std::vector<Mode> all;
+    all.reserve(kNames.size());
     for (const auto& [mode, name] : kNames) all.push_back(mode);
     return all;
   }();
