@@ -273,6 +273,32 @@ def resumes() -> str:
     return table(header, rows)
 
 
+def readme_rows() -> list[list[object]]:
+    """What the README shows of this page."""
+    saves = [x for x in load("checkpoint_bench")[1] if x["benchmark"] == "checkpoint_save"]
+    asides_ = [x for x in load("checkpoint_bench")[1] if x["benchmark"] == "checkpoint_aside"]
+    save = max(saves, key=lambda line: (line["bytes"], line["by"] == "copy engine"))
+    aside = max(asides_, key=lambda line: line["bytes"])
+    paper = modes("paper")
+    rows: list[list[object]] = [
+        [
+            f"checkpoint of {save['bytes'] / 2**30:g} GiB; by the asynchronous form",
+            f"{save['gb_per_s']:.0f} GB/s, {100 * save['ratio_to_copy']:.0f} % of the copy engine; "
+            f"the next kernel waits {100 * aside['held_to_direct']:.0f} % as long",
+        ]
+    ]
+    for name in ("gpkvs", "gpdb_update", "gpdb_insert", "black_scholes"):
+        if name in paper:
+            rows.append(
+                [
+                    f"GPMbench, {TITLES[name]} at the paper's size",
+                    f"{ratio(paper[name], 'cap-fs')} times CAP-fs, "
+                    f"{ratio(paper[name], 'cap-mm')} times CAP-mm",
+                ]
+            )
+    return rows
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "fig1": fig1,
     "fig9-paper": lambda: fig9("paper"),
@@ -303,13 +329,14 @@ def draw(plt: Any) -> None:
                 for place, by in enumerate(lines.values())
                 if mode in by
             ]
-            axes.bar(*zip(*points, strict=True), width, label=label) if points else None
+            if points:
+                axes.bar(*zip(*points, strict=True), width, label=label, color=f"C{number}")
         axes.axhline(1, color="grey", linewidth=0.8)
         axes.set_yscale("log")
         axes.set_xticks([i + 1.5 * width for i in range(len(lines))], [TITLES[n] for n in lines])
         axes.set(ylabel="speedup over CAP-fs", title=f"size {size}")
         axes.tick_params(axis="x", labelsize=8)
-    panels[0, 0].legend(fontsize="x-small", ncols=4)
+    panels[-1, 0].legend(fontsize="x-small", ncols=4)
     device = load(f"gpm_modes_{sizes[0]}")[0]["machine"]["device"] if sizes else ""
     figure.suptitle(f"GPMbench ({device}; the medium is DRAM in shared memory)", fontsize="medium")
     figure.tight_layout()

@@ -390,6 +390,7 @@ def readme() -> str:
             "as without ordering",
         ],
         ["undoing such a batch after a crash", f"{undo['milliseconds']:.1f} ms"],
+        *gpm_report.readme_rows(),
     ]
     return table(["what", "result"], rows)
 
