@@ -32,6 +32,7 @@ COMMANDS = (
     ["kv", "verify"],
     ["bench", "run"],
     ["bench", "plot"],
+    ["bench", "gpm-fig3"],
     ["bench", "gpm-fig9"],
     ["bench", "gpm-all"],
 )

@@ -157,3 +157,18 @@ def _add_gpm(name: str, what: str, names: list[str]) -> None:
 for _name, _experiment in gpm.EXPERIMENTS.items():
     _add_gpm(_name, _experiment.what, [_name])
 _add_gpm("gpm-all", "all figures and tables", list(gpm.EXPERIMENTS))
+
+
+def _add_program(name: str, what: str, program: str) -> None:
+    @app.command(name, help=f"GPM: {what}.", epilog=f"Example: holdfast bench {name}")
+    @common.command
+    def experiment(
+        programs: Annotated[Path | None, typer.Option(help="Folder of the programs.")] = None,
+        results: Results = None,
+        as_json: common.Json = False,
+    ) -> None:
+        run([], program, programs, results, None, as_json)
+
+
+_add_program("gpm-fig3", "persisted stores by threads", "persist_bench")
+_add_program("gpm-fig11", "the coalesced log against the conventional one", "log_bench")
