@@ -69,13 +69,15 @@ def by_holdfast(tensor: torch.Tensor, folder: Path, repeat: int) -> dict[str, An
             start = time.perf_counter()
             pending = checkpoint.save_async("model", number)
             tensor.add_(1)  # the next step of a training
-            torch.cuda.synchronize()
+            torch.cuda.current_stream().synchronize()
             blocking.append(time.perf_counter() - start)
             pending.wait()
             durable.append(time.perf_counter() - start)
             direct.append(timed(lambda: checkpoint.save("model")))
         step = statistics.median(timed(lambda: (tensor.add_(1), torch.cuda.synchronize()))
                                  for _ in range(repeat))  # fmt: skip
+        region.commit()  # both copies are on disk now
+        checkpoint.save("model")
         commit = timed(region.commit)
     return {
         "blocking_seconds": statistics.median(blocking) - step,

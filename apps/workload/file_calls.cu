@@ -8,6 +8,9 @@
 #include <vector>
 
 #include "holdfast/kernel.hpp"
+#if defined(HOLDFAST_BACKEND_CUDA)
+#include <cuda/atomic>
+#endif
 
 namespace workload {
 namespace {
@@ -39,9 +42,11 @@ __device__ void call_cpu(Call* call, [[maybe_unused]] Serve serve, [[maybe_unuse
   serve(context, blockIdx.x);
   call->state = kFree;
 #else
+  // Loads and stores alone: the GPU has no atomic updates of host memory.
+  cuda::atomic_ref<unsigned, cuda::thread_scope_system> state(call->state);
   __threadfence_system();
-  atomicExch_system(&call->state, kAsked);
-  while (atomicAdd_system(&call->state, 0u) != kFree) __nanosleep(200);
+  state.store(kAsked, cuda::memory_order_release);
+  while (state.load(cuda::memory_order_acquire) != kFree) __nanosleep(200);
 #endif
 }
 
