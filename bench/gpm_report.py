@@ -292,6 +292,45 @@ def asides() -> str:
     return table(header, rows)
 
 
+def shares() -> str:
+    """What a checkpoint adds to the interval between two of them."""
+    rows: list[list[object]] = []
+    for size in SIZES:
+        for name, lines in modes(size).items():
+            if name in CHECKPOINTING:
+                gpm = lines["gpm"]
+                rest = gpm["step_seconds"] - gpm["persist_seconds"]
+                share = f"{100 * gpm['persist_seconds'] / rest:.1f} %"
+                rows.append([TITLES[name], size, time(rest), time(gpm["persist_seconds"]), share])
+    return table(["workload", "size", "computing", "checkpoint", "adds"], rows)
+
+
+def torch() -> str:
+    """A PyTorch tensor saved by Holdfast and by torch."""
+    rows: list[list[object]] = []
+    for line in load("torch_checkpoint")[1]:
+        disk = time(line["disk_seconds"]) if "disk_seconds" in line else "-"
+        rows.append(
+            [
+                line["by"],
+                time(line["blocking_seconds"]),
+                time(line["shared_memory_seconds"]),
+                f"{line['shared_memory_seconds'] / line['pinned_copy_seconds']:.2f}",
+                disk,
+                f"{line['disk_seconds'] / line['plain_disk_seconds']:.2f}" if disk != "-" else "-",
+            ]
+        )
+    header = [
+        "by",
+        "blocks for",
+        "in shared memory",
+        "over a pinned copy",
+        "on disk",
+        "over plain writes",
+    ]
+    return table(header, rows)
+
+
 def resumes() -> str:
     """Kills of workloads that resume."""
     rows: list[list[object]] = []
@@ -350,6 +389,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "inputs": inputs,
     "checkpoints": checkpoints,
     "asides": asides,
+    "shares": shares,
+    "torch": torch,
     "resumes": resumes,
 }
 

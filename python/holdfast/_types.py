@@ -66,6 +66,7 @@ _BUFFER_NAMES = {
     "bfloat16": "bf16",
     "complex64": "c64",
     "complex128": "c128",
+    **{f"float8_{kind}": f"f8_{kind}" for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz")},
 }
 _BUFFER_DTYPES = {name: dtype for dtype, name in _BUFFER_NAMES.items()}
 _MAX_ELEMENT_BYTES = 2**32 - 1  # of the format
