@@ -6,6 +6,8 @@ venv=${1:-.venv}
 mkdir -p build
 log=build/pip-install.log
 echo "holdfast: installing the package into $venv (the build's output: $log)"
+# The compiler by the name that CMake's presets find it by, so that ccache knows their objects again.
+export CXX="${CXX:-c++}"
 # No build isolation: requirements-dev.txt has the build's needs, and build/python stays valid.
 if ! "$venv/bin/pip" install --disable-pip-version-check --no-build-isolation -v \
   -C build-dir=build/python . >"$log" 2>&1; then
