@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-Line = dict[str, Any]
+import tables
+from tables import RESULTS, Line, table
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "bench" / "results"
-PAGE = ROOT / "docs" / "results" / "gpm.md"
-FIGURES = ROOT / "docs" / "figures"
+PAGE = tables.ROOT / "docs" / "results" / "gpm.md"
 SIZES = ("paper", "real")
 
 TITLES = {
@@ -53,13 +50,6 @@ PAPER_FIG9 = {
     "prefix_sum": "5 to 85",
 }
 MODES = ("cap-fs", "cap-mm", "gpufs", "ndp", "gpm", "eadr", "cap-eadr", "cpu")
-
-
-def table(header: list[str], rows: list[list[object]]) -> str:
-    """Formats a Markdown table."""
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
-    return "\n".join(lines)
 
 
 def load(name: str) -> tuple[Line, list[Line]]:
@@ -420,5 +410,5 @@ def draw(plt: Any) -> None:
     device = load(f"gpm_modes_{sizes[0]}")[0]["machine"]["device"] if sizes else ""
     figure.suptitle(f"GPMbench ({device}; the medium is DRAM in shared memory)", fontsize="medium")
     figure.tight_layout()
-    figure.savefig(FIGURES / "gpm.svg", metadata={"Date": None})
+    figure.savefig(tables.FIGURES / "gpm.svg", metadata={"Date": None})
     plt.close(figure)

@@ -14,27 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import gpm_report
+from tables import FIGURES, RESULTS, ROOT, Line, table
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "bench" / "results"
 PAGE = ROOT / "docs" / "results.md"
 README = ROOT / "README.md"
-FIGURES = ROOT / "docs" / "figures"
-
-Line = dict[str, Any]
 
 
 def load(name: str) -> tuple[Line, list[Line]]:
     """Returns a results file's head and its lines."""
     report = json.loads((RESULTS / f"{name}.json").read_text())
     return report, report.pop("results")
-
-
-def table(header: list[str], rows: list[list[object]]) -> str:
-    """Formats a Markdown table."""
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
-    return "\n".join(lines)
 
 
 def size(count: float) -> str:

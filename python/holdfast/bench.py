@@ -146,19 +146,42 @@ def run(
         measured.append(line)
     if not measured:
         raise Error(f"{program.name} measured nothing: it printed no JSON line")
-    backend = _backend.name()
     media = sorted({str(line["medium"]) for line in measured if "medium" in line})
+    return write_results(
+        results_path(results, name or program.name),
+        program=program.name,
+        command=" ".join([program.name, *arguments]),
+        medium=", ".join(media) or "dram",
+        started=started,
+        lines=measured,
+    )
+
+
+def results_path(results: Path, name: str) -> Path:
+    """Returns the results file of a name, for the backend in use."""
+    return results / f"{name}-{_backend.name()}.json"
+
+
+def write_results(
+    path: Path,
+    *,
+    program: str,
+    command: str,
+    medium: str,
+    started: datetime.datetime,
+    lines: list[dict[str, Any]],
+) -> Path:
+    """Writes a results file: the lines, and all that it takes to judge them."""
     report = {
-        "program": program.name,
-        "command": " ".join([program.name, *arguments]),
+        "program": program,
+        "command": command,
         "date": started.isoformat(timespec="seconds"),
         "commit": commit(),
-        "backend": backend,
-        "medium": ", ".join(media) or "dram",
+        "backend": _backend.name(),
+        "medium": medium,
         "machine": machine(),
-        "results": measured,
+        "results": lines,
     }
-    results.mkdir(parents=True, exist_ok=True)
-    path = results / f"{name or program.name}-{backend}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(report, indent=1) + "\n")
     return path

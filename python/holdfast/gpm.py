@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from . import _backend, bench, workloads
+from . import bench, workloads
 from ._errors import Error
 from .crash import ResumeCampaign
 from .workloads import Run
@@ -139,28 +139,22 @@ def runs(
 
 def write(name: str, command: str, lines: list[Line], results: Path) -> Path:
     """Adds lines to a results file; those of the same workload, mode and size are replaced."""
-    path = results / f"{name}-{_backend.name()}.json"
+    path = bench.results_path(results, name)
     kept: list[Line] = []
-    commit = bench.commit()
     if path.is_file():
         before = json.loads(path.read_text())
         # Lines of one file come from one commit and one machine.
-        if before["commit"] == commit and before["machine"] == bench.machine():
+        if before["commit"] == bench.commit() and before["machine"] == bench.machine():
             replaced = {_key(line) for line in lines}
             kept = [line for line in before["results"] if _key(line) not in replaced]
-    report = {
-        "program": "holdfast-run",
-        "command": command,
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "commit": commit,
-        "backend": _backend.name(),
-        "medium": "dram",
-        "machine": bench.machine(),
-        "results": kept + lines,
-    }
-    results.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(report, indent=1) + "\n")
-    return path
+    return bench.write_results(
+        path,
+        program="holdfast-run",
+        command=command,
+        medium="dram",
+        started=datetime.datetime.now(datetime.timezone.utc),
+        lines=kept + lines,
+    )
 
 
 def _key(line: Line) -> tuple[Any, ...]:
