@@ -55,7 +55,7 @@ void Group::add(const CheckpointBuffer& buffer, void* data, BufferMemory memory)
     if (other.info.name == buffer.name) refuse("the group has a buffer of this name");
   }
   buffers_.push_back({buffer, static_cast<unsigned char*>(data), memory, bytes_});
-  bytes_ += (buffer.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+  bytes_ += aligned(buffer.bytes());
 }
 
 void Group::bind(Region& region, Stream& stream) {
@@ -168,6 +168,14 @@ Group::Plan Group::make_plan(Direction direction, unsigned char* copy, std::uint
   return plan;
 }
 
+// The engine's copies come first: the kernel, which may publish, starts once they have ended.
+void Group::run(Stream& stream, const Plan& plan, const DeviceBuffer<Tally>& tally,
+                const Publication& publication, const PageMarks& marks) {
+  for (const Plan::Copy& copy : plan.copies) copy_async(stream, copy.to, copy.from, copy.bytes);
+  copy_and_sum(stream, plan.parts.data(), static_cast<std::uint32_t>(plan.parts.size()),
+               plan.chunks, tally.data(), publication, marks);
+}
+
 Publication Group::next_save(std::uint64_t tag, Stream& stream) {
   if (sequence_ > 0) last_->wait(stream);
   ++sequence_;
@@ -178,11 +186,7 @@ void Group::save(Region& region, Stream& stream, std::uint64_t tag, std::uint64_
   bind(region, stream);
   const Plan& plan = this->plan(Direction::save, (sequence_ + 1) % 2, threshold);
   const Publication publication = next_save(tag, stream);
-  for (const Plan::Copy& copy : plan.copies) copy_async(stream, copy.to, copy.from, copy.bytes);
-  // With the engine at work the slot waits for it in a kernel of its own: no kernel starts before
-  // the copies end.
-  copy_and_sum(stream, plan.parts.data(), static_cast<std::uint32_t>(plan.parts.size()),
-               plan.chunks, tally_.data(), publication, marks_);
+  run(stream, plan, tally_, publication, marks_);
   last_->record(stream);
   if (plan.waits) stream.synchronize();
 }
@@ -227,15 +231,12 @@ std::shared_ptr<PendingSave::State> Group::save_async(Region& region, Stream& st
   const bool by_kernel = bytes_ < threshold;
   const Plan* const drain = by_kernel ? &drain_plan(which) : nullptr;
   const Publication publication = next_save(tag, stream);
-  for (const Plan::Copy& copy : aside_->copies) copy_async(stream, copy.to, copy.from, copy.bytes);
-  copy_and_sum(stream, aside_->parts.data(), static_cast<std::uint32_t>(aside_->parts.size()),
-               aside_->chunks, by_kernel ? unused_.data() : tally_.data(), {}, {});
+  run(stream, *aside_, by_kernel ? unused_ : tally_, {}, {});
   Event aside;
   aside.record(stream);
   aside.wait(*drain_);
   if (by_kernel) {
-    copy_and_sum(*drain_, drain->parts.data(), static_cast<std::uint32_t>(drain->parts.size()),
-                 drain->chunks, tally_.data(), publication, marks_);
+    run(*drain_, *drain, tally_, publication, marks_);
   } else {
     copy_async(*drain_, copy_address(which), staging_.data(), bytes_);
     mark_pages(*drain_, copy_address(which), bytes_, marks_);
@@ -256,10 +257,8 @@ std::optional<std::uint64_t> Group::restore(Region& region, Stream& stream,
   const Current current = read_current(stream);
   if (current.sequence == 0) return std::nullopt;
   const Plan& plan = this->plan(Direction::restore, current.sequence % 2, threshold);
-  for (const Plan::Copy& copy : plan.copies) copy_async(stream, copy.to, copy.from, copy.bytes);
   const DeviceBuffer<Tally> tally(1);
-  copy_and_sum(stream, plan.parts.data(), static_cast<std::uint32_t>(plan.parts.size()),
-               plan.chunks, tally.data(), {}, {});
+  run(stream, plan, tally, {}, {});
   Tally found{};
   copy_async(stream, &found, tally.data(), sizeof(found));
   stream.synchronize();

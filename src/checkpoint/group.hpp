@@ -68,6 +68,8 @@ class Group {
   const Plan& plan(Direction direction, std::uint64_t which, std::uint64_t threshold);
   Plan make_plan(Direction direction, unsigned char* copy, std::uint64_t threshold,
                  bool marked) const;
+  static void run(Stream& stream, const Plan& plan, const DeviceBuffer<Tally>& tally,
+                  const Publication& publication, const PageMarks& marks);
   void make_staging();
   const Plan& drain_plan(std::uint64_t which);
   Publication next_save(std::uint64_t tag, Stream& stream);

@@ -41,7 +41,7 @@ Layout layout_of(std::uint64_t copy_bytes, std::uint64_t buffers) {
 
 std::uint64_t copy_bytes_of(const std::vector<CheckpointBuffer>& buffers) {
   std::uint64_t bytes = 0;
-  for (const CheckpointBuffer& buffer : buffers) bytes += round_up(buffer.bytes(), kAlignment);
+  for (const CheckpointBuffer& buffer : buffers) bytes += aligned(buffer.bytes());
   return bytes;
 }
 
@@ -55,7 +55,7 @@ std::vector<unsigned char> encode_header(const std::vector<CheckpointBuffer>& bu
     entry.count = buffers[i].count;
     entry.offset = offset;
     entry.element_bytes = buffers[i].element_bytes;
-    offset += round_up(buffers[i].bytes(), kAlignment);
+    offset += aligned(buffers[i].bytes());
     std::memcpy(&bytes[sizeof(GroupHeader) + i * sizeof(entry)], &entry, sizeof(entry));
   }
   GroupHeader header{GroupHeader::kMagic, offset, static_cast<std::uint32_t>(buffers.size()), 0, 0};
@@ -93,7 +93,7 @@ std::vector<CheckpointBuffer> decode_header(const std::vector<unsigned char>& by
       damaged("a buffer's bounds do not fit");
     }
     buffers.push_back({text_of(entry.name), text_of(entry.type), entry.count, entry.element_bytes});
-    offset += round_up(buffers.back().bytes(), kAlignment);
+    offset += aligned(buffers.back().bytes());
   }
   if (offset != header.copy_bytes ||
       layout_of(offset, header.buffers).object_bytes != object_bytes) {

@@ -41,6 +41,11 @@ struct Slot {
   std::uint64_t sequence;  // 1 or more
 };
 
+// The place that a buffer takes in a copy.
+constexpr std::uint64_t aligned(std::uint64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
 // Offsets in the object: header and entries, a page with the slots, two copies.
 struct Layout {
   std::uint64_t slots = 0;
