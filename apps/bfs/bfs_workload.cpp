@@ -75,10 +75,7 @@ Input read_or_make(const Settings& settings) {
   const auto named = settings.options.find("graph");
   if (named != settings.options.end()) {
     const std::string& path = named->second;
-    const std::size_t slash = path.rfind('/');
-    const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-    const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
-    const std::optional<std::string> text = workload::read_input(folder, name);
+    const std::optional<std::string> text = workload::read_input_file(path);
     if (!text) {
       throw Error(Errc::invalid_argument, concat("option graph=", path,
                                                  ": there is no such file; name one in the DIMACS "

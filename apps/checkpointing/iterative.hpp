@@ -144,15 +144,13 @@ class Iterative : public workload::Workload {
 };
 
 // The text of the file that option `name` gives, with its path; empty where it is not given.
-// Throws not_found where the file is not there, and as read_input().
+// Throws not_found where the file is not there, and as read_input_file().
 inline std::string option_file(const workload::Settings& settings, const std::string& name,
                                std::string& path) {
   const auto given = settings.options.find(name);
   if (given == settings.options.end()) return {};
   path = given->second;
-  const std::size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  auto text = workload::read_input(folder, path.substr(slash + 1));
+  auto text = workload::read_input_file(path);
   if (!text) {
     throw holdfast::Error(holdfast::Errc::not_found,
                           holdfast::detail::concat("option ", name, ": there is no file '", path,

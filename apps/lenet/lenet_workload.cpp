@@ -1,5 +1,4 @@
 #include <cmath>
-#include <filesystem>
 #include <utility>
 
 #include "holdfast/error.hpp"
@@ -43,9 +42,7 @@ Defaults defaults(Size size) {
 }
 
 std::string read_named(const std::string& path) {
-  const std::filesystem::path file(path);
-  const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
-  std::optional<std::string> bytes = workload::read_input(folder, file.filename().string());
+  std::optional<std::string> bytes = workload::read_input_file(path);
   if (!bytes) {
     throw Error(Errc::not_found, concat("there is no file '", path,
                                         "' of digits: name an idx file, or leave images and "

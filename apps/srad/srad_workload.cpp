@@ -59,9 +59,7 @@ Image read_or_make(const Settings& settings, std::string& words) {
   const auto named = settings.options.find("image");
   if (named != settings.options.end()) {
     const std::string& path = named->second;
-    const std::size_t slash = path.rfind('/');
-    const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-    const auto text = workload::read_input(folder, path.substr(slash + 1));
+    const auto text = workload::read_input_file(path);
     if (!text) {
       throw Error(Errc::invalid_argument,
                   concat("option image=", path,

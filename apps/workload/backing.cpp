@@ -1,7 +1,6 @@
 #include "workload/backing.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -194,18 +193,17 @@ void Backing::publish_bytes(std::uint32_t id, std::uint64_t offset, std::uint64_
   Held& held = checked(id, offset, bytes);
   stream_.synchronize();
   if (bytes == 0 || kernel_persists(options_.mode)) return;
-  const auto start = std::chrono::steady_clock::now();
-  switch (options_.mode) {
-    case Mode::ndp:
-      flush_parallel(held.medium + offset, bytes);
-      break;
-    case Mode::cpu:
-      break;  // host threads flush what they store
-    default:
-      copy_out(held, offset, held.working.data() + offset, bytes);
-  }
-  persist_seconds_ +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  timed([&] {
+    switch (options_.mode) {
+      case Mode::ndp:
+        flush_parallel(held.medium + offset, bytes);
+        break;
+      case Mode::cpu:
+        break;  // host threads flush what they store
+      default:
+        copy_out(held, offset, held.working.data() + offset, bytes);
+    }
+  });
 }
 
 void Backing::copy_to_target(std::uint32_t id, std::uint64_t offset, const void* from,

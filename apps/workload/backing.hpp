@@ -1,6 +1,7 @@
 // Where a workload's persistent arrays are in each mode, and how they become durable.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -122,7 +123,14 @@ class Backing {
   void count_written(std::uint64_t bytes) { bytes_written_ += bytes; }
   // Seconds that publish() and Savers took.
   double persist_seconds() const { return persist_seconds_; }
-  void count_seconds(double seconds) { persist_seconds_ += seconds; }
+  // Runs body() and counts its time.
+  template <class Body>
+  void timed(Body&& body) {
+    const auto start = std::chrono::steady_clock::now();
+    body();
+    persist_seconds_ +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
 
  private:
   struct Held;

@@ -80,7 +80,10 @@ std::string unpack_gz(const std::string& packed, const std::string& path) {
 
 std::optional<std::string> read_input(const std::string& folder, const std::string& name) {
   if (folder.empty()) return std::nullopt;
-  const std::string path = folder + "/" + name;
+  return read_input_file(folder + "/" + name);
+}
+
+std::optional<std::string> read_input_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) return std::nullopt;
   const std::streamoff size = file.tellg();
@@ -91,8 +94,8 @@ std::optional<std::string> read_input(const std::string& folder, const std::stri
   if (!file.read(bytes.data(), size)) {
     throw Error(Errc::io, concat("input '", path, "' cannot be read"));
   }
-  if (name.ends_with(".xz")) return unpack_xz(bytes, path);
-  if (name.ends_with(".gz")) return unpack_gz(bytes, path);
+  if (path.ends_with(".xz")) return unpack_xz(bytes, path);
+  if (path.ends_with(".gz")) return unpack_gz(bytes, path);
   return bytes;
 }
 

@@ -14,6 +14,8 @@ namespace workload {
 // is "" or the file is not there. Throws Error(damaged) for a file that does not decompress,
 // io for one that cannot be read. At most 1 GiB.
 std::optional<std::string> read_input(const std::string& folder, const std::string& name);
+// The same for a file that a user names. Empty where it is not there.
+std::optional<std::string> read_input_file(const std::string& path);
 
 // Numbers of a text, taken one by one. Errors name the input and the line.
 class NumberReader {

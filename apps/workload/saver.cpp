@@ -1,7 +1,5 @@
 #include "workload/saver.hpp"
 
-#include <chrono>
-
 #include "holdfast/checkpoint.hpp"
 
 namespace workload {
@@ -27,16 +25,15 @@ class PairSaver : public Saver {
 
   void save(std::uint64_t step) override {
     const std::uint64_t which = ~backing_.progress() & 1;
-    std::uint64_t offset = 0;
     backing_.stream().synchronize();
-    const auto start = std::chrono::steady_clock::now();
-    for (const Buffer& buffer : buffers_) {
-      backing_.copy_to_target(copies_[which], offset, buffer.data, buffer.bytes);
-      offset += aligned(buffer.bytes);
-    }
-    backing_.set_progress(step << 1 | which);
-    backing_.count_seconds(
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    backing_.timed([&] {
+      std::uint64_t offset = 0;
+      for (const Buffer& buffer : buffers_) {
+        backing_.copy_to_target(copies_[which], offset, buffer.data, buffer.bytes);
+        offset += aligned(buffer.bytes);
+      }
+      backing_.set_progress(step << 1 | which);
+    });
   }
 
   std::uint64_t restore() override {
@@ -69,11 +66,10 @@ class CheckpointSaver : public Saver {
 
   void save(std::uint64_t step) override {
     backing_.stream().synchronize();
-    const auto start = std::chrono::steady_clock::now();
-    checkpoint_.save(backing_.stream(), kGroup, step);
-    backing_.stream().synchronize();
-    backing_.count_seconds(
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    backing_.timed([&] {
+      checkpoint_.save(backing_.stream(), kGroup, step);
+      backing_.stream().synchronize();
+    });
     backing_.count_written(bytes_ + kSlotBytes);
   }
 
