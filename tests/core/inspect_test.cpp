@@ -64,8 +64,9 @@ TEST_F(InspectTest, TellsWhetherACrashLeftAnArena) {
   EXPECT_EQ(info.arena.bytes, kMiB + kPageBytes);
   EXPECT_EQ(info.arena.problem, "");
 
-  const char other = 'x';
-  test::FileUnderTest(info.arena.path).write(20, &other, 1);
+  test::FileUnderTest arena(info.arena.path);
+  const std::byte other = ~arena.read(20, 1)[0];
+  arena.write(20, &other, 1);
   info = inspect_image(path());
   EXPECT_TRUE(info.arena.exists);
   EXPECT_FALSE(info.arena.valid);
