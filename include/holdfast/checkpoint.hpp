@@ -51,6 +51,9 @@ struct CheckpointBuffer {
 //   std::uint64_t step = checkpoint.restore(stream, "model").value_or(0);
 //   for (...) { ...; checkpoint.save(stream, "model", step); }
 //
+// Where the region stands for a slower medium (RegionOptions::medium), a save ends, and a restore
+// returns, no sooner than on that.
+//
 // Invariants:
 // - After any crash, restore() gives the last save that was durable, or one that was under way at
 //   the crash, whole. Groups do not touch one another.

@@ -14,6 +14,7 @@
 
 #include "holdfast/config.hpp"
 #include "holdfast/error.hpp"
+#include "holdfast/medium_model.hpp"
 #include "holdfast/page_marks.hpp"
 #include "holdfast/stream.hpp"
 
@@ -48,23 +49,22 @@ enum class Tracking : std::uint32_t {
   marked,  // whoever writes calls PageMarks::mark(); commit() looks at marked pages alone
 };
 
-// The emulated medium: what a persist costs there.
-struct MediumModel {
-  double persist_latency_ns = 0;
-  double write_bytes_per_second = 0;  // 0: unlimited
-};
+class Throttle;
 
 struct RegionOptions {
   Domain domain = Domain::file;
   std::uint64_t size = 0;      // bytes, rounded up to whole pages; REQUIRED for create
   std::uint64_t max_size = 0;  // address space kept for grow(); 0: four times `size`
   std::string arena_folder;    // empty: $HOLDFAST_ARENA_DIR, or /dev/shm
-  MediumModel medium;          // emulated domain
+  // What the region's memory stands for in an experiment; it is not stored. Emulated domain: each
+  // persist of a kernel waits for a store of 8 bytes. Others: throttle() waits.
+  MediumModel medium;
 };
 
 struct OpenOptions {
   std::string arena_folder;    // as in RegionOptions
   std::uint64_t max_size = 0;  // as in RegionOptions
+  MediumModel medium;          // as in RegionOptions
 };
 
 struct ObjectInfo {
@@ -224,6 +224,10 @@ class Region {
   std::uint64_t generation() const;  // commits so far
   Guarantee guarantee() const;
   const OpenReport& open_report() const;
+  // Of RegionOptions::medium. Commits of the file domain and checkpoints wait for it; who writes to
+  // the region in another way says so to it, and waits where durability is promised. Not active on
+  // the emulated domain.
+  Throttle& throttle() const;
 
   struct Impl;
 

@@ -176,6 +176,18 @@ void Group::run(Stream& stream, const Plan& plan, const DeviceBuffer<Tally>& tal
                plan.chunks, tally.data(), publication, marks);
 }
 
+template <class Body>
+void Group::throttled(Throttle& throttle, Stream& stream, Body&& body) const {
+  if (!throttle.active()) return body();
+  const auto begun = std::make_shared<Throttle::Mark>();
+  stream.enqueue([&throttle, begun] { *begun = throttle.mark(); });
+  body();
+  stream.enqueue([&throttle, begun, bytes = bytes_ + sizeof(Slot)] {
+    throttle.write(*begun, bytes, Access::aligned);
+    throttle.wait();
+  });
+}
+
 Publication Group::next_save(std::uint64_t tag, Stream& stream) {
   if (sequence_ > 0) last_->wait(stream);
   ++sequence_;
@@ -186,7 +198,7 @@ void Group::save(Region& region, Stream& stream, std::uint64_t tag, std::uint64_
   bind(region, stream);
   const Plan& plan = this->plan(Direction::save, (sequence_ + 1) % 2, threshold);
   const Publication publication = next_save(tag, stream);
-  run(stream, plan, tally_, publication, marks_);
+  throttled(region.throttle(), stream, [&] { run(stream, plan, tally_, publication, marks_); });
   last_->record(stream);
   if (plan.waits) stream.synchronize();
 }
@@ -235,13 +247,15 @@ std::shared_ptr<PendingSave::State> Group::save_async(Region& region, Stream& st
   Event aside;
   aside.record(stream);
   aside.wait(*drain_);
-  if (by_kernel) {
-    run(*drain_, *drain, tally_, publication, marks_);
-  } else {
+  throttled(region.throttle(), *drain_, [&] {
+    if (by_kernel) {
+      run(*drain_, *drain, tally_, publication, marks_);
+      return;
+    }
     copy_async(*drain_, copy_address(which), staging_.data(), bytes_);
     mark_pages(*drain_, copy_address(which), bytes_, marks_);
     publish(*drain_, tally_.data(), publication, marks_);
-  }
+  });
   auto state = std::make_shared<PendingSave::State>();
   state->drain = drain_;
   drain_->enqueue([state] { state->is_done = true; });
@@ -258,10 +272,13 @@ std::optional<std::uint64_t> Group::restore(Region& region, Stream& stream,
   if (current.sequence == 0) return std::nullopt;
   const Plan& plan = this->plan(Direction::restore, current.sequence % 2, threshold);
   const DeviceBuffer<Tally> tally(1);
+  const Throttle::Mark begun = region.throttle().mark();
   run(stream, plan, tally, {}, {});
   Tally found{};
   copy_async(stream, &found, tally.data(), sizeof(found));
   stream.synchronize();
+  region.throttle().read(begun, bytes_);
+  region.throttle().wait();
   if (found.sum != current.data) {
     throw Error(Errc::damaged,
                 concat("checkpoint '", object_, "' of region '", region.path(),

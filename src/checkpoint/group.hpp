@@ -11,6 +11,7 @@
 #include "checkpoint/kernels.hpp"
 #include "checkpoint/layout.hpp"
 #include "holdfast/checkpoint.hpp"
+#include "holdfast/throttle.hpp"
 
 namespace holdfast::checkpoint {
 
@@ -70,6 +71,9 @@ class Group {
                  bool marked) const;
   static void run(Stream& stream, const Plan& plan, const DeviceBuffer<Tally>& tally,
                   const Publication& publication, const PageMarks& marks);
+  // Queues what writes a copy, and behind it a wait until the region's medium has taken the copy.
+  template <class Body>
+  void throttled(Throttle& throttle, Stream& stream, Body&& body) const;
   void make_staging();
   const Plan& drain_plan(std::uint64_t which);
   Publication next_save(std::uint64_t tag, Stream& stream);

@@ -89,6 +89,7 @@ std::atomic<std::uint64_t> Committer::staging_pages{(std::uint64_t{256} << 20) /
 struct Committer::Job {
   std::shared_ptr<Commit::State> state;
   Unchanged unchanged = Unchanged::commit;
+  Throttle::Mark begun;
   Snapshot snapshot;
   Clock::time_point copied;
 };
@@ -159,6 +160,7 @@ void Committer::run_ticket(const Ticket& ticket) noexcept {
     job = std::make_unique<Job>();
     job->state = state;
     job->unchanged = ticket.unchanged;
+    job->begun = mark();
     job->snapshot = snapshot(true);
     job->copied = Clock::now();
     const std::lock_guard lock(state->mutex);
@@ -216,6 +218,11 @@ void Committer::write(Job& job) noexcept {
       result.generation = image_.generation();
     } else {
       result = image_.write(std::move(job.snapshot.changes));
+      if (throttle_ != nullptr) {
+        const std::uint64_t bytes = result.bytes_written + job.snapshot.bytes_written;
+        throttle_->write(job.begun, bytes, Access::aligned);  // whole pages
+        throttle_->wait();
+      }
       arena_.set_generation(result.generation);
       generation_ = result.generation;
     }
@@ -276,6 +283,7 @@ CommitStats Committer::now(Unchanged unchanged) {
   Job job;
   job.state = std::make_shared<Commit::State>();
   job.unchanged = unchanged;
+  job.begun = mark();
   const Clock::time_point begun = Clock::now();
   try {
     job.snapshot = snapshot(false);

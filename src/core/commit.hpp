@@ -15,6 +15,7 @@
 #include "core/marks.hpp"
 #include "core/snapshot.hpp"
 #include "holdfast/region.hpp"
+#include "holdfast/throttle.hpp"
 
 namespace holdfast {
 
@@ -55,6 +56,9 @@ class Committer {
   // Waits until nothing is on its way, whatever became of it.
   void drain() noexcept;
 
+  // From now on a commit is done once `throttle`, which outlives the committer, has taken it.
+  void set_throttle(Throttle& throttle) { throttle_ = &throttle; }
+
   // After a crash the marks are gone: the next commit compares every page.
   void compare_everything() { *compare_everything_ = true; }
   MarkMap& marks() { return marks_; }
@@ -72,6 +76,7 @@ class Committer {
   bool may_skip(const Job& job) const;
   Snapshot snapshot(bool with_device_marks);
   void wait_idle();
+  Throttle::Mark mark() const { return throttle_ ? throttle_->mark() : Throttle::Mark(); }
   void write(Job& job) noexcept;
   void writer_loop() noexcept;
   void start_writer();
@@ -83,6 +88,7 @@ class Committer {
   MarkMap marks_;
   std::unique_ptr<StagingBuffer> staging_;
   std::shared_ptr<std::atomic<bool>> compare_everything_;
+  Throttle* throttle_ = nullptr;
   // Kept until no stream holds them: a host function must not be the one that lets go of an event.
   std::vector<std::shared_ptr<Commit::State>> queued_;
   std::atomic<std::uint64_t> generation_;

@@ -25,10 +25,7 @@ void set_slowest() {
 }
 
 double cost_ns(const MediumModel& model, std::uint64_t bytes) {
-  const double transfer = model.write_bytes_per_second > 0
-                              ? 1e9 * static_cast<double>(bytes) / model.write_bytes_per_second
-                              : 0;
-  return model.persist_latency_ns + transfer;
+  return model.persist_latency_ns + 1e9 * model.write_seconds(bytes, Access::aligned);
 }
 
 class EmulatedMedium : public Medium {
@@ -92,9 +89,7 @@ class EmulatedMedium : public Medium {
 
 std::unique_ptr<Medium> make_emulated_medium(std::uint64_t size, std::uint64_t max_size,
                                              const MediumModel& model, const std::string& name) {
-  if (!(model.persist_latency_ns >= 0) || !(model.write_bytes_per_second >= 0)) {
-    throw Error(Errc::invalid_argument, "a medium's latency and bandwidth cannot be negative");
-  }
+  model.check();
   return std::make_unique<EmulatedMedium>(size, max_size, model, name);
 }
 

@@ -13,6 +13,7 @@
 #include "core/directory.hpp"
 #include "core/file_domain.hpp"
 #include "core/medium.hpp"
+#include "holdfast/throttle.hpp"
 
 namespace holdfast {
 
@@ -46,6 +47,8 @@ const char* to_string(Rung rung) noexcept {
 }
 
 struct Region::Impl {
+  explicit Impl(const MediumModel& medium_model) : throttle(medium_model) {}
+
   std::string path;
   Domain domain = Domain::file;
   OpenReport report;
@@ -53,6 +56,7 @@ struct Region::Impl {
   // Free space from here on has never been handed out since it was zeroed.
   std::uint64_t zero_from = core::kMetadataBytes;
   std::uint64_t dax_commits = 0;
+  Throttle throttle;  // outlives the domain's commits
 
   std::unique_ptr<core::FileDomain> file;  // the file domain
   std::unique_ptr<core::Medium> other;     // all other domains
@@ -130,13 +134,16 @@ Region Region::create(const std::string& path, const RegionOptions& options) {
   check_path(path);
   const std::uint64_t size = checked_size(options.size, path);
   const std::uint64_t max_size = core::checked_max_size(size, options.max_size);
-  auto impl = std::make_unique<Impl>();
+  // Its persists wait one by one.
+  const bool emulated = options.domain == Domain::emulated;
+  auto impl = std::make_unique<Impl>(emulated ? MediumModel() : options.medium);
   impl->path = path;
   impl->domain = options.domain;
   switch (options.domain) {
     case Domain::file:
       impl->file =
           core::FileDomain::create(path, size, max_size, core::arena_folder(options.arena_folder));
+      impl->file->committer().set_throttle(impl->throttle);
       return Region(std::move(impl));
     case Domain::device:
       impl->other = core::make_device_medium(size);
@@ -159,7 +166,7 @@ Region Region::create(const std::string& path, const RegionOptions& options) {
 
 Region Region::open(const std::string& path, const OpenOptions& options) {
   check_path(path);
-  auto impl = std::make_unique<Impl>();
+  auto impl = std::make_unique<Impl>(options.medium);
   impl->path = path;
   if (core::is_dax_region(path)) {
     impl->domain = Domain::dax;
@@ -169,6 +176,7 @@ Region Region::open(const std::string& path, const OpenOptions& options) {
     return Region(std::move(impl));
   }
   impl->file = core::FileDomain::open(path, options, impl->report);
+  impl->file->committer().set_throttle(impl->throttle);
   // What was loaded is zero wherever no object lies; what was adopted may hold anything.
   impl->zero_from = impl->file->arena().size();
   if (!impl->report.arena_found) {
@@ -372,5 +380,6 @@ std::uint64_t Region::generation() const {
 
 Guarantee Region::guarantee() const { return alive(impl_).medium().guarantee(); }
 const OpenReport& Region::open_report() const { return alive(impl_).report; }
+Throttle& Region::throttle() const { return alive(impl_).throttle; }
 
 }  // namespace holdfast
