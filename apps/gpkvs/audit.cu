@@ -1,5 +1,7 @@
 #include "gpkvs/audit.hpp"
 
+#include <cstring>
+
 namespace gpkvs {
 namespace {
 
@@ -32,6 +34,26 @@ std::string audit_bucket(std::uint64_t index, std::uint64_t mask, const Bucket& 
   return {};
 }
 
+// Where the copy in device memory differs from the table.
+std::string audit_copy(const Table& table, holdfast::Stream& stream) {
+  std::vector<Bucket> copied;
+  std::string wrong;
+  for_each_piece(table.buckets, table.mask + 1, stream,
+                 [&](std::uint64_t first, const std::vector<Bucket>& piece, std::uint64_t count) {
+                   copied.resize(count);
+                   holdfast::copy_async(stream, copied.data(), table.copy + first,
+                                        count * sizeof(Bucket));
+                   stream.synchronize();
+                   for (std::uint64_t i = 0; i < count && wrong.empty(); ++i) {
+                     if (std::memcmp(&copied[i], &piece[i], sizeof(Bucket)) == 0) continue;
+                     wrong = holdfast::detail::concat("bucket ", first + i,
+                                                      ": the copy in device "
+                                                      "memory differs from the table");
+                   }
+                 });
+  return wrong;
+}
+
 }  // namespace
 
 std::string audit(const Table& table, holdfast::Stream& stream, std::uint64_t records) {
@@ -45,6 +67,7 @@ std::string audit(const Table& table, holdfast::Stream& stream, std::uint64_t re
     wrong =
         holdfast::detail::concat("the counters say ", records, " records; the table has ", found);
   }
+  if (wrong.empty() && table.copy != nullptr) wrong = audit_copy(table, stream);
   return wrong;
 }
 

@@ -10,23 +10,32 @@
 
 namespace gpkvs {
 
-// Calls visit(index, bucket) for every bucket, a piece of the table at a time: the table may be
-// larger than the host's memory, or in the GPU's.
+// Calls visit(first, piece, count) for the buckets, a piece at a time: they may be more than the
+// host's memory holds, or in the GPU's.
 template <class Visit>
-void for_each_bucket(const Table& table, holdfast::Stream& stream, Visit&& visit) {
+void for_each_piece(const Bucket* buckets, std::uint64_t all, holdfast::Stream& stream,
+                    Visit&& visit) {
   constexpr std::uint64_t kPiece = (std::uint64_t{16} << 20) / sizeof(Bucket);
-  const std::uint64_t buckets = table.mask + 1;
-  std::vector<Bucket> piece(std::min(buckets, kPiece));
-  for (std::uint64_t start = 0; start < buckets; start += kPiece) {
-    const std::uint64_t count = std::min(kPiece, buckets - start);
-    holdfast::copy_async(stream, piece.data(), table.buckets + start, count * sizeof(Bucket));
+  std::vector<Bucket> piece(std::min(all, kPiece));
+  for (std::uint64_t first = 0; first < all; first += kPiece) {
+    const std::uint64_t count = std::min(kPiece, all - first);
+    holdfast::copy_async(stream, piece.data(), buckets + first, count * sizeof(Bucket));
     stream.synchronize();
-    for (std::uint64_t i = 0; i < count; ++i) visit(start + i, piece[i]);
+    visit(first, piece, count);
   }
 }
 
-// Empty if every key is in its own bucket and there once, empty ways hold zeros, and there are
-// `records` pairs; otherwise what is wrong.
+// Calls visit(index, bucket) for every bucket of the table itself, not of its copy.
+template <class Visit>
+void for_each_bucket(const Table& table, holdfast::Stream& stream, Visit&& visit) {
+  for_each_piece(table.buckets, table.mask + 1, stream,
+                 [&](std::uint64_t first, const std::vector<Bucket>& piece, std::uint64_t count) {
+                   for (std::uint64_t i = 0; i < count; ++i) visit(first + i, piece[i]);
+                 });
+}
+
+// Empty if every key is in its own bucket and there once, empty ways hold zeros, there are
+// `records` pairs, and the copy, if there is one, equals the table; otherwise what is wrong.
 std::string audit(const Table& table, holdfast::Stream& stream, std::uint64_t records);
 
 }  // namespace gpkvs

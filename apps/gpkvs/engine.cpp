@@ -2,8 +2,6 @@
 
 #include <optional>
 
-#include "gpkvs/gpkvs.hpp"
-
 namespace gpkvs {
 namespace {
 
@@ -12,7 +10,7 @@ using workload::Mode;
 constexpr std::uint64_t kBucketBytes = kWays * 16;
 
 StoreOptions store_options(const EngineOptions& options) {
-  return {options.buckets * kWays, options.max_batch};
+  return {options.buckets * kWays, options.max_batch, options.cache, options.log};
 }
 
 // gpm, eadr: the store, whose kernels log and persist.
@@ -24,7 +22,7 @@ class StoreEngine : public Engine {
   // A creation that was cut off is begun anew; one that was not is opened.
   std::uint64_t begin_set_up() override {
     try {
-      store_.emplace(Store::open(backing_.region()));
+      open();
     } catch (const holdfast::Error& error) {
       if (error.code() != holdfast::Errc::not_found) throw;
       store_.emplace(Store::create(backing_.region(), store_options(options_)));
@@ -37,7 +35,7 @@ class StoreEngine : public Engine {
   void end_set_up() override { backing_.set_progress(1); }
 
   std::uint64_t resume(std::uint64_t loads) override {
-    if (!store_) store_.emplace(Store::open(backing_.region()));
+    if (!store_) open();
     return store_->stats().batches - loads;
   }
   void set(std::uint64_t, const std::uint64_t* keys, const std::uint64_t* values,
@@ -69,6 +67,17 @@ class StoreEngine : public Engine {
   std::uint64_t bytes_stored() const override { return bytes_stored_; }
 
  private:
+  void open() {
+    store_.emplace(Store::open(backing_.region(), options_.cache));
+    const holdfast::LogLayout log = store_->stats().log;
+    if (log == options_.log) return;
+    const char* const name = log == holdfast::LogLayout::coalesced ? "coalesced" : "conventional";
+    throw holdfast::Error(
+        holdfast::Errc::invalid_argument,
+        holdfast::detail::concat("region '", backing_.region().path(), "' holds a store with a ",
+                                 name, " log: give option log=", name, ", or another region"));
+  }
+
   workload::Backing& backing_;
   EngineOptions options_;
   std::optional<Store> store_;

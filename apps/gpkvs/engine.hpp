@@ -5,14 +5,17 @@
 #include <memory>
 #include <vector>
 
+#include "gpkvs/gpkvs.hpp"
 #include "workload/backing.hpp"
 
 namespace gpkvs {
 
 struct EngineOptions {
   std::uint64_t buckets = 0;
-  std::uint32_t max_batch = 0;  // operations
-  std::uint32_t max_sets = 0;   // of them
+  std::uint32_t max_batch = 0;                               // operations
+  std::uint32_t max_sets = 0;                                // of them
+  Cache cache = Cache::automatic;                            // modes gpm, eadr, ndp
+  holdfast::LogLayout log = holdfast::LogLayout::coalesced;  // modes gpm, eadr
 };
 
 struct Pairs {

@@ -2,6 +2,7 @@
 #include "gpkvs/batch.hpp"
 #include "gpkvs/engine.hpp"
 #include "gpkvs/kernels.hpp"
+#include "gpkvs/read_copy.hpp"
 
 namespace gpkvs {
 namespace {
@@ -14,7 +15,10 @@ class PlainEngine : public Engine {
         table_{array_.data, options.buckets - 1, {}},
         planner_(options.max_batch),
         values_(options.max_batch),
-        found_(options.max_batch) {}
+        found_(options.max_batch) {
+    // Reads cross the link where the store's do, so they get what it has.
+    if (workload::stores_directly(backing.mode())) load_copy(options.cache);
+  }
 
   void load(const std::uint64_t* keys, const std::uint64_t* values, std::uint64_t count) override {
     store(keys, values, count);
@@ -41,7 +45,7 @@ class PlainEngine : public Engine {
     holdfast::Stream& stream = backing_.stream();
     planner_.load(stream, keys, nullptr, count);
     const Batch batch =
-        planner_.plan(stream, table_, ordering_pays(table_, count), false, outcome_.data());
+        planner_.plan(stream, table_, ordering_pays(table_, count, false), false, outcome_.data());
     holdfast::launch(stream, grid_for(count), dim3(kBlock), get_from_kvs, table_, batch,
                      values_.data(), found_.data());
     holdfast::copy_async(stream, values, values_.data(), count * sizeof(*values));
@@ -67,12 +71,19 @@ class PlainEngine : public Engine {
     return dim3(static_cast<unsigned>((count + kBlock - 1) / kBlock));
   }
 
+  void load_copy(Cache cache) {
+    copy_ = make_copy(cache, array_.count, false);
+    if (copy_.size() == 0) return;
+    holdfast::copy_async(backing_.stream(), copy_.data(), array_.data, copy_.bytes());
+    table_.copy = copy_.data();
+  }
+
   Outcome store(const std::uint64_t* keys, const std::uint64_t* values, std::uint64_t count) {
     holdfast::Stream& stream = backing_.stream();
     planner_.load(stream, keys, values, count);
     holdfast::fill_async(stream, outcome_.data(), 0, sizeof(Outcome));
     const Batch batch =
-        planner_.plan(stream, table_, ordering_pays(table_, count), true, outcome_.data());
+        planner_.plan(stream, table_, ordering_pays(table_, count, true), true, outcome_.data());
     holdfast::launch(stream, grid_for(count), dim3(kBlock), store_into_kvs, table_, batch,
                      outcome_.data());
     holdfast::copy_async(stream, outcome_host_.data(), outcome_.data(), sizeof(Outcome));
@@ -83,6 +94,7 @@ class PlainEngine : public Engine {
   workload::Backing& backing_;
   workload::Array<Bucket> array_;
   Table table_;
+  holdfast::DeviceBuffer<Bucket> copy_;  // of the table; may be empty
   BatchPlanner planner_;
   holdfast::DeviceBuffer<std::uint64_t> values_;
   holdfast::DeviceBuffer<std::uint8_t> found_;

@@ -9,6 +9,7 @@
 
 #include "holdfast/region.hpp"
 #include "holdfast/stream.hpp"
+#include "holdfast/undo_log_ref.hpp"
 
 namespace gpkvs {
 
@@ -23,9 +24,22 @@ enum class Order {
   ordered,    // by bucket
 };
 
+// Whether the store keeps a copy of its table in device memory, where kernels then read. Batches
+// and lookups answer the same; what is durable is the table in the region alone.
+enum class Cache {
+  automatic,  // where the table is across the link from the GPU, and the copy leaves an eighth of
+              // the free device memory
+  off,
+  on,  // Errc::no_memory where there is no room for it
+};
+
 struct StoreOptions {
   std::uint64_t capacity = 0;   // pairs, rounded up so that the buckets are a power of two
   std::uint32_t max_batch = 0;  // operations per batch at most; 1 to 2^26
+  Cache cache = Cache::automatic;
+  // conventional: 1,024 partitions under locks, for comparison (GPM, figure 11); max_batch is then
+  // 11,184,128 at most. The store remembers it.
+  holdfast::LogLayout log = holdfast::LogLayout::coalesced;
 };
 
 // What one batch did. A key that occurs twice in a batch counts once, with its last value.
@@ -41,7 +55,9 @@ struct StoreStats {
   std::uint64_t capacity = 0;  // ways
   std::uint64_t max_batch = 0;
   std::uint64_t batches = 0;  // committed transactions
-  BatchResult total;          // over all committed batches
+  bool cached = false;        // kernels read a copy of the table in device memory
+  holdfast::LogLayout log = holdfast::LogLayout::coalesced;
+  BatchResult total;  // over all committed batches
 };
 
 struct RecoveryReport {
@@ -60,15 +76,16 @@ struct BatchTiming {
 
 // Invariants: once set() or erase() returned, the batch survives what the region's persist rung
 // survives; after any crash, a batch is in the table whole or not at all.
-// Thread safety: one thread at a time per store; one process per region.
+// Thread safety: one thread at a time per store; one store at a time per region.
 class Store {
  public:
   // Objects "kvs.header", "kvs.table", "kvs.tx", "kvs.log" and "kvs.meta" in `region`.
-  // Throws invalid_argument, no_space (the region is too small; the message says how large).
+  // Throws invalid_argument, no_space (the region is too small; the message says how large),
+  // no_memory (Cache::on).
   static Store create(holdfast::Region& region, const StoreOptions& options);
-  // Opens and recovers. Throws not_found, damaged.
-  static Store open(holdfast::Region& region);
-  // Bytes that a region must have for a store of these options.
+  // Opens and recovers. Throws not_found, damaged, no_memory (Cache::on).
+  static Store open(holdfast::Region& region, Cache cache = Cache::automatic);
+  // Bytes that a region must have for a store of these options. Throws invalid_argument.
   static std::uint64_t region_bytes(const StoreOptions& options);
 
   Store(Store&&) noexcept;
@@ -92,7 +109,8 @@ class Store {
   std::uint64_t scan(std::uint64_t* keys, std::uint64_t* values, std::uint64_t limit);
 
   // Checks what must hold between batches: no transaction open, every key in its own bucket and
-  // there once, the counters equal to the table. Returns the empty string, or what is wrong.
+  // there once, the counters equal to the table, and so the copy in device memory, if there is
+  // one. Returns the empty string, or what is wrong.
   std::string verify();
 
   void set_order(Order order);

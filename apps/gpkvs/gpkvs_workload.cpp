@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <set>
+#include <utility>
+#include <vector>
 
 #include "gpkvs/engine.hpp"
-#include "gpkvs/gpkvs.hpp"
 #include "gpkvs/gpkvs_oracle.hpp"
 #include "gpkvs/operations.hpp"
 #include "workload/inputs.hpp"
@@ -42,12 +42,6 @@ Scale scale_of(Size size) {
 }
 
 OperationsShape shape_of(const Settings& settings, bool mixed) {
-  static const std::set<std::string> known = {"capacity", "keys", "operations"};
-  for (const auto& [name, value] : settings.options) {
-    if (known.contains(name)) continue;
-    throw Error(Errc::invalid_argument, concat("gpkvs: there is no option '", name,
-                                               "': give capacity, keys or operations"));
-  }
   const Scale scale = scale_of(settings.size);
   const std::uint64_t capacity =
       workload::number_option(settings, "capacity", scale.capacity, kWays, std::uint64_t{1} << 33);
@@ -78,6 +72,21 @@ OperationsShape shape_of(const Settings& settings, bool mixed) {
   return shape;
 }
 
+// What the option says in words; the first of them where it is not given.
+template <class T>
+T choice_option(const Settings& settings, const std::string& name,
+                const std::vector<std::pair<const char*, T>>& choices) {
+  const auto given = settings.options.find(name);
+  if (given == settings.options.end()) return choices.front().second;
+  std::string known;
+  for (const auto& [word, value] : choices) {
+    if (given->second == word) return value;
+    known += concat(known.empty() ? "" : " or ", word);
+  }
+  throw Error(Errc::invalid_argument,
+              concat("option ", name, "=", given->second, ": give ", known));
+}
+
 std::uint64_t scramble(std::uint64_t x) {
   x = (x ^ x >> 31) * 0x7fb5d329728ea185ull;
   x = (x ^ x >> 27) * 0x81dadef4bc2dd44dull;
@@ -92,6 +101,13 @@ class KvsWorkload : public workload::Workload {
     options_.buckets = shape.buckets;
     options_.max_batch = static_cast<std::uint32_t>(shape.gets + shape.sets);
     options_.max_sets = static_cast<std::uint32_t>(shape.sets);
+    options_.cache = choice_option<Cache>(
+        settings, "cache",
+        {{"automatic", Cache::automatic}, {"on", Cache::on}, {"off", Cache::off}});
+    options_.log =
+        choice_option<holdfast::LogLayout>(settings, "log",
+                                           {{"coalesced", holdfast::LogLayout::coalesced},
+                                            {"conventional", holdfast::LogLayout::conventional}});
   }
   // OpenMP's threads do not outlive it: a process that has some cannot fork.
   ~KvsWorkload() override { omp_pause_resource_all(omp_pause_soft); }
@@ -178,7 +194,12 @@ workload::Info info_of(const char* name, const char* summary, bool mixed) {
   info.name = name;
   info.summary = summary;
   info.kind = workload::Info::Class::transactional;
+  info.kernel_access = holdfast::Access::random;
   info.options = {
+      {"cache",
+       "on, off or automatic (default): a copy of the table in device memory for reads, in modes "
+       "whose kernels store to the medium"},
+      {"log", "coalesced (default) or conventional: how kernels log, in the modes gpm and eadr"},
       {"capacity", "pairs of the table (default 8,192; real: 4,194,304; paper: 268,435,456)"},
       {"keys", "that operations take (default 1,000; real: 200,000; paper: 33,554,432)"},
       {"operations", "of a batch (default 400; real: 50,000; paper: 2,000,000)"}};

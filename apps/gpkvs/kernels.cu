@@ -94,9 +94,16 @@ __device__ Pair* place_of(const Table& kvs, const Change& change) {
   return &kvs.buckets[change.bucket].ways[change.way];
 }
 
-// Logs what the change overwrites, then stores in place, then persists.
+// Of a change that is in the table, in the copy that kernels read.
+__device__ void store_in_copy(const Table& kvs, const Change& change) {
+  if (kvs.copy != nullptr) kvs.copy[change.bucket].ways[change.way] = change.after;
+}
+
+// Logs what the change overwrites, then stores in place, then persists. Both waits are needed: the
+// log's before anything is overwritten, the other before the transaction commits.
+template <class Log>
 struct LoggedStore {
-  holdfast::CoalescedLogRef log;
+  Log log;
 
   __device__ void operator()(const Table& kvs, const Change& change, std::uint32_t slot,
                              Outcome* outcome) const {
@@ -105,7 +112,8 @@ struct LoggedStore {
     entry.way = change.way;
     entry.key = change.before.key;
     entry.value = change.before.value;
-    if (log.insert(entry, slot) != LogStatus::ok) {
+    // A slot is a thread's own in the coalesced log; the conventional one has fewer, shared ones.
+    if (log.insert(entry, slot % log.slots) != LogStatus::ok) {
       atomicAdd(&outcome->log_failures, 1u);
       return;
     }
@@ -113,6 +121,7 @@ struct LoggedStore {
     *place = change.after;
     kvs.marks.mark(place, sizeof(Pair));
     persist();
+    store_in_copy(kvs, change);
   }
 };
 
@@ -121,6 +130,7 @@ struct PlainStore {
   __device__ void operator()(const Table& kvs, const Change& change, std::uint32_t,
                              Outcome*) const {
     *place_of(kvs, change) = change.after;
+    store_in_copy(kvs, change);
   }
 };
 
@@ -157,7 +167,8 @@ __device__ void apply_chain(const Group& group, const Table& kvs, const Store& s
 }
 
 // Groups of eight threads pick the way for each of their eight operations in turn. All eight
-// buckets are asked for before the first is looked at, because each is a trip to the host.
+// buckets are asked for before the first is looked at: each is a trip to memory, and to the host's
+// where there is no copy of the table.
 template <class Operation, class Store>
 __device__ Change choose(const Table& kvs, const Store& store, const Batch& batch, Tally& tally,
                          Outcome* outcome) {
@@ -170,7 +181,7 @@ __device__ Change choose(const Table& kvs, const Store& store, const Batch& batc
 #pragma unroll
   for (unsigned member = 0; member < kWays; ++member) {
     const std::uint32_t bucket = group.from(member, my_bucket);
-    if (bucket != kNone) pairs[member] = kvs.buckets[bucket].ways[group.way];
+    if (bucket != kNone) pairs[member] = kvs.readable()[bucket].ways[group.way];
   }
   Change mine;
 #pragma unroll
@@ -209,17 +220,75 @@ __device__ void update(const Table& kvs, const Store& store, const Batch& batch,
   add_up(tally, outcome);
 }
 
-}  // namespace
-
-// Four blocks a multiprocessor: with less in flight the trips to the host show (docs/results.md).
+// Launched with a whole number of warps. Four blocks a multiprocessor: with less in flight the
+// trips to the host show (docs/results.md).
+template <class Log>
 __global__ void __launch_bounds__(kBlock, 4)
-    insert_into_kvs(Table kvs, holdfast::CoalescedLogRef log, Batch batch, Outcome* outcome) {
-  update<Set>(kvs, LoggedStore{log}, batch, outcome);
+    insert_into_kvs(Table kvs, Log log, Batch batch, Outcome* outcome) {
+  update<Set>(kvs, LoggedStore<Log>{log}, batch, outcome);
 }
 
+template <class Log>
 __global__ void __launch_bounds__(kBlock, 4)
-    erase_from_kvs(Table kvs, holdfast::CoalescedLogRef log, Batch batch, Outcome* outcome) {
-  update<Erase>(kvs, LoggedStore{log}, batch, outcome);
+    erase_from_kvs(Table kvs, Log log, Batch batch, Outcome* outcome) {
+  update<Erase>(kvs, LoggedStore<Log>{log}, batch, outcome);
+}
+
+// A thread for each slot of the log.
+template <class Log>
+__global__ void recover(Table kvs, Log log, Outcome* outcome) {
+  const std::uint32_t slot = position_of_thread();
+  LogEntry entry;
+  while (log.read_bytes(&entry, sizeof(entry), slot) == LogStatus::ok) {
+    if (entry.bucket > kvs.mask || entry.way >= kWays) {
+      atomicAdd(&outcome->bad_entries, 1u);
+      return;
+    }
+    Pair* const place = &kvs.buckets[entry.bucket].ways[entry.way];
+    *place = Pair{entry.key, entry.value};
+    kvs.marks.mark(place, sizeof(Pair));
+    persist();
+    if (log.remove(sizeof(LogEntry), slot) != LogStatus::ok) return;
+    atomicAdd(&outcome->undone, 1u);
+  }
+}
+
+dim3 grid_for(std::uint32_t threads) { return dim3((threads + kBlock - 1) / kBlock); }
+
+// Calls body(view) with the view of the log's layout.
+template <class Body>
+void with_view(const holdfast::UndoLog& log, Body&& body) {
+  if (log.shape().layout == holdfast::LogLayout::coalesced) {
+    body(log.coalesced());
+  } else {
+    body(log.conventional());
+  }
+}
+
+}  // namespace
+
+void launch_insert(holdfast::Stream& stream, const Table& kvs, const holdfast::UndoLog& log,
+                   const Batch& batch, Outcome* outcome) {
+  with_view(log, [&](auto view) {
+    holdfast::launch(stream, grid_for(batch.count), dim3(kBlock), insert_into_kvs<decltype(view)>,
+                     kvs, view, batch, outcome);
+  });
+}
+
+void launch_erase(holdfast::Stream& stream, const Table& kvs, const holdfast::UndoLog& log,
+                  const Batch& batch, Outcome* outcome) {
+  with_view(log, [&](auto view) {
+    holdfast::launch(stream, grid_for(batch.count), dim3(kBlock), erase_from_kvs<decltype(view)>,
+                     kvs, view, batch, outcome);
+  });
+}
+
+void launch_recover(holdfast::Stream& stream, const Table& kvs, const holdfast::UndoLog& log,
+                    Outcome* outcome) {
+  with_view(log, [&](auto view) {
+    holdfast::launch(stream, grid_for(log.shape().slots), dim3(kBlock), recover<decltype(view)>,
+                     kvs, view, outcome);
+  });
 }
 
 __global__ void __launch_bounds__(kBlock, 4)
@@ -239,7 +308,7 @@ __global__ void get_from_kvs(Table kvs, Batch batch, std::uint64_t* values, std:
 #pragma unroll
   for (unsigned member = 0; member < kWays; ++member) {
     const std::uint32_t bucket = group.from(member, my_bucket);
-    if (bucket != kNone) pairs[member] = kvs.buckets[bucket].ways[group.way];
+    if (bucket != kNone) pairs[member] = kvs.readable()[bucket].ways[group.way];
   }
 #pragma unroll
   for (unsigned member = 0; member < kWays; ++member) {
@@ -273,22 +342,6 @@ __global__ void count_batch(Counters* counters, holdfast::ConventionalLogRef log
   counters->removed = before.removed + outcome->removed;
   marks.mark(counters, sizeof(Counters));
   persist();
-}
-
-__global__ void recover(Table kvs, holdfast::CoalescedLogRef log, Outcome* outcome) {
-  LogEntry entry;
-  while (log.read(&entry) == LogStatus::ok) {
-    if (entry.bucket > kvs.mask || entry.way >= kWays) {
-      atomicAdd(&outcome->bad_entries, 1u);
-      return;
-    }
-    Pair* const place = &kvs.buckets[entry.bucket].ways[entry.way];
-    *place = Pair{entry.key, entry.value};
-    kvs.marks.mark(place, sizeof(Pair));
-    persist();
-    if (log.remove(sizeof(LogEntry)) != LogStatus::ok) return;
-    atomicAdd(&outcome->undone, 1u);
-  }
 }
 
 __global__ void recover_counters(Counters* counters, holdfast::ConventionalLogRef log,

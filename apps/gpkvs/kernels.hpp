@@ -7,11 +7,14 @@ namespace gpkvs {
 
 inline constexpr unsigned kBlock = 256;
 
-// Updates: launched with a whole number of warps; each position's log slot is its own.
-__global__ void insert_into_kvs(Table kvs, holdfast::CoalescedLogRef log, Batch batch,
-                                Outcome* outcome);
-__global__ void erase_from_kvs(Table kvs, holdfast::CoalescedLogRef log, Batch batch,
-                               Outcome* outcome);
+// Updates, and their undoing in recovery, by the kernel of the log's layout. Stream-ordered.
+void launch_insert(holdfast::Stream& stream, const Table& kvs, const holdfast::UndoLog& log,
+                   const Batch& batch, Outcome* outcome);
+void launch_erase(holdfast::Stream& stream, const Table& kvs, const holdfast::UndoLog& log,
+                  const Batch& batch, Outcome* outcome);
+void launch_recover(holdfast::Stream& stream, const Table& kvs, const holdfast::UndoLog& log,
+                    Outcome* outcome);
+
 // The same SETs without log and persists.
 __global__ void store_into_kvs(Table kvs, Batch batch, Outcome* outcome);
 __global__ void get_from_kvs(Table kvs, Batch batch, std::uint64_t* values, std::uint8_t* found);
@@ -20,8 +23,7 @@ __global__ void get_from_kvs(Table kvs, Batch batch, std::uint64_t* values, std:
 __global__ void count_batch(Counters* counters, holdfast::ConventionalLogRef log,
                             holdfast::PageMarks marks, Outcome* outcome);
 
-// Recovery: a thread per log slot, and one thread for the counters.
-__global__ void recover(Table kvs, holdfast::CoalescedLogRef log, Outcome* outcome);
+// Recovery of the counters: one thread.
 __global__ void recover_counters(Counters* counters, holdfast::ConventionalLogRef log,
                                  holdfast::PageMarks marks);
 

@@ -1,6 +1,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cstddef>
@@ -11,6 +12,7 @@
 #include "gpkvs/audit.hpp"
 #include "gpkvs/batch.hpp"
 #include "gpkvs/kernels.hpp"
+#include "gpkvs/read_copy.hpp"
 #include "holdfast/transaction.hpp"
 
 namespace gpkvs {
@@ -33,6 +35,9 @@ constexpr const char* kLog = "kvs.log";
 constexpr const char* kMeta = "kvs.meta";
 constexpr std::uint32_t kMaxBatch = 1u << 26;
 constexpr std::uint64_t kMaxBuckets = std::uint64_t{1} << 32;
+constexpr std::uint32_t kPartitions = 1024;  // of the conventional log
+constexpr std::uint32_t kMaxPartitionedBatch =
+    holdfast::LogShape::kMaxSlotBytes / sizeof(LogEntry) * kPartitions;
 
 std::uint64_t header_checksum(const StoreHeader& header) {
   return XXH3_64bits(&header, offsetof(StoreHeader, checksum));
@@ -49,15 +54,30 @@ void check_options(const StoreOptions& options) {
                           holdfast::detail::concat("store: max_batch ", options.max_batch,
                                                    "; give 1 to ", kMaxBatch, " operations"));
   }
+  if (options.log == holdfast::LogLayout::conventional &&
+      options.max_batch > kMaxPartitionedBatch) {
+    throw holdfast::Error(
+        holdfast::Errc::invalid_argument,
+        holdfast::detail::concat("store: max_batch ", options.max_batch,
+                                 "; a conventional log takes ", kMaxPartitionedBatch,
+                                 " operations at most: give fewer, or the coalesced log"));
+  }
 }
 
 std::uint64_t buckets_for(std::uint64_t capacity) {
   return std::bit_ceil((capacity + kWays - 1) / kWays);
 }
 
-holdfast::LogShape log_shape(std::uint64_t max_batch) {
-  const std::uint64_t threads = (max_batch + kBlock - 1) / kBlock * kBlock;
-  return holdfast::LogShape::coalesced(static_cast<std::uint32_t>(threads), sizeof(LogEntry));
+// Every position of a batch logs one entry at most, so neither layout is ever full.
+holdfast::LogShape log_shape(std::uint64_t max_batch, holdfast::LogLayout layout) {
+  const auto threads = static_cast<std::uint32_t>((max_batch + kBlock - 1) / kBlock * kBlock);
+  if (layout == holdfast::LogLayout::coalesced) {
+    return holdfast::LogShape::coalesced(threads, sizeof(LogEntry));
+  }
+  const std::uint32_t partitions = std::min(threads, kPartitions);
+  const std::uint32_t sharers = (threads + partitions - 1) / partitions;
+  return holdfast::LogShape::conventional(partitions,
+                                          static_cast<std::uint32_t>(sharers * sizeof(LogEntry)));
 }
 
 holdfast::LogShape meta_shape() { return holdfast::LogShape::conventional(1, sizeof(Counters)); }
@@ -99,13 +119,14 @@ struct Store::Impl {
   BatchPlanner planner;
   holdfast::DeviceBuffer<Outcome> outcome{1};
   holdfast::PinnedBuffer<Outcome> outcome_host{1};
+  holdfast::DeviceBuffer<Bucket> copy;               // of the table; may be empty
   holdfast::DeviceBuffer<std::uint64_t> values_out;  // made at the first get()
   holdfast::DeviceBuffer<std::uint8_t> found_out;
   holdfast::Event marks[5];
   RecoveryReport recovery;
 
   Impl(holdfast::Region& r, holdfast::Transaction tx, holdfast::UndoLog entries,
-       holdfast::UndoLog counters, const StoreHeader& shape)
+       holdfast::UndoLog counters, const StoreHeader& shape, Cache cache)
       : region(r),
         transaction(std::move(tx)),
         log(std::move(entries)),
@@ -113,11 +134,12 @@ struct Store::Impl {
         header(static_cast<StoreHeader*>(r.address(r.object(kHeader)))),
         table{static_cast<Bucket*>(r.address(r.object(kTable))), shape.buckets - 1, r.marks()},
         max_batch(shape.max_batch),
-        planner(static_cast<std::uint32_t>(shape.max_batch)) {}
+        planner(static_cast<std::uint32_t>(shape.max_batch)),
+        copy(make_copy(cache, shape.buckets, r.domain() == holdfast::Domain::device)) {}
 
-  bool ordered(std::size_t count) const {
+  bool ordered(std::size_t count, bool updates) const {
     if (order != Order::automatic) return order == Order::ordered;
-    return ordering_pays(table, count);
+    return ordering_pays(table, count, updates);
   }
 
   void check_count(std::size_t count) const {
@@ -134,14 +156,14 @@ struct Store::Impl {
     return outcome_host[0];
   }
 
-  template <class Kernel>
-  BatchResult update(Kernel kernel, const std::uint64_t* keys, const std::uint64_t* values,
-                     std::size_t count);
+  BatchResult update(decltype(launch_insert)& launch_kernel, const std::uint64_t* keys,
+                     const std::uint64_t* values, std::size_t count);
   void recover_interrupted();
+  // REQUIRES: the table is as a committed batch left it.
+  void load_copy();
 };
 
-template <class Kernel>
-BatchResult Store::Impl::update(Kernel kernel, const std::uint64_t* keys,
+BatchResult Store::Impl::update(decltype(launch_insert)& launch_kernel, const std::uint64_t* keys,
                                 const std::uint64_t* values, std::size_t count) {
   check_count(count);
   if (count == 0) return {};
@@ -149,12 +171,10 @@ BatchResult Store::Impl::update(Kernel kernel, const std::uint64_t* keys,
   planner.load(stream, keys, values, count);
   holdfast::fill_async(stream, outcome.data(), 0, sizeof(Outcome));
   marks[1].record(stream);
-  const Batch batch = planner.plan(stream, table, ordered(count), true, outcome.data());
+  const Batch batch = planner.plan(stream, table, ordered(count, true), true, outcome.data());
   marks[2].record(stream);
   transaction.begin(stream);
-  const dim3 grid(static_cast<unsigned>((count + kBlock - 1) / kBlock));
-  holdfast::launch(stream, grid, dim3(kBlock), kernel, table, log.coalesced(), batch,
-                   outcome.data());
+  launch_kernel(stream, table, log, batch, outcome.data());
   marks[3].record(stream);
   holdfast::launch(stream, dim3(1), dim3(1), count_batch, &header->counters, meta.conventional(),
                    table.marks, outcome.data());
@@ -181,10 +201,8 @@ BatchResult Store::Impl::update(Kernel kernel, const std::uint64_t* keys,
 void Store::Impl::recover_interrupted() {
   if (!transaction.interrupted()) return;
   const auto start = std::chrono::steady_clock::now();
-  const std::uint32_t slots = log.shape().slots;
   holdfast::fill_async(stream, outcome.data(), 0, sizeof(Outcome));
-  holdfast::launch(stream, dim3((slots + kBlock - 1) / kBlock), dim3(kBlock), recover, table,
-                   log.coalesced(), outcome.data());
+  launch_recover(stream, table, log, outcome.data());
   holdfast::launch(stream, dim3(1), dim3(1), recover_counters, &header->counters,
                    meta.conventional(), table.marks);
   const Outcome done = fetch_outcome();
@@ -201,6 +219,13 @@ void Store::Impl::recover_interrupted() {
   recovery = {true, done.undone, took.count()};
 }
 
+void Store::Impl::load_copy() {
+  if (copy.size() == 0) return;
+  holdfast::copy_async(stream, copy.data(), table.buckets, copy.bytes());
+  stream.synchronize();
+  table.copy = copy.data();
+}
+
 Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Store::Store(Store&&) noexcept = default;
 Store& Store::operator=(Store&&) noexcept = default;
@@ -211,7 +236,7 @@ std::uint64_t Store::region_bytes(const StoreOptions& options) {
   // Objects, a page each for the header and the transaction, and the region's own metadata.
   constexpr std::uint64_t kMetadata = std::uint64_t{1} << 20;
   return buckets_for(options.capacity) * sizeof(Bucket) +
-         pages(holdfast::UndoLog::object_bytes(log_shape(options.max_batch))) +
+         pages(holdfast::UndoLog::object_bytes(log_shape(options.max_batch, options.log))) +
          pages(holdfast::UndoLog::object_bytes(meta_shape())) + 2 * holdfast::kPageBytes +
          kMetadata;
 }
@@ -243,10 +268,12 @@ Store Store::create(holdfast::Region& region, const StoreOptions& options) {
   region.allocate_raw(kTable, "kvs_bucket", sizeof(Bucket), header.buckets,
                       holdfast::Tracking::marked);
   auto transaction = holdfast::Transaction::create(region, kTransaction);
-  auto log = holdfast::UndoLog::create(region, kLog, transaction, log_shape(options.max_batch));
+  auto log = holdfast::UndoLog::create(region, kLog, transaction,
+                                       log_shape(options.max_batch, options.log));
   auto meta = holdfast::UndoLog::create(region, kMeta, transaction, meta_shape());
   auto impl = std::make_unique<Impl>(region, std::move(transaction), std::move(log),
-                                     std::move(meta), header);
+                                     std::move(meta), header, options.cache);
+  impl->table.copy = impl->copy.data();  // zeroed, as the table is
   holdfast::copy_async(stream, &impl->header->buckets, &header.buckets,
                        sizeof(header) - offsetof(StoreHeader, buckets));
   stream.synchronize();
@@ -256,7 +283,7 @@ Store Store::create(holdfast::Region& region, const StoreOptions& options) {
   return Store(std::move(impl));
 }
 
-Store Store::open(holdfast::Region& region) {
+Store Store::open(holdfast::Region& region, Cache cache) {
   holdfast::Stream stream;
   const auto refuse = [&](holdfast::Errc code, const char* what) {
     return holdfast::Error(code, holdfast::detail::concat("region '", region.path(), "' ", what));
@@ -281,24 +308,24 @@ Store Store::open(holdfast::Region& region) {
   auto transaction = holdfast::Transaction::open(region, kTransaction);
   auto log = holdfast::UndoLog::open(region, kLog, transaction);
   auto meta = holdfast::UndoLog::open(region, kMeta, transaction);
-  if (log.shape().slots != log_shape(header.max_batch).slots ||
-      log.shape().bytes_per_slot < sizeof(LogEntry) ||
-      log.shape().layout != holdfast::LogLayout::coalesced ||
+  const holdfast::LogShape shape = log_shape(header.max_batch, log.shape().layout);
+  if (log.shape().slots != shape.slots || log.shape().bytes_per_slot < shape.bytes_per_slot ||
       meta.shape().layout != holdfast::LogLayout::conventional) {
     throw refuse(holdfast::Errc::damaged, "has undo logs that do not fit its store");
   }
   auto impl = std::make_unique<Impl>(region, std::move(transaction), std::move(log),
-                                     std::move(meta), header);
+                                     std::move(meta), header, cache);
   impl->recover_interrupted();
+  impl->load_copy();
   return Store(std::move(impl));
 }
 
 BatchResult Store::set(const std::uint64_t* keys, const std::uint64_t* values, std::size_t count) {
-  return impl_->update(insert_into_kvs, keys, values, count);
+  return impl_->update(launch_insert, keys, values, count);
 }
 
 BatchResult Store::erase(const std::uint64_t* keys, std::size_t count) {
-  return impl_->update(erase_from_kvs, keys, nullptr, count);
+  return impl_->update(launch_erase, keys, nullptr, count);
 }
 
 void Store::get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* found,
@@ -313,8 +340,8 @@ void Store::get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* 
   self.marks[0].record(self.stream);
   self.planner.load(self.stream, keys, nullptr, count);
   self.marks[1].record(self.stream);
-  const Batch batch =
-      self.planner.plan(self.stream, self.table, self.ordered(count), false, self.outcome.data());
+  const Batch batch = self.planner.plan(self.stream, self.table, self.ordered(count, false), false,
+                                        self.outcome.data());
   self.marks[2].record(self.stream);
   const dim3 grid(static_cast<unsigned>((count + kBlock - 1) / kBlock));
   holdfast::launch(self.stream, grid, dim3(kBlock), get_from_kvs, self.table, batch,
@@ -355,6 +382,8 @@ StoreStats Store::stats() const {
           (impl_->table.mask + 1) * kWays,
           impl_->max_batch,
           counters.batches,
+          impl_->table.copy != nullptr,
+          impl_->log.shape().layout,
           {counters.inserted, counters.updated, counters.evicted, counters.removed}};
 }
 

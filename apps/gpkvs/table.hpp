@@ -42,6 +42,10 @@ struct Table {
   Bucket* buckets;
   std::uint64_t mask;  // buckets - 1
   holdfast::PageMarks marks;
+  Bucket* copy = nullptr;  // of the buckets, in device memory; null: there is none
+
+  // Where kernels read.
+  __device__ const Bucket* readable() const { return copy != nullptr ? copy : buckets; }
 
   __device__ static std::uint64_t hash(std::uint64_t key) {
     key ^= key >> 33;

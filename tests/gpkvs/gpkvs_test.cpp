@@ -9,6 +9,8 @@
 #include <set>
 #include <thread>
 
+#include "gpkvs/batch.hpp"
+#include "gpkvs/read_copy.hpp"
 #include "support/process.hpp"
 #include "support/scratch.hpp"
 #ifdef HOLDFAST_INTERCEPT
@@ -19,28 +21,41 @@ namespace gpkvs {
 namespace {
 
 using holdfast::Errc;
+using holdfast::LogLayout;
 using holdfast::Region;
 using holdfast::RegionOptions;
 using holdfast::test::error_of;
 using Keys = std::vector<std::uint64_t>;
+
+// How a store is made and its batches laid out.
+struct Variant {
+  const char* name;
+  Order order = Order::ordered;
+  Cache cache = Cache::off;
+  LogLayout log = LogLayout::coalesced;
+};
+
+void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
 
 // The region lives on the heap: a store keeps a reference to it.
 struct Opened {
   std::unique_ptr<Region> region;
   std::unique_ptr<Store> store;
 
-  static Opened create(const std::string& path, std::uint64_t capacity, std::uint32_t max_batch) {
+  static Opened create(const std::string& path, const StoreOptions& shape) {
     RegionOptions options;
-    options.size = Store::region_bytes({capacity, max_batch});
+    options.size = Store::region_bytes(shape);
     auto region = std::make_unique<Region>(Region::create(path, options));
-    auto store = std::make_unique<Store>(Store::create(*region, {capacity, max_batch}));
+    auto store = std::make_unique<Store>(Store::create(*region, shape));
     return {std::move(region), std::move(store)};
   }
-  static Opened open(const std::string& path) {
+  static Opened open(const std::string& path, Cache cache = Cache::automatic) {
     auto region = std::make_unique<Region>(Region::open(path));
-    auto store = std::make_unique<Store>(Store::open(*region));
+    auto store = std::make_unique<Store>(Store::open(*region, cache));
     return {std::move(region), std::move(store)};
   }
+  // As a process that is killed between two batches.
+  void abandon() const { region->abandon(); }
   std::map<std::uint64_t, std::uint64_t> contents() const {
     const std::uint64_t records = store->scan(nullptr, nullptr, 0);
     Keys keys(records), values(records);
@@ -49,21 +64,40 @@ struct Opened {
     for (std::size_t i = 0; i < records; ++i) result[keys[i]] = values[i];
     return result;
   }
+  // Lookups answer what `expected` says.
+  void expect_found(const Keys& keys,
+                    const std::map<std::uint64_t, std::uint64_t>& expected) const {
+    Keys values(keys.size());
+    std::vector<std::uint8_t> found(keys.size());
+    store->get(keys.data(), values.data(), found.data(), keys.size());
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const auto pair = expected.find(keys[i]);
+      ASSERT_EQ(found[i] != 0, pair != expected.end()) << "key " << keys[i];
+      ASSERT_EQ(values[i], pair == expected.end() ? 0 : pair->second) << "key " << keys[i];
+    }
+  }
 };
 
-class StoreTest : public holdfast::test::Scratch, public ::testing::WithParamInterface<Order> {
+class StoreTest : public holdfast::test::Scratch, public ::testing::WithParamInterface<Variant> {
  protected:
   Opened create(std::uint64_t capacity, std::uint32_t max_batch) {
-    Opened opened = Opened::create(path(), capacity, max_batch);
-    opened.store->set_order(GetParam());
+    Opened opened = Opened::create(path(), {capacity, max_batch, GetParam().cache, GetParam().log});
+    opened.store->set_order(GetParam().order);
+    EXPECT_EQ(opened.store->stats().cached, GetParam().cache == Cache::on);
+    EXPECT_EQ(opened.store->stats().log, GetParam().log);
     return opened;
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Orders, StoreTest, ::testing::Values(Order::ordered, Order::unordered),
-                         [](const auto& info) {
-                           return info.param == Order::ordered ? "ordered" : "unordered";
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Variants, StoreTest,
+    ::testing::Values(Variant{"ordered"}, Variant{"unordered", Order::unordered},
+                      Variant{"ordered_cached", Order::ordered, Cache::on},
+                      Variant{"unordered_cached", Order::unordered, Cache::on},
+                      Variant{"conventional", Order::ordered, Cache::off, LogLayout::conventional},
+                      Variant{"unordered_conventional_cached", Order::unordered, Cache::on,
+                              LogLayout::conventional}),
+    [](const auto& info) { return info.param.name; });
 
 TEST_P(StoreTest, RandomBatchesAgreeWithAMap) {
   std::mt19937_64 random(holdfast::test::test_seed());
@@ -91,13 +125,7 @@ TEST_P(StoreTest, RandomBatchesAgreeWithAMap) {
     ASSERT_EQ(opened.contents(), oracle) << "round " << round;
     ASSERT_EQ(opened.store->verify(), "");
 
-    std::vector<std::uint8_t> found(count);
-    opened.store->get(keys.data(), values.data(), found.data(), count);
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto expected = oracle.find(keys[i]);
-      ASSERT_EQ(found[i] != 0, expected != oracle.end());
-      ASSERT_EQ(values[i], expected == oracle.end() ? 0 : expected->second);
-    }
+    ASSERT_NO_FATAL_FAILURE(opened.expect_found(keys, oracle));
   }
   EXPECT_EQ(opened.store->stats().batches, 30u);
 }
@@ -149,6 +177,7 @@ TEST_P(StoreTest, BadBatchesChangeNothing) {
                      {"1 operation", "18446744073709551615"}),
             Errc::invalid_argument);
   EXPECT_EQ(opened.contents(), before);
+  EXPECT_EQ(opened.store->verify(), "");
   EXPECT_EQ(opened.store->set(keys.data(), values.data(), 0).inserted, 0u);
   std::vector<std::uint8_t> found(100, 9);
   opened.store->get(keys.data(), values.data(), found.data(), 100);
@@ -166,13 +195,126 @@ TEST_P(StoreTest, ACommittedImageHoldsTheTable) {
     expected = opened.contents();
     opened.region->commit();
     opened.store.reset();
-    opened.region->abandon();
+    opened.abandon();
   }
   std::filesystem::remove(only_file(arenas()));  // as a reboot does
-  EXPECT_EQ(Opened::open(path()).contents(), expected);
+  const Opened opened = Opened::open(path(), GetParam().cache);
+  EXPECT_EQ(opened.contents(), expected);
+  EXPECT_EQ(opened.store->verify(), "");
+}
+
+// Abandoned between batches, and opened again with the copy and without it.
+TEST_P(StoreTest, ReopenedAfterAnyBatchItHoldsWhatItHeld) {
+  std::mt19937_64 random(holdfast::test::test_seed());
+  Opened opened = create(16 * 1024, 600);
+  std::map<std::uint64_t, std::uint64_t> oracle;
+  for (int round = 0; round < 12; ++round) {
+    const std::size_t count = 1 + random() % 600;
+    Keys keys(count), values(count);
+    for (auto& key : keys) key = random() % 2000;
+    for (auto& value : values) value = random();
+    opened.store->set(keys.data(), values.data(), count);
+    for (std::size_t i = 0; i < count; ++i) oracle[keys[i]] = values[i];
+
+    opened.store.reset();
+    opened.abandon();
+    const Cache cache = random() % 2 == 0 ? Cache::on : Cache::off;
+    opened = Opened::open(path(), cache);
+    opened.store->set_order(GetParam().order);
+    ASSERT_EQ(opened.store->stats().cached, cache == Cache::on);
+    ASSERT_EQ(opened.store->stats().log, GetParam().log);
+    ASSERT_EQ(opened.contents(), oracle) << "round " << round;
+    ASSERT_NO_FATAL_FAILURE(opened.expect_found(keys, oracle));
+    ASSERT_EQ(opened.store->verify(), "");
+  }
+}
+
+// Tails that say that every other slot is full, as no batch leaves them: what cannot be logged is
+// not applied, neither to the table nor to its copy.
+TEST_P(StoreTest, WhatCannotBeLoggedIsNotApplied) {
+  {
+    Opened opened = create(16 * 1024, 512);
+    auto& region = *opened.region;
+    const holdfast::ObjectInfo log = region.object("kvs.log");
+    auto* const tails = reinterpret_cast<std::uint32_t*>(
+        static_cast<std::byte*>(region.address(log)) + holdfast::kPageBytes);
+    const auto* const transaction =
+        static_cast<const std::uint64_t*>(region.address(region.object("kvs.tx")));
+    const std::uint64_t epoch = transaction[1] >> 2;  // docs/format.md
+    for (std::uint32_t slot = 0; slot < 512; slot += 2) {
+      tails[slot] = static_cast<std::uint32_t>(epoch % 65535 + 1) << 16 | 6;
+    }
+    opened.store.reset();
+    opened.abandon();
+  }
+  Opened opened = Opened::open(path(), GetParam().cache);
+  opened.store->set_order(GetParam().order);
+  Keys keys(512), values(512, 7);
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = i;
+  EXPECT_EQ(error_of([&] { opened.store->set(keys.data(), values.data(), 512); },
+                     {"entries", "not applied"}),
+            Errc::log_full);
+  const auto contents = opened.contents();
+  EXPECT_LT(contents.size(), 512u);
+  EXPECT_GT(contents.size(), 0u);
+  opened.expect_found(keys, contents);
 }
 
 class StoreFiles : public holdfast::test::Scratch {};
+
+TEST_F(StoreFiles, LookupsReadTheCopyAndTheTableIsTheTruth) {
+  Opened opened = Opened::create(path(), {8, 10, Cache::on});
+  const Keys keys{5};
+  const Keys values{50};
+  opened.store->set(keys.data(), values.data(), 1);
+  auto* const table =
+      static_cast<std::uint64_t*>(opened.region->address(opened.region->object("kvs.table")));
+  ASSERT_EQ(table[1], 50u);
+  table[1] = 51;  // behind the store's back
+  opened.expect_found(keys, {{5, 50}});
+  EXPECT_NE(opened.store->verify().find("bucket 0: the copy"), std::string::npos);
+  EXPECT_EQ(opened.contents().at(5), 51u);
+  opened.store.reset();
+  opened.abandon();
+  opened = Opened::open(path(), Cache::on);
+  opened.expect_found(keys, {{5, 51}});
+  EXPECT_EQ(opened.store->verify(), "");
+}
+
+TEST(StoreCopy, IsMadeWhereItHasRoomAndUse) {
+  constexpr std::uint64_t kGiB = 1 << 30;
+  EXPECT_TRUE(wants_copy(Cache::automatic, 7 * kGiB, 8 * kGiB, true));
+  EXPECT_FALSE(wants_copy(Cache::automatic, 7 * kGiB + 1, 8 * kGiB, true));
+  EXPECT_FALSE(wants_copy(Cache::automatic, kGiB, 8 * kGiB, false));
+  EXPECT_FALSE(wants_copy(Cache::automatic, 1, 0, true));
+  EXPECT_FALSE(wants_copy(Cache::off, 1, 8 * kGiB, true));
+  EXPECT_TRUE(wants_copy(Cache::on, 8 * kGiB, 8 * kGiB, true));
+  EXPECT_TRUE(wants_copy(Cache::on, 8 * kGiB, 8 * kGiB, false));
+  EXPECT_EQ(error_of([&] { wants_copy(Cache::on, 8 * kGiB + 1, 8 * kGiB, true); },
+                     {"8589934593", "8589934592", "cache off"}),
+            Errc::no_memory);
+}
+
+TEST(StoreCopy, LookupsInItAreNotOrdered) {
+  Bucket bucket{};
+  Table table{&bucket, (std::uint64_t{1} << 25) - 1, {}};  // 4 GiB
+  EXPECT_TRUE(ordering_pays(table, 1 << 20, true));
+  EXPECT_TRUE(ordering_pays(table, 1 << 20, false));
+  table.copy = &bucket;
+  EXPECT_TRUE(ordering_pays(table, 1 << 20, true));
+  EXPECT_FALSE(ordering_pays(table, 1 << 20, false));
+}
+
+TEST_F(StoreFiles, AConventionalLogTakesSmallerBatches) {
+  const StoreOptions most{8, 11184128, Cache::off, LogLayout::conventional};
+  EXPECT_GT(Store::region_bytes(most), 11184128u * 24);
+  StoreOptions more = most;
+  more.max_batch += 1;
+  EXPECT_EQ(error_of([&] { Store::region_bytes(more); }, {"11184129", "coalesced"}),
+            Errc::invalid_argument);
+  more.log = LogLayout::coalesced;
+  EXPECT_NO_THROW(Store::region_bytes(more));
+}
 
 TEST_F(StoreFiles, WhatIsNoStoreIsRefused) {
   Region region = Region::create(path(), options(16 << 20));
@@ -209,8 +351,14 @@ void apply_to(std::map<std::uint64_t, std::uint64_t>& oracle, std::uint64_t n, s
   for (std::size_t i = 0; i < count; ++i) oracle[keys[i]] = values[i];
 }
 
+Cache cache_from_environment() {
+  const bool cached = holdfast::test::from_environment("HOLDFAST_TEST_CACHED") == "1";
+  return cached ? Cache::on : Cache::off;
+}
+
 TEST(StoreChild, DISABLED_SetsUntilKilled) {
-  const Opened opened = Opened::open(holdfast::test::from_environment("HOLDFAST_TEST_PATH"));
+  const Opened opened = Opened::open(holdfast::test::from_environment("HOLDFAST_TEST_PATH"),
+                                     cache_from_environment());
   Keys keys(kBatch), values(kBatch);
   for (std::uint64_t n = opened.store->stats().batches;; ++n) {
     fill_batch(n, keys, values);
@@ -220,18 +368,35 @@ TEST(StoreChild, DISABLED_SetsUntilKilled) {
   }
 }
 
-TEST_F(StoreFiles, KilledAtAnyMomentABatchIsThereWholeOrNot) {
+// What crashes are tried on: the store as it is by default, and everything else at once.
+class CrashedStore : public holdfast::test::Scratch, public ::testing::WithParamInterface<Variant> {
+ protected:
+  StoreOptions options_for(std::uint32_t max_batch) const {
+    return {16384, max_batch, GetParam().cache, GetParam().log};
+  }
+  std::string cached() const { return GetParam().cache == Cache::on ? "1" : "0"; }
+};
+
+INSTANTIATE_TEST_SUITE_P(Variants, CrashedStore,
+                         ::testing::Values(Variant{"usual"},
+                                           Variant{"cached", Order::ordered, Cache::on},
+                                           Variant{"conventional_cached", Order::ordered, Cache::on,
+                                                   LogLayout::conventional}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(CrashedStore, KilledAtAnyMomentABatchIsThereWholeOrNot) {
   std::mt19937_64 random(holdfast::test::test_seed());
-  Opened::create(path(), 16384, kBatch).region->close();
+  Opened::create(path(), options_for(kBatch)).region->close();
   std::map<std::uint64_t, std::uint64_t> oracle;
   std::uint64_t applied = 0;
   int recoveries = 0;
   for (int round = 0; round < 15; ++round) {
     std::uint64_t acknowledged = applied;
     {
-      holdfast::test::Child child(
-          "StoreChild.DISABLED_SetsUntilKilled",
-          {{"HOLDFAST_TEST_PATH", path()}, {"HOLDFAST_ARENA_DIR", arenas()}});
+      holdfast::test::Child child("StoreChild.DISABLED_SetsUntilKilled",
+                                  {{"HOLDFAST_TEST_PATH", path()},
+                                   {"HOLDFAST_ARENA_DIR", arenas()},
+                                   {"HOLDFAST_TEST_CACHED", cached()}});
       std::uint64_t message = 0;
       ASSERT_TRUE(child.read(message));
       std::this_thread::sleep_for(std::chrono::microseconds(random() % 15000));
@@ -243,7 +408,7 @@ TEST_F(StoreFiles, KilledAtAnyMomentABatchIsThereWholeOrNot) {
       }
     }
     ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
-    const Opened opened = Opened::open(path());
+    const Opened opened = Opened::open(path(), GetParam().cache);
     recoveries += opened.store->recovery().needed;
     for (; applied < acknowledged; ++applied) apply_to(oracle, applied, kBatch);
     const auto contents = opened.contents();
@@ -252,7 +417,7 @@ TEST_F(StoreFiles, KilledAtAnyMomentABatchIsThereWholeOrNot) {
       ASSERT_EQ(contents, oracle) << "neither without nor with the batch in flight";
     }
     ASSERT_EQ(opened.store->verify(), "");
-    opened.region->abandon();
+    opened.abandon();
   }
   EXPECT_GT(recoveries, 0) << "no kill fell into a batch: the test tested nothing";
 }
@@ -279,19 +444,20 @@ TEST(StoreChild, DISABLED_DiesAtAFence) {
   Reaper reaper(fences);
   const bool in_recovery = holdfast::test::from_environment("HOLDFAST_TEST_RECOVER") == "1";
   if (in_recovery) holdfast::cpu::set_listener(&reaper);
-  const Opened opened = Opened::open(holdfast::test::from_environment("HOLDFAST_TEST_PATH"));
+  const Opened opened = Opened::open(holdfast::test::from_environment("HOLDFAST_TEST_PATH"),
+                                     cache_from_environment());
   holdfast::cpu::set_listener(&reaper);
   Keys keys(kSmallBatch), values(kSmallBatch);
   fill_batch(1, keys, values);
   if (!in_recovery) opened.store->set(keys.data(), values.data(), kSmallBatch);
-  opened.region->abandon();
+  opened.abandon();
 }
 
 // Every fence of a batch, and for each fifth of them every seventh fence of its recovery.
-TEST_F(StoreFiles, KilledAtEveryFenceOfABatchAndOfItsRecovery) {
+TEST_P(CrashedStore, KilledAtEveryFenceOfABatchAndOfItsRecovery) {
   std::map<std::uint64_t, std::uint64_t> without, with;
   {
-    const Opened opened = Opened::create(path(), 16384, kSmallBatch);
+    const Opened opened = Opened::create(path(), options_for(kSmallBatch));
     Keys keys(kSmallBatch), values(kSmallBatch);
     fill_batch(0, keys, values);
     opened.store->set(keys.data(), values.data(), kSmallBatch);
@@ -304,6 +470,7 @@ TEST_F(StoreFiles, KilledAtEveryFenceOfABatchAndOfItsRecovery) {
     holdfast::test::Child child("StoreChild.DISABLED_DiesAtAFence",
                                 {{"HOLDFAST_TEST_PATH", path()},
                                  {"HOLDFAST_ARENA_DIR", arenas()},
+                                 {"HOLDFAST_TEST_CACHED", cached()},
                                  {"HOLDFAST_TEST_FENCES", std::to_string(fences)},
                                  {"HOLDFAST_TEST_RECOVER", recover ? "1" : "0"}});
     return child.wait();
@@ -321,7 +488,7 @@ TEST_F(StoreFiles, KilledAtEveryFenceOfABatchAndOfItsRecovery) {
     for (std::uint64_t again = 0; fence % 5 == 0 && run(again, true) != 0; again += 7) {
     }
     ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
-    const Opened opened = Opened::open(path());
+    const Opened opened = Opened::open(path(), GetParam().cache);
     const auto contents = opened.contents();
     if (finished) {
       EXPECT_EQ(contents, with);
@@ -329,7 +496,7 @@ TEST_F(StoreFiles, KilledAtEveryFenceOfABatchAndOfItsRecovery) {
       EXPECT_TRUE(contents == without || contents == with) << "fence " << fence;
     }
     EXPECT_EQ(opened.store->verify(), "");
-    opened.region->abandon();
+    opened.abandon();
   }
 }
 

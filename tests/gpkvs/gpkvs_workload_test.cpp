@@ -15,6 +15,7 @@
 #include "gpkvs/operations.hpp"
 #include "holdfast/stream.hpp"
 #include "support/error_of.hpp"
+#include "support/scratch.hpp"
 #include "workload_checks.hpp"
 
 namespace {
@@ -89,10 +90,70 @@ TEST_P(KvsWorkloads, RefuseBadOptions) {
   EXPECT_EQ(refusal("keys", "3000", "give a larger capacity"), Errc::invalid_argument);
   EXPECT_EQ(refusal("capacity", "7", "from 8 to"), Errc::invalid_argument);
   EXPECT_EQ(refusal("operations", "0", "give a whole number"), Errc::invalid_argument);
-  EXPECT_EQ(refusal("batch", "5", "give capacity, keys or operations"), Errc::invalid_argument);
+  EXPECT_EQ(refusal("cache", "maybe", "give automatic or on or off"), Errc::invalid_argument);
+  EXPECT_EQ(refusal("log", "none", "give coalesced or conventional"), Errc::invalid_argument);
   Settings settings;
   settings.steps = std::uint64_t{1} << 40;
   EXPECT_EQ(error_of([&] { info().make(settings); }, {"give fewer"}), Errc::invalid_argument);
+}
+
+// These options change how it is done, and not what comes of it.
+TEST_P(KvsWorkloads, EndAlikeWithACopyAndEitherLog) {
+  Settings usual = settings_of(Mode::gpm);
+  usual.options = {{"operations", "1500"}};
+  usual.steps = 3;
+  const auto expected = workload_checks::run_whole(info(), usual);
+  ASSERT_EQ(expected.wrong, "");
+  for (const char* const log : {"coalesced", "conventional"}) {
+    for (const char* const cache : {"on", "off", "automatic"}) {
+      SCOPED_TRACE(std::string(log) + ", cache " + cache);
+      for (const Mode mode : {Mode::gpm, Mode::eadr, Mode::ndp}) {
+        Settings settings = usual;
+        settings.mode = mode;
+        settings.options["cache"] = cache;
+        settings.options["log"] = log;
+        const auto whole = workload_checks::run_whole(info(), settings);
+        EXPECT_EQ(whole.wrong, "") << to_string(mode);
+        EXPECT_EQ(whole.digest, expected.digest) << to_string(mode);
+        const auto resumed = workload_checks::run_step_by_step(info(), settings);
+        EXPECT_EQ(resumed.wrong, "") << to_string(mode);
+        EXPECT_EQ(resumed.digest, expected.digest) << to_string(mode);
+      }
+    }
+  }
+}
+
+TEST_P(KvsWorkloads, SurviveKillsWithACopyAndAConventionalLog) {
+  if (std::string_view(holdfast::backend::name()) != "cpu") {
+    GTEST_SKIP() << "a process with a GPU does not fork";
+  }
+  for (const Mode mode : {Mode::gpm, Mode::ndp}) {
+    SCOPED_TRACE(to_string(mode));
+    Settings settings = settings_of(mode);
+    settings.options = {{"cache", "on"}, {"log", "conventional"}};
+    workload_checks::expect_kills_survived(info(), settings, 10, 12);
+  }
+}
+
+class KvsRegions : public holdfast::test::Scratch {};
+
+TEST_F(KvsRegions, GoOnWithTheirOwnLogAlone) {
+  const Info info = gpkvs::set_info();
+  Settings settings = settings_of(Mode::gpm);
+  const auto run = [&](const char* log) {
+    settings.options["log"] = log;
+    const auto work = info.make(settings);
+    workload::BackingOptions options;
+    options.path = path();
+    options.capacity = work->medium_bytes();
+    workload::Backing backing(options);
+    work->prepare(backing);
+    work->step(work->resume());
+  };
+  run("conventional");
+  EXPECT_EQ(error_of([&] { run("coalesced"); }, {"give option log=conventional"}),
+            Errc::invalid_argument);
+  run("conventional");
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpkvs, KvsWorkloads, ::testing::Values("set", "mixed"),
