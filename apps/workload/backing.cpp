@@ -1,7 +1,9 @@
 #include "workload/backing.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <iterator>
 #include <thread>
 
 #include "workload/cpu_flush.hpp"
@@ -11,9 +13,11 @@
 namespace workload {
 namespace {
 
+using holdfast::Access;
 using holdfast::Errc;
 using holdfast::Error;
 using holdfast::kPageBytes;
+using holdfast::Throttle;
 using holdfast::detail::concat;
 
 // Copies and flushes are shared out among threads in parts of these sizes.
@@ -26,6 +30,18 @@ constexpr const char* kReady = "ready";
 std::uint64_t part_of(std::uint64_t bytes, unsigned threads) {
   return std::clamp((bytes / threads + kPageBytes) / kPageBytes * kPageBytes, kSmallestPart,
                     kLargestPart);
+}
+
+// Threads flush a line at a time: one count for all would be what they wait for.
+struct alignas(64) Flushed {
+  std::atomic<std::uint64_t> bytes{0};
+};
+Flushed g_flushed[64];
+std::atomic<unsigned> g_next{0};
+
+void count_flushed(std::uint64_t bytes) {
+  thread_local Flushed& mine = g_flushed[g_next++ % std::size(g_flushed)];
+  mine.bytes.fetch_add(bytes, std::memory_order_relaxed);
 }
 
 bool is_cap(Mode mode) {
@@ -59,7 +75,9 @@ Backing::Backing(const BackingOptions& options) : options_(options) {
   }
   team_ = std::make_unique<Team>(options_.cpu_threads);
   try {
-    region_ = std::make_unique<holdfast::Region>(holdfast::Region::open(options.path));
+    holdfast::OpenOptions there;
+    there.medium = options.medium;
+    region_ = std::make_unique<holdfast::Region>(holdfast::Region::open(options.path, there));
     was_there_ = true;
   } catch (const Error& error) {
     if (error.code() != Errc::not_found) throw;
@@ -68,6 +86,7 @@ Backing::Backing(const BackingOptions& options) : options_(options) {
     made.size =
         kMetadata + (uses_files(options.mode) ? 0 : options.capacity + options.capacity / 8);
     made.max_size = made.size;
+    made.medium = options.medium;
     region_ = std::make_unique<holdfast::Region>(holdfast::Region::create(options.path, made));
   }
   // The mode is kept, so that no run goes on with another one's half of the data.
@@ -163,12 +182,18 @@ Backing::Lane& Backing::lane(unsigned thread) {
 
 // From the medium to device memory.
 void Backing::copy_in(Held& held, std::uint64_t offset, void* to, std::uint64_t bytes) {
-  auto* const out = static_cast<unsigned char*>(to);
-  if (!held.file) {
-    holdfast::copy_async(stream_, out, held.medium + offset, bytes);
+  const Throttle::Mark begun = throttle().mark();
+  if (held.file) {
+    read_file(held, offset, static_cast<unsigned char*>(to), bytes);
+  } else {
+    holdfast::copy_async(stream_, to, held.medium + offset, bytes);
     stream_.synchronize();
-    return;
   }
+  throttle().read(begun, bytes);
+  throttle().wait();
+}
+
+void Backing::read_file(Held& held, std::uint64_t offset, unsigned char* out, std::uint64_t bytes) {
   team_->for_chunks(bytes, part_of(bytes, options_.cpu_threads),
                     [&](unsigned thread, std::uint64_t first, std::uint64_t count) {
                       Lane& own = lane(thread);
@@ -196,7 +221,7 @@ void Backing::publish_bytes(std::uint32_t id, std::uint64_t offset, std::uint64_
   timed([&] {
     switch (options_.mode) {
       case Mode::ndp:
-        flush_parallel(held.medium + offset, bytes);
+        flush_by_threads(held.medium + offset, bytes);
         break;
       case Mode::cpu:
         break;  // host threads flush what they store
@@ -218,15 +243,23 @@ void Backing::copy_from_target(std::uint32_t id, std::uint64_t offset, void* to,
   copy_in(checked(id, offset, bytes), offset, to, bytes);
 }
 
-// Every CPU thread copies a part and makes it durable while others copy.
+// Copies run in long, aligned pieces in every mode.
 void Backing::copy_out(Held& held, std::uint64_t offset, const void* from, std::uint64_t bytes) {
-  const Mode mode = options_.mode;
-  bytes_written_ += bytes;
-  if (mode == Mode::gpufs) {
+  const Throttle::Mark begun = throttle().mark();
+  if (options_.mode == Mode::gpufs) {
     calls_->write(stream_, *held.file, from, bytes, offset);
-    return;
+  } else {
+    copy_by_threads(held, offset, static_cast<const unsigned char*>(from), bytes);
   }
-  const auto* const in = static_cast<const unsigned char*>(from);
+  bytes_written_ += bytes;
+  throttle().write(begun, bytes, Access::aligned);
+  throttle().wait();
+}
+
+// Every CPU thread copies a part and makes it durable while others copy.
+void Backing::copy_by_threads(Held& held, std::uint64_t offset, const unsigned char* in,
+                              std::uint64_t bytes) {
+  const Mode mode = options_.mode;
   team_->for_chunks(bytes, part_of(bytes, options_.cpu_threads),
                     [&](unsigned thread, std::uint64_t first, std::uint64_t count) {
                       if (mode == Mode::cpu) {
@@ -267,21 +300,38 @@ std::uint64_t Backing::progress() const {
 
 void Backing::set_progress(std::uint64_t value) {
   stream_.synchronize();
-  bytes_written_ += sizeof(value);
+  const Throttle::Mark begun = throttle().mark();
   if (progress_file_) {
     progress_file_->write(&value, sizeof(value), 0);
     progress_file_->sync();
-    return;
+  } else {
+    __atomic_store_n(progress_, value, __ATOMIC_RELEASE);
+    if (options_.mode != Mode::eadr && options_.mode != Mode::cap_eadr) {
+      flush_lines(progress_, sizeof(value));
+    }
   }
-  __atomic_store_n(progress_, value, __ATOMIC_RELEASE);
-  if (options_.mode != Mode::eadr && options_.mode != Mode::cap_eadr) {
-    flush_lines(progress_, sizeof(value));
-  }
+  bytes_written_ += sizeof(value);
+  throttle().write(begun, sizeof(value), Access::random);
+  throttle().wait();
 }
 
-void Backing::flush(const void* address, std::uint64_t bytes) { flush_lines(address, bytes); }
+void Backing::flush(const void* address, std::uint64_t bytes) {
+  count_flushed(bytes);
+  flush_lines(address, bytes);
+}
+
+std::uint64_t Backing::flushed_bytes() {
+  std::uint64_t sum = 0;
+  for (const Flushed& count : g_flushed) sum += count.bytes.load(std::memory_order_relaxed);
+  return sum;
+}
 
 void Backing::flush_parallel(const void* address, std::uint64_t bytes) {
+  count_flushed(bytes);
+  flush_by_threads(address, bytes);
+}
+
+void Backing::flush_by_threads(const void* address, std::uint64_t bytes) {
   team_->for_chunks(bytes, part_of(bytes, options_.cpu_threads),
                     [&](unsigned, std::uint64_t first, std::uint64_t count) {
                       flush_lines(static_cast<const unsigned char*>(address) + first, count);

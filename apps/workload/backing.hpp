@@ -11,6 +11,7 @@
 
 #include "holdfast/region.hpp"
 #include "holdfast/stream.hpp"
+#include "holdfast/throttle.hpp"
 #include "workload/mode.hpp"
 
 namespace workload {
@@ -31,9 +32,10 @@ struct Array {
 
 struct BackingOptions {
   Mode mode = Mode::gpm;
-  std::string path;            // of the region
-  std::uint64_t capacity = 0;  // bytes of arrays and checkpoints
-  unsigned cpu_threads = 0;    // that flush, write or compute; 0: as many as there are cores
+  std::string path;              // of the region
+  std::uint64_t capacity = 0;    // bytes of arrays and checkpoints
+  unsigned cpu_threads = 0;      // that flush, write or compute; 0: as many as there are cores
+  holdfast::MediumModel medium;  // what the region and the files beside it stand for
 };
 
 // The file domain's region at `path` holds everything in the modes gpm, ndp, cap_mm, cpu and the
@@ -117,11 +119,17 @@ class Backing {
   static void flush(const void* address, std::uint64_t bytes);
   // The same by cpu_threads() threads.
   void flush_parallel(const void* address, std::uint64_t bytes);
+  // Bytes that flush() and flush_parallel() were asked for, in all threads of this process.
+  static std::uint64_t flushed_bytes();
+
+  // The medium that everything is written to: publish(), set_progress() and Savers tell it of what
+  // they write, and return once it has taken that. For what kernels store, see step.hpp.
+  holdfast::Throttle& throttle() { return region_->throttle(); }
 
   // Bytes that this process wrote to the medium for publish(), set_progress() and Savers.
   std::uint64_t bytes_written() const { return bytes_written_; }
   void count_written(std::uint64_t bytes) { bytes_written_ += bytes; }
-  // Seconds that publish() and Savers took.
+  // Seconds that publish(), Savers and waits for the medium took.
   double persist_seconds() const { return persist_seconds_; }
   // Runs body() and counts its time.
   template <class Body>
@@ -142,7 +150,11 @@ class Backing {
   void publish_bytes(std::uint32_t id, std::uint64_t offset, std::uint64_t bytes);
   Lane& lane(unsigned thread);
   void copy_in(Held& held, std::uint64_t offset, void* to, std::uint64_t bytes);
+  void read_file(Held& held, std::uint64_t offset, unsigned char* out, std::uint64_t bytes);
   void copy_out(Held& held, std::uint64_t offset, const void* from, std::uint64_t bytes);
+  void copy_by_threads(Held& held, std::uint64_t offset, const unsigned char* in,
+                       std::uint64_t bytes);
+  void flush_by_threads(const void* address, std::uint64_t bytes);
 
   BackingOptions options_;
   bool was_there_ = false;

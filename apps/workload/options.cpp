@@ -4,6 +4,18 @@
 
 namespace workload {
 
+void check_options(const Info& info, const Settings& settings) {
+  for (const auto& [name, value] : settings.options) {
+    if (info.options.count(name)) continue;
+    std::string known;
+    for (const auto& [option, what] : info.options) known += (known.empty() ? "" : ", ") + option;
+    throw holdfast::Error(
+        holdfast::Errc::invalid_argument,
+        holdfast::detail::concat("option ", name, ": ", info.name, " has no such option; it has ",
+                                 known.empty() ? "none" : known));
+  }
+}
+
 std::uint64_t number_option(const Settings& settings, const std::string& name,
                             std::uint64_t otherwise, std::uint64_t least, std::uint64_t most) {
   const auto found = settings.options.find(name);

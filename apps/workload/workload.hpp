@@ -76,12 +76,18 @@ struct Info {
   // Name, and what it is, with its values: {"rows", "rows of the table (default 50,000)"}.
   std::map<std::string, std::string> options;
   std::function<std::unique_ptr<Workload>(const Settings&)> make;
+  // How a step's stores fall on the medium where kernels store directly (most of their bytes).
+  // Copies and checkpoints are aligned in every mode.
+  holdfast::Access kernel_access = holdfast::Access::aligned;
 };
 
 // In the paper's order.
 const std::vector<Info>& workloads();
 // Throws not_found, naming those that there are.
 const Info& find_workload(const std::string& name);
+
+// Throws invalid_argument for an option that the workload does not have, naming those that it has.
+void check_options(const Info& info, const Settings& settings);
 
 // Reads a number from the options, or returns `otherwise`. Throws invalid_argument, naming the
 // option and the range.

@@ -14,8 +14,10 @@ const char* const kUsage =
     "       holdfast-run WORKLOAD [--mode gpm|cap-fs|cap-mm|ndp|gpufs|cpu|eadr|cap-eadr]\n"
     "           [--size test|real|paper] [--data FOLDER] [--seed N] [--steps N] [--set "
     "NAME=VALUE]...\n"
-    "           [--region PATH] [--cpu-threads N] [--no-verify]\n"
+    "           [--medium dram|optane|cxl|limit=RATE] [--region PATH] [--cpu-threads N]\n"
+    "           [--no-verify]\n"
     "Runs a workload to its end, or on from where a killed run of the same --region stopped.\n"
+    "--medium: takes as long as on that medium; RATE is such as 1.6GB/s.\n"
     "Prints JSON lines: 'ready' when what is set up is in place, 'done' at the end.\n";
 
 namespace {
@@ -43,18 +45,6 @@ void set_option(workload::Settings& settings, const std::string& text) {
     throw Error(Errc::invalid_argument, concat("--set ", text, ": give NAME=VALUE"));
   }
   settings.options[text.substr(0, equals)] = text.substr(equals + 1);
-}
-
-void check_options(const Arguments& arguments) {
-  const workload::Info& info = workload::find_workload(arguments.name);
-  for (const auto& [name, value] : arguments.settings.options) {
-    if (info.options.count(name)) continue;
-    std::string known;
-    for (const auto& [option, what] : info.options) known += (known.empty() ? "" : ", ") + option;
-    throw Error(Errc::invalid_argument,
-                concat("--set ", name, ": ", info.name, " has no such option; it has ",
-                       known.empty() ? "none" : known));
-  }
 }
 
 }  // namespace
@@ -102,6 +92,8 @@ Arguments parse(int argc, const char* const* argv) {
       result.settings.steps = number(option, value, 1u << 30);
     } else if (option == "--set") {
       set_option(result.settings, value);
+    } else if (option == "--medium") {
+      result.medium = holdfast::MediumModel::parse(value);
     } else if (option == "--region") {
       result.region = value;
     } else if (option == "--cpu-threads") {
@@ -110,7 +102,7 @@ Arguments parse(int argc, const char* const* argv) {
       throw Error(Errc::invalid_argument, concat("there is no option ", option, "\n", kUsage));
     }
   }
-  check_options(result);
+  workload::check_options(workload::find_workload(result.name), result.settings);
   return result;
 }
 

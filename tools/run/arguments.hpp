@@ -15,6 +15,7 @@ struct Arguments {
   workload::Settings settings;
   std::string region;  // empty: one of its own, removed afterwards
   unsigned cpu_threads = 0;
+  holdfast::MediumModel medium;
   bool verify = true;
 };
 

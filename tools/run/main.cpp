@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "arguments.hpp"
-#include "workload/workload.hpp"
+#include "workload/step.hpp"
 
 namespace {
 
@@ -30,6 +30,7 @@ void print_list() {
     all.push_back({{"name", info.name},
                    {"class", kKinds[static_cast<int>(info.kind)]},
                    {"summary", info.summary},
+                   {"kernel_access", holdfast::to_string(info.kernel_access)},
                    {"options", info.options}});
   }
   print({{"workloads", all}});
@@ -62,6 +63,20 @@ class Place {
   std::string path_;
 };
 
+// What steps took, one by one.
+struct Steps {
+  Json seconds = Json::array();
+  Json persists = Json::array();
+  Json waits = Json::array();
+  std::uint64_t bytes = 0;
+  void add(const workload::StepCost& cost) {
+    seconds.push_back(cost.seconds);
+    persists.push_back(cost.persist_seconds);
+    waits.push_back(cost.medium_seconds);
+    bytes += cost.bytes;
+  }
+};
+
 int run(const holdfast_run::Arguments& arguments) {
   const workload::Info& info = workload::find_workload(arguments.name);
   const Place place(arguments.region);
@@ -72,6 +87,7 @@ int run(const holdfast_run::Arguments& arguments) {
   options.path = place.path();
   options.capacity = work->medium_bytes();
   options.cpu_threads = arguments.cpu_threads;
+  options.medium = arguments.medium;
   workload::Backing backing(options);
   work->prepare(backing);
   backing.stream().synchronize();
@@ -85,20 +101,9 @@ int run(const holdfast_run::Arguments& arguments) {
   const std::uint64_t first = work->resume();
   backing.stream().synchronize();
   const double recovery = since(recovering);
-  // What kernels store elsewhere reaches the medium through the backing, which counts it.
-  const bool direct = workload::stores_directly(arguments.settings.mode) ||
-                      arguments.settings.mode == workload::Mode::cpu;
-  const auto bytes = [&] { return backing.bytes_written() + (direct ? work->kernel_bytes() : 0); };
-  const std::uint64_t bytes_before = bytes();
-  Json seconds = Json::array();
-  Json persists = Json::array();
+  Steps steps;
   for (std::uint64_t step = first; step < work->steps(); ++step) {
-    const double persist_before = backing.persist_seconds();
-    const auto start = Clock::now();
-    work->step(step);
-    backing.stream().synchronize();
-    seconds.push_back(since(start));
-    persists.push_back(backing.persist_seconds() - persist_before);
+    steps.add(workload::run_step(*work, backing, info.kernel_access, step));
   }
   Json done{{"event", "done"},
             {"workload", info.name},
@@ -106,15 +111,17 @@ int run(const holdfast_run::Arguments& arguments) {
             {"backend", holdfast::backend::name()},
             {"device", holdfast::backend::device_name()},
             {"input", work->input()},
-            {"medium", "dram"},
+            {"medium", arguments.medium.name()},
+            {"kernel_access", holdfast::to_string(info.kernel_access)},
             {"cpu_threads", backing.cpu_threads()},
             {"steps", work->steps()},
             {"first_step", first},
             {"setup_seconds", setup},
             {"recovery_seconds", recovery},
-            {"step_seconds", seconds},
-            {"persist_seconds", persists},
-            {"bytes_written", bytes() - bytes_before},
+            {"step_seconds", steps.seconds},
+            {"persist_seconds", steps.persists},
+            {"medium_seconds", steps.waits},
+            {"bytes_written", steps.bytes},
             {"digest", std::to_string(work->digest())}};
   std::string wrong;
   if (arguments.verify) wrong = work->verify();

@@ -1,0 +1,170 @@
+// Workloads on a slower medium: the same results, in the time that the medium takes.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "black_scholes/black_scholes.hpp"
+#include "gpkvs/gpkvs_workload.hpp"
+#include "prefix_sum/prefix_sum_workload.hpp"
+#include "support/scratch.hpp"
+#include "workload/step.hpp"
+
+namespace {
+
+using holdfast::Access;
+using holdfast::MediumModel;
+using workload::Backing;
+using workload::BackingOptions;
+using workload::Info;
+using workload::Mode;
+using workload::Settings;
+using workload::StepCost;
+
+struct Case {
+  std::function<Info()> info;
+  Mode mode;
+};
+
+class OnAMedium : public holdfast::test::Scratch, public ::testing::WithParamInterface<Case> {
+ protected:
+  struct Outcome {
+    std::vector<StepCost> costs;
+    std::uint64_t digest = 0;
+  };
+
+  Outcome run(const std::string& medium) const {
+    const Info info = GetParam().info();
+    Settings settings;
+    settings.mode = GetParam().mode;
+    settings.steps = 3;
+    const auto work = info.make(settings);
+    Outcome outcome;
+    {
+      Backing backing(options(medium, work->medium_bytes()));
+      work->prepare(backing);
+      for (std::uint64_t step = work->resume(); step < work->steps(); ++step) {
+        outcome.costs.push_back(workload::run_step(*work, backing, info.kernel_access, step));
+      }
+      outcome.digest = work->digest();
+      EXPECT_EQ(work->verify(), "");
+    }
+    Backing::destroy(path());
+    return outcome;
+  }
+
+ private:
+  BackingOptions options(const std::string& medium, std::uint64_t capacity) const {
+    BackingOptions result;
+    result.mode = GetParam().mode;
+    result.path = path();
+    result.capacity = capacity;
+    result.cpu_threads = 2;
+    result.medium = MediumModel::parse(medium);
+    return result;
+  }
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const Mode mode : workload::all_modes()) {
+    all.push_back({gpkvs::set_info, mode});
+    all.push_back({black_scholes::info, mode});
+    all.push_back({prefix_sum::info, mode});
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, OnAMedium, ::testing::ValuesIn(cases()), [](const auto& info) {
+  std::string name = info.param.info().name + "_" + workload::to_string(info.param.mode);
+  for (char& c : name) c = c == '-' ? '_' : c;
+  return name;
+});
+
+TEST_P(OnAMedium, EveryStepTakesAsLongAsItsBytes) {
+  const Outcome fast = run("dram");
+  const Outcome slow = run("limit=2MB/s");
+  EXPECT_EQ(slow.digest, fast.digest);
+  ASSERT_EQ(slow.costs.size(), 3u);
+  ASSERT_EQ(fast.costs.size(), 3u);
+  for (std::size_t step = 0; step < 3; ++step) {
+    const StepCost& cost = slow.costs[step];
+    EXPECT_GT(cost.bytes, 1000u);
+    EXPECT_EQ(cost.bytes, fast.costs[step].bytes);
+    EXPECT_GE(cost.seconds, static_cast<double>(cost.bytes) / 2e6);
+    EXPECT_LE(cost.medium_seconds, cost.seconds);
+    EXPECT_EQ(fast.costs[step].medium_seconds, 0);
+  }
+}
+
+// Computes for a while, and says that its kernels stored so many bytes.
+class Computing : public workload::Workload {
+ public:
+  Computing(std::chrono::milliseconds time, std::uint64_t bytes) : time_(time), bytes_(bytes) {}
+  std::string input() const override { return "none"; }
+  std::uint64_t steps() const override { return 1; }
+  std::uint64_t medium_bytes() const override { return 1 << 20; }
+  void prepare(Backing&) override {}
+  std::uint64_t resume() override { return 0; }
+  void step(std::uint64_t) override {
+    std::this_thread::sleep_for(time_);
+    stored_ += bytes_;
+  }
+  std::uint64_t digest() override { return 0; }
+  std::string verify() override { return {}; }
+  std::uint64_t kernel_bytes() const override { return stored_; }
+
+ private:
+  std::chrono::milliseconds time_;
+  std::uint64_t bytes_;
+  std::uint64_t stored_ = 0;
+};
+
+class KernelStores : public holdfast::test::Scratch {
+ protected:
+  StepCost step(const char* medium, std::chrono::milliseconds time, std::uint64_t bytes,
+                Access access) const {
+    BackingOptions options;
+    options.path = path();
+    options.capacity = 1 << 20;
+    options.cpu_threads = 1;
+    options.medium = MediumModel::parse(medium);
+    Computing work(time, bytes);
+    StepCost cost;
+    {
+      Backing backing(options);
+      cost = workload::run_step(work, backing, access, 0);
+    }
+    Backing::destroy(path());
+    return cost;
+  }
+};
+
+using std::chrono::milliseconds;
+
+TEST_F(KernelStores, ReachTheMediumWhileTheStepComputes) {
+  const StepCost hidden = step("limit=100MB/s", milliseconds(40), 2'000'000, Access::aligned);
+  EXPECT_EQ(hidden.bytes, 2'000'000u);
+  EXPECT_EQ(hidden.medium_seconds, 0);
+  EXPECT_GE(hidden.seconds, 0.04);
+  // 300 ms of the medium, of which 200 are hidden; a sum would wait for 300.
+  const StepCost longer = step("limit=100MB/s", milliseconds(200), 30'000'000, Access::aligned);
+  EXPECT_GE(longer.seconds, 0.3);
+  EXPECT_LT(longer.medium_seconds, 0.25);
+  EXPECT_GE(longer.persist_seconds, longer.medium_seconds);
+}
+
+TEST_F(KernelStores, AreSlowerWhereTheyAreScattered) {
+  constexpr std::uint64_t kBytes = 7'200'000;
+  EXPECT_GE(step("optane", milliseconds(0), kBytes, Access::random).seconds, 0.01);
+  EXPECT_GE(step("optane", milliseconds(0), kBytes, Access::unaligned).seconds, kBytes / 3.13e9);
+  EXPECT_GE(step("optane", milliseconds(0), kBytes, Access::aligned).seconds, kBytes / 12.5e9);
+}
+
+TEST(KernelAccess, IsWhatTheWorkloadsStoresAre) {
+  EXPECT_EQ(gpkvs::set_info().kernel_access, Access::random);
+  EXPECT_EQ(prefix_sum::info().kernel_access, Access::aligned);
+}
+
+}  // namespace
