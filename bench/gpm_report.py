@@ -1,214 +1,44 @@
-"""Makes the tables and figures of docs/results/gpm.md from bench/results: `make results`."""
+"""Makes the tables and figures of docs/results/gpm.md from bench/results: `make results`.
+
+Those of GPM's own figures and tables are the package's (holdfast.gpm); here are the others.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 import tables
 from tables import RESULTS, Line, table
 
+from holdfast import gpm
+from holdfast.gpm.bounds import on_optane, pattern
+from holdfast.gpm.results import CHECKPOINTING, TITLES
+from holdfast.gpm.tables import ratio, time
+
 PAGE = tables.ROOT / "docs" / "results" / "gpm.md"
 SIZES = ("paper", "real")
-
-TITLES = {
-    "gpkvs": "gpKVS",
-    "gpkvs_95_5": "gpKVS (95:5)",
-    "gpdb_insert": "gpDB (I)",
-    "gpdb_update": "gpDB (U)",
-    "lenet": "DNN",
-    "cfd": "CFD",
-    "black_scholes": "BLK",
-    "hotspot": "HS",
-    "bfs": "BFS",
-    "srad": "SRAD",
-    "prefix_sum": "PS",
-}
-CHECKPOINTING = ("lenet", "cfd", "black_scholes", "hotspot")
-# What the paper states in words or in a table (its figures have no numbers beside their bars).
-PAPER_WA = {"gpkvs": "39.38", "gpdb_insert": "1.27", "gpdb_update": "19.88"}
-PAPER_RESTORE = {
-    "gpkvs": "18.96 %",
-    "gpdb_insert": "0.01 %",
-    "gpdb_update": "10.43 %",
-    "lenet": "0.12 %",
-    "cfd": "0.30 %",
-    "black_scholes": "0.80 %",
-    "hotspot": "1.65 %",
-}
-PAPER_FIG9 = {
-    "gpkvs": "7 to 8; 4 over CAP-mm",
-    "gpdb_insert": "3.6 over CAP-mm",
-    "gpdb_update": "2.6 over CAP-mm",
-    "lenet": "11 to 18",
-    "cfd": "11 to 18",
-    "black_scholes": "11 to 18",
-    "hotspot": "11 to 18",
-    "bfs": "85",
-    "srad": "5 to 85",
-    "prefix_sum": "5 to 85",
-}
-MODES = ("cap-fs", "cap-mm", "gpufs", "ndp", "gpm", "eadr", "cap-eadr", "cpu")
+# Of the GPU where there are results of one; what only the CPU backend has is labelled so.
+MEASURED = gpm.Results(RESULTS)
 
 
 def load(name: str) -> tuple[Line, list[Line]]:
-    """Returns a results file's head and its lines; nothing where there is no such file."""
-    path = RESULTS / f"{name}-cuda.json"
-    if not path.is_file():
-        return {}, []
-    report = json.loads(path.read_text())
-    return report, report.pop("results")
-
-
-def modes(size: str) -> dict[str, dict[str, Line]]:
-    """Returns the lines of a size by workload and mode."""
-    lines: dict[str, dict[str, Line]] = {}
-    for line in load(f"gpm_modes_{size}")[1]:
-        lines.setdefault(line["workload"], {})[line["mode"]] = line
-    return {name: lines[name] for name in TITLES if name in lines}
-
-
-def time(seconds: float) -> str:
-    """Formats a duration."""
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
-        if seconds * factor >= 1 or unit == "µs":
-            return f"{seconds * factor:.3g} {unit}"
-    return ""
-
-
-def ratio(lines: dict[str, Line], over: str, of: str = "gpm") -> str:
-    """Formats how many times faster `of` is than `over`."""
-    if over not in lines or of not in lines:
-        return "-"
-    return f"{lines[over]['cost_seconds'] / lines[of]['cost_seconds']:.3g}"
-
-
-def fig9(size: str) -> str:
-    """Speedups over CAP-fs."""
-    rows: list[list[object]] = []
-    for name, lines in modes(size).items():
-        ours: list[object] = [ratio(lines, "cap-fs", mode) for mode in ("cap-mm", "gpufs", "gpm")]
-        over = ratio(lines, "cap-mm")
-        cost = time(lines["gpm"]["cost_seconds"])
-        rows.append([TITLES[name], *ours, over, cost, PAPER_FIG9.get(name, "-")])
-    header = ["workload", "CAP-mm", "GPUfs", "GPM", "GPM over CAP-mm", "GPM takes", "paper's GPM"]
-    return table(header, rows)
-
-
-def fig10(size: str) -> str:
-    """What direct persistence is worth, and the projections."""
-    rows: list[list[object]] = []
-    for name, lines in modes(size).items():
-        chosen = ("cap-mm", "ndp", "gpm", "eadr", "cap-eadr")
-        rows.append([TITLES[name], *(ratio(lines, "cap-fs", mode) for mode in chosen)])
-    return table(
-        ["workload", "CAP-mm", "GPM-NDP", "GPM", "GPM-eADR (projection)", "CAP-eADR (projection)"],
-        rows,
-    )
-
-
-def fig1() -> str:
-    """GPM against the CPU alone."""
-    rows: list[list[object]] = []
-    for size in SIZES:
-        for name, lines in modes(size).items():
-            if "cpu" in lines and name not in CHECKPOINTING:
-                cpu, gpm = lines["cpu"], lines["gpm"]
-                rows.append(
-                    [
-                        TITLES[name],
-                        size,
-                        time(cpu["cost_seconds"]),
-                        cpu["cpu_threads"],
-                        time(gpm["cost_seconds"]),
-                        ratio(lines, "cpu"),
-                    ]
-                )
-    return table(["workload", "size", "CPU takes", "CPU threads", "GPM takes", "speedup"], rows)
-
-
-def table4() -> str:
-    """Bytes that CAP writes for each that GPM writes."""
-    rows: list[list[object]] = []
-    for size in SIZES:
-        for name, lines in modes(size).items():
-            if "cap-mm" not in lines:
-                continue
-            cap, gpm = (lines[mode]["bytes_per_step"] for mode in ("cap-mm", "gpm"))
-            paper = PAPER_WA.get(name, "1.00" if name != "gpkvs_95_5" else "-")
-            rows.append(
-                [TITLES[name], size, f"{gpm:,.0f}", f"{cap:,.0f}", f"{cap / gpm:.2f}", paper]
-            )
-    return table(
-        ["workload", "size", "GPM, bytes a step", "CAP, bytes a step", "WA", "paper"], rows
-    )
-
-
-def fig12() -> str:
-    """Bytes a second to the medium."""
-    rows: list[list[object]] = []
-    for size in SIZES:
-        for name, lines in modes(size).items():
-            gpm = lines["gpm"]
-            rate = gpm["bytes_per_step"] / gpm["cost_seconds"] / 1e9
-            rows.append([TITLES[name], size, f"{rate:.2f}", f"{100 * rate / COPY_ENGINE:.0f} %"])
-    return table(["workload", "size", "GB/s to the medium", "of the copy engine"], rows)
-
-
-COPY_ENGINE = 55.0  # GB/s; persist_bench-cuda.json
-
-
-def table5() -> str:
-    """The longest recovery after real kills, as a share of the operation."""
-    rows: list[list[object]] = []
-    for size in SIZES:
-        for line in load(f"gpm_restores_{size}")[1]:
-            name = line["workload"]
-            rows.append(
-                [
-                    TITLES[name],
-                    size,
-                    line["kills"],
-                    time(line["recovery_seconds"]),
-                    time(line["operation_seconds"]),
-                    f"{100 * line['share']:.2f} %",
-                    PAPER_RESTORE.get(name, "-"),
-                ]
-            )
-    header = ["workload", "size", "kills", "longest recovery", "operation", "share", "paper"]
-    return table(header, rows)
-
-
-# Optane's bandwidth by how stores fall (GB/s; the paper's section 6.1), and how ours do.
-OPTANE = {"aligned": 12.5, "unaligned": 3.13, "random": 0.72}
-PATTERNS = {
-    "gpkvs": "random",
-    "gpkvs_95_5": "random",
-    "gpdb_update": "random",
-    "bfs": "random",
-    "srad": "unaligned",
-}
-
-
-def on_optane(line: Line) -> float:
-    """Projects a step's time: what was measured, or what the medium would take if that is more."""
-    direct = line["mode"] in ("gpm", "ndp", "eadr")
-    pattern = PATTERNS.get(line["workload"], "aligned") if direct else "aligned"
-    return max(float(line["cost_seconds"]), line["bytes_per_step"] / OPTANE[pattern] / 1e9)
+    """Returns the head and the lines of a results file of the GPU; nothing where there is none."""
+    report = gpm.Results(RESULTS, ("cuda",)).report(name)
+    return report.head, report.lines
 
 
 def optane() -> str:
     """A projection: the same runs, no faster than Optane takes their bytes."""
     rows: list[list[object]] = []
-    for name, lines in modes("paper").items():
+    for name, lines in MEASURED.modes("paper").items():
         if not {"cap-fs", "cap-mm", "gpm"} <= set(lines):
             continue
         times = {mode: on_optane(lines[mode]) for mode in ("cap-fs", "cap-mm", "gpm")}
         rows.append(
             [
                 TITLES[name],
-                PATTERNS.get(name, "aligned"),
+                pattern(lines["gpm"]),
                 *(time(times[mode]) for mode in times),
                 f"{times['cap-fs'] / times['gpm']:.3g}",
                 f"{times['cap-mm'] / times['gpm']:.3g}",
@@ -222,7 +52,7 @@ def inputs() -> str:
     """What the runs took in."""
     rows: list[list[object]] = []
     for size in SIZES:
-        for name, lines in modes(size).items():
+        for name, lines in MEASURED.modes(size).items():
             gpm = lines["gpm"]
             checked = "yes" if gpm["verified"] else "no (at size real)"
             rows.append([TITLES[name], size, gpm["input"], gpm["steps"], checked])
@@ -286,7 +116,7 @@ def shares() -> str:
     """What a checkpoint adds to the interval between two of them."""
     rows: list[list[object]] = []
     for size in SIZES:
-        for name, lines in modes(size).items():
+        for name, lines in MEASURED.modes(size).items():
             if name in CHECKPOINTING:
                 gpm = lines["gpm"]
                 rest = gpm["step_seconds"] - gpm["persist_seconds"]
@@ -346,7 +176,7 @@ def readme_rows() -> list[list[object]]:
     asides_ = [x for x in load("checkpoint_bench")[1] if x["benchmark"] == "checkpoint_aside"]
     save = max(saves, key=lambda line: (line["bytes"], line["by"] == "copy engine"))
     aside = max(asides_, key=lambda line: line["bytes"])
-    paper = modes("paper")
+    paper = MEASURED.modes("paper")
     rows: list[list[object]] = [
         [
             f"checkpoint of {save['bytes'] / 2**30:g} GiB; by the asynchronous form",
@@ -367,14 +197,18 @@ def readme_rows() -> list[list[object]]:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    "fig1": fig1,
-    "fig9-paper": lambda: fig9("paper"),
-    "fig9-real": lambda: fig9("real"),
-    "fig10-paper": lambda: fig10("paper"),
-    "fig10-real": lambda: fig10("real"),
-    "fig12": fig12,
-    "table4": table4,
-    "table5": table5,
+    "fig1a": lambda: gpm.tables.fig1a(MEASURED),
+    "fig1": lambda: gpm.tables.fig1(MEASURED),
+    "fig3": lambda: gpm.tables.fig3(MEASURED),
+    "fig9-paper": lambda: gpm.tables.fig9(MEASURED, "paper"),
+    "fig9-real": lambda: gpm.tables.fig9(MEASURED, "real"),
+    "fig10-paper": lambda: gpm.tables.fig10(MEASURED, "paper"),
+    "fig10-real": lambda: gpm.tables.fig10(MEASURED, "real"),
+    "fig11": lambda: gpm.tables.fig11(MEASURED),
+    "fig12": lambda: gpm.tables.fig12(MEASURED),
+    "table4": lambda: gpm.tables.table4(MEASURED),
+    "table5": lambda: gpm.tables.table5(MEASURED),
+    "roofline": lambda: gpm.tables.roofline(MEASURED),
     "optane": optane,
     "inputs": inputs,
     "checkpoints": checkpoints,
@@ -385,30 +219,7 @@ TABLES: dict[str, Callable[[], str]] = {
 }
 
 
-def draw(plt: Any) -> None:
-    """Draws speedups over CAP-fs, by workload: the paper's figures 9 and 10."""
-    chosen = {"cap-mm": "CAP-mm", "gpufs": "GPUfs", "ndp": "GPM-NDP", "gpm": "GPM"}
-    sizes = [size for size in SIZES if modes(size)]
-    figure, panels = plt.subplots(len(sizes), 1, figsize=(10, 3.4 * len(sizes)), squeeze=False)
-    for axes, size in zip(panels[:, 0], sizes, strict=True):
-        lines = {name: by for name, by in modes(size).items() if "cap-fs" in by}
-        width = 0.8 / len(chosen)
-        for number, (mode, label) in enumerate(chosen.items()):
-            points = [
-                (place + number * width, by["cap-fs"]["cost_seconds"] / by[mode]["cost_seconds"])
-                for place, by in enumerate(lines.values())
-                if mode in by
-            ]
-            if points:
-                axes.bar(*zip(*points, strict=True), width, label=label, color=f"C{number}")
-        axes.axhline(1, color="grey", linewidth=0.8)
-        axes.set_yscale("log")
-        axes.set_xticks([i + 1.5 * width for i in range(len(lines))], [TITLES[n] for n in lines])
-        axes.set(ylabel="speedup over CAP-fs", title=f"size {size}")
-        axes.tick_params(axis="x", labelsize=8)
-    panels[-1, 0].legend(fontsize="x-small", ncols=4)
-    device = load(f"gpm_modes_{sizes[0]}")[0]["machine"]["device"] if sizes else ""
-    figure.suptitle(f"GPMbench ({device}; the medium is DRAM in shared memory)", fontsize="medium")
-    figure.tight_layout()
-    figure.savefig(tables.FIGURES / "gpm.svg", metadata={"Date": None})
-    plt.close(figure)
+def draw() -> None:
+    """Draws GPM's figures."""
+    for name in gpm.figures.FIGURES:
+        gpm.figures.draw(name, MEASURED, tables.FIGURES / f"{name}.svg")

@@ -464,7 +464,7 @@ def draw() -> None:
     figure.savefig(FIGURES / "ordering.svg", metadata={"Date": None})
     plt.close(figure)
     draw_checker(plt)
-    gpm_report.draw(plt)
+    gpm_report.draw()
 
 
 def main() -> int:

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-Line = dict[str, Any]
+from holdfast.gpm.results import Line
+from holdfast.gpm.tables import table
+
+__all__ = ["FIGURES", "RESULTS", "ROOT", "Line", "table"]
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 FIGURES = ROOT / "docs" / "figures"
-
-
-def table(header: list[str], rows: list[list[object]]) -> str:
-    """Formats a Markdown table."""
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
-    return "\n".join(lines)

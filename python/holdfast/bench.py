@@ -11,7 +11,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,7 @@ def commit() -> str:
     return head.stdout.strip() + ("+" if changed.stdout.strip() else "")
 
 
-def _lines(program: Path, arguments: list[str]) -> Iterator[dict[str, Any]]:
+def measured(program: Path, arguments: list[str]) -> Iterator[dict[str, Any]]:
     """Runs a program and yields what it measured. Raises Error if it fails."""
     command = [str(program), *arguments]
     with (
@@ -140,20 +140,20 @@ def run(
 ) -> Path:
     """Runs one program and writes its results file; returns the file."""
     started = datetime.datetime.now(datetime.timezone.utc)
-    measured = []
-    for line in _lines(program, arguments):
+    found = []
+    for line in measured(program, arguments):
         on_line(line)
-        measured.append(line)
-    if not measured:
+        found.append(line)
+    if not found:
         raise Error(f"{program.name} measured nothing: it printed no JSON line")
-    media = sorted({str(line["medium"]) for line in measured if "medium" in line})
+    media = sorted({str(line["medium"]) for line in found if "medium" in line})
     return write_results(
         results_path(results, name or program.name),
         program=program.name,
         command=" ".join([program.name, *arguments]),
         medium=", ".join(media) or "dram",
         started=started,
-        lines=measured,
+        lines=found,
     )
 
 
@@ -170,8 +170,12 @@ def write_results(
     medium: str,
     started: datetime.datetime,
     lines: list[dict[str, Any]],
+    notes: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Writes a results file: the lines, and all that it takes to judge them."""
+    """Writes a results file: the lines, and all that it takes to judge them.
+
+    `notes` are more of what holds for all lines.
+    """
     report = {
         "program": program,
         "command": command,
@@ -180,6 +184,7 @@ def write_results(
         "backend": _backend.name(),
         "medium": medium,
         "machine": machine(),
+        **(notes or {}),
         "results": lines,
     }
     path.parent.mkdir(parents=True, exist_ok=True)

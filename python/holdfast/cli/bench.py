@@ -98,39 +98,61 @@ def plot(
             common.out.print(f"drew {path}")
 
 
-def _gpm(
-    names: list[str],
-    size: str,
-    data: Path | None,
-    only: str | None,
-    modes: str | None,
-    kills: int,
-    verify: bool,
-    threads: str,
-    results: Path | None,
-    as_json: bool,
-) -> None:
+def _numbers(words: str) -> tuple[int, ...]:
     try:
-        tried = tuple(int(word) for word in threads.split(","))
+        numbers = tuple(int(word) for word in words.split(","))
     except ValueError:
-        raise Error(f"--cpu-threads {threads}: give numbers and commas") from None
-    written = gpm.run(
-        [gpm.EXPERIMENTS[name] for name in names],
-        size,
-        str(data) if data else workloads.default_data(),
-        _results_folder(results),
-        only,
-        modes,
-        kills,
-        verify,
-        tried,
-        _printer(as_json),
-    )
+        numbers = ()
+    if not numbers or min(numbers) < 1:
+        raise Error(f"--cpu-threads {words}: give numbers from 1, with commas")
+    return numbers
+
+
+def _chosen(option: str, words: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
+    if words is None:
+        return known
+    chosen = tuple(words.split(","))
+    for name in chosen:
+        if name not in known:
+            raise Error(f"{option} {name}: there is no such name; choose of {', '.join(known)}")
+    return chosen
+
+
+def _draw(names: list[str], results: Path, figures: Path) -> list[Path]:
+    """Draws what can be drawn of the results of the backend in use."""
+    measured = gpm.Results(results, (_backend.name(),))
+    figures.mkdir(parents=True, exist_ok=True)
+    paths = {n: figures / f"{n}-{_backend.name()}.svg" for n in names if n in gpm.figures.FIGURES}
+    return [path for name, path in paths.items() if gpm.figures.draw(name, measured, path)]
+
+
+def _gpm(names: list[str], settings: gpm.Settings, figures: Path | None, as_json: bool) -> None:
+    notes: list[str] = []
+
+    def note(words: str) -> None:
+        notes.append(words)
+        if not as_json:
+            common.err.print(f"note: {words}")
+
+    written = gpm.run([gpm.EXPERIMENTS[n] for n in names], settings, _printer(as_json), note)
+    drawn = []
+    if settings.medium == "dram":  # the figures and tables are of the medium as it is
+        drawn = _draw(names, settings.results, figures or settings.results)
     if as_json:
-        common.emit({"ok": True, "files": [str(path) for path in written]})
-    else:
-        for path in written:
-            common.out.print(f"wrote {path}; `make results` draws it")
+        common.emit(
+            {"ok": True, "files": list(map(str, written)), "figures": list(map(str, drawn)),
+             "notes": notes}
+        )  # fmt: skip
+        return
+    for name in names:
+        common.out.print(f"\n{name}: {gpm.EXPERIMENTS[name].what}\n")
+        if settings.medium == "dram":
+            made = gpm.tables.TABLES[name](gpm.Results(settings.results, (_backend.name(),)))
+            common.out.print(made, soft_wrap=True, markup=False, highlight=False)
+    for path in written:
+        common.out.print(f"wrote {path}")
+    for path in drawn:
+        common.out.print(f"drew {path}")
 
 
 def _add_gpm(name: str, what: str, names: list[str]) -> None:
@@ -148,27 +170,38 @@ def _add_gpm(name: str, what: str, names: list[str]) -> None:
         threads: Annotated[
             str, typer.Option("--cpu-threads", help="Numbers of CPU threads that are tried.")
         ] = ",".join(map(str, gpm.TRIED_THREADS)),
-        results: Results = None,
+        programs: Annotated[
+            Path | None, typer.Option(help="Folder of the benchmark programs.")
+        ] = None,
+        with_programs: Annotated[
+            bool, typer.Option("--with-programs/--no-programs", help="Run those it needs.")
+        ] = True,
+        results: Annotated[
+            Path | None,
+            typer.Option(
+                "--results", "--output", help="Folder of the results. Default: bench/results."
+            ),
+        ] = None,
+        figures: Annotated[
+            Path | None, typer.Option(help="Folder of the figures. Default: that of the results.")
+        ] = None,
         as_json: common.Json = False,
     ) -> None:
-        _gpm(names, size, data, only, modes, kills, verify, threads, results, as_json)
+        settings = gpm.Settings(
+            results=_results_folder(results),
+            size=_chosen("--size", size, workloads.SIZES)[0],
+            data=str(data) if data else workloads.default_data(),
+            only=_chosen("--only", only, gpm.ALL),
+            modes=_chosen("--modes", modes, workloads.MODES),
+            kills=kills,
+            verify=verify,
+            tried=_numbers(threads),
+            programs=programs,
+            with_programs=with_programs,
+        )
+        _gpm(names, settings, figures, as_json)
 
 
 for _name, _experiment in gpm.EXPERIMENTS.items():
     _add_gpm(_name, _experiment.what, [_name])
 _add_gpm("gpm-all", "all figures and tables", list(gpm.EXPERIMENTS))
-
-
-def _add_program(name: str, what: str, program: str) -> None:
-    @app.command(name, help=f"GPM: {what}.", epilog=f"Example: holdfast bench {name}")
-    @common.command
-    def experiment(
-        programs: Annotated[Path | None, typer.Option(help="Folder of the programs.")] = None,
-        results: Results = None,
-        as_json: common.Json = False,
-    ) -> None:
-        run([], program, programs, results, None, as_json)
-
-
-_add_program("gpm-fig3", "persisted stores by threads", "persist_bench")
-_add_program("gpm-fig11", "the coalesced log against the conventional one", "log_bench")

@@ -1,0 +1,387 @@
+"""What is run for each figure and table.
+
+Each experiment is a set of runs of workloads and of benchmark programs; results files hold their
+lines, of which tables.py and figures.py are made.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import statistics
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from .. import _backend, bench, workloads
+from .._errors import Error
+from ..crash import ResumeCampaign
+from ..workloads import Run
+from .results import CHECKPOINTING, LOGGING, NATIVE, TITLES, TRANSACTIONAL, Line, results_name
+
+OnLine = Callable[[Line], None]
+OnNote = Callable[[str], None]
+
+ALL = tuple(TITLES)
+
+# Steps that are measured where a step takes seconds in some mode: the median of so many.
+FEW_STEPS = {"gpkvs": 5, "gpkvs_95_5": 5, "gpdb_insert": 5, "gpdb_update": 5, "black_scholes": 5,
+             "hotspot": 5, "srad": 5}  # fmt: skip
+# Thread counts that are tried for the modes in which the CPU persists: the best counts.
+TRIED_THREADS = (1, 4, 8, 16)
+# Steps of a run that is killed, where the usual run is over before most kills on a GPU.
+KILLED_STEPS = {
+    "real": {"gpkvs": 100, "gpkvs_95_5": 100, "gpdb_update": 100, "cfd": 200,
+             "black_scholes": 400, "hotspot": 1000},
+    "paper": {"cfd": 100},
+}  # fmt: skip
+_MOST_CAMPAIGNS = 5
+
+
+@dataclass(frozen=True)
+class Program:
+    """A benchmark program, and what it is given."""
+
+    name: str
+    # On the CPU backend (a thread is a fiber: what takes a GPU milliseconds takes it minutes) and
+    # at size test; and else.
+    few: tuple[str, ...] = ()
+    many: tuple[str, ...] = ()
+    by_size: dict[str, tuple[str, ...]] | None = None  # instead of both; a results file for each
+    absent: str = ""  # what is said where it was not built; empty: that is an error
+
+    def arguments(self, size: str, backend: str) -> list[str]:
+        """Returns what it is given."""
+        if self.by_size:
+            return list(self.by_size[size])
+        return list(self.few if backend == "cpu" or size == "test" else self.many)
+
+    def results(self, size: str) -> str:
+        """Returns the name of its results file, without the backend's."""
+        return f"{self.name}_{size}" if self.by_size else self.name
+
+
+# The sizes real and paper are one to these: one file serves both, and GPM's figure 3 persists 1 GB.
+PERSIST = Program("persist_bench", few=("--mib=16", "--repeat=3"), many=("--mib=1024",))
+CAP = Program("cap_bench", few=("--mib=128", "--repeat=3"), many=("--mib=1024",))
+LOGS = Program("log_bench", few=("--max_threads=16384", "--repeat=3"), many=("--repeat=9",))
+ROCKSDB = Program(
+    "rocksdb_kvs",
+    by_size={
+        "test": ("--batches=2", "--sets=1000"),
+        "real": ("--batches=10", "--sets=50000"),
+        "paper": ("--batches=5", "--sets=2000000"),
+    },
+    absent="rocksdb_kvs was not built, so figure 1a has no RocksDB: install librocksdb-dev "
+    "(Debian: apt-get install librocksdb-dev), configure anew and build the target rocksdb_kvs",
+)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What a figure or table needs."""
+
+    name: str
+    what: str
+    names: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ()
+    logs: bool = False  # with each log
+    restores: bool = False
+    programs: tuple[Program, ...] = ()
+
+
+EXPERIMENTS = {
+    e.name: e
+    for e in (
+        Experiment(
+            "gpm-fig1a",
+            "key-value stores: gpKVS against the CPU's",
+            ("gpkvs",),
+            ("cpu", "gpm"),
+            programs=(ROCKSDB,),
+        ),
+        Experiment("gpm-fig1b", "native workloads against the CPU", NATIVE, ("cpu", "gpm")),
+        Experiment(
+            "gpm-fig3", "what threads of the CPU and of the GPU persist", programs=(CAP, PERSIST)
+        ),
+        Experiment("gpm-fig9", "speedup over CAP-fs", ALL, ("cap-fs", "cap-mm", "gpufs", "gpm")),
+        Experiment(
+            "gpm-fig10",
+            "no direct persistence, and eADR",
+            ALL,
+            ("cap-fs", "cap-mm", "ndp", "gpm", "eadr", "cap-eadr"),
+        ),
+        Experiment(
+            "gpm-fig11",
+            "the coalesced log against the conventional one",
+            LOGGING,
+            logs=True,
+            programs=(LOGS,),
+        ),
+        Experiment("gpm-fig12", "write bandwidth to the medium", ALL, ("gpm",)),
+        Experiment("gpm-table4", "write amplification of CAP", ALL, ("cap-mm", "gpm")),
+        Experiment(
+            "gpm-table5", "restoration latency", TRANSACTIONAL + CHECKPOINTING, restores=True
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How experiments are run."""
+
+    results: Path
+    size: str = "real"
+    data: str | None = None  # folder of real inputs
+    only: tuple[str, ...] = ALL
+    modes: tuple[str, ...] = workloads.MODES
+    kills: int = 10
+    verify: bool = True
+    tried: tuple[int, ...] = TRIED_THREADS
+    medium: str = "dram"
+    programs: Path | None = None  # folder of the benchmark programs
+    with_programs: bool = True
+
+    def run(self, name: str, mode: str) -> Run:
+        """Returns what is run of a workload in a mode."""
+        steps = FEW_STEPS.get(name, 0) if self.size == "paper" else 0
+        what = Run(name, mode=mode, size=self.size, data=self.data, steps=steps, verify=self.verify)
+        return what if self.medium == "dram" else replace(what, medium=self.medium)
+
+
+def medians(result: Line) -> Line:
+    """Returns what a results file keeps of a run."""
+    seconds = result["step_seconds"]
+    steps = len(seconds)
+    kept = {
+        "workload": result["workload"],
+        "mode": result["mode"],
+        "input": result["input"],
+        "cpu_threads": result["cpu_threads"],
+        "steps": steps,
+        "step_seconds": statistics.median(seconds),
+        "persist_seconds": statistics.median(result["persist_seconds"]),
+        "bytes_per_step": result["bytes_written"] / steps,
+        "verified": result["verified"],
+        "projection": result["mode"] in workloads.PROJECTIONS,
+    }
+    # What only some programs or workloads say.
+    for name in ("medium", "access", "cache"):
+        if name in result:
+            kept[name] = result[name]
+    return kept
+
+
+def _cost(line: Line) -> float:
+    """Returns what is compared: of checkpointing workloads the checkpoint, as in the paper."""
+    persists = line["workload"] in CHECKPOINTING
+    return float(line["persist_seconds"] if persists else line["step_seconds"])
+
+
+def measure(what: Run, threads: Iterable[int]) -> Line:
+    """Runs a workload in a mode, with the number of CPU threads that serves the mode best."""
+    if what.mode in ("gpm", "eadr", "gpufs"):
+        threads = (0,)
+    best: Line | None = None
+    for count in threads:
+        line = medians(workloads.run(replace(what, cpu_threads=count)))
+        if best is None or _cost(line) < _cost(best):
+            best = line
+    assert best is not None
+    return {"benchmark": "gpm_modes", **best, "cost_seconds": _cost(best)}
+
+
+@contextmanager
+def _modules_loaded_at_start() -> Iterator[None]:
+    """Has CUDA load kernels when a process starts, and not in the first launch, which recovers."""
+    name = "CUDA_MODULE_LOADING"
+    before = os.environ.get(name)
+    os.environ[name] = "EAGER"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def measure_restore(what: Run, kills: int) -> Line:
+    """Kills a workload and takes the longest recovery, against the time of the usual run."""
+    killed_steps = KILLED_STEPS.get(what.size, {}).get(what.workload, what.steps)
+    killed = replace(what, steps=killed_steps, verify=what.verify and killed_steps == what.steps)
+    with _modules_loaded_at_start():
+        operation = sum(workloads.run(what)["step_seconds"])
+        for attempt in range(_MOST_CAMPAIGNS):
+            with tempfile.TemporaryDirectory(prefix="holdfast-restore-") as folder:
+                result = ResumeCampaign(killed, kills, what.seed + attempt, folder).run()
+            if result.recovery_seconds:
+                break
+        else:
+            raise Error(
+                f"no kill of {what.workload} leaves something to recover: raise --kills", "io"
+            )
+    longest = max(result.recovery_seconds)
+    return {
+        "benchmark": "gpm_restores",
+        "workload": what.workload,
+        "input": result.input,
+        "kills": result.kills,
+        "wrong": len(result.wrong),
+        "killed_steps": killed_steps,
+        "recoveries": len(result.recovery_seconds),
+        "recovery_seconds": longest,
+        "operation_seconds": operation,
+        "share": longest / operation,
+    }
+
+
+def write(
+    name: str,
+    command: str,
+    lines: list[Line],
+    settings: Settings,
+    notes: Line | None = None,
+) -> Path:
+    """Adds lines to a results file; those of the same workload, mode, log and size are replaced."""
+    path = bench.results_path(settings.results, results_name(name, settings.size, settings.medium))
+    kept: list[Line] = []
+    if path.is_file():
+        before = json.loads(path.read_text())
+        # Lines of one file come from one commit and one machine.
+        if before["commit"] == bench.commit() and before["machine"] == bench.machine():
+            replaced = {_key(line) for line in lines}
+            kept = [line for line in before["results"] if _key(line) not in replaced]
+    return bench.write_results(
+        path,
+        program="holdfast-run",
+        command=command,
+        medium=settings.medium,
+        started=datetime.datetime.now(datetime.timezone.utc),
+        lines=kept + lines,
+        notes=notes,
+    )
+
+
+def _key(line: Line) -> tuple[object, ...]:
+    return tuple(line.get(name) for name in ("workload", "mode", "log", "size"))
+
+
+class _Session:
+    """Runs what some experiments need, each run once, and writes it as it comes."""
+
+    def __init__(
+        self, experiments: list[Experiment], settings: Settings, on_line: OnLine, on_note: OnNote
+    ) -> None:
+        self._experiments = experiments
+        self._settings = settings
+        self._on_line = on_line
+        self._on_note = on_note
+        names = " ".join(e.name for e in experiments)
+        self._command = f"holdfast bench {names} --size {settings.size}"
+        if settings.medium != "dram":
+            self._command += f" --medium {settings.medium}"
+        self.written: dict[Path, None] = {}
+
+    def run(self) -> list[Path]:
+        if self._settings.with_programs:
+            programs = {p.name: p for e in self._experiments for p in e.programs}
+            for program in programs.values():
+                self._run_program(program)
+        self._run_modes()
+        self._run_logs()
+        self._run_restores()
+        return list(self.written)
+
+    def _program(self, name: str) -> Path | None:
+        found = bench.programs(self._settings.programs, _backend.name())
+        return next((path for path in found if path.name == name), None)
+
+    def _run_program(self, program: Program) -> None:
+        path = self._program(program.name)
+        if path is None:
+            if not program.absent:
+                raise Error(
+                    f"there is no benchmark program {program.name}: build it, or name its folder "
+                    "with --programs",
+                    "not_found",
+                )
+            self._on_note(program.absent)
+            return
+        size = self._settings.size
+        written = bench.run(
+            path,
+            program.arguments(size, _backend.name()),
+            self._settings.results,
+            self._on_line,
+            program.results(size),
+        )
+        self.written[written] = None
+
+    def _link(self) -> Line:
+        """Measures the copy engine, for results that are set beside it."""
+        try:
+            program = self._program("cap_bench")
+        except Error:
+            program = None
+        if program is None or self._settings.size == "test":
+            return {}
+        (line,) = bench.measured(program, ["--only_link=1"])
+        return {"copy_engine_gb_per_s": line["gb_per_s"]}
+
+    def _keep(self, name: str, lines: list[Line], line: Line, notes: Line | None = None) -> None:
+        lines.append({**line, "size": self._settings.size})
+        self._on_line(lines[-1])
+        self.written[write(name, self._command, lines, self._settings, notes)] = None
+
+    def _run_modes(self) -> None:
+        settings = self._settings
+        pairs = dict.fromkeys(
+            (name, mode)
+            for e in self._experiments
+            for name in e.names
+            for mode in e.modes
+            if name in settings.only and mode in settings.modes
+        )
+        lines: list[Line] = []
+        notes = self._link() if pairs else {}
+        for name, mode in sorted(pairs, key=lambda pair: ALL.index(pair[0])):
+            self._keep("gpm_modes", lines, measure(settings.run(name, mode), settings.tried), notes)
+
+    def _run_logs(self) -> None:
+        lines: list[Line] = []
+        for name in dict.fromkeys(n for e in self._experiments if e.logs for n in e.names):
+            if name not in self._settings.only:
+                continue
+            for log in ("conventional", "coalesced"):
+                what = replace(self._settings.run(name, "gpm"), options={"log": log})
+                line = {**measure(what, (0,)), "benchmark": "gpm_logs", "log": log}
+                self._keep("gpm_logs", lines, line)
+
+    def _run_restores(self) -> None:
+        lines: list[Line] = []
+        failed: list[str] = []
+        for name in dict.fromkeys(n for e in self._experiments if e.restores for n in e.names):
+            if name not in self._settings.only:
+                continue
+            what = self._settings.run(name, "gpm")
+            try:
+                self._keep("gpm_restores", lines, measure_restore(what, self._settings.kills))
+            except Error as error:
+                failed.append(str(error))  # the others are worth having
+        if failed:
+            raise Error("; ".join(failed), "io")
+
+
+def run(
+    experiments: list[Experiment],
+    settings: Settings,
+    on_line: OnLine = lambda line: None,
+    on_note: OnNote = lambda note: None,
+) -> list[Path]:
+    """Runs what some experiments need, each run once; returns the results files."""
+    return _Session(experiments, settings, on_line, on_note).run()

@@ -1,0 +1,125 @@
+"""Reads the results files of GPM's experiments, of the GPU where there are any."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .._errors import Error
+
+Line = dict[str, Any]
+
+SIZES = ("paper", "real", "test")
+TITLES = {
+    "gpkvs": "gpKVS",
+    "gpkvs_95_5": "gpKVS (95:5)",
+    "gpdb_insert": "gpDB (I)",
+    "gpdb_update": "gpDB (U)",
+    "lenet": "DNN",
+    "cfd": "CFD",
+    "black_scholes": "BLK",
+    "hotspot": "HS",
+    "bfs": "BFS",
+    "srad": "SRAD",
+    "prefix_sum": "PS",
+}
+TRANSACTIONAL = ("gpkvs", "gpkvs_95_5", "gpdb_insert", "gpdb_update")
+CHECKPOINTING = ("lenet", "cfd", "black_scholes", "hotspot")
+NATIVE = ("bfs", "srad", "prefix_sum")
+LOGGING = ("gpkvs", "gpdb_update")  # of GPM's figure 11: those that log what they overwrite
+
+
+def results_name(experiment: str, size: str, medium: str = "dram") -> str:
+    """Returns the name of a results file, without the backend's: gpm_modes_paper."""
+    name = f"{experiment}_{size}"
+    return name if medium == "dram" else f"{name}_{re.sub('[^A-Za-z0-9.]+', '-', medium)}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """A results file. An empty one is false."""
+
+    head: Line = field(default_factory=dict)
+    lines: list[Line] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.lines)
+
+    @property
+    def where(self) -> str:
+        """Says what it was measured on."""
+        machine = self.head["machine"]
+        if self.head["backend"] == "cuda":
+            return str(machine["device"])
+        return f"CPU backend, no GPU ({machine['processor']}, {machine['cores']} cores)"
+
+
+class Results:
+    """The results files of a folder. Of two of one name, that of the first backend counts."""
+
+    def __init__(self, folder: Path, backends: tuple[str, ...] = ("cuda", "cpu")) -> None:
+        self.folder = folder
+        self.backends = backends
+
+    def report(self, name: str) -> Report:
+        """Returns the file of a name; an empty report where there is none."""
+        for backend in self.backends:
+            path = self.folder / f"{name}-{backend}.json"
+            if not path.is_file():
+                continue
+            try:
+                head = json.loads(path.read_text())
+                return Report(head, head.pop("results"))
+            except (json.JSONDecodeError, KeyError, AttributeError) as error:
+                raise Error(f"{path} is not a results file: {error}", "damaged") from None
+        return Report()
+
+    def sizes(self, experiment: str = "gpm_modes") -> list[str]:
+        """Returns the sizes that something was measured at; that of tests only by itself."""
+        found = [size for size in SIZES if self.report(f"{experiment}_{size}")]
+        return [size for size in found if size != "test"] or found
+
+    def modes(self, size: str, medium: str = "dram") -> dict[str, dict[str, Line]]:
+        """Returns the lines of a size by workload and mode, in the paper's order."""
+        found: dict[str, dict[str, Line]] = {}
+        for line in self.report(results_name("gpm_modes", size, medium)).lines:
+            found.setdefault(line["workload"], {})[line["mode"]] = line
+        return {name: found[name] for name in TITLES if name in found}
+
+    def where(self, size: str) -> str:
+        """Says what the modes of a size were measured on."""
+        return self.report(f"gpm_modes_{size}").where
+
+    def copy_engine(self, size: str) -> float | None:
+        """Returns the copy engine's GB/s: of the size's own run, or else the best that is known."""
+        report = self.report(f"gpm_modes_{size}")
+        own = report.head.get("copy_engine_gb_per_s") if report else None
+        if own:
+            return float(own)
+        for name in ("cap_bench", "persist_bench", "log_bench"):
+            other = self.report(name)
+            if other and report and other.where == report.where:
+                key = "copy_engine_gb_per_s"
+                return float(max(line[key] for line in other.lines if key in line))
+        return None
+
+    def log_speedups(self, size: str) -> dict[str, tuple[Line, Line]]:
+        """Returns, by workload, the lines with the coalesced and with the conventional log."""
+        lines: dict[str, dict[str, Line]] = {}
+        for line in self.report(f"gpm_logs_{size}").lines:
+            lines.setdefault(line["workload"], {})[line["log"]] = line
+        return {
+            name: (lines[name]["coalesced"], lines[name]["conventional"])
+            for name in LOGGING
+            if {"coalesced", "conventional"} <= set(lines.get(name, {}))
+        }
+
+    def media(self) -> list[str]:
+        """Returns the media, other than DRAM, under which modes were measured at paper size."""
+        names = set()
+        for path in sorted(self.folder.glob("gpm_modes_paper_*-*.json")):
+            names.add(str(json.loads(path.read_text())["medium"]))
+        return sorted(names)

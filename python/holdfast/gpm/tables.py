@@ -1,0 +1,299 @@
+"""Tables of GPM's experiments, ours beside the paper's, as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .bounds import link_bound
+from .results import CHECKPOINTING, LOGGING, TITLES, Line, Results
+
+Rows = list[list[object]]
+
+# What the paper states in words or in a table (its figures have no numbers beside their bars).
+PAPER_WA = {"gpkvs": "39.38", "gpdb_insert": "1.27", "gpdb_update": "19.88"}
+PAPER_RESTORE = {
+    "gpkvs": "18.96 %",
+    "gpdb_insert": "0.01 %",
+    "gpdb_update": "10.43 %",
+    "lenet": "0.12 %",
+    "cfd": "0.30 %",
+    "black_scholes": "0.80 %",
+    "hotspot": "1.65 %",
+}
+PAPER_FIG9 = {
+    "gpkvs": "7 to 8; 4 over CAP-mm",
+    "gpdb_insert": "3.6 over CAP-mm",
+    "gpdb_update": "2.6 over CAP-mm",
+    "lenet": "11 to 18",
+    "cfd": "11 to 18",
+    "black_scholes": "11 to 18",
+    "hotspot": "11 to 18",
+    "bfs": "85",
+    "srad": "5 to 85",
+    "prefix_sum": "5 to 85",
+}
+PAPER_LOGS = {"gpkvs": "3.3", "gpdb_update": "6.1"}
+
+
+def table(header: list[str], rows: Rows) -> str:
+    """Formats a Markdown table."""
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def time(seconds: float) -> str:
+    """Formats a duration."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if seconds * factor >= 1 or unit == "µs":
+            return f"{seconds * factor:.3g} {unit}"
+    return ""
+
+
+def ratio(lines: dict[str, Line], over: str, of: str = "gpm") -> str:
+    """Formats how many times faster `of` is than `over`."""
+    if over not in lines or of not in lines:
+        return "-"
+    return f"{lines[over]['cost_seconds'] / lines[of]['cost_seconds']:.3g}"
+
+
+def _cost(lines: dict[str, Line], mode: str = "gpm") -> str:
+    return time(lines[mode]["cost_seconds"]) if mode in lines else "-"
+
+
+def fig1a(results: Results) -> str:
+    """SETs a second: RocksDB, the OpenMP program, gpKVS."""
+    rows: Rows = []
+    for size in results.sizes():
+        for line in results.report(f"rocksdb_kvs_{size}").lines:
+            rows.append(
+                [
+                    f"RocksDB, {line['settings']}",
+                    size,
+                    f"{line['sets_per_batch']:,}",
+                    f"{line['million_sets_per_s']:.3g}",
+                    line["cpu_threads"],
+                ]
+            )
+        for mode, title in (("cpu", "gpKVS on the CPU"), ("gpm", "gpKVS, GPM")):
+            line = results.modes(size).get("gpkvs", {}).get(mode, {})
+            if line:
+                sets = sets_of(line)
+                rate = sets / line["cost_seconds"] / 1e6
+                threads = line["cpu_threads"] if mode == "cpu" else "-"
+                rows.append([title, size, f"{sets:,}", f"{rate:.3g}", threads])
+    return table(["store", "size", "SETs a batch", "million SETs a second", "CPU threads"], rows)
+
+
+def sets_of(line: Line) -> int:
+    """Returns the SETs of a batch, of which gpKVS's input tells."""
+    words = str(line["input"]).split()
+    return int(words[words.index("SETs") - 1])
+
+
+def fig1(results: Results) -> str:
+    """GPM against the CPU alone."""
+    rows: Rows = []
+    for size in results.sizes():
+        for name, lines in results.modes(size).items():
+            if "cpu" in lines and "gpm" in lines and name not in CHECKPOINTING:
+                cpu, threads = _cost(lines, "cpu"), lines["cpu"]["cpu_threads"]
+                rows.append([TITLES[name], size, cpu, threads, _cost(lines), ratio(lines, "cpu")])
+    return table(["workload", "size", "CPU takes", "CPU threads", "GPM takes", "speedup"], rows)
+
+
+def fig3(results: Results) -> str:
+    """The best of each way to persist, and with one thread."""
+    rows: Rows = []
+    cap = results.report("cap_bench")
+    for how in dict.fromkeys(line["how"] for line in cap.lines):
+        lines = [line for line in cap.lines if line["how"] == how]
+        one, best = lines[0], max(lines, key=lambda line: float(line["gb_per_s"]))
+        rows.append(_fig3_row(f"CPU: {how}", cap.where, one, best, best["cpu_threads"]))
+    gpm = results.report("persist_bench")
+    if gpm:
+        best = max(gpm.lines, key=lambda line: float(line["gb_per_s"]))
+        one = gpm.lines[0]
+        rows.append(
+            _fig3_row("GPM: 8-byte stores, each persisted", gpm.where, one, best, best["threads"])
+        )
+    return table(
+        ["who persists", "on", "fewest threads, GB/s", "best, GB/s", "with threads", "of the link"],
+        rows,
+    )
+
+
+def _fig3_row(who: str, where: str, one: Line, best: Line, threads: int) -> list[object]:
+    fewest = one.get("cpu_threads", one.get("threads"))
+    return [
+        who,
+        where,
+        f"{one['gb_per_s']:.2f} ({fewest})",
+        f"{best['gb_per_s']:.2f}",
+        f"{threads:,}",
+        f"{100 * best['ratio_to_copy_engine']:.0f} %",
+    ]
+
+
+def fig9(results: Results, size: str) -> str:
+    """Speedups over CAP-fs."""
+    rows: Rows = []
+    for name, lines in results.modes(size).items():
+        ours: list[object] = [ratio(lines, "cap-fs", mode) for mode in ("cap-mm", "gpufs", "gpm")]
+        over = ratio(lines, "cap-mm")
+        rows.append([TITLES[name], *ours, over, _cost(lines), PAPER_FIG9.get(name, "-")])
+    header = ["workload", "CAP-mm", "GPUfs", "GPM", "GPM over CAP-mm", "GPM takes", "paper's GPM"]
+    return table(header, rows)
+
+
+def fig10(results: Results, size: str) -> str:
+    """What direct persistence is worth, and the projections."""
+    chosen = ("cap-mm", "ndp", "gpm", "eadr", "cap-eadr")
+    rows: Rows = [
+        [TITLES[name], *(ratio(lines, "cap-fs", mode) for mode in chosen)]
+        for name, lines in results.modes(size).items()
+    ]
+    return table(
+        ["workload", "CAP-mm", "GPM-NDP", "GPM", "GPM-eADR (projection)", "CAP-eADR (projection)"],
+        rows,
+    )
+
+
+def fig11(results: Results) -> str:
+    """Workloads with each log."""
+    rows: Rows = []
+    for size in results.sizes("gpm_logs"):
+        report = results.report(f"gpm_logs_{size}")
+        for name, (ours, other) in results.log_speedups(size).items():
+            speedup = other["cost_seconds"] / ours["cost_seconds"]
+            rows.append(
+                [
+                    TITLES[name],
+                    size,
+                    report.where,
+                    time(other["cost_seconds"]),
+                    time(ours["cost_seconds"]),
+                    f"{speedup:.3g}",
+                    PAPER_LOGS[name],
+                ]
+            )
+    if not rows:
+        names = " and ".join(TITLES[name] for name in LOGGING)
+        return f"({names} with the conventional log have not been measured.)"
+    header = ["workload", "size", "on", "conventional log", "coalesced log", "speedup", "paper"]
+    return table(header, rows)
+
+
+def fig12(results: Results) -> str:
+    """Bytes a second to the medium."""
+    rows: Rows = []
+    for size in results.sizes():
+        link = results.copy_engine(size)
+        for name, lines in results.modes(size).items():
+            if "gpm" not in lines:
+                continue
+            rate = lines["gpm"]["bytes_per_step"] / lines["gpm"]["cost_seconds"] / 1e9
+            share = f"{100 * rate / link:.0f} %" if link else "-"
+            rows.append([TITLES[name], size, f"{rate:.2f}", share])
+    return table(["workload", "size", "GB/s to the medium", "of the copy engine"], rows)
+
+
+def table4(results: Results) -> str:
+    """Bytes that CAP writes for each that GPM writes."""
+    rows: Rows = []
+    for size in results.sizes():
+        for name, lines in results.modes(size).items():
+            if not {"cap-mm", "gpm"} <= set(lines):
+                continue
+            cap, gpm = (lines[mode]["bytes_per_step"] for mode in ("cap-mm", "gpm"))
+            paper = PAPER_WA.get(name, "1.00" if name != "gpkvs_95_5" else "-")
+            rows.append(
+                [TITLES[name], size, f"{gpm:,.0f}", f"{cap:,.0f}", f"{cap / gpm:.2f}", paper]
+            )
+    return table(
+        ["workload", "size", "GPM, bytes a step", "CAP, bytes a step", "WA", "paper"], rows
+    )
+
+
+def table5(results: Results) -> str:
+    """The longest recovery after real kills, as a share of the operation."""
+    rows: Rows = []
+    for size in results.sizes("gpm_restores"):
+        for line in results.report(f"gpm_restores_{size}").lines:
+            rows.append(
+                [
+                    TITLES[line["workload"]],
+                    size,
+                    line["kills"],
+                    time(line["recovery_seconds"]),
+                    time(line["operation_seconds"]),
+                    f"{100 * line['share']:.2f} %",
+                    PAPER_RESTORE.get(line["workload"], "-"),
+                ]
+            )
+    header = ["workload", "size", "kills", "longest recovery", "operation", "share", "paper"]
+    return table(header, rows)
+
+
+def roofline(results: Results, size: str = "paper") -> str:
+    """What the link alone would take on each side, and the largest ratio that leaves."""
+    link = results.copy_engine(size)
+    if not link:
+        return "(The copy engine was not measured on this machine.)"
+    rows: Rows = []
+    for name, lines in results.modes(size).items():
+        if not {"cap-mm", "gpm"} <= set(lines):
+            continue
+        gpm, cap = link_bound(lines["gpm"], link), link_bound(lines["cap-mm"], link)
+        about = "about " if gpm.at_most else ""
+        rows.append(
+            [
+                TITLES[name],
+                megabytes(gpm.written),
+                ("≤ " if gpm.at_most else "") + megabytes(gpm.read) if gpm.read else "-",
+                megabytes(cap.written),
+                time(gpm.seconds),
+                time(cap.seconds),
+                f"{100 * gpm.seconds / lines['gpm']['cost_seconds']:.0f} %",
+                f"{100 * cap.seconds / lines['cap-mm']['cost_seconds']:.0f} %",
+                ratio(lines, "cap-mm"),
+                about + f"{lines['cap-mm']['cost_seconds'] / gpm.seconds:.3g}",
+                about + f"{cap.seconds / gpm.seconds:.3g}",
+            ]
+        )
+    header = [
+        "workload",
+        "GPM writes, MB",
+        "GPM reads, MB",
+        "CAP copies, MB",
+        "link, GPM",
+        "link, CAP",
+        "GPM reaches",
+        "CAP-mm reaches",
+        "GPM over CAP-mm",
+        "GPM at its bound",
+        "both at theirs",
+    ]
+    return table(header, rows)
+
+
+def megabytes(count: float) -> str:
+    """Formats bytes as millions, with a digit more where they are few."""
+    return f"{count / 1e6:,.0f}" if count >= 1e7 else f"{count / 1e6:.2f}"
+
+
+TABLES: dict[str, Callable[[Results], str]] = {
+    "gpm-fig1a": fig1a,
+    "gpm-fig1b": fig1,
+    "gpm-fig3": fig3,
+    "gpm-fig9": lambda results: _by_size(results, fig9),
+    "gpm-fig10": lambda results: _by_size(results, fig10),
+    "gpm-fig11": fig11,
+    "gpm-fig12": fig12,
+    "gpm-table4": table4,
+    "gpm-table5": table5,
+}
+
+
+def _by_size(results: Results, make: Callable[[Results, str], str]) -> str:
+    return "\n\n".join(f"size {size}:\n\n{make(results, size)}" for size in results.sizes())

@@ -1,0 +1,186 @@
+"""holdfast bench gpm-*: what is run, written, drawn and printed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from conftest import Run
+from holdfast import gpm
+from holdfast.gpm.bounds import link_bound, on_optane
+
+HEAD = {
+    "backend": "cpu",
+    "commit": "0",
+    "medium": "dram",
+    "machine": {"device": "none", "processor": "a processor", "cores": 2},
+}
+
+
+def write(folder: Path, name: str, lines: list[dict[str, object]], **head: object) -> None:
+    folder.mkdir(exist_ok=True)
+    backend = {**HEAD, **head}["backend"]
+    text = json.dumps({**HEAD, **head, "results": lines})
+    (folder / f"{name}-{backend}.json").write_text(text)
+
+
+def mode(workload: str, name: str, cost: float, **more: object) -> dict[str, object]:
+    return {
+        "benchmark": "gpm_modes",
+        "workload": workload,
+        "mode": name,
+        "input": "generated: 5 batches of 0 GETs and 1000 SETs on 5000 keys",
+        "cpu_threads": 4,
+        "cost_seconds": cost,
+        "bytes_per_step": 4_000_000,
+        "size": "paper",
+        **more,
+    }
+
+
+def fake(folder: Path, name: str, line: str) -> Path:
+    """Makes a benchmark program that prints a line."""
+    folder.mkdir(exist_ok=True)
+    program = folder / name
+    program.write_text(f"#!/bin/sh\necho '{line}'\necho \"$@\" >> {folder}/{name}.called\n")
+    program.chmod(0o755)
+    return program
+
+
+def test_figures_of_results(tmp_path: Path) -> None:
+    modes = ("cap-fs", "cap-mm", "gpufs", "ndp", "gpm", "eadr", "cap-eadr", "cpu")
+    lines = [mode(name, m, 0.001 * (i + 1)) for name in gpm.ALL for i, m in enumerate(modes)]
+    write(tmp_path, "gpm_modes_paper", lines)
+    for name in ("gpm-fig1a", "gpm-fig1b", "gpm-fig9", "gpm-fig10", "gpm-fig12"):
+        path = tmp_path / f"{name}.svg"
+        assert gpm.figures.draw(name, gpm.Results(tmp_path), path), name
+        text = path.read_text()
+        assert "CPU backend, no GPU" in text  # where it was measured is part of the figure
+        assert ("projection" in text) == (name == "gpm-fig10")
+    assert not gpm.figures.draw("gpm-fig3", gpm.Results(tmp_path), tmp_path / "3.svg")
+    assert not (tmp_path / "3.svg").exists()
+
+
+def test_figures_are_the_same_from_the_same_results(tmp_path: Path) -> None:
+    write(tmp_path, "gpm_modes_paper", [mode("bfs", m, 0.1) for m in ("cap-fs", "gpm")])
+    pictures = []
+    for name in ("a.svg", "b.svg"):
+        gpm.figures.draw("gpm-fig9", gpm.Results(tmp_path), tmp_path / name)
+        pictures.append((tmp_path / name).read_bytes())
+    assert pictures[0] == pictures[1]
+
+
+def test_the_gpu_comes_first(tmp_path: Path) -> None:
+    write(tmp_path, "gpm_modes_paper", [mode("bfs", "gpm", 1.0)])
+    gpu = {"device": "a GPU", "processor": "p", "cores": 1}
+    write(tmp_path, "gpm_modes_paper", [mode("bfs", "gpm", 2.0)], backend="cuda", machine=gpu)
+    assert gpm.Results(tmp_path).where("paper") == "a GPU"
+    assert gpm.Results(tmp_path).modes("paper")["bfs"]["gpm"]["cost_seconds"] == 2.0
+    assert gpm.Results(tmp_path, ("cpu",)).modes("paper")["bfs"]["gpm"]["cost_seconds"] == 1.0
+
+
+def test_damaged_results_are_named(tmp_path: Path) -> None:
+    (tmp_path / "gpm_modes_paper-cpu.json").write_text("[")
+    with pytest.raises(holdfast.Error, match=r"gpm_modes_paper-cpu\.json"):
+        gpm.Results(tmp_path).modes("paper")
+
+
+def test_link_bounds() -> None:
+    writes = link_bound(mode("srad", "gpm", 1.0), 4.0)
+    assert (writes.written, writes.read) == (4e6, 0)
+    assert writes.seconds == pytest.approx(1e-3)
+    # Reads of gpKVS: a bucket an operation, of the input's batches.
+    small = link_bound(mode("gpkvs", "gpm", 1.0, bytes_per_step=1), 1.0)
+    assert small.read == 128 * 1000
+    assert small.at_most
+    assert small.seconds == pytest.approx(128e-6)
+    assert link_bound(mode("gpkvs", "cap-mm", 1.0), 1.0).read == 0
+    assert link_bound(mode("gpkvs", "gpm", 1.0, cache="on"), 1.0).read == 0
+
+
+def test_projection_never_beats_what_was_measured() -> None:
+    slow = mode("srad", "gpm", 1.0)
+    assert on_optane(slow) == 1.0
+    fast = mode("gpkvs", "gpm", 1e-9)
+    assert on_optane(fast) == pytest.approx(4e6 / 0.72e9)  # random stores
+    assert on_optane(mode("gpkvs", "cap-mm", 1e-9)) == pytest.approx(4e6 / 12.5e9)
+
+
+def test_roofline_table(tmp_path: Path) -> None:
+    lines = [mode("srad", "gpm", 0.002), mode("srad", "cap-mm", 0.004)]
+    write(tmp_path, "gpm_modes_paper", lines, copy_engine_gb_per_s=4.0)
+    table = gpm.tables.roofline(gpm.Results(tmp_path))
+    cells = [cell.strip() for cell in table.splitlines()[-1].split("|")[1:-1]]
+    assert cells[0] == "SRAD"
+    # Half of the bound, a quarter of it; 2 times measured, 4 at most, 1 with both at their bounds.
+    assert cells[-5:] == ["50 %", "25 %", "2", "4", "1"]
+
+
+def test_log_figure(tmp_path: Path) -> None:
+    lines = [
+        {**mode("gpkvs", "gpm", cost), "benchmark": "gpm_logs", "log": log}
+        for log, cost in (("conventional", 0.6), ("coalesced", 0.2))
+    ]
+    write(tmp_path, "gpm_logs_real", lines)
+    row = gpm.tables.fig11(gpm.Results(tmp_path)).splitlines()[-1]
+    assert "| 3 |" in row and "3.3" in row
+    assert gpm.figures.draw("gpm-fig11", gpm.Results(tmp_path), tmp_path / "11.svg")
+
+
+def test_fig3_runs_both_sides(run: Run, tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    common = '"gb_per_s": 2, "copy_engine_gb_per_s": 4, "ratio_to_copy_engine": 0.5}'
+    fake(programs, "cap_bench", '{"benchmark": "c", "how": "copied", "cpu_threads": 1, ' + common)
+    fake(programs, "persist_bench", '{"benchmark": "p", "threads": 256, ' + common)
+    out = tmp_path / "results"
+    arguments = ("bench", "gpm-fig3", "--size", "test", "--programs", programs, "--output", out)
+    answer = run(*arguments)
+    assert answer.status == 0, answer.err
+    assert "CPU: copied" in answer.out and "50 %" in answer.out
+    assert (out / "cap_bench-cpu.json").is_file()
+    assert (out / "gpm-fig3-cpu.svg").is_file()
+    (programs / "cap_bench").unlink()
+    answer = run(*arguments)
+    assert answer.status == 1
+    assert "cap_bench" in answer.err
+
+
+def test_fig1a_says_how_to_get_rocksdb(run: Run, tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    fake(programs, "other", "{}")
+    answer = run("bench", "gpm-fig1a", "--size", "test", "--programs", programs, "--results",
+                 tmp_path, "--cpu-threads", "1", "--json")  # fmt: skip
+    assert answer.status == 0, answer.err
+    assert "librocksdb-dev" in answer.json["notes"][0]
+    assert answer.json["figures"] == [str(tmp_path / "gpm-fig1a-cpu.svg")]
+
+
+def test_table5_covers_a_workload_whose_run_is_short(run: Run, tmp_path: Path) -> None:
+    answer = run("bench", "gpm-table5", "--size", "test", "--only", "cfd", "--kills", 2,
+                 "--results", tmp_path)  # fmt: skip
+    assert answer.status == 0, answer.err
+    assert "| CFD | test | 2 |" in answer.out
+    (line,) = json.loads((tmp_path / "gpm_restores_test-cpu.json").read_text())["results"]
+    assert line["recovery_seconds"] > 0 and line["wrong"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--only", "bsf"), ["--only bsf", "bfs"]),
+        (("--modes", "fast"), ["--modes fast", "cap-mm"]),
+        (("--size", "huge"), ["--size huge", "paper"]),
+        (("--cpu-threads", "0"), ["--cpu-threads 0"]),
+        (("--cpu-threads", "x"), ["--cpu-threads x"]),
+    ],
+)
+def test_bad_options_are_named(
+    run: Run, tmp_path: Path, arguments: tuple[str, ...], words: list[str]
+) -> None:
+    answer = run("bench", "gpm-fig9", "--results", tmp_path, *arguments)
+    assert answer.status == 1
+    text = " ".join(answer.err.split())
+    assert all(word in text for word in words), text
