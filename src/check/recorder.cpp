@@ -175,6 +175,7 @@ void Recorder::begin(Trace* trace, Footprint* footprint) {
   if (trace_ != nullptr) {
     trace_->persistent = range_;
     sites_.clear();
+    recent_sites_.fill({});
     groups_.clear();
     warp_arrivals_.clear();
     numbers_.clear();
@@ -216,6 +217,14 @@ std::uint64_t Recorder::actor_of(const cpu::Event& event) const {
 std::uint32_t Recorder::site_of(const cpu::Event& event) {
   const Site site{event.pc, event.pc == nullptr ? event.file : nullptr,
                   event.pc == nullptr ? event.line : 0};
+  // A kernel's threads pass the same few places over and over.
+  RecentSite& recent = recent_sites_[(reinterpret_cast<std::uintptr_t>(site.pc) ^ site.line) % 64];
+  if (recent.number != 0 && recent.site == site) return recent.number;
+  recent = {site, find_site(site)};
+  return recent.number;
+}
+
+std::uint32_t Recorder::find_site(const Site& site) {
   const std::uint64_t key = reinterpret_cast<std::uintptr_t>(site.pc) +
                             reinterpret_cast<std::uintptr_t>(site.file) * 31 +
                             site.line * 0x9e3779b97f4a7c15u;

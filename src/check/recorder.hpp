@@ -2,6 +2,7 @@
 // is read.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <unordered_map>
 #include <utility>
@@ -123,6 +124,7 @@ class Recorder : public cpu::Listener {
   std::uint32_t thread_of(const cpu::Event& event);
   std::uint64_t actor_of(const cpu::Event& event) const;
   std::uint32_t site_of(const cpu::Event& event);
+  std::uint32_t find_site(const Site& site);
   std::uint32_t group_of(const cpu::Event& event, std::uint32_t thread);
   bool is_sync_variable(std::uint64_t address) const {
     return (sync_filter_[address >> 2 & 0xffff] & 1) != 0;
@@ -138,6 +140,11 @@ class Recorder : public cpu::Listener {
   std::uint64_t block_threads_ = 1;
   std::vector<std::uint32_t> numbers_;  // of the kernel's threads in the trace; 0: none yet
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> sites_;
+  struct RecentSite {
+    Site site;
+    std::uint32_t number = 0;  // 0, which no place of a kernel has: empty
+  };
+  std::array<RecentSite, 64> recent_sites_;
   std::unordered_map<std::uint64_t, std::uint32_t> groups_;
   std::unordered_map<std::uint64_t, std::uint32_t> warp_arrivals_;
   // Volatile variables that strong accesses went to: plain stores to them matter, too. May hold

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "holdfast/persist.hpp"
@@ -74,8 +73,8 @@ struct Trace {
   // Appends `size` bytes and returns where they stand.
   std::size_t keep(const void* data, std::size_t size) {
     const std::size_t at = bytes.size();
-    bytes.resize(at + size);
-    std::memcpy(bytes.data() + at, data, size);
+    const auto* const first = static_cast<const std::byte*>(data);
+    bytes.insert(bytes.end(), first, first + size);
     return at;
   }
 };
