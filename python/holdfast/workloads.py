@@ -31,6 +31,7 @@ class Run:
     seed: int = 1
     steps: int = 0  # 0: what the size says
     cpu_threads: int = 0  # 0: as many as there are cores
+    medium: str = "dram"  # what the region's memory stands for: dram, optane, cxl, limit=1.6GB/s
     verify: bool = True
     options: Mapping[str, str] = field(default_factory=dict)
 
@@ -38,6 +39,8 @@ class Run:
         """Returns the command line, without the program."""
         words = [self.workload, "--mode", self.mode, "--size", self.size, "--seed", str(self.seed)]
         words += ["--steps", str(self.steps), "--cpu-threads", str(self.cpu_threads)]
+        if self.medium != "dram":
+            words += ["--medium", self.medium]
         if self.data:
             words += ["--data", self.data]
         if not self.verify:

@@ -39,6 +39,7 @@ def _show_list(as_json: bool) -> None:
 
 def _show(result: dict[str, Any], mode: str) -> None:
     seconds = result["step_seconds"]
+    medium = result["medium"]
     common.out.print(f"input: {result['input']}")
     if mode in workloads.PROJECTIONS:
         common.out.print(f"{mode} is a projection: no such platform was seen")
@@ -49,6 +50,11 @@ def _show(result: dict[str, Any], mode: str) -> None:
             f"{len(seconds)} steps in {sum(seconds):.3f} s, median {statistics.median(seconds):.6f}"
             f" s; {result['bytes_written']:,} bytes to the medium"
         )
+        if medium != "dram":
+            common.out.print(
+                f"medium {medium}, a model: {sum(result['medium_seconds']):.3f} s of these were"
+                " waited for it"
+            )
     verdict = "as the oracle says" if result["verified"] else "not verified"
     common.out.print(f"result {result['digest']}: {result['wrong'] or verdict}")
 
@@ -69,6 +75,12 @@ def run(
     seed: Annotated[int, typer.Option(min=0, help="Of what is generated.")] = 1,
     steps: Annotated[int, typer.Option(min=0, help="0: what the size says.")] = 0,
     cpu_threads: Annotated[int, typer.Option(min=0, help="0: one a core.")] = 0,
+    medium: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="Takes as long as on it: dram, optane, cxl, limit=1.6GB/s."
+        ),
+    ] = "dram",
     region: Annotated[
         Path | None, typer.Option(help="Keeps the region there; goes on from a killed run of it.")
     ] = None,
@@ -94,6 +106,7 @@ def run(
         seed=seed,
         steps=steps,
         cpu_threads=cpu_threads,
+        medium=medium,
         options=options_of(options),
     )
     with common.progress(as_json) as bar:
