@@ -1,7 +1,8 @@
 // gpKVS: batches of SETs of random keys in random order, everything included; lookups; undoing a
-// batch; where ordering a batch by bucket pays.
+// batch; opening; where ordering a batch by bucket pays. Without and with the copy of the table in
+// device memory (--cache: 0 without, 1 with, 2 both).
 //
-//   kvs_bench [--table_mib=N] [--batch=N] [--batches=N] [--sweep=0|1]
+//   kvs_bench [--table_mib=N] [--batch=N] [--batches=N] [--sweep=0|1] [--cache=0|1|2]
 #include <random>
 #include <thread>
 
@@ -14,10 +15,12 @@
 
 namespace {
 
+using gpkvs::Cache;
 using gpkvs::Order;
 using gpkvs::Store;
 
 const char* name_of(Order order) { return order == Order::ordered ? "ordered" : "unordered"; }
+const char* name_of(Cache cache) { return cache == Cache::on ? "on" : "off"; }
 
 // Batches of random keys, made anew for each: the same keys twice would find their buckets warm.
 class Keys {
@@ -51,10 +54,12 @@ struct Parts {
   }
 };
 
-// What a batch of SETs must move over the link: a bucket in; out, a log entry with its tail, and
-// a pair.
-constexpr double kSetReadBytes = 128;
+// What a batch of SETs must move over the link: a bucket in, unless there is a copy of it; out, a
+// log entry with its tail, and a pair.
+double link_read_bytes(const Store& store) { return store.stats().cached ? 0 : 128; }
 constexpr double kSetWriteBytes = 24 + 4 + 16;
+
+const char* cache_of(const Store& store) { return store.stats().cached ? "on" : "off"; }
 
 double measure_sets(Store& store, Keys& keys, Order order, bool from_host, int batches,
                     std::uint64_t table_bytes, double link) {
@@ -73,6 +78,7 @@ double measure_sets(Store& store, Keys& keys, Order order, bool from_host, int b
   const double rate = static_cast<double>(keys.size()) / took;
   bench::Line("kvs_set")
       .text("order", name_of(order))
+      .text("cache", cache_of(store))
       .text("input", from_host ? "pinned host memory" : "device memory")
       .count("table_bytes", table_bytes)
       .count("batch", keys.size())
@@ -83,7 +89,7 @@ double measure_sets(Store& store, Keys& keys, Order order, bool from_host, int b
       .number("update_ms", bench::median(parts.update))
       .number("commit_ms", bench::median(parts.commit))
       .count("evicted", evicted)
-      .number("link_read_share", rate * kSetReadBytes / link)
+      .number("link_read_share", rate * link_read_bytes(store) / link)
       .number("link_write_share", rate * kSetWriteBytes / link)
       .number("copy_engine_gb_per_s", link / 1e9)
       .print();
@@ -106,10 +112,11 @@ double measure_gets(Store& store, Keys& keys, Order order, int batches, std::uin
   const double rate = static_cast<double>(keys.size()) / took;
   bench::Line("kvs_get")
       .text("order", name_of(order))
+      .text("cache", cache_of(store))
       .count("table_bytes", table_bytes)
       .count("batch", keys.size())
       .number("million_gets_per_s", rate / 1e6)
-      .number("link_read_share", rate * kSetReadBytes / link)
+      .number("link_read_share", rate * link_read_bytes(store) / link)
       .print();
   return took;
 }
@@ -135,14 +142,11 @@ void measure_undo(bench::ScratchRegion& scratch, Keys& keys, Order order,
       planner.load(stream, keys.device(), keys.device(), keys.size());
       const auto batch = planner.plan(stream, table, order == Order::ordered, true, outcome.data());
       transaction.begin(stream);
-      holdfast::launch(
-          stream, dim3(static_cast<unsigned>((keys.size() + gpkvs::kBlock - 1) / gpkvs::kBlock)),
-          dim3(gpkvs::kBlock), gpkvs::insert_into_kvs, table, log.coalesced(), batch,
-          outcome.data());
+      gpkvs::launch_insert(stream, table, log, batch, outcome.data());
       stream.synchronize();
     }
     scratch.reopen();
-    const Store store = Store::open(scratch.get());
+    const Store store = Store::open(scratch.get(), Cache::off);
     times.push_back(store.recovery().milliseconds);
     undone = store.recovery().undone;
   }
@@ -155,9 +159,22 @@ void measure_undo(bench::ScratchRegion& scratch, Keys& keys, Order order,
       .print();
 }
 
-void compare(std::uint64_t table_mib, std::uint64_t batch, int batches, bool whole) {
+// Opening a store that nothing has to be undone in; with the copy, that is loading it.
+void measure_open(bench::ScratchRegion& scratch, Cache cache, std::uint64_t table_bytes) {
+  std::vector<double> times;
+  for (int i = 0; i < 3; ++i) {
+    times.push_back(bench::seconds([&] { Store::open(scratch.get(), cache); }));
+  }
+  bench::Line("kvs_open")
+      .text("cache", name_of(cache))
+      .count("table_bytes", table_bytes)
+      .number("milliseconds", bench::median(times) * 1e3)
+      .print();
+}
+
+void compare(std::uint64_t table_mib, std::uint64_t batch, int batches, Cache cache, bool whole) {
   const std::uint64_t table_bytes = table_mib << 20;
-  const gpkvs::StoreOptions options{table_bytes / 16, static_cast<std::uint32_t>(batch)};
+  const gpkvs::StoreOptions options{table_bytes / 16, static_cast<std::uint32_t>(batch), cache};
   bench::ScratchRegion scratch(Store::region_bytes(options));
   const double link = bench::copy_engine_bandwidth();
   Keys keys(batch);
@@ -172,6 +189,7 @@ void compare(std::uint64_t table_mib, std::uint64_t batch, int batches, bool who
     const double get_unordered =
         measure_gets(store, keys, Order::unordered, batches, table_bytes, link);
     bench::Line("kvs_ordering")
+        .text("cache", name_of(cache))
         .count("table_bytes", table_bytes)
         .count("batch", batch)
         .number("set_ratio", unordered / ordered)
@@ -180,6 +198,8 @@ void compare(std::uint64_t table_mib, std::uint64_t batch, int batches, bool who
     if (whole) measure_sets(store, keys, Order::ordered, true, batches, table_bytes, link);
   }
   if (!whole) return;
+  measure_open(scratch, cache, table_bytes);
+  if (cache == Cache::on) return;  // undoing knows no copy
   measure_undo(scratch, keys, Order::ordered, table_bytes);
   measure_undo(scratch, keys, Order::unordered, table_bytes);
 }
@@ -188,13 +208,17 @@ void compare(std::uint64_t table_mib, std::uint64_t batch, int batches, bool who
 
 int main(int argc, char** argv) {
   const bench::Options options(
-      argc, argv, {{"table_mib", 256}, {"batch", 1 << 17}, {"batches", 5}, {"sweep", 0}});
+      argc, argv,
+      {{"table_mib", 256}, {"batch", 1 << 17}, {"batches", 5}, {"sweep", 0}, {"cache", 2}});
   const int batches = static_cast<int>(options["batches"]);
-  compare(options["table_mib"], options["batch"], batches, true);
-  if (options["sweep"] == 0) return 0;
-  for (const std::uint64_t table_mib : {64, 256, 512, 1024, 4096}) {
-    for (const unsigned batch : {10u, 12u, 14u, 16u, 18u, 20u}) {
-      compare(table_mib, std::uint64_t{1} << batch, batches, false);
+  for (const Cache cache : {Cache::off, Cache::on}) {
+    if (options["cache"] == (cache == Cache::on ? 0 : 1)) continue;
+    compare(options["table_mib"], options["batch"], batches, cache, true);
+    if (options["sweep"] == 0) continue;
+    for (const std::uint64_t table_mib : {64, 256, 512, 1024, 4096}) {
+      for (const unsigned batch : {10u, 12u, 14u, 16u, 18u, 20u}) {
+        compare(table_mib, std::uint64_t{1} << batch, batches, cache, false);
+      }
     }
   }
   return 0;

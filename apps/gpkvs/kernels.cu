@@ -99,21 +99,28 @@ __device__ void store_in_copy(const Table& kvs, const Change& change) {
   if (kvs.copy != nullptr) kvs.copy[change.bucket].ways[change.way] = change.after;
 }
 
+// A position's slot is its own in the coalesced log, and a partition that it shares in the other.
+__device__ std::uint32_t slot_for(const holdfast::CoalescedLogRef&, std::uint32_t position) {
+  return position;
+}
+__device__ std::uint32_t slot_for(const holdfast::ConventionalLogRef& log, std::uint32_t position) {
+  return position % log.slots;
+}
+
 // Logs what the change overwrites, then stores in place, then persists. Both waits are needed: the
 // log's before anything is overwritten, the other before the transaction commits.
 template <class Log>
 struct LoggedStore {
   Log log;
 
-  __device__ void operator()(const Table& kvs, const Change& change, std::uint32_t slot,
+  __device__ void operator()(const Table& kvs, const Change& change, std::uint32_t position,
                              Outcome* outcome) const {
     LogEntry entry;
     entry.bucket = change.bucket;
     entry.way = change.way;
     entry.key = change.before.key;
     entry.value = change.before.value;
-    // A slot is a thread's own in the coalesced log; the conventional one has fewer, shared ones.
-    if (log.insert(entry, slot % log.slots) != LogStatus::ok) {
+    if (log.insert(entry, slot_for(log, position)) != LogStatus::ok) {
       atomicAdd(&outcome->log_failures, 1u);
       return;
     }
