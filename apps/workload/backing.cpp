@@ -1,9 +1,7 @@
 #include "workload/backing.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <iterator>
 #include <thread>
 
 #include "workload/cpu_flush.hpp"
@@ -30,18 +28,6 @@ constexpr const char* kReady = "ready";
 std::uint64_t part_of(std::uint64_t bytes, unsigned threads) {
   return std::clamp((bytes / threads + kPageBytes) / kPageBytes * kPageBytes, kSmallestPart,
                     kLargestPart);
-}
-
-// Threads flush a line at a time: one count for all would be what they wait for.
-struct alignas(64) Flushed {
-  std::atomic<std::uint64_t> bytes{0};
-};
-Flushed g_flushed[64];
-std::atomic<unsigned> g_next{0};
-
-void count_flushed(std::uint64_t bytes) {
-  thread_local Flushed& mine = g_flushed[g_next++ % std::size(g_flushed)];
-  mine.bytes.fetch_add(bytes, std::memory_order_relaxed);
 }
 
 bool is_cap(Mode mode) {
@@ -320,11 +306,7 @@ void Backing::flush(const void* address, std::uint64_t bytes) {
   flush_lines(address, bytes);
 }
 
-std::uint64_t Backing::flushed_bytes() {
-  std::uint64_t sum = 0;
-  for (const Flushed& count : g_flushed) sum += count.bytes.load(std::memory_order_relaxed);
-  return sum;
-}
+std::uint64_t Backing::flushed_bytes() { return workload::flushed_bytes(); }
 
 void Backing::flush_parallel(const void* address, std::uint64_t bytes) {
   count_flushed(bytes);

@@ -34,7 +34,50 @@ void with_clflush(Address at, Address end) noexcept {
   for (; at < end; at += kLine) _mm_clflush(reinterpret_cast<const void*>(at));
 }
 
+// Threads flush a line at a time: a count that they share would slow what is measured.
+class ThreadCount {
+ public:
+  ThreadCount() {
+    const std::lock_guard lock(mutex);
+    all.push_back(this);
+  }
+  ~ThreadCount() {
+    const std::lock_guard lock(mutex);
+    ended += bytes_;
+    std::erase(all, this);
+  }
+  ThreadCount(const ThreadCount&) = delete;
+  ThreadCount& operator=(const ThreadCount&) = delete;
+
+  void add(std::uint64_t bytes) {  // only by its thread
+    bytes_.store(bytes_.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
+  }
+  static std::uint64_t sum() {
+    const std::lock_guard lock(mutex);
+    std::uint64_t sum = ended;
+    for (const ThreadCount* count : all) sum += count->bytes_;
+    return sum;
+  }
+
+ private:
+  static std::mutex mutex;  // guards what follows
+  static std::vector<ThreadCount*> all;
+  static std::uint64_t ended;
+  std::atomic<std::uint64_t> bytes_{0};
+};
+
+std::mutex ThreadCount::mutex;
+std::vector<ThreadCount*> ThreadCount::all;
+std::uint64_t ThreadCount::ended = 0;
+
 }  // namespace
+
+void count_flushed(std::uint64_t bytes) {
+  thread_local ThreadCount count;
+  count.add(bytes);
+}
+
+std::uint64_t flushed_bytes() { return ThreadCount::sum(); }
 
 void flush_lines(const void* address, std::uint64_t bytes) noexcept {
   const auto begin = reinterpret_cast<Address>(address);

@@ -16,6 +16,11 @@ namespace workload {
 // processor has (clwb, clflushopt, clflush), and waits for them. Any thread.
 void flush_lines(const void* address, std::uint64_t bytes) noexcept;
 
+// Counts bytes that a thread flushes; their sum over all threads of this process, also those that
+// have ended. Any thread.
+void count_flushed(std::uint64_t bytes);
+std::uint64_t flushed_bytes();
+
 // "clwb", "clflushopt" or "clflush".
 const char* flush_instruction() noexcept;
 

@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 class CheckpointOnAMedium : public test::Scratch, public ::testing::WithParamInterface<bool> {
  protected:
   static constexpr std::size_t kCount = 1 << 18;  // 1 MiB
-  static constexpr double kLeast = kCount * 4 / 20e6;
+  static constexpr double kLeast = kCount * 4 / 4e6;
 
   Checkpoint make(Region& region) {
     Checkpoint checkpoint(region, "training");
@@ -42,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(By, CheckpointOnAMedium, ::testing::Bool(),
 
 TEST_P(CheckpointOnAMedium, TakesAsLongAsTheMedium) {
   RegionOptions made = options(8u << 20);
-  made.medium = MediumModel::parse("limit=20MB/s");
+  made.medium = MediumModel::parse("limit=4MB/s");
   Region region = Region::create(path(), made);
   Checkpoint checkpoint = make(region);
   Stream stream;
@@ -66,6 +66,7 @@ TEST_P(CheckpointOnAMedium, TakesAsLongAsTheMedium) {
   EXPECT_GE(seconds_of([&] { EXPECT_EQ(checkpoint.restore(stream, "model"), 2u); }), kLeast);
   EXPECT_EQ(weights_[0], 2);
   EXPECT_EQ(weights_[kCount - 1], 2);
+  region.abandon();  // closing it would commit, at the same rate
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <thread>
+#include <vector>
 
 #include "black_scholes/black_scholes.hpp"
 #include "gpkvs/gpkvs_workload.hpp"
@@ -160,6 +161,18 @@ TEST_F(KernelStores, AreSlowerWhereTheyAreScattered) {
   EXPECT_GE(step("optane", milliseconds(0), kBytes, Access::random).seconds, 0.01);
   EXPECT_GE(step("optane", milliseconds(0), kBytes, Access::unaligned).seconds, kBytes / 3.13e9);
   EXPECT_GE(step("optane", milliseconds(0), kBytes, Access::aligned).seconds, kBytes / 12.5e9);
+}
+
+TEST(FlushedBytes, AreThoseOfAllThreadsAlsoOfThoseThatEnded) {
+  const std::vector<unsigned char> bytes(1000);
+  const std::uint64_t before = Backing::flushed_bytes();
+  Backing::flush(bytes.data(), 10);
+  for (std::uint64_t thread = 0; thread < 100; ++thread) {
+    std::thread([&] {
+      for (int i = 0; i < 3; ++i) Backing::flush(bytes.data(), thread);
+    }).join();
+  }
+  EXPECT_EQ(Backing::flushed_bytes() - before, 10u + 3 * 99 * 100 / 2);
 }
 
 TEST(KernelAccess, IsWhatTheWorkloadsStoresAre) {
