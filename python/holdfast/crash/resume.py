@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,18 @@ import numpy as np
 
 from .. import workloads
 from .._errors import Error
+from .clock import ChildClock
 
 _MOST_IDLE = 200  # processes in a row that no kill meets
-_IN_RECOVERY = 0.2  # of kills are aimed at recovery
-_TO_THE_END = 0.4  # of runs that resume are let run to their end
+# Of kills, those that are aimed at what comes before the first step: recovery, where a run
+# resumes; of new runs fewer, since such a kill leaves nothing to resume.
+_IN_RECOVERY = 0.2
+_IN_START = 0.05
+# Of the runs that resume, how many are let run to their end; of runs of a second and more, fewer.
+_TO_THE_END = 0.6
+_TO_THE_END_LONG = 0.25
+_LONG = 1.0
+_CHEAP_ORACLE = 0.5  # seconds: an oracle that takes longer is asked once
 
 
 @dataclass
@@ -34,6 +43,8 @@ class ResumeResult:
     kills_in_setup: int = 0  # landed before the run said that it was ready
     resumed_at: list[int] = field(default_factory=list)  # the first step of runs that ended
     finished: int = 0  # runs that were killed on the way and then ended
+    midway: int = 0  # of these, with a part of the steps done and a part still to do
+    oracles_asked: int = 0  # runs, the uninterrupted one included, that an oracle looked at
     wrong: list[str] = field(default_factory=list)
     run_seconds: float = 0.0  # of the steps, uninterrupted
     recovery_seconds: list[float] = field(default_factory=list)
@@ -59,11 +70,59 @@ def _folder(given: str | None) -> Iterator[Path]:
         yield Path(name)
 
 
+class _Aim:
+    """Where the steps of a process lie, in seconds of its own from when it says that it is ready.
+
+    What runs report is wall time. Multiplied by the scale it is what they compute, and where kills
+    were found to land corrects that.
+    """
+
+    def __init__(self, whole: dict[str, Any], scale: float) -> None:
+        seconds = whole["step_seconds"]
+        # What a process's first step takes longer than others: a GPU's code is loaded on first use.
+        self._cold: float = max(0.0, seconds[0] - statistics.median(seconds))
+        self._steps = max(sum(seconds) - self._cold, 1e-4)
+        self._recovery = {False: whole["recovery_seconds"], True: whole["recovery_seconds"]}
+        self._first_scale = self._scale = scale
+        self._done = 0.0  # the part of the steps that is believed to be done
+
+    def _before(self, resumed: bool) -> float:
+        return float(self._recovery[resumed]) + self._cold
+
+    def delay(self, random: np.random.Generator, resumed: bool) -> float:
+        before = self._before(resumed)
+        if random.random() < (_IN_RECOVERY if resumed else _IN_START):
+            return float(random.uniform(0, before)) * self._scale
+        return (before + float(random.uniform(0, self._steps * (1 - self._done)))) * self._scale
+
+    def killed(self, delay: float, resumed: bool) -> None:
+        part = max(0.0, delay / self._scale - self._before(resumed)) / self._steps
+        self._done = min(0.9, self._done + part)
+
+    def ended(self, done: dict[str, Any], resumed: bool, too_late: bool) -> None:
+        """Learns from a run that ended; `too_late`: before the kill that was meant for it."""
+        first, steps, seconds = done["first_step"], done["steps"], done["step_seconds"]
+        self._done = 0.0
+        self._recovery[resumed] = done["recovery_seconds"]
+        if len(seconds) > 1:
+            now = statistics.median(seconds) * steps
+            self._steps += 0.2 * (now - self._steps)
+        if too_late or (resumed and first == steps):
+            self._scale = max(self._first_scale / 20, self._scale * 0.9)
+        elif resumed and first == 0:
+            self._scale = min(self._first_scale * 5, self._scale * 1.1)
+
+
+class _Process(workloads.Process):
+    def clock(self) -> ChildClock:
+        return ChildClock(self._process.pid)
+
+
 class ResumeCampaign:
     """Runs `what` once as it is, then again with `kills` SIGKILLs at random moments.
 
-    The uninterrupted run's digest is compared with that of every run that ends, and each of them
-    asks its oracle, too.
+    The uninterrupted run asks the oracle. Every run that ends must have its digest, whatever the
+    kills; where the oracle is quick, runs that resumed ask it, too.
     """
 
     def __init__(
@@ -79,62 +138,74 @@ class ResumeCampaign:
         self._folder = folder
         self._on_kill = on_kill
         self._random = np.random.default_rng(seed)
+        self._oracle_is_cheap = False
         self.result = ResumeResult(what.workload, seed, mode=what.mode)
 
     def run(self) -> ResumeResult:
         """Returns what was found. Raises Error if a run fails by itself."""
         started = time.monotonic()
+        aim = self._run_whole()
+        with _folder(self._folder) as folder:
+            region = folder / "region"
+            try:
+                self._kill_all(region, aim)
+            finally:
+                workloads.remove(region)
+        self.result.seconds = time.monotonic() - started
+        return self.result
+
+    def _run_whole(self) -> _Aim:
         result = self.result
-        whole = workloads.run(self._what)
+        process = _Process(self._what)
+        with process:
+            process.wait_ready()
+            clock = process.clock()
+            ready = time.monotonic()
+            whole = process.wait_done()
+        seconds = time.monotonic() - ready
+        if whole is None:
+            raise Error(f"{self._what.workload} was killed by someone else", "io")
         if not whole["ok"]:
             raise Error(f"{self._what.workload} is wrong without a kill: {whole['wrong']}", "io")
         result.backend, result.device = whole["backend"], whole["device"]
         result.input, result.digest = whole["input"], whole["digest"]
         result.run_seconds = sum(whole["step_seconds"])
-        with _folder(self._folder) as folder:
-            region = folder / "region"
-            try:
-                self._kill_all(region, result.run_seconds)
-            finally:
-                workloads.remove(region)
-        result.seconds = time.monotonic() - started
-        return result
+        result.oracles_asked = int(whole["verified"])
+        oracle = seconds - whole["recovery_seconds"] - result.run_seconds
+        self._oracle_is_cheap = self._what.verify and oracle < _CHEAP_ORACLE
+        return _Aim(whole, clock.share())
 
-    def _kill_all(self, region: Path, run_seconds: float) -> None:
+    def _kill_all(self, region: Path, aim: _Aim) -> None:
         result = self.result
-        reach = max(run_seconds, 1e-3)
-        killed_on_the_way = False
+        to_the_end = _TO_THE_END if result.run_seconds < _LONG else _TO_THE_END_LONG
+        resumes = False
         idle = 0
-        while result.kills < self._kills or killed_on_the_way:
-            last = result.kills >= self._kills
-            spared = killed_on_the_way and self._random.random() < _TO_THE_END
-            done = self._once(region, None if last or spared else self._delay(reach))
+        while result.kills < self._kills or resumes:
+            spared = result.kills >= self._kills or (resumes and self._random.random() < to_the_end)
+            delay = None if spared else aim.delay(self._random, resumes)
+            done = self._once(region, delay)
             if done is None:
-                killed_on_the_way = True
+                assert delay is not None
+                aim.killed(delay, resumes)
+                resumes = True
                 idle = 0
                 continue
-            self._judge(done, killed_on_the_way)
-            killed_on_the_way = False
+            aim.ended(done, resumes, too_late=not spared)
+            self._judge(done, resumes)
+            resumes = False
             workloads.remove(region)
-            if spared:
-                continue
-            reach = max(reach * 0.7, 1e-4)  # kills come too late: aim earlier
-            idle += 1
+            idle = 0 if spared else idle + 1
             if idle == _MOST_IDLE:
                 raise Error(f"no kill meets {self._what.workload}: choose a larger --size", "io")
 
-    def _delay(self, reach: float) -> float:
-        recoveries = self.result.recovery_seconds
-        if recoveries and self._random.random() < _IN_RECOVERY:
-            reach = max(recoveries)
-        return float(self._random.uniform(0, reach))
-
     def _once(self, region: Path, delay: float | None) -> dict[str, Any] | None:
         """Runs it, and kills it `delay` seconds after it is ready. Returns its end, if any."""
-        with workloads.Process(self._what, region) as process:
+        what = replace(self._what, verify=delay is None and self._oracle_is_cheap)
+        process = _Process(what, region)
+        with process:
             ready = process.wait_ready()
             if delay is not None and ready is not None:
-                time.sleep(delay)
+                process.clock().wait(delay)
                 process.kill()
             done = process.wait_done()
         if done is None:
@@ -145,11 +216,14 @@ class ResumeCampaign:
 
     def _judge(self, done: dict[str, Any], was_killed: bool) -> None:
         result = self.result
-        if was_killed and done["first_step"] > 0:  # else there was next to nothing to recover
+        first, steps = done["first_step"], done["steps"]
+        if was_killed and first > 0:  # else there was next to nothing to recover
             result.recovery_seconds.append(done["recovery_seconds"])
         if was_killed:
             result.finished += 1
-            result.resumed_at.append(done["first_step"])
+            result.midway += 0 < first < steps
+            result.resumed_at.append(first)
+            result.oracles_asked += int(done["verified"])
         if not done["ok"]:
             result.wrong.append(done["wrong"])
         elif done["digest"] != result.digest:
