@@ -55,10 +55,16 @@ struct Plan {
   }
 };
 
-void shape(Plan& plan, std::uint32_t operations) {
+// How a store is made: with the copy of its table for reading, or with the conventional log.
+struct Kind {
+  gpkvs::Cache cache = gpkvs::Cache::off;
+  LogLayout log = LogLayout::coalesced;
+};
+
+void shape(Plan& plan, std::uint32_t operations, const Kind& kind) {
   std::uint64_t buckets = 1;
   while (buckets < operations) buckets *= 2;
-  plan.options = {buckets * gpkvs::kWays, operations};
+  plan.options = {buckets * gpkvs::kWays, operations, kind.cache, kind.log};
   plan.mask = buckets - 1;
 }
 
@@ -85,9 +91,9 @@ std::vector<std::uint64_t> values_for(const std::vector<std::uint64_t>& keys, st
 
 // Half of the operations have a bucket to themselves, three of the others share one. Every other
 // key is there before, and so is one that no operation names.
-std::shared_ptr<const Plan> mixed_plan(std::uint32_t operations) {
+std::shared_ptr<const Plan> mixed_plan(std::uint32_t operations, const Kind& kind) {
   auto plan = std::make_shared<Plan>();
-  shape(*plan, operations);
+  shape(*plan, operations, kind);
   std::vector<std::uint64_t> buckets;
   for (std::uint32_t i = 0; i < operations; ++i) {
     const std::uint32_t half = operations / 2;
@@ -116,9 +122,9 @@ std::shared_ptr<const Plan> mixed_plan(std::uint32_t operations) {
 }
 
 // One SET of new keys, each in a bucket of its own: operations have nothing in common.
-std::shared_ptr<const Plan> set_plan(std::uint32_t operations) {
+std::shared_ptr<const Plan> set_plan(std::uint32_t operations, const Kind& kind) {
   auto plan = std::make_shared<Plan>();
-  shape(*plan, operations);
+  shape(*plan, operations, kind);
   std::vector<std::uint64_t> buckets;
   for (std::uint32_t i = 0; i < operations; ++i) buckets.push_back(i);
   plan->keys = keys_in(*plan, buckets);
@@ -205,15 +211,15 @@ Program make(std::shared_ptr<const Plan> plan) {
     for (std::size_t i = 0; i < plan->first; ++i) apply(store, plan->batches[i]);
   };
   program.run = [plan](Region& region, Session& session) {
-    Store store = Store::open(region);
+    Store store = Store::open(region, plan->options.cache);
     for (std::size_t i = plan->first; i < plan->batches.size(); ++i) {
       session.start();
       apply(store, plan->batches[i]);
       session.acknowledge();
     }
   };
-  program.recover = [recovered](Region& region) {
-    recovered->store = std::make_unique<Store>(Store::open(region));
+  program.recover = [plan, recovered](Region& region) {
+    recovered->store = std::make_unique<Store>(Store::open(region, plan->options.cache));
     recovered->batches = read_batches(region);
   };
   // One for each operation, and one for the counters.
@@ -229,7 +235,20 @@ Program make(std::shared_ptr<const Plan> plan) {
 
 }  // namespace
 
-Program gpkvs_program(const ProgramOptions& options) { return make(mixed_plan(options.threads)); }
-Program gpkvs_set_program(const ProgramOptions& options) { return make(set_plan(options.threads)); }
+Program gpkvs_program(const ProgramOptions& options) {
+  return make(mixed_plan(options.threads, {}));
+}
+Program gpkvs_cached_program(const ProgramOptions& options) {
+  return make(mixed_plan(options.threads, {gpkvs::Cache::on}));
+}
+Program gpkvs_conventional_program(const ProgramOptions& options) {
+  return make(mixed_plan(options.threads, {gpkvs::Cache::off, LogLayout::conventional}));
+}
+Program gpkvs_set_program(const ProgramOptions& options) {
+  return make(set_plan(options.threads, {}));
+}
+Program gpkvs_set_cached_program(const ProgramOptions& options) {
+  return make(set_plan(options.threads, {gpkvs::Cache::on}));
+}
 
 }  // namespace holdfast::check
