@@ -283,7 +283,8 @@ def create(
 
     domain: "file" (the default: shared memory, committed to the file `path`), "dax" (`path` is
     the device), "device" (memory of the GPU; nothing survives) or "emulated" (nothing survives;
-    a persist costs what the last two parameters say).
+    a persist costs what the last two parameters say). On the others checkpoints and commits take as
+    long as on a medium of that latency and bandwidth.
     arena_folder: where the shared memory of the file domain lies; by default
     $HOLDFAST_ARENA_DIR, or /dev/shm.
     """

@@ -55,7 +55,6 @@ class OnAMedium : public holdfast::test::Scratch, public ::testing::WithParamInt
     return outcome;
   }
 
- private:
   BackingOptions options(const std::string& medium, std::uint64_t capacity) const {
     BackingOptions result;
     result.mode = GetParam().mode;
@@ -97,6 +96,28 @@ TEST_P(OnAMedium, EveryStepTakesAsLongAsItsBytes) {
     EXPECT_LE(cost.medium_seconds, cost.seconds);
     EXPECT_EQ(fast.costs[step].medium_seconds, 0);
   }
+}
+
+TEST_P(OnAMedium, ARestoreTakesAsLongAsItsBytes) {
+  const Info info = GetParam().info();
+  if (info.kind != Info::Class::checkpointing) GTEST_SKIP() << "kernels read what they recover";
+  Settings settings;
+  settings.mode = GetParam().mode;
+  std::uint64_t saved = 0;
+  {
+    const auto work = info.make(settings);
+    Backing backing(options("dram", work->medium_bytes()));
+    work->prepare(backing);
+    saved =
+        workload::run_step(*work, backing, info.kernel_access, 0).bytes - 100;  // but for a slot
+  }
+  const auto work = info.make(settings);
+  Backing backing(options("limit=2MB/s", work->medium_bytes()));
+  work->prepare(backing);
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(work->resume(), 1u);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  EXPECT_GE(took.count(), static_cast<double>(saved) / 2e6);
 }
 
 // Computes for a while, and says that its kernels stored so many bytes.
