@@ -271,8 +271,10 @@ workload::Info insert_info() {
 }
 
 workload::Info update_info() {
-  return info_of<UpdateWorkload>(
+  workload::Info info = info_of<UpdateWorkload>(
       "gpdb_update", "gpDB: a twentieth of a table's rows, which a predicate selects, changed");
+  info.kernel_access = holdfast::Access::random;
+  return info;
 }
 
 }  // namespace gpdb
