@@ -57,15 +57,24 @@ Handle adopt(const std::shared_ptr<RegionHandle>& region, gpkvs::Store store) {
   return handle;
 }
 
+gpkvs::Cache cache_named(const std::string& name) {
+  if (name == "automatic") return gpkvs::Cache::automatic;
+  if (name == "on") return gpkvs::Cache::on;
+  if (name == "off") return gpkvs::Cache::off;
+  throw Error(Errc::invalid_argument, "cache is '" + name + "': use automatic, on or off");
+}
+
 Handle create_store(const std::shared_ptr<RegionHandle>& region, std::uint64_t capacity,
-                    std::uint32_t max_batch) {
+                    std::uint32_t max_batch, const std::string& cache) {
   return adopt(region, region->with([&](Region& open) {
-    return gpkvs::Store::create(open, {capacity, max_batch});
+    return gpkvs::Store::create(open, {capacity, max_batch, cache_named(cache)});
   }));
 }
 
-Handle open_store(const std::shared_ptr<RegionHandle>& region) {
-  return adopt(region, region->with([](Region& open) { return gpkvs::Store::open(open); }));
+Handle open_store(const std::shared_ptr<RegionHandle>& region, const std::string& cache) {
+  return adopt(region, region->with([&](Region& open) {
+    return gpkvs::Store::open(open, cache_named(cache));
+  }));
 }
 
 void check_place(const Input& array, const char* what) {
@@ -155,6 +164,8 @@ void bind_records(nb::module_& module) {
       .def_ro("capacity", &gpkvs::StoreStats::capacity)
       .def_ro("max_batch", &gpkvs::StoreStats::max_batch)
       .def_ro("batches", &gpkvs::StoreStats::batches)
+      .def_ro("cached", &gpkvs::StoreStats::cached,
+              "lookups read a copy of the table in device memory")
       .def_ro("total", &gpkvs::StoreStats::total)
       .def("__repr__", [](const gpkvs::StoreStats& stats) {
         return detail::concat("StoreStats(records=", stats.records, ", capacity=", stats.capacity,
@@ -198,8 +209,8 @@ void bind_store(nb::module_& module) {
       .def("timing", [](const Handle& handle) {
         return handle->with([](gpkvs::Store& store) { return store.timing(); });
       });
-  module.def("create_store", &create_store, "region"_a, "capacity"_a, "max_batch"_a);
-  module.def("open_store", &open_store, "region"_a);
+  module.def("create_store", &create_store, "region"_a, "capacity"_a, "max_batch"_a, "cache"_a);
+  module.def("open_store", &open_store, "region"_a, "cache"_a);
   module.def(
       "store_region_bytes",
       [](std::uint64_t capacity, std::uint32_t max_batch) {

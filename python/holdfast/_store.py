@@ -42,34 +42,46 @@ class KeyValueStore:
     after any crash a batch is in the store whole or not at all.
 
     KeyValueStore(region) opens the store that is in the region, and recovers it. With a capacity
-    it makes one where there is none.
+    it makes one where there is none. Of a region's store there is one object at a time.
+
+    `cache` says whether lookups read a copy of the table in GPU memory: "on" (Error no_memory
+    where there is no room), "off", or "automatic", where it pays and there is room. What is
+    durable is the table in the region.
     """
 
-    def __init__(self, region: Region, capacity: int | None = None, max_batch: int = 65536) -> None:
+    def __init__(
+        self,
+        region: Region,
+        capacity: int | None = None,
+        max_batch: int = 65536,
+        cache: str = "automatic",
+    ) -> None:
         self.region = region
         if "kvs.header" in region:
-            self._store = ext.open_store(region._handle)
+            self._store = ext.open_store(region._handle, cache)
         elif capacity is None:
             raise Error(
                 f"region {region.path} has no store: give a capacity to make one", "not_found"
             )
         else:
-            self._store = ext.create_store(region._handle, capacity, max_batch)
+            self._store = ext.create_store(region._handle, capacity, max_batch, cache)
 
     @classmethod
-    def create(cls, region: Region, capacity: int, max_batch: int = 65536) -> KeyValueStore:
+    def create(
+        cls, region: Region, capacity: int, max_batch: int = 65536, cache: str = "automatic"
+    ) -> KeyValueStore:
         """Makes a store for `capacity` pairs. Raises Error (already_exists, no_space)."""
         store = cls.__new__(cls)
         store.region = region
-        store._store = ext.create_store(region._handle, capacity, max_batch)
+        store._store = ext.create_store(region._handle, capacity, max_batch, cache)
         return store
 
     @classmethod
-    def open(cls, region: Region) -> KeyValueStore:
+    def open(cls, region: Region, cache: str = "automatic") -> KeyValueStore:
         """Opens and recovers the store in `region`. Raises Error (not_found, damaged)."""
         store = cls.__new__(cls)
         store.region = region
-        store._store = ext.open_store(region._handle)
+        store._store = ext.open_store(region._handle, cache)
         return store
 
     @staticmethod

@@ -63,6 +63,26 @@ def test_it_is_there_again(path: Path) -> None:
         np.testing.assert_array_equal(values, keys * np.uint64(3))
 
 
+@pytest.mark.parametrize("cache", ["on", "off", "automatic"])
+def test_cache(path: Path, cache: str) -> None:
+    size = KeyValueStore.region_bytes(CAPACITY, MAX_BATCH)
+    with holdfast.create(path, size) as region:
+        with pytest.raises(holdfast.Error, match="use automatic, on or off"):
+            KeyValueStore(region, CAPACITY, MAX_BATCH, cache="yes")
+        store = KeyValueStore.create(region, CAPACITY, MAX_BATCH, cache=cache)
+        if cache != "automatic":  # that depends on the device
+            assert store.stats().cached == (cache == "on")
+        store.set([1, 2], [10, 20])
+        store.erase([2])
+        values, found = store.get([1, 2])
+        assert (values.tolist(), found.tolist()) == ([10, 0], [True, False])
+        assert store.verify() == ""
+    with holdfast.open(path) as region:
+        store = KeyValueStore.open(region, cache=cache)
+        assert store.get([1])[0].tolist() == [10]
+        assert store.verify() == ""
+
+
 def test_bad_input_changes_nothing(store: KeyValueStore) -> None:
     store.set([1], [1])
     wide = np.zeros((2, 2), np.uint64)
