@@ -61,6 +61,7 @@ unsigned thread_count() { return std::clamp(std::thread::hardware_concurrency(),
 void in_parallel(std::uint64_t pieces, const std::function<void(std::uint64_t)>& body) {
   std::atomic<std::uint64_t> next{0};
   std::vector<std::thread> threads;
+  threads.reserve(thread_count());
   for (unsigned i = 0; i < thread_count(); ++i) {
     threads.emplace_back([&] {
       for (std::uint64_t piece = next++; piece < pieces; piece = next++) body(piece);
@@ -362,7 +363,7 @@ bool parse(int count, char** arguments, Settings& settings) {
     } else if (name == "--arena-folder") {
       settings.arena_folder = value;
     } else if (name == "--repeat") {
-      settings.repeat = std::max(1, std::atoi(value.c_str()));
+      settings.repeat = std::max(1, static_cast<int>(std::strtol(value.c_str(), nullptr, 0)));
     } else if (name == "--only") {
       settings.only = value;
     } else {

@@ -50,6 +50,7 @@ std::string compare_with_oracle(std::uint64_t seed, std::uint64_t scenarios,
                                 const std::vector<float>& call, const std::vector<float>& put,
                                 std::uint64_t budget) {
   std::vector<Scenario> all;
+  all.reserve(scenarios);
   for (std::uint64_t i = 0; i < scenarios; ++i) all.push_back(scenario(seed, i));
   const std::uint64_t most = std::max<std::uint64_t>(budget / scenarios, 1);
   const std::uint64_t stride = (call.size() + most - 1) / most;

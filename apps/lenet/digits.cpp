@@ -37,6 +37,7 @@ std::vector<std::uint32_t> parse_header(const std::string& bytes, const std::str
                          " (an idx file of bytes with ", dimensions, " dimensions)"));
   }
   std::vector<std::uint32_t> sizes;
+  sizes.reserve(dimensions);
   for (unsigned i = 0; i < dimensions; ++i) sizes.push_back(word(bytes, 4 + 4 * std::size_t{i}));
   // Each factor is checked as it comes, so that no product overflows.
   std::uint64_t elements = 1;
@@ -115,7 +116,8 @@ void draw(unsigned digit, Random& random, std::uint8_t* pixels) {
     place(line.to);
   }
   for (unsigned i = 0; i < kPixels; ++i) {
-    const Point point{static_cast<float>(i % kSide), static_cast<float>(i / kSide)};
+    const unsigned row = i / kSide;
+    const Point point{static_cast<float>(i % kSide), static_cast<float>(row)};
     float nearest = static_cast<float>(kSide);
     for (const Stroke& line : lines) nearest = std::min(nearest, distance(line, point));
     const float ink = std::clamp(pen + 0.5f - nearest, 0.0f, 1.0f);

@@ -155,6 +155,7 @@ std::uint64_t LeNet::resume() { return load(); }
 
 void LeNet::step(std::uint64_t number) {
   std::vector<float> rates;
+  rates.reserve(passes_);
   for (std::uint64_t i = 0; i < passes_; ++i) rates.push_back(rate(number * passes_ + i));
   trainer_->train(batches(number * passes_, passes_), rates);
   saver_->save(number + 1);
