@@ -119,6 +119,38 @@ def test_roofline_table(tmp_path: Path) -> None:
     assert cells[-5:] == ["50 %", "25 %", "2", "4", "1"]
 
 
+def test_a_medium_has_results_of_its_own(run: Run, tmp_path: Path) -> None:
+    arguments = ("bench", "gpm-fig9", "--only", "prefix_sum", "--modes", "cap-fs,gpm", "--results",
+                 tmp_path, "--size", "test", "--cpu-threads", "1")  # fmt: skip
+    assert run(*arguments).status == 0
+    answer = run(*arguments, "--medium", "limit=50MB/s")
+    assert answer.status == 0, answer.err
+    assert "limit=50MB/s" in answer.out and "| PS | aligned |" in answer.out
+    results = gpm.Results(tmp_path, ("cpu",))
+    assert results.media() == [("limit=50MB/s", "test")]
+    line = results.modes("test", "limit=50MB/s")["prefix_sum"]["gpm"]
+    assert line["medium"] == "limit=50MB/s"
+    assert line["cost_seconds"] >= line["bytes_per_step"] / 50e6
+    assert "medium" not in results.modes("test")["prefix_sum"]["gpm"]
+    answer = run(*arguments, "--medium", "tape")
+    assert answer.status == 1
+    assert "tape" in answer.err and "optane" in answer.err
+
+
+def test_logs_are_both_measured(run: Run, tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    line = '{"benchmark": "log_insert", "layout": "coalesced", "threads": 64, "entry_bytes": 24, '
+    fake(programs, "log_bench", line + '"million_inserts_per_s": 2}')
+    answer = run("bench", "gpm-fig11", "--only", "gpkvs", "--size", "test", "--results", tmp_path,
+                 "--programs", programs)  # fmt: skip
+    assert answer.status == 0, answer.err
+    lines = json.loads((tmp_path / "gpm_logs_test-cpu.json").read_text())["results"]
+    assert {line["log"] for line in lines} == {"coalesced", "conventional"}
+    assert all(line["cache"] == "off" and line["verified"] for line in lines)
+    assert "| gpKVS | test |" in answer.out
+    assert (tmp_path / "gpm-fig11-cpu.svg").is_file()
+
+
 def test_log_figure(tmp_path: Path) -> None:
     lines = [
         {**mode("gpkvs", "gpm", cost), "benchmark": "gpm_logs", "log": log}

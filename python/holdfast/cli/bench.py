@@ -126,6 +126,17 @@ def _draw(names: list[str], results: Path, figures: Path) -> list[Path]:
     return [path for name, path in paths.items() if gpm.figures.draw(name, measured, path)]
 
 
+def _show(names: list[str], settings: gpm.Settings) -> None:
+    """Prints the tables: of a slower medium its own, which all experiments share."""
+    measured = gpm.Results(settings.results, (_backend.name(),))
+    if settings.medium != "dram":
+        made = {"results under media": gpm.tables.media(measured)}
+    else:
+        made = {f"{n}: {gpm.EXPERIMENTS[n].what}": gpm.tables.TABLES[n](measured) for n in names}
+    for title, text in made.items():
+        common.out.print(f"\n{title}\n\n{text}", soft_wrap=True, markup=False, highlight=False)
+
+
 def _gpm(names: list[str], settings: gpm.Settings, figures: Path | None, as_json: bool) -> None:
     notes: list[str] = []
 
@@ -137,18 +148,17 @@ def _gpm(names: list[str], settings: gpm.Settings, figures: Path | None, as_json
     written = gpm.run([gpm.EXPERIMENTS[n] for n in names], settings, _printer(as_json), note)
     drawn = []
     if settings.medium == "dram":  # the figures and tables are of the medium as it is
-        drawn = _draw(names, settings.results, figures or settings.results)
+        try:
+            drawn = _draw(names, settings.results, figures or settings.results)
+        except ImportError as error:  # what was measured is not lost for it
+            note(f"no figure was drawn: {error}; `make results` draws them")
     if as_json:
         common.emit(
             {"ok": True, "files": list(map(str, written)), "figures": list(map(str, drawn)),
              "notes": notes}
         )  # fmt: skip
         return
-    for name in names:
-        common.out.print(f"\n{name}: {gpm.EXPERIMENTS[name].what}\n")
-        if settings.medium == "dram":
-            made = gpm.tables.TABLES[name](gpm.Results(settings.results, (_backend.name(),)))
-            common.out.print(made, soft_wrap=True, markup=False, highlight=False)
+    _show(names, settings)
     for path in written:
         common.out.print(f"wrote {path}")
     for path in drawn:
@@ -170,6 +180,12 @@ def _add_gpm(name: str, what: str, names: list[str]) -> None:
         threads: Annotated[
             str, typer.Option("--cpu-threads", help="Numbers of CPU threads that are tried.")
         ] = ",".join(map(str, gpm.TRIED_THREADS)),
+        medium: Annotated[
+            str,
+            typer.Option(
+                help="What the region's memory stands for: dram, optane, cxl, limit=1.6GB/s."
+            ),
+        ] = "dram",
         programs: Annotated[
             Path | None, typer.Option(help="Folder of the benchmark programs.")
         ] = None,
@@ -196,6 +212,7 @@ def _add_gpm(name: str, what: str, names: list[str]) -> None:
             kills=kills,
             verify=verify,
             tried=_numbers(threads),
+            medium=medium,
             programs=programs,
             with_programs=with_programs,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .results import Line
+from .results import STORING, Line
 
 _BUCKET = 128  # bytes of a bucket of gpKVS, read as a whole
 _SECTOR = 32  # bytes: the least that a GPU reads over the link
@@ -30,7 +30,7 @@ def _number_before(line: Line, word: str) -> int:
 def _reads(line: Line) -> tuple[float, bool]:
     """Returns the bytes that kernels of a step read from the medium, where they are known."""
     name = line["workload"]
-    if line["mode"] not in ("gpm", "ndp", "eadr") or line.get("cache") in ("on", True):
+    if line["mode"] not in STORING or line.get("cache") == "on":
         return 0, False
     if name in ("gpkvs", "gpkvs_95_5"):
         # Operations of one bucket read it once: fewer than operations, above all by Zipf's law.
@@ -61,9 +61,9 @@ PATTERNS = {
 
 def pattern(line: Line) -> str:
     """Returns how the stores of a run fall: CAP's copies are aligned streams."""
-    if line["mode"] not in ("gpm", "ndp", "eadr"):
+    if line["mode"] not in STORING:
         return "aligned"
-    return str(line.get("access") or PATTERNS.get(line["workload"], "aligned"))
+    return str(line.get("kernel_access") or PATTERNS.get(line["workload"], "aligned"))
 
 
 def on_optane(line: Line) -> float:

@@ -29,6 +29,7 @@ TITLES = {
 TRANSACTIONAL = ("gpkvs", "gpkvs_95_5", "gpdb_insert", "gpdb_update")
 CHECKPOINTING = ("lenet", "cfd", "black_scholes", "hotspot")
 NATIVE = ("bfs", "srad", "prefix_sum")
+STORING = ("gpm", "ndp", "eadr")  # modes whose kernels store to the medium
 LOGGING = ("gpkvs", "gpdb_update")  # of GPM's figure 11: those that log what they overwrite
 
 
@@ -117,9 +118,11 @@ class Results:
             if {"coalesced", "conventional"} <= set(lines.get(name, {}))
         }
 
-    def media(self) -> list[str]:
-        """Returns the media, other than DRAM, under which modes were measured at paper size."""
-        names = set()
-        for path in sorted(self.folder.glob("gpm_modes_paper_*-*.json")):
-            names.add(str(json.loads(path.read_text())["medium"]))
-        return sorted(names)
+    def media(self) -> list[tuple[str, str]]:
+        """Returns medium and size of all results under a medium other than DRAM."""
+        found = set()
+        for size in SIZES:
+            for path in sorted(self.folder.glob(f"gpm_modes_{size}_*.json")):
+                if path.stem.rsplit("-", 1)[-1] in self.backends:
+                    found.add((str(json.loads(path.read_text())["medium"]), size))
+        return sorted(found)

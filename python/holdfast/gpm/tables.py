@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .bounds import link_bound
+from .bounds import link_bound, pattern
 from .results import CHECKPOINTING, LOGGING, TITLES, Line, Results
 
 Rows = list[list[object]]
@@ -275,6 +275,27 @@ def roofline(results: Results, size: str = "paper") -> str:
         "both at theirs",
     ]
     return table(header, rows)
+
+
+def medium(results: Results, name: str, size: str) -> str:
+    """What was measured under a model of a medium."""
+    modes = ("cap-fs", "cap-mm", "gpm")
+    rows: Rows = []
+    for workload, lines in results.modes(size, name).items():
+        over = [ratio(lines, mode) for mode in ("cap-fs", "cap-mm")]
+        falls = pattern(lines["gpm"]) if "gpm" in lines else "-"
+        costs = [_cost(lines, mode) for mode in modes]
+        rows.append([TITLES[workload], falls, *costs, *over, PAPER_FIG9.get(workload, "-")])
+    header = ["workload", "GPM's stores", "CAP-fs", "CAP-mm", "GPM"]
+    return table([*header, "over CAP-fs", "over CAP-mm", "paper's GPM"], rows)
+
+
+def media(results: Results) -> str:
+    """A table for each medium and size, each headed by what it is."""
+    return "\n\n".join(
+        f"Under the model `{name}`, size {size}:\n\n{medium(results, name, size)}"
+        for name, size in results.media()
+    )
 
 
 def megabytes(count: float) -> str:
