@@ -20,6 +20,7 @@ using holdfast::Errc;
 using holdfast::test::error_of;
 using workload::Mode;
 using workload::Settings;
+using workload_checks::error_with;
 
 Settings small(Mode mode) {
   Settings settings;
@@ -28,14 +29,9 @@ Settings small(Mode mode) {
   return settings;
 }
 
-std::string name_of(const ::testing::TestParamInfo<Mode>& mode) {
-  std::string name = workload::to_string(mode.param);
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
-
 class BfsModes : public ::testing::TestWithParam<Mode> {};
-INSTANTIATE_TEST_SUITE_P(All, BfsModes, ::testing::ValuesIn(workload::all_modes()), name_of);
+INSTANTIATE_TEST_SUITE_P(All, BfsModes, ::testing::ValuesIn(workload::all_modes()),
+                         workload_checks::mode_name);
 
 TEST_P(BfsModes, AgreesWithTheOracle) {
   Settings settings;
@@ -200,21 +196,16 @@ TEST(BfsTest, WithoutTheRealInputOneIsGenerated) {
 }
 
 TEST(BfsTest, BadOptionsAreRefused) {
-  const auto error_with = [](const char* name, const char* value) {
-    Settings settings;
-    settings.options[name] = value;
-    return error_of([&] { info().make(settings); }, {name, "give"});
+  const auto expect_refused = [](const std::map<std::string, std::string>& options,
+                                 const std::vector<std::string>& words) {
+    EXPECT_EQ(error_with(info(), options, words), Errc::invalid_argument) << words[0];
   };
-  EXPECT_EQ(error_with("source", "0"), Errc::invalid_argument);
-  EXPECT_EQ(error_with("source", "3073"), Errc::invalid_argument);
-  EXPECT_EQ(error_with("levels_per_step", "none"), Errc::invalid_argument);
-  EXPECT_EQ(error_with("width", "0"), Errc::invalid_argument);
-  Settings settings;
-  settings.options = {{"width", "65536"}, {"height", "65536"}};
-  EXPECT_EQ(error_of([&] { info().make(settings); }, {"width", "at most"}), Errc::invalid_argument);
-  settings.options = {{"graph", "/nowhere/graph.gr"}};
-  EXPECT_EQ(error_of([&] { info().make(settings); }, {"/nowhere/graph.gr", "no such file"}),
-            Errc::invalid_argument);
+  expect_refused({{"source", "0"}}, {"source", "give"});
+  expect_refused({{"source", "3073"}}, {"source", "give"});
+  expect_refused({{"levels_per_step", "none"}}, {"levels_per_step", "give"});
+  expect_refused({{"width", "0"}}, {"width", "give"});
+  expect_refused({{"width", "65536"}, {"height", "65536"}}, {"width", "at most"});
+  expect_refused({{"graph", "/nowhere/graph.gr"}}, {"/nowhere/graph.gr", "no such file"});
 }
 
 class GraphFileTest : public holdfast::test::Scratch {};

@@ -14,6 +14,7 @@
 namespace checkpointing_checks {
 
 using workload::Mode;
+using workload_checks::error_with;
 
 // Whole and step by step, in every mode: the oracle agrees, and the digest is that of the mode's
 // kind of computation, kernels or OpenMP.
@@ -41,15 +42,6 @@ inline void expect_kills_survived(const workload::Info& info, workload::Settings
     settings.mode = mode;
     workload_checks::expect_kills_survived(info, settings, 12, seed);
   }
-}
-
-// What info.make() throws of these options.
-inline holdfast::Errc error_with(const workload::Info& info,
-                                 const std::map<std::string, std::string>& options,
-                                 const std::vector<std::string>& words) {
-  workload::Settings settings;
-  settings.options = options;
-  return holdfast::test::error_of([&] { info.make(settings); }, words);
 }
 
 inline std::string data_folder() {

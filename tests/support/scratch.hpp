@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -15,21 +16,24 @@
 
 namespace holdfast::test {
 
-class Scratch : public ::testing::Test {
- protected:
-  Scratch()
+// The folders, for tests that no fixture serves.
+class ScratchFolders {
+ public:
+  ScratchFolders()
       : folder_(make("/tmp/holdfast-XXXXXX")),
         arenas_(make("/dev/shm/holdfast-test-XXXXXX")),
         other_arenas_(make("/dev/shm/holdfast-test-XXXXXX")) {
     ::setenv("HOLDFAST_ARENA_DIR", arenas_.c_str(), 1);
   }
-  ~Scratch() override {
+  ~ScratchFolders() {
     ::unsetenv("HOLDFAST_ARENA_DIR");
     std::error_code ignored;
     std::filesystem::remove_all(folder_, ignored);
     std::filesystem::remove_all(arenas_, ignored);
     std::filesystem::remove_all(other_arenas_, ignored);
   }
+  ScratchFolders(const ScratchFolders&) = delete;
+  ScratchFolders& operator=(const ScratchFolders&) = delete;
 
   std::string path(const std::string& name = "region") const { return folder_ + "/" + name; }
   const std::string& folder() const { return folder_; }
@@ -37,6 +41,16 @@ class Scratch : public ::testing::Test {
   // For a copy of a region that is open.
   const std::string& other_arenas() const { return other_arenas_; }
 
+ private:
+  static std::string make(std::string pattern) {
+    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp of " + pattern);
+    return pattern;
+  }
+  std::string folder_, arenas_, other_arenas_;
+};
+
+class Scratch : public ::testing::Test, protected ScratchFolders {
+ protected:
   static RegionOptions options(std::uint64_t size) {
     RegionOptions result;
     result.size = size;
@@ -57,13 +71,6 @@ class Scratch : public ::testing::Test {
   static bool is_empty(const std::string& folder) {
     return std::filesystem::directory_iterator(folder) == std::filesystem::directory_iterator();
   }
-
- private:
-  static std::string make(std::string pattern) {
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-    return pattern;
-  }
-  std::string folder_, arenas_, other_arenas_;
 };
 
 inline std::vector<char> read_file(const std::string& path) {

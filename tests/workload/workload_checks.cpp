@@ -5,14 +5,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <random>
 #include <stdexcept>
 #include <thread>
+
+#include "support/scratch.hpp"
 
 namespace workload_checks {
 namespace {
@@ -22,30 +24,6 @@ using workload::BackingOptions;
 using workload::Info;
 using workload::Settings;
 using workload::Workload;
-
-// A folder for a region, and one for its shared memory; gone afterwards.
-class ScratchFolder {
- public:
-  ScratchFolder()
-      : folder_(make("/tmp/holdfast-XXXXXX")), arenas_(make("/dev/shm/holdfast-XXXXXX")) {
-    ::setenv("HOLDFAST_ARENA_DIR", arenas_.c_str(), 1);
-  }
-  ~ScratchFolder() {
-    ::unsetenv("HOLDFAST_ARENA_DIR");
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-    std::filesystem::remove_all(arenas_, ignored);
-  }
-  const std::string& path() const { return folder_; }
-
- private:
-  static std::string make(std::string pattern) {
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp of " + pattern);
-    return pattern;
-  }
-  std::string folder_;
-  std::string arenas_;
-};
 
 // A workload, and where it keeps its data.
 struct Instance {
@@ -120,8 +98,8 @@ std::uint64_t finish(const Child& child) {
 }  // namespace
 
 Run run_whole(const Info& info, const Settings& settings) {
-  const ScratchFolder scratch;
-  const std::string path = scratch.path() + "/whole";
+  const holdfast::test::ScratchFolders scratch;
+  const std::string path = scratch.path("whole");
   Run run;
   {
     Instance instance(info, settings, path);
@@ -136,8 +114,8 @@ Run run_whole(const Info& info, const Settings& settings) {
 }
 
 Run run_step_by_step(const Info& info, const Settings& settings) {
-  const ScratchFolder scratch;
-  const std::string path = scratch.path() + "/steps";
+  const holdfast::test::ScratchFolders scratch;
+  const std::string path = scratch.path("steps");
   Run run;
   for (std::uint64_t expected = 0;; ++expected) {
     Instance instance(info, settings, path);
@@ -155,12 +133,25 @@ Run run_step_by_step(const Info& info, const Settings& settings) {
   return run;
 }
 
+holdfast::Errc error_with(const Info& info, const std::map<std::string, std::string>& options,
+                          const std::vector<std::string>& words) {
+  Settings settings;
+  settings.options = options;
+  return holdfast::test::error_of([&] { info.make(settings); }, words);
+}
+
+std::string mode_name(const ::testing::TestParamInfo<workload::Mode>& mode) {
+  std::string name = workload::to_string(mode.param);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
 void expect_kills_survived(const Info& info, const Settings& settings, unsigned kills,
                            std::uint64_t seed) {
   std::cout << "kills: seed " << seed << "\n";
   std::mt19937_64 random(seed);
-  const ScratchFolder scratch;
-  const std::string path = scratch.path() + "/kills";
+  const holdfast::test::ScratchFolders scratch;
+  const std::string path = scratch.path("kills");
   // In a child, too: threads that OpenMP starts here would be missing in every later child.
   const auto begun = std::chrono::steady_clock::now();
   const std::uint64_t whole = finish(start(info, settings, path));

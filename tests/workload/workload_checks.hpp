@@ -1,9 +1,14 @@
 // What every workload's tests do: whole runs in each mode, and runs that are killed and resumed.
 #pragma once
 
-#include <cstdint>
-#include <string>
+#include <gtest/gtest.h>
 
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "holdfast/error.hpp"
 #include "workload/workload.hpp"
 
 namespace workload_checks {
@@ -26,5 +31,13 @@ Run run_step_by_step(const workload::Info& info, const workload::Settings& setti
 // every finished run ends as run_whole() does, by EXPECT.
 void expect_kills_survived(const workload::Info& info, const workload::Settings& settings,
                            unsigned kills, std::uint64_t seed);
+
+// What info.make() throws of these options; all of `words` must be in its message.
+holdfast::Errc error_with(const workload::Info& info,
+                          const std::map<std::string, std::string>& options,
+                          const std::vector<std::string>& words);
+
+// Names of tests that take a mode.
+std::string mode_name(const ::testing::TestParamInfo<workload::Mode>& mode);
 
 }  // namespace workload_checks
