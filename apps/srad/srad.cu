@@ -12,30 +12,62 @@ using u64 = std::uint64_t;
 
 constexpr u32 kSumThreads = 256;
 
+constexpr u64 kQuadBytes = kQuad * sizeof(float);
+
+// What a thread stores at once.
+struct alignas(kQuadBytes) Quad {
+  float values[kQuad];
+};
+
 // Device memory, where the kernels work.
 struct Working {
   const float* image;
   float* next;
-  float* coefficients;
-  const u32* found;
+  const float* coefficients;
 };
 
-__device__ u64 pixels_of(const Frame& frame) { return u64{frame.rows} * frame.columns; }
+// Where a kernel's results go, and whether they are there already.
+struct Target {
+  float* medium;
+  float* working;
+  u32* stamps;
+  const u32* found;  // stamps as a crash left them
+  u32 phase;         // the stamp of this kernel
+  bool persists;
+};
+
+__host__ __device__ u32 pixels_of(const Frame& frame) { return frame.rows * frame.columns; }
+
+struct Place {
+  u32 pixel;
+  u32 row;
+  u32 column;
+};
+
+__device__ Place place_of(const Frame& frame, u32 pixel) {
+  const u32 row = pixel / frame.columns;
+  return {pixel, row, pixel - row * frame.columns};
+}
+
+__device__ void go_on(const Frame& frame, Place& at) {
+  ++at.pixel;
+  if (++at.column < frame.columns) return;
+  at.column = 0;
+  ++at.row;
+}
 
 struct Differences {
   float centre, north, south, west, east;
 };
 
 // To the four neighbours; beyond the border the image goes on as it is at the border.
-__device__ Differences differences(const Frame& frame, const float* image, u64 i) {
-  const u64 columns = frame.columns;
-  const u64 row = i / columns;
-  const u64 column = i - row * columns;
-  const float centre = image[i];
-  return {centre, (row > 0 ? image[i - columns] : centre) - centre,
-          (row + 1 < frame.rows ? image[i + columns] : centre) - centre,
-          (column > 0 ? image[i - 1] : centre) - centre,
-          (column + 1 < columns ? image[i + 1] : centre) - centre};
+__device__ Differences differences(const Frame& frame, const float* image, const Place& at) {
+  const float* const here = image + at.pixel;
+  const float centre = *here;
+  return {centre, (at.row > 0 ? *(here - frame.columns) : centre) - centre,
+          (at.row + 1 < frame.rows ? here[frame.columns] : centre) - centre,
+          (at.column > 0 ? *(here - 1) : centre) - centre,
+          (at.column + 1 < frame.columns ? here[1] : centre) - centre};
 }
 
 // Adds up over the block, in an order that depends on its size alone. Thread 0 has the result.
@@ -76,8 +108,9 @@ __global__ void find_speckle(Frame frame, const float* image, float* speckle) {
 }
 
 // 1 where the image varies as speckle does, towards 0 at edges.
-__device__ float coefficient_at(const Frame& frame, const float* image, u64 i, float speckle) {
-  const Differences d = differences(frame, image, i);
+__device__ float coefficient_at(const Frame& frame, const float* image, const Place& at,
+                                float speckle) {
+  const Differences d = differences(frame, image, at);
   const float gradient =
       (d.north * d.north + d.south * d.south + d.west * d.west + d.east * d.east) /
       (d.centre * d.centre);
@@ -88,58 +121,80 @@ __device__ float coefficient_at(const Frame& frame, const float* image, u64 i, f
   return value < 0.0f ? 0.0f : value > 1.0f ? 1.0f : value;
 }
 
-// The block's tile is stored. Its stamp comes behind all of it.
-__device__ void stamp_tile(u32* stamp, u32 phase) {
-  persist();
-  __syncthreads();
-  if (threadIdx.x != 0) return;
-  *stamp = phase;
-  persist();
-}
-
-__global__ void find_coefficients(Frame frame, Durable durable, Working work, const float* speckle,
-                                  u32 phase, bool persists) {
-  const bool is_there = persists && work.found[blockIdx.x] >= phase;
-  const u64 i = u64{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i < pixels_of(frame)) {
-    float value;
-    if (is_there) {
-      value = durable.coefficients[i];
-    } else {
-      value = coefficient_at(frame, work.image, i, *speckle);
-      durable.coefficients[i] = value;
-    }
-    work.coefficients[i] = value;
-  }
-  if (persists && !is_there) stamp_tile(durable.stamps + blockIdx.x, phase);
-}
-
-__device__ float diffused(const Frame& frame, const Working& work, u64 i) {
-  const Differences d = differences(frame, work.image, i);
-  const u64 row = i / frame.columns;
-  const bool last_column = i - row * frame.columns + 1 == frame.columns;
-  const float here = work.coefficients[i];
-  const float south = row + 1 < frame.rows ? work.coefficients[i + frame.columns] : here;
-  const float east = last_column ? here : work.coefficients[i + 1];
+__device__ float diffused(const Frame& frame, const Working& work, const Place& at) {
+  const Differences d = differences(frame, work.image, at);
+  const float* const weights = work.coefficients + at.pixel;
+  const float here = *weights;
+  const float south = at.row + 1 < frame.rows ? weights[frame.columns] : here;
+  const float east = at.column + 1 < frame.columns ? weights[1] : here;
   const float divergence = here * d.north + south * d.south + here * d.west + east * d.east;
   return d.centre + 0.25f * frame.lambda * divergence;
 }
 
-__global__ void diffuse(Frame frame, Durable durable, float* durable_next, Working work, u32 phase,
-                        bool persists) {
-  const bool is_there = persists && work.found[blockIdx.x] >= phase;
-  const u64 i = u64{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i < pixels_of(frame)) {
-    float value;
-    if (is_there) {
-      value = durable_next[i];
-    } else {
-      value = diffused(frame, work, i);
-      durable_next[i] = value;
-    }
-    work.next[i] = value;
+// Pixels from `first` up to `end`, at most a quad of them: computed, or taken from the medium where
+// they are there.
+template <class Value>
+__device__ void make_quad(const Frame& frame, const Target& target, u32 first, u32 end,
+                          bool is_there, const Value& value_at) {
+  Place at = place_of(frame, first);
+  Quad quad;
+#pragma unroll
+  for (u32 k = 0; k < kQuad; ++k) {
+    if (at.pixel == end) break;
+    quad.values[k] = is_there ? target.medium[at.pixel] : value_at(at);
+    go_on(frame, at);
   }
-  if (persists && !is_there) stamp_tile(durable.stamps + blockIdx.x, phase);
+  if (first + kQuad <= end) {
+    *reinterpret_cast<Quad*>(target.working + first) = quad;
+    if (!is_there) *reinterpret_cast<Quad*>(target.medium + first) = quad;
+    return;
+  }
+  for (u32 k = 0; first + k < end; ++k) {  // the image's last pixels
+    target.working[first + k] = quad.values[k];
+    if (!is_there) target.medium[first + k] = quad.values[k];
+  }
+}
+
+// Every block goes over tiles, and waits once for each: behind a tile's persists the stamp is
+// stored, and persisted with the next tile.
+template <class Value>
+__device__ void make_tiles(const Frame& frame, const Target& target, const Value& value_at) {
+  const u32 pixels = pixels_of(frame);
+  const u32 tiles = (pixels + frame.tile - 1) / frame.tile;
+  for (u32 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const bool is_there = target.persists && target.found[tile] >= target.phase;
+    const u32 start = tile * frame.tile;
+    const u32 end = min(start + frame.tile, pixels);
+    for (u32 first = start + kQuad * threadIdx.x; first < end; first += kQuad * blockDim.x) {
+      make_quad(frame, target, first, end, is_there, value_at);
+    }
+    if (!target.persists || is_there) continue;
+    persist();
+    __syncthreads();
+    if (threadIdx.x == 0) target.stamps[tile] = target.phase;
+  }
+  if (target.persists && threadIdx.x == 0) persist();
+}
+
+__global__ void find_coefficients(Frame frame, Target target, const float* image,
+                                  const float* speckle) {
+  const float usual = *speckle;
+  make_tiles(frame, target,
+             [&](const Place& at) { return coefficient_at(frame, image, at, usual); });
+}
+
+__global__ void diffuse(Frame frame, Target target, Working work) {
+  make_tiles(frame, target, [&](const Place& at) { return diffused(frame, work, at); });
+}
+
+bool is_aligned(const float* address) {
+  return reinterpret_cast<std::uintptr_t>(address) % kQuadBytes == 0;
+}
+
+// Bytes of `tile` and its stamp.
+u64 tile_bytes(const Frame& frame, u64 tile) {
+  const u64 pixels = std::min<u64>(frame.tile, frame.pixels() - tile * frame.tile);
+  return pixels * sizeof(float) + sizeof(u32);
 }
 
 }  // namespace
@@ -154,6 +209,14 @@ Diffusion::Diffusion(holdfast::Stream& stream, const Frame& frame, const Durable
       coefficients_(durable.coefficients),
       found_(frame.tiles()),
       speckle_(1) {
+  if (frame.tile == 0 || frame.tile % kQuad != 0 || !is_aligned(durable.images[0]) ||
+      !is_aligned(durable.images[1]) || !is_aligned(durable.coefficients)) {
+    throw holdfast::Error(
+        holdfast::Errc::invalid_argument,
+        holdfast::detail::concat("a diffusion in tiles of ", frame.tile,
+                                 " pixels: give a multiple of ", kQuad,
+                                 ", and images and coefficients at multiples of 16 bytes"));
+  }
   if (in_place) return;
   for (auto& buffer : buffers_) buffer = holdfast::DeviceBuffer<float>(frame.pixels());
   images_[0] = buffers_[0].data();
@@ -173,8 +236,10 @@ std::uint64_t Diffusion::iterations_done() {
                           "an iteration's half; it is damaged: remove the region");
   }
   const u64 done = *least / 2;
-  tiles_ahead_ = 0;
-  for (const u32 stamp : stamps) tiles_ahead_ += stamp - 2 * done;
+  bytes_ahead_ = 0;
+  for (u64 tile = 0; tile < stamps.size(); ++tile) {
+    bytes_ahead_ += (stamps[tile] - 2 * done) * tile_bytes(frame_, tile);
+  }
   return done;
 }
 
@@ -191,17 +256,23 @@ void Diffusion::load(std::uint64_t iteration, const std::vector<float>& input) {
 }
 
 void Diffusion::iterate(std::uint64_t iteration) {
-  const Working work{images_[iteration % 2], images_[(iteration + 1) % 2], coefficients_,
-                     found_.data()};
-  const dim3 tiles(static_cast<u32>(frame_.tiles()));
-  const dim3 threads(frame_.tile);
+  const Working work{images_[iteration % 2], images_[(iteration + 1) % 2], coefficients_};
+  const auto blocks = static_cast<u32>(std::min<u64>(frame_.tiles(), frame_.most_blocks));
+  const dim3 threads(std::min(frame_.threads, frame_.tile / kQuad));
   const auto phase = static_cast<u32>(2 * iteration);
+  Target target{durable_.coefficients, coefficients_, durable_.stamps,
+                found_.data(),         phase + 1,     persists_};
   holdfast::launch(stream_, dim3(1), dim3(kSumThreads), find_speckle, frame_, work.image,
                    speckle_.data());
-  holdfast::launch(stream_, tiles, threads, find_coefficients, frame_, durable_, work,
-                   speckle_.data(), phase + 1, persists_);
-  holdfast::launch(stream_, tiles, threads, diffuse, frame_, durable_,
-                   durable_.images[(iteration + 1) % 2], work, phase + 2, persists_);
+  holdfast::launch(stream_, dim3(blocks), threads, find_coefficients, frame_, target, work.image,
+                   speckle_.data());
+  target.medium = durable_.images[(iteration + 1) % 2];
+  target.working = work.next;
+  target.phase = phase + 2;
+  holdfast::launch(stream_, dim3(blocks), threads, diffuse, frame_, target, work);
+  const u64 stamps = persists_ ? frame_.tiles() * sizeof(u32) : 0;
+  bytes_stored_ += 2 * (frame_.pixels() * sizeof(float) + stamps) - bytes_ahead_;
+  bytes_ahead_ = 0;
 }
 
 }  // namespace srad

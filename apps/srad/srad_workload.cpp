@@ -84,6 +84,7 @@ class Srad final : public workload::Workload {
     image_ = read_or_make(settings, words_);
     frame_.rows = image_.rows;
     frame_.columns = image_.columns;
+    frame_.tile = usual_tile(frame_.pixels());
     lambda_ = static_cast<double>(workload::number_option(settings, "lambda", 50, 1, 100)) / 100;
     const std::uint64_t region = workload::number_option(settings, "region", 32, 1, 4096);
     frame_.region_rows = static_cast<std::uint32_t>(std::min<std::uint64_t>(region, image_.rows));
@@ -104,9 +105,8 @@ class Srad final : public workload::Workload {
     return 3 * frame_.pixels() * sizeof(float) + frame_.tiles() * sizeof(std::uint32_t);
   }
   std::uint64_t kernel_bytes() const override {
-    constexpr std::uint64_t kTileBytes = kTile * sizeof(float) + sizeof(std::uint32_t);
-    const std::uint64_t all = iterations_ * 2 * frame_.tiles();
-    return all == 0 ? 0 : (all - ahead_) * kTileBytes;
+    if (by_kernels_) return by_kernels_->bytes_stored();
+    return iterations_ * 2 * frame_.pixels() * sizeof(float);
   }
 
   void prepare(Backing& backing) override {
@@ -125,7 +125,6 @@ class Srad final : public workload::Workload {
     std::uint64_t done = backing_->progress();
     if (workload::kernel_persists(mode_)) {
       done = by_kernels_->iterations_done();  // and more of the next one
-      ahead_ = by_kernels_->tiles_ahead();
     }
     if (by_kernels_) {
       by_kernels_->load(done, done == 0 ? intensities(image_) : std::vector<float>());
@@ -169,7 +168,6 @@ class Srad final : public workload::Workload {
   Durable durable_;
   std::optional<Diffusion> by_kernels_;
   std::uint64_t iterations_ = 0;  // by this process
-  std::uint64_t ahead_ = 0;       // tiles that it did not have to compute
 };
 
 std::string Srad::verify() {

@@ -21,6 +21,7 @@ using holdfast::Errc;
 using holdfast::test::error_of;
 using workload::Mode;
 using workload::Settings;
+using workload_checks::error_with;
 
 Settings small(Mode mode) {
   Settings settings;
@@ -29,14 +30,9 @@ Settings small(Mode mode) {
   return settings;
 }
 
-std::string name_of(const ::testing::TestParamInfo<Mode>& mode) {
-  std::string name = workload::to_string(mode.param);
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
-
 class SradModes : public ::testing::TestWithParam<Mode> {};
-INSTANTIATE_TEST_SUITE_P(All, SradModes, ::testing::ValuesIn(workload::all_modes()), name_of);
+INSTANTIATE_TEST_SUITE_P(All, SradModes, ::testing::ValuesIn(workload::all_modes()),
+                         workload_checks::mode_name);
 
 TEST_P(SradModes, AgreesWithTheOracle) {
   Settings settings;
@@ -83,17 +79,19 @@ TEST(SradTest, HostThreadsDoNotChangeTheResult) {
 
 // A medium and a diffusion on it, with tiles so small that there are many.
 struct Small {
-  explicit Small(std::uint64_t seed)
-      : image(make_speckled(9, 14, seed)), input(intensities(image)) {
-    frame.rows = 9;
-    frame.columns = 14;
-    frame.region_rows = frame.region_columns = 5;
+  explicit Small(std::uint64_t seed, std::uint32_t rows = 9, std::uint32_t columns = 14)
+      : image(make_speckled(rows, columns, seed)), input(intensities(image)) {
+    frame.rows = rows;
+    frame.columns = columns;
+    frame.region_rows = std::min(rows, 5u);
+    frame.region_columns = std::min(columns, 5u);
     frame.tile = 8;
+    frame.most_blocks = 5;
     for (auto& floats : medium) {
       floats = holdfast::PinnedBuffer<float>(frame.pixels());
       std::fill_n(floats.data(), floats.size(), 0.0f);
     }
-    stamps = holdfast::PinnedBuffer<std::uint32_t>(frame.tiles());
+    stamps = holdfast::PinnedBuffer<std::uint32_t>(frame.pixels() / kQuad + 1);
     std::fill_n(stamps.data(), stamps.size(), 0u);
   }
   Durable durable() const {
@@ -106,6 +104,7 @@ struct Small {
     diffusion.load(done, input);
     for (std::uint64_t i = done; i < iterations; ++i) diffusion.iterate(i);
     stream.synchronize();
+    bytes_stored = diffusion.bytes_stored();
     return done;
   }
   std::vector<float> result(std::uint64_t iterations) const {
@@ -116,6 +115,7 @@ struct Small {
   Image image;
   std::vector<float> input;
   Frame frame;
+  std::uint64_t bytes_stored = 0;  // by the last run
   holdfast::PinnedBuffer<float> medium[3];
   holdfast::PinnedBuffer<std::uint32_t> stamps;
   holdfast::Stream stream;
@@ -142,9 +142,49 @@ TEST(SradTest, ResumesFromWhatIsThere) {
       }
     }
     for (std::uint64_t i = 0; !in_image && i < before.size(); ++i) cut.medium[1][i] = before[i];
+    // What is there is not stored again: tiles of 8 pixels, but for the last one's 6.
+    std::uint64_t ahead = 0;
+    for (std::uint64_t tile = 0; tile < cut.frame.tiles(); ++tile) {
+      ahead += (cut.stamps[tile] - 4) * (4 * (tile == 15 ? 6 : 8) + 4);
+    }
     EXPECT_LE(cut.run(4), 3u);
+    EXPECT_EQ(cut.bytes_stored, 2 * 2 * (4 * 126 + 4 * cut.frame.tiles()) - ahead);
     ASSERT_EQ(cut.result(4), whole.result(4)) << "round " << round;
   }
+}
+
+// Tiles that quads, a block's threads and the blocks fit and do not fit, and rows of any width.
+TEST(SradTest, TilesDoNotChangeTheResult) {
+  for (const auto& [rows, columns] : {std::pair{9u, 14u}, {7u, 13u}, {1u, 3u}, {64u, 1u}}) {
+    Small usual(2, rows, columns);
+    usual.frame.tile = 1024;
+    usual.run(3);
+    const std::uint64_t pixels = usual.frame.pixels();
+    EXPECT_EQ(usual.bytes_stored, 3 * (8 * pixels + 8));
+    for (const auto& [tile, threads, blocks] :
+         {std::tuple{4u, 1u, 1u}, {4u, 256u, 1000u}, {20u, 2u, 3u}, {36u, 4u, 2u}}) {
+      Small other(2, rows, columns);
+      other.frame.tile = tile;
+      other.frame.threads = threads;
+      other.frame.most_blocks = blocks;
+      other.run(3);
+      EXPECT_EQ(other.result(3), usual.result(3)) << rows << " x " << columns << ", tile " << tile;
+      for (std::uint64_t i = 0; i < pixels; ++i) ASSERT_EQ(other.medium[2][i], usual.medium[2][i]);
+      EXPECT_EQ(other.bytes_stored, 3 * (8 * pixels + 8 * other.frame.tiles()));
+    }
+  }
+}
+
+TEST(SradTest, WhatQuadsDoNotFitIsRefused) {
+  Small small(1);
+  small.frame.tile = 6;
+  EXPECT_EQ(error_of([&] { small.run(1); }, {"multiple of 4"}), Errc::invalid_argument);
+  small.frame.tile = 8;
+  Durable durable = small.durable();
+  durable.images[1] += 1;
+  EXPECT_EQ(error_of([&] { Diffusion(small.stream, small.frame, durable, true, false); },
+                     {"multiples of 16"}),
+            Errc::invalid_argument);
 }
 
 TEST(SradTest, StampsThatNoRunLeavesAreRefused) {
@@ -157,7 +197,7 @@ TEST(SradTest, StampsThatNoRunLeavesAreRefused) {
 // Shapes of one row, one column, one pixel; an image without any speckle.
 TEST(SradTest, UnusualImages) {
   for (const auto& [rows, columns] :
-       {std::pair{"1", "1"}, {"1", "300"}, {"300", "1"}, {"2", "2"}}) {
+       {std::pair{"1", "1"}, {"1", "300"}, {"300", "1"}, {"2", "2"}, {"61", "67"}}) {
     Settings settings = small(Mode::gpm);
     settings.options = {{"rows", rows}, {"columns", columns}};
     EXPECT_EQ(workload_checks::run_whole(info(), settings).wrong, "") << rows << " x " << columns;
@@ -204,22 +244,17 @@ TEST(SradTest, WithoutTheRealInputOneIsGenerated) {
 }
 
 TEST(SradTest, BadOptionsAreRefused) {
-  const auto error_with = [](const char* name, const char* value) {
-    Settings settings;
-    settings.options[name] = value;
-    return error_of([&] { info().make(settings); }, {name, "give"});
+  const auto expect_refused = [](const std::map<std::string, std::string>& options,
+                                 const std::vector<std::string>& words) {
+    EXPECT_EQ(error_with(info(), options, words), Errc::invalid_argument) << words[0];
   };
-  EXPECT_EQ(error_with("lambda", "0"), Errc::invalid_argument);
-  EXPECT_EQ(error_with("lambda", "101"), Errc::invalid_argument);
-  EXPECT_EQ(error_with("rows", "0"), Errc::invalid_argument);
-  EXPECT_EQ(error_with("region", "big"), Errc::invalid_argument);
+  expect_refused({{"lambda", "0"}}, {"lambda", "give"});
+  expect_refused({{"lambda", "101"}}, {"lambda", "give"});
+  expect_refused({{"rows", "0"}}, {"rows", "give"});
+  expect_refused({{"region", "big"}}, {"region", "give"});
+  expect_refused({{"rows", "1048576"}, {"columns", "1048576"}}, {"rows", "at most"});
+  expect_refused({{"image", "/nowhere/a.pgm"}}, {"/nowhere/a.pgm", "no such file"});
   Settings settings;
-  settings.options = {{"rows", "1048576"}, {"columns", "1048576"}};
-  EXPECT_EQ(error_of([&] { info().make(settings); }, {"rows", "at most"}), Errc::invalid_argument);
-  settings.options = {{"image", "/nowhere/a.pgm"}};
-  EXPECT_EQ(error_of([&] { info().make(settings); }, {"/nowhere/a.pgm", "no such file"}),
-            Errc::invalid_argument);
-  settings.options = {};
   settings.steps = 1ull << 40;
   EXPECT_EQ(error_of([&] { info().make(settings); }, {"steps"}), Errc::invalid_argument);
 }

@@ -31,30 +31,33 @@ void diffuse(Stream& stream, const srad::Durable& durable, const Expected& expec
   }
 }
 
-// A tile for each block, a row of the image. What a run that is not cut off ends in.
+// Each block has two tiles, and each of its threads a quad of either: two persists, so that half as
+// many threads as asked for make as many states. What a run that is not cut off ends in.
 std::shared_ptr<Expected> expect(const ProgramOptions& options) {
   auto expected = std::make_shared<Expected>();
   srad::Frame& frame = expected->frame;
-  frame.rows = options.blocks;
-  frame.columns = options.threads;
+  frame.rows = 2 * options.blocks;
+  frame.threads = (options.threads + 1) / 2;
+  frame.columns = frame.threads * srad::kQuad;
   frame.region_rows = frame.rows;
   frame.region_columns = 2;
-  frame.tile = options.threads;
+  frame.tile = frame.columns;
+  frame.most_blocks = options.blocks;
   const std::uint64_t pixels = frame.pixels();
   for (std::uint64_t i = 0; i < pixels; ++i) {
     expected->input.push_back(1.0f + static_cast<float>(i * 7 % 5) / 4);
   }
-  const PinnedBuffer<float> floats(3 * pixels);
-  std::fill_n(floats.data(), floats.size(), 0.0f);
+  const PinnedBuffer<float> buffers[] = {PinnedBuffer<float>(pixels), PinnedBuffer<float>(pixels),
+                                         PinnedBuffer<float>(pixels)};
+  for (const auto& buffer : buffers) std::fill_n(buffer.data(), pixels, 0.0f);
   const PinnedBuffer<std::uint32_t> stamps(frame.tiles());
   std::fill_n(stamps.data(), stamps.size(), 0u);
   Stream stream;
-  diffuse(stream,
-          {{floats.data(), floats.data() + pixels}, floats.data() + 2 * pixels, stamps.data()},
+  diffuse(stream, {{buffers[0].data(), buffers[1].data()}, buffers[2].data(), stamps.data()},
           *expected, nullptr);
-  const float* const image = floats.data() + kIterations % 2 * pixels;
+  const float* const image = buffers[kIterations % 2].data();
   expected->image.assign(image, image + pixels);
-  expected->coefficients.assign(floats.data() + 2 * pixels, floats.data() + 3 * pixels);
+  expected->coefficients.assign(buffers[2].data(), buffers[2].data() + pixels);
   return expected;
 }
 
