@@ -40,22 +40,27 @@ Scale scale_of(Size size) {
 }
 
 Input make_input(const Settings& settings) {
-  for (const auto& [name, value] : settings.options) {
-    if (name == "rows" || name == "csv") continue;
-    throw Error(Errc::invalid_argument,
-                concat("gpdb: there is no option '", name, "': give rows or csv"));
-  }
   const std::uint64_t rows = workload::number_option(settings, "rows", 0, 1, kMaxRows);
   const auto csv = settings.options.find("csv");
   if (csv != settings.options.end()) return read_csv(csv->second, rows);
   return generate_input(rows != 0 ? rows : scale_of(settings.size).rows, settings.seed);
 }
 
+holdfast::LogLayout layout_option(const Settings& settings) {
+  const auto given = settings.options.find("log");
+  if (given == settings.options.end() || given->second == "coalesced") {
+    return holdfast::LogLayout::coalesced;
+  }
+  if (given->second == "conventional") return holdfast::LogLayout::conventional;
+  throw Error(Errc::invalid_argument,
+              concat("option log=", given->second, ": give coalesced or conventional"));
+}
+
 // What both have in common: the table, how far it is, and how it is read.
 class TableWorkload : public workload::Workload {
  public:
   explicit TableWorkload(const Settings& settings)
-      : settings_(settings), input_(make_input(settings)) {}
+      : settings_(settings), layout_(layout_option(settings)), input_(make_input(settings)) {}
   // OpenMP's threads do not outlive it: a process that has some cannot fork.
   ~TableWorkload() override { omp_pause_resource_all(omp_pause_soft); }
 
@@ -64,7 +69,7 @@ class TableWorkload : public workload::Workload {
   std::uint64_t medium_bytes() const override {
     std::uint64_t bytes = input_.rows.size() * sizeof(Row) + sizeof(Head);
     if (workload::kernel_persists(settings_.mode)) {
-      bytes += Transactions::object_bytes(input_.rows.size(), most_updated());
+      bytes += Transactions::object_bytes(log_needs());
     }
     if (settings_.mode == Mode::cpu) bytes += most_updated() * sizeof(cpu::Undo);
     return bytes;
@@ -79,9 +84,14 @@ class TableWorkload : public workload::Workload {
     const bool made = backing.progress() != 0;
     if (!made) fill();
     if (workload::kernel_persists(settings_.mode)) {
-      if (!made) Transactions::create(backing.region(), input_.rows.size(), most_updated());
+      if (!made) Transactions::create(backing.region(), log_needs());
       transactions_ = std::make_unique<Transactions>(backing.region(), table_.data,
                                                      input_.rows.size(), head_.data);
+      if (most_updated() != 0 && transactions_->layout() != layout_) {
+        throw Error(Errc::invalid_argument,
+                    "gpdb: the region was made with the other log: give the option log as then, "
+                    "or remove the region");
+      }
     }
     if (settings_.mode == Mode::cpu && most_updated() != 0) {
       undo_ = backing.array<cpu::Undo>("undo", most_updated());
@@ -116,6 +126,7 @@ class TableWorkload : public workload::Workload {
 
  protected:
   virtual std::uint64_t most_updated() const { return 0; }
+  LogNeeds log_needs() const { return {input_.rows.size(), most_updated(), layout_}; }
   virtual std::uint64_t rows_after(std::uint64_t batches) const = 0;
   virtual std::vector<Query> queries() const { return {}; }
   virtual void fill() {}
@@ -138,6 +149,7 @@ class TableWorkload : public workload::Workload {
   }
 
   Settings settings_;
+  holdfast::LogLayout layout_;  // where kernels persist
   Input input_;
   std::uint64_t steps_ = 0;
   Backing* backing_ = nullptr;
@@ -274,6 +286,9 @@ workload::Info update_info() {
   workload::Info info = info_of<UpdateWorkload>(
       "gpdb_update", "gpDB: a twentieth of a table's rows, which a predicate selects, changed");
   info.kernel_access = holdfast::Access::random;
+  info.options["log"] =
+      "of old values, in the modes gpm and eadr: coalesced (default), or conventional, with 1,024 "
+      "partitions under locks";
   return info;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
 #include "holdfast/kernel.hpp"
 #include "holdfast/launch.hpp"
@@ -13,6 +14,7 @@ namespace {
 
 using holdfast::CoalescedLogRef;
 using holdfast::ConventionalLogRef;
+using holdfast::LogLayout;
 using holdfast::LogShape;
 using holdfast::LogStatus;
 using holdfast::persist;
@@ -110,9 +112,9 @@ __device__ Changed changed_by(const Query& query, const Measured& row) {
 __device__ Changed* changeable(Row* row) { return reinterpret_cast<Changed*>(row) + kChangeable; }
 
 // Logs what the query overwrites, then stores in place, then persists.
-__device__ void update_row(Row* table, std::uint32_t number, const Query& query,
-                           const CoalescedLogRef& log, std::uint32_t slot, Outcome* outcome,
-                           bool persists) {
+template <class Log>
+__device__ void update_row(Row* table, std::uint32_t number, const Query& query, const Log& log,
+                           std::uint32_t slot, Outcome* outcome, bool persists) {
   Changed* const place = changeable(table + number);
   const Measured measured = reinterpret_cast<const Measured*>(table + number)[kChangeable - 1];
   if (persists) {
@@ -132,10 +134,17 @@ __device__ void update_row(Row* table, std::uint32_t number, const Query& query,
   if (persists) persist();
 }
 
+// The slot of the `number`-th row that is logged: one of its own, or a partition, in turn.
+__device__ std::uint32_t slot_of(const CoalescedLogRef&, std::uint32_t number) { return number; }
+__device__ std::uint32_t slot_of(const ConventionalLogRef& log, std::uint32_t number) {
+  return number % log.slots;
+}
+
 // A block looks at kScanned rows, gathers those that the query selects, and gives each a thread.
 // Log slots are taken for whole warps, so that a warp's entries coalesce.
+template <class Log>
 __global__ void update_rows(Row* table, std::uint32_t rows, const std::uint16_t* carriers,
-                            Query query, CoalescedLogRef log, Outcome* outcome, bool persists) {
+                            Query query, Log log, Outcome* outcome, bool persists) {
   __shared__ std::uint32_t selected;
   __shared__ std::uint32_t first_slot;
   __shared__ std::uint16_t list[kScanned];
@@ -154,14 +163,17 @@ __global__ void update_rows(Row* table, std::uint32_t rows, const std::uint16_t*
   }
   __syncthreads();
   for (std::uint32_t i = threadIdx.x; i < selected; i += blockDim.x) {
-    update_row(table, start + list[i], query, log, first_slot + i, outcome, persists);
+    const std::uint32_t slot = persists ? slot_of(log, first_slot + i) : 0;
+    update_row(table, start + list[i], query, log, slot, outcome, persists);
   }
 }
 
 // A thread for each slot puts back what UPDATE overwrote.
-__global__ void undo_update(Row* table, std::uint64_t rows, CoalescedLogRef log, Outcome* outcome) {
+template <class Log>
+__global__ void undo_update(Row* table, std::uint64_t rows, Log log, Outcome* outcome) {
+  const std::uint32_t slot = blockIdx.x * blockDim.x + threadIdx.x;
   LogEntry entry;
-  while (log.read(&entry) == LogStatus::ok) {
+  while (log.read_bytes(&entry, sizeof(entry), slot) == LogStatus::ok) {
     if (entry.row >= rows) {
       atomicAdd(&outcome->bad_entries, 1u);
       return;
@@ -173,7 +185,7 @@ __global__ void undo_update(Row* table, std::uint64_t rows, CoalescedLogRef log,
     before.compensation = entry.old[3];
     *changeable(table + entry.row) = before;
     persist();
-    if (log.remove(sizeof(LogEntry)) != LogStatus::ok) return;
+    if (log.remove(sizeof(LogEntry), slot) != LogStatus::ok) return;
   }
 }
 
@@ -197,21 +209,33 @@ void launch_insert(holdfast::Stream& stream, Row* table, std::uint64_t first, co
                    reinterpret_cast<const Quarter*>(rows), quarters, persists);
 }
 
+template <class Log>
 void launch_update(holdfast::Stream& stream, Row* table, std::uint64_t rows,
-                   const std::uint16_t* carriers, const Query& query, const CoalescedLogRef& log,
+                   const std::uint16_t* carriers, const Query& query, const Log& log,
                    Outcome* outcome, unsigned threads, bool persists) {
-  holdfast::launch(stream, dim3(blocks_for(rows, kScanned)), dim3(threads), update_rows, table,
+  holdfast::launch(stream, dim3(blocks_for(rows, kScanned)), dim3(threads), update_rows<Log>, table,
                    static_cast<std::uint32_t>(rows), carriers, query, log, outcome, persists);
 }
 
-// Slots for as many rows, and for the rest of each block's last warp.
-LogShape row_log_shape(std::uint64_t rows, std::uint64_t most_updated) {
-  const std::uint64_t slots =
-      std::min(most_updated + std::uint64_t{kWarp - 1} *
-                                  std::min<std::uint64_t>(most_updated, blocks_for(rows, kScanned)),
-               (rows + kScanned - 1) / kScanned * kScanned);
-  const std::uint64_t whole = (slots + kWarp - 1) / kWarp * kWarp;
-  return LogShape::coalesced(static_cast<std::uint32_t>(whole), sizeof(LogEntry));
+// Slots for as many rows, and for the rest of each block's last warp; or as many in partitions.
+LogShape row_log_shape(const LogNeeds& needs) {
+  const std::uint64_t blocks = blocks_for(needs.rows, kScanned);
+  const std::uint64_t slots = std::min(
+      needs.most_updated + (kWarp - 1) * std::min(needs.most_updated, blocks), blocks * kScanned);
+  if (needs.layout == LogLayout::coalesced) {
+    const std::uint64_t whole = (slots + kWarp - 1) / kWarp * kWarp;
+    return LogShape::coalesced(static_cast<std::uint32_t>(whole), sizeof(LogEntry));
+  }
+  const std::uint64_t entries = (slots + kPartitions - 1) / kPartitions;
+  if (entries > LogShape::kMaxSlotBytes / sizeof(LogEntry)) {
+    throw holdfast::Error(
+        holdfast::Errc::invalid_argument,
+        holdfast::detail::concat("gpdb: a conventional log of ", kPartitions,
+                                 " partitions has no room for ", needs.most_updated,
+                                 " rows of one UPDATE: take the coalesced log, or fewer rows"));
+  }
+  return LogShape::conventional(kPartitions,
+                                static_cast<std::uint32_t>(entries * sizeof(LogEntry)));
 }
 
 LogShape head_log_shape() { return LogShape::conventional(1, sizeof(Head)); }
@@ -264,6 +288,16 @@ struct Transactions::Impl {
     return done;
   }
 
+  // Calls body with the log of rows as kernels see it.
+  template <class Body>
+  void with_row_log(const Body& body) {
+    if (row_log->shape().layout == LogLayout::coalesced) {
+      body(row_log->coalesced());
+    } else {
+      body(row_log->conventional());
+    }
+  }
+
   void undo(holdfast::Stream& stream);
 };
 
@@ -271,8 +305,10 @@ void Transactions::Impl::undo(holdfast::Stream& stream) {
   holdfast::fill_async(stream, outcome.data(), 0, sizeof(Outcome));
   if (row_log) {
     const unsigned blocks = blocks_for(row_log->shape().slots, shape.threads);
-    holdfast::launch(stream, dim3(blocks), dim3(shape.threads), undo_update, table, rows,
-                     row_log->coalesced(), outcome.data());
+    with_row_log([&](const auto& log) {
+      holdfast::launch(stream, dim3(blocks), dim3(shape.threads),
+                       undo_update<std::decay_t<decltype(log)>>, table, rows, log, outcome.data());
+    });
   }
   holdfast::launch(stream, dim3(1), dim3(1), undo_head, head, head_log.conventional());
   const Outcome done = fetch_outcome(stream);
@@ -287,24 +323,23 @@ void Transactions::Impl::undo(holdfast::Stream& stream) {
   stream.synchronize();
 }
 
-std::uint64_t Transactions::object_bytes(std::uint64_t rows, std::uint64_t most_updated) {
+std::uint64_t Transactions::object_bytes(const LogNeeds& needs) {
   std::uint64_t bytes =
       holdfast::kPageBytes + pages(holdfast::UndoLog::object_bytes(head_log_shape()));
-  if (most_updated != 0) {
-    bytes += pages(holdfast::UndoLog::object_bytes(row_log_shape(rows, most_updated)));
+  if (needs.most_updated != 0) {
+    bytes += pages(holdfast::UndoLog::object_bytes(row_log_shape(needs)));
   }
   return bytes;
 }
 
-void Transactions::create(holdfast::Region& region, std::uint64_t rows,
-                          std::uint64_t most_updated) {
+void Transactions::create(holdfast::Region& region, const LogNeeds& needs) {
   for (const char* name : {kTransaction, kHeadLog, kRowLog}) {
     if (region.contains(name)) region.remove(name);
   }
   const auto transaction = holdfast::Transaction::create(region, kTransaction);
   holdfast::UndoLog::create(region, kHeadLog, transaction, head_log_shape());
-  if (most_updated != 0) {
-    holdfast::UndoLog::create(region, kRowLog, transaction, row_log_shape(rows, most_updated));
+  if (needs.most_updated != 0) {
+    holdfast::UndoLog::create(region, kRowLog, transaction, row_log_shape(needs));
   }
 }
 
@@ -352,13 +387,17 @@ std::uint64_t Transactions::update(holdfast::Stream& stream, const std::uint16_t
   }
   const std::uint64_t rows = head(stream).rows;
   self.begin(stream);
-  launch_update(stream, self.table, rows, carriers, query, self.row_log->coalesced(),
-                self.outcome.data(), self.shape.threads, true);
+  self.with_row_log([&](const auto& log) {
+    launch_update(stream, self.table, rows, carriers, query, log, self.outcome.data(),
+                  self.shape.threads, true);
+  });
   const Outcome done = self.end(stream, 0);
   self.bytes_stored +=
       std::uint64_t{done.updated} * (sizeof(Changed) + sizeof(LogEntry) + sizeof(std::uint32_t));
   return done.updated;
 }
+
+LogLayout Transactions::layout() const { return impl_->row_log->shape().layout; }
 
 Head Transactions::head(holdfast::Stream& stream) const {
   Head head;

@@ -8,6 +8,7 @@
 #include "gpdb/row.hpp"
 #include "holdfast/region.hpp"
 #include "holdfast/stream.hpp"
+#include "holdfast/undo_log.hpp"
 
 namespace gpdb {
 
@@ -22,8 +23,17 @@ struct Shape {
   unsigned threads = 256;  // of a block
 };
 
+// What a table needs beside itself.
+struct LogNeeds {
+  std::uint64_t rows = 0;          // of the table
+  std::uint64_t most_updated = 0;  // rows that one UPDATE may change; 0: there is no UPDATE
+  // Of the log of rows. A conventional one has kPartitions, as in GPM, Figure 11.
+  holdfast::LogLayout layout = holdfast::LogLayout::coalesced;
+};
+inline constexpr std::uint32_t kPartitions = 1024;
+
 // Transactions on a table in a region, for kernels that persist what they store. What UPDATE
-// overwrites is logged in a coalesced log, the head in a conventional one, and both end with the
+// overwrites is logged in one log, the head in another (a conventional one), and both end with the
 // same word.
 //
 // Invariant, after any crash and recover(): every batch is in the table whole or not at all, and
@@ -31,14 +41,15 @@ struct Shape {
 // Thread safety: one thread. The region and the table in it outlive it.
 class Transactions {
  public:
-  // Makes the objects "gpdb.tx", "gpdb.head_log" and, if `most_updated` is not 0, "gpdb.row_log",
-  // in place of what a creation that was cut off has left. `most_updated`: rows that one UPDATE
-  // may change; `rows`: of the table.
-  static void create(holdfast::Region& region, std::uint64_t rows, std::uint64_t most_updated);
-  // Bytes of these objects.
-  static std::uint64_t object_bytes(std::uint64_t rows, std::uint64_t most_updated);
+  // Makes the objects "gpdb.tx", "gpdb.head_log" and, if there is UPDATE, "gpdb.row_log", in place
+  // of what a creation that was cut off has left. Throws invalid_argument: more rows updated than
+  // a conventional log's partitions hold.
+  static void create(holdfast::Region& region, const LogNeeds& needs);
+  // Bytes of these objects. Throws as create().
+  static std::uint64_t object_bytes(const LogNeeds& needs);
 
-  // Throws not_found, damaged. `table` has room for `rows` rows.
+  // Throws not_found, damaged. `table` has room for `rows` rows. The log is of the layout that it
+  // was made with.
   Transactions(holdfast::Region& region, Row* table, std::uint64_t rows, Head* head,
                Shape shape = {});
   ~Transactions();
@@ -53,6 +64,9 @@ class Transactions {
   // device memory. Returns how many; they are durable. Throws log_full (more than most_updated: the
   // table is as before).
   std::uint64_t update(holdfast::Stream& stream, const std::uint16_t* carriers, const Query& query);
+
+  // REQUIRES: the table was made with UPDATE.
+  holdfast::LogLayout layout() const;
 
   Head head(holdfast::Stream& stream) const;
   // Bytes that kernels stored to the region so far.

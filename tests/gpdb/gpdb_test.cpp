@@ -23,6 +23,7 @@ using holdfast::test::error_of;
 using workload::Info;
 using workload::Mode;
 using workload::Settings;
+using workload_checks::error_with;
 
 bool on_cpu() { return std::string_view(holdfast::backend::name()) == "cpu"; }
 
@@ -81,19 +82,11 @@ TEST_P(Workloads, TakeRowsThatFillNoBlock) {
 }
 
 TEST_P(Workloads, RefuseBadOptions) {
-  const auto make = [&](const std::string& name, const std::string& value) {
-    Settings settings;
-    settings.options[name] = value;
-    info().make(settings);
-  };
   for (const char* rows : {"0", "-1", "many", "10x", "99999999999"}) {
-    EXPECT_EQ(error_of([&] { make("rows", rows); }, {"give a whole number"}),
-              Errc::invalid_argument)
+    EXPECT_EQ(error_with(info(), {{"rows", rows}}, {"give a whole number"}), Errc::invalid_argument)
         << rows;
   }
-  EXPECT_EQ(error_of([&] { make("row", "5"); }, {"'row'", "give rows or csv"}),
-            Errc::invalid_argument);
-  EXPECT_EQ(error_of([&] { make("csv", "/no/such/file"); }, {"/no/such/file"}), Errc::not_found);
+  EXPECT_EQ(error_with(info(), {{"csv", "/no/such/file"}}, {"/no/such/file"}), Errc::not_found);
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpdb, Workloads, ::testing::Values("insert", "update"), name_of);
@@ -112,6 +105,56 @@ TEST(GpdbUpdate, ChangesARowMoreThanOnce) {
   EXPECT_EQ(run.wrong, "");
   settings.mode = Mode::cpu;
   EXPECT_EQ(workload_checks::run_step_by_step(gpdb::update_info(), settings).digest, run.digest);
+}
+
+Settings with_log(const char* layout, std::uint64_t rows = 0) {
+  Settings settings = settings_of(Mode::gpm, rows);
+  settings.options["log"] = layout;
+  return settings;
+}
+
+TEST(GpdbUpdate, TheConventionalLogGivesTheSame) {
+  for (const std::uint64_t rows : {20'000ull, 5ull, 2049ull, 30'011ull}) {
+    Settings settings = with_log("conventional", rows);
+    settings.steps = 7;
+    const auto run = workload_checks::run_step_by_step(gpdb::update_info(), settings);
+    EXPECT_EQ(run.wrong, "") << rows;
+    settings.options["log"] = "coalesced";
+    EXPECT_EQ(workload_checks::run_whole(gpdb::update_info(), settings).digest, run.digest) << rows;
+  }
+}
+
+// 30,000 rows: more than one entry in a partition, so that recovery takes them off one by one.
+TEST(GpdbUpdate, KillsWithTheConventionalLogAreSurvived) {
+  if (!on_cpu()) GTEST_SKIP() << "a process with a GPU does not fork";
+  Settings settings = with_log("conventional", 30'000);
+  settings.steps = 6;
+  workload_checks::expect_kills_survived(gpdb::update_info(), settings, 20,
+                                         holdfast::test::test_seed());
+}
+
+TEST(GpdbUpdate, ALogThatIsNoneIsRefused) {
+  EXPECT_EQ(error_with(gpdb::update_info(), {{"log", "fast"}},
+                       {"log=fast", "give coalesced or conventional"}),
+            Errc::invalid_argument);
+}
+
+using GpdbRegion = holdfast::test::Scratch;
+
+TEST_F(GpdbRegion, OfTheOtherLogIsRefused) {
+  const auto open = [&](const char* layout) {
+    const auto work = gpdb::update_info().make(with_log(layout, 100));
+    workload::BackingOptions options;
+    options.path = path();
+    options.capacity = work->medium_bytes();
+    workload::Backing backing(options);
+    work->prepare(backing);
+  };
+  open("conventional");
+  open("conventional");
+  EXPECT_EQ(error_of([&] { open("coalesced"); }, {"other log", "remove the region"}),
+            Errc::invalid_argument);
+  workload::Backing::destroy(path());
 }
 
 constexpr const char* kHeader =

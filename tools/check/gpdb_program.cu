@@ -111,7 +111,7 @@ void set_up(Region& region, const Plan& plan) {
   const Head head{rows.size(), 0};
   pass("table", sizeof(Row), plan.rows, rows.data(), rows.size() * sizeof(Row));
   pass("head", sizeof(Head), 1, &head, sizeof(head));
-  Transactions::create(region, plan.rows, plan.most_updated);
+  Transactions::create(region, {plan.rows, plan.most_updated});
 }
 
 template <class T>
@@ -170,7 +170,7 @@ Program make(std::shared_ptr<const Plan> plan) {
   const auto head = std::make_shared<Head>();
   Program program;
   program.region_bytes = plan->rows * sizeof(Row) +
-                         Transactions::object_bytes(plan->rows, plan->most_updated) + (1u << 18);
+                         Transactions::object_bytes({plan->rows, plan->most_updated}) + (1u << 18);
   program.set_up = [plan](Region& region) { set_up(region, *plan); };
   program.run = [plan](Region& region, Session& session) { run(region, session, *plan); };
   program.recover = [plan, head](Region& region) {
