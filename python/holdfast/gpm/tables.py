@@ -216,13 +216,16 @@ def table4(results: Results) -> str:
 
 
 def table5(results: Results) -> str:
-    """The longest recovery after real kills, as a share of the operation."""
+    """The longest recovery after real kills, as a share of the operation.
+
+    A star is on results of before CUDA loaded its kernels when these processes start.
+    """
     rows: Rows = []
     for size in results.sizes("gpm_restores"):
         for line in results.report(f"gpm_restores_{size}").lines:
             rows.append(
                 [
-                    TITLES[line["workload"]],
+                    TITLES[line["workload"]] + ("" if "killed_steps" in line else " *"),
                     size,
                     line["kills"],
                     time(line["recovery_seconds"]),
