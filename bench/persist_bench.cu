@@ -27,14 +27,18 @@ int main(int argc, char** argv) {
   const auto words = scratch.get().allocate<std::uint64_t>("words", bytes / 8);
   const double link = bench::copy_engine_bandwidth();
   constexpr unsigned kBlock = 256;
-  for (const unsigned blocks : {1u, 4u, 16u, 64u, 132u, 264u, 528u, 1056u, 2112u}) {
+  for (const unsigned threads :
+       {32u, 64u, 128u, kBlock, 4 * kBlock, 16 * kBlock, 64 * kBlock, 132 * kBlock, 264 * kBlock,
+        528 * kBlock, 1056 * kBlock, 2112 * kBlock}) {
+    const unsigned block = std::min(threads, kBlock);
+    const unsigned blocks = threads / block;
     holdfast::Stream stream;
     std::vector<double> times;
     // A few blocks need no more than a sample of the words.
     const std::uint64_t count = blocks < 132 ? bytes / 8 / 16 : bytes / 8;
     for (int i = 0; i <= repeat; ++i) {
       const double took = bench::seconds([&] {
-        holdfast::launch(stream, dim3(blocks), dim3(kBlock), persist_each, words.data(), count,
+        holdfast::launch(stream, dim3(blocks), dim3(block), persist_each, words.data(), count,
                          static_cast<std::uint64_t>(i));
         stream.synchronize();
       });
@@ -43,7 +47,7 @@ int main(int argc, char** argv) {
     const double rate = static_cast<double>(count * 8) / bench::median(times);
     bench::Line("persisted_stream")
         .count("blocks", blocks)
-        .count("threads", std::uint64_t{blocks} * kBlock)
+        .count("threads", threads)
         .count("store_bytes", 8)
         .count("bytes", count * 8)
         .number("gb_per_s", rate / 1e9)
