@@ -121,8 +121,8 @@ class Bfs final : public workload::Workload {
   }
   std::uint64_t kernel_bytes() const override {
     const Reached now = reached();
-    return std::uint64_t{now.end - resumed_.end} * 2 * sizeof(u32) +
-           std::uint64_t{now.levels - resumed_.levels} * sizeof(u32);
+    const std::uint64_t ends = ends_come_later() ? 0 : now.levels - resumed_.levels;
+    return (std::uint64_t{now.end - resumed_.end} * 2 + ends) * sizeof(u32);
   }
 
   void prepare(Backing& backing) override {
