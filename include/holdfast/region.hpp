@@ -58,13 +58,13 @@ struct RegionOptions {
   std::string arena_folder;    // empty: $HOLDFAST_ARENA_DIR, or /dev/shm
   // What the region's memory stands for in an experiment; it is not stored. Emulated domain: each
   // persist of a kernel waits for a store of 8 bytes. Others: throttle() waits.
-  MediumModel medium;
+  MediumModel medium{};
 };
 
 struct OpenOptions {
   std::string arena_folder;    // as in RegionOptions
   std::uint64_t max_size = 0;  // as in RegionOptions
-  MediumModel medium;          // as in RegionOptions
+  MediumModel medium{};        // as in RegionOptions
 };
 
 struct ObjectInfo {
