@@ -30,6 +30,7 @@ _LABELS = {
     "cap-eadr": "CAP-eADR (projection)",
     "cpu": "CPU alone",
 }
+_BEHIND = {"facecolor": "white", "edgecolor": "none", "pad": 0.4}  # labels, where lines cross them
 _PROJECTED = ("eadr", "cap-eadr")
 _SIZE_WORDS = {"paper": "the paper's sizes", "real": "real inputs", "test": "tests' sizes"}
 
@@ -74,7 +75,7 @@ def _bars(
             fontsize=6.5,
             rotation=90 if turned else 0,
             padding=2,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4, "alpha": 0.8},
+            bbox=_BEHIND,
         )
     middle = (len(shown) - 1) * width / 2
     axes.set_xticks([i + middle for i in range(len(places))], places, fontsize=8)
@@ -154,7 +155,7 @@ def fig1a(plt: Any, results: Results) -> Any:
     for axes, (size, bars) in zip(panels, panels_of, strict=True):
         values = [rate for rate, _ in bars.values()]
         drawn = axes.bar(list(bars), values, 0.6, color=[colour for _, colour in bars.values()])
-        axes.bar_label(drawn, [_short(value) for value in values], fontsize=8, padding=2)
+        _label(axes, drawn, values)
         _log_scale(axes, {"": values})
         axes.set_ylabel("million SETs a second", fontsize=8)
         axes.tick_params(labelsize=8)
@@ -178,13 +179,14 @@ def _wrapped(text: str) -> str:
 
 
 def _curve(axes: Any, lines: list[Line], x: str, label: str, colour: str | None = None) -> None:
+    """Draws a curve; its legend says where it begins and how far up it comes."""
     points = sorted((float(line[x]), float(line["gb_per_s"])) for line in lines)
+    label += f": {points[0][1]:.3g} to {max(rate for _, rate in points):.3g}"
     axes.plot(*zip(*points, strict=True), marker="o", markersize=4, label=label, color=colour)
-    for place in (0, -1):
-        px, py = points[place]
-        axes.annotate(
-            _short(py), (px, py), xytext=(0, 5), textcoords="offset points", fontsize=7, ha="center"
-        )
+
+
+def _label(axes: Any, bars: Any, values: Sequence[float]) -> None:
+    axes.bar_label(bars, [f"{value:.3g}" for value in values], fontsize=8, padding=2, bbox=_BEHIND)
 
 
 def _thread_axis(axes: Any, report: Report, words: str, title: str) -> None:
@@ -203,7 +205,8 @@ def _thread_axis(axes: Any, report: Report, words: str, title: str) -> None:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     tops = [float(line["gb_per_s"]) for line in report.lines]
     axes.set_ylim(0, 1.2 * max(link, *tops))
-    axes.set(xlabel=words, ylabel="GB/s made durable")
+    axes.set_xlabel(words, fontsize=8)
+    axes.set_ylabel("GB/s made durable", fontsize=8)
     axes.set_title(_wrapped(f"{title}; {report.where}"), fontsize=9, loc="left")
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
@@ -251,8 +254,9 @@ def fig11(plt: Any, results: Results) -> Any:
         pairs = results.log_speedups(size)
         values = [other["cost_seconds"] / ours["cost_seconds"] for ours, other in pairs.values()]
         drawn = axes.bar([TITLES[name] for name in pairs], values, 0.5, color=_COLOURS["gpm"])
-        axes.bar_label(drawn, [_short(value) for value in values], fontsize=8, padding=2)
-        axes.axhline(1, color="black", linewidth=0.7)
+        _label(axes, drawn, values)
+        axes.axhline(1, color="black", linewidth=0.7, zorder=1.5)
+        axes.tick_params(labelsize=8)
         axes.set_ylim(0, 1.2 * max(*values, 1.0))
         axes.set_ylabel("times as fast as with the conventional log", fontsize=8)
         where = results.report(f"gpm_logs_{size}").where
@@ -280,10 +284,11 @@ def _log_curves(axes: Any, report: Report) -> None:
             axes.plot(*zip(*points, strict=True), marker="o", markersize=4, label=label, c=colour)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    axes.set(xlabel="threads that log", ylabel="µs in which every thread inserts once")
+    axes.set_xlabel("threads that log", fontsize=8)
+    axes.set_ylabel("µs in which every thread inserts once", fontsize=8)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    axes.tick_params(axis="x", labelsize=7)
+    axes.tick_params(labelsize=7)
     axes.set_title(_wrapped(f"(b) inserts of 24 bytes; {report.where}"), fontsize=9, loc="left")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(fontsize=7, frameon=False, loc="upper left")
