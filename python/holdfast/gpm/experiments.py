@@ -325,19 +325,22 @@ class _Session:
         self._run_restores()
         return list(self.written)
 
-    def _program(self, name: str) -> Path | None:
-        found = bench.programs(self._settings.programs, _backend.name())
-        return next((path for path in found if path.name == name), None)
+    def _find(self, name: str) -> Path:
+        """Returns a benchmark program. Raises Error where there is none."""
+        for path in bench.programs(self._settings.programs, _backend.name()):
+            if path.name == name:
+                return path
+        raise Error(
+            f"there is no benchmark program {name}: build it, or name its folder with --programs",
+            "not_found",
+        )
 
     def _run_program(self, program: Program) -> None:
-        path = self._program(program.name)
-        if path is None:
+        try:
+            path = self._find(program.name)
+        except Error:
             if not program.absent:
-                raise Error(
-                    f"there is no benchmark program {program.name}: build it, or name its folder "
-                    "with --programs",
-                    "not_found",
-                )
+                raise
             self._on_note(program.absent)
             return
         size = self._settings.size
@@ -352,11 +355,11 @@ class _Session:
 
     def _link(self) -> Line:
         """Measures the copy engine, for results that are set beside it."""
+        if self._settings.size == "test" or self._settings.medium != "dram":
+            return {}
         try:
-            program = self._program("cap_bench")
+            program = self._find("cap_bench")
         except Error:
-            program = None
-        if program is None or self._settings.size == "test" or self._settings.medium != "dram":
             return {}
         (line,) = bench.measured(program, ["--only_link=1"])
         return {"copy_engine_gb_per_s": line["gb_per_s"]}
