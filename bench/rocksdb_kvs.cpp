@@ -3,7 +3,8 @@
 // that is said to make such batches fast is tried, with 1, 2, 4, ... writers. Source: GPM (ASPLOS
 // '22), section 1.
 //
-//   rocksdb_kvs [--batches=N] [--sets=N] [--keys=N] [--max_threads=N, 0: the machine's]
+//   rocksdb_kvs [--batches=N] [--sets=N] [--keys=N] [--min_threads=N]
+//       [--max_threads=N, 0: the machine's]
 //
 // Built where CMake finds RocksDB (Debian: librocksdb-dev).
 #include <malloc.h>
@@ -23,6 +24,8 @@ namespace {
 
 struct Shape {
   std::uint64_t batches, sets, keys;
+  // What all batches take of the table in memory, WriteBatches included, with room to spare.
+  std::uint64_t memory() const { return (batches + 1) * sets * 160; }
 };
 
 // One of the ways to write.
@@ -54,14 +57,14 @@ rocksdb::Slice slice(const std::uint64_t& word) {
 // A database of its own in shared memory, gone afterwards.
 class Database {
  public:
-  explicit Database(const Way& way) {
+  Database(const Shape& shape, const Way& way) {
     std::string pattern = "/dev/shm/holdfast-rocksdb-XXXXXX";
     if (::mkdtemp(pattern.data()) == nullptr) {
       throw std::runtime_error("no folder can be made in /dev/shm");
     }
     folder_ = pattern;
     rocksdb::DB* made = nullptr;
-    const rocksdb::Status opened = rocksdb::DB::Open(options(way), folder_, &made);
+    const rocksdb::Status opened = rocksdb::DB::Open(options(shape, way), folder_, &made);
     database_.reset(made);
     if (!opened.ok()) std::filesystem::remove_all(folder_);
     check(opened);
@@ -77,12 +80,13 @@ class Database {
 
  private:
   // Nothing but the log and the table in memory works while batches are timed.
-  static rocksdb::Options options(const Way& way) {
+  static rocksdb::Options options(const Shape& shape, const Way& way) {
     rocksdb::Options options;
     options.create_if_missing = true;
     options.compression = rocksdb::kNoCompression;
     options.disable_auto_compactions = true;
-    options.write_buffer_size = std::size_t{8} << 30;  // no flush in the run
+    // No flush in the run; not more, since RocksDB has a tenth of it allocated in the log's file.
+    options.write_buffer_size = std::max<std::size_t>(shape.memory(), std::size_t{64} << 20);
     options.max_total_wal_size = std::uint64_t{64} << 30;
     options.avoid_flush_during_shutdown = true;
     options.allow_concurrent_memtable_write = true;
@@ -97,13 +101,11 @@ class Database {
 // Memory that RocksDB will take is touched before anything is timed, and stays with the process:
 // the other sides of the comparison set theirs aside, too.
 void set_memory_aside(const Shape& shape) {
-  constexpr std::uint64_t kBytesOfSet =
-      160;  // its share of the table in memory and of a WriteBatch
   ::mallopt(M_MMAP_MAX, 0);
   ::mallopt(M_TRIM_THRESHOLD, INT32_MAX);
   ::mallopt(M_ARENA_MAX, 1);
   constexpr std::uint64_t kPage = 4096;
-  const std::uint64_t bytes = shape.batches * shape.sets * kBytesOfSet;
+  const std::uint64_t bytes = shape.memory();
   const auto memory = std::make_unique<char[]>(bytes);
   volatile char* const touched = memory.get();
   for (std::uint64_t at = 0; at < bytes; at += kPage) touched[at] = 1;
@@ -137,7 +139,7 @@ void write_batch(rocksdb::DB& database, const Shape& shape, std::uint64_t batch,
 void verify(rocksdb::DB& database, const Shape& shape) {
   const std::uint64_t step = std::max<std::uint64_t>(1, shape.sets / 1000);
   for (std::uint64_t i = 0; i < shape.sets; i += step) {
-    const std::uint64_t key = key_of(shape, (shape.batches - 1) * shape.sets + i);
+    const std::uint64_t key = key_of(shape, shape.batches * shape.sets + i);
     std::string found;
     check(database.Get(rocksdb::ReadOptions(), slice(key), &found));
     std::uint64_t number = 0;
@@ -149,10 +151,11 @@ void verify(rocksdb::DB& database, const Shape& shape) {
 }
 
 void measure(const Shape& shape, const Way& way, unsigned writers) {
-  Database database(way);
+  Database database(shape, way);
   std::vector<double> times;
-  for (std::uint64_t batch = 0; batch < shape.batches; ++batch) {
-    times.push_back(bench::seconds([&] { write_batch(*database, shape, batch, writers); }));
+  for (std::uint64_t batch = 0; batch <= shape.batches; ++batch) {
+    const double took = bench::seconds([&] { write_batch(*database, shape, batch, writers); });
+    if (batch > 0) times.push_back(took);  // the first pays for the log's file
   }
   verify(*database, shape);
   bench::Line("rocksdb_set")
@@ -171,8 +174,12 @@ void measure(const Shape& shape, const Way& way, unsigned writers) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bench::Options options(
-      argc, argv, {{"batches", 5}, {"sets", 100'000}, {"keys", 200'000}, {"max_threads", 0}});
+  const bench::Options options(argc, argv,
+                               {{"batches", 5},
+                                {"sets", 100'000},
+                                {"keys", 200'000},
+                                {"min_threads", 1},
+                                {"max_threads", 0}});
   const Shape shape{options["batches"], options["sets"], options["keys"]};
   if (shape.batches == 0 || shape.sets == 0 || shape.keys == 0) {
     std::fprintf(stderr, "rocksdb_kvs: --batches, --sets and --keys are 1 or more\n");
@@ -181,10 +188,12 @@ int main(int argc, char** argv) {
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   const unsigned most =
       options["max_threads"] != 0 ? static_cast<unsigned>(options["max_threads"]) : cores;
+  const unsigned least =
+      std::clamp(static_cast<unsigned>(options["min_threads"]), 1u, std::max(1u, most));
   try {
     set_memory_aside(shape);
     for (const Way& way : kWays) {
-      for (unsigned writers = 1; writers <= most; writers *= 2) measure(shape, way, writers);
+      for (unsigned writers = least; writers <= most; writers *= 2) measure(shape, way, writers);
     }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "rocksdb_kvs: %s\n", error.what());

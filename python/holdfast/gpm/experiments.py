@@ -82,7 +82,7 @@ ROCKSDB = Program(
     by_size={
         "test": ("--batches=2", "--sets=1000"),
         "real": ("--batches=10", "--sets=50000", "--keys=200000"),
-        "paper": ("--batches=3", "--sets=2000000", "--keys=33554432"),
+        "paper": ("--batches=3", "--sets=2000000", "--keys=33554432", "--min_threads=4"),
     },
     absent="rocksdb_kvs was not built, so figure 1a has no RocksDB: install librocksdb-dev "
     "(Debian: apt-get install librocksdb-dev), configure anew and build the target rocksdb_kvs",
