@@ -140,7 +140,7 @@ __device__ void make_quad(const Frame& frame, const Target& target, u32 first, u
   Quad quad;
 #pragma unroll
   for (u32 k = 0; k < kQuad; ++k) {
-    if (at.pixel == end) break;
+    if (first + k >= end) break;
     quad.values[k] = is_there ? target.medium[at.pixel] : value_at(at);
     go_on(frame, at);
   }
@@ -149,7 +149,9 @@ __device__ void make_quad(const Frame& frame, const Target& target, u32 first, u
     if (!is_there) *reinterpret_cast<Quad*>(target.medium + first) = quad;
     return;
   }
-  for (u32 k = 0; first + k < end; ++k) {  // the image's last pixels
+#pragma unroll
+  for (u32 k = 0; k < kQuad; ++k) {  // the image's last pixels
+    if (first + k >= end) break;
     target.working[first + k] = quad.values[k];
     if (!is_there) target.medium[first + k] = quad.values[k];
   }
