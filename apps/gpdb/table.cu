@@ -226,15 +226,15 @@ LogShape row_log_shape(const LogNeeds& needs) {
     const std::uint64_t whole = (slots + kWarp - 1) / kWarp * kWarp;
     return LogShape::coalesced(static_cast<std::uint32_t>(whole), sizeof(LogEntry));
   }
-  const std::uint64_t entries = (slots + kPartitions - 1) / kPartitions;
+  const std::uint64_t entries = (slots + needs.partitions - 1) / needs.partitions;
   if (entries > LogShape::kMaxSlotBytes / sizeof(LogEntry)) {
     throw holdfast::Error(
         holdfast::Errc::invalid_argument,
-        holdfast::detail::concat("gpdb: a conventional log of ", kPartitions,
+        holdfast::detail::concat("gpdb: a conventional log of ", needs.partitions,
                                  " partitions has no room for ", needs.most_updated,
                                  " rows of one UPDATE: take the coalesced log, or fewer rows"));
   }
-  return LogShape::conventional(kPartitions,
+  return LogShape::conventional(needs.partitions,
                                 static_cast<std::uint32_t>(entries * sizeof(LogEntry)));
 }
 

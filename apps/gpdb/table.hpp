@@ -27,10 +27,10 @@ struct Shape {
 struct LogNeeds {
   std::uint64_t rows = 0;          // of the table
   std::uint64_t most_updated = 0;  // rows that one UPDATE may change; 0: there is no UPDATE
-  // Of the log of rows. A conventional one has kPartitions, as in GPM, Figure 11.
+  // Of the log of rows.
   holdfast::LogLayout layout = holdfast::LogLayout::coalesced;
+  std::uint32_t partitions = 1024;  // of a conventional log; as in GPM, Figure 11
 };
-inline constexpr std::uint32_t kPartitions = 1024;
 
 // Transactions on a table in a region, for kernels that persist what they store. What UPDATE
 // overwrites is logged in one log, the head in another (a conventional one), and both end with the

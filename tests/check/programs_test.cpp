@@ -40,6 +40,7 @@ constexpr Small kPrograms[] = {
     {"srad", {3, 2, 0}},
     {"gpdb_insert", {2, 0, 0}},
     {"gpdb_update", {4, 0, 0}},
+    {"gpdb_update_conventional", {4, 0, 0}},
     {"checkpoint", {}},
     {"lenet", {}},
     {"cfd", {}},

@@ -15,16 +15,20 @@ using gpdb::Row;
 using gpdb::Transactions;
 
 constexpr std::uint32_t kBatches = 2;
-constexpr unsigned kThreads = 4;  // of a block
+constexpr unsigned kThreads = 4;          // of a block
+constexpr std::uint32_t kPartitions = 2;  // fewer than rows that change: some share one
 
 // What the program does, and what the table holds after each of its batches.
 struct Plan {
   std::uint32_t rows = 0;  // that the table has room for
   std::uint64_t most_updated = 0;
-  std::vector<Row> inserted;   // INSERT: row by row
-  std::vector<Query> queries;  // UPDATE: batch by batch
+  LogLayout log = LogLayout::coalesced;  // of UPDATE
+  std::vector<Row> inserted;             // INSERT: row by row
+  std::vector<Query> queries;            // UPDATE: batch by batch
   std::vector<std::uint16_t> carriers;
   std::vector<std::vector<Row>> after;  // [n]: once n batches are in
+
+  gpdb::LogNeeds needs() const { return {rows, most_updated, log, kPartitions}; }
 };
 
 Row row_of(std::uint32_t number) {
@@ -62,8 +66,9 @@ std::shared_ptr<const Plan> insert_plan(std::uint32_t rows_of_batch) {
 }
 
 // Every other row twice, in two batches.
-std::shared_ptr<const Plan> update_plan(std::uint32_t rows) {
+std::shared_ptr<const Plan> update_plan(std::uint32_t rows, LogLayout log) {
   auto plan = std::make_shared<Plan>();
+  plan->log = log;
   plan->rows = rows;
   plan->most_updated = (rows + 1) / 2;
   std::vector<Row> table;
@@ -111,7 +116,7 @@ void set_up(Region& region, const Plan& plan) {
   const Head head{rows.size(), 0};
   pass("table", sizeof(Row), plan.rows, rows.data(), rows.size() * sizeof(Row));
   pass("head", sizeof(Head), 1, &head, sizeof(head));
-  Transactions::create(region, {plan.rows, plan.most_updated});
+  Transactions::create(region, plan.needs());
 }
 
 template <class T>
@@ -169,8 +174,8 @@ std::string verify_row(const Plan& plan, const Head& head, const Row& row, std::
 Program make(std::shared_ptr<const Plan> plan) {
   const auto head = std::make_shared<Head>();
   Program program;
-  program.region_bytes = plan->rows * sizeof(Row) +
-                         Transactions::object_bytes({plan->rows, plan->most_updated}) + (1u << 18);
+  program.region_bytes =
+      plan->rows * sizeof(Row) + Transactions::object_bytes(plan->needs()) + (1u << 18);
   program.set_up = [plan](Region& region) { set_up(region, *plan); };
   program.run = [plan](Region& region, Session& session) { run(region, session, *plan); };
   program.recover = [plan, head](Region& region) {
@@ -194,7 +199,10 @@ Program gpdb_insert_program(const ProgramOptions& options) {
   return make(insert_plan(options.threads));
 }
 Program gpdb_update_program(const ProgramOptions& options) {
-  return make(update_plan(options.threads));
+  return make(update_plan(options.threads, LogLayout::coalesced));
+}
+Program gpdb_update_conventional_program(const ProgramOptions& options) {
+  return make(update_plan(options.threads, LogLayout::conventional));
 }
 
 }  // namespace holdfast::check

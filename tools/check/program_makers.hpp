@@ -10,6 +10,7 @@ Program undo_log_conventional_program(const ProgramOptions& options);
 Program bfs_program(const ProgramOptions& options);
 Program gpdb_insert_program(const ProgramOptions& options);
 Program gpdb_update_program(const ProgramOptions& options);
+Program gpdb_update_conventional_program(const ProgramOptions& options);
 Program black_scholes_program(const ProgramOptions& options);
 Program cfd_program(const ProgramOptions& options);
 Program checkpoint_program(const ProgramOptions& options);
