@@ -39,6 +39,29 @@ __device__ bool claim(u32* seen, u32 node) {
   return (atomicOr(word, bit) & bit) == 0;
 }
 
+// Claims the nodes that `count` arcs lead to, 32 at most, and returns for which this thread was the
+// first, as bits. Four at a time, so that their loads, and then their updates, are under way
+// together: a level of a sparse graph takes as long as a chain of them.
+__device__ u32 claim_all(u32* seen, const u32* targets, u32 count) {
+  constexpr u32 kAtOnce = 4;
+  u32 claimed = 0;
+  for (u32 from = 0; from < count; from += kAtOnce) {
+    u32 node[kAtOnce];
+    u32 word[kAtOnce];
+    for (u32 i = 0; i < kAtOnce; ++i) node[i] = targets[min(from + i, count - 1)];
+    for (u32 i = 0; i < kAtOnce; ++i) word[i] = static_cast<volatile u32*>(seen)[node[i] / 32];
+    for (u32 i = 0; i < kAtOnce; ++i) {
+      const u32 bit = 1u << (node[i] % 32);
+      const bool may_be_first = from + i < count && (word[i] & bit) == 0;  // most arcs lead back
+      word[i] = may_be_first ? atomicOr(seen + node[i] / 32, bit) : bit;
+    }
+    for (u32 i = 0; i < kAtOnce; ++i) {
+      if ((word[i] >> (node[i] % 32) & 1) == 0) claimed |= 1u << (from + i);
+    }
+  }
+  return claimed;
+}
+
 // Expands this thread's node, if it has one; all threads of the block call this together. What they
 // find goes to one run of the sequence, so that the stores to the medium coalesce: 32 arcs of each
 // node at a time.
@@ -57,10 +80,7 @@ __device__ void expand_nodes(const DeviceGraph& graph, const Durable& durable, c
     if (threadIdx.x == 0) found = 0;
     __syncthreads();
     const u32 arcs = min(last - arc, 32u);
-    u32 claimed = 0;
-    for (u32 i = 0; i < arcs; ++i) {
-      if (claim(work.seen, graph.targets[arc + i])) claimed |= 1u << i;
-    }
+    u32 claimed = claim_all(work.seen, graph.targets + arc, arcs);
     const u32 place = claimed ? atomicAdd(&found, static_cast<u32>(__popc(claimed))) : 0;
     __syncthreads();
     if (threadIdx.x == 0 && found != 0) first = atomicAdd(&work.state->tail, found);
@@ -76,20 +96,19 @@ __device__ void expand_nodes(const DeviceGraph& graph, const Durable& durable, c
   } while (__syncthreads_or(arc < last));
 }
 
-// The level is whole: the last block's first thread says so on the medium, and then to the others.
-// REQUIRES: what all blocks found is durable, where kernels persist.
-__device__ void end_level(const Durable& durable, SearchState* state, u32 level, bool persists) {
+// The level is whole: the last block's first thread says so to the others, and on the medium.
+// REQUIRES: what all blocks found is durable, where kernels persist; and the caller persists before
+// it arrives again. An end without those before it would count a level that is found again, and may
+// then be in another order.
+__device__ void end_level(const Durable& durable, SearchState* state, u32 level) {
   __threadfence();
   const u32 tail = atomicAdd(&state->tail, 0u);
-  durable.ends[level + 1] = tail;
-  // Before any later end: one without those before it would count a level that is found again, and
-  // may then be in another order.
-  if (persists) persist();
   state->begin = state->end;
   state->end = tail;
   state->arrived = 0;
   __threadfence();
   atomicExch(&state->levels, level + 1);
+  durable.ends[level + 1] = tail;
 }
 
 // Expands up to `levels` levels in one launch. A grid-wide barrier ends each.
@@ -99,17 +118,18 @@ __global__ void expand_levels(DeviceGraph graph, Durable durable, Working work, 
   const u32 first_level = state->levels;  // nobody moves it before this block has arrived
   for (u32 level = first_level; level < first_level + levels; ++level) {
     const u32 end = state->end;
-    if (state->begin == end) return;  // the same for all blocks
+    if (state->begin == end) break;  // the same for all blocks
     const u32 grid = gridDim.x * blockDim.x;
     for (u32 tile = state->begin + blockIdx.x * blockDim.x; tile < end; tile += grid) {
       expand_nodes(graph, durable, work, tile + threadIdx.x, end, level + 1);
     }
-    if (persists) persist();  // nodes and costs, before whoever counts them
+    // Nodes and costs, before whoever counts them; and the end of the level before.
+    if (persists) persist();
     __syncthreads();
     if (threadIdx.x == 0) {
       __threadfence();  // what all threads of the block did comes before its arrival
       if (atomicAdd(&state->arrived, 1u) == gridDim.x - 1) {
-        end_level(durable, state, level, persists);
+        end_level(durable, state, level);
       } else if (level + 1 < first_level + levels) {
         while (atomicAdd(&state->levels, 0u) <= level) __nanosleep(50);
       }
@@ -117,6 +137,7 @@ __global__ void expand_levels(DeviceGraph graph, Durable durable, Working work, 
     }
     __syncthreads();
   }
+  if (persists) persist();  // the last end
 }
 
 __global__ void begin_search(Durable durable, u32 source, bool persists) {
