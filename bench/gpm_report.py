@@ -173,10 +173,19 @@ def resumes() -> str:
                 r["seed"],
                 f"{r['kills']} ({r['kills_in_setup']})",
                 r["finished"],
+                r.get("midway", "-"),
                 len(r["wrong"]),
             ]
         )
-    header = ["workload", "device", "seed", "kills (in set-up)", "resumed to the end", "wrong"]
+    header = [
+        "workload",
+        "device",
+        "seed",
+        "kills (in set-up)",
+        "resumed to the end",
+        "of these midway",
+        "wrong",
+    ]
     return table(header, rows)
 
 

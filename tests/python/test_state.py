@@ -216,3 +216,35 @@ def test_pytorch_types(region: holdfast.Region, dtype: str) -> None:
         restored = restore_state(region, device)
         assert restored is not None
         assert restored.state["tensor"].dtype == kind
+
+
+def test_cupy(region: holdfast.Region) -> None:
+    cupy = pytest.importorskip("cupy")
+    if holdfast.backend != "cuda":
+        pytest.skip("CuPy's arrays are in the memory of a GPU")
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        weights = cupy.arange(3000, dtype=cupy.float32).reshape(60, 50)
+        counts = cupy.full(7, 5, cupy.int64)
+    checkpoint = Checkpoint(region, "cupy")
+    checkpoint.add("g", "weights", weights)
+    checkpoint.add("g", "counts", counts)
+    checkpoint.save("g", 1, stream=stream)
+    with stream:
+        weights += 1
+    pending = checkpoint.save_async("g", 2, stream=stream)
+    with stream:
+        weights.fill(0)
+        counts.fill(0)
+    pending.wait()
+    assert checkpoint.restore("g", stream=stream) == 2
+    np.testing.assert_array_equal(
+        cupy.asnumpy(weights), np.arange(1, 3001, dtype=np.float32).reshape(60, 50)
+    )
+    assert cupy.asnumpy(counts).tolist() == [5] * 7
+    with pytest.raises(holdfast.Error, match="contiguous"):
+        checkpoint.add("h", "weights", weights.T)
+    save_state(region, "state", {"weights": weights})
+    found = restore_state(region, "state")
+    assert found is not None
+    np.testing.assert_array_equal(found.state["weights"], cupy.asnumpy(weights))

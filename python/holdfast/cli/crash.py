@@ -45,7 +45,7 @@ def _resume(what: workloads.Run, kills: int, seed: int, folder: Path | None, as_
         common.out.print(f"crash {what.workload}, seed {seed}; input: {result.input}")
         common.out.print(
             f"{result.kills} kills, {result.kills_in_setup} of them in set-up; {result.finished} "
-            f"runs were killed, resumed and ended"
+            f"runs were killed, resumed and ended, {result.midway} of them midway in their steps"
         )
         for wrong in result.wrong:
             common.out.print(f"wrong: {wrong}")
@@ -82,7 +82,7 @@ def crash(
     knows what was sent and what was acknowledged.
 
     Other workloads are killed at random moments and resume until they end; then they must hold what
-    an uninterrupted run holds, bit for bit, and what their oracle says.
+    an uninterrupted run holds, bit for bit, whose result their oracle has confirmed.
     """
     if application not in APPS:
         what = workloads.Run(

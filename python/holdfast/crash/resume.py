@@ -22,6 +22,7 @@ _MOST_IDLE = 200  # processes in a row that no kill meets
 # resumes; of new runs fewer, since such a kill leaves nothing to resume.
 _IN_RECOVERY = 0.2
 _IN_START = 0.05
+_IN_SETUP = 0.05  # of kills of new runs, those that come before the run says that it is ready
 # Of the runs that resume, how many are let run to their end; of runs of a second and more, fewer.
 _TO_THE_END = 0.6
 _TO_THE_END_LONG = 0.25
@@ -139,6 +140,7 @@ class ResumeCampaign:
         self._on_kill = on_kill
         self._random = np.random.default_rng(seed)
         self._oracle_is_cheap = False
+        self._setup_seconds = 0.0
         self.result = ResumeResult(what.workload, seed, mode=what.mode)
 
     def run(self) -> ResumeResult:
@@ -156,11 +158,13 @@ class ResumeCampaign:
 
     def _run_whole(self) -> _Aim:
         result = self.result
+        started = time.monotonic()
         process = _Process(self._what)
         with process:
             process.wait_ready()
             clock = process.clock()
             ready = time.monotonic()
+            self._setup_seconds = ready - started
             whole = process.wait_done()
         seconds = time.monotonic() - ready
         if whole is None:
@@ -182,15 +186,16 @@ class ResumeCampaign:
         idle = 0
         while result.kills < self._kills or resumes:
             spared = result.kills >= self._kills or (resumes and self._random.random() < to_the_end)
-            delay = None if spared else aim.delay(self._random, resumes)
-            done = self._once(region, delay)
+            early = not spared and not resumes and self._random.random() < _IN_SETUP
+            delay = None if spared or early else aim.delay(self._random, resumes)
+            done = self._once(region, delay, early)
             if done is None:
-                assert delay is not None
-                aim.killed(delay, resumes)
+                if delay is not None:
+                    aim.killed(delay, resumes)
                 resumes = True
                 idle = 0
                 continue
-            aim.ended(done, resumes, too_late=not spared)
+            aim.ended(done, resumes, too_late=delay is not None)
             self._judge(done, resumes)
             resumes = False
             workloads.remove(region)
@@ -198,11 +203,18 @@ class ResumeCampaign:
             if idle == _MOST_IDLE:
                 raise Error(f"no kill meets {self._what.workload}: choose a larger --size", "io")
 
-    def _once(self, region: Path, delay: float | None) -> dict[str, Any] | None:
-        """Runs it, and kills it `delay` seconds after it is ready. Returns its end, if any."""
-        what = replace(self._what, verify=delay is None and self._oracle_is_cheap)
+    def _once(self, region: Path, delay: float | None, early: bool) -> dict[str, Any] | None:
+        """Runs it, and kills it `delay` seconds after it is ready, or `early`, in its set-up.
+
+        Returns its end, if any.
+        """
+        killed = early or delay is not None
+        what = replace(self._what, verify=not killed and self._oracle_is_cheap)
         process = _Process(what, region)
         with process:
+            if early:
+                time.sleep(float(self._random.uniform(0, self._setup_seconds)))
+                process.kill()
             ready = process.wait_ready()
             if delay is not None and ready is not None:
                 process.clock().wait(delay)
