@@ -6,6 +6,7 @@ Needs a GPU, PyTorch, and the holdfast package on PYTHONPATH. Writes torch_check
 from __future__ import annotations
 
 import argparse
+import datetime
 import os
 import shutil
 import statistics
@@ -18,7 +19,7 @@ from typing import Any
 import torch
 
 import holdfast
-from holdfast import bench, gpm
+from holdfast import bench
 
 _ON_DISK = 3  # repetitions of what goes to the disk: seconds each
 
@@ -139,6 +140,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--results", type=Path, default=Path("bench/results"))
     arguments = parser.parse_args()
+    started = datetime.datetime.now(datetime.timezone.utc)
     tensor = torch.randn(arguments.mib << 18, device="cuda")
     size = tensor.numel() * tensor.element_size()
     folder = Path(tempfile.mkdtemp(prefix="holdfast-torch-"))
@@ -148,7 +150,7 @@ def main() -> None:
         disk = disk_seconds(folder, size, _ON_DISK)
         roof = {"pinned_copy_seconds": copy, "plain_disk_seconds": disk, "bytes": size}
         for name, measure in (("holdfast", by_holdfast), ("torch dcp async_save", by_torch)):
-            line = {"benchmark": "torch_checkpoint", "by": name, "workload": name, **roof}
+            line = {"benchmark": "torch_checkpoint", "by": name, **roof}
             try:
                 line |= measure(tensor, folder, arguments.repeat)
             except (ImportError, RuntimeError, TypeError) as error:
@@ -157,9 +159,15 @@ def main() -> None:
             lines.append(line)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    gpm.write("torch_checkpoint", f"torch_checkpoint.py --mib={arguments.mib}", lines,
-              arguments.results)  # fmt: skip
-    print(bench.machine())
+    path = bench.write_results(
+        bench.results_path(arguments.results, "torch_checkpoint"),
+        program="torch_checkpoint.py",
+        command=f"torch_checkpoint.py --mib={arguments.mib}",
+        medium="dram",
+        started=started,
+        lines=lines,
+    )
+    print(path)
 
 
 if __name__ == "__main__":
