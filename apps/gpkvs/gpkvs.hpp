@@ -83,7 +83,8 @@ class Store {
   // Throws invalid_argument, no_space (the region is too small; the message says how large),
   // no_memory (Cache::on).
   static Store create(holdfast::Region& region, const StoreOptions& options);
-  // Opens and recovers. Throws not_found, damaged, no_memory (Cache::on).
+  // Opens and recovers. Throws not_found, damaged, no_memory (Cache::on). The copy in device memory
+  // may still be being loaded when it returns; batches wait for that.
   static Store open(holdfast::Region& region, Cache cache = Cache::automatic);
   // Bytes that a region must have for a store of these options. Throws invalid_argument.
   static std::uint64_t region_bytes(const StoreOptions& options);
@@ -112,6 +113,9 @@ class Store {
   // there once, the counters equal to the table, and so the copy in device memory, if there is
   // one. Returns the empty string, or what is wrong.
   std::string verify();
+
+  // Returns once the copy in device memory, if there is one, is loaded.
+  void await_cache();
 
   void set_order(Order order);
   StoreStats stats() const;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -119,7 +120,9 @@ struct Store::Impl {
   BatchPlanner planner;
   holdfast::DeviceBuffer<Outcome> outcome{1};
   holdfast::PinnedBuffer<Outcome> outcome_host{1};
-  holdfast::DeviceBuffer<Bucket> copy;               // of the table; may be empty
+  holdfast::DeviceBuffer<Bucket> copy;     // of the table; may be empty
+  std::optional<holdfast::Stream> loader;  // of the copy, behind other work
+  bool loading = false;
   holdfast::DeviceBuffer<std::uint64_t> values_out;  // made at the first get()
   holdfast::DeviceBuffer<std::uint8_t> found_out;
   holdfast::Event marks[5];
@@ -136,6 +139,14 @@ struct Store::Impl {
         max_batch(shape.max_batch),
         planner(static_cast<std::uint32_t>(shape.max_batch)),
         copy(make_copy(cache, shape.buckets, r.domain() == holdfast::Domain::device)) {}
+
+  ~Impl() {
+    try {
+      if (loading) loader->synchronize();
+    } catch (const holdfast::Error&) {
+      // Nobody needs the copy any more.
+    }
+  }
 
   bool ordered(std::size_t count, bool updates) const {
     if (order != Order::automatic) return order == Order::ordered;
@@ -159,14 +170,17 @@ struct Store::Impl {
   BatchResult update(decltype(launch_insert)& launch_kernel, const std::uint64_t* keys,
                      const std::uint64_t* values, std::size_t count);
   void recover_interrupted();
-  // REQUIRES: the table is as a committed batch left it.
+  // Begins to load the copy. REQUIRES: the table is as a committed batch left it.
   void load_copy();
+  // Returns once it is loaded.
+  void await_cache();
 };
 
 BatchResult Store::Impl::update(decltype(launch_insert)& launch_kernel, const std::uint64_t* keys,
                                 const std::uint64_t* values, std::size_t count) {
   check_count(count);
   if (count == 0) return {};
+  await_cache();
   marks[0].record(stream);
   planner.load(stream, keys, values, count);
   holdfast::fill_async(stream, outcome.data(), 0, sizeof(Outcome));
@@ -221,9 +235,16 @@ void Store::Impl::recover_interrupted() {
 
 void Store::Impl::load_copy() {
   if (copy.size() == 0) return;
-  holdfast::copy_async(stream, copy.data(), table.buckets, copy.bytes());
-  stream.synchronize();
+  loader.emplace();
+  holdfast::copy_async(*loader, copy.data(), table.buckets, copy.bytes());
+  loading = true;
   table.copy = copy.data();
+}
+
+void Store::Impl::await_cache() {
+  if (!loading) return;
+  loader->synchronize();
+  loading = false;
 }
 
 Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -333,6 +354,7 @@ void Store::get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* 
   Impl& self = *impl_;
   self.check_count(count);
   if (count == 0) return;
+  self.await_cache();
   if (self.values_out.size() == 0) {
     self.values_out = holdfast::DeviceBuffer<std::uint64_t>(self.max_batch);
     self.found_out = holdfast::DeviceBuffer<std::uint8_t>(self.max_batch);
@@ -369,8 +391,11 @@ std::uint64_t Store::scan(std::uint64_t* keys, std::uint64_t* values, std::uint6
 std::string Store::verify() {
   Impl& self = *impl_;
   if (self.transaction.interrupted()) return "a transaction is open";
+  self.await_cache();
   return audit(self.table, self.stream, stats().records);
 }
+
+void Store::await_cache() { impl_->await_cache(); }
 
 void Store::set_order(Order order) { impl_->order = order; }
 

@@ -220,6 +220,7 @@ Program make(std::shared_ptr<const Plan> plan) {
   };
   program.recover = [plan, recovered](Region& region) {
     recovered->store = std::make_unique<Store>(Store::open(region, plan->options.cache));
+    recovered->store->await_cache();  // recovery ends before verification begins
     recovered->batches = read_batches(region);
   };
   // One for each operation, and one for the counters.
