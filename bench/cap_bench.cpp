@@ -67,6 +67,7 @@ void copied_then_flushed(const Setting& setting, workload::Team& team) {
 
 void copied_in_parts(const Setting& setting, workload::Team& team) {
   std::vector<std::unique_ptr<holdfast::Stream>> streams;
+  streams.reserve(team.threads());
   for (unsigned i = 0; i < team.threads(); ++i) {
     streams.push_back(std::make_unique<holdfast::Stream>());
   }

@@ -115,6 +115,7 @@ void set_memory_aside(const Shape& shape) {
 // writer's share is durable as a whole; the batch is not, which is less than gpKVS promises.
 void write_batch(rocksdb::DB& database, const Shape& shape, std::uint64_t batch, unsigned writers) {
   std::vector<std::thread> threads;
+  threads.reserve(writers);
   std::vector<rocksdb::Status> ends(writers);
   for (unsigned writer = 0; writer < writers; ++writer) {
     threads.emplace_back([&, writer] {

@@ -231,6 +231,7 @@ class UpdateWorkload : public TableWorkload {
 
   std::vector<Query> queries() const override {
     std::vector<Query> all;
+    all.reserve(steps_);
     for (std::uint64_t number = 0; number < steps_; ++number) all.push_back(query_of(number));
     return all;
   }
