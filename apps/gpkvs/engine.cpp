@@ -65,6 +65,7 @@ class StoreEngine : public Engine {
     return all;
   }
   std::uint64_t bytes_stored() const override { return bytes_stored_; }
+  bool cached() const override { return store_ && store_->stats().cached; }
 
  private:
   void open() {

@@ -49,6 +49,8 @@ class Engine {
   virtual Pairs pairs() = 0;
   // As Workload::kernel_bytes().
   virtual std::uint64_t bytes_stored() const = 0;
+  // Whether kernels read a copy of the table in device memory. REQUIRES: resume().
+  virtual bool cached() const { return false; }
 
   // By the backing's mode.
   static std::unique_ptr<Engine> make(workload::Backing& backing, const EngineOptions& options);

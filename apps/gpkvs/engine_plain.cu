@@ -65,6 +65,7 @@ class PlainEngine : public Engine {
     return all;
   }
   std::uint64_t bytes_stored() const override { return bytes_stored_; }
+  bool cached() const override { return copy_.size() != 0; }
 
  private:
   static dim3 grid_for(std::uint64_t count) {

@@ -72,21 +72,6 @@ OperationsShape shape_of(const Settings& settings, bool mixed) {
   return shape;
 }
 
-// What the option says in words; the first of them where it is not given.
-template <class T>
-T choice_option(const Settings& settings, const std::string& name,
-                const std::vector<std::pair<const char*, T>>& choices) {
-  const auto given = settings.options.find(name);
-  if (given == settings.options.end()) return choices.front().second;
-  std::string known;
-  for (const auto& [word, value] : choices) {
-    if (given->second == word) return value;
-    known += concat(known.empty() ? "" : " or ", word);
-  }
-  throw Error(Errc::invalid_argument,
-              concat("option ", name, "=", given->second, ": give ", known));
-}
-
 std::uint64_t scramble(std::uint64_t x) {
   x = (x ^ x >> 31) * 0x7fb5d329728ea185ull;
   x = (x ^ x >> 27) * 0x81dadef4bc2dd44dull;
@@ -101,13 +86,13 @@ class KvsWorkload : public workload::Workload {
     options_.buckets = shape.buckets;
     options_.max_batch = static_cast<std::uint32_t>(shape.gets + shape.sets);
     options_.max_sets = static_cast<std::uint32_t>(shape.sets);
-    options_.cache = choice_option<Cache>(
+    options_.cache = workload::choice_option<Cache>(
         settings, "cache",
         {{"automatic", Cache::automatic}, {"on", Cache::on}, {"off", Cache::off}});
-    options_.log =
-        choice_option<holdfast::LogLayout>(settings, "log",
-                                           {{"coalesced", holdfast::LogLayout::coalesced},
-                                            {"conventional", holdfast::LogLayout::conventional}});
+    options_.log = workload::choice_option<holdfast::LogLayout>(
+        settings, "log",
+        {{"coalesced", holdfast::LogLayout::coalesced},
+         {"conventional", holdfast::LogLayout::conventional}});
   }
   // OpenMP's threads do not outlive it: a process that has some cannot fork.
   ~KvsWorkload() override { omp_pause_resource_all(omp_pause_soft); }
@@ -171,6 +156,16 @@ class KvsWorkload : public workload::Workload {
   }
   std::string verify() override { return oracle::compare(operations_, engine_->pairs(), answers_); }
   std::uint64_t kernel_bytes() const override { return engine_->bytes_stored(); }
+  // "cache": whether kernels read a copy of the table in device memory, off where they read the
+  // medium, none where the table itself is in device or host memory. "sets", "gets": of a step.
+  std::map<std::string, std::string> facts() const override {
+    const bool direct = workload::stores_directly(settings_.mode);
+    return {{"cache", !direct             ? "none"
+                      : engine_->cached() ? "on"
+                                          : "off"},
+            {"sets", std::to_string(operations_.shape.sets)},
+            {"gets", std::to_string(operations_.shape.gets)}};
+  }
 
  private:
   std::uint64_t load_batch() const { return options_.max_batch; }

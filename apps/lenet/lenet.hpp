@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +18,18 @@ namespace lenet {
 
 workload::Info info();
 
+// What trains in the modes whose training is a GPU's: option `kernels`.
+enum class Kernels {
+  automatic,  // cuDNN where it is there and known to be faster, else own ones
+  own,
+  cudnn,
+};
+
+// Whether `automatic` takes cuDNN where it is there. No GPU has run that trainer yet. To be
+// measured: that tests/lenet pass with it, and then which of the two is faster, as the step's time
+// less the checkpoint's of `holdfast run lenet --size paper --set kernels=own` and `=cudnn`.
+inline constexpr bool kAutomaticTakesCudnn = false;
+
 // A step is an interval between checkpoints. A checkpoint holds weights, biases and their
 // velocities; which digits a pass takes follows from the seed and the pass's number alone. So
 // training that was cut off ends with the same bits as training that was not.
@@ -25,13 +38,15 @@ workload::Info info();
 class LeNet : public workload::Workload {
  public:
   // Throws invalid_argument (options), not_found (a file that they name), damaged (a file of
-  // digits that is none).
+  // digits that is none), unsupported (kernels=cudnn, and there is no cuDNN).
   explicit LeNet(const workload::Settings& settings);
 
   std::string input() const override;
   std::uint64_t steps() const override { return steps_; }
   std::uint64_t medium_bytes() const override;
   void prepare(workload::Backing& backing) override;
+  // Throws invalid_argument where the run was begun by other kernels: they round otherwise, so the
+  // result would be neither's.
   std::uint64_t resume() override;
   void step(std::uint64_t number) override;
   std::uint64_t digest() override;
@@ -40,6 +55,8 @@ class LeNet : public workload::Workload {
   std::string verify() override;
   // Kernels do not store to the medium: the saver does, and counts for itself.
   std::uint64_t kernel_bytes() const override { return 0; }
+  // "kernels": own, cudnn or host threads. REQUIRES: prepare().
+  std::map<std::string, std::string> facts() const override;
 
   // The durable parameters. REQUIRES: prepare().
   std::vector<float> parameters();
@@ -60,6 +77,8 @@ class LeNet : public workload::Workload {
   Trainer& trainer() { return *trainer_; }
 
  private:
+  std::unique_ptr<Trainer> make_trainer(workload::Backing& backing);
+  void keep_kernels(bool is_new);
   // Loads the last checkpoint, or what training starts from. Returns the steps that are done.
   std::uint64_t load();
   std::vector<std::uint32_t> batches(std::uint64_t first, std::uint64_t count);
@@ -80,6 +99,10 @@ class LeNet : public workload::Workload {
   std::vector<std::uint32_t> trained_on_, held_back_;
   std::uint64_t epoch_ = ~std::uint64_t{0};  // whose order `order_` is
   std::vector<std::uint32_t> order_;
+  Kernels kernels_ = Kernels::automatic;
+  bool by_cudnn_ = false;
+  workload::Backing* backing_ = nullptr;
+  workload::Array<std::uint32_t> kept_kernels_;  // 1 where cuDNN trains, 0 elsewhere
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<workload::Saver> saver_;
 };

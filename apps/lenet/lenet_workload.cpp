@@ -81,6 +81,20 @@ double difference(const std::vector<A>& a, const std::vector<double>& b, std::si
   return apart == 0 ? 0 : std::sqrt(apart / length);
 }
 
+Kernels kernels_of(const Settings& settings) {
+  const Kernels kernels = workload::choice_option<Kernels>(
+      settings, "kernels",
+      {{"automatic", Kernels::automatic}, {"own", Kernels::own}, {"cudnn", Kernels::cudnn}});
+  if (kernels != Kernels::cudnn) return kernels;
+  if (settings.mode == workload::Mode::cpu) {
+    throw Error(Errc::invalid_argument,
+                "option kernels=cudnn: in mode cpu host threads train; leave it out");
+  }
+  std::string why;
+  if (!cudnn_usable(&why)) throw Error(Errc::unsupported, concat("option kernels=cudnn: ", why));
+  return kernels;
+}
+
 double share_right(const std::vector<std::uint8_t>& classes, const Digits& digits,
                    const std::vector<std::uint32_t>& places) {
   std::size_t right = 0;
@@ -91,7 +105,10 @@ double share_right(const std::vector<std::uint8_t>& classes, const Digits& digit
 }  // namespace
 
 LeNet::LeNet(const Settings& settings)
-    : size_(settings.size), mode_(settings.mode), seed_(settings.seed) {
+    : size_(settings.size),
+      mode_(settings.mode),
+      seed_(settings.seed),
+      kernels_(kernels_of(settings)) {
   const Defaults usual = defaults(settings.size);
   const auto option = [&](const char* name, std::uint64_t otherwise, std::uint64_t least,
                           std::uint64_t most) {
@@ -133,13 +150,35 @@ std::string LeNet::input() const {
 }
 
 std::uint64_t LeNet::medium_bytes() const {
-  return workload::Saver::medium_bytes(2 * sizeof(float) * shape_.parameters(), 2);
+  return workload::Saver::medium_bytes(2 * sizeof(float) * shape_.parameters(), 2) +
+         sizeof(std::uint32_t);
+}
+
+std::unique_ptr<Trainer> LeNet::make_trainer(workload::Backing& backing) {
+  if (mode_ == workload::Mode::cpu) {
+    return make_host_trainer(backing.cpu_threads(), shape_, descent_, digits_);
+  }
+  if (kernels_ == Kernels::cudnn || (kernels_ == Kernels::automatic && kAutomaticTakesCudnn)) {
+    try {
+      auto trainer = make_cudnn_trainer(backing.stream(), shape_, descent_, digits_);
+      by_cudnn_ = true;
+      return trainer;
+    } catch (const Error& error) {
+      if (kernels_ == Kernels::cudnn || error.code() != Errc::unsupported) throw;
+    }
+  }
+  return make_kernel_trainer(backing.stream(), shape_, descent_, digits_);
+}
+
+std::map<std::string, std::string> LeNet::facts() const {
+  if (mode_ == workload::Mode::cpu) return {{"kernels", "host threads"}};
+  return {{"kernels", by_cudnn_ ? "cudnn" : "own"}};
 }
 
 void LeNet::prepare(workload::Backing& backing) {
-  trainer_ = mode_ == workload::Mode::cpu
-                 ? make_host_trainer(backing.cpu_threads(), shape_, descent_, digits_)
-                 : make_kernel_trainer(backing.stream(), shape_, descent_, digits_);
+  backing_ = &backing;
+  trainer_ = make_trainer(backing);
+  kept_kernels_ = backing.array<std::uint32_t>("kernels", 1);
   const std::uint64_t bytes = sizeof(float) * shape_.parameters();
   saver_ = workload::Saver::make(backing, {{"parameters", trainer_->parameters(), bytes},
                                            {"velocity", trainer_->velocity(), bytes}});
@@ -151,7 +190,25 @@ std::uint64_t LeNet::load() {
   return done;
 }
 
-std::uint64_t LeNet::resume() { return load(); }
+std::uint64_t LeNet::resume() {
+  const std::uint64_t done = load();
+  keep_kernels(done == 0);
+  return done;
+}
+
+// What is kept stands before the first checkpoint does.
+void LeNet::keep_kernels(bool is_new) {
+  const std::uint32_t kept = backing_->read(kept_kernels_).front();
+  if (kept == by_cudnn_) return;
+  if (!is_new) {
+    const auto name = [](bool cudnn) { return cudnn ? "cudnn" : "own"; };
+    throw Error(Errc::invalid_argument,
+                concat("region '", backing_->region().path(), "' is of a training by kernels=",
+                       name(kept != 0), ", and this is one by kernels=", name(by_cudnn_),
+                       ": give option kernels=", name(kept != 0), ", or another region"));
+  }
+  backing_->fill(kept_kernels_, {by_cudnn_ ? 1u : 0u});
+}
 
 void LeNet::step(std::uint64_t number) {
   std::vector<float> rates;
@@ -314,6 +371,9 @@ workload::Info info() {
            {"hidden",
             "outputs of the first fully connected layer, a multiple of 4 (default 120; "
             "paper 500)"},
+           {"kernels",
+            "own, cudnn (CUDA backend) or automatic (default; today own): what trains, in all "
+            "modes but cpu"},
            {"digits", "digits at most, every fifth held back (default 200 or 10,000)"},
            {"images", "idx file of 28 x 28 images, .gz or not; with labels"},
            {"labels", "idx file of their labels"}},

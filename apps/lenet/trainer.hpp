@@ -1,8 +1,9 @@
-// One network in training: by kernels, or by host threads.
+// One network in training: by kernels, by cuDNN, or by host threads.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "holdfast/stream.hpp"
@@ -48,6 +49,15 @@ class Trainer {
 // Kernels, ordered by `stream`, which outlives the trainer.
 std::unique_ptr<Trainer> make_kernel_trainer(holdfast::Stream& stream, const Shape& shape,
                                              const Descent& descent, const Digits& digits);
+// By cuDNN and cuBLAS, ordered by `stream`, which outlives the trainer. The same network,
+// parameters and layout, but other bits than of the kernels above, as sums are in another order.
+// Throws unsupported where cudnn_usable() is false or the libraries do not start on this machine,
+// device where a call of theirs fails, then or later.
+std::unique_ptr<Trainer> make_cudnn_trainer(holdfast::Stream& stream, const Shape& shape,
+                                            const Descent& descent, const Digits& digits);
+// Whether this is a build that knows cuDNN, and its libraries are there; `why` says what is
+// missing.
+bool cudnn_usable(std::string* why);
 // OpenMP threads, on host memory.
 std::unique_ptr<Trainer> make_host_trainer(unsigned threads, const Shape& shape,
                                            const Descent& descent, const Digits& digits);

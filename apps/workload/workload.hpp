@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "workload/backing.hpp"
@@ -66,6 +67,10 @@ class Workload {
   // Bytes that kernels stored to the medium in the steps so far, where they store directly (modes
   // gpm, eadr and ndp), logs included. What Backing writes for the other modes it counts itself.
   virtual std::uint64_t kernel_bytes() const = 0;
+
+  // What a result has to be read with and the settings do not tell, by name: which of several ways
+  // was taken, what kernels read of the medium. REQUIRES: resume().
+  virtual std::map<std::string, std::string> facts() const { return {}; }
 };
 
 struct Info {
@@ -93,5 +98,22 @@ void check_options(const Info& info, const Settings& settings);
 // option and the range.
 std::uint64_t number_option(const Settings& settings, const std::string& name,
                             std::uint64_t otherwise, std::uint64_t least, std::uint64_t most);
+
+// The choice that an option says in a word; the first where it is not given. Throws
+// invalid_argument, naming the option and the choices.
+template <class T>
+T choice_option(const Settings& settings, const std::string& name,
+                const std::vector<std::pair<const char*, T>>& choices) {
+  const auto given = settings.options.find(name);
+  if (given == settings.options.end()) return choices.front().second;
+  std::string known;
+  for (const auto& [word, value] : choices) {
+    if (given->second == word) return value;
+    known += holdfast::detail::concat(known.empty() ? "" : " or ", word);
+  }
+  throw holdfast::Error(
+      holdfast::Errc::invalid_argument,
+      holdfast::detail::concat("option ", name, "=", given->second, ": give ", known));
+}
 
 }  // namespace workload

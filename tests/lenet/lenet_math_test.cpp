@@ -1,5 +1,5 @@
-// Gradients: the oracle's against differences of its own loss, kernels' and host threads' against
-// the oracle's. Digits: files that are whole, and files that are not.
+// Gradients: the oracle's against differences of its own loss, every trainer's against the
+// oracle's. Digits: files that are whole, and files that are not.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +9,9 @@
 #include "lenet/lenet_oracle.hpp"
 #include "lenet/trainer.hpp"
 #include "support/error_of.hpp"
+#if LENET_CUDNN_STAND_IN
+#include "cudnn_stand_in.hpp"
+#endif
 
 namespace lenet {
 namespace {
@@ -85,65 +88,123 @@ void expect_gradients(Trainer& trainer, const Case& at, const Digits& digits) {
   EXPECT_EQ(trainer.gradient(batch), found);
 }
 
-TEST(LenetGradient, OfKernelsIsTheOracles) {
-  const Digits digits = draw_digits(30, 8);
-  for (const Case& at : kCases) {
-    holdfast::Stream stream;
-    expect_gradients(*make_kernel_trainer(stream, at.shape, {at.batch}, digits), at, digits);
-  }
+// What trains: each trainer that there is.
+enum class Kind { kernels, host, cudnn, cudnn_stand_in };
+
+std::string name_of(const ::testing::TestParamInfo<Kind>& info) {
+  static const char* const kNames[] = {"kernels", "host_threads", "cudnn", "cudnn_stand_in"};
+  return kNames[static_cast<int>(info.param)];
 }
 
-TEST(LenetGradient, OfHostThreadsIsTheOracles) {
-  const Digits digits = draw_digits(30, 8);
-  for (const Case& at : kCases) {
-    expect_gradients(*make_host_trainer(2, at.shape, {at.batch}, digits), at, digits);
+class EveryTrainer : public ::testing::TestWithParam<Kind> {
+ protected:
+  void SetUp() override {
+    std::string why;
+    if (GetParam() == Kind::cudnn && !cudnn_usable(&why)) GTEST_SKIP() << why;
+#if !LENET_CUDNN_STAND_IN
+    if (GetParam() == Kind::cudnn_stand_in) {
+      GTEST_SKIP() << "built for a GPU, or without the headers of cuDNN and cuBLAS";
+    }
+#endif
   }
+
+  std::unique_ptr<Trainer> make(const Shape& shape, const Descent& descent, const Digits& digits) {
+    switch (GetParam()) {
+      case Kind::kernels:
+        return make_kernel_trainer(stream_, shape, descent, digits);
+      case Kind::host:
+        return make_host_trainer(2, shape, descent, digits);
+      case Kind::cudnn:
+        return make_cudnn_trainer(stream_, shape, descent, digits);
+      case Kind::cudnn_stand_in:
+#if LENET_CUDNN_STAND_IN
+        return make_cudnn_trainer(stand_in::api(), stream_, shape, descent, digits);
+#endif
+        break;
+    }
+    return nullptr;
+  }
+
+ private:
+  holdfast::Stream stream_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Trainers, EveryTrainer,
+                         ::testing::Values(Kind::kernels, Kind::host, Kind::cudnn,
+                                           Kind::cudnn_stand_in),
+                         name_of);
+
+TEST_P(EveryTrainer, GradientIsTheOracles) {
+  const Digits digits = draw_digits(30, 8);
+  for (const Case& at : kCases) expect_gradients(*make(at.shape, {at.batch}, digits), at, digits);
 }
 
 // Classifying takes any number of digits, a batch or part of one at a time.
-TEST(LenetVerdicts, AreTheOraclesInBothTrainers) {
+TEST_P(EveryTrainer, VerdictsAreTheOracles) {
   const Shape shape{4, 6, 24};
   const Digits digits = draw_digits(50, 2);
   const std::vector<float> parameters = some_parameters(shape, 9);
   const std::vector<std::uint32_t> all = places(43, digits.count(), 1);
   const auto expected =
       oracle::classify(shape, {parameters.begin(), parameters.end()}, examples_of(digits), all);
-  holdfast::Stream stream;
-  for (const auto& trainer : {make_kernel_trainer(stream, shape, {16}, digits),
-                              make_host_trainer(3, shape, {16}, digits)}) {
-    trainer->start(parameters);
-    EXPECT_EQ(trainer->classify(all), expected);
-    EXPECT_TRUE(trainer->classify({}).empty());
-  }
+  const auto trainer = make(shape, {16}, digits);
+  trainer->start(parameters);
+  EXPECT_EQ(trainer->classify(all), expected);
+  EXPECT_TRUE(trainer->classify({}).empty());
 }
 
-// One training, by one thread and by several, and in one go and in two.
-TEST(LenetTraining, BitsDoNotDependOnThreadsOrPauses) {
+// One training, as the oracle's, in one go and in two, and by another trainer that goes on from
+// what the first one left.
+TEST_P(EveryTrainer, TrainsAsTheOracleAndBitsDoNotDependOnPauses) {
   const Shape shape{3, 4, 16};
   const Digits digits = draw_digits(40, 6);
   const std::vector<float> start = some_parameters(shape, 1);
   const std::vector<std::uint32_t> list = places(6 * 9, digits.count(), 4);
   const std::vector<float> rates = {0.05f, 0.04f, 0.03f, 0.02f, 0.01f, 0.005f};
+  const Descent descent{9};
+  std::vector<double> expected(start.begin(), start.end()), velocity(start.size()), gradient;
+  for (std::size_t pass = 0; pass < rates.size(); ++pass) {
+    oracle::loss(shape, expected, examples_of(digits),
+                 {list.begin() + 9 * pass, list.begin() + 9 * (pass + 1)}, &gradient);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      velocity[i] = descent.momentum * velocity[i] - rates[pass] * gradient[i];
+      expected[i] += velocity[i];
+    }
+  }
+  const auto trainer = make(shape, descent, digits);
+  trainer->start(start);
+  trainer->train(list, rates);
+  const std::vector<float> whole = trainer->read_parameters();
+  for (std::size_t i = 0; i < whole.size(); ++i) ASSERT_NEAR(whole[i], expected[i], 1e-4);
+
+  trainer->start(start);
+  trainer->train({list.begin(), list.begin() + 2 * 9}, {rates.begin(), rates.begin() + 2});
+  const auto other = make(shape, descent, digits);
+  other->start(trainer->read_parameters());
+  holdfast::Stream stream;  // as a checkpoint restores it
+  holdfast::copy_async(stream, other->velocity(), trainer->velocity(),
+                       shape.parameters() * sizeof(float));
+  stream.synchronize();
+  for (Trainer* const each : {trainer.get(), other.get()}) {
+    each->train({list.begin() + 2 * 9, list.end()}, {rates.begin() + 2, rates.end()});
+    EXPECT_EQ(each->read_parameters(), whole);
+  }
+}
+
+TEST(LenetTraining, BitsDoNotDependOnHostThreads) {
+  const Shape shape{3, 4, 16};
+  const Digits digits = draw_digits(40, 6);
+  const std::vector<float> start = some_parameters(shape, 1);
   std::vector<std::vector<float>> results;
   for (const unsigned threads : {1u, 2u, 5u}) {
     const auto trainer = make_host_trainer(threads, shape, {9}, digits);
     trainer->start(start);
-    trainer->train(list, rates);
+    trainer->train(places(3 * 9, digits.count(), 4), {0.05f, 0.04f, 0.03f});
     results.push_back(trainer->read_parameters());
   }
   EXPECT_NE(results[0], start);
   EXPECT_EQ(results[0], results[1]);
   EXPECT_EQ(results[0], results[2]);
-  holdfast::Stream stream;
-  const auto kernels = make_kernel_trainer(stream, shape, {9}, digits);
-  kernels->start(start);
-  kernels->train(list, rates);
-  const std::vector<float> whole = kernels->read_parameters();
-  kernels->start(start);
-  kernels->train({list.begin(), list.begin() + 2 * 9}, {rates.begin(), rates.begin() + 2});
-  kernels->train({list.begin() + 2 * 9, list.end()}, {rates.begin() + 2, rates.end()});
-  EXPECT_EQ(kernels->read_parameters(), whole);
-  for (std::size_t i = 0; i < whole.size(); ++i) ASSERT_NEAR(whole[i], results[0][i], 1e-4);
 }
 
 // idx files of `count` images of rows x columns, and of labels.

@@ -167,6 +167,84 @@ TEST_F(LenetTest, BadOptionsAreRefused) {
   EXPECT_EQ(error_of([&] { LeNet lenet(settings); }, {"at most"}), Errc::invalid_argument);
 }
 
+TEST_F(LenetTest, ChoiceOfKernels) {
+  const auto with = [](const char* kernels, Mode mode = Mode::gpm) {
+    Settings settings = small(mode);
+    settings.options["kernels"] = kernels;
+    return settings;
+  };
+  EXPECT_EQ(error_of([&] { LeNet lenet(with("mine")); }, {"kernels=mine", "own", "cudnn"}),
+            Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { LeNet lenet(with("cudnn", Mode::cpu)); }, {"kernels=cudnn", "mode cpu"}),
+            Errc::invalid_argument);
+  run(with("own"), [](LeNet& lenet) { EXPECT_EQ(lenet.facts().at("kernels"), "own"); });
+  run(with("own", Mode::cpu),
+      [](LeNet& lenet) { EXPECT_EQ(lenet.facts().at("kernels"), "host threads"); });
+  run(with("automatic"), [](LeNet& lenet) {
+    EXPECT_EQ(lenet.facts().at("kernels"),
+              kAutomaticTakesCudnn && cudnn_usable(nullptr) ? "cudnn" : "own");
+  });
+  std::string why;
+  if (!cudnn_usable(&why)) {
+    EXPECT_EQ(error_of([&] { LeNet lenet(with("cudnn")); }, {"kernels=cudnn", why}),
+              Errc::unsupported);
+  }
+}
+
+// In every mode: a training by other kernels than this run's is not gone on with.
+TEST_P(EveryMode, GoesOnWithTheSameKernelsOnly) {
+  holdfast::test::ScratchFolders folder;
+  LeNet lenet(small(GetParam()));
+  workload::BackingOptions options;
+  options.mode = GetParam();
+  options.path = folder.path();
+  options.capacity = lenet.medium_bytes();
+  options.cpu_threads = 1;
+  const auto reopen = [&](std::uint32_t kept, const auto& look) {
+    LeNet next(small(GetParam()));
+    workload::Backing backing(options);
+    backing.fill(backing.array<std::uint32_t>("kernels", 1), {kept});
+    next.prepare(backing);
+    look(next);
+  };
+  // Nothing is saved: what a killed set-up left does not count.
+  reopen(1, [](LeNet& next) {
+    EXPECT_EQ(next.resume(), 0u);
+    next.step(0);
+    EXPECT_EQ(next.resume(), 1u);
+  });
+  reopen(1, [](LeNet& next) {
+    EXPECT_EQ(error_of([&] { next.resume(); }, {"kernels=cudnn", "kernels=own"}),
+              Errc::invalid_argument);
+  });
+  reopen(0, [](LeNet& next) { EXPECT_EQ(next.resume(), 1u); });
+  workload::Backing::destroy(options.path);
+}
+
+class ByCudnn : public EveryMode {
+ protected:
+  void SetUp() override {
+    std::string why;
+    if (!cudnn_usable(&why)) GTEST_SKIP() << why;
+    settings_.mode = GetParam();
+    settings_.options["kernels"] = "cudnn";
+  }
+  Settings settings_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Modes, ByCudnn,
+                         ::testing::Values(Mode::gpm, Mode::cap_fs, Mode::cap_mm, Mode::gpufs));
+
+TEST_P(ByCudnn, VerifiesResumesAndEndsWithTheSameBits) {
+  const workload_checks::Run whole = workload_checks::run_whole(info(), settings_);
+  EXPECT_EQ(whole.wrong, "");
+  const workload_checks::Run steps = workload_checks::run_step_by_step(info(), settings_);
+  EXPECT_EQ(steps.wrong, "");
+  EXPECT_EQ(steps.digest, whole.digest);
+  settings_.mode = Mode::gpm;
+  EXPECT_EQ(whole.digest, workload_checks::run_whole(info(), settings_).digest);
+}
+
 TEST_F(LenetTest, NamedFilesAreReadOrRefused) {
   Settings settings;
   settings.options = {{"images", path("images")}, {"labels", path("labels")}, {"batch", "2"}};

@@ -122,6 +122,7 @@ int run(const holdfast_run::Arguments& arguments) {
             {"persist_seconds", steps.persists},
             {"medium_seconds", steps.waits},
             {"bytes_written", steps.bytes},
+            {"facts", work->facts()},
             {"digest", std::to_string(work->digest())}};
   std::string wrong;
   if (arguments.verify) wrong = work->verify();
