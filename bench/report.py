@@ -16,6 +16,8 @@ from typing import Any
 import gpm_report
 from tables import FIGURES, RESULTS, ROOT, Line, table
 
+from holdfast.plots import pyplot
+
 PAGE = ROOT / "docs" / "results.md"
 README = ROOT / "README.md"
 
@@ -422,12 +424,7 @@ def page(path: Path, tables: dict[str, Callable[[], str]]) -> str:
 
 def draw() -> None:
     """Draws the figures."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    mpl.rcParams["svg.hashsalt"] = "holdfast"
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     FIGURES.mkdir(exist_ok=True)
     head, lines = load("log_bench-cuda")
     chosen = (8, 24, 64)

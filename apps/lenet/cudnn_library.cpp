@@ -10,10 +10,10 @@
 
 namespace lenet {
 
-using holdfast::detail::concat;
-
 #if HOLDFAST_CUDNN
 namespace {
+
+using holdfast::detail::concat;
 
 struct Loaded {
   CudnnApi api;

@@ -14,6 +14,22 @@ _X = ("threads", "batch", "entry_bytes", "blocks", "bytes", "changed_pages", "si
 _Y = ("gb_per_s", "m_per_s", "operations_per_second", "bytes_per_second", "ms", "seconds")
 
 
+def pyplot() -> Any:
+    """Returns matplotlib's pyplot, set up as all figures are drawn: to files, reproducibly."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    mpl.rcParams["svg.hashsalt"] = "holdfast"  # the same file from the same results
+    # Text stays text, which takes a fraction of its outlines' lines. matplotlib places it by the
+    # first of these; the second, for readers who lack that, is as wide.
+    mpl.rcParams["svg.fonttype"] = "none"
+    mpl.rcParams["font.family"] = "sans-serif"
+    mpl.rcParams["font.sans-serif"] = ["DejaVu Sans", "Verdana", "sans-serif"]
+    import matplotlib.pyplot as plt
+
+    return plt
+
+
 def _axis(lines: list[dict[str, Any]], key: str, known: tuple[str, ...]) -> str | None:
     named = {str(line[key]) for line in lines if key in line}
     if len(named) == 1:
@@ -41,11 +57,7 @@ def _draw(report: dict[str, Any], benchmark: str, lines: list[dict[str, Any]], p
     x, y = _axis(lines, "x", _X), _axis(lines, "y", _Y)
     if x is None or y is None or len({line[x] for line in lines}) < 2:
         return False
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     figure, axes = plt.subplots(figsize=(7, 4.5))
     for name, points in _series(lines, x, y).items():
         axes.plot(*zip(*points, strict=True), marker="o", label=name)

@@ -99,6 +99,13 @@ def test_link_bounds() -> None:
     assert small.seconds == pytest.approx(128e-6)
     assert link_bound(mode("gpkvs", "cap-mm", 1.0), 1.0).read == 0
     assert link_bound(mode("gpkvs", "gpm", 1.0, cache="on"), 1.0).read == 0
+    # What the run itself told comes before the input's words.
+    facts = {"cache": "off", "gets": "95", "sets": "5"}
+    assert link_bound(mode("gpkvs", "gpm", 1.0, facts=facts), 1.0).read == 128 * 100
+    facts["cache"] = "on"
+    assert link_bound(mode("gpkvs", "gpm", 1.0, facts=facts), 1.0).read == 0
+    assert gpm.tables.sets_of(mode("gpkvs", "gpm", 1.0, facts=facts)) == 5
+    assert gpm.tables.sets_of(mode("gpkvs", "gpm", 1.0)) == 1000
 
 
 def test_projection_never_beats_what_was_measured() -> None:
@@ -137,6 +144,33 @@ def test_a_medium_has_results_of_its_own(run: Run, tmp_path: Path) -> None:
     assert "tape" in answer.err and "optane" in answer.err
 
 
+def test_a_variant_is_shown_by_its_figure_alone(run: Run, tmp_path: Path) -> None:
+    answer = run("bench", "gpm-fig9", "--only", "bfs", "--modes", "cap-fs,gpm", "--results",
+                 tmp_path, "--size", "test", "--cpu-threads", "1")  # fmt: skip
+    assert answer.status == 0, answer.err
+    results = gpm.Results(tmp_path, ("cpu",))
+    assert list(results.modes("test")) == ["bfs"]
+    by = results.modes("test", variants=True)
+    assert list(by) == ["bfs", "bfs_costs"]
+    assert by["bfs_costs"]["cap-fs"]["publish_costs"] == "1"
+    # All costs after each level, beside what the baseline copies.
+    more = by["bfs_costs"]["cap-fs"]["bytes_per_step"] / by["bfs"]["cap-fs"]["bytes_per_step"]
+    assert more > 2
+    assert "| BFS (CAP copies costs each level) |" in answer.out
+    assert "each level)" in (tmp_path / "gpm-fig9-cpu.svg").read_text()
+    assert "each level" not in gpm.tables.fig10(results, "test")
+    (tmp_path / "gpm_modes_test-cpu.json").unlink()
+    write(tmp_path, "gpm_modes_test", [mode("bfs", "cap-fs", 0.1), mode("bfs", "gpm", 0.1)])
+    assert "(Not measured: BFS (CAP" in gpm.tables.fig9(results, "test")
+
+
+def test_text_of_figures_stays_text(tmp_path: Path) -> None:
+    write(tmp_path, "gpm_modes_paper", [mode("bfs", m, 0.1) for m in ("cap-fs", "gpm")])
+    gpm.figures.draw("gpm-fig9", gpm.Results(tmp_path), tmp_path / "9.svg")
+    text = (tmp_path / "9.svg").read_text()
+    assert ">BFS</text>" in text and "sans-serif" in text
+
+
 def test_logs_are_both_measured(run: Run, tmp_path: Path) -> None:
     programs = tmp_path / "programs"
     line = '{"benchmark": "log_insert", "layout": "coalesced", "threads": 64, "entry_bytes": 24, '
@@ -146,7 +180,7 @@ def test_logs_are_both_measured(run: Run, tmp_path: Path) -> None:
     assert answer.status == 0, answer.err
     lines = json.loads((tmp_path / "gpm_logs_test-cpu.json").read_text())["results"]
     assert {line["log"] for line in lines} == {"coalesced", "conventional"}
-    assert all(line["cache"] == "off" and line["verified"] for line in lines)
+    assert all(line["facts"]["cache"] == "off" and line["verified"] for line in lines)
     assert "| gpKVS | test |" in answer.out
     assert (tmp_path / "gpm-fig11-cpu.svg").is_file()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .results import STORING, Line
+from .results import STORING, Line, fact
 
 _BUCKET = 128  # bytes of a bucket of gpKVS, read as a whole
 _SECTOR = 32  # bytes: the least that a GPU reads over the link
@@ -22,7 +22,7 @@ class Bound:
 
 
 def _number_before(line: Line, word: str) -> int:
-    """Reads "2000000 SETs" of the input's words; 0 where they do not say."""
+    """Reads "2000000 SETs" of the input's words; 0 where they do not say. For older results."""
     words = str(line["input"]).split()
     return int(words[words.index(word) - 1]) if word in words[1:] else 0
 
@@ -30,11 +30,14 @@ def _number_before(line: Line, word: str) -> int:
 def _reads(line: Line) -> tuple[float, bool]:
     """Returns the bytes that kernels of a step read from the medium, where they are known."""
     name = line["workload"]
-    if line["mode"] not in STORING or line.get("cache") == "on":
+    if line["mode"] not in STORING or fact(line, "cache") == "on":
         return 0, False
     if name in ("gpkvs", "gpkvs_95_5"):
         # Operations of one bucket read it once: fewer than operations, above all by Zipf's law.
-        return _BUCKET * (_number_before(line, "GETs") + _number_before(line, "SETs")), True
+        counts = (
+            int(fact(line, kind.lower()) or _number_before(line, kind)) for kind in ("GETs", "SETs")
+        )
+        return _BUCKET * sum(counts), True
     if name == "gpdb_update":
         # Beside what it changes, a row's measurements: one sector.
         return _SECTOR * _UPDATED * _number_before(line, "flights"), False

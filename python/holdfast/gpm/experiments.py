@@ -24,10 +24,11 @@ from .results import (
     CHECKPOINTING,
     LOGGING,
     NATIVE,
-    STORING,
     TITLES,
     TRANSACTIONAL,
+    VARIANTS,
     Line,
+    base,
     results_name,
 )
 
@@ -116,7 +117,12 @@ EXPERIMENTS = {
         Experiment(
             "gpm-fig3", "what threads of the CPU and of the GPU persist", programs=(CAP, PERSIST)
         ),
-        Experiment("gpm-fig9", "speedup over CAP-fs", ALL, ("cap-fs", "cap-mm", "gpufs", "gpm")),
+        Experiment(
+            "gpm-fig9",
+            "speedup over CAP-fs",
+            (*ALL, *VARIANTS),
+            ("cap-fs", "cap-mm", "gpufs", "gpm"),
+        ),
         Experiment(
             "gpm-fig10",
             "no direct persistence, and eADR",
@@ -156,7 +162,9 @@ class Settings:
     with_programs: bool = True
 
     def run(self, name: str, mode: str) -> Run:
-        """Returns what is run of a workload in a mode."""
+        """Returns what is run of a workload, or of a variant of one, in a mode."""
+        options = VARIANTS[name][1] if name in VARIANTS else {}
+        name = base(name)
         steps = FEW_STEPS.get(name, 0) if self.size == "paper" else 0
         return Run(
             name,
@@ -166,15 +174,8 @@ class Settings:
             steps=steps,
             verify=self.verify,
             medium=self.medium,
-            options=_options(name, mode),
+            options=options,
         )
-
-
-def _options(name: str, mode: str) -> dict[str, str]:
-    """Says where gpKVS' kernels read the table, which results have to tell."""
-    if name not in ("gpkvs", "gpkvs_95_5") or mode not in STORING:
-        return {}
-    return {"cache": "on" if _backend.name() == "cuda" else "off"}
 
 
 def medians(result: Line) -> Line:
@@ -193,8 +194,9 @@ def medians(result: Line) -> Line:
         "verified": result["verified"],
         "projection": result["mode"] in workloads.PROJECTIONS,
     }
-    if "kernel_access" in result:
-        kept["kernel_access"] = result["kernel_access"]
+    for name in ("kernel_access", "facts"):
+        if result.get(name):
+            kept[name] = result[name]
     if result["medium"] != "dram":
         kept["medium"] = result["medium"]
         kept["medium_seconds"] = statistics.median(result["medium_seconds"])
@@ -376,12 +378,13 @@ class _Session:
             for e in self._experiments
             for name in e.names
             for mode in e.modes
-            if name in settings.only and mode in settings.modes
+            if base(name) in settings.only and mode in settings.modes
         )
         lines: list[Line] = []
         notes = self._link() if pairs else {}
-        for name, mode in sorted(pairs, key=lambda pair: ALL.index(pair[0])):
-            self._keep("gpm_modes", lines, measure(settings.run(name, mode), settings.tried), notes)
+        for name, mode in sorted(pairs, key=lambda pair: ALL.index(base(pair[0]))):
+            line = {**measure(settings.run(name, mode), settings.tried), "workload": name}
+            self._keep("gpm_modes", lines, line, notes)
 
     def _run_logs(self) -> None:
         lines: list[Line] = []

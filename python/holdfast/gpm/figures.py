@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..plots import pyplot
 from .bounds import link_bound
-from .results import NATIVE, TITLES, Line, Report, Results
+from .results import NATIVE, TITLES, VARIANTS, Line, Report, Results, title_of
 from .tables import sets_of
 
 # A colour for each mode, the same in all figures.
@@ -112,7 +114,8 @@ def _speedups(
     few = len(names) * len(modes) < 6
     figure, panels = _panels(plt, 1 if few else len(sizes), len(sizes) if few else 1, 3.3)
     for axes, size in zip(panels, sizes, strict=True):
-        lines = {n: by for n, by in results.modes(size).items() if n in names and over in by}
+        measured = results.modes(size, variants=True)
+        lines = {n: by for n, by in measured.items() if n in names and over in by}
         series = {
             mode: [
                 by[over]["cost_seconds"] / by[mode]["cost_seconds"] if mode in by else None
@@ -120,7 +123,7 @@ def _speedups(
             ]
             for mode in modes
         }
-        places = [TITLES[name] for name in lines]
+        places = [textwrap.fill(title_of(name), 12) for name in lines]
         _bars(axes, places, series, _COLOURS, _LABELS, _PROJECTED)
         axes.axhline(1, color="black", linewidth=0.7, zorder=1.5)
         _log_scale(axes, series)
@@ -129,7 +132,9 @@ def _speedups(
         title = f"{_SIZE_WORDS[size]}; {results.where(size)}"
         axes.set_title(_wrapped(title) if few else title, fontsize=9, loc="left")
         if len(modes) > 1:
-            axes.legend(fontsize=7, ncols=5, frameon=False, loc="upper right")
+            # Beside the title, where no bar comes.
+            where = {"loc": "lower right", "bbox_to_anchor": (1.0, 0.98)}
+            axes.legend(fontsize=7, ncols=5, frameon=False, **where)
     return figure
 
 
@@ -235,7 +240,8 @@ def fig3(plt: Any, results: Results) -> Any:
 
 def fig9(plt: Any, results: Results) -> Any:
     """Speedups over CAP-fs."""
-    return _speedups(plt, results, ("cap-mm", "gpufs", "gpm"), tuple(TITLES), "cap-fs")
+    names = (*TITLES, *VARIANTS)
+    return _speedups(plt, results, ("cap-mm", "gpufs", "gpm"), names, "cap-fs")
 
 
 def fig10(plt: Any, results: Results) -> Any:
@@ -338,17 +344,12 @@ FIGURES: dict[str, tuple[str, Callable[[Any, Results], Any]]] = {
 
 def draw(name: str, results: Results, path: Path) -> bool:
     """Draws one figure; returns False, with no file, where nothing was measured for it."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    mpl.rcParams["svg.hashsalt"] = "holdfast"  # the same file from the same results
-    import matplotlib.pyplot as plt
-
-    title, make = FIGURES[name]
+    plt = pyplot()
+    words, make = FIGURES[name]
     figure = make(plt, results)
     if figure is None:
         return False
-    figure.suptitle(f"{title} (the medium is DRAM in shared memory)", fontsize=10)
+    figure.suptitle(f"{words} (the medium is DRAM in shared memory)", fontsize=10)
     figure.tight_layout()
     metadata = {"Date": None} if path.suffix == ".svg" else None
     figure.savefig(path, metadata=metadata, dpi=110)

@@ -26,11 +26,32 @@ TITLES = {
     "srad": "SRAD",
     "prefix_sum": "PS",
 }
+# Workloads with an option that changes what a figure compares: of which, with what option, and
+# what it is called. A figure or table shows them only if it asks for them.
+VARIANTS = {
+    "bfs_costs": ("bfs", {"publish_costs": "1"}, "BFS (CAP copies costs each level)"),
+}
 TRANSACTIONAL = ("gpkvs", "gpkvs_95_5", "gpdb_insert", "gpdb_update")
 CHECKPOINTING = ("lenet", "cfd", "black_scholes", "hotspot")
 NATIVE = ("bfs", "srad", "prefix_sum")
 STORING = ("gpm", "ndp", "eadr")  # modes whose kernels store to the medium
 LOGGING = ("gpkvs", "gpdb_update")  # of GPM's figure 11: those that log what they overwrite
+
+
+def title_of(name: str) -> str:
+    """Returns what tables call a workload, or a variant of one."""
+    return TITLES[name] if name in TITLES else VARIANTS[name][2]
+
+
+def base(name: str) -> str:
+    """Returns the workload that a variant is of; a workload's own name."""
+    return VARIANTS[name][0] if name in VARIANTS else name
+
+
+def fact(line: Line, name: str) -> str | None:
+    """Returns a fact that holdfast-run told of a run; of older results an option of that name."""
+    value = line.get("facts", {}).get(name, line.get(name))
+    return None if value is None else str(value)
 
 
 def results_name(experiment: str, size: str, medium: str = "dram") -> str:
@@ -83,12 +104,19 @@ class Results:
         found = [size for size in SIZES if self.report(f"{experiment}_{size}")]
         return [size for size in found if size != "test"] or found
 
-    def modes(self, size: str, medium: str = "dram") -> dict[str, dict[str, Line]]:
+    def modes(
+        self, size: str, medium: str = "dram", variants: bool = False
+    ) -> dict[str, dict[str, Line]]:
         """Returns the lines of a size by workload and mode, in the paper's order."""
         found: dict[str, dict[str, Line]] = {}
         for line in self.report(results_name("gpm_modes", size, medium)).lines:
             found.setdefault(line["workload"], {})[line["mode"]] = line
-        return {name: found[name] for name in TITLES if name in found}
+        wanted = [
+            name
+            for workload in TITLES
+            for name in (workload, *(v for v in VARIANTS if variants and base(v) == workload))
+        ]
+        return {name: found[name] for name in wanted if name in found}
 
     def where(self, size: str) -> str:
         """Says what the modes of a size were measured on."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .bounds import link_bound, pattern
-from .results import CHECKPOINTING, LOGGING, TITLES, Line, Results
+from .results import CHECKPOINTING, LOGGING, TITLES, VARIANTS, Line, Results, base, fact, title_of
 
 Rows = list[list[object]]
 
@@ -89,7 +89,10 @@ def fig1a(results: Results) -> str:
 
 
 def sets_of(line: Line) -> int:
-    """Returns the SETs of a batch, of which gpKVS's input tells."""
+    """Returns the SETs of a batch; in older results gpKVS's input tells of them."""
+    told = fact(line, "sets")
+    if told is not None:
+        return int(told)
     words = str(line["input"]).split()
     return int(words[words.index("SETs") - 1])
 
@@ -141,12 +144,15 @@ def _fig3_row(who: str, where: str, one: Line, best: Line, threads: int) -> list
 def fig9(results: Results, size: str) -> str:
     """Speedups over CAP-fs."""
     rows: Rows = []
-    for name, lines in results.modes(size).items():
+    measured = results.modes(size, variants=True)
+    for name, lines in measured.items():
         ours: list[object] = [ratio(lines, "cap-fs", mode) for mode in ("cap-mm", "gpufs", "gpm")]
         over = ratio(lines, "cap-mm")
-        rows.append([TITLES[name], *ours, over, _cost(lines), PAPER_FIG9.get(name, "-")])
+        rows.append([title_of(name), *ours, over, _cost(lines), PAPER_FIG9.get(base(name), "-")])
     header = ["workload", "CAP-mm", "GPUfs", "GPM", "GPM over CAP-mm", "GPM takes", "paper's GPM"]
-    return table(header, rows)
+    absent = [title_of(n) for n in VARIANTS if base(n) in measured and n not in measured]
+    note = f"\n\n(Not measured: {', '.join(absent)}.)" if absent else ""
+    return table(header, rows) + note
 
 
 def fig10(results: Results, size: str) -> str:
