@@ -9,17 +9,6 @@
 
 namespace gpkvs {
 
-// Ordering a batch by bucket pays once the table outgrows what the GPU's address translation
-// covers and the batch is more than a few blocks (docs/results.md, "When ordering pays"). Updates
-// store to the table whether or not they read a copy of it. Lookups in a copy stay off the link, so
-// nothing is sorted for them: that is yet to be measured.
-inline bool ordering_pays(const Table& table, std::size_t count, bool updates) {
-  if (table.copy != nullptr && !updates) return false;
-  constexpr std::uint64_t kTableBytes = std::uint64_t{512} << 20;
-  constexpr std::size_t kCount = std::size_t{1} << 12;
-  return (table.mask + 1) * sizeof(Bucket) > kTableBytes && count >= kCount;
-}
-
 // Owns the device memory for one batch of up to `max_batch` operations. Reused from batch to
 // batch; one thread at a time.
 class BatchPlanner {

@@ -3,6 +3,7 @@
 #include "gpkvs/engine.hpp"
 #include "gpkvs/kernels.hpp"
 #include "gpkvs/read_copy.hpp"
+#include "gpkvs/rules.hpp"
 
 namespace gpkvs {
 namespace {
@@ -44,8 +45,9 @@ class PlainEngine : public Engine {
            std::uint64_t count) override {
     holdfast::Stream& stream = backing_.stream();
     planner_.load(stream, keys, nullptr, count);
-    const Batch batch =
-        planner_.plan(stream, table_, ordering_pays(table_, count, false), false, outcome_.data());
+    const Batch batch = planner_.plan(
+        stream, table_, ordering_pays(table_.bytes(), table_.copy != nullptr, count, false), false,
+        outcome_.data());
     holdfast::launch(stream, grid_for(count), dim3(kBlock), get_from_kvs, table_, batch,
                      values_.data(), found_.data());
     holdfast::copy_async(stream, values, values_.data(), count * sizeof(*values));
@@ -83,8 +85,9 @@ class PlainEngine : public Engine {
     holdfast::Stream& stream = backing_.stream();
     planner_.load(stream, keys, values, count);
     holdfast::fill_async(stream, outcome_.data(), 0, sizeof(Outcome));
-    const Batch batch =
-        planner_.plan(stream, table_, ordering_pays(table_, count, true), true, outcome_.data());
+    const Batch batch = planner_.plan(
+        stream, table_, ordering_pays(table_.bytes(), table_.copy != nullptr, count, true), true,
+        outcome_.data());
     holdfast::launch(stream, grid_for(count), dim3(kBlock), store_into_kvs, table_, batch,
                      outcome_.data());
     holdfast::copy_async(stream, outcome_host_.data(), outcome_.data(), sizeof(Outcome));

@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "gpkvs/rules.hpp"
+
 namespace gpkvs {
 
 using holdfast::Errc;

@@ -14,6 +14,7 @@
 #include "gpkvs/batch.hpp"
 #include "gpkvs/kernels.hpp"
 #include "gpkvs/read_copy.hpp"
+#include "gpkvs/rules.hpp"
 #include "holdfast/transaction.hpp"
 
 namespace gpkvs {
@@ -150,7 +151,7 @@ struct Store::Impl {
 
   bool ordered(std::size_t count, bool updates) const {
     if (order != Order::automatic) return order == Order::ordered;
-    return ordering_pays(table, count, updates);
+    return ordering_pays(table.bytes(), table.copy != nullptr, count, updates);
   }
 
   void check_count(std::size_t count) const {

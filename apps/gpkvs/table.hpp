@@ -44,6 +44,7 @@ struct Table {
   holdfast::PageMarks marks;
   Bucket* copy = nullptr;  // of the buckets, in device memory; null: there is none
 
+  std::uint64_t bytes() const { return (mask + 1) * sizeof(Bucket); }
   // Where kernels read.
   __device__ const Bucket* readable() const { return copy != nullptr ? copy : buckets; }
 

@@ -9,8 +9,7 @@
 #include <set>
 #include <thread>
 
-#include "gpkvs/batch.hpp"
-#include "gpkvs/read_copy.hpp"
+#include "gpkvs/rules.hpp"
 #include "support/process.hpp"
 #include "support/scratch.hpp"
 #ifdef HOLDFAST_INTERCEPT
@@ -296,13 +295,11 @@ TEST(StoreCopy, IsMadeWhereItHasRoomAndUse) {
 }
 
 TEST(StoreCopy, LookupsInItAreNotOrdered) {
-  Bucket bucket{};
-  Table table{&bucket, (std::uint64_t{1} << 25) - 1, {}};  // 4 GiB
-  EXPECT_TRUE(ordering_pays(table, 1 << 20, true));
-  EXPECT_TRUE(ordering_pays(table, 1 << 20, false));
-  table.copy = &bucket;
-  EXPECT_TRUE(ordering_pays(table, 1 << 20, true));
-  EXPECT_FALSE(ordering_pays(table, 1 << 20, false));
+  constexpr std::uint64_t kBytes = std::uint64_t{4} << 30;
+  EXPECT_TRUE(ordering_pays(kBytes, false, 1 << 20, true));
+  EXPECT_TRUE(ordering_pays(kBytes, false, 1 << 20, false));
+  EXPECT_TRUE(ordering_pays(kBytes, true, 1 << 20, true));
+  EXPECT_FALSE(ordering_pays(kBytes, true, 1 << 20, false));
 }
 
 TEST_F(StoreFiles, AConventionalLogTakesSmallerBatches) {
