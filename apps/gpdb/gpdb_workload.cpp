@@ -47,13 +47,10 @@ Input make_input(const Settings& settings) {
 }
 
 holdfast::LogLayout layout_option(const Settings& settings) {
-  const auto given = settings.options.find("log");
-  if (given == settings.options.end() || given->second == "coalesced") {
-    return holdfast::LogLayout::coalesced;
-  }
-  if (given->second == "conventional") return holdfast::LogLayout::conventional;
-  throw Error(Errc::invalid_argument,
-              concat("option log=", given->second, ": give coalesced or conventional"));
+  return workload::choice_option<holdfast::LogLayout>(
+      settings, "log",
+      {{"coalesced", holdfast::LogLayout::coalesced},
+       {"conventional", holdfast::LogLayout::conventional}});
 }
 
 // What both have in common: the table, how far it is, and how it is read.

@@ -1,7 +1,7 @@
 // The network in kernels. No sum depends on the order in which threads run: each is taken by one
 // thread, or in parts that another kernel adds in their order.
 #include "holdfast/kernel.hpp"
-#include "lenet/trainer.hpp"
+#include "lenet/device_trainer.hpp"
 
 namespace lenet {
 namespace {
@@ -292,17 +292,11 @@ dim3 blocks(std::size_t threads) {
 
 unsigned tiles(unsigned count, unsigned tile) { return (count + tile - 1) / tile; }
 
-class KernelTrainer : public Trainer {
+class KernelTrainer : public DeviceTrainer {
  public:
   KernelTrainer(holdfast::Stream& stream, const Shape& shape, const Descent& descent,
                 const Digits& digits)
-      : stream_(stream),
-        shape_(shape),
-        descent_(descent),
-        pixels_(digits.pixels.size()),
-        labels_(digits.labels.size()),
-        parameters_(shape.parameters()),
-        velocity_(shape.parameters()),
+      : DeviceTrainer(stream, shape, descent, digits),
         gradient_(shape.parameters()),
         shares1_(std::size_t{tiles(descent.batch, kShare)} * shape.conv2()),
         shares2_(std::size_t{tiles(descent.batch, kShare)} * (shape.dense1() - shape.conv2())),
@@ -314,25 +308,10 @@ class KernelTrainer : public Trainer {
         d_pooled2_(pooled2_.size()),
         hidden_(std::size_t{descent.batch} * shape.hidden),
         d_hidden_(hidden_.size()),
-        d_logits_(std::size_t{descent.batch} * kClasses),
-        classes_(descent.batch) {
-    const std::vector<float> pixels = digits.normalised();
-    holdfast::copy_async(stream_, pixels_.data(), pixels.data(), pixels_.bytes());
-    holdfast::copy_async(stream_, labels_.data(), digits.labels.data(), labels_.bytes());
-    stream_.synchronize();
-  }
-
-  float* parameters() override { return parameters_.data(); }
-  float* velocity() override { return velocity_.data(); }
-
-  void start(const std::vector<float>& parameters) override {
-    holdfast::copy_async(stream_, parameters_.data(), parameters.data(), parameters_.bytes());
-    holdfast::fill_async(stream_, velocity_.data(), 0, velocity_.bytes());
-    stream_.synchronize();
-  }
+        d_logits_(std::size_t{descent.batch} * kClasses) {}
 
   void train(const std::vector<std::uint32_t>& digits, const std::vector<float>& rates) override {
-    upload(digits);
+    begin(digits);
     const std::uint32_t* places = places_.data();
     for (const float rate : rates) {
       forward(places, descent_.batch);
@@ -344,60 +323,21 @@ class KernelTrainer : public Trainer {
     }
   }
 
-  std::vector<float> read_parameters() override { return read(parameters_, parameters_.size()); }
-
   std::vector<float> gradient(const std::vector<std::uint32_t>& digits) override {
-    upload(digits);
+    begin(digits);
     forward(places_.data(), descent_.batch);
     backward(places_.data());
     return read(gradient_, gradient_.size());
   }
 
-  std::vector<std::uint8_t> classify(const std::vector<std::uint32_t>& digits) override {
-    upload(digits);
-    std::vector<std::uint8_t> classes;
-    for (std::size_t first = 0; first < digits.size(); first += descent_.batch) {
-      const std::size_t count = std::min<std::size_t>(descent_.batch, digits.size() - first);
-      forward(places_.data() + first, static_cast<unsigned>(count));
-      const std::vector<std::uint8_t> some = read(classes_, count);
-      classes.insert(classes.end(), some.begin(), some.end());
-    }
-    return classes;
-  }
-
  private:
-  template <class T>
-  std::vector<T> read(const holdfast::DeviceBuffer<T>& buffer, std::size_t count) {
-    std::vector<T> values(count);
-    holdfast::copy_async(stream_, values.data(), buffer.data(), count * sizeof(T));
-    stream_.synchronize();
-    return values;
-  }
-
-  void upload(const std::vector<std::uint32_t>& digits) {
-    stream_.synchronize();  // passes that still read the former list
-    if (places_.size() < digits.size()) {
-      places_ = holdfast::DeviceBuffer<std::uint32_t>(digits.size());
-    }
-    if (digits.empty()) return;
-    holdfast::copy_async(stream_, places_.data(), digits.data(),
-                         digits.size() * sizeof(std::uint32_t));
-    stream_.synchronize();
-  }
-
   Maps images(const std::uint32_t* places) const { return {pixels_.data(), places, 1, kPixels}; }
   Maps maps1() const { return {pooled1_.data(), nullptr, shape_.channels1, kArea1}; }
 
-  void forward(const std::uint32_t* places, unsigned batch);
+  void forward(const std::uint32_t* places, unsigned batch) override;
   void backward(const std::uint32_t* places);
 
-  holdfast::Stream& stream_;
-  const Shape shape_;
-  const Descent descent_;
-  holdfast::DeviceBuffer<float> pixels_;
-  holdfast::DeviceBuffer<std::uint8_t> labels_;
-  holdfast::DeviceBuffer<std::uint32_t> places_;  // of the digits that are passed over
-  holdfast::DeviceBuffer<float> parameters_, velocity_, gradient_;
+  holdfast::DeviceBuffer<float> gradient_;
   holdfast::DeviceBuffer<float> shares1_, shares2_;
   // Of the batch at hand; d_: the loss's gradient by it.
   holdfast::DeviceBuffer<float> pooled1_;
@@ -407,7 +347,6 @@ class KernelTrainer : public Trainer {
   holdfast::DeviceBuffer<std::uint8_t> which2_;
   holdfast::DeviceBuffer<float> d_pooled2_;
   holdfast::DeviceBuffer<float> hidden_, d_hidden_, d_logits_;
-  holdfast::DeviceBuffer<std::uint8_t> classes_;
 };
 
 // Down to the hidden numbers' gradient.

@@ -6,6 +6,7 @@
 
 #include "holdfast/error.hpp"
 #include "lenet/cudnn_api.hpp"
+#include "lenet/device_trainer.hpp"
 #include "lenet/lenet_cudnn_kernels.hpp"
 
 namespace lenet {
@@ -141,7 +142,7 @@ class Libraries {
 // One that takes none.
 #define LENET_DESCRIBE(name, ...) libraries_.check(#name, libraries_.api().name(__VA_ARGS__))
 
-class CudnnTrainer : public Trainer {
+class CudnnTrainer : public DeviceTrainer {
  public:
   CudnnTrainer(const CudnnApi& api, holdfast::Stream& stream, const Shape& shape,
                const Descent& descent, const Digits& digits);
@@ -151,15 +152,6 @@ class CudnnTrainer : public Trainer {
       stream_.synchronize();
     } catch (const Error&) {
     }
-  }
-
-  float* parameters() override { return parameters_.data(); }
-  float* velocity() override { return velocity_.data(); }
-
-  void start(const std::vector<float>& parameters) override {
-    holdfast::copy_async(stream_, parameters_.data(), parameters.data(), parameters_.bytes());
-    holdfast::fill_async(stream_, velocity_.data(), 0, velocity_.bytes());
-    stream_.synchronize();
   }
 
   void train(const std::vector<std::uint32_t>& digits, const std::vector<float>& rates) override {
@@ -172,8 +164,6 @@ class CudnnTrainer : public Trainer {
       passes::descend(stream_, placement_, rows(), rate, descent_.momentum);
     }
   }
-
-  std::vector<float> read_parameters() override { return read(parameters_, parameters_.size()); }
 
   std::vector<float> gradient(const std::vector<std::uint32_t>& digits) override {
     begin(digits);
@@ -189,37 +179,11 @@ class CudnnTrainer : public Trainer {
     return packed;
   }
 
-  std::vector<std::uint8_t> classify(const std::vector<std::uint32_t>& digits) override {
-    begin(digits);
-    std::vector<std::uint8_t> classes;
-    for (std::size_t first = 0; first < digits.size(); first += descent_.batch) {
-      const std::size_t count = std::min<std::size_t>(descent_.batch, digits.size() - first);
-      forward(places_.data() + first, static_cast<unsigned>(count));
-      const std::vector<std::uint8_t> some = read(classes_, count);
-      classes.insert(classes.end(), some.begin(), some.end());
-    }
-    return classes;
-  }
-
  private:
-  template <class T>
-  std::vector<T> read(const DeviceBuffer<T>& buffer, std::size_t count) {
-    std::vector<T> values(count);
-    holdfast::copy_async(stream_, values.data(), buffer.data(), count * sizeof(T));
-    stream_.synchronize();
-    return values;
-  }
-
-  // Uploads a list of digits, and takes over parameters that others may have stored.
-  void begin(const std::vector<std::uint32_t>& digits) {
-    stream_.synchronize();  // passes that still read the former list
-    if (places_.size() < digits.size()) places_ = DeviceBuffer<std::uint32_t>(digits.size());
-    if (!digits.empty()) {
-      holdfast::copy_async(stream_, places_.data(), digits.data(),
-                           digits.size() * sizeof(std::uint32_t));
-    }
+  // Takes over parameters, too, that others may have stored.
+  void begin(const std::vector<std::uint32_t>& digits) override {
+    DeviceTrainer::begin(digits);
     passes::spread(stream_, placement_, rows());
-    stream_.synchronize();  // the list is the caller's
   }
 
   passes::Rows rows() const {
@@ -241,22 +205,15 @@ class CudnnTrainer : public Trainer {
                           Blob& out, Blob& pooled) const;
   std::size_t workspace_bytes(const Convolution& layer) const;
 
-  void forward(const std::uint32_t* places, unsigned count);
+  void forward(const std::uint32_t* places, unsigned count) override;
   void backward();
   void convolve(const Convolution& layer);
   void convolve_back(const Convolution& layer, bool by_input);
   void connect(const Dense& layer);
   void connect_back(const Dense& layer);
 
-  holdfast::Stream& stream_;
   const Libraries libraries_;
-  const Shape shape_;
-  const Descent descent_;
   const Placement placement_;
-  DeviceBuffer<float> pixels_;
-  DeviceBuffer<std::uint8_t> labels_;
-  DeviceBuffer<std::uint32_t> places_;  // of the digits that are passed over
-  DeviceBuffer<float> parameters_, velocity_;
   DeviceBuffer<float> aligned_, gradient_;  // as Placement has it
   Descriptor<cudnnConvolutionDescriptor_t> window_;
   Descriptor<cudnnPoolingDescriptor_t> pooling_;
@@ -264,7 +221,6 @@ class CudnnTrainer : public Trainer {
   // Of the batch at hand. The images have no gradient; maps are before pooling, with the bias.
   Blob images_, maps1_, pooled1_, maps2_, pooled2_, hidden_, logits_;
   DeviceBuffer<float> probabilities_;
-  DeviceBuffer<std::uint8_t> classes_;
   Convolution convolution1_, convolution2_;
   Dense dense1_, dense2_;
   DeviceBuffer<std::uint8_t> workspace_;  // of convolutions, which are one after the other
@@ -272,15 +228,9 @@ class CudnnTrainer : public Trainer {
 
 CudnnTrainer::CudnnTrainer(const CudnnApi& api, holdfast::Stream& stream, const Shape& shape,
                            const Descent& descent, const Digits& digits)
-    : stream_(stream),
+    : DeviceTrainer(stream, shape, descent, digits),
       libraries_(api, stream),
-      shape_(shape),
-      descent_(descent),
       placement_(Placement::of(shape)),
-      pixels_(digits.pixels.size()),
-      labels_(digits.labels.size()),
-      parameters_(shape.parameters()),
-      velocity_(shape.parameters()),
       aligned_(placement_.length),
       gradient_(placement_.length),
       window_(make("cudnnCreateConvolutionDescriptor", api.cudnnCreateConvolutionDescriptor,
@@ -297,7 +247,6 @@ CudnnTrainer::CudnnTrainer(const CudnnApi& api, holdfast::Stream& stream, const 
       hidden_(blob(shape.hidden, 1)),
       logits_(blob(kClasses, 1)),
       probabilities_(logits_.value.size()),
-      classes_(descent.batch),
       convolution1_(convolution(1, shape.channels1, conv1_weights, images_, maps1_, pooled1_)),
       convolution2_(
           convolution(shape.channels1, shape.channels2, conv2_weights, pooled1_, maps2_, pooled2_)),
@@ -324,10 +273,6 @@ CudnnTrainer::CudnnTrainer(const CudnnApi& api, holdfast::Stream& stream, const 
                  CUDNN_PROPAGATE_NAN, 0.0);
   workspace_ = DeviceBuffer<std::uint8_t>(
       std::max(workspace_bytes(convolution1_), workspace_bytes(convolution2_)));
-  const std::vector<float> pixels = digits.normalised();
-  holdfast::copy_async(stream_, pixels_.data(), pixels.data(), pixels_.bytes());
-  holdfast::copy_async(stream_, labels_.data(), digits.labels.data(), labels_.bytes());
-  stream_.synchronize();
 }
 
 Descriptor<cudnnTensorDescriptor_t> CudnnTrainer::tensor(std::uint32_t count, std::uint32_t planes,
