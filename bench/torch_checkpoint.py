@@ -49,7 +49,7 @@ def disk_seconds(folder: Path, size: int, repeat: int) -> float:
 
     Of a new file and of one that is written over, the quicker: medians.
     """
-    block = bytes(64 << 20)
+    block = os.urandom(64 << 20)
 
     def write(mode: str) -> float:
         with (folder / "plain").open(mode, buffering=0) as file:
@@ -93,6 +93,7 @@ def by_holdfast(tensor: torch.Tensor, folder: Path, repeat: int) -> dict[str, An
                                  for _ in range(repeat))  # fmt: skip
         commits = []
         for number in range(2 + _ON_DISK):
+            tensor.add_(1)  # what did not change is not written again
             checkpoint.save("model", number)
             commits.append(timed(region.commit))
         commit = statistics.median(commits[2:])  # the file has its size by then
@@ -105,7 +106,7 @@ def by_holdfast(tensor: torch.Tensor, folder: Path, repeat: int) -> dict[str, An
 
 
 def by_torch(tensor: torch.Tensor, folder: Path, repeat: int) -> dict[str, Any]:
-    """Saves by torch.distributed.checkpoint.async_save, to shared memory."""
+    """Saves by torch.distributed.checkpoint.async_save, to shared memory, and to disk."""
     import torch.distributed as dist
     import torch.distributed.checkpoint as dcp
 
@@ -115,21 +116,28 @@ def by_torch(tensor: torch.Tensor, folder: Path, repeat: int) -> dict[str, Any]:
     )
     # Sixteen shards for eight threads, staged in pinned memory that is kept.
     state = {f"shard{i}": part for i, part in enumerate(tensor.view(16, -1))}
-    blocking, durable = [], []
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as shared:
-        for number in range(repeat + 1):
-            writer = dcp.FileSystemWriter(
-                Path(shared) / str(number % 2), thread_count=8, cache_staged_state_dict=True
-            ) if number == 0 else writer  # noqa: F821  # fmt: skip
+
+    def save(place: Path, times: int) -> tuple[list[float], list[float]]:
+        writer = dcp.FileSystemWriter(place, thread_count=8, cache_staged_state_dict=True)
+        blocking, durable = [], []
+        for _ in range(times):
+            tensor.add_(1)
+            torch.cuda.synchronize()
             start = time.perf_counter()
             future = dcp.async_save(state, storage_writer=writer)
             blocking.append(time.perf_counter() - start)
             future.result()
             durable.append(time.perf_counter() - start)
+        return blocking[1:], durable[1:]
+
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as shared:
+        blocking, durable = save(Path(shared), repeat + 1)
+    _, on_disk = save(folder / "dcp", 1 + _ON_DISK)  # the writer syncs its files
     dist.destroy_process_group()
     return {
-        "blocking_seconds": statistics.median(blocking[1:]),
-        "shared_memory_seconds": statistics.median(durable[1:]),
+        "blocking_seconds": statistics.median(blocking),
+        "shared_memory_seconds": statistics.median(durable),
+        "disk_seconds": statistics.median(on_disk),
     }
 
 

@@ -20,21 +20,11 @@ __global__ void find_buckets(Table kvs, const std::uint64_t* keys, std::uint32_t
 }
 
 // Sorted by bucket, operations of one bucket are neighbours; the first leads.
-__global__ void chain_by_place(const std::uint32_t* bucket, std::uint32_t count,
-                               std::uint32_t* next, std::uint8_t* leads) {
+__global__ void find_chains(Batch batch, std::uint32_t* starts) {
   const std::uint32_t i = thread_in_row();
-  if (i >= count) return;
-  leads[i] = i == 0 || bucket[i - 1] != bucket[i];
-  next[i] = i + 1 < count && bucket[i + 1] == bucket[i] ? i + 1 : kNone;
-}
-
-// The same chains, for threads that take the operations in the order of the batch.
-__global__ void chain_by_operation(const std::uint32_t* bucket, const std::uint32_t* op,
-                                   std::uint32_t count, std::uint32_t* next, std::uint8_t* leads) {
-  const std::uint32_t i = thread_in_row();
-  if (i >= count) return;
-  leads[op[i]] = i == 0 || bucket[i - 1] != bucket[i];
-  next[op[i]] = i + 1 < count && bucket[i + 1] == bucket[i] ? op[i + 1] : kNone;
+  if (i >= batch.count) return;
+  const bool first = i == 0 || batch.chain_bucket[i - 1] != batch.chain_bucket[i];
+  starts[batch.position_of(i)] = first ? i : kNone;
 }
 
 }  // namespace
@@ -46,8 +36,8 @@ BatchPlanner::BatchPlanner(std::uint32_t max_batch)
       op_(max_batch),
       sorted_bucket_(max_batch),
       sorted_op_(max_batch),
-      next_(max_batch),
-      leads_(max_batch),
+      starts_(max_batch),
+      changes_(max_batch),
       sorter_(max_batch) {}
 
 void BatchPlanner::load(holdfast::Stream& stream, const std::uint64_t* keys,
@@ -55,7 +45,15 @@ void BatchPlanner::load(holdfast::Stream& stream, const std::uint64_t* keys,
   count_ = static_cast<std::uint32_t>(count);
   has_values_ = values != nullptr;
   holdfast::copy_async(stream, keys_.data(), keys, count * sizeof(*keys));
-  if (values) holdfast::copy_async(stream, values_.data(), values, count * sizeof(*values));
+  if (!has_values_) return;
+  keys_in_.record(stream);
+  keys_in_.wait(beside_);
+  holdfast::copy_async(beside_, values_.data(), values, count * sizeof(*values));
+  values_in_.record(beside_);
+}
+
+void BatchPlanner::await_values(holdfast::Stream& stream) {
+  if (has_values_) values_in_.wait(stream);
 }
 
 Batch BatchPlanner::plan(holdfast::Stream& stream, const Table& table, bool ordered, bool chains,
@@ -64,10 +62,16 @@ Batch BatchPlanner::plan(holdfast::Stream& stream, const Table& table, bool orde
   const dim3 block(kThreads);
   holdfast::launch(stream, grid, block, find_buckets, table, keys_.data(), count_, bucket_.data(),
                    op_.data(), outcome);
-  Batch batch{keys_.data(), has_values_ ? values_.data() : nullptr,
-              op_.data(),   bucket_.data(),
-              next_.data(), leads_.data(),
-              count_};
+  Batch batch{keys_.data(),
+              has_values_ ? values_.data() : nullptr,
+              op_.data(),
+              bucket_.data(),
+              sorted_op_.data(),
+              sorted_bucket_.data(),
+              starts_.data(),
+              changes_.data(),
+              count_,
+              ordered};
   if (!ordered && !chains) return batch;
   // Chains need the sort in either order: it is what keeps operations of one bucket in turn.
   sorter_.sort(stream, bucket_.data(), sorted_bucket_.data(), op_.data(), sorted_op_.data(), count_,
@@ -76,13 +80,7 @@ Batch BatchPlanner::plan(holdfast::Stream& stream, const Table& table, bool orde
     batch.op = sorted_op_.data();
     batch.bucket = sorted_bucket_.data();
   }
-  if (chains && ordered) {
-    holdfast::launch(stream, grid, block, chain_by_place, sorted_bucket_.data(), count_,
-                     next_.data(), leads_.data());
-  } else if (chains) {
-    holdfast::launch(stream, grid, block, chain_by_operation, sorted_bucket_.data(),
-                     sorted_op_.data(), count_, next_.data(), leads_.data());
-  }
+  if (chains) holdfast::launch(stream, grid, block, find_chains, batch, starts_.data());
   return batch;
 }
 

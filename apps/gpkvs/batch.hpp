@@ -15,7 +15,8 @@ class BatchPlanner {
  public:
   explicit BatchPlanner(std::uint32_t max_batch);
 
-  // Copies keys and values (which may be null) in. Stream-ordered.
+  // Copies keys and values (which may be null) in. Stream-ordered; values come behind, beside later
+  // work of the stream.
   void load(holdfast::Stream& stream, const std::uint64_t* keys, const std::uint64_t* values,
             std::size_t count);
   // Finds every operation's bucket and builds the chains. `chains` is false for lookups, which
@@ -23,12 +24,17 @@ class BatchPlanner {
   Batch plan(holdfast::Stream& stream, const Table& table, bool ordered, bool chains,
              Outcome* outcome);
 
+  // Later work of the stream finds the values that load() brings.
+  void await_values(holdfast::Stream& stream);
+
  private:
   std::uint32_t count_ = 0;
   bool has_values_ = false;
   holdfast::DeviceBuffer<std::uint64_t> keys_, values_;
-  holdfast::DeviceBuffer<std::uint32_t> bucket_, op_, sorted_bucket_, sorted_op_, next_;
-  holdfast::DeviceBuffer<std::uint8_t> leads_;
+  holdfast::DeviceBuffer<std::uint32_t> bucket_, op_, sorted_bucket_, sorted_op_, starts_;
+  holdfast::DeviceBuffer<Change> changes_;
+  holdfast::Stream beside_;
+  holdfast::Event keys_in_, values_in_;
   holdfast::PairSorter sorter_;
 };
 

@@ -88,8 +88,9 @@ class PlainEngine : public Engine {
     const Batch batch = planner_.plan(
         stream, table_, ordering_pays(table_.bytes(), table_.copy != nullptr, count, true), true,
         outcome_.data());
-    holdfast::launch(stream, grid_for(count), dim3(kBlock), store_into_kvs, table_, batch,
-                     outcome_.data());
+    launch_choose(stream, table_, batch, outcome_.data());
+    planner_.await_values(stream);
+    launch_store_unlogged(stream, table_, batch, outcome_.data());
     holdfast::copy_async(stream, outcome_host_.data(), outcome_.data(), sizeof(Outcome));
     stream.synchronize();
     return outcome_host_[0];

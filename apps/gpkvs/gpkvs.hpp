@@ -68,9 +68,9 @@ struct RecoveryReport {
 
 // Milliseconds of the parts of the last batch, by events in the stream.
 struct BatchTiming {
-  double copy = 0;    // keys and values to the device
+  double copy = 0;    // keys to the device; values come beside what follows
   double order = 0;   // sorting, or grouping by bucket
-  double update = 0;  // log, table, persists
+  double update = 0;  // what changes; log, table, persists
   double commit = 0;  // counters and the transaction's commit point
 };
 

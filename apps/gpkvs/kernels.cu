@@ -15,9 +15,6 @@ struct Group {
   __device__ T from(unsigned member, T value) const {
     return __shfl_sync(mask, value, member, kWays);
   }
-  __device__ Pair from(unsigned member, Pair pair) const {
-    return {from(member, pair.key), from(member, pair.value)};
-  }
   // The ways for which `holds` is true, as bits.
   __device__ unsigned ways_where(bool holds) const {
     return __ballot_sync(mask, holds) >> (threadIdx.x % 32 / kWays * kWays) & 0xffu;
@@ -31,7 +28,7 @@ __device__ bool operator==(const Pair& a, const Pair& b) {
 
 // A way of a bucket while a chain of operations is applied to it in registers.
 struct Way {
-  Pair now;
+  std::uint64_t key;
   std::uint32_t written_by = kNone;  // the operation, kNone: none so far
 };
 
@@ -45,161 +42,54 @@ struct Tally {
 // Writes one operation's pair into the way that has its key, else an empty one, else the one
 // that the key's hash evicts. Of two operations on one key the later in the batch stays.
 struct Set {
-  __device__ static void apply(const Group& group, Way& way, const Batch& batch, std::uint32_t op,
+  __device__ static void apply(const Group& group, Way& way, std::uint64_t key, std::uint32_t op,
                                Tally& tally) {
-    const Pair pair{~batch.keys[op], batch.values[op]};
-    const unsigned same = group.ways_where(way.now.key == pair.key);
-    const unsigned empty = group.ways_where(way.now.key == 0);
+    const unsigned same = group.ways_where(way.key == key);
+    const unsigned empty = group.ways_where(way.key == 0);
     const unsigned chosen = same    ? first_of(same)
                             : empty ? first_of(empty)
-                                    : static_cast<unsigned>(Table::hash(pair.key) % kWays);
+                                    : static_cast<unsigned>(Table::hash(key) % kWays);
     if (group.way != chosen) return;
     if (same && way.written_by != kNone && way.written_by > op) return;
     if (!same && way.written_by != kNone) ++tally.inserted, ++tally.evicted;
-    way.now = pair;
-    way.written_by = op;
+    way = {key, op};
   }
 };
 
 struct Erase {
-  __device__ static void apply(const Group&, Way& way, const Batch& batch, std::uint32_t op,
+  __device__ static void apply(const Group&, Way& way, std::uint64_t key, std::uint32_t op,
                                Tally&) {
-    if (way.now.key != ~batch.keys[op]) return;
-    way.now = Pair{0, 0};
-    way.written_by = op;
+    if (way.key == key) way = {0, op};
   }
 };
 
-__device__ void count_way(const Pair& before, const Way& way, Tally& tally) {
+__device__ void count_way(std::uint64_t key_before, const Way& way, Tally& tally) {
   if (way.written_by == kNone) return;
-  if (before.key == way.now.key) {
+  if (key_before == way.key) {
     ++tally.updated;
-  } else if (way.now.key == 0) {
+  } else if (way.key == 0) {
     ++tally.removed;
   } else {
     ++tally.inserted;
-    if (before.key != 0) ++tally.evicted;
+    if (key_before != 0) ++tally.evicted;
   }
 }
-
-// What a thread is to store: one way of one bucket.
-struct Change {
-  std::uint32_t bucket = kNone;
-  std::uint32_t way = 0;
-  Pair before;
-  Pair after;
-};
-
-__device__ Pair* place_of(const Table& kvs, const Change& change) {
-  return &kvs.buckets[change.bucket].ways[change.way];
-}
-
-// Of a change that is in the table, in the copy that kernels read.
-__device__ void store_in_copy(const Table& kvs, const Change& change) {
-  if (kvs.copy != nullptr) kvs.copy[change.bucket].ways[change.way] = change.after;
-}
-
-// A position's slot is its own in the coalesced log, and a partition that it shares in the other.
-__device__ std::uint32_t slot_for(const holdfast::CoalescedLogRef&, std::uint32_t position) {
-  return position;
-}
-__device__ std::uint32_t slot_for(const holdfast::ConventionalLogRef& log, std::uint32_t position) {
-  return position % log.slots;
-}
-
-// Logs what the change overwrites, then stores in place, then persists. Both waits are needed: the
-// log's before anything is overwritten, the other before the transaction commits.
-template <class Log>
-struct LoggedStore {
-  Log log;
-
-  __device__ void operator()(const Table& kvs, const Change& change, std::uint32_t position,
-                             Outcome* outcome) const {
-    LogEntry entry;
-    entry.bucket = change.bucket;
-    entry.way = change.way;
-    entry.key = change.before.key;
-    entry.value = change.before.value;
-    if (log.insert(entry, slot_for(log, position)) != LogStatus::ok) {
-      atomicAdd(&outcome->log_failures, 1u);
-      return;
-    }
-    Pair* const place = place_of(kvs, change);
-    *place = change.after;
-    kvs.marks.mark(place, sizeof(Pair));
-    persist();
-    store_in_copy(kvs, change);
-  }
-};
-
-// For tables that the CPU makes durable behind the kernel.
-struct PlainStore {
-  __device__ void operator()(const Table& kvs, const Change& change, std::uint32_t,
-                             Outcome*) const {
-    *place_of(kvs, change) = change.after;
-    store_in_copy(kvs, change);
-  }
-};
 
 __device__ std::uint32_t position_of_thread() { return blockIdx.x * blockDim.x + threadIdx.x; }
 
-// Applies the chain that starts at `lead` to a bucket whose ways the group holds. The leading
-// thread gets the first change to store; the rare others are stored here, each in the log slot
-// of a further operation of the chain, which no one else uses.
-template <class Operation, class Store>
-__device__ void apply_chain(const Group& group, const Table& kvs, const Store& store,
-                            const Batch& batch, std::uint32_t lead, unsigned member,
-                            std::uint32_t bucket, const Pair& before, Change& mine, Tally& tally,
-                            Outcome* outcome) {
-  Way way{before};
-  for (std::uint32_t p = lead; p != kNone; p = batch.next[p]) {
-    Operation::apply(group, way, batch, batch.op[p], tally);
-  }
-  count_way(before, way, tally);
+// A link of a chain.
+struct Link {
+  std::uint32_t op = 0;
+  std::uint64_t key = 0;  // as buckets hold it
+};
 
-  const unsigned changed = group.ways_where(!(way.now == before));
-  if (changed == 0) return;
-  const unsigned first = first_of(changed);
-  const Pair old_pair = group.from(first, before);
-  const Pair new_pair = group.from(first, way.now);
-  if (group.way == member) mine = Change{bucket, first, old_pair, new_pair};
-
-  if (group.way != first && (changed >> group.way & 1u)) {
-    std::uint32_t slot = lead;
-    for (unsigned rank = __popc(changed & ((1u << group.way) - 1)); rank > 0; --rank) {
-      slot = batch.next[slot];
-    }
-    store(kvs, Change{bucket, group.way, before, way.now}, slot, outcome);
-  }
+__device__ Link link_at(const Batch& batch, std::uint32_t index) {
+  const std::uint32_t op = batch.chain_op[index];
+  return {op, ~batch.keys[op]};
 }
 
-// Groups of eight threads pick the way for each of their eight operations in turn. All eight
-// buckets are asked for before the first is looked at: each is a trip to memory, and to the host's
-// where there is no copy of the table.
-template <class Operation, class Store>
-__device__ Change choose(const Table& kvs, const Store& store, const Batch& batch, Tally& tally,
-                         Outcome* outcome) {
-  const Group group;
-  const std::uint32_t position = position_of_thread();
-  const bool leads = position < batch.count && batch.leads[position];
-  const std::uint32_t my_bucket = leads ? batch.bucket[position] : kNone;
-
-  Pair pairs[kWays];
-#pragma unroll
-  for (unsigned member = 0; member < kWays; ++member) {
-    const std::uint32_t bucket = group.from(member, my_bucket);
-    if (bucket != kNone) pairs[member] = kvs.readable()[bucket].ways[group.way];
-  }
-  Change mine;
-#pragma unroll
-  for (unsigned member = 0; member < kWays; ++member) {
-    const std::uint32_t bucket = group.from(member, my_bucket);
-    if (bucket == kNone) continue;
-    const std::uint32_t lead = position - group.way + member;
-    apply_chain<Operation>(group, kvs, store, batch, lead, member, bucket, pairs[member], mine,
-                           tally, outcome);
-  }
-  return mine;
+__device__ bool is_link_of(const Batch& batch, std::uint32_t bucket, std::uint32_t index) {
+  return index < batch.count && batch.chain_bucket[index] == bucket;
 }
 
 __device__ void add_up(const Tally& tally, Outcome* outcome) {
@@ -218,27 +108,161 @@ __device__ void add_up(const Tally& tally, Outcome* outcome) {
   }
 }
 
-template <class Operation, class Store>
-__device__ void update(const Table& kvs, const Store& store, const Batch& batch, Outcome* outcome) {
+// A chain as the thread that leads it knows it.
+struct Chain {
+  std::uint32_t bucket = kNone;  // kNone: this thread leads none
+  std::uint32_t start = 0;       // index of the first link
+  Link first;
+  std::uint32_t more = 0;  // whether there is a second
+
+  // Of another thread of the group.
+  __device__ Chain of(const Group& group, unsigned member) const {
+    return {group.from(member, bucket),
+            group.from(member, start),
+            {group.from(member, first.op), group.from(member, first.key)},
+            group.from(member, more)};
+  }
+};
+
+__device__ Chain chain_of_thread(const Batch& batch) {
+  Chain chain;
+  const std::uint32_t position = position_of_thread();
+  const std::uint32_t start = position < batch.count ? batch.starts[position] : kNone;
+  if (start == kNone) return chain;
+  chain.bucket = batch.bucket[position];
+  chain.start = start;
+  chain.first = link_at(batch, start);
+  chain.more = is_link_of(batch, chain.bucket, start + 1);
+  return chain;
+}
+
+// Applies a chain's links to the way that this thread holds, in turn, and returns how many there
+// are. Each thread of the group fetches one of the next eight.
+template <class Operation>
+__device__ std::uint32_t apply_links(const Group& group, const Batch& batch, const Chain& chain,
+                                     Way& way, Tally& tally) {
+  Operation::apply(group, way, chain.first.key, chain.first.op, tally);
+  std::uint32_t length = 1;
+  for (bool more = chain.more; more;) {
+    const std::uint32_t index = chain.start + length + group.way;
+    const bool mine = is_link_of(batch, chain.bucket, index);
+    const Link link = mine ? link_at(batch, index) : Link{};
+    const unsigned links = __popc(group.ways_where(mine));
+    for (unsigned i = 0; i < links; ++i) {
+      Operation::apply(group, way, group.from(i, link.key), group.from(i, link.op), tally);
+    }
+    length += links;
+    more = links == kWays;
+  }
+  return length;
+}
+
+// Applies a chain to a bucket whose ways the group holds. The ways that are to change, never more
+// than there are links, go to the positions of the first links; the others have nothing to store.
+template <class Operation>
+__device__ void apply_chain(const Group& group, const Batch& batch, const Chain& chain,
+                            const Pair& before, Tally& tally) {
+  Way way{before.key};
+  const std::uint32_t length = apply_links<Operation>(group, batch, chain, way, tally);
+  count_way(before.key, way, tally);
+
+  const bool changes = way.written_by != kNone;
+  const unsigned changed = group.ways_where(changes);
+  if (changes) {
+    const unsigned rank = __popc(changed & ((1u << group.way) - 1));
+    batch.changes[batch.position_of(chain.start + rank)] =
+        Change{chain.bucket, group.way, way.written_by, before};
+  }
+  for (std::uint32_t i = __popc(changed) + group.way; i < length; i += kWays) {
+    batch.changes[batch.position_of(chain.start + i)] = Change{};
+  }
+}
+
+// Groups of eight threads pick the way for each of their eight operations in turn. What they need
+// of memory is asked for before the first is looked at: each is a trip, and of the buckets one to
+// the host's memory where there is no copy of the table.
+template <class Operation>
+__global__ void choose_changes(Table kvs, Batch batch, Outcome* outcome) {
   if (outcome->reserved_keys != 0) return;
+  const Group group;
+  const Chain mine = chain_of_thread(batch);
+  Pair pairs[kWays];
+#pragma unroll
+  for (unsigned member = 0; member < kWays; ++member) {
+    const std::uint32_t bucket = group.from(member, mine.bucket);
+    if (bucket != kNone) pairs[member] = kvs.readable()[bucket].ways[group.way];
+  }
   Tally tally;
-  const Change change = choose<Operation>(kvs, store, batch, tally, outcome);
-  if (change.bucket != kNone) store(kvs, change, position_of_thread(), outcome);
+#pragma unroll
+  for (unsigned member = 0; member < kWays; ++member) {
+    const Chain chain = mine.of(group, member);
+    if (chain.bucket == kNone) continue;
+    apply_chain<Operation>(group, batch, chain, pairs[member], tally);
+  }
   add_up(tally, outcome);
 }
 
-// Launched with a whole number of warps. Four blocks a multiprocessor: with less in flight the
-// trips to the host show (docs/results.md).
-template <class Log>
-__global__ void __launch_bounds__(kBlock, 4)
-    insert_into_kvs(Table kvs, Log log, Batch batch, Outcome* outcome) {
-  update<Set>(kvs, LoggedStore<Log>{log}, batch, outcome);
+// What this thread is to store, if anything.
+struct Replacement {
+  Change change;
+  Pair after{0, 0};
+  bool needed = false;
+};
+
+__device__ Replacement replacement_of_thread(const Batch& batch, const Outcome* outcome) {
+  Replacement mine;
+  const std::uint32_t position = position_of_thread();
+  if (outcome->reserved_keys != 0 || position >= batch.count) return mine;
+  mine.change = batch.changes[position];
+  if (mine.change.bucket == kNone) return mine;
+  const std::uint32_t op = mine.change.op;
+  if (!batch.erases()) mine.after = Pair{~batch.keys[op], batch.values[op]};
+  mine.needed = !(mine.after == mine.change.before);
+  return mine;
 }
 
+__device__ Pair* place_of(const Table& kvs, const Change& change) {
+  return &kvs.buckets[change.bucket].ways[change.way];
+}
+
+// Of a change that is in the table, in the copy that kernels read.
+__device__ void store_in_copy(const Table& kvs, const Replacement& done) {
+  if (kvs.copy != nullptr) kvs.copy[done.change.bucket].ways[done.change.way] = done.after;
+}
+
+// A position's slot is its own in the coalesced log, and a partition that it shares in the other.
+__device__ std::uint32_t slot_for(const holdfast::CoalescedLogRef&, std::uint32_t position) {
+  return position;
+}
+__device__ std::uint32_t slot_for(const holdfast::ConventionalLogRef& log, std::uint32_t position) {
+  return position % log.slots;
+}
+
+// Logs what each change overwrites, then stores in place, then persists. Both waits are needed: the
+// log's before anything is overwritten, the other before the transaction commits. A kernel of its
+// own: beside stores that wait for the link, reads would wait for them (docs/results.md).
 template <class Log>
-__global__ void __launch_bounds__(kBlock, 4)
-    erase_from_kvs(Table kvs, Log log, Batch batch, Outcome* outcome) {
-  update<Erase>(kvs, LoggedStore<Log>{log}, batch, outcome);
+__global__ void log_and_store(Table kvs, Log log, Batch batch, Outcome* outcome) {
+  const Replacement mine = replacement_of_thread(batch, outcome);
+  if (!mine.needed) return;
+  const Change& change = mine.change;
+  const LogEntry entry{change.bucket, change.way, change.before.key, change.before.value};
+  if (log.insert(entry, slot_for(log, position_of_thread())) != LogStatus::ok) {
+    atomicAdd(&outcome->log_failures, 1u);
+    return;
+  }
+  Pair* const place = place_of(kvs, change);
+  *place = mine.after;
+  kvs.marks.mark(place, sizeof(Pair));
+  persist();
+  store_in_copy(kvs, mine);
+}
+
+__global__ void store_unlogged(Table kvs, Batch batch, const Outcome* outcome) {
+  const Replacement mine = replacement_of_thread(batch, outcome);
+  if (!mine.needed) return;
+  *place_of(kvs, mine.change) = mine.after;
+  store_in_copy(kvs, mine);
 }
 
 // A thread for each slot of the log.
@@ -274,20 +298,25 @@ void with_view(const holdfast::UndoLog& log, Body&& body) {
 
 }  // namespace
 
-void launch_insert(holdfast::Stream& stream, const Table& kvs, const holdfast::UndoLog& log,
-                   const Batch& batch, Outcome* outcome) {
+void launch_choose(holdfast::Stream& stream, const Table& kvs, const Batch& batch,
+                   Outcome* outcome) {
+  holdfast::launch(stream, grid_for(batch.count), dim3(kBlock),
+                   batch.erases() ? choose_changes<Erase> : choose_changes<Set>, kvs, batch,
+                   outcome);
+}
+
+void launch_store(holdfast::Stream& stream, const Table& kvs, const holdfast::UndoLog& log,
+                  const Batch& batch, Outcome* outcome) {
   with_view(log, [&](auto view) {
-    holdfast::launch(stream, grid_for(batch.count), dim3(kBlock), insert_into_kvs<decltype(view)>,
+    holdfast::launch(stream, grid_for(batch.count), dim3(kBlock), log_and_store<decltype(view)>,
                      kvs, view, batch, outcome);
   });
 }
 
-void launch_erase(holdfast::Stream& stream, const Table& kvs, const holdfast::UndoLog& log,
-                  const Batch& batch, Outcome* outcome) {
-  with_view(log, [&](auto view) {
-    holdfast::launch(stream, grid_for(batch.count), dim3(kBlock), erase_from_kvs<decltype(view)>,
-                     kvs, view, batch, outcome);
-  });
+void launch_store_unlogged(holdfast::Stream& stream, const Table& kvs, const Batch& batch,
+                           const Outcome* outcome) {
+  holdfast::launch(stream, grid_for(batch.count), dim3(kBlock), store_unlogged, kvs, batch,
+                   outcome);
 }
 
 void launch_recover(holdfast::Stream& stream, const Table& kvs, const holdfast::UndoLog& log,
@@ -296,11 +325,6 @@ void launch_recover(holdfast::Stream& stream, const Table& kvs, const holdfast::
     holdfast::launch(stream, grid_for(log.shape().slots), dim3(kBlock), recover<decltype(view)>,
                      kvs, view, outcome);
   });
-}
-
-__global__ void __launch_bounds__(kBlock, 4)
-    store_into_kvs(Table kvs, Batch batch, Outcome* outcome) {
-  update<Set>(kvs, PlainStore{}, batch, outcome);
 }
 
 __global__ void get_from_kvs(Table kvs, Batch batch, std::uint64_t* values, std::uint8_t* found) {

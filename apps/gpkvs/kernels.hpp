@@ -7,16 +7,19 @@ namespace gpkvs {
 
 inline constexpr unsigned kBlock = 256;
 
-// Updates, and their undoing in recovery, by the kernel of the log's layout. Stream-ordered.
-void launch_insert(holdfast::Stream& stream, const Table& kvs, const holdfast::UndoLog& log,
-                   const Batch& batch, Outcome* outcome);
-void launch_erase(holdfast::Stream& stream, const Table& kvs, const holdfast::UndoLog& log,
+// What each operation changes, into batch.changes. Stream-ordered, as all of these are.
+void launch_choose(holdfast::Stream& stream, const Table& kvs, const Batch& batch,
+                   Outcome* outcome);
+// Stores the changes, each logged and persisted. REQUIRES: a transaction has begun.
+void launch_store(holdfast::Stream& stream, const Table& kvs, const holdfast::UndoLog& log,
                   const Batch& batch, Outcome* outcome);
+// The same without log and persists, for tables that the CPU makes durable behind the kernel.
+void launch_store_unlogged(holdfast::Stream& stream, const Table& kvs, const Batch& batch,
+                           const Outcome* outcome);
+// Undoes what the log holds.
 void launch_recover(holdfast::Stream& stream, const Table& kvs, const holdfast::UndoLog& log,
                     Outcome* outcome);
 
-// The same SETs without log and persists.
-__global__ void store_into_kvs(Table kvs, Batch batch, Outcome* outcome);
 __global__ void get_from_kvs(Table kvs, Batch batch, std::uint64_t* values, std::uint8_t* found);
 
 // One thread: the store's counters, as part of the same transaction.

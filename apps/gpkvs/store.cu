@@ -168,8 +168,8 @@ struct Store::Impl {
     return outcome_host[0];
   }
 
-  BatchResult update(decltype(launch_insert)& launch_kernel, const std::uint64_t* keys,
-                     const std::uint64_t* values, std::size_t count);
+  // `values`: null to erase.
+  BatchResult update(const std::uint64_t* keys, const std::uint64_t* values, std::size_t count);
   void recover_interrupted();
   // Begins to load the copy. REQUIRES: the table is as a committed batch left it.
   void load_copy();
@@ -177,8 +177,8 @@ struct Store::Impl {
   void await_cache();
 };
 
-BatchResult Store::Impl::update(decltype(launch_insert)& launch_kernel, const std::uint64_t* keys,
-                                const std::uint64_t* values, std::size_t count) {
+BatchResult Store::Impl::update(const std::uint64_t* keys, const std::uint64_t* values,
+                                std::size_t count) {
   check_count(count);
   if (count == 0) return {};
   await_cache();
@@ -188,8 +188,10 @@ BatchResult Store::Impl::update(decltype(launch_insert)& launch_kernel, const st
   marks[1].record(stream);
   const Batch batch = planner.plan(stream, table, ordered(count, true), true, outcome.data());
   marks[2].record(stream);
+  launch_choose(stream, table, batch, outcome.data());
+  planner.await_values(stream);
   transaction.begin(stream);
-  launch_kernel(stream, table, log, batch, outcome.data());
+  launch_store(stream, table, log, batch, outcome.data());
   marks[3].record(stream);
   holdfast::launch(stream, dim3(1), dim3(1), count_batch, &header->counters, meta.conventional(),
                    table.marks, outcome.data());
@@ -343,11 +345,15 @@ Store Store::open(holdfast::Region& region, Cache cache) {
 }
 
 BatchResult Store::set(const std::uint64_t* keys, const std::uint64_t* values, std::size_t count) {
-  return impl_->update(launch_insert, keys, values, count);
+  if (values == nullptr && count != 0) {
+    throw holdfast::Error(holdfast::Errc::invalid_argument,
+                          "store: set() was given no values: give one for each key, or erase()");
+  }
+  return impl_->update(keys, values, count);
 }
 
 BatchResult Store::erase(const std::uint64_t* keys, std::size_t count) {
-  return impl_->update(launch_erase, keys, nullptr, count);
+  return impl_->update(keys, nullptr, count);
 }
 
 void Store::get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* found,

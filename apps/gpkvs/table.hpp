@@ -60,17 +60,36 @@ struct Table {
   }
 };
 
+// A way that a batch overwrites, and the operation whose pair goes there.
+struct alignas(16) Change {
+  std::uint32_t bucket = kNone;  // kNone: nothing changes
+  std::uint32_t way = 0;
+  std::uint32_t op = 0;
+  Pair before{0, 0};
+};
+
 // A batch in device memory. A position is a place in the order in which threads take operations:
-// operation op[p] goes to bucket[p]. Operations of one bucket form a chain through next[], and
-// one of them leads it, so that a bucket is changed by one group of threads alone.
+// operation op[p] goes to bucket[p]. Operations of one bucket form a chain, and the position of one
+// of them leads it, so that a bucket is changed by one group of threads alone.
 struct Batch {
   const std::uint64_t* keys;    // by operation
   const std::uint64_t* values;  // by operation; null for ERASE
   const std::uint32_t* op;
   const std::uint32_t* bucket;
-  const std::uint32_t* next;  // kNone ends a chain
-  const std::uint8_t* leads;
+
+  // Links of chains, one behind the other: a chain's in the order of the batch.
+  const std::uint32_t* chain_op;
+  const std::uint32_t* chain_bucket;
+  const std::uint32_t* starts;  // by position: its chain's first link; kNone: it leads none
+  Change* changes;              // by position
+
   std::uint32_t count;
+  bool ordered;  // by bucket: positions are the links' places
+
+  __host__ __device__ bool erases() const { return values == nullptr; }
+  __device__ std::uint32_t position_of(std::uint32_t link) const {
+    return ordered ? link : chain_op[link];
+  }
 };
 
 // What the kernels of a batch report; in device memory.

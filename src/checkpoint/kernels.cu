@@ -104,15 +104,18 @@ __device__ void store_slot(const Publication& publication, std::uint64_t sum,
 __global__ void copy_parts(const Part* parts, std::uint32_t count, std::uint64_t chunks,
                            Tally* tally, Publication publication, PageMarks marks) {
   std::uint64_t sum = 0;
+  bool on_medium = publication.slot != nullptr;  // else the copy goes to volatile memory
   for (std::uint64_t chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
     const Part& part = part_of(parts, count, chunk);
     const std::uint64_t first = (chunk - part.first_chunk) * kChunkBytes;
     const std::uint64_t rest = part.bytes - first;
     const std::uint64_t bytes = rest < kChunkBytes ? rest : kChunkBytes;
     sum += copy_chunk(part, first, bytes);
-    if (part.marked != nullptr && threadIdx.x == 0) marks.mark(part.marked + first, bytes);
+    if (part.marked == nullptr) continue;
+    on_medium = true;
+    if (threadIdx.x == 0) marks.mark(part.marked + first, bytes);
   }
-  persist();
+  if (on_medium) persist();
   sum = block_sum(sum);  // its barriers stand between every thread's persist() and what follows
   if (threadIdx.x != 0) return;
   atomicAdd(reinterpret_cast<unsigned long long*>(&tally->sum),

@@ -175,6 +175,8 @@ TEST_P(StoreTest, BadBatchesChangeNothing) {
   EXPECT_EQ(error_of([&] { opened.store->set(keys.data(), values.data(), 100); },
                      {"1 operation", "18446744073709551615"}),
             Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { opened.store->set(keys.data(), nullptr, 50); }, {"values", "erase()"}),
+            Errc::invalid_argument);
   EXPECT_EQ(opened.contents(), before);
   EXPECT_EQ(opened.store->verify(), "");
   EXPECT_EQ(opened.store->set(keys.data(), values.data(), 0).inserted, 0u);
