@@ -65,8 +65,19 @@ def inputs() -> str:
         for name, lines in MEASURED.modes(size).items():
             gpm = lines["gpm"]
             checked = "yes" if gpm["verified"] else "no (at size real)"
-            rows.append([TITLES[name], size, gpm["input"], gpm["steps"], checked])
-    return table(["workload", "size", "input", "steps measured", "checked by the oracle"], rows)
+            row = [TITLES[name], size, gpm["input"], gpm["steps"], checked, same_end(lines)]
+            rows.append(row)
+    header = ["workload", "size", "input", "steps measured", "checked by the oracle", "same end"]
+    return table(header, rows)
+
+
+def same_end(lines: dict[str, Line]) -> str:
+    """Says how many modes end with the very bits that GPM ends with."""
+    digests = {mode: line["digest"] for mode, line in lines.items() if "digest" in line}
+    if "gpm" not in digests:
+        return "-"
+    same = [mode for mode, digest in digests.items() if digest == digests["gpm"]]
+    return f"{len(same)} of {len(digests)} modes" + (", the CPU's too" if "cpu" in same else "")
 
 
 def checkpoints() -> str:

@@ -144,6 +144,25 @@ def test_a_medium_has_results_of_its_own(run: Run, tmp_path: Path) -> None:
     assert "tape" in answer.err and "optane" in answer.err
 
 
+def test_modes_that_end_differently_are_told(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("bench", "gpm-fig9", "--only", "prefix_sum", "--modes", "cap-fs,gpm", "--results",
+                 tmp_path, "--size", "test", "--cpu-threads", "1", "--no-verify")  # fmt: skip
+    assert run(*arguments).status == 0
+    liar = tmp_path / "holdfast-run"
+    real = holdfast.workloads.executable()
+    liar.write_text(
+        f'#!/bin/sh\ncase "$*" in *gpm*) lie=s/digest.:./\\&9/ ;; *) lie= ;; esac\n'
+        f'"{real}" "$@" | sed "$lie"\n'
+    )
+    liar.chmod(0o755)
+    monkeypatch.setenv("HOLDFAST_RUN", str(liar))
+    answer = run(*arguments)
+    assert answer.status == 1
+    assert "prefix_sum ends with another result in mode gpm" in answer.err
+
+
 def test_a_variant_is_shown_by_its_figure_alone(run: Run, tmp_path: Path) -> None:
     answer = run("bench", "gpm-fig9", "--only", "bfs", "--modes", "cap-fs,gpm", "--results",
                  tmp_path, "--size", "test", "--cpu-threads", "1")  # fmt: skip

@@ -192,6 +192,7 @@ def medians(result: Line) -> Line:
         "persist_seconds": statistics.median(result["persist_seconds"]),
         "bytes_per_step": result["bytes_written"] / steps,
         "verified": result["verified"],
+        "digest": result["digest"],
         "projection": result["mode"] in workloads.PROJECTIONS,
     }
     for name in ("kernel_access", "facts"):
@@ -301,6 +302,24 @@ def _key(line: Line) -> tuple[object, ...]:
     return tuple(line.get(name) for name in ("workload", "mode", "log", "size"))
 
 
+def _check_ends(lines: list[Line]) -> None:
+    """Raises Error where the last line's run ends with another result than one of another mode.
+
+    The CPU's program may round in another way than a GPU's kernels: its end is not compared.
+    """
+    last = lines[-1]
+    for line in lines[:-1]:
+        same_run = all(line[name] == last[name] for name in ("workload", "input", "steps"))
+        if not same_run or "cpu" in (line["mode"], last["mode"]):
+            continue
+        if line["digest"] != last["digest"]:
+            raise Error(
+                f"{last['workload']} ends with another result in mode {last['mode']} "
+                f"({last['digest']}) than in mode {line['mode']} ({line['digest']})",
+                "damaged",
+            )
+
+
 class _Session:
     """Runs what some experiments need, each run once, and writes it as it comes."""
 
@@ -385,6 +404,7 @@ class _Session:
         for name, mode in sorted(pairs, key=lambda pair: ALL.index(base(pair[0]))):
             line = {**measure(settings.run(name, mode), settings.tried), "workload": name}
             self._keep("gpm_modes", lines, line, notes)
+            _check_ends(lines)
 
     def _run_logs(self) -> None:
         lines: list[Line] = []
