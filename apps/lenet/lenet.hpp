@@ -18,17 +18,9 @@ namespace lenet {
 
 workload::Info info();
 
-// What trains in the modes whose training is a GPU's: option `kernels`.
-enum class Kernels {
-  automatic,  // cuDNN where it is there and known to be faster, else own ones
-  own,
-  cudnn,
-};
-
-// Whether `automatic` takes cuDNN where it is there. No GPU has run that trainer yet. To be
-// measured: that tests/lenet pass with it, and then which of the two is faster, as the step's time
-// less the checkpoint's of `holdfast run lenet --size paper --set kernels=own` and `=cudnn`.
-inline constexpr bool kAutomaticTakesCudnn = false;
+// What trains in the modes whose training is a GPU's: option `kernels`. Networks as small as these
+// train faster by own kernels, so they are the default (docs/workloads.md).
+enum class Kernels { own, cudnn };
 
 // A step is an interval between checkpoints. A checkpoint holds weights, biases and their
 // velocities; which digits a pass takes follows from the seed and the pass's number alone. So
@@ -99,8 +91,7 @@ class LeNet : public workload::Workload {
   std::vector<std::uint32_t> trained_on_, held_back_;
   std::uint64_t epoch_ = ~std::uint64_t{0};  // whose order `order_` is
   std::vector<std::uint32_t> order_;
-  Kernels kernels_ = Kernels::automatic;
-  bool by_cudnn_ = false;
+  Kernels kernels_ = Kernels::own;
   workload::Backing* backing_ = nullptr;
   workload::Array<std::uint32_t> kept_kernels_;  // 1 where cuDNN trains, 0 elsewhere
   std::unique_ptr<Trainer> trainer_;

@@ -83,8 +83,7 @@ double difference(const std::vector<A>& a, const std::vector<double>& b, std::si
 
 Kernels kernels_of(const Settings& settings) {
   const Kernels kernels = workload::choice_option<Kernels>(
-      settings, "kernels",
-      {{"automatic", Kernels::automatic}, {"own", Kernels::own}, {"cudnn", Kernels::cudnn}});
+      settings, "kernels", {{"own", Kernels::own}, {"cudnn", Kernels::cudnn}});
   if (kernels != Kernels::cudnn) return kernels;
   if (settings.mode == workload::Mode::cpu) {
     throw Error(Errc::invalid_argument,
@@ -158,21 +157,15 @@ std::unique_ptr<Trainer> LeNet::make_trainer(workload::Backing& backing) {
   if (mode_ == workload::Mode::cpu) {
     return make_host_trainer(backing.cpu_threads(), shape_, descent_, digits_);
   }
-  if (kernels_ == Kernels::cudnn || (kernels_ == Kernels::automatic && kAutomaticTakesCudnn)) {
-    try {
-      auto trainer = make_cudnn_trainer(backing.stream(), shape_, descent_, digits_);
-      by_cudnn_ = true;
-      return trainer;
-    } catch (const Error& error) {
-      if (kernels_ == Kernels::cudnn || error.code() != Errc::unsupported) throw;
-    }
+  if (kernels_ == Kernels::cudnn) {
+    return make_cudnn_trainer(backing.stream(), shape_, descent_, digits_);
   }
   return make_kernel_trainer(backing.stream(), shape_, descent_, digits_);
 }
 
 std::map<std::string, std::string> LeNet::facts() const {
   if (mode_ == workload::Mode::cpu) return {{"kernels", "host threads"}};
-  return {{"kernels", by_cudnn_ ? "cudnn" : "own"}};
+  return {{"kernels", kernels_ == Kernels::cudnn ? "cudnn" : "own"}};
 }
 
 void LeNet::prepare(workload::Backing& backing) {
@@ -198,16 +191,17 @@ std::uint64_t LeNet::resume() {
 
 // What is kept stands before the first checkpoint does.
 void LeNet::keep_kernels(bool is_new) {
+  const bool by_cudnn = kernels_ == Kernels::cudnn;
   const std::uint32_t kept = backing_->read(kept_kernels_).front();
-  if (kept == by_cudnn_) return;
+  if (kept == by_cudnn) return;
   if (!is_new) {
     const auto name = [](bool cudnn) { return cudnn ? "cudnn" : "own"; };
     throw Error(Errc::invalid_argument,
                 concat("region '", backing_->region().path(), "' is of a training by kernels=",
-                       name(kept != 0), ", and this is one by kernels=", name(by_cudnn_),
+                       name(kept != 0), ", and this is one by kernels=", name(by_cudnn),
                        ": give option kernels=", name(kept != 0), ", or another region"));
   }
-  backing_->fill(kept_kernels_, {by_cudnn_ ? 1u : 0u});
+  backing_->fill(kept_kernels_, {by_cudnn ? 1u : 0u});
 }
 
 void LeNet::step(std::uint64_t number) {
@@ -371,9 +365,7 @@ workload::Info info() {
            {"hidden",
             "outputs of the first fully connected layer, a multiple of 4 (default 120; "
             "paper 500)"},
-           {"kernels",
-            "own, cudnn (CUDA backend) or automatic (default; today own): what trains, in all "
-            "modes but cpu"},
+           {"kernels", "own (default) or cudnn (CUDA backend): what trains, in all modes but cpu"},
            {"digits", "digits at most, every fifth held back (default 200 or 10,000)"},
            {"images", "idx file of 28 x 28 images, .gz or not; with labels"},
            {"labels", "idx file of their labels"}},

@@ -180,10 +180,7 @@ TEST_F(LenetTest, ChoiceOfKernels) {
   run(with("own"), [](LeNet& lenet) { EXPECT_EQ(lenet.facts().at("kernels"), "own"); });
   run(with("own", Mode::cpu),
       [](LeNet& lenet) { EXPECT_EQ(lenet.facts().at("kernels"), "host threads"); });
-  run(with("automatic"), [](LeNet& lenet) {
-    EXPECT_EQ(lenet.facts().at("kernels"),
-              kAutomaticTakesCudnn && cudnn_usable(nullptr) ? "cudnn" : "own");
-  });
+  run(small(Mode::gpm), [](LeNet& lenet) { EXPECT_EQ(lenet.facts().at("kernels"), "own"); });
   std::string why;
   if (!cudnn_usable(&why)) {
     EXPECT_EQ(error_of([&] { LeNet lenet(with("cudnn")); }, {"kernels=cudnn", why}),
