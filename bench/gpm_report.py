@@ -5,7 +5,6 @@ Those of GPM's own figures and tables are the package's (holdfast.gpm); here are
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import tables
@@ -175,8 +174,7 @@ def torch() -> str:
 def resumes() -> str:
     """Kills of workloads that resume."""
     rows: list[list[object]] = []
-    for path in sorted((RESULTS / "resumes").glob("*.json")):
-        r = json.loads(path.read_text())
+    for _, r in tables.kept_campaigns("resumes"):
         rows.append(
             [
                 TITLES.get(r["app"], r["app"]),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import gpm_report
-from tables import FIGURES, RESULTS, ROOT, Line, table
+from tables import FIGURES, RESULTS, ROOT, Line, kept_campaigns, table
 
 from holdfast.plots import pyplot
 
@@ -336,8 +336,7 @@ def draw_checker(plt: Any) -> None:
 def campaigns() -> str:
     """The kills, by campaign."""
     rows: list[list[object]] = []
-    for path in sorted((RESULTS / "campaigns").glob("*.json")):
-        r = json.loads(path.read_text())
+    for path, r in kept_campaigns("campaigns"):
         where = (
             f"{r['kills_in_batch']} / {r['kills_in_recovery']} / {r['kills_in_commit']} / "
             f"{r['kills_between']}"

@@ -35,7 +35,8 @@ enum class Cache {
 
 struct StoreOptions {
   std::uint64_t capacity = 0;   // pairs, rounded up so that the buckets are a power of two
-  std::uint32_t max_batch = 0;  // operations per batch at most; 1 to 2^26
+  // Operations per batch at most; 1 to 2^26. Each takes about 80 bytes of device memory.
+  std::uint32_t max_batch = 0;
   Cache cache = Cache::automatic;
   // conventional: 1,024 partitions under locks, for comparison (GPM, figure 11); max_batch is then
   // 11,184,128 at most. The store remembers it.

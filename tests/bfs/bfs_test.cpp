@@ -20,7 +20,7 @@ using holdfast::Errc;
 using holdfast::test::error_of;
 using workload::Mode;
 using workload::Settings;
-using workload_checks::error_with;
+using workload_checks::expect_refused;
 
 Settings small(Mode mode) {
   Settings settings;
@@ -196,16 +196,12 @@ TEST(BfsTest, WithoutTheRealInputOneIsGenerated) {
 }
 
 TEST(BfsTest, BadOptionsAreRefused) {
-  const auto expect_refused = [](const std::map<std::string, std::string>& options,
-                                 const std::vector<std::string>& words) {
-    EXPECT_EQ(error_with(info(), options, words), Errc::invalid_argument) << words[0];
-  };
-  expect_refused({{"source", "0"}}, {"source", "give"});
-  expect_refused({{"source", "3073"}}, {"source", "give"});
-  expect_refused({{"levels_per_step", "none"}}, {"levels_per_step", "give"});
-  expect_refused({{"width", "0"}}, {"width", "give"});
-  expect_refused({{"width", "65536"}, {"height", "65536"}}, {"width", "at most"});
-  expect_refused({{"graph", "/nowhere/graph.gr"}}, {"/nowhere/graph.gr", "no such file"});
+  expect_refused(info(), {{"source", "0"}}, {"source", "give"});
+  expect_refused(info(), {{"source", "3073"}}, {"source", "give"});
+  expect_refused(info(), {{"levels_per_step", "none"}}, {"levels_per_step", "give"});
+  expect_refused(info(), {{"width", "0"}}, {"width", "give"});
+  expect_refused(info(), {{"width", "65536"}, {"height", "65536"}}, {"width", "at most"});
+  expect_refused(info(), {{"graph", "/nowhere/graph.gr"}}, {"/nowhere/graph.gr", "no such file"});
 }
 
 class GraphFileTest : public holdfast::test::Scratch {};

@@ -21,7 +21,7 @@ using holdfast::Errc;
 using holdfast::test::error_of;
 using workload::Mode;
 using workload::Settings;
-using workload_checks::error_with;
+using workload_checks::expect_refused;
 
 Settings small(Mode mode) {
   Settings settings;
@@ -244,16 +244,12 @@ TEST(SradTest, WithoutTheRealInputOneIsGenerated) {
 }
 
 TEST(SradTest, BadOptionsAreRefused) {
-  const auto expect_refused = [](const std::map<std::string, std::string>& options,
-                                 const std::vector<std::string>& words) {
-    EXPECT_EQ(error_with(info(), options, words), Errc::invalid_argument) << words[0];
-  };
-  expect_refused({{"lambda", "0"}}, {"lambda", "give"});
-  expect_refused({{"lambda", "101"}}, {"lambda", "give"});
-  expect_refused({{"rows", "0"}}, {"rows", "give"});
-  expect_refused({{"region", "big"}}, {"region", "give"});
-  expect_refused({{"rows", "1048576"}, {"columns", "1048576"}}, {"rows", "at most"});
-  expect_refused({{"image", "/nowhere/a.pgm"}}, {"/nowhere/a.pgm", "no such file"});
+  expect_refused(info(), {{"lambda", "0"}}, {"lambda", "give"});
+  expect_refused(info(), {{"lambda", "101"}}, {"lambda", "give"});
+  expect_refused(info(), {{"rows", "0"}}, {"rows", "give"});
+  expect_refused(info(), {{"region", "big"}}, {"region", "give"});
+  expect_refused(info(), {{"rows", "1048576"}, {"columns", "1048576"}}, {"rows", "at most"});
+  expect_refused(info(), {{"image", "/nowhere/a.pgm"}}, {"/nowhere/a.pgm", "no such file"});
   Settings settings;
   settings.steps = 1ull << 40;
   EXPECT_EQ(error_of([&] { info().make(settings); }, {"steps"}), Errc::invalid_argument);

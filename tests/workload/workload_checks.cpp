@@ -140,6 +140,12 @@ holdfast::Errc error_with(const Info& info, const std::map<std::string, std::str
   return holdfast::test::error_of([&] { info.make(settings); }, words);
 }
 
+void expect_refused(const Info& info, const std::map<std::string, std::string>& options,
+                    const std::vector<std::string>& words) {
+  EXPECT_EQ(error_with(info, options, words), holdfast::Errc::invalid_argument)
+      << options.begin()->first << "=" << options.begin()->second;
+}
+
 std::string mode_name(const ::testing::TestParamInfo<workload::Mode>& mode) {
   std::string name = workload::to_string(mode.param);
   std::replace(name.begin(), name.end(), '-', '_');

@@ -37,6 +37,10 @@ holdfast::Errc error_with(const workload::Info& info,
                           const std::map<std::string, std::string>& options,
                           const std::vector<std::string>& words);
 
+// Checks that these options are refused as bad, with all of `words` in the message, by EXPECT.
+void expect_refused(const workload::Info& info, const std::map<std::string, std::string>& options,
+                    const std::vector<std::string>& words);
+
 // Names of tests that take a mode.
 std::string mode_name(const ::testing::TestParamInfo<workload::Mode>& mode);
 
