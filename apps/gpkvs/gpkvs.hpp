@@ -34,7 +34,7 @@ enum class Cache {
 };
 
 struct StoreOptions {
-  std::uint64_t capacity = 0;   // pairs, rounded up so that the buckets are a power of two
+  std::uint64_t capacity = 0;  // pairs, rounded up so that the buckets are a power of two
   // Operations per batch at most; 1 to 2^26. Each takes about 80 bytes of device memory.
   std::uint32_t max_batch = 0;
   Cache cache = Cache::automatic;
