@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+import holdfast
 from conftest import Run
 from holdfast.crash import Batch, Campaign, Gpkvs, Options, Table, make_plan
 from holdfast.crash.apps import judge
 from holdfast.crash.plan import WARM_UP
+from holdfast.crash.watch import Seen, TransactionWatch
 
 
 def u64(*values: int) -> npt.NDArray[np.uint64]:
@@ -92,26 +96,51 @@ def test_the_plan(kills: int, batches: int | None) -> None:
         assert make_plan(8, kills, batches)[0] != plan
         in_recovery = sum(len(kill.recoveries) for kill in plan)
         assert in_recovery == round(kills * 0.2)
-        assert sum(kill.kind == "batch" for kill in plan) > kills // 2
+        in_batch = [kill for kill in plan if kill.kind == "batch"]
+        assert len(in_batch) > kills // 2
+        assert 0 < sum(kill.in_transaction for kill in in_batch) < len(in_batch)
+        assert not any(kill.in_transaction for kill in plan if kill.kind != "batch")
 
 
-def campaign(mode: str | None, folder: Path, kills: int = 10, seed: int = 11) -> Campaign:
+def test_a_transaction_is_seen_while_it_is_open(tmp_path: Path) -> None:
+    with holdfast.create(tmp_path / "r.hf", 1 << 20) as region:
+        state = region.allocate("tx", 2, "uint64")
+        watch = TransactionWatch(region, "tx")
+        opened = threading.Event()
+        watch.start(opened.set)
+        assert not opened.wait(0.05)
+        state[1] = 4 * 7 + 1
+        assert opened.wait(10)
+        time.sleep(0.02)
+        state[1] = 4 * 8
+        seen = watch.stop()
+        assert seen.after >= 0.05
+        assert seen.seconds >= 0.02
+        watch.start()
+        assert watch.stop() == Seen()
+        del state, watch
+
+
+def campaign(
+    mode: str | None, folder: Path, kills: int = 10, seed: int = 11, max_batch: int = 512
+) -> Campaign:
     command = None
     if mode:
         command = [sys.executable, str(Path(__file__).with_name("broken_workers.py")), mode]
     options = Options(kills=kills, seed=seed, folder=str(folder), worker_command=command)
-    return Campaign(Gpkvs(512), options)
+    return Campaign(Gpkvs(max_batch), options)
 
 
 def test_a_sound_store_survives(tmp_path: Path) -> None:
     before = set(Path("/dev/shm").iterdir())
-    result = campaign(None, tmp_path).run()
+    # Large enough for a kill to meet a transaction.
+    result = campaign(None, tmp_path, kills=20, max_batch=4096).run()
     assert result.ok, result.problems
-    assert result.kills == 10
+    assert result.kills == 20
     assert result.kills_in_batch > 0
     assert result.recoveries > 0
     assert result.images_verified > 0
-    assert result.verified >= 8
+    assert result.verified >= 16
     assert result.acknowledged + result.found_whole == result.batches
     assert not list(tmp_path.iterdir())
     assert set(Path("/dev/shm").iterdir()) <= before

@@ -131,6 +131,8 @@ class App(Protocol):
     """An application that a campaign can run. To add one, write this class and name it in APPS."""
 
     name: str
+    # The object of the transaction that each batch is, for kills that are aimed at it; empty: none.
+    transaction: str
 
     def __init__(self, max_batch: int) -> None: ...
 
@@ -152,6 +154,7 @@ class Gpkvs:
     """The key-value store: batches of SETs of new and of known keys, and of ERASEs."""
 
     name = "gpkvs"
+    transaction = "kvs.tx"
 
     def __init__(self, max_batch: int = 4096, capacity: int | None = None) -> None:
         self.max_batch = max_batch

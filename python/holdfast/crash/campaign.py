@@ -24,6 +24,9 @@ from .process import WorkerProcess
 _MAX_RESENDS = 50
 # What a step costs whatever its size, in operations: only the aim of kills depends on it.
 _FIXED_COST = 256
+# A transaction is waited for without pauses after this part of the shortest time that one took to
+# come.
+_OF_LEAD = 0.7
 
 
 @dataclass
@@ -88,8 +91,14 @@ class Result:
 class _Durations:
     """Predicts how long a step takes, and where to aim so that a kill lands inside it."""
 
-    def __init__(self, first_guess: float, keep: int = 9) -> None:
+    def __init__(
+        self,
+        first_guess: float,
+        keep: int = 9,
+        typical: Callable[[Iterable[float]], float] = statistics.median,
+    ) -> None:
         self._guess = first_guess
+        self._typical = typical
         self._last: deque[tuple[float, int]] = deque(maxlen=keep)
         self._aim = 1.0  # less than 1 where steps tend to end before they are predicted to
 
@@ -103,13 +112,13 @@ class _Durations:
         """Returns the seconds into a step of `size` operations at which to kill."""
         if not self._last:
             return self._guess * fraction
-        per_operation = statistics.median(
+        per_operation = self._typical(
             seconds / (known + _FIXED_COST) for seconds, known in self._last
         )
         return per_operation * (size + _FIXED_COST) * fraction * self._aim
 
     def aimed(self, hit: bool) -> None:
-        self._aim = min(1.0, self._aim * 1.05) if hit else max(0.1, self._aim * 0.8)
+        self._aim = min(1.0, self._aim * 1.05) if hit else max(0.02, self._aim * 0.8)
 
 
 class Campaign:
@@ -133,6 +142,9 @@ class Campaign:
         self.table = Table()  # every acknowledged batch
         self._durations = {
             "batch": _Durations(0.002),
+            # The shortest: what else runs makes them longer.
+            "transaction": _Durations(0.0005, typical=min),
+            "lead": _Durations(0.0, typical=min),  # from a batch's begin to its transaction's
             "open": _Durations(0.010),
             "recover": _Durations(0.002),
             "commit": _Durations(0.020),
@@ -228,6 +240,9 @@ class Campaign:
         self.result.acknowledged += 1
         self.result.operations += len(batch)
         self._durations["batch"].add(seconds, len(batch))
+        if report.get("transaction_seconds"):
+            self._durations["transaction"].add(report["transaction_seconds"], len(batch))
+            self._durations["lead"].add(report["transaction_after"], len(batch))
         self._seconds_in_batches += seconds
         if report.get("evicted"):
             raise Error(
@@ -249,15 +264,25 @@ class Campaign:
         worker = self._worker
         assert worker is not None
         self.result.sent += 1
-        delay = self._durations["batch"].delay(kill.fraction, len(batch))
-        messages = worker.kill_in("batch", delay, "batch", batch)
+        durations = self._durations["transaction" if kill.in_transaction else "batch"]
+        delay = durations.delay(kill.fraction, len(batch))
+        if kill.in_transaction:
+            if self._spare is not None:
+                self._spare.wait_ready()  # what starts would keep the watch from a processor
+            lead = self._durations["lead"].delay(_OF_LEAD, len(batch))
+            messages = worker.kill_in_transaction(lead, delay, "batch", batch)
+        else:
+            messages = worker.kill_in("batch", delay, "batch", batch)
         done = next((message for message in messages if message[0] == "done"), None)
-        self._durations["batch"].aimed(done is None)
         self._count_kill("between" if done else "batch")
         if done:
             self._acknowledge(batch, done[2], done[3])
         self._cut_off = done is None
+        recoveries = self.result.recoveries
         self._recover(kill)
+        # A transaction ends a little before its batch does.
+        in_time = self.result.recoveries > recoveries if kill.in_transaction else done is None
+        durations.aimed(in_time)
         if done:
             self._verify(None)
             return True

@@ -12,6 +12,8 @@ from .._errors import Error
 _SHARE_RECOVERY = 0.20
 _SHARE_COMMIT = 0.10
 _SHARE_BETWEEN = 0.05
+# Of those in a batch.
+_SHARE_IN_TRANSACTION = 0.6
 
 
 @dataclass
@@ -26,6 +28,7 @@ class Kill:
     fraction: float
     # (what is interrupted: "open" or "recover", fraction of its duration)
     recoveries: list[tuple[str, float]] = field(default_factory=list)
+    in_transaction: bool = False  # of a batch: aimed at its transaction, not at all of it
 
     def __len__(self) -> int:
         return 1 + len(self.recoveries)
@@ -64,4 +67,6 @@ def make_plan(seed: int, kills: int, batches: int | None = None) -> tuple[list[K
         stage = "open" if rng.random() < 0.25 else "recover"
         victim = in_batch[int(rng.integers(len(in_batch)))]
         victim.recoveries.append((stage, float(rng.uniform(0.02, 0.98))))
+    for kill in in_batch:
+        kill.in_transaction = bool(rng.random() < _SHARE_IN_TRANSACTION)
     return plan, batches

@@ -68,6 +68,14 @@ class WorkerProcess:
         Returns all that the process said. If the step ends sooner, the kill comes right after.
         """
         self.send("kill_in", what, seconds)
+        return self._send_and_see_killed(what, *command)
+
+    def kill_in_transaction(self, lead: float, seconds: float, *command: Any) -> list[Any]:
+        """The same, `seconds` into the transaction of the step "batch", which has a lead."""
+        self.send("kill_in_transaction", lead, seconds)
+        return self._send_and_see_killed("batch", *command)
+
+    def _send_and_see_killed(self, what: str, *command: Any) -> list[Any]:
         self.send(*command)
         messages = []
         deadline = time.monotonic() + STEP_TIMEOUT

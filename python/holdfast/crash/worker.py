@@ -12,6 +12,7 @@ from .._errors import Error
 from . import wire
 from .apps import App, Batch
 from .timer import KillTimer
+from .watch import TransactionWatch
 
 
 class Worker:
@@ -24,7 +25,9 @@ class Worker:
         self._region: _region.Region | None = None
         self._store: Any = None
         self._timer = KillTimer()
+        self._watch: TransactionWatch | None = None
         self._kill_in: tuple[str, float] | None = None  # step, seconds into it
+        self._kill_in_transaction: tuple[float, float] | None = None  # lead, seconds into it
 
     def serve(self) -> None:
         self._answer("ready", name(), ext.device_name())
@@ -52,11 +55,19 @@ class Worker:
         """Makes the next step called `what` the last one: SIGKILL comes `seconds` into it."""
         self._kill_in = (what, seconds)
 
+    def do_kill_in_transaction(self, lead: float, seconds: float) -> None:
+        """Makes the next batch the last one: SIGKILL comes `seconds` into its transaction.
+
+        lead: seconds of the batch before which none is open.
+        """
+        self._kill_in_transaction = (lead, seconds)
+
     def do_create(self, app: App, path: str, arena_folder: str) -> None:
         self._app = app
         region = _region.create(path, app.region_bytes(), arena_folder=arena_folder)
         self._region = region
         self._store = self.step("create", lambda: (app.create(region), region.guarantee().reason))
+        self._watch_transactions()
 
     def do_open(self, app: App, path: str, arena_folder: str) -> None:
         self._app = app
@@ -67,9 +78,27 @@ class Worker:
 
         region = self._region = self.step("open", reopen)
         self._store = self.step("recover", lambda: app.open(region))
+        self._watch_transactions()
+
+    def _watch_transactions(self) -> None:
+        assert self._app is not None and self._region is not None
+        if self._app.transaction:
+            self._watch = TransactionWatch(self._region, self._app.transaction)
 
     def do_batch(self, batch: Batch) -> None:
-        self.step("batch", lambda: (None, self.apply(batch)))
+        self.step("batch", lambda: (None, self._apply_watched(batch)))
+
+    def _apply_watched(self, batch: Batch) -> dict[str, Any]:
+        if self._watch is None:
+            return self.apply(batch)
+        if self._kill_in_transaction is None:
+            self._watch.start()
+        else:
+            lead, seconds = self._kill_in_transaction
+            self._watch.start(lambda: self._timer.start(seconds), lead)
+        report = self.apply(batch)
+        seen = self._watch.stop()
+        return {**report, "transaction_after": seen.after, "transaction_seconds": seen.seconds}
 
     def apply(self, batch: Batch) -> dict[str, Any]:
         assert self._app is not None
@@ -89,6 +118,7 @@ class Worker:
         assert self._region is not None
         region = self._region
         self._store = None
+        self._watch = None
 
         def close() -> tuple[None, None]:
             region.close()
