@@ -342,7 +342,7 @@ def campaigns() -> str:
             f"{r['kills_between']}"
         )
         found = f"{r['found_absent']} / {r['found_whole']}"
-        done = [f"{r['acknowledged']} of {r['sent']}", found, r["lost"], r["torn"]]
+        done = [f"{r['acknowledged']} of {r['sent']}", found, r["recoveries"], r["lost"], r["torn"]]
         rows.append([f"`{path.name}`", r["device"], r["seed"], r["kills"], where, *done])
     header = [
         "campaign",
@@ -352,6 +352,7 @@ def campaigns() -> str:
         "in a batch / recovery / commit / between",
         "acknowledged",
         "cut off: absent / whole",
+        "had something to undo",
         "lost",
         "torn",
     ]

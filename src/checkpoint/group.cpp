@@ -214,6 +214,7 @@ void Group::make_staging() {
                                         "use save()"));
   }
   drain_ = std::make_shared<Stream>();
+  set_aside_.emplace();
   unused_ = DeviceBuffer<Tally>(1);
   // By a kernel whatever their size: within device memory it is as fast, and sums on the way.
   aside_ = make_plan(Direction::save, staging_.data(), ~std::uint64_t{0}, false);
@@ -244,9 +245,8 @@ std::shared_ptr<PendingSave::State> Group::save_async(Region& region, Stream& st
   const Plan* const drain = by_kernel ? &drain_plan(which) : nullptr;
   const Publication publication = next_save(tag, stream);
   run(stream, *aside_, by_kernel ? unused_ : tally_, {}, {});
-  Event aside;
-  aside.record(stream);
-  aside.wait(*drain_);
+  set_aside_->record(stream);
+  set_aside_->wait(*drain_);
   throttled(region.throttle(), *drain_, [&] {
     if (by_kernel) {
       run(*drain_, *drain, tally_, publication, marks_);

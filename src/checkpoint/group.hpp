@@ -103,6 +103,7 @@ class Group {
   std::optional<Plan> drains_[2];  // from there to a copy, by a kernel
   DeviceBuffer<Tally> unused_;     // of the copies aside where a drain sums
   std::shared_ptr<Stream> drain_;
+  std::optional<Event> set_aside_;  // behind the copy within device memory
 
   std::optional<Event> last_;  // behind the last save, whatever its stream
 };
