@@ -133,9 +133,12 @@ def campaign(
 
 def test_a_sound_store_survives(tmp_path: Path) -> None:
     before = set(Path("/dev/shm").iterdir())
-    # Large enough for a kill to meet a transaction.
-    result = campaign(None, tmp_path, kills=20, max_batch=4096).run()
-    assert result.ok, result.problems
+    # Batches large enough for a kill to meet a transaction; on a busy machine few do.
+    for seed in range(11, 16):
+        result = campaign(None, tmp_path, kills=20, seed=seed, max_batch=4096).run()
+        assert result.ok, result.problems
+        if result.recoveries:
+            break
     assert result.kills == 20
     assert result.kills_in_batch > 0
     assert result.recoveries > 0
