@@ -390,7 +390,7 @@ TEST_P(CrashedStore, KilledAtAnyMomentABatchIsThereWholeOrNot) {
   std::uint64_t applied = 0;
   int recoveries = 0;
   // A transaction takes a small part of a batch's time: most kills miss it.
-  for (int round = 0; round < 15 || (recoveries < 2 && round < 2000); ++round) {
+  for (int round = 0; round < 15 || (recoveries == 0 && round < 2000); ++round) {
     std::uint64_t acknowledged = applied;
     {
       holdfast::test::Child child("StoreChild.DISABLED_SetsUntilKilled",
