@@ -141,8 +141,7 @@ void measure_undo(bench::ScratchRegion& scratch, Keys& keys, Order order,
       keys.refill();
       planner.load(stream, keys.device(), keys.device(), keys.size());
       const auto batch = planner.plan(stream, table, order == Order::ordered, true, outcome.data());
-      gpkvs::launch_choose(stream, table, batch, outcome.data());
-      planner.await_values(stream);
+      planner.choose(stream, table, batch, outcome.data());
       transaction.begin(stream);
       gpkvs::launch_store(stream, table, log, batch, outcome.data());
       stream.synchronize();

@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "gpkvs/kernels.hpp"
+
 namespace gpkvs {
 namespace {
 
@@ -52,7 +54,9 @@ void BatchPlanner::load(holdfast::Stream& stream, const std::uint64_t* keys,
   values_in_.record(beside_);
 }
 
-void BatchPlanner::await_values(holdfast::Stream& stream) {
+void BatchPlanner::choose(holdfast::Stream& stream, const Table& table, const Batch& batch,
+                          Outcome* outcome) {
+  launch_choose(stream, table, batch, outcome);
   if (has_values_) values_in_.wait(stream);
 }
 

@@ -24,8 +24,9 @@ class BatchPlanner {
   Batch plan(holdfast::Stream& stream, const Table& table, bool ordered, bool chains,
              Outcome* outcome);
 
-  // Later work of the stream finds the values that load() brings.
-  void await_values(holdfast::Stream& stream);
+  // Finds what a batch with chains changes, into batch.changes. Later work of the stream finds its
+  // values, too.
+  void choose(holdfast::Stream& stream, const Table& table, const Batch& batch, Outcome* outcome);
 
  private:
   std::uint32_t count_ = 0;

@@ -45,9 +45,7 @@ class PlainEngine : public Engine {
            std::uint64_t count) override {
     holdfast::Stream& stream = backing_.stream();
     planner_.load(stream, keys, nullptr, count);
-    const Batch batch = planner_.plan(
-        stream, table_, ordering_pays(table_.bytes(), table_.copy != nullptr, count, false), false,
-        outcome_.data());
+    const Batch batch = plan(count, false);
     holdfast::launch(stream, grid_for(count), dim3(kBlock), get_from_kvs, table_, batch,
                      values_.data(), found_.data());
     holdfast::copy_async(stream, values, values_.data(), count * sizeof(*values));
@@ -81,15 +79,17 @@ class PlainEngine : public Engine {
     table_.copy = copy_.data();
   }
 
+  Batch plan(std::uint64_t count, bool updates) {
+    const bool ordered = ordering_pays(table_.bytes(), table_.copy != nullptr, count, updates);
+    return planner_.plan(backing_.stream(), table_, ordered, updates, outcome_.data());
+  }
+
   Outcome store(const std::uint64_t* keys, const std::uint64_t* values, std::uint64_t count) {
     holdfast::Stream& stream = backing_.stream();
     planner_.load(stream, keys, values, count);
     holdfast::fill_async(stream, outcome_.data(), 0, sizeof(Outcome));
-    const Batch batch = planner_.plan(
-        stream, table_, ordering_pays(table_.bytes(), table_.copy != nullptr, count, true), true,
-        outcome_.data());
-    launch_choose(stream, table_, batch, outcome_.data());
-    planner_.await_values(stream);
+    const Batch batch = plan(count, true);
+    planner_.choose(stream, table_, batch, outcome_.data());
     launch_store_unlogged(stream, table_, batch, outcome_.data());
     holdfast::copy_async(stream, outcome_host_.data(), outcome_.data(), sizeof(Outcome));
     stream.synchronize();

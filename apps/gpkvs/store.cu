@@ -188,8 +188,7 @@ BatchResult Store::Impl::update(const std::uint64_t* keys, const std::uint64_t* 
   marks[1].record(stream);
   const Batch batch = planner.plan(stream, table, ordered(count, true), true, outcome.data());
   marks[2].record(stream);
-  launch_choose(stream, table, batch, outcome.data());
-  planner.await_values(stream);
+  planner.choose(stream, table, batch, outcome.data());
   transaction.begin(stream);
   launch_store(stream, table, log, batch, outcome.data());
   marks[3].record(stream);

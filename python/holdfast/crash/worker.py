@@ -96,8 +96,10 @@ class Worker:
         else:
             lead, seconds = self._kill_in_transaction
             self._watch.start(lambda: self._timer.start(seconds), lead)
-        report = self.apply(batch)
-        seen = self._watch.stop()
+        try:
+            report = self.apply(batch)
+        finally:
+            seen = self._watch.stop()
         return {**report, "transaction_after": seen.after, "transaction_seconds": seen.seconds}
 
     def apply(self, batch: Batch) -> dict[str, Any]:
