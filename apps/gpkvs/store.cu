@@ -179,6 +179,7 @@ struct Store::Impl {
 
 BatchResult Store::Impl::update(const std::uint64_t* keys, const std::uint64_t* values,
                                 std::size_t count) {
+  region.check_writable("a batch");
   check_count(count);
   if (count == 0) return {};
   await_cache();

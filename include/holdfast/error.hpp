@@ -14,6 +14,7 @@ enum class Errc {
   already_exists,
   in_use,            // another process has the region open
   damaged,           // a checksum or a bound does not hold
+  conflict,          // image and arena do not belong together, or one of them is not there
   foreign,           // not a file of this kind
   newer_version,     // written by a later format version
   permission,        // wrong owner, wrong mode, a symbolic link, or refused by the system

@@ -22,6 +22,7 @@ struct ArenaInfo {
 struct ImageInfo {
   std::string path;
   std::uint32_t version = 0;
+  bool in_use = false;  // a process has the region open
   std::string uuid;
   std::uint64_t created_unix_ns = 0;
   std::uint64_t generation = 0;
@@ -39,8 +40,8 @@ enum class Verify {
   everything,  // every page as well
 };
 
-// Reads the last commit of a file-backed region. Writes nothing. Throws as Region::open() does:
-// in_use while a process has the region open. `arena_folder` as in OpenOptions.
+// Reads the last commit of a file-backed region, also while a process has the region open. Writes
+// nothing. Throws as Region::open() does. `arena_folder` as in OpenOptions.
 ImageInfo inspect_image(const std::string& path, Verify verify = Verify::tables,
                         const std::string& arena_folder = "");
 

@@ -20,6 +20,10 @@
 
 namespace holdfast {
 
+namespace core {
+struct RegionAccess;
+}
+
 // Where a region's bytes live. DESIGN: docs/architecture.md, "Domains".
 enum class Domain : std::uint32_t {
   file,      // an arena in shared memory, paired with an image on any file system
@@ -61,10 +65,22 @@ struct RegionOptions {
   MediumModel medium{};
 };
 
+enum class OpenMode {
+  read_write,
+  // Changes nothing and shuts no one out: stores go to a private copy and are gone with it. Beside
+  // a process that has the region open it is the last commit; after a crash it is what was
+  // persisted, and a writer has to wait until this region is closed.
+  read_only,
+};
+
 struct OpenOptions {
   std::string arena_folder;    // as in RegionOptions
   std::uint64_t max_size = 0;  // as in RegionOptions
   MediumModel medium{};        // as in RegionOptions
+  // Begin with the last commit, although a crash has left an arena, or should have: what was
+  // persisted since is given up. An arena that is found is set aside under another name.
+  bool last_commit = false;
+  OpenMode mode = OpenMode::read_write;
 };
 
 struct ObjectInfo {
@@ -79,10 +95,11 @@ struct ObjectInfo {
 
 // What opening cost, part by part, in milliseconds.
 struct OpenReport {
-  bool arena_found = false;  // the arena of a crashed process was adopted
-  double check_ms = 0;       // lock, header, tables
-  double load_ms = 0;        // setting memory aside, reading and verifying the image's pages
-  double pin_ms = 0;         // making the memory usable by kernels
+  bool arena_found = false;     // the arena of a crashed process was adopted
+  std::string arena_set_aside;  // where last_commit put an arena; remove it when it is not needed
+  double check_ms = 0;          // lock, header, tables
+  double load_ms = 0;           // setting memory aside, reading and verifying the image's pages
+  double pin_ms = 0;            // making the memory usable by kernels
 };
 
 struct CommitStats {
@@ -149,9 +166,11 @@ class Region {
   // domain, the device of the dax domain, and a name in messages for the other two.
   static Region create(const std::string& path, const RegionOptions& options);
 
-  // Opens an existing region for reading and writing. Throws not_found, in_use (another process
-  // has it), damaged, foreign, newer_version, permission, no_shared_memory, io. A file that is
-  // refused is not written to.
+  // Opens an existing region, for reading and writing unless options.mode says otherwise (file
+  // domain). Throws not_found, in_use (another process
+  // has it, or a dead one's GPU still writes), conflict (a crash left an arena that is not here, or
+  // is not this image's), damaged, foreign, newer_version, unsupported (an older version, or locks
+  // that do nothing), permission, no_shared_memory, io. A file that is refused is not written to.
   static Region open(const std::string& path, const OpenOptions& options = {});
 
   // Removes a region's files, arena included. Throws as open() does for a file that is not ours.
@@ -218,6 +237,10 @@ class Region {
   const std::string& path() const;
   std::string uuid() const;
   Domain domain() const;
+  // Opened with OpenMode::read_only: allocate(), remove(), grow() and commit() throw unsupported.
+  bool read_only() const;
+  // For structures, before they change the region. Throws unsupported if it is open for reading.
+  void check_writable(const char* what) const;
   std::uint64_t size() const;  // bytes
   std::uint64_t max_size() const;
   std::uint64_t used() const;        // bytes taken by objects and metadata
@@ -232,6 +255,7 @@ class Region {
   struct Impl;
 
  private:
+  friend struct core::RegionAccess;
   explicit Region(std::unique_ptr<Impl> impl);
   void check_type(const ObjectInfo& info, std::string_view type, std::uint32_t bytes) const;
   std::unique_ptr<Impl> impl_;

@@ -69,10 +69,12 @@ void Checkpoint::add_raw(std::string_view group, const CheckpointBuffer& buffer,
 }
 
 void Checkpoint::save(Stream& stream, std::string_view group, std::uint64_t tag) {
+  impl_->region->check_writable("save()");
   impl_->find(group).save(*impl_->region, stream, tag, impl_->engine_threshold);
 }
 
 PendingSave Checkpoint::save_async(Stream& stream, std::string_view group, std::uint64_t tag) {
+  impl_->region->check_writable("save_async()");
   return PendingSave(
       impl_->find(group).save_async(*impl_->region, stream, tag, impl_->engine_threshold));
 }

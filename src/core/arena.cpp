@@ -1,18 +1,15 @@
 #include "core/arena.hpp"
 
-#include <fcntl.h>
-#include <linux/magic.h>
-#include <sys/statvfs.h>
-#include <sys/vfs.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <random>
+#include <thread>
 
 #include "core/checksum.hpp"
 #include "core/directory.hpp"
@@ -32,40 +29,8 @@ std::string arena_path(const std::string& folder, const Uuid& uuid) {
   return concat(folder, "/holdfast-", ::geteuid(), "-", to_text(uuid), ".arena");
 }
 
-Uuid this_boot() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string text;
-  Uuid result{};
-  std::getline(file, text);
-  std::erase(text, '-');
-  for (std::size_t i = 0; i < result.size() && 2 * i + 1 < text.size(); ++i) {
-    result[i] = static_cast<std::uint8_t>(std::strtoul(text.substr(2 * i, 2).c_str(), nullptr, 16));
-  }
-  if (result == Uuid{}) {
-    throw Error(Errc::unsupported,
-                "cannot read /proc/sys/kernel/random/boot_id, which tells a crash from a reboot; "
-                "mount /proc");
-  }
-  return result;
-}
-
-std::string to_text(const Uuid& uuid) {
-  std::string text;
-  for (std::size_t i = 0; i < uuid.size(); ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += "0123456789abcdef"[uuid[i] >> 4];
-    text += "0123456789abcdef"[uuid[i] & 15];
-  }
-  return text;
-}
-
-Uuid new_uuid() {
-  std::random_device random;
-  Uuid uuid{};
-  for (std::uint8_t& byte : uuid) byte = static_cast<std::uint8_t>(random());
-  uuid[6] = (uuid[6] & 0x0f) | 0x40;  // version 4, variant 1: a random UUID
-  uuid[8] = (uuid[8] & 0x3f) | 0x80;
-  return uuid;
+std::string fall_back() {
+  return "; to go on from the last commit without it, open with last_commit (--last-commit)";
 }
 
 ImageIdentity identify(int image_fd, const std::string& path) {
@@ -76,28 +41,40 @@ ImageIdentity identify(int image_fd, const std::string& path) {
 
 namespace {
 
-std::string fall_back(const std::string& path) {
-  return concat("; to fall back to the last commit, remove '", path, "'");
-}
+using Clock = std::chrono::steady_clock;
+
+// How long an ending process is waited for.
+constexpr std::chrono::seconds kPatience{5};
 
 [[noreturn]] void damaged(const std::string& path, const std::string& what) {
-  throw Error(Errc::damaged, concat("the arena '", path, "' ", what, fall_back(path)));
+  throw Error(Errc::damaged, concat("the arena '", path, "' ", what, fall_back()));
 }
 
 // Reads and checks the arena's page, but not what it says about boot and image.
 ArenaHeader read_header(int fd, const std::string& path, const Uuid& uuid) {
   ArenaHeader header;
   if (!read_exactly(fd, &header, sizeof header, 0, path)) damaged(path, "is cut off");
-  if (std::memcmp(header.magic, kArenaMagic, 8) != 0) damaged(path, "has no arena header");
+  // The eighth character is the version's.
+  if (std::memcmp(header.magic, kArenaMagic, 7) != 0) damaged(path, "has no arena header");
   if (header.version > kFormatVersion) {
     throw Error(Errc::newer_version,
                 concat("the arena '", path, "' was written in format version ", header.version,
-                       "; open it with a newer build once, and close it", fall_back(path)));
+                       "; open the region with a newer build once, and close it", fall_back()));
   }
-  if (header.checksum != hash_bytes(&header, offsetof(ArenaHeader, checksum))) {
+  const char* const magic = header.version == 1 ? kArenaMagicV1 : kArenaMagic;
+  if (header.version == 0 || std::memcmp(header.magic, magic, 8) != 0 ||
+      header.checksum != hash_bytes(&header, offsetof(ArenaHeader, checksum))) {
     damaged(path, "has a header that does not match its checksum");
   }
   if (header.page_bytes != kPage || header.uuid != uuid) damaged(path, "is of another region");
+  if (header.version == 1) {  // had other things behind the checksum
+    std::memset(reinterpret_cast<std::byte*>(&header) + offsetof(ArenaHeader, state), 0,
+                sizeof header - offsetof(ArenaHeader, state));
+  }
+  if (header.state > static_cast<std::uint64_t>(ArenaUse::closed) ||
+      std::memchr(header.image_path, 0, sizeof header.image_path) == nullptr) {
+    damaged(path, "has a header with impossible values");
+  }
   return header;
 }
 
@@ -114,15 +91,81 @@ FileFacts file_facts(int fd, const std::string& path) {
           static_cast<std::uint64_t>(info.st_blocks) * 512};
 }
 
-// A second descriptor of the same file, for mapping. A mapping keeps its descriptor alive, and a
-// driver may keep a dead process's mappings for a while: the lock must not wait for that.
-UniqueFd reopen(int fd, const std::string& path) {
-  UniqueFd again(::open(concat("/proc/self/fd/", fd).c_str(), O_RDWR | O_CLOEXEC));
-  if (!again) throw system_error(errno, "open", path);
-  return again;
+ProcessName owner_of(const ArenaHeader& header) {
+  return {header.owner_pid, header.owner_start, header.owner_pid_namespace};
+}
+
+// Locks the arena once nothing of a dead owner can write to it any more. The lock alone does not
+// tell: a process lets go of its files one by one, and its GPU stops when the driver's is let go
+// of. Nor does the owner: what it forked has its memory, too, and holds the lock by it.
+void lock_when_quiet(int fd, const std::string& path, const ProcessName& owner) {
+  const Clock::time_point deadline = Clock::now() + kPatience;
+  for (;;) {
+    try {
+      lock_file(fd, true, path);
+      break;
+    } catch (const Error& error) {
+      const bool may_go = life_of(owner) != Life::running && owner.pid != 0;
+      if (error.code() != Errc::in_use || !may_go || Clock::now() >= deadline) throw;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  if (owner == this_process() || wait_for_end(owner, deadline)) return;
+  throw Error(Errc::in_use,
+              concat("process ", owner.pid, " has let go of the lock of '", path,
+                     "' and has not ended: it, or its GPU, may still write there; end it first"));
 }
 
 }  // namespace
+
+std::optional<FoundArena> find_arena(const std::string& path, const Uuid& uuid, bool writable) {
+  FoundArena found;
+  found.path = path;
+  try {
+    found.fd = open_own_file(path, writable, "an arena");
+  } catch (const Error& error) {
+    if (error.code() == Errc::not_found) return std::nullopt;
+    throw;
+  }
+  const int fd = found.fd.get();
+  ArenaHeader header;
+  const bool named =
+      read_exactly(fd, &header, sizeof header, 0, path) && header.version == kFormatVersion;
+  if (writable) {
+    lock_when_quiet(fd, path, named ? owner_of(header) : ProcessName{});
+  } else {
+    lock_file(fd, false, path);
+  }
+  found.header = read_header(fd, path, uuid);
+  return found;
+}
+
+std::uint64_t check_content(const FoundArena& found, const Uuid& uuid) {
+  const std::string& path = found.path;
+  const std::uint64_t bytes = file_facts(found.fd.get(), path).bytes;
+  if (bytes % kPage != 0 || bytes < kPage + kMetadataBytes || bytes - kPage > kMaxRegionBytes) {
+    damaged(path, concat("has an impossible size of ", bytes, " bytes"));
+  }
+  // Read and not mapped: a hole in the file must not be touched.
+  std::vector<std::byte> metadata(kMetadataBytes);
+  if (!read_exactly(found.fd.get(), metadata.data(), kMetadataBytes, kPage, path)) {
+    damaged(path, "is cut off");
+  }
+  RegionHeader region;
+  std::memcpy(&region, metadata.data(), sizeof region);
+  if (std::memcmp(region.magic, kRegionMagic, 8) != 0 || region.uuid != uuid) {
+    damaged(path, "does not hold the region's bytes");
+  }
+  const Directory directory =
+      Directory::load(metadata.data(), bytes - kPage,
+                      concat("the arena '", path, "' (", fall_back().substr(2), ")"),
+                      [](const void*, std::size_t) {});
+  // A kill within grow() leaves a file that is longer than the region, perhaps with holes there.
+  if (file_facts(found.fd.get(), path).allocated < kPage + directory.region_bytes()) {
+    damaged(path, "has holes: it was changed from outside");
+  }
+  return directory.region_bytes();
+}
 
 Arena::Arena(std::string path, std::uint64_t size, std::uint64_t max_size)
     : path_(std::move(path)),
@@ -130,15 +173,21 @@ Arena::Arena(std::string path, std::uint64_t size, std::uint64_t max_size)
       max_size_(std::max(size, max_size)),
       space_(kPage + max_size_, concat("the arena '", path_, "'")) {}
 
-std::unique_ptr<Arena> Arena::create(const std::string& path, const Uuid& uuid, std::uint64_t size,
-                                     std::uint64_t max_size) {
+Arena::~Arena() {
+  space_.unpin();
+  // From here on nothing of this process writes there. A forked child is not the owner.
+  if (fd_ && header()->owner_pid == static_cast<std::uint64_t>(::getpid())) set_owner({});
+}
+
+std::unique_ptr<Arena> Arena::create(const std::string& path, const Uuid& uuid, const Uuid& boot,
+                                     std::uint64_t size, std::uint64_t max_size) {
   const std::string folder = folder_of(path);
   std::unique_ptr<Arena> arena(new Arena(path, size, max_size));
   arena->unpublished_ = std::make_unique<NewFile>(folder, base_name(path));
   const int fd = arena->unpublished_->fd();
+  check_lock_holds(fd, true, path);
   enlarge_shared(fd, folder, 0, kPage + size);
-  arena->map_fd_ = reopen(fd, path);
-  arena->space_.map(arena->map_fd_.get(), 0, kPage + size);
+  arena->space_.map(fd, 0, kPage + size);
   allocate_shared(fd, folder, 0, kPage + size, arena->space_.base());
 
   ArenaHeader* header = arena->header();
@@ -146,11 +195,12 @@ std::unique_ptr<Arena> Arena::create(const std::string& path, const Uuid& uuid, 
   header->version = kFormatVersion;
   header->page_bytes = kPageBytes;
   header->uuid = uuid;
-  header->boot_id = this_boot();
+  header->boot_id = boot;
+  header->arena_id = new_uuid();
   return arena;
 }
 
-void Arena::publish(const ImageIdentity& image, std::uint64_t generation) {
+void Arena::publish(const ImageIdentity& image) {
   ArenaHeader* const page = header();
   page->image_device = image.device;
   page->image_inode = image.inode;
@@ -158,9 +208,9 @@ void Arena::publish(const ImageIdentity& image, std::uint64_t generation) {
   std::memcpy(page->image_path, absolute.data(),
               std::min(absolute.size(), sizeof page->image_path - 1));
   page->checksum = hash_bytes(page, offsetof(ArenaHeader, checksum));
-  page->generation = generation;
+  set_owner(this_process());
   try {
-    fd_ = unpublished_->publish(false);
+    fd_ = unpublished_->publish();
   } catch (const Error& error) {
     if (error.code() != Errc::already_exists) throw;
     throw Error(Errc::in_use, concat("there is an arena '", path_, "' of another copy of '",
@@ -169,81 +219,19 @@ void Arena::publish(const ImageIdentity& image, std::uint64_t generation) {
   unpublished_.reset();
 }
 
-ArenaState Arena::look(const std::string& path, const Uuid& uuid) {
-  UniqueFd fd;
-  try {
-    fd = open_own_file(path, true, "an arena");
-  } catch (const Error& error) {
-    if (error.code() == Errc::not_found) return ArenaState::absent;
-    throw;
-  }
-  lock_file(fd.get(), true, path);
-  const ArenaHeader header = read_header(fd.get(), path, uuid);
-  return header.boot_id == this_boot() ? ArenaState::this_boot : ArenaState::earlier_boot;
-}
-
-Arena::Checked Arena::check(const std::string& path, const Uuid& uuid, const ImageIdentity& image,
-                            std::uint64_t image_generation) {
-  Checked found;
-  found.fd = open_own_file(path, true, "an arena");
-  const int fd = found.fd.get();
-  lock_file(fd, true, path);
-  const ArenaHeader header = read_header(fd, path, uuid);
-  if (header.image_device != image.device || header.image_inode != image.inode) {
-    const std::string owner(header.image_path,
-                            ::strnlen(header.image_path, sizeof header.image_path));
-    throw Error(
-        Errc::in_use,
-        concat("the arena '", path, "' holds what a crashed process left of '", owner, "', and '",
-               image.path, "' is a copy of it (or was moved); open and close that one first",
-               fall_back(path)));
-  }
-  // A commit writes the image before it notes so in the arena: one ahead is a crash in between.
-  if (image_generation != header.generation && image_generation != header.generation + 1) {
-    throw Error(Errc::damaged,
-                concat("the arena '", path, "' continues commit ", header.generation,
-                       " of the region, but the image '", image.path, "' holds commit ",
-                       image_generation, ": one of them was replaced", fall_back(path)));
-  }
-  const std::uint64_t bytes = file_facts(fd, path).bytes;
-  if (bytes % kPage != 0 || bytes < kPage + kMetadataBytes || bytes - kPage > kMaxRegionBytes) {
-    damaged(path, concat("has an impossible size of ", bytes, " bytes"));
-  }
-  // Read and not mapped: a hole in the file must not be touched.
-  std::vector<std::byte> metadata(kMetadataBytes);
-  if (!read_exactly(fd, metadata.data(), kMetadataBytes, kPage, path)) damaged(path, "is cut off");
-  RegionHeader region;
-  std::memcpy(&region, metadata.data(), sizeof region);
-  if (std::memcmp(region.magic, kRegionMagic, 8) != 0 || region.uuid != uuid) {
-    damaged(path, "does not hold the region's bytes");
-  }
-  const Directory directory =
-      Directory::load(metadata.data(), bytes - kPage,
-                      concat("the arena '", path, "' (to fall back to the last commit, remove it)"),
-                      [](const void*, std::size_t) {});
-  found.region_bytes = directory.region_bytes();
-  found.file_bytes = bytes;
-  return found;
-}
-
-std::unique_ptr<Arena> Arena::adopt(const std::string& path, const Uuid& uuid,
-                                    const ImageIdentity& image, std::uint64_t image_generation,
+std::unique_ptr<Arena> Arena::adopt(FoundArena found, const Uuid& uuid,
                                     const std::function<std::uint64_t(std::uint64_t)>& max_size) {
-  Checked found = check(path, uuid, image, image_generation);
+  const std::uint64_t size = check_content(found, uuid);
   const int fd = found.fd.get();
-  const std::uint64_t bytes = kPage + found.region_bytes;
-  // A kill within grow() leaves a file that is longer than the region, perhaps with holes there.
-  if (found.file_bytes > bytes && ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
-    throw system_error(errno, "cut", path);
+  check_lock_holds(fd, true, found.path);
+  if (file_facts(fd, found.path).bytes > kPage + size &&
+      ::ftruncate(fd, static_cast<off_t>(kPage + size)) != 0) {
+    throw system_error(errno, "cut", found.path);
   }
-  if (file_facts(fd, path).allocated < bytes) {
-    damaged(path, "has holes: it was changed from outside");
-  }
-  const std::uint64_t size = found.region_bytes;
-  std::unique_ptr<Arena> arena(new Arena(path, size, max_size(size)));
+  std::unique_ptr<Arena> arena(new Arena(found.path, size, max_size(size)));
   arena->fd_ = std::move(found.fd);
-  arena->map_fd_ = reopen(fd, path);
-  arena->space_.map(arena->map_fd_.get(), 0, bytes);
+  arena->space_.map(fd, 0, kPage + size);
+  arena->set_owner(this_process());
   return arena;
 }
 
@@ -252,7 +240,7 @@ void Arena::grow(std::uint64_t size) {
   const std::string folder = folder_of(path_);
   try {
     enlarge_shared(fd, folder, kPage + size_, size - size_);
-    space_.map(map_fd_.get(), kPage + size_, kPage + size);
+    space_.map(fd, kPage + size_, kPage + size);
     allocate_shared(fd, folder, kPage + size_, size - size_, base() + size_);
     space_.pin(kPage + size_, kPage + size);
   } catch (...) {
@@ -264,15 +252,56 @@ void Arena::grow(std::uint64_t size) {
 }
 
 Guarantee Arena::guarantee() const {
+  struct stat info {};
+  if (fd_ && (::fstat(fd_.get(), &info) != 0 || info.st_nlink == 0)) {
+    return {Rung::none, Rung::power,
+            concat("the arena '", path_,
+                   "' was removed while the region was open, so a crash loses what was not "
+                   "committed; close() the region and open it again (systemd removes a user's "
+                   "shared memory at logout, unless RemoveIPC=no)")};
+  }
   return {Rung::process, Rung::power,
           "the region's bytes are in shared memory, which outlives the process but not the "
           "machine; commit() writes them to the image and syncs it"};
 }
 
-void Arena::set_generation(std::uint64_t generation) {
-  std::atomic_ref<std::uint64_t>(header()->generation).store(generation, std::memory_order_release);
+namespace {
+
+void store_word(std::uint64_t& word, std::uint64_t value) {
+  std::atomic_ref<std::uint64_t>(word).store(value, std::memory_order_release);
 }
 
-void Arena::remove() noexcept { ::unlink(path_.c_str()); }
+}  // namespace
+
+void Arena::set_owner(const ProcessName& owner) {
+  ArenaHeader* const page = header();
+  store_word(page->owner_pid, 0);
+  store_word(page->owner_start, owner.start);
+  store_word(page->owner_pid_namespace, owner.pid_namespace);
+  store_word(page->owner_pid, owner.pid);
+}
+
+void Arena::set_use(ArenaUse use) { store_word(header()->state, static_cast<std::uint64_t>(use)); }
+
+// A kill within a copy leaves the other one of the two whole, and that is then the image's.
+void Arena::announce(const Uuid& commit) {
+  header()->next = commit;
+  std::atomic_thread_fence(std::memory_order_release);
+}
+
+void Arena::agree(const Uuid& commit) {
+  header()->base = commit;
+  std::atomic_thread_fence(std::memory_order_release);
+}
+
+void Arena::remove() noexcept {
+  struct stat ours {
+  }, named{};
+  if (::fstat(fd_.get(), &ours) == 0 && ::lstat(path_.c_str(), &named) == 0 &&
+      (named.st_dev != ours.st_dev || named.st_ino != ours.st_ino)) {
+    return;  // another one's by now
+  }
+  ::unlink(path_.c_str());
+}
 
 }  // namespace holdfast::core

@@ -10,6 +10,8 @@
 #include "core/files.hpp"
 #include "core/format.hpp"
 #include "core/medium.hpp"
+#include "core/process.hpp"
+#include "core/uuid.hpp"
 
 namespace holdfast::core {
 
@@ -17,10 +19,8 @@ namespace holdfast::core {
 std::string arena_folder(const std::string& option);
 // "<folder>/holdfast-<uid>-<uuid>.arena"
 std::string arena_path(const std::string& folder, const Uuid& uuid);
-
-Uuid this_boot();
-std::string to_text(const Uuid& uuid);
-Uuid new_uuid();
+// ", or give the option last_commit ...": how to go on without an arena.
+std::string fall_back();
 
 // Which image an arena belongs to.
 struct ImageIdentity {
@@ -30,38 +30,41 @@ struct ImageIdentity {
 };
 ImageIdentity identify(int image_fd, const std::string& path);
 
-// What a file says about itself; for open() and for tools.
-enum class ArenaState { absent, this_boot, earlier_boot };
+// An arena that a process left, whole as far as its header goes.
+struct FoundArena {
+  std::string path;
+  UniqueFd fd;  // locked
+  ArenaHeader header{};
+  ArenaUse use() const { return static_cast<ArenaUse>(header.state); }
+};
+
+// Opens and locks the arena at `path`, if there is one. A process that has ended, or is ending, may
+// have a GPU that still writes: it is waited for, for five seconds at most. Throws damaged,
+// newer_version or permission for a file that cannot be trusted, in_use for one that another
+// process has or can still write to.
+std::optional<FoundArena> find_arena(const std::string& path, const Uuid& uuid, bool writable);
+
+// The bytes of the region in it. Reads the directory; writes nothing. Throws damaged.
+std::uint64_t check_content(const FoundArena& found, const Uuid& uuid);
 
 // Invariants: the file has its name only once it is whole; its pages are allocated, so that no
-// store to it can fail.
+// store to it can fail. The mapping holds on to the lock: while anything of a dead process can
+// write through it, no one gets the lock.
 class Arena : public Medium {
  public:
   // Makes an unnamed arena of zeroed region bytes. Throws no_shared_memory.
-  static std::unique_ptr<Arena> create(const std::string& path, const Uuid& uuid,
+  static std::unique_ptr<Arena> create(const std::string& path, const Uuid& uuid, const Uuid& boot,
                                        std::uint64_t size, std::uint64_t max_size);
-  // Gives it its name. Throws in_use if a copy of the same region has an arena already.
-  void publish(const ImageIdentity& image, std::uint64_t generation);
+  // Gives it its name. It is `fresh`. Throws in_use if a copy of the same region has an arena
+  // already.
+  void publish(const ImageIdentity& image);
 
-  // Whether there is an arena at `path`, and of which boot. Throws damaged or permission for a
-  // file that cannot be trusted, in_use for one that another process has.
-  static ArenaState look(const std::string& path, const Uuid& uuid);
-
-  // Checks the file and its directory, and opens it; writes nothing. Throws as adopt().
-  struct Checked {
-    UniqueFd fd;  // locked
-    std::uint64_t region_bytes = 0;
-    std::uint64_t file_bytes = 0;
-  };
-  static Checked check(const std::string& path, const Uuid& uuid, const ImageIdentity& image,
-                       std::uint64_t image_generation);
-
-  // Takes over the arena that a crashed process left. REQUIRES: look() said this_boot. Throws
-  // damaged (naming the file and the way back to the last commit), in_use.
-  // `max_size` says how much space to keep for a region of a size.
-  static std::unique_ptr<Arena> adopt(const std::string& path, const Uuid& uuid,
-                                      const ImageIdentity& image, std::uint64_t image_generation,
+  // Takes over the arena that a crashed process left. Throws damaged (naming the file and the way
+  // back to the last commit). `max_size` says how much space to keep for a region of a size.
+  static std::unique_ptr<Arena> adopt(FoundArena found, const Uuid& uuid,
                                       const std::function<std::uint64_t(std::uint64_t)>& max_size);
+
+  ~Arena() override;
 
   std::byte* base() const override { return space_.base() + kPage; }
   std::uint64_t size() const override { return size_; }
@@ -71,23 +74,29 @@ class Arena : public Medium {
 
   // Makes the region's bytes usable by kernels.
   void pin() { space_.pin(kPage, kPage + size_); }
-  // Notes that the image now has this generation.
-  void set_generation(std::uint64_t generation);
+
+  const Uuid& id() const { return header()->arena_id; }
+  void set_use(ArenaUse use);
+  // Notes that the image is about to have this commit, and that it has it.
+  void announce(const Uuid& commit);
+  void agree(const Uuid& commit);
+
   // Takes the file's name away. The memory lives on until the arena is destroyed.
   void remove() noexcept;
 
   const std::string& path() const { return path_; }
+  bool is_published() const { return unpublished_ == nullptr; }
 
  private:
   Arena(std::string path, std::uint64_t size, std::uint64_t max_size);
   ArenaHeader* header() const { return reinterpret_cast<ArenaHeader*>(space_.base()); }
+  void set_owner(const ProcessName& owner);
 
   std::string path_;
   std::uint64_t size_ = 0;
   std::uint64_t max_size_ = 0;
   std::unique_ptr<NewFile> unpublished_;
-  UniqueFd fd_;      // holds the lock
-  UniqueFd map_fd_;  // holds none
+  UniqueFd fd_;  // holds the lock, and is what is mapped
   AddressSpace space_;
 };
 

@@ -32,22 +32,6 @@ UniqueFd open_direct(int fd, std::uint64_t sample) {
   return direct;
 }
 
-// Fills all parts; false if the file ends before.
-bool read_parts(int fd, std::span<iovec> parts, std::uint64_t offset, const std::string& path) {
-  while (!parts.empty()) {
-    const ssize_t got =
-        ::preadv(fd, parts.data(), static_cast<int>(parts.size()), static_cast<off_t>(offset));
-    if (got < 0) {
-      if (errno == EINTR) continue;
-      throw system_error(errno, "read", path);
-    }
-    if (got == 0) return false;
-    offset += static_cast<std::uint64_t>(got);
-    parts = skip_bytes(parts, static_cast<std::size_t>(got));
-  }
-  return true;
-}
-
 }  // namespace
 
 PageBuffer::PageBuffer(std::uint64_t pages)
@@ -55,11 +39,12 @@ PageBuffer::PageBuffer(std::uint64_t pages)
   if (!memory_) throw Error(Errc::no_memory, "no memory to read or write the image");
 }
 
-BlockReader::BlockReader(int fd, const std::string& path)
-    : fd_(fd), path_(path), discarded_(kDiskGap) {}
+BlockReader::BlockReader(const BlockStore& store) : store_(store), discarded_(kDiskGap) {}
 
-BlockReader::BlockReader(int fd, const std::string& path, std::span<const std::uint64_t> samples)
-    : BlockReader(fd, path) {
+BlockReader::BlockReader(const BlockStore& store, std::span<const std::uint64_t> samples)
+    : BlockReader(store) {
+  const int fd = store.fd();
+  if (fd < 0) return;
   std::size_t cached = 0;
   for (const std::uint64_t block : samples) cached += is_cached(fd, block) ? 1 : 0;
   if (samples.empty() || 2 * cached >= samples.size()) {
@@ -96,7 +81,7 @@ bool BlockReader::read(std::span<const BlockTarget> targets) const {
                                    static_cast<off_t>(offset));
       if (got == static_cast<ssize_t>((next - first) * kPage)) continue;
     }
-    if (!read_parts(fd_, {parts.data(), count}, offset, path_)) whole = false;
+    if (!store_.read_parts(offset, {parts.data(), count})) whole = false;
   }
   return whole;
 }

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "core/block_store.hpp"
 #include "core/files.hpp"
 #include "core/format.hpp"
 
@@ -33,10 +34,10 @@ struct BlockTarget {
 class BlockReader {
  public:
   // Reads through the page cache.
-  BlockReader(int fd, const std::string& path);
+  explicit BlockReader(const BlockStore& store);
   // Reads in the way that is the faster one for these blocks, which stand for all. What is not
   // cached yet is read faster without going through the cache, and what is cached from it.
-  BlockReader(int fd, const std::string& path, std::span<const std::uint64_t> samples);
+  BlockReader(const BlockStore& store, std::span<const std::uint64_t> samples);
 
   // REQUIRES: ascending blocks. Returns false if the file ends before the last; what could not be
   // read is then left as it was. Throws io.
@@ -48,8 +49,7 @@ class BlockReader {
   static constexpr std::uint64_t kDiskGap = 16;
   static constexpr std::uint64_t kCacheGap = 1;
 
-  int fd_;
-  const std::string& path_;
+  const BlockStore& store_;
   std::uint64_t gap_ = kDiskGap;
   UniqueFd direct_;
   PageBuffer discarded_;  // what it holds is never looked at

@@ -3,7 +3,13 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "core/format.hpp"
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "holdfast/error.hpp"
 
 namespace holdfast::core {
 
@@ -23,6 +29,27 @@ bool page_is_zero(const void* page) noexcept {
   return true;
 }
 
-std::uint64_t page_hash(const void* page) noexcept { return XXH3_64bits(page, kPage); }
+PageHash::PageHash(const std::uint8_t* secret) : keyed_(true) {
+  std::copy_n(secret, kSecretBytes, secret_.begin());
+}
+
+std::uint64_t PageHash::bytes(const void* data, std::size_t bytes) const noexcept {
+  return keyed_ ? XXH3_64bits_withSecret(data, bytes, secret_.data(), kSecretBytes)
+                : XXH3_64bits(data, bytes);
+}
+
+void random_bytes(void* data, std::size_t bytes) {
+  auto* to = static_cast<std::byte*>(data);
+  while (bytes > 0) {
+    const ssize_t got = ::getrandom(to, bytes, 0);
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      throw Error(Errc::io,
+                  detail::concat("the system gives no random bytes: ", std::strerror(errno)));
+    }
+    to += got;
+    bytes -= static_cast<std::size_t>(got);
+  }
+}
 
 }  // namespace holdfast::core

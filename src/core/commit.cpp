@@ -196,11 +196,22 @@ Snapshot Committer::snapshot(bool with_device_marks) {
       staging_ = std::make_unique<StagingBuffer>(
           std::min<std::uint64_t>(staging_pages, pages_of(arena_.max_size())));
     }
+    check_image();
     const SnapshotInput input{arena_.base(), &directory_, &marks, everything};
     return take_snapshot(input, image_, *staging_);
   } catch (...) {
     *compare_everything_ = true;
     throw;
+  }
+}
+
+void Committer::check_image() const {
+  if (!image_.has_commit()) return;
+  try {
+    image_.check_in_place();
+  } catch (const Error& error) {
+    throw Error(error.code(), concat(error.what(), ". What was persisted is kept in the arena '",
+                                     arena_.path(), "': holdfast backup makes a region of it"));
   }
 }
 
@@ -217,13 +228,19 @@ void Committer::write(Job& job) noexcept {
     if (may_skip(job)) {
       result.generation = image_.generation();
     } else {
-      result = image_.write(std::move(job.snapshot.changes));
+      const bool unnamed =
+          !image_.has_commit();  // a new image gets its name behind its first commit
+      const Uuid id = new_uuid();
+      arena_.agree(image_.commit_id());
+      arena_.announce(id);
+      result = image_.write(std::move(job.snapshot.changes), id);
+      if (!unnamed) check_image();
       if (throttle_ != nullptr) {
         const std::uint64_t bytes = result.bytes_written + job.snapshot.bytes_written;
         throttle_->write(job.begun, bytes, Access::aligned);  // whole pages
         throttle_->wait();
       }
-      arena_.set_generation(result.generation);
+      arena_.agree(id);
       generation_ = result.generation;
     }
     const std::lock_guard lock(job.state->mutex);

@@ -56,6 +56,9 @@ class Committer {
   // Waits until nothing is on its way, whatever became of it.
   void drain() noexcept;
 
+  // Throws not_found or damaged if the image was removed, replaced or cut from outside.
+  void check_image() const;
+
   // From now on a commit is done once `throttle`, which outlives the committer, has taken it.
   void set_throttle(Throttle& throttle) { throttle_ = &throttle; }
 

@@ -177,7 +177,8 @@ void DaxMapping::unmap() noexcept {
 
 void DaxMapping::publish() {
   if (!pending_) return;
-  fd_ = pending_->publish(true);
+  fd_ = pending_->publish();
+  sync_folder_of(path_);
   pending_.reset();
 }
 

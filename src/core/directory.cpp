@@ -99,12 +99,12 @@ void check_region_header(const RegionHeader& header, const std::string& where) {
   if (header.checksum != hash_bytes(&header, offsetof(RegionHeader, checksum))) {
     damaged(where, "the region's header (page 0) does not match its checksum");
   }
-  if (header.version > kFormatVersion) {
+  if (header.version > kRegionVersion) {
     throw Error(Errc::newer_version,
                 concat(where, ": written in format version ", header.version,
-                       ", and this build reads up to ", kFormatVersion, "; use a newer build"));
+                       ", and this build reads up to ", kRegionVersion, "; use a newer build"));
   }
-  if (header.version != kFormatVersion || header.page_bytes != kPage ||
+  if (header.version != kRegionVersion || header.page_bytes != kPage ||
       header.max_objects != kMaxObjects || header.directory_pages != kDirectoryPages) {
     damaged(where, "the region's header (page 0) has impossible values");
   }
@@ -124,7 +124,7 @@ void Directory::format(std::byte* metadata, const Uuid& uuid, std::uint64_t regi
                        const Flush& flush) {
   RegionHeader header{};
   std::memcpy(header.magic, kRegionMagic, 8);
-  header.version = kFormatVersion;
+  header.version = kRegionVersion;
   header.page_bytes = kPageBytes;
   header.uuid = uuid;
   header.max_objects = kMaxObjects;
@@ -141,6 +141,14 @@ void Directory::format(std::byte* metadata, const Uuid& uuid, std::uint64_t regi
   // Last: on a dax device the header is what makes the bytes a region.
   std::memcpy(metadata, &header, sizeof header);
   flush(metadata, sizeof header);
+}
+
+void Directory::set_uuid(std::byte* metadata, const Uuid& uuid) {
+  RegionHeader header;
+  std::memcpy(&header, metadata, sizeof header);
+  header.uuid = uuid;
+  header.checksum = hash_bytes(&header, offsetof(RegionHeader, checksum));
+  std::memcpy(metadata, &header, sizeof header);
 }
 
 Directory Directory::load(std::byte* metadata, std::uint64_t bytes_there, const std::string& where,

@@ -29,6 +29,9 @@ class Directory {
   static void format(std::byte* metadata, const Uuid& uuid, std::uint64_t region_bytes,
                      const Flush& flush);
 
+  // Gives a whole region in private memory another uuid.
+  static void set_uuid(std::byte* metadata, const Uuid& uuid);
+
   // Reads and checks everything. Throws foreign, newer_version, damaged; messages begin with
   // `where`. `bytes_there` bounds the region size.
   static Directory load(std::byte* metadata, std::uint64_t bytes_there, const std::string& where,

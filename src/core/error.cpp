@@ -14,6 +14,8 @@ const char* to_string(Errc code) noexcept {
       return "in_use";
     case Errc::damaged:
       return "damaged";
+    case Errc::conflict:
+      return "conflict";
     case Errc::foreign:
       return "foreign";
     case Errc::newer_version:

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
+#include <optional>
 
 namespace holdfast::core {
 
@@ -20,10 +22,12 @@ using Clock = std::chrono::steady_clock;
 class Stopwatch {
  public:
   double lap() {
-    const Clock::time_point now = Clock::now();
-    const double ms = std::chrono::duration<double, std::milli>(now - start_).count();
-    start_ = now;
-    return ms;
+    const double result = ms();
+    start_ = Clock::now();
+    return result;
+  }
+  double ms() const {
+    return std::chrono::duration<double, std::milli>(Clock::now() - start_).count();
   }
 
  private:
@@ -36,13 +40,81 @@ void no_flush(const void*, std::size_t) {}
 UniqueFd open_image(const std::string& path) {
   UniqueFd fd = open_own_file(path, true, "a region");
   lock_file(fd.get(), true, path);
+  check_lock_holds(fd.get(), true, path);
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) throw system_error(errno, "look at", path);
   if (info.st_nlink == 0) throw system_error(ENOENT, "open", path);  // destroyed meanwhile
   return fd;
 }
 
+void refuse_old_version(const Image& image) {
+  if (image.header().version >= kFormatVersion) return;
+  throw Error(Errc::unsupported,
+              concat("'", image.path(), "' was written in format version ", image.header().version,
+                     ", which this build reads and does not write; make a region of the current "
+                     "version of it: holdfast backup '",
+                     image.path(), "' NEW"));
+}
+
+// The arena that the image's last user had in this boot and did not close: what was persisted
+// there since the last commit is nowhere else.
+const ArenaNote* arena_in_use(const Image& image, const ImageIdentity& identity, const Uuid& boot) {
+  if (!image.note()) return nullptr;
+  const ArenaNote& note = *image.note();
+  // Another inode: the file is a copy, and the note speaks of the original.
+  const bool of_this_file =
+      note.image_device == identity.device && note.image_inode == identity.inode;
+  return note.closed == 0 && note.boot_id == boot && of_this_file ? &note : nullptr;
+}
+
+enum class Fate { adopt, discard, set_aside };
+
+// What becomes of the arena that was found. Throws conflict, in_use.
+Fate fate_of(const FoundArena& found, const ArenaNote* noted, const Image& image,
+             const ImageIdentity& identity, const Uuid& boot, bool last_commit) {
+  const ArenaHeader& header = found.header;
+  if (header.boot_id != boot) return Fate::discard;
+  if (header.version < kFormatVersion) {
+    if (last_commit) return Fate::set_aside;
+    throw Error(
+        Errc::unsupported,
+        concat("the arena '", found.path, "' was written in format version ", header.version,
+               "; open the region with the build that wrote it once, and close it", fall_back()));
+  }
+  if (header.image_device != identity.device || header.image_inode != identity.inode) {
+    throw Error(Errc::in_use,
+                concat("the arena '", found.path, "' holds what a crashed process left of '",
+                       header.image_path, "', and '", identity.path,
+                       "' is a copy of it (or was moved); open and close that one first, or open "
+                       "this one with another arena folder"));
+  }
+  // An image without any note lost it to a disk that failed.
+  const bool ours = noted != nullptr ? noted->arena_id == header.arena_id
+                                     : !image.note() && found.use() == ArenaUse::in_use;
+  const bool agrees = image.commit_id() == header.base || image.commit_id() == header.next;
+  if (found.use() == ArenaUse::fresh && !ours) return Fate::discard;
+  if (found.use() == ArenaUse::closed && (!ours || image.commit_id() == header.base)) {
+    return Fate::discard;
+  }
+  if (last_commit) return Fate::set_aside;
+  if (ours && agrees) return Fate::adopt;
+  const std::string why =
+      !ours ? "since it was left by a crash, the image was opened without it"
+            : "the image holds a commit that this arena does not continue: it was replaced";
+  throw Error(Errc::conflict,
+              concat("the arena '", found.path, "' and the image '", identity.path,
+                     "' do not belong together: ", why,
+                     ". Nothing was changed. Put the image "
+                     "back that it belongs to, or keep a copy of the arena (holdfast backup)",
+                     fall_back()));
+}
+
 }  // namespace
+
+void check_fits(const FoundArena& found, const Image& image, const ImageIdentity& identity,
+                const Uuid& boot) {
+  fate_of(found, arena_in_use(image, identity, boot), image, identity, boot, false);
+}
 
 std::uint64_t checked_max_size(std::uint64_t size, std::uint64_t wanted) {
   if (wanted == 0) return std::min(size, kMaxRegionBytes / 4) * 4;
@@ -60,102 +132,218 @@ FileDomain::~FileDomain() {
 }
 
 std::unique_ptr<FileDomain> FileDomain::create(const std::string& path, std::uint64_t size,
-                                               std::uint64_t max_size, const std::string& folder) {
+                                               std::uint64_t max_size, const std::string& folder,
+                                               const Surroundings& around) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) == 0) throw system_error(EEXIST, "create", path);
   const Uuid uuid = new_uuid();
   NewFile file(folder_of(path), base_name(path));
+  check_lock_holds(file.fd(), true, path);
   UniqueFd fd(::fcntl(file.fd(), F_DUPFD_CLOEXEC, 0));  // shares the lock
   if (!fd) throw system_error(errno, "open", path);
 
   std::unique_ptr<FileDomain> domain(new FileDomain);
-  domain->arena_ = Arena::create(arena_path(folder, uuid), uuid, size, max_size);
+  domain->boot_ = around.boot();
+  domain->identity_ = identify(fd.get(), path);
+  domain->arena_ = Arena::create(arena_path(folder, uuid), uuid, domain->boot_, size, max_size);
   Directory::format(domain->arena_->base(), uuid, size, no_flush);
   domain->directory_ =
       std::make_unique<Directory>(Directory::load(domain->arena_->base(), size, path, no_flush));
-  domain->image_ = std::make_unique<Image>(Image::format(std::move(fd), path, uuid));
+  domain->image_ =
+      std::make_unique<Image>(Image::format(around.make_store(std::move(fd), path), uuid));
   domain->arena_->pin();
   domain->committer_ = std::make_unique<Committer>(*domain->image_, *domain->arena_,
                                                    *domain->directory_, domain->mutex_);
   domain->committer_->now();  // generation 0: the empty region
   // The image first: a kill in between leaves a region that opens, and no memory without an owner.
-  file.publish(true);
+  file.publish();
   try {
-    domain->arena_->publish(identify(domain->image_->fd(), path), domain->image_->generation());
+    domain->image_->sync_name();
+    domain->arena_->publish(domain->identity_);
+    domain->write_note(false);
   } catch (...) {
     ::unlink(path.c_str());
+    if (domain->arena_->is_published()) domain->arena_->remove();
     throw;
   }
+  domain->arena_->set_use(ArenaUse::in_use);
   return domain;
 }
 
+void FileDomain::write_note(bool closed) {
+  ArenaNote note{};
+  note.boot_id = boot_;
+  note.arena_id = arena_->id();
+  note.commit_id = image_->commit_id();
+  note.image_device = identity_.device;
+  note.image_inode = identity_.inode;
+  note.closed = closed ? 1 : 0;
+  const std::string absolute = absolute_path(arena_->path());
+  std::memcpy(note.arena_path, absolute.data(),
+              std::min(absolute.size(), sizeof note.arena_path - 1));
+  image_->write_note(note);
+}
+
+namespace {
+
+// With options.last_commit an arena that cannot be trusted is passed over, too.
+std::optional<FoundArena> find_or_pass_over(const std::string& path, const Uuid& uuid,
+                                            bool writable, bool last_commit, bool& spoiled) {
+  try {
+    return find_arena(path, uuid, writable);
+  } catch (const Error& error) {
+    spoiled = error.code() == Errc::damaged || error.code() == Errc::newer_version ||
+              error.code() == Errc::unsupported;
+    if (!last_commit || !spoiled) throw;
+    return std::nullopt;
+  }
+}
+
+[[noreturn]] void arena_is_missing(const ArenaNote& note, const std::string& image,
+                                   const std::string& here) {
+  const std::string there = note.arena_path;
+  const bool same = absolute_path(folder_of(here)) + "/" + base_name(here) == there;
+  throw Error(Errc::conflict,
+              concat("what was persisted to '", image, "' since its last commit is in the arena '",
+                     there, "', ",
+                     same ? std::string("which is gone: it was removed (systemd does so at logout, "
+                                        "unless RemoveIPC=no)")
+                          : concat("and this process looks for it in '", folder_of(here),
+                                   "'; set HOLDFAST_ARENA_DIR (or arena_folder) to '",
+                                   folder_of(there), "'"),
+                     fall_back()));
+}
+
+}  // namespace
+
+ArenaChoice choose_arena(const Image& image, const ImageIdentity& identity, const Uuid& boot,
+                         const OpenOptions& options, bool writable) {
+  ArenaChoice choice;
+  choice.path = arena_path(arena_folder(options.arena_folder), image.uuid());
+  const ArenaNote* const noted = arena_in_use(image, identity, boot);
+  choice.found =
+      find_or_pass_over(choice.path, image.uuid(), writable, options.last_commit, choice.set_aside);
+  bool closed = false;
+  if (choice.found) {
+    const Fate fate = fate_of(*choice.found, noted, image, identity, boot, options.last_commit);
+    choice.adopted = fate == Fate::adopt;
+    choice.set_aside = fate == Fate::set_aside;
+    // Its last user closed it, and was kept by a kill from saying so in the image, too.
+    closed = noted != nullptr && noted->arena_id == choice.found->header.arena_id;
+  }
+  if (noted != nullptr && !choice.adopted && !closed && !options.last_commit) {
+    arena_is_missing(*noted, image.path(), choice.path);
+  }
+  return choice;
+}
+
+void load_verified(const Image& image, std::byte* region, std::uint64_t bytes) {
+  const std::string where = concat("the region '", image.path(), "'");
+  image.load(region, [&](std::uint64_t page) {
+    try {
+      return Directory::load(region, bytes, where, no_flush).describe_page(page);
+    } catch (const Error&) {
+      return concat("page ", page);
+    }
+  });
+  const Directory directory = Directory::load(region, bytes, where, no_flush);
+  if (directory.uuid() != image.uuid() || directory.region_bytes() != image.region_bytes()) {
+    throw Error(Errc::damaged, concat(where, ": its header and its image do not agree"));
+  }
+}
+
+void FileDomain::take_arena(const OpenOptions& options, OpenReport& report) {
+  const Image& image = *image_;
+  ArenaChoice choice = choose_arena(image, identity_, boot_, options, true);
+  if (choice.adopted) {
+    report.arena_found = true;
+    arena_ = Arena::adopt(std::move(*choice.found), image.uuid(), [&](std::uint64_t size) {
+      return checked_max_size(size, options.max_size);
+    });
+    return;
+  }
+  const Stopwatch watch;
+  const std::uint64_t size = image.region_bytes();
+  arena_ = Arena::create(choice.path, image.uuid(), boot_, size,
+                         checked_max_size(size, options.max_size));
+  load_verified(image, arena_->base(), size);
+  report.load_ms = watch.ms();
+  if (choice.set_aside) {
+    report.arena_set_aside = concat(choice.path, ".aside-", to_text(new_uuid()));
+    if (::rename(choice.path.c_str(), report.arena_set_aside.c_str()) != 0) {
+      throw system_error(errno, "set aside", choice.path);
+    }
+  } else if (choice.found && ::unlink(choice.path.c_str()) != 0 && errno != ENOENT) {
+    throw system_error(errno, "remove", choice.path);
+  }
+}
+
 std::unique_ptr<FileDomain> FileDomain::open(const std::string& path, const OpenOptions& options,
-                                             OpenReport& report) {
+                                             OpenReport& report, const Surroundings& around) {
   Stopwatch watch;
   std::unique_ptr<FileDomain> domain(new FileDomain);
-  domain->image_ = std::make_unique<Image>(Image::open(open_image(path), path));
+  UniqueFd fd = open_image(path);
+  domain->boot_ = around.boot();
+  domain->identity_ = identify(fd.get(), path);
+  domain->image_ = std::make_unique<Image>(Image::open(around.make_store(std::move(fd), path)));
   Image& image = *domain->image_;
-  const std::string arena_file = arena_path(arena_folder(options.arena_folder), image.uuid());
-  const ArenaState state = Arena::look(arena_file, image.uuid());
-  const ImageIdentity identity = identify(image.fd(), path);
-  report.arena_found = state == ArenaState::this_boot;
-  report.check_ms = watch.lap();
-  if (report.arena_found) {
-    domain->arena_ =
-        Arena::adopt(arena_file, image.uuid(), identity, image.generation(),
-                     [&](std::uint64_t size) { return checked_max_size(size, options.max_size); });
-  } else {
-    const std::uint64_t size = image.region_bytes();
-    domain->arena_ =
-        Arena::create(arena_file, image.uuid(), size, checked_max_size(size, options.max_size));
-  }
+  refuse_old_version(image);
+  domain->take_arena(options, report);
   Arena& arena = *domain->arena_;
-  (report.arena_found ? report.check_ms : report.load_ms) += watch.lap();
 
-  const std::string where = report.arena_found ? concat("the arena '", arena_file,
-                                                        "' (to fall back to the last "
-                                                        "commit, remove it)")
-                                               : concat("the region '", path, "'");
-  if (!report.arena_found) {
-    image.load(arena.base(), [&](std::uint64_t page) {
-      try {
-        return Directory::load(arena.base(), arena.size(), where, no_flush).describe_page(page);
-      } catch (const Error&) {
-        return concat("page ", page);
-      }
-    });
-    report.load_ms += watch.lap();
-  }
+  const std::string where =
+      report.arena_found ? concat("the arena '", arena.path(), "' (", fall_back().substr(2), ")")
+                         : concat("the region '", path, "'");
   domain->directory_ =
       std::make_unique<Directory>(Directory::load(arena.base(), arena.size(), where, no_flush));
   Directory& directory = *domain->directory_;
-  if (directory.uuid() != image.uuid() ||
-      (!report.arena_found && directory.region_bytes() != image.region_bytes()) ||
-      directory.region_bytes() < image.region_bytes()) {
+  if (directory.uuid() != image.uuid() || directory.region_bytes() < image.region_bytes()) {
     throw Error(Errc::damaged, concat(where, ": its header and its image do not agree"));
   }
-  report.check_ms += watch.lap();
+  report.check_ms += watch.lap() - report.load_ms;
   arena.pin();
   report.pin_ms = watch.lap();
 
   domain->committer_ = std::make_unique<Committer>(image, arena, directory, domain->mutex_);
-  if (report.arena_found) {
-    domain->committer_->compare_everything();
-    arena.set_generation(image.generation());
-  } else {
-    if (state == ArenaState::earlier_boot) ::unlink(arena_file.c_str());
-    arena.publish(identity, image.generation());
-  }
+  domain->make_durable(report.arena_found);
   report.check_ms += watch.lap();
   return domain;
 }
 
+// What was read may be in the system's cache alone, if the last user was killed, or a sync of its
+// failed. After a reboot, and after a close, it is on the disk.
+void FileDomain::make_durable(bool adopted) {
+  Image& image = *image_;
+  const std::optional<ArenaNote>& note = image.note();
+  const bool of_this_file =
+      note && note->image_device == identity_.device && note->image_inode == identity_.inode;
+  const bool closed = of_this_file && note->closed == 1 && note->commit_id == image.commit_id();
+  const bool earlier_boot = of_this_file && note->boot_id != boot_;
+  const bool is_durable = closed || earlier_boot;
+  if (adopted) {
+    committer_->compare_everything();
+    arena_->agree(image.commit_id());
+  } else {
+    arena_->agree(image.commit_id());
+    arena_->publish(identity_);
+  }
+  // Written although an adopted arena is noted already: that note may never have reached the disk,
+  // and be forgotten with the cache's page.
+  write_note(false);
+  if (is_durable) {
+    image.is_durable();
+  } else {
+    image.make_durable();
+  }
+  arena_->set_use(ArenaUse::in_use);
+}
+
 void FileDomain::destroy(const std::string& path, const OpenOptions& options) {
-  const UniqueFd fd = open_image(path);
+  const FileStore store(open_image(path), path);
   bool whole = true;
   ImageHeader header{};
   try {
-    header = Image::read_header(fd.get(), path);
+    header = Image::read_header(store);
   } catch (const Error& error) {
     if (error.code() != Errc::damaged) throw;
     whole = false;  // ours, and to be removed all the same; its arena cannot be named
@@ -190,7 +378,27 @@ CommitStats FileDomain::commit(Committer::Unchanged unchanged) {
 void FileDomain::close() {
   committer_->drain();
   commit(Committer::Unchanged::skip);
+  committer_->check_image();
+  // A kill in between: the arena says that it is not needed, the note still names it.
+  arena_->set_use(ArenaUse::closed);
+  try {
+    write_note(true);
+  } catch (...) {
+    arena_->set_use(ArenaUse::in_use);  // the caller goes on using it
+    throw;
+  }
   arena_->remove();
+}
+
+Guarantee FileDomain::guarantee() const {
+  Guarantee guarantee = arena_->guarantee();
+  try {
+    committer_->check_image();
+  } catch (const Error& error) {
+    guarantee.commit = Rung::none;
+    guarantee.reason = error.what();
+  }
+  return guarantee;
 }
 
 }  // namespace holdfast::core

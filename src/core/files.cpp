@@ -136,20 +136,45 @@ long lock_holder(int fd) {
 
 }  // namespace
 
-void lock_file(int fd, bool exclusive, const std::string& path) {
-  const int operation = (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB;
+namespace {
+
+int try_lock(int fd, int operation) {
   int result;
   do {
-    result = ::flock(fd, operation);
+    result = ::flock(fd, operation | LOCK_NB);
   } while (result != 0 && errno == EINTR);
-  if (result == 0) return;
-  if (errno != EWOULDBLOCK) throw system_error(errno, "lock", path);
-  const long pid = lock_holder(fd);
-  throw Error(Errc::in_use, concat("'", path, "' is in use by ",
-                                   pid == ::getpid() ? "this process"
-                                   : pid > 0         ? concat("process ", pid)
-                                                     : std::string("another process"),
+  return result == 0 ? 0 : errno;
+}
+
+std::string holder_in_words(long pid) {
+  if (pid == ::getpid()) return "this process";
+  if (pid <= 0) return "another process";
+  // A lock goes by the name of who took it, and lives on in what that one forked.
+  if (::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) {
+    return concat("a process that process ", pid, " forked, which itself has ended");
+  }
+  return concat("process ", pid);
+}
+
+}  // namespace
+
+void lock_file(int fd, bool exclusive, const std::string& path) {
+  const int error = try_lock(fd, exclusive ? LOCK_EX : LOCK_SH);
+  if (error == 0) return;
+  if (error != EWOULDBLOCK) throw system_error(error, "lock", path);
+  throw Error(Errc::in_use, concat("'", path, "' is in use by ", holder_in_words(lock_holder(fd)),
                                    "; close it there first"));
+}
+
+void check_lock_holds(int fd, bool exclusive, const std::string& path) {
+  const int access = (exclusive ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK;
+  const UniqueFd again(::open(concat("/proc/self/fd/", fd).c_str(), access));
+  if (!again) throw system_error(errno, "open once more", path);
+  if (try_lock(again.get(), LOCK_EX) != 0) return;
+  throw Error(Errc::unsupported,
+              concat("the file system of '", path,
+                     "' gives one lock to two: nothing would keep a second process out; use a "
+                     "local file system (ext4, XFS, Btrfs, tmpfs), or mount this one with locks"));
 }
 
 // ---- NewFile ----------------------------------------------------------------------------------
@@ -224,7 +249,7 @@ NewFile::~NewFile() {
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
-UniqueFd NewFile::publish(bool sync) {
+UniqueFd NewFile::publish() {
   const std::string target = folder_ + "/" + name_;
   const std::string source = temporary_.empty() ? concat("/proc/self/fd/", fd_.get()) : temporary_;
   if (::linkat(AT_FDCWD, source.c_str(), AT_FDCWD, target.c_str(), AT_SYMLINK_FOLLOW) != 0) {
@@ -234,7 +259,6 @@ UniqueFd NewFile::publish(bool sync) {
     ::unlink(temporary_.c_str());
     temporary_.clear();
   }
-  if (sync) sync_folder_of(target);
   return std::move(fd_);
 }
 

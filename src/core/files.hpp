@@ -48,6 +48,10 @@ UniqueFd open_own_file(const std::string& path, bool writable, const std::string
 // in_use, naming the process that has it if /proc/locks tells. A dead process's lock is gone.
 void lock_file(int fd, bool exclusive, const std::string& path);
 
+// REQUIRES: lock_file() succeeded. Tries the same lock from another descriptor. Throws unsupported
+// if it can be had twice: then locks do nothing on this file system.
+void check_lock_holds(int fd, bool exclusive, const std::string& path);
+
 // A file under construction: invisible (O_TMPFILE) or, where the file system cannot do that,
 // under a temporary name that the next construction in the folder cleans up.
 class NewFile {
@@ -60,9 +64,9 @@ class NewFile {
   NewFile& operator=(const NewFile&) = delete;
 
   int fd() const { return fd_.get(); }
-  // Gives the file its name, atomically and only if that is free; syncs the folder if `sync`.
-  // Throws already_exists, io. Returns the descriptor, still locked.
-  UniqueFd publish(bool sync);
+  // Gives the file its name, atomically and only if that is free. Throws already_exists, io.
+  // Returns the descriptor, still locked.
+  UniqueFd publish();
 
   // Tests: behave as on a file system without O_TMPFILE.
   static bool use_named_temporaries;

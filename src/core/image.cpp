@@ -1,16 +1,12 @@
 #include "core/image.hpp"
 
-#include <sys/stat.h>
 #include <time.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <new>
 
-#include "core/arena.hpp"
-#include "core/checksum.hpp"
 #include "core/parallel.hpp"
 
 namespace holdfast::core {
@@ -59,10 +55,8 @@ const char* known_kind(const char* magic) {
 
 }  // namespace
 
-Image::Image(UniqueFd fd, const std::string& path) : fd_(std::move(fd)), io_(fd_.get(), path) {}
-
-Image Image::format(UniqueFd fd, const std::string& path, const Uuid& uuid) {
-  Image image(std::move(fd), path);
+Image Image::format(std::unique_ptr<BlockStore> store, const Uuid& uuid) {
+  Image image(std::move(store));
   ImageHeader& header = image.header_;
   std::memcpy(header.magic, kImageMagic, 8);
   header.version = kFormatVersion;
@@ -75,24 +69,56 @@ Image Image::format(UniqueFd fd, const std::string& path, const Uuid& uuid) {
   header.root_bytes = kRootBytes;
   header.first_block = kFirstBlock;
   header.created_unix_ns = unix_ns();
+  random_bytes(header.secret, sizeof header.secret);
+  header.note_offset[0] = kNoteOffset[0];
+  header.note_offset[1] = kNoteOffset[1];
   header.checksum = hash_bytes(&header, offsetof(ImageHeader, checksum));
+  image.hash_ = PageHash(header.secret);
   image.map_ = std::make_unique<BlockMap>(kFirstBlock);
-  image.io_.write(0, &header, sizeof header);
+  image.store_->write(0, &header, sizeof header);
+  // What is written in place later must not find the disk full then.
+  const std::vector<std::byte> zeroes(kPage);
+  for (const auto& offsets : {kRecordOffset, kNoteOffset}) {
+    for (const std::uint64_t offset : offsets) image.store_->write(offset, zeroes.data(), kPage);
+  }
   return image;
 }
 
-ImageHeader Image::read_header(int fd, const std::string& path) {
+namespace {
+
+bool is_sound(const ImageHeader& header) {
+  if (header.version != 1) {
+    return header.checksum == hash_bytes(&header, offsetof(ImageHeader, checksum));
+  }
+  std::uint64_t checksum;
+  std::memcpy(&checksum, reinterpret_cast<const char*>(&header) + kHeaderV1Checksum, 8);
+  return checksum == hash_bytes(&header, kHeaderV1Checksum);
+}
+
+bool has_possible_values(const ImageHeader& header) {
+  return header.version >= 1 && header.page_bytes == kPage &&
+         header.segment_pages == kSegmentPages && header.root_offset[0] == kRootOffset[0] &&
+         header.root_offset[1] == kRootOffset[1] && header.root_bytes == kRootBytes &&
+         header.entry_bytes == sizeof(TableEntry) && header.first_block == kFirstBlock &&
+         (header.version == 1 ||
+          (header.note_offset[0] == kNoteOffset[0] && header.note_offset[1] == kNoteOffset[1]));
+}
+
+}  // namespace
+
+ImageHeader Image::read_header(const BlockStore& store) {
+  const std::string& path = store.path();
   ImageHeader header{};
   char magic[8] = {};
-  if (!read_exactly(fd, magic, sizeof magic, 0, path)) {
+  if (!store.read(0, magic, sizeof magic)) {
     throw Error(Errc::foreign, concat("'", path, "' is no region: it is empty or too short"));
   }
   if (std::memcmp(magic, kImageMagic, 8) != 0) {
     throw Error(Errc::foreign, concat("'", path, "' is no region, but ", known_kind(magic),
                                       "; check the path, or create() a region elsewhere"));
   }
-  if (!read_exactly(fd, &header, sizeof header, 0, path)) damaged(path, "its header is cut off");
-  const bool sound = header.checksum == hash_bytes(&header, offsetof(ImageHeader, checksum));
+  if (!store.read(0, &header, sizeof header)) damaged(path, "its header is cut off");
+  const bool sound = is_sound(header);
   if (header.version > kFormatVersion) {
     throw Error(Errc::newer_version,
                 concat("'", path, "' was written in format version ", header.version,
@@ -100,37 +126,48 @@ ImageHeader Image::read_header(int fd, const std::string& path) {
                        kFormatVersion, "; use a newer build"));
   }
   if (!sound) damaged(path, "its header does not match its checksum");
-  if (header.version != kFormatVersion || header.page_bytes != kPage ||
-      header.segment_pages != kSegmentPages || header.root_offset[0] != kRootOffset[0] ||
-      header.root_offset[1] != kRootOffset[1] || header.root_bytes != kRootBytes ||
-      header.entry_bytes != sizeof(TableEntry) || header.first_block != kFirstBlock) {
-    damaged(path, "its header has impossible values");
-  }
+  if (!has_possible_values(header)) damaged(path, "its header has impossible values");
   return header;
 }
 
-Image Image::open(UniqueFd fd, const std::string& path) {
-  Image image(std::move(fd), path);
-  image.header_ = read_header(image.fd(), path);
-  struct stat info {};
-  if (::fstat(image.fd(), &info) != 0) throw system_error(errno, "look at", path);
-  image.file_bytes_ = static_cast<std::uint64_t>(info.st_size);
+Image Image::open(std::unique_ptr<BlockStore> store) {
+  Image image(std::move(store));
+  image.header_ = read_header(*image.store_);
+  if (image.header_.version > 1) image.hash_ = PageHash(image.header_.secret);
+  image.file_bytes_ = image.store_->size();
   image.read_records(image.file_bytes_);
+  if (image.header_.version > 1) image.read_notes();
   try {
     image.read_tables();
   } catch (const std::bad_alloc&) {
-    throw Error(Errc::no_memory, concat("no memory for the tables of '", path, "'"));
+    throw Error(Errc::no_memory, concat("no memory for the tables of '", image.path(), "'"));
   }
   return image;
+}
+
+// A note that is not whole does not count: a power cut can tear one, and then none is needed.
+void Image::read_notes() {
+  for (unsigned slot = 0; slot < 2; ++slot) {
+    ArenaNote note;
+    if (!store_->read(kNoteOffset[slot], &note, sizeof note)) continue;
+    if (std::memcmp(note.magic, kNoteMagic, 8) != 0 || note.closed > 1 ||
+        note.checksum != hash_bytes(&note, offsetof(ArenaNote, checksum)) ||
+        std::memchr(note.arena_path, 0, sizeof note.arena_path) == nullptr) {
+      continue;
+    }
+    if (note_ && note_->sequence > note.sequence) continue;
+    note_ = note;
+    note_slot_ = slot;
+  }
 }
 
 void Image::read_records(std::uint64_t file_bytes) {
   for (unsigned page = 0; page < 2; ++page) {
     CommitRecord record;
-    if (!read_exactly(fd(), &record, sizeof record, kRecordOffset[page], path())) {
+    if (!store_->read(kRecordOffset[page], &record, sizeof record)) {
       damaged(path(), "it is cut off within its commit records");
     }
-    if (record.end_marker == 0) continue;  // never written, or not to its end
+    if (!counts(record)) continue;  // never written, or not whole
     if (record.end_marker != kEndMarker || std::memcmp(record.magic, kRecordMagic, 8) != 0 ||
         record.checksum != hash_bytes(&record, offsetof(CommitRecord, checksum))) {
       damaged(path(), concat("commit record ", page, " does not match its checksum"));
@@ -149,6 +186,7 @@ void Image::read_records(std::uint64_t file_bytes) {
     if (plus_one <= record_.generation_plus_one) continue;
     record_ = {plus_one,       record.region_bytes, record.root_hash, record.pages_stored,
                record.unix_ns, record.blocks,       record.root_slot, page};
+    written_ = record;
   }
   if (!has_commit()) damaged(path(), "it holds no complete commit record");
   if (file_bytes / kPage < record_.blocks) {
@@ -168,10 +206,10 @@ void Image::claim(std::uint64_t block, BlockMap::Owner owner, const char* who) {
 void Image::read_root() {
   root_.resize(segments_of(region_bytes()));
   const std::uint64_t bytes = root_.size() * sizeof(TableEntry);
-  if (!read_exactly(fd(), root_.data(), bytes, kRootOffset[record_.root_slot], path())) {
+  if (!store_->read(kRootOffset[record_.root_slot], root_.data(), bytes)) {
     damaged(path(), "it is cut off within its root table");
   }
-  if (hash_bytes(root_.data(), bytes) != record_.root_hash) {
+  if (hash_.bytes(root_.data(), bytes) != record_.root_hash) {
     damaged(path(), concat("root table ", record_.root_slot, " does not match its hash"));
   }
   for (std::uint64_t segment = 0; segment < root_.size(); ++segment) {
@@ -195,7 +233,7 @@ void Image::read_tables() {
   std::sort(targets.begin(), targets.end(),
             [](const auto& a, const auto& b) { return a.block < b.block; });
   constexpr std::size_t kChunk = 256;
-  const BlockReader reader(fd(), path());
+  const BlockReader reader(*store_);
   parallel_for((targets.size() + kChunk - 1) / kChunk, worker_count(), [&](std::size_t chunk) {
     const std::size_t first = chunk * kChunk;
     const std::size_t count = std::min(kChunk, targets.size() - first);
@@ -205,7 +243,7 @@ void Image::read_tables() {
     const std::size_t last = std::min(tables_.size(), (chunk + 1) * kChunk);
     for (std::size_t segment = chunk * kChunk; segment < last; ++segment) {
       if (!tables_[segment]) continue;
-      if (page_hash(tables_[segment].get()) == root_[segment].hash) continue;
+      if (hash_(tables_[segment].get()) == root_[segment].hash) continue;
       damaged(path(), concat("the table of pages ", segment * kSegmentPages, " to ",
                              (segment + 1) * kSegmentPages - 1, " does not match its hash"));
     }

@@ -55,13 +55,13 @@ void Image::read_chunk(std::uint64_t first, std::byte* region, const BlockReader
   const bool whole = reader.read(targets);
   for (const BlockTarget& target : targets) {
     const std::uint64_t page = BlockMap::page_of(map_->owner(target.block));
-    if (!whole || page_hash(target.to) != entry(page).hash) bad.push_back(page);
+    if (!whole || hash_(target.to) != entry(page).hash) bad.push_back(page);
   }
 }
 
 void Image::read_all(std::byte* region, const Describe& describe) const {
   const std::vector<std::uint64_t> samples = sample_blocks(*map_);
-  const BlockReader reader(fd(), path(), samples);
+  const BlockReader reader(*store_, samples);
   const std::uint64_t chunks = (map_->end() - kFirstBlock + kChunkBlocks - 1) / kChunkBlocks;
   std::mutex mutex;
   std::vector<std::uint64_t> bad;
@@ -87,8 +87,7 @@ void Image::load_metadata(std::byte* metadata) const {
     const TableEntry stored = entry(page);
     if (stored == TableEntry{}) continue;
     alignas(8) std::byte content[kPage];
-    if (!read_exactly(fd(), content, kPage, stored.block * kPage, path()) ||
-        page_hash(content) != stored.hash) {
+    if (!store_->read(stored.block * kPage, content, kPage) || hash_(content) != stored.hash) {
       throw Error(Errc::damaged,
                   concat("the region '", path(), "' is damaged: page ", page,
                          page == 0 ? " (the region's header)" : " (the object directory)",

@@ -25,4 +25,12 @@ struct Image::Tally {
   std::uint64_t in_force = 0;       // blocks, after it
 };
 
+// A commit of which all but the record is durable.
+struct Image::Prepared {
+  InForce next;
+  std::vector<Move> moves;
+  std::vector<TableEntry> root;
+  WriteResult result;
+};
+
 }  // namespace holdfast::core

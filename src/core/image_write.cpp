@@ -15,9 +15,10 @@
 
 namespace holdfast::core {
 
+using detail::concat;
+
 namespace {
 
-constexpr std::uint8_t kNoMarker = 0;
 constexpr std::uint64_t kUnitPages = 512;  // written by one call, of which Linux takes 1024 parts
 
 // Pages that lie together in memory.
@@ -72,7 +73,7 @@ std::vector<Unit> cut(const std::vector<BlockRun>& runs, const std::vector<Piece
   return units;
 }
 
-void write_unit(const ImageIo& io, const Unit& unit, const std::vector<Piece>& pieces) {
+void write_unit(BlockStore& store, const Unit& unit, const std::vector<Piece>& pieces) {
   std::array<iovec, kUnitPages> parts;
   std::size_t count = 0;
   std::size_t piece = unit.piece;
@@ -88,21 +89,17 @@ void write_unit(const ImageIo& io, const Unit& unit, const std::vector<Piece>& p
     }
     done += pages;
   }
-  io.gather(unit.block * kPage, {parts.data(), count});
+  store.write_parts(unit.block * kPage, {parts.data(), count});
 }
 
 // Few pages are written faster than threads are started.
-unsigned threads_for(std::uint64_t pages) {
-  return pages < 1024 || ImageIo::tap.load() != nullptr ? 1 : std::min(4u, worker_count());
+unsigned threads_for(std::uint64_t pages, const BlockStore& store) {
+  return pages < 1024 ? 1 : std::min(store.writers(), worker_count());
 }
 
 bool stores_pages(const TablePage& table) {
   return std::any_of(table.begin(), table.end(),
                      [](const auto& entry) { return entry.block != 0; });
-}
-
-std::uint64_t marker_offset(unsigned page) {
-  return kRecordOffset[page] + offsetof(CommitRecord, end_marker);
 }
 
 std::uint64_t now_unix_ns() {
@@ -114,10 +111,82 @@ std::uint64_t now_unix_ns() {
 
 }  // namespace
 
+// What fails from `body` leaves the image with the commit that it had.
+template <class Body>
+auto keeping_the_commit(Body&& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    throw Error(error.code(), concat(error.what(), "; the image still holds the previous commit"));
+  }
+}
+
+void Image::write_record(const CommitRecord& record, unsigned page) const {
+  store_->write(kRecordOffset[page], &record, sizeof record);
+}
+
+void Image::clear_record(unsigned page) const { write_record(CommitRecord{}, page); }
+
+// What a failed sync was to write may never be: the record that was taken back among it.
+void Image::sync() {
+  try {
+    store_->sync();
+  } catch (...) {
+    unsettled_ = true;
+    throw;
+  }
+}
+
+void Image::write_note(const ArenaNote& note) {
+  ArenaNote next = note;
+  std::memcpy(next.magic, kNoteMagic, 8);
+  next.sequence = note_ ? note_->sequence + 1 : 1;
+  next.checksum = hash_bytes(&next, offsetof(ArenaNote, checksum));
+  store_->write(kNoteOffset[1 - note_slot_], &next, sizeof next);
+  note_ = next;
+  note_slot_ = 1 - note_slot_;
+}
+
+void Image::make_durable() {
+  write_record(written_, record_.page);
+  sync();
+  store_->sync_name();
+  // The other page follows when the next commit begins: with both on their way at once, a power cut
+  // could tear both.
+  unsettled_ = true;
+}
+
+void Image::is_durable() { clear_record(1 - record_.page); }
+
+void Image::check_in_place() const { store_->check_in_place(record_.blocks * kPage); }
+
+void Image::check_no_one_else_wrote() const {
+  CommitRecord now[2];
+  for (unsigned page = 0; page < 2; ++page) {
+    if (store_->read(kRecordOffset[page], &now[page], sizeof now[page])) continue;
+    throw Error(Errc::damaged, concat("'", path(), "' was cut off while it was open"));
+  }
+  if (std::memcmp(&now[record_.page], &written_, sizeof written_) == 0 &&
+      (unsettled_ || !counts(now[1 - record_.page]))) {
+    return;
+  }
+  throw Error(Errc::in_use,
+              concat("another process has committed to '", path(),
+                     "' since: the locks of its file system do not keep it out; nothing was "
+                     "written. End one of the two, and use a local file system"));
+}
+
 void Image::settle() {
+  if (has_commit()) {
+    check_in_place();
+    check_no_one_else_wrote();
+  }
   if (unsettled_) {
-    io_.write(marker_offset(1 - record_.page), &kNoMarker, 1);
-    io_.sync();
+    keeping_the_commit([&] {
+      clear_record(1 - record_.page);
+      if (note_) store_->write(kNoteOffset[note_slot_], &*note_, sizeof *note_);
+      sync();
+    });
     unsettled_ = false;
   }
   map_->give_back();
@@ -129,7 +198,9 @@ std::uint64_t Image::write_ahead(SegmentChange& change, const std::byte* content
   Blocks blocks(runs);
   for (const std::uint16_t page : change.pages) (*change.table)[page].block = blocks.next();
   const std::vector<Piece> pieces = {{content, change.pages.size()}};
-  for (const Unit& unit : cut(runs, pieces)) write_unit(io_, unit, pieces);
+  keeping_the_commit([&] {
+    for (const Unit& unit : cut(runs, pieces)) write_unit(*store_, unit, pieces);
+  });
   return change.pages.size() * kPage;
 }
 
@@ -172,13 +243,13 @@ std::uint64_t Image::write_content(ChangeSet& changes, const std::vector<BlockRu
   }
   const std::vector<Unit> units = cut(runs, pieces);
   const std::vector<Unit> move_units = cut(moved, {});
-  const BlockReader reader(fd(), path());
+  const BlockReader reader(*store_);
   std::uint64_t total = 0;
   for (const BlockRun& run : runs) total += run.count;
   std::atomic<std::uint64_t> written{total};
-  parallel_for(units.size() + move_units.size(), threads_for(total + moves.size()),
+  parallel_for(units.size() + move_units.size(), threads_for(total + moves.size(), *store_),
                [&](std::size_t i) {
-                 if (i < units.size()) return write_unit(io_, units[i], pieces);
+                 if (i < units.size()) return write_unit(*store_, units[i], pieces);
                  const Unit& unit = move_units[i - units.size()];
                  if (move_pages(reader, {&moves[unit.first], unit.pages}, unit.block)) {
                    written += unit.pages;
@@ -202,7 +273,7 @@ bool Image::move_pages(const BlockReader& reader, std::span<Move> moves, std::ui
     return false;
   }
   std::array<iovec, 1> part{{{buffer.get(), moves.size() * kPage}}};
-  io_.gather(to * kPage, part);
+  store_->write_parts(to * kPage, part);
   for (const Move& move : moves) move.entry->block = to++;
   return true;
 }
@@ -218,22 +289,68 @@ std::vector<TableEntry> Image::write_tables(const ChangeSet& changes,
     root[change.segment] = {};
     if (!stores_pages(*change.table)) continue;
     const auto* const bytes = reinterpret_cast<const std::byte*>(change.table->data());
-    root[change.segment] = {page_hash(bytes), blocks.next()};
+    root[change.segment] = {hash_(bytes), blocks.next()};
     pieces.push_back({bytes, 1});
   }
   const std::vector<Unit> units = cut(runs, pieces);
-  parallel_for(units.size(), threads_for(pieces.size()),
-               [&](std::size_t i) { write_unit(io_, units[i], pieces); });
+  parallel_for(units.size(), threads_for(pieces.size(), *store_),
+               [&](std::size_t i) { write_unit(*store_, units[i], pieces); });
   return root;
 }
 
 void Image::write_root(const std::vector<TableEntry>& root, unsigned slot) const {
   std::vector<TableEntry> padded = root;
   padded.resize(pages_of(padded.size() * sizeof(TableEntry)) * kPage / sizeof(TableEntry));
-  io_.write(kRootOffset[slot], padded.data(), padded.size() * sizeof(TableEntry));
+  store_->write(kRootOffset[slot], padded.data(), padded.size() * sizeof(TableEntry));
 }
 
-void Image::write_record(const InForce& next) const {
+// Places for all that is left to be written, and a file that is long enough.
+Image::Places Image::take_places(const Tally& tally, std::uint64_t moves, std::uint64_t tables) {
+  Places places;
+  map_->allocate(tally.staged, places.content);
+  map_->allocate(moves, places.moved);
+  map_->allocate(tables, places.tables);
+  if (map_->end() * kPage > file_bytes_) {
+    store_->resize(map_->end() * kPage);
+    file_bytes_ = map_->end() * kPage;
+  }
+  return places;
+}
+
+// The steps up to the record: nothing that the commit in force refers to is touched.
+Image::Prepared Image::prepare(ChangeSet& changes) {
+  const Tally tally = examine(changes);
+  const std::size_t own_segments = changes.segments.size();
+  Prepared ready;
+  ready.moves = clean(changes, tally);
+  const std::uint64_t tables = tally.tables + changes.segments.size() - own_segments;
+  const Places places = take_places(tally, ready.moves.size(), tables);
+  const std::uint64_t content = write_content(changes, places.content, ready.moves, places.moved);
+  ready.root = write_tables(changes, places.tables);
+  const bool root_changed = !has_commit() || ready.root != root_;
+  const std::size_t root_bytes = ready.root.size() * sizeof(TableEntry);
+  InForce& next = ready.next;
+  next = record_;
+  next.generation_plus_one += 1;
+  next.region_bytes = changes.region_bytes;
+  next.root_hash = hash_.bytes(ready.root.data(), root_bytes);
+  next.root_slot = root_changed ? 1 - record_.root_slot : record_.root_slot;
+  next.pages_stored = tally.pages_stored;
+  next.unix_ns = now_unix_ns();
+  next.blocks = map_->end();
+  next.page = 1 - record_.page;
+  if (root_changed) write_root(ready.root, next.root_slot);
+  tables_.resize(ready.root.size());  // so that nothing fails once the record is written
+  sync();
+  ready.result.generation = next.generation_plus_one - 1;
+  ready.result.pages_written = tally.staged + tally.ahead;
+  ready.result.pages_moved = content - tally.staged;
+  ready.result.bytes_written = (content + tables) * kPage + 2 * sizeof(CommitRecord) +
+                               (root_changed ? pages_of(root_bytes) * kPage : 0);
+  return ready;
+}
+
+CommitRecord Image::record_of(const InForce& next, const Uuid& commit_id) const {
   CommitRecord record{};
   std::memcpy(record.magic, kRecordMagic, 8);
   record.uuid = uuid();
@@ -244,53 +361,25 @@ void Image::write_record(const InForce& next) const {
   record.pages_stored = next.pages_stored;
   record.unix_ns = next.unix_ns;
   record.blocks = next.blocks;
+  record.commit_id = commit_id;
   record.checksum = hash_bytes(&record, offsetof(CommitRecord, checksum));
   record.end_marker = kEndMarker;
-  io_.write(kRecordOffset[next.page], &record, sizeof record);
+  return record;
 }
 
-// Places for all that is left to be written, and a file that is long enough.
-Image::Places Image::take_places(const Tally& tally, std::uint64_t moves, std::uint64_t tables) {
-  Places places;
-  map_->allocate(tally.staged, places.content);
-  map_->allocate(moves, places.moved);
-  map_->allocate(tables, places.tables);
-  if (map_->end() * kPage > file_bytes_) {
-    io_.resize(map_->end() * kPage);
-    file_bytes_ = map_->end() * kPage;
-  }
-  return places;
-}
-
-WriteResult Image::write(ChangeSet changes) {
+WriteResult Image::write(ChangeSet changes, const Uuid& commit_id) {
   assert(!unsettled_);
-  const Tally tally = examine(changes);
-  const std::size_t own_segments = changes.segments.size();
-  std::vector<Move> moves = clean(changes, tally);
-  const std::uint64_t tables = tally.tables + changes.segments.size() - own_segments;
-  const Places places = take_places(tally, moves.size(), tables);
-
-  WriteResult result;
-  result.pages_written = tally.staged + tally.ahead;
-  const std::uint64_t content = write_content(changes, places.content, moves, places.moved);
-  result.pages_moved = content - tally.staged;
-  std::vector<TableEntry> root = write_tables(changes, places.tables);
-  const bool root_changed = !has_commit() || root != root_;
-  InForce next = record_;
-  next.generation_plus_one += 1;
-  next.region_bytes = changes.region_bytes;
-  next.root_hash = hash_bytes(root.data(), root.size() * sizeof(TableEntry));
-  next.root_slot = root_changed ? 1 - record_.root_slot : record_.root_slot;
-  next.pages_stored = tally.pages_stored;
-  next.unix_ns = now_unix_ns();
-  next.blocks = map_->end();
-  next.page = 1 - record_.page;
-  if (root_changed) write_root(root, next.root_slot);
-  tables_.resize(root.size());  // so that nothing fails once the record is written
-  io_.sync();
+  Prepared ready = keeping_the_commit([&] { return prepare(changes); });
+  const CommitRecord record = record_of(ready.next, commit_id);
   unsettled_ = true;
-  write_record(next);
-  io_.sync();
+  try {
+    write_record(record, ready.next.page);
+    sync();
+  } catch (const Error& error) {
+    throw Error(error.code(), concat(error.what(),
+                                     "; the image holds this commit or the previous one, which of "
+                                     "them is not known. The region is as it was: commit again"));
+  }
   unsettled_ = false;
 
   // In force from here on. The older record goes, so that damage to the new one can never
@@ -298,19 +387,17 @@ WriteResult Image::write(ChangeSet changes) {
   // covers it, and a crash before that leaves two records, of which the newer wins.
   const bool had_commit = has_commit();
   const unsigned older = record_.page;
-  put_in_force(changes, moves, std::move(root));
-  record_ = next;
-  result.generation = generation();
-  result.bytes_written = (content + tables) * kPage + sizeof(CommitRecord) + (had_commit ? 1 : 0) +
-                         (root_changed ? pages_of(root_.size() * sizeof(TableEntry)) * kPage : 0);
+  put_in_force(changes, ready.moves, std::move(ready.root));
+  record_ = ready.next;
+  written_ = record;
   if (had_commit) {
     try {
-      io_.write(marker_offset(older), &kNoMarker, 1);
+      clear_record(older);
     } catch (const Error&) {
       unsettled_ = true;  // this commit stands; the next one tries again before all else
     }
   }
-  return result;
+  return ready.result;
 }
 
 // Frees what the commit replaced, and keeps what it took.

@@ -7,7 +7,9 @@
 
 #include "core/arena.hpp"
 #include "core/directory.hpp"
+#include "core/file_domain.hpp"
 #include "core/image.hpp"
+#include "core/read_only.hpp"
 
 namespace holdfast {
 
@@ -24,10 +26,12 @@ ArenaInfo inspect_arena(const core::Image& image, const std::string& path,
   info.exists = true;
   info.bytes = static_cast<std::uint64_t>(facts.st_size);
   try {
-    info.this_boot = core::Arena::look(info.path, image.uuid()) == core::ArenaState::this_boot;
+    const std::optional<core::FoundArena> found = core::find_arena(info.path, image.uuid(), false);
+    if (!found) return info;
+    info.this_boot = found->header.boot_id == core::this_boot();
     if (info.this_boot) {
-      core::Arena::check(info.path, image.uuid(), core::identify(image.fd(), path),
-                         image.generation());
+      core::check_fits(*found, image, core::identify(image.store().fd(), path), core::this_boot());
+      core::check_content(*found, image.uuid());
     }
     info.valid = true;
   } catch (const Error& error) {
@@ -38,24 +42,22 @@ ArenaInfo inspect_arena(const core::Image& image, const std::string& path,
 
 }  // namespace
 
-ImageInfo inspect_image(const std::string& path, Verify verify, const std::string& arena_folder) {
-  core::UniqueFd fd = core::open_own_file(path, false, "a region");
-  core::lock_file(fd.get(), false, path);
-  const core::Image image = core::Image::open(std::move(fd), path);
-  struct stat facts {};
-  if (::fstat(image.fd(), &facts) != 0) throw core::system_error(errno, "look at", path);
+namespace {
 
+void describe(const core::Image& image, Verify verify, ImageInfo& info) {
   std::vector<std::byte> metadata(core::kMetadataBytes);
   image.load_metadata(metadata.data());
-  const core::Directory directory =
-      core::Directory::load(metadata.data(), image.region_bytes(),
-                            concat("the region '", path, "'"), [](const void*, std::size_t) {});
+  const core::Directory directory = core::Directory::load(metadata.data(), image.region_bytes(),
+                                                          concat("the region '", image.path(), "'"),
+                                                          [](const void*, std::size_t) {});
   if (verify == Verify::everything) {
     image.verify([&](std::uint64_t page) { return directory.describe_page(page); });
   }
-
-  ImageInfo info;
-  info.path = path;
+  struct stat facts {};
+  if (::fstat(image.store().fd(), &facts) != 0) {
+    throw core::system_error(errno, "look at", image.path());
+  }
+  info.path = image.path();
   info.version = image.header().version;
   info.uuid = core::to_text(image.uuid());
   info.created_unix_ns = image.header().created_unix_ns;
@@ -66,7 +68,19 @@ ImageInfo inspect_image(const std::string& path, Verify verify, const std::strin
   info.allocated_bytes = static_cast<std::uint64_t>(facts.st_blocks) * 512;
   info.pages_stored = image.pages_stored();
   info.objects = directory.objects();
-  info.arena = inspect_arena(image, path, arena_folder);
+}
+
+}  // namespace
+
+ImageInfo inspect_image(const std::string& path, Verify verify, const std::string& arena_folder) {
+  ImageInfo info;
+  core::read_last_commit(
+      path,
+      [&](const core::Image& image) {
+        describe(image, verify, info);
+        info.arena = inspect_arena(image, path, arena_folder);
+      },
+      &info.in_use);
   return info;
 }
 

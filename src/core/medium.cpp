@@ -64,8 +64,9 @@ AddressSpace::~AddressSpace() {
   ::munmap(reserved_, reserved_bytes_);
 }
 
-void AddressSpace::map(int fd, std::uint64_t from, std::uint64_t to) {
-  const int kind = fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;
+void AddressSpace::map(int fd, std::uint64_t from, std::uint64_t to, Sharing sharing) {
+  const int kind =
+      (sharing == Sharing::all ? MAP_SHARED : MAP_PRIVATE) | (fd < 0 ? MAP_ANONYMOUS : 0);
   void* const wanted = base_ + from;
   const off_t offset = fd < 0 ? 0 : static_cast<off_t>(from);
   if (::mmap(wanted, to - from, PROT_READ | PROT_WRITE, kind | MAP_FIXED, fd, offset) != wanted) {

@@ -55,8 +55,10 @@ class AddressSpace {
 
   std::byte* base() const { return base_; }
   // Maps bytes [from, to) of the space: of the file, whose offset 0 lies at base(), or anonymous
-  // shared memory if fd is -1. On an exception the space is as before.
-  void map(int fd, std::uint64_t from, std::uint64_t to);
+  // shared memory if fd is -1. With Sharing::none stores stay in this process. On an exception the
+  // space is as before.
+  enum class Sharing { all, none };
+  void map(int fd, std::uint64_t from, std::uint64_t to, Sharing sharing = Sharing::all);
   // Takes [from, to) out of the space again.
   void unmap(std::uint64_t from, std::uint64_t to) noexcept;
   // Makes [from, to) usable by kernels. Throws what the backend throws.

@@ -13,6 +13,9 @@
 #include "core/directory.hpp"
 #include "core/file_domain.hpp"
 #include "core/medium.hpp"
+#include "core/read_only.hpp"
+#include "core/region_access.hpp"
+#include "core/uuid.hpp"
 #include "holdfast/throttle.hpp"
 
 namespace holdfast {
@@ -56,10 +59,12 @@ struct Region::Impl {
   // Free space from here on has never been handed out since it was zeroed.
   std::uint64_t zero_from = core::kMetadataBytes;
   std::uint64_t dax_commits = 0;
-  Throttle throttle;  // outlives the domain's commits
+  bool read_only = false;
+  std::uint64_t generation = 0;  // of what is read only
+  Throttle throttle;             // outlives the domain's commits
 
   std::unique_ptr<core::FileDomain> file;  // the file domain
-  std::unique_ptr<core::Medium> other;     // all other domains
+  std::unique_ptr<core::Medium> other;     // all other domains, and what is read only
   std::unique_ptr<core::Directory> other_directory;
   std::mutex other_mutex;
   std::unique_ptr<Stream> stream;  // for dax commits on the host's behalf
@@ -131,6 +136,16 @@ Region::~Region() {
 }
 
 Region Region::create(const std::string& path, const RegionOptions& options) {
+  return core::RegionAccess::create(path, options, {});
+}
+
+Region Region::open(const std::string& path, const OpenOptions& options) {
+  return core::RegionAccess::open(path, options, {});
+}
+
+Region core::RegionAccess::create(const std::string& path, const RegionOptions& options,
+                                  const Surroundings& around) {
+  using Impl = Region::Impl;
   check_path(path);
   const std::uint64_t size = checked_size(options.size, path);
   const std::uint64_t max_size = core::checked_max_size(size, options.max_size);
@@ -141,8 +156,8 @@ Region Region::create(const std::string& path, const RegionOptions& options) {
   impl->domain = options.domain;
   switch (options.domain) {
     case Domain::file:
-      impl->file =
-          core::FileDomain::create(path, size, max_size, core::arena_folder(options.arena_folder));
+      impl->file = core::FileDomain::create(path, size, max_size,
+                                            core::arena_folder(options.arena_folder), around);
       impl->file->committer().set_throttle(impl->throttle);
       return Region(std::move(impl));
     case Domain::device:
@@ -164,18 +179,33 @@ Region Region::create(const std::string& path, const RegionOptions& options) {
   return Region(std::move(impl));
 }
 
-Region Region::open(const std::string& path, const OpenOptions& options) {
+Region core::RegionAccess::open(const std::string& path, const OpenOptions& options,
+                                const Surroundings& around) {
+  using Impl = Region::Impl;
   check_path(path);
   auto impl = std::make_unique<Impl>(options.medium);
   impl->path = path;
+  impl->read_only = options.mode == OpenMode::read_only;
   if (core::is_dax_region(path)) {
+    if (impl->read_only) {
+      throw Error(Errc::unsupported, concat("'", path,
+                                            "' is of the dax domain, which cannot be "
+                                            "opened for reading alone"));
+    }
     impl->domain = Domain::dax;
     impl->other = core::make_dax_medium(path, false, 0, options.max_size);
     impl->load_directory();
     impl->zero_from = impl->other->size();
     return Region(std::move(impl));
   }
-  impl->file = core::FileDomain::open(path, options, impl->report);
+  if (impl->read_only) {
+    core::ReadOnly found = core::open_read_only(path, options, impl->report, around);
+    impl->other = std::move(found.medium);
+    impl->generation = found.generation;
+    impl->load_directory();
+    return Region(std::move(impl));
+  }
+  impl->file = core::FileDomain::open(path, options, impl->report, around);
   impl->file->committer().set_throttle(impl->throttle);
   // What was loaded is zero wherever no object lies; what was adopted may hold anything.
   impl->zero_from = impl->file->arena().size();
@@ -215,6 +245,7 @@ void Region::abandon() noexcept { impl_.reset(); }
 void* Region::allocate_raw(std::string_view name, std::string_view type,
                            std::uint32_t element_bytes, std::uint64_t count, Tracking tracking) {
   Impl& impl = alive(impl_);
+  check_writable("allocate()");
   core::check_name(name, core::kNameBytes, "object name");
   core::check_name(type, core::kTypeBytes, "type name");
   if (count == 0 || element_bytes == 0) {
@@ -273,6 +304,7 @@ std::vector<ObjectInfo> Region::objects() const { return alive(impl_).directory(
 
 void Region::remove(std::string_view name) {
   Impl& impl = alive(impl_);
+  check_writable("remove()");
   object(name);  // throws not_found
   const std::lock_guard lock(impl.mutex());
   impl.directory().remove(name);
@@ -280,6 +312,7 @@ void Region::remove(std::string_view name) {
 
 void Region::grow(std::uint64_t new_size) {
   Impl& impl = alive(impl_);
+  check_writable("grow()");
   core::Medium& medium = impl.medium();
   if (new_size > medium.max_size()) {
     throw Error(Errc::invalid_argument,
@@ -312,6 +345,7 @@ void* Region::base() const { return alive(impl_).medium().base(); }
 
 Commit Region::commit(Stream& stream) {
   Impl& impl = alive(impl_);
+  check_writable("commit()");
   if (impl.file) return Commit(impl.file->committer().start(stream));
   if (impl.domain != Domain::dax) {
     throw Error(Errc::unsupported, concat("'", impl.path, "' is of the ", to_string(impl.domain),
@@ -369,16 +403,30 @@ void Region::mark(const void* address, std::size_t bytes) {
 const std::string& Region::path() const { return alive(impl_).path; }
 std::string Region::uuid() const { return core::to_text(alive(impl_).directory().uuid()); }
 Domain Region::domain() const { return alive(impl_).domain; }
+bool Region::read_only() const { return alive(impl_).read_only; }
+
+void Region::check_writable(const char* what) const {
+  const Impl& impl = alive(impl_);
+  if (!impl.read_only) return;
+  throw Error(Errc::unsupported,
+              concat(what, ": '", impl.path, "' is open for reading; open it for writing"));
+}
+
 std::uint64_t Region::size() const { return alive(impl_).medium().size(); }
 std::uint64_t Region::max_size() const { return alive(impl_).medium().max_size(); }
 std::uint64_t Region::used() const { return alive(impl_).directory().used_bytes(); }
 
 std::uint64_t Region::generation() const {
   Impl& impl = alive(impl_);
+  if (impl.read_only) return impl.generation;
   return impl.file ? impl.file->committer().generation() : impl.dax_commits;
 }
 
-Guarantee Region::guarantee() const { return alive(impl_).medium().guarantee(); }
+Guarantee Region::guarantee() const {
+  Impl& impl = alive(impl_);
+  return impl.file ? impl.file->guarantee() : impl.other->guarantee();
+}
+
 const OpenReport& Region::open_report() const { return alive(impl_).report; }
 Throttle& Region::throttle() const { return alive(impl_).throttle; }
 

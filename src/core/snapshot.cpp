@@ -82,7 +82,7 @@ class SegmentScan {
         zero = page_is_zero(content);
         ++compared;
       }
-      if (zero ? before.block == 0 : before.block != 0 && page_hash(content) == before.hash) {
+      if (zero ? before.block == 0 : before.block != 0 && image_.hash()(content) == before.hash) {
         continue;
       }
       make_table(change, first);
@@ -133,7 +133,7 @@ class SegmentScan {
         change.zeroed.push_back(index);
         continue;
       }
-      (*change.table)[index] = {page_hash(copy), kUnplaced};
+      (*change.table)[index] = {image_.hash()(copy), kUnplaced};
       change.pages[kept++] = index;
     }
     change.pages.resize(kept);
@@ -170,7 +170,7 @@ Snapshot take_snapshot(const SnapshotInput& input, Image& image, StagingBuffer& 
   image.settle();
   staging.clear();
   SegmentScan scan(input, image, staging);
-  const unsigned threads = ImageIo::tap.load() != nullptr ? 1 : threads_for(input);
+  const unsigned threads = image.store().writers() == 1 ? 1 : threads_for(input);
   parallel_for(segments_of(input.directory->region_bytes()), threads,
                [&](std::size_t segment) { scan.run(segment); });
   return scan.finish();

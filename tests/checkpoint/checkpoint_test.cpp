@@ -334,7 +334,7 @@ TEST_F(CheckpointTest, ACommitTakesInWhatWasSaved) {
   for (const auto& entry : std::filesystem::directory_iterator(arenas())) {
     std::filesystem::remove_all(entry.path());
   }
-  region_.emplace(Region::open(path()));
+  region_.emplace(Region::open(path(), last_commit()));
   Checkpoint checkpoint = make();
   EXPECT_EQ(checkpoint.restore(stream_, "model"), 2u);
   expect(2);

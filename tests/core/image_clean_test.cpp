@@ -23,6 +23,8 @@ using test::error_of;
 
 class ImageCleanTest : public test::Scratch {
  protected:
+  test::TapPoint taps_;
+
   ~ImageCleanTest() override { core::Committer::staging_pages = staging_before_; }
 
   void fill(Region& region, std::uint64_t pages) {
@@ -64,7 +66,7 @@ class ImageCleanTest : public test::Scratch {
         ::fsync(fd.get());
         ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
       }
-      Region region = Region::open(path());
+      Region region = taps_.open(path());
       const auto found = region.find<std::uint8_t>("data");
       ASSERT_EQ(found.size(), expected.size());
       ASSERT_EQ(std::memcmp(found.data(), expected.data(), expected.size()), 0) << "cold " << cold;
@@ -85,12 +87,12 @@ TEST_F(ImageCleanTest, HundredsOfScatteredCommitsStayReadableAndBounded) {
   constexpr std::uint64_t kPages = 3000;
   std::uint64_t moved = 0;
   {
-    Region region = Region::create(path(), options(4000 * kPage));
+    Region region = taps_.create(path(), options(4000 * kPage));
     fill(region, kPages);
     region.close();
   }
   for (int round = 0; round < 8; ++round) {
-    Region region = Region::open(path());
+    Region region = taps_.open(path());
     data_ = region.find<std::uint8_t>("data");
     // Some commits find no room to copy their pages aside and write them ahead.
     core::Committer::staging_pages = round % 2 == 0 ? 4096 : 20;
@@ -115,14 +117,14 @@ TEST_F(ImageCleanTest, HundredsOfScatteredCommitsStayReadableAndBounded) {
 }
 
 TEST_F(ImageCleanTest, WritesStayInRunsInTheSteadyState) {
-  Region region = Region::create(path(), options(4200 * kPage));
+  Region region = taps_.create(path(), options(4200 * kPage));
   fill(region, 4096);
   to_steady_state(region, 41);
   std::uint64_t pages = 0;
   std::uint64_t runs = 0;
   for (int i = 0; i < 20; ++i) {
     scatter(region, 41, false);
-    test::IoRecorder recorder;
+    test::IoRecorder recorder(taps_);
     region.commit();
     std::uint64_t next = 0;
     for (const test::IoOperation& operation : recorder.operations) {
@@ -139,7 +141,7 @@ TEST_F(ImageCleanTest, WritesStayInRunsInTheSteadyState) {
 }
 
 TEST_F(ImageCleanTest, HolesAreFewInTheSteadyState) {
-  Region region = Region::create(path(), options(8300 * kPage));
+  Region region = taps_.create(path(), options(8300 * kPage));
   fill(region, 8192);
   to_steady_state(region, 300);
   for (int i = 0; i < 40; ++i) {
@@ -158,7 +160,7 @@ TEST_F(ImageCleanTest, HolesAreFewInTheSteadyState) {
 
 // Content that was damaged on the disk keeps its hash wherever it is moved.
 TEST_F(ImageCleanTest, MovingAPageDoesNotHideThatItIsDamaged) {
-  Region region = Region::create(path(), options(1500 * kPage));
+  Region region = taps_.create(path(), options(1500 * kPage));
   fill(region, 1400);
   to_steady_state(region, 20);
   // Every page, so that some damaged ones are moved before they are changed.
@@ -181,7 +183,8 @@ TEST_F(ImageCleanTest, MovingAPageDoesNotHideThatItIsDamaged) {
   ASSERT_GT(moved, 0u);
   region.abandon();
   std::filesystem::remove(only_file(arenas()));
-  EXPECT_EQ(error_of([&] { Region::open(path()); }, {path(), "data"}), Errc::damaged);
+  EXPECT_EQ(error_of([&] { Region::open(path(), last_commit()); }, {path(), "data"}),
+            Errc::damaged);
   // All that was not written anew since is still known to be damaged.
   const core::Image image = test::image_in(path());
   test::FileUnderTest file(path());
@@ -190,7 +193,7 @@ TEST_F(ImageCleanTest, MovingAPageDoesNotHideThatItIsDamaged) {
     const std::uint64_t block = image.entry(page).block;
     if (block == before[page - core::kMetadataPages]) continue;
     const auto bytes = file.read(block * kPage, kPage);
-    in_new_places += core::page_hash(bytes.data()) != image.entry(page).hash ? 1 : 0;
+    in_new_places += image.hash()(bytes.data()) != image.entry(page).hash ? 1 : 0;
   }
   EXPECT_GT(in_new_places, 0u);
   EXPECT_LE(in_new_places, moved);
@@ -198,7 +201,7 @@ TEST_F(ImageCleanTest, MovingAPageDoesNotHideThatItIsDamaged) {
 
 // Whatever fails while pages are moved, both commits stay whole and no block is lost.
 TEST_F(ImageCleanTest, FailureOfAnyOperationWhileCleaning) {
-  Region region = Region::create(path(), options(700 * kPage));
+  Region region = taps_.create(path(), options(700 * kPage));
   fill(region, 600);
   to_steady_state(region, 12);
   std::uint64_t moved = 0;
@@ -210,7 +213,7 @@ TEST_F(ImageCleanTest, FailureOfAnyOperationWhileCleaning) {
       scatter(region, 12, false);
       bool thrown = false;
       {
-        test::IoFailure failure(failing, error_number);
+        test::IoFailure failure(taps_, failing, error_number);
         try {
           region.commit();
         } catch (const Error& error) {

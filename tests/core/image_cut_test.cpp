@@ -33,12 +33,14 @@ Content content_of(Region& region) {
 
 class ImageCutTest : public test::Scratch {
  protected:
+  test::TapPoint taps_;
+
   static constexpr std::uint64_t kSize = 600 * kPageBytes;  // three segments
 
   // Makes several commits of different kinds and records their writes. `copy` is the file as it
   // was before the first of them.
   void record() {
-    Region region = Region::create(path(), options(kSize));
+    Region region = taps_.create(path(), options(kSize));
     auto a = region.allocate<std::uint8_t>("a", 20 * kPageBytes);
     auto b = region.allocate<std::uint8_t>("b", 5 * kPageBytes, Tracking::marked);
     std::memset(a.data(), 1, a.size());
@@ -48,7 +50,7 @@ class ImageCutTest : public test::Scratch {
     std::filesystem::copy_file(path(), path("copy"));
     contents.push_back(content_of(region));
 
-    test::IoRecorder recorder;
+    test::IoRecorder recorder(taps_);
     const auto commit = [&] {
       region.commit();
       contents.push_back(content_of(region));
@@ -78,7 +80,7 @@ class ImageCutTest : public test::Scratch {
 
   // The same for commits of scattered pages that move others as well.
   void record_cleaning() {
-    Region region = Region::create(path(), options(kSize));
+    Region region = taps_.create(path(), options(kSize));
     auto data = region.allocate<std::uint8_t>("data", 500 * kPageBytes, Tracking::marked);
     std::memset(data.data(), 1, data.size());
     region.mark(data.data(), data.size());
@@ -96,7 +98,7 @@ class ImageCutTest : public test::Scratch {
     ASSERT_GT(moved, 0u) << "nothing was cleaned";
     std::filesystem::copy_file(path(), path("copy"));
     contents.push_back(content_of(region));
-    test::IoRecorder recorder;
+    test::IoRecorder recorder(taps_);
     std::uint64_t moves = 0;
     for (int i = 0; i < 6; ++i) {
       commit();
@@ -125,9 +127,8 @@ class ImageCutTest : public test::Scratch {
   // Which commit the copy opens as: an index into contents.
   std::size_t opened_as(std::size_t first, std::size_t last, const std::string& state) {
     try {
-      Region region = Region::open(path("copy"));
+      Region region = Region::open(path("copy"), for_reading());
       const Content found = content_of(region);
-      region.close();
       for (std::size_t i = first; i <= last; ++i) {
         if (found == contents[i]) return i;
       }
@@ -252,7 +253,7 @@ TEST_F(ImageCutTest, FailureOfAnyOperationKeepsTheOldCommit) {
     for (int failing = 0;; ++failing) {
       std::error_code ignored;
       std::filesystem::remove(path(), ignored);
-      Region region = Region::create(path(), options(kSize));
+      Region region = taps_.create(path(), options(kSize));
       auto a = region.allocate<std::uint8_t>("a", 520 * kPageBytes);
       auto b = region.allocate<std::uint8_t>("b", 2 * kPageBytes, Tracking::marked);
       a[0] = a[a.size() - 1] = b[0] = 1;
@@ -264,7 +265,7 @@ TEST_F(ImageCutTest, FailureOfAnyOperationKeepsTheOldCommit) {
       bool failed = false;
       bool thrown = false;
       {
-        test::IoFailure failure(failing, error_number);
+        test::IoFailure failure(taps_, failing, error_number);
         try {
           region.commit();
         } catch (const Error& error) {
@@ -294,7 +295,7 @@ TEST_F(ImageCutTest, FailureOfAnyOperationKeepsTheOldCommit) {
       EXPECT_EQ(region.generation(), before + (thrown ? 1 : 2));
       region.abandon();
       remove_arenas();
-      Region again = Region::open(path());
+      Region again = Region::open(path(), last_commit());
       EXPECT_EQ(again.find<std::uint8_t>("a")[0], 2);
       EXPECT_EQ(again.find<std::uint8_t>("a")[1], 3);
       EXPECT_EQ(again.find<std::uint8_t>("b")[0], 2) << "marks of the failed commit are not lost";

@@ -97,11 +97,11 @@ class ImageDamageTest : public test::Scratch {
     const struct stat before = facts();
     bool opened = false;
     try {
-      Region region = Region::open(path());
+      Region region = Region::open(path(), for_reading());
       EXPECT_EQ(contents(region), expected_) << what << ": opened with other content";
       opened = true;
-      region.close();
     } catch (const Error& error) {
+      EXPECT_EQ(error_of([&] { Region::open(path()); }), error.code()) << what;
       EXPECT_TRUE(error.code() == Errc::damaged || error.code() == Errc::foreign ||
                   error.code() == Errc::newer_version)
           << what << ": " << error.what();
@@ -263,12 +263,12 @@ TEST_F(ImageDamageTest, NewerVersionsAreRefusedAsSuch) {
   core::ImageHeader header;
   const auto bytes = file.read(0, sizeof header);
   std::memcpy(&header, bytes.data(), sizeof header);
-  header.version = 2;
+  header.version = 3;
   file.write(0, &header, sizeof header);
-  EXPECT_EQ(error_of([&] { Region::open(path()); }, {path(), "version 2"}), Errc::newer_version);
+  EXPECT_EQ(error_of([&] { Region::open(path()); }, {path(), "version 3"}), Errc::newer_version);
   header.checksum = core::hash_bytes(&header, offsetof(core::ImageHeader, checksum));
   file.write(0, &header, sizeof header);
-  EXPECT_EQ(error_of([&] { Region::open(path()); }, {path(), "version 2", "newer build"}),
+  EXPECT_EQ(error_of([&] { Region::open(path()); }, {path(), "version 3", "newer build"}),
             Errc::newer_version);
   EXPECT_EQ(error_of([&] { Region::destroy(path()); }), Errc::newer_version);
 }
@@ -293,7 +293,8 @@ TEST_F(ImageDamageTest, DirectoriesWithSoundChecksumsAreCheckedAllTheSame) {
     const std::string arena = only_file(arenas());
     EXPECT_EQ(error_of([&] { Region::open(path()); }, {arena, word}), Errc::damaged);
     std::filesystem::remove(arena);
-    EXPECT_EQ(error_of([&] { Region::open(path()); }, {path(), word}), Errc::damaged);
+    EXPECT_EQ(error_of([&] { Region::open(path(), last_commit()); }, {path(), word}),
+              Errc::damaged);
     Region::destroy(path());
   };
   using Slot = core::DirectorySlot;
@@ -331,9 +332,10 @@ class ArenaDamageTest : public ImageDamageTest {
   }
 
   // The error names the arena and the way out, and the way out works.
-  void refused_and_falls_back(const std::string& arena, const std::string& what) {
+  void refused_and_falls_back(const std::string& arena, const std::string& what,
+                              Errc code = Errc::damaged) {
     const std::vector<char> bytes = test::read_file(arena);
-    EXPECT_EQ(error_of([&] { Region::open(path()); }, {arena, "remove"}), Errc::damaged) << what;
+    EXPECT_EQ(error_of([&] { Region::open(path()); }, {arena, "last_commit"}), code) << what;
     EXPECT_EQ(test::read_file(arena), bytes) << what << ": written to";
   }
 };
@@ -361,18 +363,18 @@ TEST_F(ArenaDamageTest, AnyFlippedBitOfItsStructuresIsHarmlessOrRefused) {
     } catch (const Error& error) {
       ++refused;
       EXPECT_TRUE(error.code() == Errc::damaged || error.code() == Errc::foreign ||
-                  error.code() == Errc::newer_version || error.code() == Errc::in_use)
+                  error.code() == Errc::newer_version || error.code() == Errc::unsupported)
           << error.what();
       EXPECT_NE(std::string(error.what()).find(arena), std::string::npos) << error.what();
-      EXPECT_NE(std::string(error.what()).find("remove"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("last_commit"), std::string::npos) << error.what();
     }
     FileUnderTest file(arena);
     file.write(0, whole.data(), whole.size());
     if (HasFailure()) return;
   }
   EXPECT_GT(refused, 200);
-  std::filesystem::remove(arena);
-  Region region = Region::open(path());
+  Region region = Region::open(path(), last_commit());
+  EXPECT_TRUE(std::filesystem::exists(region.open_report().arena_set_aside));
   EXPECT_FALSE(region.contains("more"));
   EXPECT_EQ(region.find<int>("data")[7], 1) << "the last commit";
 }
@@ -396,6 +398,17 @@ TEST_F(ArenaDamageTest, WrongSizesAreRefused) {
   EXPECT_EQ(Region::open(path()).find<int>("data")[7], 2);
 }
 
+TEST_F(ArenaDamageTest, AnArenaThatCannotBeTrustedIsSetAsideWhenAskedFor) {
+  const std::string arena = crash();
+  std::vector<char> bytes = test::read_file(arena);
+  bytes[100] = static_cast<char>(~bytes[100]);
+  test::write_file(arena, bytes);
+  EXPECT_EQ(error_of([&] { Region::open(path()); }, {arena, "last_commit"}), Errc::damaged);
+  Region region = Region::open(path(), last_commit());
+  EXPECT_EQ(region.find<int>("data")[7], 1) << "the last commit";
+  EXPECT_EQ(test::read_file(region.open_report().arena_set_aside), bytes) << "nothing is deleted";
+}
+
 TEST_F(ArenaDamageTest, AReplacedImageIsNoticed) {
   const std::string arena = crash();
   std::filesystem::copy_file(path(), path("copy"));
@@ -410,7 +423,7 @@ TEST_F(ArenaDamageTest, AReplacedImageIsNoticed) {
   }
   const std::vector<char> old_bytes = test::read_file(path("copy"));
   FileUnderTest(path()).write(0, old_bytes.data(), old_bytes.size());
-  refused_and_falls_back(arena, "an image of another commit");
+  refused_and_falls_back(arena, "an image of another commit", Errc::conflict);
 }
 
 }  // namespace

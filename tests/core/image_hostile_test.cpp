@@ -41,11 +41,12 @@ class ImageHostileTest : public test::Scratch {
       region.close();
     }
     const core::Image image = test::image_in(path());
+    hash_ = image.hash();
     const test::FileUnderTest file(path());
     for (const std::uint64_t offset : core::kRecordOffset) {
       CommitRecord record;
       std::memcpy(&record, file.read(offset, sizeof record).data(), sizeof record);
-      if (record.end_marker == 0) continue;
+      if (!counts(record)) continue;
       sound_.record = record;
       record_at_ = offset;
     }
@@ -64,11 +65,11 @@ class ImageHostileTest : public test::Scratch {
     for (std::size_t segment = 0; segment < tables.root.size(); ++segment) {
       file.write(sound_.root[segment].block * kPage, &tables.pages[segment], kPage);
       if (tables.root[segment] != sound_.root[segment]) continue;
-      tables.root[segment].hash = core::page_hash(&tables.pages[segment]);
+      tables.root[segment].hash = hash_(&tables.pages[segment]);
     }
     const std::size_t bytes = tables.root.size() * sizeof(TableEntry);
     file.write(core::kRootOffset[tables.record.root_slot], tables.root.data(), bytes);
-    tables.record.root_hash = core::hash_bytes(tables.root.data(), bytes);
+    tables.record.root_hash = hash_.bytes(tables.root.data(), bytes);
     tables.record.checksum = core::hash_bytes(&tables.record, offsetof(CommitRecord, checksum));
     file.write(record_at_, &tables.record, sizeof tables.record);
   }
@@ -84,6 +85,7 @@ class ImageHostileTest : public test::Scratch {
   }
 
   Tables sound_;
+  core::PageHash hash_;
   std::uint64_t record_at_ = 0;
 };
 

@@ -28,14 +28,18 @@ TEST_F(InspectTest, TellsWhatAnImageHolds) {
     std::fill(data.begin(), data.end(), 1.0f);
     region.commit();
     uuid = region.uuid();
-    EXPECT_EQ(error_of([&] { inspect_image(path()); }, {path()}), Errc::in_use);
+    std::fill(data.begin(), data.end(), 2.0f);
+    const ImageInfo beside = inspect_image(path(), Verify::everything);
+    EXPECT_TRUE(beside.in_use);
+    EXPECT_EQ(beside.generation, 1u);
+    std::fill(data.begin(), data.end(), 1.0f);
     region.close();
   }
   const std::vector<char> before = test::read_file(path());
   const ImageInfo info = inspect_image(path(), Verify::everything);
   EXPECT_EQ(test::read_file(path()), before);
   EXPECT_EQ(info.uuid, uuid);
-  EXPECT_EQ(info.version, 1u);
+  EXPECT_EQ(info.version, 2u);
   EXPECT_EQ(info.generation, 1u);
   EXPECT_EQ(info.region_bytes, 8 * kMiB);
   EXPECT_EQ(info.file_bytes, before.size());

@@ -23,6 +23,8 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 class RegionCommitTest : public test::Scratch {
  protected:
+  test::TapPoint taps_;
+
   // What the image holds of "data", read through a copy, since the region is open.
   std::uint8_t committed_byte(std::size_t index) {
     std::filesystem::copy_file(path(), path("copy"),
@@ -63,10 +65,10 @@ class Gate {
 };
 
 // Holds the first sync of a commit at a gate.
-class SlowDisk : public core::IoTap {
+class SlowDisk : public test::IoTap {
  public:
-  SlowDisk() { core::ImageIo::tap = this; }
-  ~SlowDisk() override { core::ImageIo::tap = nullptr; }
+  explicit SlowDisk(test::TapPoint& point) : point_(point) { point_.tap = this; }
+  ~SlowDisk() override { point_.tap = nullptr; }
   int on_write(std::uint64_t, const void*, std::size_t) override { return 0; }
   int on_resize(std::uint64_t) override { return 0; }
   int on_sync() override {
@@ -74,10 +76,13 @@ class SlowDisk : public core::IoTap {
     return 0;
   }
   Gate gate;
+
+ private:
+  test::TapPoint& point_;
 };
 
 TEST_F(RegionCommitTest, TakesItsPlaceInTheStream) {
-  Region region = Region::create(path(), options(kMiB));
+  Region region = taps_.create(path(), options(kMiB));
   auto data = region.allocate<std::uint8_t>("data", 100);
   Stream stream;
   Gate gate;
@@ -96,10 +101,10 @@ TEST_F(RegionCommitTest, TakesItsPlaceInTheStream) {
 }
 
 TEST_F(RegionCommitTest, TheStreamGoesOnWhileTheDiskIsWritten) {
-  Region region = Region::create(path(), options(kMiB));
+  Region region = taps_.create(path(), options(kMiB));
   auto data = region.allocate<std::uint8_t>("data", 100);
   Stream stream;
-  SlowDisk disk;
+  SlowDisk disk(taps_);
   data[0] = 1;
   Commit first = region.commit(stream);
   disk.gate.wait_until_reached();
@@ -124,7 +129,7 @@ TEST_F(RegionCommitTest, TheStreamGoesOnWhileTheDiskIsWritten) {
 }
 
 TEST_F(RegionCommitTest, StreamsTakeTurns) {
-  Region region = Region::create(path(), options(kMiB));
+  Region region = taps_.create(path(), options(kMiB));
   auto data = region.allocate<std::uint8_t>("data", 64 * kPageBytes, Tracking::marked);
   Stream streams[3];
   std::vector<Commit> commits;
@@ -141,7 +146,7 @@ TEST_F(RegionCommitTest, StreamsTakeTurns) {
 }
 
 TEST_F(RegionCommitTest, WritesInProportionToWhatChanged) {
-  Region region = Region::create(path(), options(64 * kMiB));
+  Region region = taps_.create(path(), options(64 * kMiB));
   const std::uint64_t bytes = 24 * kMiB;
   auto hashed = region.allocate<std::uint8_t>("hashed", bytes);
   auto marked = region.allocate<std::uint8_t>("data", bytes, Tracking::marked);
@@ -173,7 +178,7 @@ TEST_F(RegionCommitTest, WritesInProportionToWhatChanged) {
 }
 
 TEST_F(RegionCommitTest, MarksOfKernelsCount) {
-  Region region = Region::create(path(), options(kMiB));
+  Region region = taps_.create(path(), options(kMiB));
   auto data = region.allocate<std::uint8_t>("data", 10 * kPageBytes, Tracking::marked);
   region.commit();
   Stream stream;
@@ -192,7 +197,7 @@ TEST_F(RegionCommitTest, MarksOfKernelsCount) {
 
 TEST_F(RegionCommitTest, AfterACrashMarksAreNotReliedOn) {
   {
-    Region region = Region::create(path(), options(kMiB));
+    Region region = taps_.create(path(), options(kMiB));
     region.allocate<std::uint8_t>("data", 10 * kPageBytes, Tracking::marked)[5] = 1;
     region.abandon();
   }
@@ -204,7 +209,7 @@ TEST_F(RegionCommitTest, AfterACrashMarksAreNotReliedOn) {
 TEST_F(RegionCommitTest, MoreThanTheStagingBufferHolds) {
   const std::uint64_t before = core::Committer::staging_pages;
   core::Committer::staging_pages = 600;
-  Region region = Region::create(path(), options(16 * kMiB));
+  Region region = taps_.create(path(), options(16 * kMiB));
   auto data = region.allocate<std::uint8_t>("data", 14 * kMiB);
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::uint8_t>(i * 31 >> 7);
   Stream stream;
@@ -219,13 +224,13 @@ TEST_F(RegionCommitTest, MoreThanTheStagingBufferHolds) {
 }
 
 TEST_F(RegionCommitTest, AsynchronousFailureReachesTheCommitAndNothingElse) {
-  Region region = Region::create(path(), options(kMiB));
+  Region region = taps_.create(path(), options(kMiB));
   auto data = region.allocate<std::uint8_t>("data", 10 * kPageBytes, Tracking::marked);
   data[0] = 1;
   region.mark(&data[0], 1);
   Stream stream;
   {
-    test::IoFailure failure(1, EIO);
+    test::IoFailure failure(taps_, 1, EIO);
     Commit commit = region.commit(stream);
     Commit copy = commit;
     EXPECT_EQ(error_of([&] { commit.wait(); }, {path(), "previous commit"}), Errc::io);
@@ -239,7 +244,7 @@ TEST_F(RegionCommitTest, AsynchronousFailureReachesTheCommitAndNothingElse) {
 }
 
 TEST_F(RegionCommitTest, CommitsOutliveTheRegion) {
-  Region region = Region::create(path(), options(kMiB));
+  Region region = taps_.create(path(), options(kMiB));
   Stream stream;
   Commit commit = region.commit(stream);
   region.close();
@@ -253,7 +258,7 @@ TEST_F(RegionCommitTest, CommitsOutliveTheRegion) {
 // Objects come and go between commit() and its place in the stream: the image holds a state in
 // which every object has its own bytes.
 TEST_F(RegionCommitTest, ObjectsMayChangeWhileACommitIsUnderWay) {
-  Region region = Region::create(path(), options(16 * kMiB));
+  Region region = taps_.create(path(), options(16 * kMiB));
   region.allocate<std::uint8_t>("data", 1)[0] = 1;
   Stream stream;
   std::vector<Commit> commits;

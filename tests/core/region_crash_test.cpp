@@ -187,7 +187,7 @@ TEST_F(RegionCrashTest, KilledProcessesLoseNothingThatWasDone) {
     if (random() % 3 == 0) {
       remove_arenas();  // a reboot: the last commit, or the one that was being made
       ++rebooted;
-      Region region = Region::open(path());
+      Region region = Region::open(path(), last_commit());
       EXPECT_FALSE(region.open_report().arena_found);
       const bool ahead = region.generation() == generation + 1;
       ASSERT_TRUE(ahead || region.generation() == generation) << region.generation();

@@ -48,8 +48,9 @@ struct Opened {
     auto store = std::make_unique<Store>(Store::create(*region, shape));
     return {std::move(region), std::move(store)};
   }
-  static Opened open(const std::string& path, Cache cache = Cache::automatic) {
-    auto region = std::make_unique<Region>(Region::open(path));
+  static Opened open(const std::string& path, Cache cache = Cache::automatic,
+                     const holdfast::OpenOptions& options = {}) {
+    auto region = std::make_unique<Region>(Region::open(path, options));
     auto store = std::make_unique<Store>(Store::open(*region, cache));
     return {std::move(region), std::move(store)};
   }
@@ -199,7 +200,7 @@ TEST_P(StoreTest, ACommittedImageHoldsTheTable) {
     opened.abandon();
   }
   std::filesystem::remove(only_file(arenas()));  // as a reboot does
-  const Opened opened = Opened::open(path(), GetParam().cache);
+  const Opened opened = Opened::open(path(), GetParam().cache, last_commit());
   EXPECT_EQ(opened.contents(), expected);
   EXPECT_EQ(opened.store->verify(), "");
 }

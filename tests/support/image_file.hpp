@@ -10,7 +10,8 @@
 namespace holdfast::test {
 
 inline core::Image image_in(const std::string& path) {
-  return core::Image::open(core::UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)), path);
+  core::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  return core::Image::open(core::make_file_store(std::move(fd), path));
 }
 
 // Of the content of a page that is stored.

@@ -5,13 +5,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
+#include <memory>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "core/image_io.hpp"
+#include "core/region_access.hpp"
 
 namespace holdfast::test {
 
@@ -21,10 +25,78 @@ struct IoOperation {
   std::vector<std::byte> bytes;
 };
 
-class IoRecorder : public core::IoTap {
+// Sees every change of an image before it is made. A result other than 0 is the errno with which
+// the change fails instead.
+class IoTap {
  public:
-  IoRecorder() { core::ImageIo::tap = this; }
-  ~IoRecorder() override { core::ImageIo::tap = nullptr; }
+  virtual ~IoTap() = default;
+  virtual int on_write(std::uint64_t offset, const void* data, std::size_t bytes) = 0;
+  virtual int on_sync() = 0;
+  virtual int on_resize(std::uint64_t bytes) = 0;
+};
+
+// Makes regions whose image a tap can watch. Outlives them.
+class TapPoint {
+ public:
+  Region create(const std::string& path, const RegionOptions& options) {
+    return core::RegionAccess::create(path, options, around());
+  }
+  Region open(const std::string& path, const OpenOptions& options = {}) {
+    return core::RegionAccess::open(path, options, around());
+  }
+  std::atomic<IoTap*> tap{nullptr};
+
+ private:
+  class Store : public core::FileStore {
+   public:
+    Store(core::UniqueFd fd, const std::string& path, TapPoint& point)
+        : FileStore(std::move(fd), path), point_(point) {}
+
+    // A tap sees every page as a write of its own.
+    void write_parts(std::uint64_t offset, std::span<iovec> parts) override {
+      IoTap* const tap = point_.tap;
+      if (tap == nullptr) return FileStore::write_parts(offset, parts);
+      for (const iovec& part : parts) {
+        const auto* const data = static_cast<const std::byte*>(part.iov_base);
+        for (std::size_t at = 0; at < part.iov_len; at += core::kPage) {
+          const std::size_t bytes = std::min<std::size_t>(core::kPage, part.iov_len - at);
+          check(tap->on_write(offset, data + at, bytes));
+          iovec piece{const_cast<std::byte*>(data) + at, bytes};
+          FileStore::write_parts(offset, {&piece, 1});
+          offset += bytes;
+        }
+      }
+    }
+    void sync() override {
+      if (IoTap* const tap = point_.tap) check(tap->on_sync());
+      FileStore::sync();
+    }
+    void resize(std::uint64_t bytes) override {
+      if (IoTap* const tap = point_.tap) check(tap->on_resize(bytes));
+      FileStore::resize(bytes);
+    }
+    unsigned writers() const override { return point_.tap != nullptr ? 1 : FileStore::writers(); }
+
+   private:
+    void check(int error) const {
+      if (error != 0) throw core::system_error(error, "write to", path());
+    }
+    TapPoint& point_;
+  };
+
+  core::Surroundings around() {
+    core::Surroundings result;
+    result.make_store = [this](core::UniqueFd fd, const std::string& path) {
+      return std::make_unique<Store>(std::move(fd), path, *this);
+    };
+    return result;
+  }
+};
+
+class IoRecorder : public IoTap {
+ public:
+  explicit IoRecorder(TapPoint& point) : point_(point) { point_.tap = this; }
+  ~IoRecorder() override { point_.tap = nullptr; }
 
   int on_write(std::uint64_t offset, const void* data, std::size_t bytes) override {
     const auto* from = static_cast<const std::byte*>(data);
@@ -41,15 +113,19 @@ class IoRecorder : public core::IoTap {
   }
 
   std::vector<IoOperation> operations;
+
+ private:
+  TapPoint& point_;
 };
 
 // Fails the n-th change from now on, once.
-class IoFailure : public core::IoTap {
+class IoFailure : public IoTap {
  public:
-  IoFailure(int after, int error_number) : left_(after), error_(error_number) {
-    core::ImageIo::tap = this;
+  IoFailure(TapPoint& point, int after, int error_number)
+      : point_(point), left_(after), error_(error_number) {
+    point_.tap = this;
   }
-  ~IoFailure() override { core::ImageIo::tap = nullptr; }
+  ~IoFailure() override { point_.tap = nullptr; }
   int on_write(std::uint64_t, const void*, std::size_t) override { return step(); }
   int on_sync() override { return step(); }
   int on_resize(std::uint64_t) override { return step(); }
@@ -61,6 +137,7 @@ class IoFailure : public core::IoTap {
     failed_ = true;
     return error_;
   }
+  TapPoint& point_;
   int left_;
   int error_;
   bool failed_ = false;

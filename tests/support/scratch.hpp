@@ -51,6 +51,17 @@ class ScratchFolders {
 
 class Scratch : public ::testing::Test, protected ScratchFolders {
  protected:
+  // As after a reboot: whatever a crash left is not there.
+  static OpenOptions last_commit() {
+    OpenOptions result;
+    result.last_commit = true;
+    return result;
+  }
+  static OpenOptions for_reading() {
+    OpenOptions result;
+    result.mode = OpenMode::read_only;
+    return result;
+  }
   static RegionOptions options(std::uint64_t size) {
     RegionOptions result;
     result.size = size;

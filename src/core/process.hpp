@@ -1,0 +1,31 @@
+// Processes by name and age: whether the one that had a region can still write to it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace holdfast::core {
+
+// A process, told from a later one with the same number.
+struct ProcessName {
+  std::uint64_t pid = 0;            // 0: none
+  std::uint64_t start = 0;          // field 22 of /proc/PID/stat: clock ticks since boot
+  std::uint64_t pid_namespace = 0;  // st_ino of /proc/PID/ns/pid
+  bool operator==(const ProcessName&) const = default;
+};
+
+// What cannot be read of /proc is 0.
+ProcessName this_process();
+
+// unknown: it is, or was, in another namespace of process numbers, or /proc does not tell.
+enum class Life { running, ending, ended, unknown };
+
+// A process that was killed is `ending` until its last thread has let go of its files and its
+// memory, and with them of the GPU.
+Life life_of(const ProcessName& process);
+
+// Waits until the process has ended. Returns false if it has not by the deadline; true at once
+// where that is unknown.
+bool wait_for_end(const ProcessName& process, std::chrono::steady_clock::time_point deadline);
+
+}  // namespace holdfast::core

@@ -1,0 +1,19 @@
+// Regions in surroundings that a test supplies.
+#pragma once
+
+#include <string>
+
+#include "core/file_domain.hpp"
+#include "holdfast/region.hpp"
+
+namespace holdfast::core {
+
+struct RegionAccess {
+  // As Region::create() and Region::open(); of domains only the file domain has surroundings.
+  static Region create(const std::string& path, const RegionOptions& options,
+                       const Surroundings& around);
+  static Region open(const std::string& path, const OpenOptions& options,
+                     const Surroundings& around);
+};
+
+}  // namespace holdfast::core
