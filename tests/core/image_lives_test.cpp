@@ -140,15 +140,16 @@ struct Tally {
   std::uint64_t missing = 0;
   std::uint64_t refused = 0;
   std::uint64_t wrong = 0;
-  std::string first_failure;
-
-  std::uint64_t failures() const { return refused + wrong; }
+  std::uint64_t unfit = 0;  // what a process left, for the next one of the same boot
+  std::vector<std::string> failures;  // each with its scenario's seed
+  std::string trace;                  // of the first
   void print(const char* name) const {
     std::printf("%s: %llu states (%llu opened as regions, %llu without a region, as they may be) of "
                 "%llu lives in %llu scenarios with %llu kills, %llu failed operations and %llu power "
-                "cuts survived: %llu refused, %llu wrong\n",
+                "cuts survived: %llu refused, %llu wrong; %llu processes failed without a cut\n",
                 name, ull(states), ull(opened), ull(missing), ull(lives), ull(scenarios), ull(kills),
-                ull(faults), ull(cuts), ull(refused), ull(wrong));
+                ull(faults), ull(cuts), ull(refused), ull(wrong),
+                ull(unfit));
   }
   static unsigned long long ull(std::uint64_t value) { return value; }
 };
@@ -191,14 +192,15 @@ class KeptFiles {
 
 struct Settings {
   Life::Omissions omit;
-  unsigned samples = 2;         // of each operation, on average
-  bool may_forget = true;       // the page cache drops what a failed sync left
+  unsigned samples = 2;           // of each operation, on average
+  unsigned kills_in_create = 25;  // of a hundred
+  bool may_forget = true;         // the page cache drops what a failed sync left
 };
 
 class Scenario {
  public:
   Scenario(test::ScratchFolders& folders, std::uint64_t seed, const Settings& settings, Tally& tally)
-      : folders_(folders), settings_(settings), tally_(tally), random_(seed), sampling_(~seed) {
+      : folders_(folders), settings_(settings), tally_(tally), seed_(seed), random_(seed), sampling_(~seed) {
     boot_ = core::new_uuid();
     clear_folders();
     ++tally_.scenarios;
@@ -214,14 +216,19 @@ class Scenario {
         reopen();
       }
     } catch (const Error& error) {
-      fail(false, concat("unexpected: ", error.what()));
+      fail(Failure::unfit, error.what());
     }
   }
 
  private:
+  enum class Failure { refused, wrong, unfit };
+
   bool stopped() const { return failed_; }
   void clear_folders();
-  void fail(bool refused, const std::string& why);
+  void fail(Failure failure, const std::string& why);
+  void fail(const Verdict& verdict, const std::string& when) {
+    fail(verdict.refused ? Failure::refused : Failure::wrong, concat(when, ": ", verdict.why));
+  }
   void trace(const std::string& line) {
     trace_.push_back(line);
     if (trace_.size() > 120) trace_.pop_front();
@@ -248,6 +255,7 @@ class Scenario {
   test::ScratchFolders& folders_;
   const Settings& settings_;
   Tally& tally_;
+  const std::uint64_t seed_;
   Random random_;
   Random sampling_;
   SimulatedDisk disk_;
@@ -269,12 +277,15 @@ void Scenario::clear_folders() {
   }
 }
 
-void Scenario::fail(bool refused, const std::string& why) {
-  failed_ = true;
-  ++(refused ? tally_.refused : tally_.wrong);
-  if (!tally_.first_failure.empty()) return;
-  tally_.first_failure = concat(refused ? "refused: " : "wrong: ", why, "\n");
-  for (const std::string& line : trace_) tally_.first_failure += concat("  ", line, "\n");
+void Scenario::fail(Failure failure, const std::string& why) {
+  static constexpr const char* kNames[] = {"refused", "wrong", "unfit"};
+  if (std::exchange(failed_, true)) return;
+  std::uint64_t* const counts[] = {&tally_.refused, &tally_.wrong, &tally_.unfit};
+  ++*counts[static_cast<int>(failure)];
+  tally_.failures.push_back(
+      concat("HOLDFAST_TEST_SEED=", seed_, ": ", kNames[static_cast<int>(failure)], ": ", why));
+  if (!tally_.trace.empty()) return;
+  for (const std::string& line : trace_) tally_.trace += concat("  ", line, "\n");
 }
 
 // ---- States that a power cut may leave ------------------------------------------------------------
@@ -289,11 +300,11 @@ void Scenario::check(const CutState& state) {
   ++tally_.states;
   if (!state.named) {
     ++tally_.missing;
-    if (ledger_.must_exist()) fail(false, "the region is gone: its name was never made durable");
+    if (ledger_.must_exist()) fail(Failure::wrong, "the region is gone: its name was never made durable");
     return;
   }
   const Verdict verdict = judge(std::make_unique<test::FrozenStore>(disk_, &state), ledger_);
-  if (!verdict.commit) return fail(verdict.refused, concat("a cut (", state.choice, "): ", verdict.why));
+  if (!verdict.commit) return fail(verdict, concat("a cut (", state.choice, ")"));
   if (chance(sampling_, 2)) open_whole(state, *verdict.commit);
 }
 
@@ -312,7 +323,7 @@ void Scenario::open_whole(const CutState& state, std::size_t commit) {
   try {
     Region region = core::RegionAccess::open(path, options, surroundings);
     Content content = ledger_.at(commit);
-    if (!holds(region, content)) fail(false, "a region opened after a cut holds something else");
+    if (!holds(region, content)) fail(Failure::wrong, "a region opened after a cut holds something else");
     if (!content.objects.empty()) {
       auto& [name, object] = *content.objects.begin();
       object.bytes[0] ^= std::byte{1};
@@ -325,9 +336,9 @@ void Scenario::open_whole(const CutState& state, std::size_t commit) {
     Ledger after;
     after.attempt(content);
     const Verdict verdict = judge(std::make_unique<test::FrozenStore>(disk), after);
-    if (!verdict.commit) fail(verdict.refused, concat("after a cut and a commit: ", verdict.why));
+    if (!verdict.commit) fail(verdict, "after a cut and a commit");
   } catch (const Error& error) {
-    fail(true, concat("a region after a cut (", state.choice, "): ", error.what()));
+    fail(Failure::refused, concat("a region after a cut (", state.choice, "): ", error.what()));
   }
 }
 
@@ -384,7 +395,7 @@ bool Scenario::create() {
   ledger_.attempt(live_);
   life_ = new_life();
   life_->opening = false;  // what may be left out then is for those that read
-  if (chance(random_, 25)) {
+  if (chance(random_, settings_.kills_in_create)) {
     life_->kill_at(below(random_, 10), chance(random_, 50) ? Life::When::before : Life::When::after);
   } else if (chance(random_, 50)) {
     plan_faults(*life_);
@@ -419,12 +430,12 @@ void Scenario::reopen() {
     trace(concat("open: ", error.what()));
     end_life(*life_);
     if (life_->dead() || life_->faults() > 0) return;
-    return fail(true, concat("the next process of this boot: ", error.what()));
+    return fail(Failure::unfit, concat("the next process: ", error.what()));
   }
-  if (!holds(*region, live_)) fail(false, "the next process finds other bytes than the last one left");
+  if (!holds(*region, live_)) fail(Failure::unfit, "the next process finds other bytes than the last one left");
   const Verdict verdict = judge(std::make_unique<test::FrozenStore>(disk_), ledger_);
   if (!verdict.commit) {
-    fail(verdict.refused, concat("the image, once opened: ", verdict.why));
+    fail(Failure::unfit, concat("the image, once opened: ", verdict.why));
   } else {
     ledger_.found(*verdict.commit);
   }
@@ -491,7 +502,7 @@ bool Scenario::commit(Region& region, bool close) {
     if (std::string(error.what()).find("still holds the previous commit") != std::string::npos) {
       ledger_.withdraw(before);
     }
-    if (error.code() != Errc::io && error.code() != Errc::no_space) fail(true, error.what());
+    if (error.code() != Errc::io && error.code() != Errc::no_space) fail(Failure::unfit, error.what());
     sample(2 * settings_.samples);
     return false;
   }
@@ -553,59 +564,71 @@ void Scenario::change(Region& region) {
 
 class ImageLivesTest : public test::Scratch {
  protected:
-  // Runs scenarios until so many states were sampled, or one was refused or wrong.
-  Tally run(std::uint64_t states, const Settings& settings) {
-    const std::uint64_t first = test::test_seed();
+  // Runs scenarios, each from a seed of its own, until so many states were sampled. `enough` says of
+  // a tally that no more are needed.
+  template <class Enough>
+  Tally run(std::uint64_t states, const Settings& settings, Enough&& enough) {
+    std::uint64_t seed = test::test_seed();
     Tally tally;
-    for (std::uint64_t seed = first; tally.states < states && tally.failures() == 0; ++seed) {
-      Scenario(*this, seed, settings, tally).run();
-      if (tally.failures() > 0) failing_seed = seed;
+    while (tally.states < states && !enough(tally)) {
+      Scenario(*this, seed++, settings, tally).run();
     }
     return tally;
   }
 
-  // What the code under test must not leave out is missed when it does.
-  void expect_found(const char* what, Life::Omissions omit, std::uint64_t within_states) {
-    Settings settings;
-    settings.omit = omit;
-    const Tally tally = run(within_states, settings);
+  // States that are refused, or wrong, are found where the code under test leaves something out.
+  void expect_found(const char* what, std::uint64_t Tally::*failures, const Settings& settings,
+                     std::uint64_t within_states) {
+    const auto found = [&](const Tally& tally) { return tally.*failures > 0; };
+    const Tally tally = run(within_states, settings, found);
     tally.print(what);
-    EXPECT_GT(tally.failures(), 0u) << what;
-    std::printf("  %s", tally.first_failure.substr(0, tally.first_failure.find('\n') + 1).c_str());
+    EXPECT_TRUE(found(tally)) << what;
+    if (!tally.failures.empty()) std::printf("  %s\n", tally.failures.back().c_str());
   }
 
   static std::uint64_t states_wanted() {
     const char* const given = std::getenv("HOLDFAST_LIVES_STATES");
     return given != nullptr ? std::strtoull(given, nullptr, 0) : 12'000;
   }
-
-  std::uint64_t failing_seed = 0;
 };
 
 TEST_F(ImageLivesTest, WhateverAPowerCutLeavesIsACommitThatWasAskedFor) {
-  const Tally tally = run(states_wanted(), {});
+  const Tally tally = run(states_wanted(), {}, [](const Tally&) { return false; });
   tally.print("lives");
-  EXPECT_EQ(tally.failures(), 0u) << "HOLDFAST_TEST_SEED=" << failing_seed << "\n"
-                                  << tally.first_failure;
+  for (const std::string& failure : tally.failures) ADD_FAILURE() << failure;
+  std::printf("%s", tally.trace.c_str());
 }
 
 TEST_F(ImageLivesTest, TheTestItselfFindsAMissingSyncWhileOpening) {
-  expect_found("no sync while opening", {.sync_while_opening = true}, 100'000);
+  Settings settings;
+  settings.omit.sync_while_opening = true;
+  expect_found("no sync while opening", &Tally::refused, settings, 100'000);
 }
 TEST_F(ImageLivesTest, TheTestItselfFindsARecordNotWrittenAgainWhileOpening) {
-  expect_found("no record while opening", {.record_while_opening = true}, 100'000);
+  Settings settings;
+  settings.omit.record_while_opening = true;
+  expect_found("no record while opening", &Tally::refused, settings, 100'000);
 }
 TEST_F(ImageLivesTest, TheTestItselfFindsAMissingSyncOfTheName) {
-  expect_found("no sync of the name", {.sync_name = true}, 10'000);
+  Settings settings;
+  settings.omit.sync_name = true;
+  expect_found("no sync of the name", &Tally::wrong, settings, 10'000);
 }
 TEST_F(ImageLivesTest, TheTestItselfFindsAMissingSyncOfTheNameWhileOpening) {
-  expect_found("no sync of the name while opening", {.sync_name_while_opening = true}, 100'000);
+  Settings settings;
+  settings.omit.sync_name_while_opening = true;
+  settings.kills_in_create = 100;
+  expect_found("no sync of the name while opening", &Tally::wrong, settings, 100'000);
 }
 TEST_F(ImageLivesTest, TheTestItselfFindsAMissingSyncBeforeTheRecord) {
-  expect_found("no sync before the record", {.sync_before_record = true}, 10'000);
+  Settings settings;
+  settings.omit.sync_before_record = true;
+  expect_found("no sync before the record", &Tally::refused, settings, 10'000);
 }
 TEST_F(ImageLivesTest, TheTestItselfFindsAMissingSyncAfterTheRecord) {
-  expect_found("no sync after the record", {.sync_after_record = true}, 10'000);
+  Settings settings;
+  settings.omit.sync_after_record = true;
+  expect_found("no sync after the record", &Tally::wrong, settings, 10'000);
 }
 
 }  // namespace
