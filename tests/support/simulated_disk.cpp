@@ -118,8 +118,8 @@ void SimulatedDisk::fail_sync() {
   for (auto& [sector, pending] : pending_) pending.dirty = false;
 }
 
-// What a disk shows it may still hold in a cache of its own, so that earlier versions stay possible;
-// the next sync that succeeds empties that cache.
+// What a disk shows it may still hold in a cache of its own, so that earlier versions stay
+// possible; the next sync that succeeds empties that cache.
 void SimulatedDisk::evict(Random& random) {
   for (auto item = pending_.begin(); item != pending_.end();) {
     const std::uint64_t number = item->first / kSectorsOfPage;
@@ -183,10 +183,11 @@ std::vector<std::size_t> SimulatedDisk::choose(const std::vector<Item>& items, R
   const std::uint64_t mode = below(random, 8);
   const std::size_t one = pick(items, random);
   const unsigned percent = static_cast<unsigned>(below(random, 100));
-  static constexpr const char* kNames[] = {"all old",   "all new",   "all but one", "one alone",
-                                           "a subset",  "a subset",  "any versions",
-                                           "low new, others old"};
-  how = concat(kNames[mode], mode == 2 || mode == 3 ? concat(" (sector ", items[one]->first, ")") : "",
+  static constexpr const char* kNames[] = {
+      "all old",  "all new",  "all but one",  "one alone",
+      "a subset", "a subset", "any versions", "low new, others old"};
+  how = concat(kNames[mode],
+               mode == 2 || mode == 3 ? concat(" (sector ", items[one]->first, ")") : "",
                whole_pages ? " by page" : " by sector");
   bool keep = false;
   for (std::size_t i = 0; i < items.size(); ++i) {
@@ -272,8 +273,8 @@ int Life::next_fault(Kind kind) {
 }
 
 bool Life::is_omitted(Kind kind, std::uint64_t offset, std::span<const iovec> parts) {
-  const bool to_record = kind == Kind::write &&
-                         (offset == core::kRecordOffset[0] || offset == core::kRecordOffset[1]);
+  const bool to_record =
+      kind == Kind::write && (offset == core::kRecordOffset[0] || offset == core::kRecordOffset[1]);
   if (to_record && *static_cast<const char*>(parts[0].iov_base) != 0) {
     record_written_ = true;
     return omit.record_while_opening && opening;
@@ -345,7 +346,8 @@ void Life::change(Kind kind, std::uint64_t offset, std::span<const iovec> parts)
 bool SimulatedStore::read_parts(std::uint64_t offset, std::span<iovec> parts) const {
   life_.check_alive();
   for (const iovec& part : parts) {
-    if (!life_.disk.read(offset, static_cast<std::byte*>(part.iov_base), part.iov_len)) return false;
+    if (!life_.disk.read(offset, static_cast<std::byte*>(part.iov_base), part.iov_len))
+      return false;
     offset += part.iov_len;
   }
   return true;

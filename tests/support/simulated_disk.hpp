@@ -1,5 +1,5 @@
-// A file on a disk that can lose power, in memory: what reads see, what the disk holds for sure, and
-// what it may hold. It outlives the processes that use it.
+// A file on a disk that can lose power, in memory: what reads see, what the disk holds for sure,
+// and what it may hold. It outlives the processes that use it.
 #pragma once
 
 #include <array>
@@ -96,8 +96,8 @@ class SimulatedDisk {
            std::size_t last) const;
 
   std::unordered_map<std::uint64_t, Page> pages_;
-  std::map<std::uint64_t, Pending> pending_;   // by sector
-  std::vector<std::uint64_t> lengths_{0};      // [0] is sure, the last one shows
+  std::map<std::uint64_t, Pending> pending_;  // by sector
+  std::vector<std::uint64_t> lengths_{0};     // [0] is sure, the last one shows
   bool named_ = false;
   bool name_is_sure_ = false;
 };
@@ -126,7 +126,9 @@ class Life {
     kill_when_ = when;
   }
   // The n-th change, or sync, from the first on fails; so does the next one `times - 1` times.
-  void fail_change(std::uint64_t number, int error, int times) { fail_change_ = {number, error, times}; }
+  void fail_change(std::uint64_t number, int error, int times) {
+    fail_change_ = {number, error, times};
+  }
   void fail_sync(std::uint64_t number, int times) { fail_sync_ = {number, EIO, times}; }
 
   bool dead() const { return dead_; }
@@ -135,11 +137,11 @@ class Life {
   SimulatedDisk& disk;
   Random random;
   Omissions omit;
-  bool opening = true;              // open() has not returned
-  bool forgets_at_once = false;     // a failed sync's pages
-  std::function<void()> on_begin;   // of each operation
-  std::function<void()> on_done;    // after it has changed the disk
-  std::function<void()> on_death;   // at the moment of the kill
+  bool opening = true;             // open() has not returned
+  bool forgets_at_once = false;    // a failed sync's pages
+  std::function<void()> on_begin;  // of each operation
+  std::function<void()> on_done;   // after it has changed the disk
+  std::function<void()> on_death;  // at the moment of the kill
   std::function<void(const std::string&)> trace;
 
   // For the store.
