@@ -102,7 +102,6 @@ struct Settings {
   unsigned samples = 2;           // of each operation, on average
   unsigned kills_in_create = 25;  // of a hundred
   unsigned failed_syncs = 30;     // of a hundred lives
-  bool may_forget = true;         // the page cache drops what a failed sync left
 };
 
 class Scenario {
@@ -276,7 +275,7 @@ std::unique_ptr<Life> Scenario::new_life() {
   ++tally_.lives;
   auto life = std::make_unique<Life>(disk_, random_());
   life->omit = settings_.omit;
-  life->forgets_at_once = settings_.may_forget && chance(random_, 30);
+  life->forgets_at_once = chance(random_, 30);
   life->trace = [this](const std::string& line) { trace(line); };
   life->on_begin = [this] {
     if (::access(folders_.path().c_str(), F_OK) == 0) disk_.link();
@@ -370,7 +369,7 @@ void Scenario::reopen() {
 
 // False: the power cut took the region, which need not have been there.
 bool Scenario::between_lives() {
-  if (settings_.may_forget && chance(random_, 40)) {
+  if (chance(random_, 40)) {
     trace("the page cache forgets");
     disk_.evict(random_);
   }
