@@ -64,7 +64,9 @@ const ArenaNote* arena_in_use(const Image& image, const ImageIdentity& identity,
   // Another inode: the file is a copy, and the note speaks of the original.
   const bool of_this_file =
       note.image_device == identity.device && note.image_inode == identity.inode;
-  return note.closed == 0 && note.boot_id == boot && of_this_file ? &note : nullptr;
+  // A close that failed behind its note: the region was used on, and committed.
+  const bool closed = note.closed == 1 && note.commit_id == image.commit_id();
+  return !closed && note.boot_id == boot && of_this_file ? &note : nullptr;
 }
 
 enum class Fate { adopt, discard, set_aside };
@@ -88,9 +90,10 @@ Fate fate_of(const FoundArena& found, const ArenaNote* noted, const Image& image
                        "' is a copy of it (or was moved); open and close that one first, or open "
                        "this one with another arena folder"));
   }
-  // An image without any note lost it to a disk that failed.
+  // A note is lost where a sync fails and the system forgets the page. That no commit came since
+  // then tells as much: ids are random.
   const bool ours = noted != nullptr ? noted->arena_id == header.arena_id
-                                     : !image.note() && found.use() == ArenaUse::in_use;
+                                     : found.use() == ArenaUse::in_use;
   const bool agrees = image.commit_id() == header.base || image.commit_id() == header.next;
   if (found.use() == ArenaUse::fresh && !ours) return Fate::discard;
   if (found.use() == ArenaUse::closed && (!ours || image.commit_id() == header.base)) {
@@ -99,8 +102,9 @@ Fate fate_of(const FoundArena& found, const ArenaNote* noted, const Image& image
   if (last_commit) return Fate::set_aside;
   if (ours && agrees) return Fate::adopt;
   const std::string why =
-      !ours ? "since it was left by a crash, the image was opened without it"
-            : "the image holds a commit that this arena does not continue: it was replaced";
+      noted != nullptr && ours
+          ? "the image holds a commit that this arena does not continue: it was replaced"
+          : "since it was left by a crash, the image was opened without it";
   throw Error(Errc::conflict,
               concat("the arena '", found.path, "' and the image '", identity.path,
                      "' do not belong together: ", why,
@@ -322,7 +326,6 @@ void FileDomain::make_durable(bool adopted) {
   const bool is_durable = closed || earlier_boot;
   if (adopted) {
     committer_->compare_everything();
-    arena_->agree(image.commit_id());
   } else {
     arena_->agree(image.commit_id());
     arena_->publish(identity_);
@@ -335,6 +338,7 @@ void FileDomain::make_durable(bool adopted) {
   } else {
     image.make_durable();
   }
+  arena_->agree(image.commit_id());  // not before it is on the disk: until then it may be forgotten
   arena_->set_use(ArenaUse::in_use);
 }
 
@@ -383,6 +387,7 @@ void FileDomain::close() {
   arena_->set_use(ArenaUse::closed);
   try {
     write_note(true);
+    image_->sync();  // or the note before it might be found, which names an arena that is gone
   } catch (...) {
     arena_->set_use(ArenaUse::in_use);  // the caller goes on using it
     throw;

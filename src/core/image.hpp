@@ -85,6 +85,7 @@ class Image {
   void make_durable();
   // REQUIRES: it is known to be durable.
   void is_durable();
+  void sync();
   // A new image's name, once it has one.
   void sync_name() { store_->sync_name(); }
 
@@ -167,7 +168,6 @@ class Image {
   void write_root(const std::vector<TableEntry>& root, unsigned slot) const;
   void write_record(const CommitRecord& record, unsigned page) const;
   void clear_record(unsigned page) const;
-  void sync();
   void check_no_one_else_wrote() const;
   void put_in_force(ChangeSet& changes, const std::vector<Move>& moves,
                     std::vector<TableEntry> root);
