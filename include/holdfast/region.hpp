@@ -118,6 +118,11 @@ class Commit {
   // Waits until the commit is durable. Throws the Error that stopped it (no_space, io): the
   // image then still holds the previous commit, and the region is as usable as before.
   CommitStats wait();
+  // Returns once the snapshot has been taken: what the host stores from here on belongs to a later
+  // commit. Throws the Error that stopped the commit before that; what stops it behind the snapshot
+  // is for wait() to say. On a dax domain, which is written in place, it waits for the whole
+  // commit.
+  void wait_snapshot();
   bool done() const;
 
   struct State;
@@ -221,7 +226,8 @@ class Region {
   void* base() const;
 
   // Makes all that precedes it in `stream` durable on disk, atomically. The stream is held only
-  // while changed pages are copied aside; the disk is written behind it.
+  // while changed pages are copied aside; the disk is written behind it. What the host stores
+  // itself is not ordered by the stream: it waits for Commit::wait_snapshot() first.
   // On a dax domain it is a host-side fence; on device and emulated it throws unsupported.
   // REQUIRES: work on other streams that writes the region is ordered before or after it by
   // events.

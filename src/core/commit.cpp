@@ -33,26 +33,36 @@ void Commit::State::give_up(const Error& failure) {
   changed.notify_all();
 }
 
-CommitStats Commit::wait() {
-  std::shared_ptr<Event> reached;
+void Commit::State::await_stream() {
+  std::shared_ptr<Event> event;
   {
-    const std::lock_guard lock(state_->mutex);
-    if (!state_->started && !state_->done) reached = state_->reached;
+    const std::lock_guard lock(mutex);
+    if (!started && !done) event = reached;
   }
-  if (reached) {
-    std::string why = "its stream failed before";
-    try {
-      reached->synchronize();
-    } catch (const Error& error) {
-      why = error.what();
-    }
-    // A stream that failed before the commit never comes to it; one that failed later has.
-    state_->give_up(Error(Errc::device, concat("the commit was not made: ", why)));
+  if (!event) return;
+  std::string why = "its stream failed before";
+  try {
+    event->synchronize();
+  } catch (const Error& failure) {
+    why = failure.what();
   }
+  // A stream that failed before the commit never comes to it; one that failed later has.
+  give_up(Error(Errc::device, concat("the commit was not made: ", why)));
+}
+
+CommitStats Commit::wait() {
+  state_->await_stream();
   std::unique_lock lock(state_->mutex);
   state_->changed.wait(lock, [&] { return state_->done; });
   if (state_->error) throw *state_->error;
   return state_->stats;
+}
+
+void Commit::wait_snapshot() {
+  state_->await_stream();
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait(lock, [&] { return state_->copied || state_->done; });
+  if (!state_->copied && state_->error) throw *state_->error;
 }
 
 bool Commit::done() const {
@@ -166,6 +176,7 @@ void Committer::run_ticket(const Ticket& ticket) noexcept {
     const std::lock_guard lock(state->mutex);
     state->stats.pages_examined = job->snapshot.pages_examined;
     state->stats.snapshot_ms = ms_since(begun);
+    state->copied = true;
   } catch (...) {
     const Error error = as_error("the snapshot");
     {
@@ -176,6 +187,7 @@ void Committer::run_ticket(const Ticket& ticket) noexcept {
     state->finish(error);
     return;
   }
+  state->changed.notify_all();
   {
     const std::lock_guard lock(mutex_);
     job_ = std::move(job);

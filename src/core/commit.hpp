@@ -23,6 +23,7 @@ struct Commit::State {
   std::mutex mutex;
   std::condition_variable changed;
   bool started = false;  // the stream has reached the commit
+  bool copied = false;   // the snapshot is taken
   bool done = false;
   std::optional<Error> error;
   CommitStats stats;
@@ -33,6 +34,8 @@ struct Commit::State {
   void finish(const std::optional<Error>& failure);
   // As finish(), unless the stream has reached it; after this it never will.
   void give_up(const Error& failure);
+  // Returns once the stream has come to the commit, or never will.
+  void await_stream();
 };
 
 namespace core {

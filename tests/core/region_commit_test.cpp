@@ -1,6 +1,7 @@
 // commit(stream): its place in the stream, what it costs, and how it fails.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -221,6 +222,71 @@ TEST_F(RegionCommitTest, MoreThanTheStagingBufferHolds) {
   for (std::size_t i = 0; i < data.size(); i += kMiB + 333) {
     ASSERT_EQ(committed_byte(i), static_cast<std::uint8_t>(i * 31 >> 7));
   }
+}
+
+TEST_F(RegionCommitTest, TheHostMayStoreOnceTheSnapshotIsTaken) {
+  Region region = Region::create(path(), options(64 * kMiB));
+  auto data = region.allocate<std::uint8_t>("data", 48 * kMiB);
+  Stream stream;
+  for (std::uint8_t round = 1; round < 10; round += 2) {
+    std::memset(data.data(), round, data.size());
+    SlowDisk disk;
+    Commit commit = region.commit(stream);
+    commit.wait_snapshot();
+    EXPECT_FALSE(commit.done()) << "the disk is not waited for";
+    std::memset(data.data(), round + 1, data.size());
+    disk.gate.open();
+    commit.wait();
+    commit.wait_snapshot();  // as often as one likes
+    std::filesystem::copy_file(path(), path("copy"),
+                               std::filesystem::copy_options::overwrite_existing);
+    OpenOptions elsewhere;
+    elsewhere.arena_folder = other_arenas();
+    Region copy = Region::open(path("copy"), elsewhere);
+    const auto committed = copy.find<std::uint8_t>("data");
+    EXPECT_EQ(std::count(committed.begin(), committed.end(), round),
+              static_cast<std::ptrdiff_t>(committed.size()));
+  }
+}
+
+TEST_F(RegionCommitTest, TheSnapshotWaitsForItsPlaceInTheStream) {
+  Region region = Region::create(path(), options(kMiB));
+  auto data = region.allocate<std::uint8_t>("data", 100);
+  Stream stream;
+  Gate gate;
+  stream.enqueue([&] {
+    gate.wait();
+    data[0] = 1;
+  });
+  Commit commit = region.commit(stream);
+  std::atomic<bool> passed = false;
+  std::thread host([&] {
+    commit.wait_snapshot();
+    passed = true;
+    data[0] = 2;
+  });
+  gate.wait_until_reached();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(passed);
+  gate.open();
+  host.join();
+  commit.wait();
+  EXPECT_EQ(committed_byte(0), 1);
+}
+
+TEST_F(RegionCommitTest, WhatStopsACommitBehindItsSnapshotIsForItsEnd) {
+  Region region = Region::create(path(), options(kMiB));
+  region.allocate<std::uint8_t>("data", 100)[0] = 1;
+  Stream stream;
+  {
+    test::IoFailure failure(1, EIO);
+    Commit commit = region.commit(stream);
+    commit.wait_snapshot();
+    EXPECT_EQ(error_of([&] { commit.wait(); }), Errc::io);
+    commit.wait_snapshot();
+  }
+  region.commit();
+  EXPECT_EQ(committed_byte(0), 1);
 }
 
 TEST_F(RegionCommitTest, AsynchronousFailureReachesTheCommitAndNothingElse) {
