@@ -9,7 +9,7 @@ from typing import Any
 from . import _types
 from ._backend import ext
 from ._buffers import Buffer, buffer_of
-from ._errors import Error
+from ._errors import Error, checked_number
 from ._region import Region
 
 # The handle that saves under a name of a region. There is one at a time: it knows which of a
@@ -86,7 +86,9 @@ class Checkpoint:
 
         The region needs room for its own records, too: 1 MiB is plenty.
         """
-        return ext.checkpoint_region_bytes(total_bytes, buffers)
+        return ext.checkpoint_region_bytes(
+            checked_number(total_bytes, "total_bytes"), checked_number(buffers, "buffers")
+        )
 
     def add(self, group: str, name: str, array: Any) -> None:
         """Adds an array to a group that was neither saved nor restored yet.

@@ -10,3 +10,10 @@ class Error(RuntimeError):
     def __init__(self, message: str, code: str = "invalid_argument") -> None:
         super().__init__(message)
         self.code = code
+
+
+def checked_number(value: int, what: str, least: int = 0, most: int = 2**64 - 1) -> int:
+    """Returns an integer that the compiled module can take. Raises Error."""
+    if not least <= value <= most:
+        raise Error(f"{what} is {value}: give a number from {least} to {most}")
+    return value

@@ -8,13 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ._backend import ext
-from ._errors import Error
+from ._errors import Error, checked_number
 from ._region import Region
 
 U64 = npt.NDArray[np.uint64]
 
 # The one key that cannot be stored.
 RESERVED_KEY = 2**64 - 1
+# Operations that a batch can have.
+MOST_OPERATIONS = 2**26
 
 
 def _as_u64(values: Any, what: str) -> Any:
@@ -33,6 +35,13 @@ def _as_u64(values: Any, what: str) -> Any:
         return np.asarray(values, dtype=np.uint64).reshape(-1)
     except (OverflowError, ValueError, TypeError) as error:
         raise ValueError(f"{what} must be integers from 0 to 2**64 - 1: {error}") from None
+
+
+def _checked(capacity: int, max_batch: int) -> tuple[int, int]:
+    return (
+        checked_number(capacity, "capacity", 1),
+        checked_number(max_batch, "max_batch", 1, MOST_OPERATIONS),
+    )
 
 
 class KeyValueStore:
@@ -64,7 +73,7 @@ class KeyValueStore:
                 f"region {region.path} has no store: give a capacity to make one", "not_found"
             )
         else:
-            self._store = ext.create_store(region._handle, capacity, max_batch, cache)
+            self._store = ext.create_store(region._handle, *_checked(capacity, max_batch), cache)
 
     @classmethod
     def create(
@@ -73,7 +82,7 @@ class KeyValueStore:
         """Makes a store for `capacity` pairs. Raises Error (already_exists, no_space)."""
         store = cls.__new__(cls)
         store.region = region
-        store._store = ext.create_store(region._handle, capacity, max_batch, cache)
+        store._store = ext.create_store(region._handle, *_checked(capacity, max_batch), cache)
         return store
 
     @classmethod
@@ -87,7 +96,7 @@ class KeyValueStore:
     @staticmethod
     def region_bytes(capacity: int, max_batch: int = 65536) -> int:
         """Returns the size that a region must have for such a store."""
-        return ext.store_region_bytes(capacity, max_batch)
+        return ext.store_region_bytes(*_checked(capacity, max_batch))
 
     def set(self, keys: npt.ArrayLike, values: npt.ArrayLike) -> ext.BatchResult:
         """Stores pairs as one transaction."""

@@ -1,36 +1,40 @@
-"""Reads two columns of a CSV file into 64-bit keys and values."""
+"""Reads two columns of a CSV file into 64-bit keys and values.
+
+A file is read once to decide what its columns hold, unless the caller says, and once to convert
+them. Of a row four numbers are kept (32 bytes); its text is not.
+"""
 
 from __future__ import annotations
 
-import bz2
 import csv
-import gzip
+import functools
 import hashlib
-import io
-import lzma
+import math
+import re
 import struct
-import zipfile
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
-from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ._csvlines import Lines, open_bytes, open_quote, shortened
 from ._errors import Error
 from ._store import RESERVED_KEY
 
 KINDS = ("auto", "int", "float", "text")
 MISSING = frozenset(("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None"))
-_OPENERS: dict[str, Callable[[Path], Any]] = {
-    ".gz": gzip.open,
-    ".xz": lzma.open,
-    ".bz2": bz2.open,
-}
-_SAMPLE_ROWS = 1000  # that decide on a column's kind
+# Messages about rows that are kept; the rest is counted.
+MOST_MESSAGES = 1000
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(
+    r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf|infinity|nan)", re.IGNORECASE
+)
+_BLANKS = " \t"  # around a number
 
 
 @dataclass
@@ -42,90 +46,153 @@ class Columns:
     starts: list[int]  # first row of each group; empty without a group column
     key_kind: str
     value_kind: str
-    bad_rows: list[str] = field(default_factory=list)
+    bad_rows: list[str] = field(default_factory=list)  # the first of them
+    bad_count: int = 0
 
 
+@functools.lru_cache(1 << 16)
 def hash_text(text: str) -> int:
     """Returns the 64-bit hash that stands for a text: BLAKE2b, little endian."""
     digest = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
     return digest if digest != RESERVED_KEY else RESERVED_KEY - 1
 
 
-def _from_int(text: str) -> int:
-    value = int(text)
+def parse_int(text: str) -> int:
+    """Returns the number that stands for a decimal integer: negative ones in two's complement.
+
+    Raises ValueError: no integer, or not from -2**63 to 2**64 - 1.
+    """
+    text = text.strip(_BLANKS)
+    if not _INTEGER.fullmatch(text):
+        raise ValueError(f"'{shortened(text)}' is not an integer")
+    # Python refuses to convert very long texts.
+    value = int(text) if len(text.lstrip("+-").lstrip("0")) <= 20 else 2**64
     if not -(2**63) <= value < 2**64:
-        raise ValueError("it does not fit into 64 bits")
+        raise ValueError(f"{shortened(text)} does not fit into 64 bits")
     return value % 2**64
 
 
-def _from_float(text: str) -> int:
-    (bits,) = struct.unpack("<Q", struct.pack("<d", float(text)))
+def _parse_float(text: str) -> int:
+    text = text.strip(_BLANKS)
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(f"'{shortened(text)}' is not a number")
+    value = float(text)
+    if math.isinf(value) and "n" not in text.lower():
+        raise ValueError(f"{shortened(text)} does not fit into a float64")
+    (bits,) = struct.unpack("<Q", struct.pack("<d", value))
     return int(bits)
 
 
-class _Hasher:
-    """Hashes texts, and notices two texts with one hash."""
+class _Column:
+    """How a column's cells become numbers."""
+
+    def __init__(self, option: str, kind: str, decided: bool, is_key: bool) -> None:
+        self.kind = kind
+        self._option = option
+        self._decided = decided  # by the caller
+        self._is_key = is_key
+        self._number = {"int": parse_int, "float": _parse_float}.get(kind, hash_text)
+
+    def convert(self, text: str) -> int:
+        """Raises ValueError: it is missing, or not of the column's kind."""
+        if text in MISSING:
+            raise ValueError("it is missing")
+        try:
+            number = self._number(text)
+        except ValueError as error:
+            if self._decided:
+                raise
+            raise ValueError(
+                f"{error}; {self._option}-type text takes the column as text"
+            ) from None
+        if self.kind == "float":
+            self._check_float(text, number)
+        if self._is_key and number == RESERVED_KEY:
+            raise ValueError("the key 2**64 - 1 (or -1) is reserved")
+        return number
+
+    def _check_float(self, text: str, number: int) -> None:
+        (value,) = struct.unpack("<d", struct.pack("<Q", number))
+        if self._is_key and not math.isfinite(value):
+            raise ValueError(f"{text} cannot be a key")
+        integer = not self._decided and _INTEGER.fullmatch(text.strip(_BLANKS))
+        if integer and int(value) != int(text):
+            raise ValueError(
+                f"{shortened(text)} is in a column of fractions and no float64 is equal to it; "
+                f"{self._option}-type float rounds it"
+            )
+
+    def identity(self, text: str) -> str:
+        """What two cells with one number must share, so that they are the same key."""
+        if self.kind == "text":
+            return text
+        text = text.strip(_BLANKS)
+        if not self._decided:
+            return text
+        if self.kind == "int":
+            return str(int(text))
+        try:
+            sign, digits, exponent = Decimal(text).as_tuple()
+        except ArithmeticError:  # an exponent beyond all bounds
+            return text
+        significant = "".join(map(str, digits)).lstrip("0")
+        shorter = significant.rstrip("0")
+        assert isinstance(exponent, int)
+        return f"{sign} {shorter} {exponent + len(significant) - len(shorter)}" if shorter else "0"
+
+
+class _Survey:
+    """What a column's cells have in common."""
 
     def __init__(self) -> None:
-        self._hashes: dict[str, int] = {}
-        self._texts: dict[int, str] = {}
+        self.integer: tuple[int, str] | None = None  # line and text of the first
+        self.fraction: tuple[int, str] | None = None
+        self.text = False
 
-    def __call__(self, text: str) -> int:
-        known = self._hashes.get(text)
-        if known is not None:
-            return known
-        value = hash_text(text)
-        other = self._texts.setdefault(value, text)
-        if other != text:
-            raise Error(f"'{text}' and '{other}' have the same 64-bit hash: the keys collide")
-        self._hashes[text] = value
-        return value
-
-
-def _converter(kind: str) -> Callable[[str], int]:
-    return {"int": _from_int, "float": _from_float}.get(kind) or _Hasher()
-
-
-def _parses(texts: list[str], convert: Callable[[str], int]) -> bool:
-    try:
-        for text in texts:
-            convert(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _kind_of(texts: list[str]) -> str:
-    present = [text for text in texts if text not in MISSING]
-    if not present:
-        return "text"
-    if _parses(present, _from_int):
-        return "int"
-    return "float" if _parses(present, _from_float) else "text"
-
-
-@contextmanager
-def _open_text(path: Path) -> Iterator[IO[str]]:
-    """Opens a file that may be packed, as its ending says."""
-    with ExitStack() as stack:
-        packed: Any
-        if path.suffix in _OPENERS:
-            packed = stack.enter_context(_OPENERS[path.suffix](path))
-        elif path.suffix == ".zip":
-            archive = stack.enter_context(zipfile.ZipFile(path))
-            names = [name for name in archive.namelist() if not name.endswith("/")]
-            if len(names) != 1:
-                raise Error(f"{path} holds {len(names)} files: pack one CSV file alone")
-            packed = stack.enter_context(archive.open(names[0]))
+    def see(self, line: int, text: str) -> None:
+        if self.text or text in MISSING:
+            return
+        number = text.strip(_BLANKS)
+        if _INTEGER.fullmatch(number):
+            self.integer = self.integer or (line, number)
+        elif _NUMBER.fullmatch(number):
+            self.fraction = self.fraction or (line, number)
         else:
-            packed = stack.enter_context(path.open("rb"))
-        yield stack.enter_context(io.TextIOWrapper(packed, "utf-8-sig", newline=""))
+            self.text = True
+
+    def kind(self, name: str, is_key: bool, path: Path) -> str:
+        if self.text or not (self.integer or self.fraction):
+            return "text"
+        if not self.fraction:
+            return "int"
+        if is_key and self.integer:
+            raise Error(
+                f"{path}: column '{name}' has integers (line {self.integer[0]}: "
+                f"{shortened(self.integer[1])}) and fractions (line {self.fraction[0]}: "
+                f"{shortened(self.fraction[1])}): say by --key-type what its keys are, float or "
+                "text"
+            )
+        return "float"
 
 
 def _column(header: list[str], name: str, path: Path) -> int:
-    if name not in header:
-        raise Error(f"{path} has no column '{name}': it has {', '.join(header)}", "not_found")
+    count = header.count(name)
+    if count == 0:
+        has = ", ".join(shortened(column) for column in header[:50])
+        raise Error(f"{path} has no column '{name}': it has {has}", "not_found")
+    if count > 1:
+        raise Error(f"{path} has {count} columns '{name}': give each a name of its own")
     return header.index(name)
+
+
+def _checked_delimiter(delimiter: str) -> str:
+    if delimiter == "\\t":
+        return "\t"
+    if len(delimiter) != 1 or delimiter in '"\r\n\0':
+        raise Error(
+            f"the delimiter is '{shortened(delimiter)}': give one character that is no quote"
+        )
+    return delimiter
 
 
 def read(
@@ -141,106 +208,173 @@ def read(
     """Reads columns `key` and `value`; a new group starts where column `group` changes.
 
     Rows that cannot be read are left out and named in `bad_rows`.
+    Raises Error: no such column, no text, packed data that is damaged, a quote that is not closed,
+    and different texts that would be one key.
     """
     for kind in (key_kind, value_kind):
         if kind not in KINDS:
             raise Error(f"there is no kind of column '{kind}': use one of {', '.join(KINDS)}")
-    try:
-        with _open_text(path) as text:
-            reader = csv.reader(text, delimiter=delimiter)
-            header = next(reader, None)
-            if not header:
-                raise Error(f"{path} is empty: it has no header line")
-            names = [key, value] + ([group] if group else [])
-            places = [_column(header, name, path) for name in names]
-            return _Reader(names, places, [key_kind, value_kind], on_rows).read(reader)
-    except (csv.Error, UnicodeDecodeError, zipfile.BadZipFile, EOFError, lzma.LZMAError) as error:
-        raise Error(f"{path} is not a readable CSV file: {error}", "damaged") from None
+    names = [key, value] + ([group] if group else [])
+    with open_bytes(path) as file:
+        table = _Table(path, file, _checked_delimiter(delimiter), names)
+        kinds = [key_kind, value_kind]
+        if "auto" in kinds:
+            kinds = _survey(table, kinds)
+        columns = [
+            _Column(f"--{what}", kind, given != "auto", what == "key")
+            for what, kind, given in zip(
+                ("key", "value"), kinds, (key_kind, value_kind), strict=True
+            )
+        ]
+        return _Reader(table, columns, on_rows).read()
+
+
+class _Table:
+    """The rows of a file, from its first to its last as often as one likes."""
+
+    def __init__(self, path: Path, file: Callable[[], Lines], delimiter: str, names: list[str]):
+        self.path = path
+        self.names = names
+        self._open = file
+        self._delimiter = delimiter
+        self.places: list[int] = []
+
+    def rows(self) -> Iterator[tuple[int, list[str]]]:
+        """Yields each row with the number of its last line."""
+        with self._open() as lines:
+            reader = csv.reader(lines, delimiter=self._delimiter, strict=True)
+            try:
+                header = next(reader, None)
+                if not header:
+                    raise Error(f"{self.path} is empty: it has no header line")
+                self.places = [_column(header, name, self.path) for name in self.names]
+                lines.row_ended()
+                for row in reader:
+                    lines.row_ended()
+                    if row:
+                        yield lines.number, row
+            except csv.Error as error:
+                complaint = self._complaint(lines, error)
+                lines.check_rest()
+                raise Error(complaint, "damaged") from None
+            except Error:
+                lines.check_rest()
+                raise
+
+    def _complaint(self, lines: Lines, error: csv.Error) -> str:
+        opened = open_quote(lines.row, self._delimiter)
+        first = lines.number - len(lines.row) + 1
+        if "field limit" in str(error):
+            hint = "" if opened is None else ": is the quote closed that was opened there?"
+            return (
+                f"{self.path}, line {first + (opened or 0)}: a field has over "
+                f"{csv.field_size_limit():,} characters{hint}"
+            )
+        if opened is not None and "unexpected end" in str(error):
+            return f"{self.path}, line {first + opened}: a quote is opened there and never closed"
+        return f"{self.path}, line {lines.number}: {error}"
+
+
+def _survey(table: _Table, kinds: list[str]) -> list[str]:
+    surveys = [_Survey(), _Survey()]
+    for line, row in table.rows():
+        for survey, place in zip(surveys, table.places, strict=False):
+            if place < len(row):
+                survey.see(line, row[place])
+    return [
+        survey.kind(name, index == 0, table.path) if kind == "auto" else kind
+        for index, (survey, name, kind) in enumerate(zip(surveys, table.names, kinds, strict=False))
+    ]
 
 
 class _Reader:
     def __init__(
-        self,
-        names: list[str],
-        places: list[int],
-        kinds: list[str],
-        on_rows: Callable[[int], None],
+        self, table: _Table, columns: list[_Column], on_rows: Callable[[int], None]
     ) -> None:
-        self._names = names
-        self._places = places
-        self._kinds = kinds
+        self._table = table
+        self._columns = columns
         self._on_rows = on_rows
         self._keys = array("Q")
         self._values = array("Q")
+        self._identities = array("q")
+        self._lines = array("Q")
         self._starts: list[int] = []
         self._group: str | None = None
         self._bad: list[str] = []
+        self._bad_count = 0
 
-    def read(self, reader: Iterator[list[str]]) -> Columns:
-        sample: list[tuple[int, list[str]]] = []
-        for row in reader:
-            sample.append((self._line(reader), row))
-            if len(sample) == _SAMPLE_ROWS:
-                break
-        self._decide(sample)
-        converters = [_converter(kind) for kind in self._kinds]
-        for line, row in sample:
-            self._add(line, row, *converters)
-        self._on_rows(len(sample))
-        for count, row in enumerate(reader, len(sample) + 1):
-            self._add(self._line(reader), row, *converters)
+    def read(self) -> Columns:
+        count = 0
+        for count, (line, row) in enumerate(self._table.rows(), 1):
+            self._add(line, row)
             if count % 20000 == 0:
                 self._on_rows(count)
+        self._on_rows(count)
+        keys = np.frombuffer(self._keys, np.uint64)
+        self._check_identities(keys)
+        key, value = self._columns
         return Columns(
-            np.array(self._keys, np.uint64),
-            np.array(self._values, np.uint64),
+            keys,
+            np.frombuffer(self._values, np.uint64),
             self._starts,
-            self._kinds[0],
-            self._kinds[1],
+            key.kind,
+            value.kind,
             self._bad,
+            self._bad_count,
         )
 
-    @staticmethod
-    def _line(reader: Iterator[list[str]]) -> int:
-        return int(reader.line_num)  # type: ignore[attr-defined]
-
-    def _decide(self, sample: list[tuple[int, list[str]]]) -> None:
-        for index, kind in enumerate(self._kinds):
-            if kind == "auto":
-                place = self._places[index]
-                self._kinds[index] = _kind_of([row[place] for _, row in sample if place < len(row)])
-
-    def _add(
-        self,
-        line: int,
-        row: list[str],
-        convert_key: Callable[[str], int],
-        convert_value: Callable[[str], int],
-    ) -> None:
-        if not row:
-            return
-        name = self._names[0]
+    def _add(self, line: int, row: list[str]) -> None:
+        places = self._table.places
+        key, value = self._columns
+        name = self._table.names[0]
         try:
-            key_text = row[self._places[0]]
-            if key_text in MISSING:
-                raise ValueError("it is missing")
-            key = convert_key(key_text)
-            if key == RESERVED_KEY:
-                raise ValueError("the key 2**64 - 1 is reserved")
-            name = self._names[1]
-            value_text = row[self._places[1]]
-            if value_text in MISSING:
-                raise ValueError("it is missing")
-            value = convert_value(value_text)
-            group = row[self._places[2]] if len(self._places) > 2 else None
+            text = row[places[0]]
+            number = key.convert(text)
+            name = self._table.names[1]
+            stored = value.convert(row[places[1]])
+            group = row[places[2]] if len(places) > 2 else None
         except IndexError:
-            self._bad.append(f"line {line}: it has {len(row)} columns only")
+            self._refuse(f"line {line}: it has {len(row)} columns only")
             return
         except ValueError as error:
-            self._bad.append(f"line {line}, column {name}: {error}")
+            self._refuse(f"line {line}, column {name}: {error}")
             return
         if group is not None and (group != self._group or not self._starts):
             self._starts.append(len(self._keys))
             self._group = group
-        self._keys.append(key)
-        self._values.append(value)
+        self._keys.append(number)
+        self._values.append(stored)
+        self._identities.append(hash(key.identity(text)))
+        self._lines.append(line)
+
+    def _refuse(self, why: str) -> None:
+        self._bad_count += 1
+        if len(self._bad) < MOST_MESSAGES:
+            self._bad.append(why)
+
+    def _check_identities(self, keys: npt.NDArray[np.uint64]) -> None:
+        """Raises Error where two different texts are one key."""
+        identities = np.frombuffer(self._identities, np.int64)
+        order = np.lexsort((identities, keys))
+        ordered, what = keys[order], identities[order]
+        clashes = np.nonzero((ordered[1:] == ordered[:-1]) & (what[1:] != what[:-1]))[0]
+        if clashes.size == 0:
+            return
+        lines = np.frombuffer(self._lines, np.uint64)
+        pairs = np.sort(np.stack((lines[order[clashes]], lines[order[clashes + 1]])), axis=0)
+        first, second = (int(line) for line in pairs[:, np.argmin(pairs[1])])
+        texts = {line: "" for line in (first, second)}
+        place = self._table.places[0]
+        for line, row in self._table.rows():
+            if line in texts:
+                texts[line] = shortened(row[place])
+        kind = self._columns[0].kind
+        remedy = {
+            "text": "their 64-bit hashes are the same, so they cannot be in one store",
+            "int": "--key-type int takes texts for one key that are one number, text for two",
+            "float": "--key-type float takes texts for one key that are one number, text for two",
+        }[kind]
+        raise Error(
+            f"{self._table.path}, lines {first} and {second}: '{texts[first]}' and "
+            f"'{texts[second]}' would be the same key: {remedy}"
+        )

@@ -12,8 +12,9 @@ import numpy as np
 import typer
 
 from .. import _region, csvfile
+from .._csvlines import shortened
 from .._errors import Error
-from .._store import RESERVED_KEY, KeyValueStore
+from .._store import MOST_OPERATIONS, RESERVED_KEY, KeyValueStore
 from . import common
 
 app = typer.Typer(
@@ -29,6 +30,7 @@ TextKeys = Annotated[
 ]
 
 _SHOWN_BAD_ROWS = 10
+_MOST_PAIRS = 2**44  # what a region could hold
 
 
 @contextmanager
@@ -43,15 +45,27 @@ def _open(path: Path, arena_folder: Path | None) -> Iterator[KeyValueStore]:
 
 
 def _parse(text: str, what: str, is_text: bool = False) -> int:
+    """Returns the 64 bits of a key or a value; negative numbers in two's complement, as in load."""
     if is_text:
         return csvfile.hash_text(text)
     try:
-        value = int(text, 0)
-    except ValueError:
-        raise Error(f"{what} '{text}' is not an integer (--text hashes keys)") from None
-    if not 0 <= value <= RESERVED_KEY:
-        raise Error(f"{what} {text} does not fit into 64 bits without a sign")
-    return value
+        return csvfile.parse_int(text)
+    except ValueError as error:
+        try:
+            value = int(text, 0)  # 0x, 0o, 0b
+        except ValueError:
+            hint = " (--text hashes keys)" if what == "key" else ""
+            raise Error(f"{what}: {error}{hint}") from None
+    if not -(2**63) <= value < 2**64:
+        raise Error(f"{what}: {shortened(text)} does not fit into 64 bits")
+    return value % 2**64
+
+
+def _parse_key(text: str, is_text: bool) -> int:
+    key = _parse(text, "key", is_text)
+    if key == RESERVED_KEY:
+        raise Error(f"key {text}: 2**64 - 1, which is -1 in two's complement, is reserved")
+    return key
 
 
 @app.command("create", epilog="Example: holdfast kv create flights.hf --capacity 4000000")
@@ -62,11 +76,14 @@ def create(
         int,
         typer.Option(
             min=1,
+            max=_MOST_PAIRS,
             help="Pairs. Buckets of eight fill up unevenly: leave room (four times the pairs, or "
             "more) where none may be evicted.",
         ),
     ],
-    max_batch: Annotated[int, typer.Option(min=1, help="Operations per batch at most.")] = 65536,
+    max_batch: Annotated[
+        int, typer.Option(min=1, max=MOST_OPERATIONS, help="Operations per batch at most.")
+    ] = 65536,
     arena_folder: ArenaFolder = None,
     as_json: common.Json = False,
 ) -> None:
@@ -109,7 +126,11 @@ def load(
         int | None, typer.Option(min=1, help="Rows per batch. Default: as many as fit.")
     ] = None,
     key_type: Annotated[
-        str, typer.Option(help="auto, int, float (its bits) or text (hashed to 64 bits).")
+        str,
+        typer.Option(
+            help="auto (what the whole column is), int, float (its bits) or text (hashed to 64 "
+            "bits)."
+        ),
     ] = "auto",
     value_type: Annotated[str, typer.Option(help="As --key-type.")] = "auto",
     delimiter: Annotated[str, typer.Option(help="Between columns.")] = ",",
@@ -121,8 +142,10 @@ def load(
 ) -> None:
     """Stores the rows of a CSV file, each batch as one transaction.
 
-    Integers are stored as they are, other text as a 64-bit hash. The file is read before anything
-    is stored: with a row that cannot be read, nothing is, unless --skip-bad is given.
+    Integers are stored as they are (negative ones in two's complement), other text as a 64-bit
+    hash. The file is read before anything is stored: with a row that cannot be read, nothing is,
+    unless --skip-bad is given. Rows with one key are updates, in the file's order; two keys that
+    are spelled differently and would be one are an error.
     """
     if batch_by and batch:
         raise Error("--batch-by and --batch exclude each other: give one")
@@ -147,7 +170,7 @@ def load(
     with _open(store, arena_folder) as kv:
         result = _store_batches(kv, columns, batch, as_json)
     result |= {"ok": True, "key_type": columns.key_kind, "value_type": columns.value_kind}
-    result["bad_rows"] = columns.bad_rows
+    result |= {"bad_row_count": columns.bad_count, "bad_rows": columns.bad_rows}
     if result["evicted"]:
         common.note(
             f"{result['evicted']:,} pairs were evicted from full buckets: the store is too small"
@@ -163,13 +186,14 @@ def _check_rows(columns: csvfile.Columns, file: Path, skip_bad: bool) -> None:
     if not bad:
         return
     listed = "; ".join(bad[:_SHOWN_BAD_ROWS])
-    if len(bad) > _SHOWN_BAD_ROWS:
-        listed += f"; and {len(bad) - _SHOWN_BAD_ROWS} more"
+    if columns.bad_count > _SHOWN_BAD_ROWS:
+        listed += f"; and {columns.bad_count - _SHOWN_BAD_ROWS:,} more"
     if not skip_bad:
         raise Error(
-            f"{file}: {len(bad)} rows cannot be read ({listed}). --skip-bad leaves them out"
+            f"{file}: {columns.bad_count:,} rows cannot be read ({listed}). --skip-bad leaves them "
+            "out"
         )
-    common.note(f"{len(bad)} rows were left out: {listed}")
+    common.note(f"{columns.bad_count:,} rows were left out: {listed}")
 
 
 def _ranges(columns: csvfile.Columns, batch: int | None, max_batch: int) -> list[tuple[int, int]]:
@@ -212,7 +236,9 @@ def _store_batches(
     }
 
 
-@app.command("put", epilog="Example: holdfast kv put flights.hf 17=42 18=43")
+@app.command(
+    "put", epilog="Example: holdfast kv put flights.hf 17=42 18=43; negative keys: -- -5=7"
+)
 @common.command
 def put(
     store: StoreFile,
@@ -227,7 +253,7 @@ def put(
         key, equals, value = pair.rpartition("=")
         if not equals:
             raise Error(f"'{pair}' is not of the form KEY=VALUE")
-        keys.append(_parse(key, "key", text))
+        keys.append(_parse_key(key, text))
         values.append(_parse(value, "value"))
     with _open(store, arena_folder) as kv:
         result = kv.set(keys, values)
@@ -238,7 +264,7 @@ def put(
         common.out.print(", ".join(f"{name} {count}" for name, count in counts.items()))
 
 
-@app.command("get", epilog="Example: holdfast kv get flights.hf 17 18")
+@app.command("get", epilog="Example: holdfast kv get flights.hf 17 18; negative keys: -- -5")
 @common.command
 def get(
     store: StoreFile,
@@ -248,7 +274,7 @@ def get(
     as_json: common.Json = False,
 ) -> None:
     """Looks keys up. Exits with 1 if one of them is absent."""
-    numbers = [_parse(key, "key", text) for key in keys]
+    numbers = [_parse_key(key, text) for key in keys]
     with _open(store, arena_folder) as kv:
         values, found = kv.get(numbers)
     answers = [int(value) if ok else None for value, ok in zip(values, found, strict=True)]
@@ -261,7 +287,7 @@ def get(
         raise typer.Exit(common.EXIT_FAILED)
 
 
-@app.command("del", epilog="Example: holdfast kv del flights.hf 17 18")
+@app.command("del", epilog="Example: holdfast kv del flights.hf 17 18; negative keys: -- -5")
 @common.command
 def delete(
     store: StoreFile,
@@ -271,7 +297,7 @@ def delete(
     as_json: common.Json = False,
 ) -> None:
     """Removes keys as one transaction; absent ones are passed over."""
-    numbers = [_parse(key, "key", text) for key in keys]
+    numbers = [_parse_key(key, text) for key in keys]
     with _open(store, arena_folder) as kv:
         removed = kv.erase(numbers).removed
     if as_json:
