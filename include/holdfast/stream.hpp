@@ -76,6 +76,8 @@ const char* name() noexcept;
 std::string device_name();
 // PCI address of the GPU, "0000:01:00.0"; empty on the CPU backend.
 std::string device_pci_address();
+// CUDA's number of the current device; 0 on the CPU backend.
+int device_number();
 // Whether a kernel can be launched here; `why` says what is missing if not.
 bool usable(std::string* why) noexcept;
 // Bytes of device memory that are free.

@@ -120,6 +120,8 @@ std::string device_name() {
 
 std::string device_pci_address() { return ""; }
 
+int device_number() { return 0; }
+
 bool usable(std::string* /*why*/) noexcept { return true; }
 
 std::size_t free_device_memory() { return available_bytes(); }

@@ -63,10 +63,8 @@ bool usable(std::string* why) noexcept {
 namespace {
 
 cudaDeviceProp properties() {
-  int device = 0;
-  HOLDFAST_CUDA(cudaGetDevice(&device));
   cudaDeviceProp found;
-  HOLDFAST_CUDA(cudaGetDeviceProperties(&found, device));
+  HOLDFAST_CUDA(cudaGetDeviceProperties(&found, device_number()));
   return found;
 }
 
@@ -74,9 +72,14 @@ cudaDeviceProp properties() {
 
 std::string device_name() { return properties().name; }
 
-std::string device_pci_address() {
+int device_number() {
   int device = 0;
   HOLDFAST_CUDA(cudaGetDevice(&device));
+  return device;
+}
+
+std::string device_pci_address() {
+  const int device = device_number();
   char address[32] = {};
   HOLDFAST_CUDA(cudaDeviceGetPCIBusId(address, sizeof(address), device));
   std::string text = address;
