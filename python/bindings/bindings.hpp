@@ -3,6 +3,9 @@
 
 #include <nanobind/nanobind.h>
 
+#include <sys/types.h>
+
+#include <atomic>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -29,6 +32,26 @@ class Dependent {
   virtual void settle() {}
 };
 
+// From here on this process ends with status 1 where it would have ended with 0: what it was to
+// commit is not committed, and no call is left that could say so.
+void fail_at_exit() noexcept;
+// REQUIRES: once, when the module is loaded, so that it runs behind the handlers that come later.
+void watch_exit();
+
+// The inodes of a region's file and of the file that is mapped at `base`, as far as they are known.
+std::vector<ino_t> inodes_of(const std::string& path, const void* base);
+// In a forked child: closes its descriptors of these files that have a lock, which only the parent
+// may keep.
+void close_inherited_locks(const std::vector<ino_t>& inodes) noexcept;
+bool is_running(pid_t process);
+
+// A commit that commit_async() started.
+struct StartedCommit {
+  explicit StartedCommit(Commit started) : commit(std::move(started)) {}
+  Commit commit;
+  std::atomic<bool> told = false;  // someone has seen it fail
+};
+
 // A region as Python sees it: it knows which arrays look into its memory, and stays mapped until
 // the last of them is gone.
 //
@@ -50,6 +73,16 @@ class RegionHandle : public std::enable_shared_from_this<RegionHandle> {
     return function(open_region());
   }
 
+  // Returns once nothing that was queued by calls on the region still writes it.
+  void settle();
+
+  // Address and bytes of an object.
+  std::pair<void*, std::size_t> locate(const std::string& name);
+  // Of the device that was current when the region was opened.
+  int device_number() const { return device_number_; }
+  // From now on commits wait for all work of the device: that of other libraries may write here.
+  void expect_device_stores() { device_stores_ = true; }
+
   const std::string& path() const { return path_; }
   bool is_open() const { return region_.has_value() && !detached_; }
 
@@ -67,9 +100,17 @@ class RegionHandle : public std::enable_shared_from_this<RegionHandle> {
     const auto dependents = this->dependents();
     return with([&](Region& region) {
       for (const auto& dependent : dependents) dependent->settle();
+      settle_device();
       return function(region);
     });
   }
+
+  // What a commit_async() that failed left to say is thrown by the next of commit(),
+  // commit_async(), close() and detach(false), unless its wait() has thrown it. The first two then
+  // make no commit; the others throw it once they have closed.
+  CommitStats commit();
+  // Returns once the snapshot is taken.
+  std::shared_ptr<StartedCommit> commit_async();
 
   // Closes at once. Throws BufferError while arrays are left.
   void close();
@@ -77,24 +118,33 @@ class RegionHandle : public std::enable_shared_from_this<RegionHandle> {
   // no array is left.
   void detach(bool abandon);
   // For the interpreter's exit: closes though arrays are left, and puts empty memory where the
-  // region was, so that a finalizer that still reads one does not fault.
+  // region was, so that a finalizer that still reads one does not fault. Where closing fails, the
+  // region is left as a crash would leave it, and the process's exit status will say so.
   void close_at_exit(bool abandon);
 
-  // A stream for asynchronous commits.
-  Stream& stream();
+  // In a forked child: leaves the region's locks to the parent.
+  void leave_to_parent() noexcept;
+  bool is_forked() const;
 
  private:
   Region& open_region();
+  std::string forked_message() const;
   std::vector<std::shared_ptr<Dependent>> dependents();
   void release_dependents() noexcept;
   void finish(bool abandon);
-  bool is_forked() const;
+  void finish_quietly() noexcept;
+  void settle_device() noexcept;
+  void tell_failures(const char* what_now);
 
   const std::string path_;
   const int creator_;  // process id: a forked child must not close its parent's region
   std::mutex mutex_;   // calls into the region
   std::optional<Region> region_;
-  std::optional<Stream> stream_;
+  std::optional<Stream> stream_;  // of asynchronous commits
+  std::vector<std::shared_ptr<StartedCommit>> started_;
+  const std::vector<ino_t> inodes_;
+  const int device_number_;
+  std::atomic<bool> device_stores_ = false;
   bool detached_ = false;
   bool abandon_later_ = false;
   mutable std::mutex exports_mutex_;  // of what follows; nothing is called under it
@@ -102,7 +152,21 @@ class RegionHandle : public std::enable_shared_from_this<RegionHandle> {
   std::map<std::string, std::size_t> exports_;
 };
 
+// Keeps a region mapped for as long as an array looks into it.
+struct Export {
+  Export(std::shared_ptr<RegionHandle> of, std::string object)
+      : handle(std::move(of)), name(std::move(object)) {
+    handle->add_export(name);
+  }
+  ~Export() { handle->release_export(name); }
+  Export(const Export&) = delete;
+  Export& operator=(const Export&) = delete;
+  const std::shared_ptr<RegionHandle> handle;
+  const std::string name;
+};
+
 void bind_checkpoint(nb::module_& module);
+void bind_device_view(nb::module_& module, nb::class_<RegionHandle>& region);
 void bind_inspect(nb::module_& module);
 void bind_platform(nb::module_& module);
 void bind_region(nb::module_& module);

@@ -23,6 +23,7 @@ void translate(const std::exception_ptr& pointer, void* /*payload*/) {
 NB_MODULE(HOLDFAST_PYTHON_MODULE, module) {
   namespace python = holdfast::python;
   nanobind::register_exception_translator(python::translate);
+  python::watch_exit();
   module.def("version", [] { return HOLDFAST_VERSION; });
   python::bind_platform(module);
   python::bind_region(module);

@@ -15,13 +15,6 @@ using namespace nb::literals;
 
 using Bytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>, nb::c_contig>;
 
-// Keeps a region mapped for as long as an array looks into it.
-struct Export {
-  std::shared_ptr<RegionHandle> handle;
-  std::string name;
-  ~Export() { handle->release_export(name); }
-};
-
 Domain parse_domain(const std::string& name) {
   for (const Domain domain : {Domain::file, Domain::device, Domain::emulated, Domain::dax}) {
     if (name == to_string(domain)) return domain;
@@ -39,8 +32,18 @@ Tracking parse_tracking(const std::string& name) {
 // A commit on its way to the disk, and the region that it belongs to.
 struct PendingCommit {
   std::shared_ptr<RegionHandle> handle;
-  Commit commit;
+  std::shared_ptr<StartedCommit> started;
 };
+
+CommitStats wait(PendingCommit& pending) {
+  nb::gil_scoped_release no_gil;
+  try {
+    return pending.started->commit.wait();
+  } catch (const Error&) {
+    pending.started->told = true;
+    throw;
+  }
+}
 
 std::shared_ptr<RegionHandle> create_region(const std::string& path, std::uint64_t size,
                                             const std::string& domain, std::uint64_t max_size,
@@ -68,24 +71,14 @@ void destroy_region(const std::string& path, const std::string& arena_folder) {
   Region::destroy(path, {arena_folder, 0});
 }
 
-// Address and bytes of an object.
-std::pair<void*, std::size_t> locate(const std::shared_ptr<RegionHandle>& handle,
-                                     const std::string& name) {
-  return handle->with([&](Region& region) {
-    const ObjectInfo info = region.object(name);
-    return std::pair<void*, std::size_t>(region.address(info), info.bytes());
-  });
-}
-
 // What an array over object `name` must own.
 nb::capsule export_owner(const std::shared_ptr<RegionHandle>& handle, const std::string& name) {
-  handle->add_export(name);
-  return nb::capsule(new Export{handle, name},
+  return nb::capsule(new Export(handle, name),
                      [](void* pointer) noexcept { delete static_cast<Export*>(pointer); });
 }
 
 Bytes export_bytes(const std::shared_ptr<RegionHandle>& handle, const std::string& name) {
-  const auto [address, bytes] = locate(handle, name);
+  const auto [address, bytes] = handle->locate(name);
   return Bytes(address, {bytes}, export_owner(handle, name));
 }
 
@@ -114,24 +107,6 @@ void check_inside(const std::shared_ptr<RegionHandle>& handle, std::uintptr_t ad
 void mark(const std::shared_ptr<RegionHandle>& handle, std::uintptr_t address, std::size_t bytes) {
   check_inside(handle, address, bytes);
   handle->with([&](Region& region) { region.mark(reinterpret_cast<const void*>(address), bytes); });
-}
-
-// An object as memory of the device (DLPack), for frameworks that run there. `kind` is NumPy's:
-// i, u or f.
-nb::ndarray<> on_device(const std::shared_ptr<RegionHandle>& handle, const std::string& name,
-                        const std::vector<std::size_t>& shape, const std::string& kind,
-                        unsigned bits) {
-  if (std::string(backend::name()) != "cuda") {
-    throw Error(Errc::unsupported,
-                "device views need the CUDA backend; NumPy arrays work on the CPU backend");
-  }
-  const auto code = kind == "f"   ? nb::dlpack::dtype_code::Float
-                    : kind == "i" ? nb::dlpack::dtype_code::Int
-                                  : nb::dlpack::dtype_code::UInt;
-  const nb::dlpack::dtype type{static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(bits), 1};
-  const auto [address, bytes] = locate(handle, name);
-  return nb::ndarray<>(address, shape.size(), shape.data(), export_owner(handle, name), nullptr,
-                       type, nb::device::cuda::value, 0);
 }
 
 void bind_records(nb::module_& module) {
@@ -186,14 +161,9 @@ void bind_records(nb::module_& module) {
       });
 
   nb::class_<PendingCommit>(module, "Commit", "A commit on its way to the disk.")
-      .def_prop_ro("done", [](const PendingCommit& pending) { return pending.commit.done(); })
-      .def(
-          "wait",
-          [](PendingCommit& pending) {
-            nb::gil_scoped_release no_gil;
-            return pending.commit.wait();
-          },
-          "Waits until the commit is durable. Raises what stopped it.");
+      .def_prop_ro("done",
+                   [](const PendingCommit& pending) { return pending.started->commit.done(); })
+      .def("wait", &wait, "Waits until the commit is durable. Raises what stopped it.");
 }
 
 // A property that asks the region, and so raises once it is closed.
@@ -208,11 +178,12 @@ void bind_region(nb::module_& module) {
   bind_records(module);
   using Handle = std::shared_ptr<RegionHandle>;
 
-  nb::class_<RegionHandle>(module, "Region", nb::is_weak_referenceable(),
-                           "A region's handle; holdfast.Region wraps it.")
-      .def("close", &RegionHandle::close)
+  nb::class_<RegionHandle> region(module, "Region", nb::is_weak_referenceable(),
+                                  "A region's handle; holdfast.Region wraps it.");
+  region.def("close", &RegionHandle::close)
       .def("detach", &RegionHandle::detach, "abandon"_a)
       .def("close_at_exit", &RegionHandle::close_at_exit, "abandon"_a)
+      .def("leave_to_parent", &RegionHandle::leave_to_parent)
       .def("exported", &RegionHandle::exported)
       .def_prop_ro("is_open", &RegionHandle::is_open)
       .def_prop_ro("path", [](const RegionHandle& handle) { return handle.path(); })
@@ -248,9 +219,6 @@ void bind_region(nb::module_& module) {
           },
           "name"_a, "type"_a, "element_bytes"_a, "count"_a, "tracking"_a)
       .def("bytes", &export_bytes, "name"_a)
-      .def("on_device", &on_device, "name"_a, "shape"_a, "kind"_a, "bits"_a,
-           nb::sig("def on_device(self, name: str, shape: list[int], kind: str, bits: int) -> "
-                   "object"))
       .def("remove", &remove_object, "name"_a)
       .def(
           "grow",
@@ -259,15 +227,13 @@ void bind_region(nb::module_& module) {
           },
           "new_size"_a)
       .def("mark", &mark, "address"_a, "nbytes"_a)
-      .def("commit",
-           [](const Handle& handle) {
-             return handle->with_settled([](Region& region) { return region.commit(); });
-           })
+      .def("settle", &RegionHandle::settle)
+      .def("commit", &RegionHandle::commit)
       .def("commit_async", [](const Handle& handle) {
-        return PendingCommit{handle, handle->with_settled([&](Region& region) {
-                               return region.commit(handle->stream());
-                             })};
+        return PendingCommit{handle, handle->commit_async()};
       });
+
+  bind_device_view(module, region);
 
   module.def("create", &create_region, "path"_a, "size"_a, "domain"_a, "max_size"_a,
              "arena_folder"_a, "persist_latency_ns"_a, "write_bytes_per_second"_a);

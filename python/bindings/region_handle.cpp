@@ -2,40 +2,84 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <exception>
 #include <new>
 
 #include "bindings.hpp"
 
 namespace holdfast::python {
 
+using detail::concat;
+
 RegionHandle::RegionHandle(std::string path, Region region)
-    : path_(std::move(path)), creator_(getpid()), region_(std::move(region)) {}
+    : path_(std::move(path)),
+      creator_(getpid()),
+      region_(std::move(region)),
+      inodes_(inodes_of(path_, region_->base())),
+      device_number_(backend::device_number()) {}
 
 RegionHandle::~RegionHandle() {
   if (!region_) return;
   if (is_forked()) {
-    // The parent owns the files and the lock. The copy of its bookkeeping is left alone.
+    // The parent owns the files and the lock. The copy of its bookkeeping is left alone, and so is
+    // the stream, whose thread is not here.
     new (std::nothrow) std::optional<Region>(std::move(region_));
+    new (std::nothrow) std::optional<Stream>(std::move(stream_));
     return;
   }
+  finish_quietly();
+}
+
+// Where no caller could be told.
+void RegionHandle::finish_quietly() noexcept {
   try {
     finish(abandon_later_);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "holdfast: closing %s: %s\n", path_.c_str(), error.what());
+    fail_at_exit();
   }
 }
 
 bool RegionHandle::is_forked() const { return creator_ != getpid(); }
+
+std::string RegionHandle::forked_message() const {
+  const bool cuda = std::string(backend::name()) == "cuda";
+  const std::string opener = concat("region ", path_, " was opened by process ", creator_,
+                                    ", from which this one was forked");
+  if (!is_running(creator_)) {
+    return opener + " and which has ended: " +
+           (cuda ? "open it in a new process, since CUDA works in no forked one" : "open it here");
+  }
+  return opener + ": use it there" +
+         (cuda ? ", or close it there and open it in a process that was not forked (spawn), since "
+                 "CUDA works in no other"
+               : "; once it is closed there, it can be opened here");
+}
 
 Region& RegionHandle::open_region() {
   if (!is_open()) {
     throw Error(Errc::closed, "region " + path_ + " is closed: open it again");
   }
   if (is_forked()) {
-    throw Error(Errc::in_use,
-                "region " + path_ + " belongs to the process that forked this one: open it there");
+    throw Error(Errc::in_use, forked_message());
   }
   return *region_;
+}
+
+std::pair<void*, std::size_t> RegionHandle::locate(const std::string& name) {
+  return with([&](Region& region) {
+    const ObjectInfo info = region.object(name);
+    return std::pair<void*, std::size_t>(region.address(info), info.bytes());
+  });
+}
+
+void RegionHandle::settle_device() noexcept {
+  if (!device_stores_) return;
+  try {
+    backend::synchronize();
+  } catch (const Error&) {
+    // The device is lost, or was by another library's doing: nothing runs there any more.
+  }
 }
 
 std::map<std::string, std::size_t> RegionHandle::exported() const {
@@ -57,13 +101,9 @@ void RegionHandle::release_export(const std::string& name) noexcept {
     last = exports_.empty();
   }
   if (!last || !detached_ || !region_ || is_forked()) return;
-  try {
-    nb::gil_scoped_release no_gil;
-    const std::lock_guard lock(mutex_);
-    finish(abandon_later_);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "holdfast: closing %s: %s\n", path_.c_str(), error.what());
-  }
+  nb::gil_scoped_release no_gil;
+  const std::lock_guard lock(mutex_);
+  finish_quietly();
 }
 
 void RegionHandle::add_dependent(const std::shared_ptr<Dependent>& dependent) {
@@ -92,18 +132,60 @@ void RegionHandle::release_dependents() noexcept {
   }
 }
 
+// Throws what became of commits that no one waited for; waits for them.
+void RegionHandle::tell_failures(const char* what_now) {
+  std::optional<Error> first;
+  for (const auto& started : started_) {
+    try {
+      started->commit.wait();
+    } catch (const Error& error) {
+      if (!started->told.exchange(true) && !first) first = error;
+    }
+  }
+  started_.clear();
+  if (!first) return;
+  throw Error(first->code(),
+              concat("a commit_async() of region ", path_,
+                     " failed, and no one waited for it: ", first->what(), " (", what_now, ")"));
+}
+
+void RegionHandle::settle() {
+  with_settled([](Region&) {});
+}
+
+CommitStats RegionHandle::commit() {
+  return with_settled([&](Region& region) {
+    tell_failures("this commit was not made: call it again");
+    return region.commit();
+  });
+}
+
+std::shared_ptr<StartedCommit> RegionHandle::commit_async() {
+  return with_settled([&](Region& region) {
+    tell_failures("this commit was not started: call it again");
+    if (!stream_) stream_.emplace();
+    const auto started = std::make_shared<StartedCommit>(region.commit(*stream_));
+    // Python orders its stores by calls alone: those behind this one are a later commit's.
+    started->commit.wait_snapshot();
+    started_.push_back(started);
+    return started;
+  });
+}
+
 // Closes or abandons now. The caller holds mutex_, or is the last owner.
 void RegionHandle::finish(bool abandon) {
   release_dependents();
   if (!region_) return;
   if (abandon) {
     region_->abandon();
+    started_.clear();
   } else {
-    if (stream_) stream_->synchronize();
+    settle_device();
     region_->close();
   }
   stream_.reset();
   region_.reset();
+  tell_failures("the region was closed, which committed what it holds");
 }
 
 void RegionHandle::close() {
@@ -136,7 +218,10 @@ void RegionHandle::detach(bool abandon) {
   release_dependents();
   abandon_later_ = abandon;
   detached_ = true;
-  if (!abandon && region.domain() == Domain::file) region.commit();
+  if (abandon) return;
+  settle_device();
+  if (region.domain() == Domain::file) region.commit();
+  tell_failures("the end of the block has committed what the region holds");
 }
 
 void RegionHandle::close_at_exit(bool abandon) {
@@ -146,16 +231,23 @@ void RegionHandle::close_at_exit(bool abandon) {
   const bool arrays_left = !exported().empty();
   nb::gil_scoped_release no_gil;
   const std::lock_guard lock(mutex_);
-  finish(abandon || abandon_later_);
+  std::exception_ptr failure;
+  try {
+    finish(abandon || abandon_later_);
+  } catch (const Error&) {
+    failure = std::current_exception();
+    fail_at_exit();
+    finish(true);
+  }
   if (arrays_left) {
     mmap(base, bytes, PROT_READ | PROT_WRITE,
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   }
+  if (failure) std::rethrow_exception(failure);
 }
 
-Stream& RegionHandle::stream() {
-  if (!stream_) stream_.emplace();
-  return *stream_;
+void RegionHandle::leave_to_parent() noexcept {
+  if (region_ && is_forked()) close_inherited_locks(inodes_);
 }
 
 }  // namespace holdfast::python

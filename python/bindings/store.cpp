@@ -4,6 +4,7 @@
 #include <nanobind/stl/tuple.h>
 
 #include <cstring>
+#include <new>
 #include <tuple>
 
 #include "bindings.hpp"
@@ -28,13 +29,24 @@ class StoreHandle : public Dependent {
     try {
       region_->with([&](Region&) { store_.reset(); });
     } catch (const Error&) {
-      // The region is closed, or a parent's: there is nothing left to let go of.
+      // The region is closed, and the store with it; or it is a parent's, whose threads are not
+      // here.
+      if (region_->is_forked()) new (std::nothrow) std::optional<gpkvs::Store>(std::move(store_));
     }
   }
   StoreHandle(const StoreHandle&) = delete;
   StoreHandle& operator=(const StoreHandle&) = delete;
 
   void release() noexcept override { store_.reset(); }
+  // A batch is over when its call returns; one that failed may have left kernels behind it.
+  void settle() override {
+    if (!store_) return;
+    try {
+      store_->stream().synchronize();
+    } catch (const Error&) {
+      // Whoever made the batch was told; nothing of it runs any more.
+    }
+  }
 
   template <class Function>
   auto with(Function&& function) {

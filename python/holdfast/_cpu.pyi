@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from typing import Annotated
 
 import numpy
@@ -167,6 +168,8 @@ class Region:
 
     def close_at_exit(self, abandon: bool) -> None: ...
 
+    def leave_to_parent(self) -> None: ...
+
     def exported(self) -> dict[str, int]: ...
 
     @property
@@ -208,17 +211,32 @@ class Region:
 
     def bytes(self, name: str) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')]: ...
 
-    def on_device(self, name: str, shape: list[int], kind: str, bits: int) -> object: ...
-
     def remove(self, name: str) -> None: ...
 
     def grow(self, new_size: int) -> None: ...
 
     def mark(self, address: int, nbytes: int) -> None: ...
 
+    def settle(self) -> None: ...
+
     def commit(self) -> CommitStats: ...
 
     def commit_async(self) -> Commit: ...
+
+    def on_device(self, name: str, shape: Sequence[int], kind: str, bits: int) -> DeviceView: ...
+
+class DeviceView:
+    """An object's memory for DLPack; holdfast.DeviceArray wraps it."""
+
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def device(self) -> tuple[int, int]:
+        """DLPack's number of the kind of device, and which of that kind"""
+
+    def capsule(self, versioned: bool) -> object:
+        """A new capsule, which one consumer may take."""
 
 def create(path: str, size: int, domain: str, max_size: int, arena_folder: str, persist_latency_ns: float, write_bytes_per_second: float) -> Region: ...
 

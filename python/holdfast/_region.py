@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from . import _types
 from ._backend import ext
-from ._errors import Error
+from ._errors import Error, checked_number
 
 Path = str | os.PathLike[str]
 Array = npt.NDArray[Any]
@@ -30,16 +30,27 @@ def _close_all() -> None:
     failed = getattr(sys, "last_value", None) is not None
     for handle in list(_live):
         try:
-            handle.close_at_exit(failed)
+            handle.close_at_exit(failed)  # where it raises, it sees to the exit status
         except Error as error:
             print(f"holdfast: closing {handle.path}: {error}", file=sys.stderr)
+
+
+def _leave_to_parent() -> None:
+    """In a forked child: the parent's death or close() is to free its regions' files."""
+    for handle in list(_live):
+        handle.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 class DeviceArray:
     """An object of a region as memory of the GPU, with no copy.
 
     CuPy, PyTorch, Numba and others take it through DLPack or __cuda_array_interface__:
-    `torch.from_dlpack(region.on_device("weights"))`.
+    `torch.from_dlpack(region.on_device("weights"))`. Each may take it any number of times; close()
+    of the region refuses while one of them still has it. Commits wait for all work of the GPU
+    once an object was handed out.
     """
 
     def __init__(self, handle: ext.Region, name: str) -> None:
@@ -48,7 +59,7 @@ class DeviceArray:
         self._handle = handle
         self.shape, self.dtype = _types.from_medium(info.type, info.element_bytes, info.count)
         self._host = _as_array(handle, name)
-        self._device: Any = handle.on_device(
+        self._view = handle.on_device(
             name, list(self.shape), self.dtype.kind, 8 * self.dtype.itemsize
         )
 
@@ -62,17 +73,46 @@ class DeviceArray:
         return {
             "shape": self.shape,
             "typestr": self.dtype.str,
-            "data": (self._host.ctypes.data, False),
+            "data": (self._view.address, False),
             "version": 3,
             "strides": None,
             "stream": None,
         }
 
-    def __dlpack__(self, **options: Any) -> Any:
-        return self._device.__dlpack__(**options)
+    def __dlpack__(
+        self,
+        stream: int | None = None,
+        *,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Returns a new capsule, by the array API's standard.
+
+        stream: the consumer's, as CUDA's protocol numbers them. What calls on the region queued is
+        waited for on the host, and so is ordered before any stream; -1 leaves that out.
+        Raises BufferError: another device, a copy, or the stream 0, which the standard rules out.
+        """
+        if stream is not None and (isinstance(stream, bool) or not isinstance(stream, int)):
+            raise TypeError(f"stream is a {type(stream).__name__}: give a number or None")
+        if stream == 0 or (stream is not None and stream < -1):
+            raise BufferError(
+                f"stream {stream} is none of DLPack's: use 1 (legacy default), 2 (per-thread "
+                "default), the number of a stream, None, or -1 to wait for nothing"
+            )
+        if dl_device is not None and tuple(map(int, dl_device)) != self.__dlpack_device__():
+            raise BufferError(
+                f"'{self.name}' is on DLPack's device {self.__dlpack_device__()}, not "
+                f"{tuple(dl_device)}: numpy() gives it to the host"
+            )
+        if copy:
+            raise BufferError(f"'{self.name}' is handed out with no copy: copy what you get")
+        if stream != -1 and self._handle.is_open:
+            self._handle.settle()
+        return self._view.capsule(max_version is not None and max_version[0] >= 1)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return tuple(self._device.__dlpack_device__())
+        return self._view.device
 
 
 def _check_host_can_read(handle: ext.Region, name: str) -> None:
@@ -148,6 +188,11 @@ class Region:
 
     def on_device(self, name: str) -> DeviceArray:
         """Returns the array called `name` for frameworks on the GPU (CUDA backend only)."""
+        if ext.backend_name() != "cuda":
+            raise Error(
+                "device views need the CUDA backend; NumPy arrays work on the CPU backend",
+                "unsupported",
+            )
         return DeviceArray(self._handle, name)
 
     def remove(self, name: str) -> None:
@@ -184,11 +229,22 @@ class Region:
     # Durability.
 
     def commit(self) -> ext.CommitStats:
-        """Makes everything durable on disk, atomically, and waits."""
+        """Makes everything durable on disk, atomically, and waits.
+
+        Raises Error: what stopped it; or what stopped an earlier commit_async() that no one waited
+        for, in which case this commit was not made.
+        """
         return self._handle.commit()
 
     def commit_async(self) -> ext.Commit:
-        """Starts a commit. Its wait() returns once it is durable."""
+        """Starts a commit of all stores so far, and returns once they are copied aside.
+
+        What is stored behind the call belongs to a later commit. wait() of the result returns once
+        the commit is durable, or raises what stopped it. Where no one waits, that is raised by the
+        next commit(), commit_async(), close() or end of a `with` block; if none follows, it is
+        printed when the interpreter ends, and the exit status is then 1.
+        Raises Error: as commit() does.
+        """
         return self._handle.commit_async()
 
     def guarantee(self) -> ext.Guarantee:
@@ -199,10 +255,14 @@ class Region:
 
     def grow(self, new_size: int) -> None:
         """Enlarges the region; arrays stay valid. Raises Error past `max_size`."""
-        self._handle.grow(new_size)
+        self._handle.grow(checked_number(new_size, "new_size"))
 
     def close(self) -> None:
-        """Commits what changed and closes. Raises BufferError while arrays are in use."""
+        """Commits what changed and closes. Raises BufferError while arrays are in use.
+
+        Raises Error: what stopped the commit (the region is then still open); or, once it is
+        closed, what stopped an earlier commit_async() that no one waited for.
+        """
         self._handle.close()
 
     def abandon(self) -> None:
@@ -290,9 +350,9 @@ def create(
     """
     handle = ext.create(
         os.fspath(path),
-        size,
+        checked_number(size, "size"),
         domain,
-        max_size,
+        checked_number(max_size, "max_size"),
         os.fspath(arena_folder or ""),
         persist_latency_ns,
         write_bytes_per_second,
@@ -303,7 +363,9 @@ def create(
 def open(path: Path, *, arena_folder: Path | None = None, max_size: int = 0) -> Region:
     """Opens an existing region for reading and writing."""
     try:
-        handle = ext.open(os.fspath(path), os.fspath(arena_folder or ""), max_size)
+        handle = ext.open(
+            os.fspath(path), os.fspath(arena_folder or ""), checked_number(max_size, "max_size")
+        )
     except Error as error:
         left = _arrays_left(path) if error.code == "in_use" else ""
         if not left:

@@ -62,3 +62,41 @@ def path(tmp_path: Path) -> Iterator[Path]:
     yield place
     if place.exists():
         holdfast.destroy(place)
+
+
+class Full:
+    """A small file system that can be filled."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._ballast = folder / "ballast"
+
+    def fill(self) -> None:
+        with self._ballast.open("ab", buffering=0) as ballast:
+            try:
+                while True:
+                    ballast.write(bytes(1 << 16))
+            except OSError:
+                pass
+
+    def free(self) -> None:
+        self._ballast.unlink()
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Iterator[Full]:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(folder)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode != 0:
+        pytest.skip("only root may mount a file system")
+    try:
+        yield Full(folder)
+        for region in folder.glob("*.hf"):
+            holdfast.destroy(region)
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -183,18 +184,80 @@ def test_the_interpreter_ends_with_arrays_in_use(path: Path, ending: str) -> Non
 def test_a_forked_child_leaves_the_region_alone(path: Path) -> None:
     with holdfast.create(path, MIB) as region:
         array = region.allocate("a", 10)
+        store_size = holdfast.KeyValueStore.region_bytes(1024, 64)
+        other = holdfast.create(path.with_name("store.hf"), store_size)
+        store = holdfast.KeyValueStore(other, 1024, 64)
+        store.set([1], [1])
+        region.commit_async().wait()
         child = os.fork()
         if child == 0:
             try:
                 region.commit()
             except holdfast.Error as error:
-                del array, region
+                del array, region, store, other
                 gc.collect()
-                os._exit(0 if error.code == "in_use" else 1)
+                right = error.code == "in_use" and f"process {os.getppid()}," in str(error)
+                os._exit(0 if right and "use it there" in str(error) else 1)
             os._exit(2)
         assert os.waitpid(child, 0)[1] == 0
         array[:] = 2
         region.commit()
+        del store
+        other.close()
+        holdfast.destroy(path.with_name("store.hf"))
+
+
+def test_a_forked_child_does_not_keep_the_lock(path: Path) -> None:
+    region = holdfast.create(path, MIB)
+    region.allocate("a", 10)[:] = 1
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(write)
+        os.read(read, 1)  # until the parent closes it
+        os._exit(0)
+    region.close()
+    with holdfast.open(path) as again:  # while the child lives
+        assert again["a"].sum() == 10
+    os.close(write)
+    os.close(read)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+# A parent that is killed, and a child of it that goes on with the region.
+ORPHAN = """
+import holdfast, os, signal, sys, time
+path, answer = sys.argv[1:]
+region = holdfast.create(path, 1 << 20)
+region.allocate('a', 10)[:] = 6
+parent = os.getpid()
+if os.fork():
+    os.kill(parent, signal.SIGKILL)
+while os.getppid() == parent:
+    time.sleep(0.01)
+try:
+    region.commit()
+except holdfast.Error as error:
+    said = f"{error.code}: {error}"
+with holdfast.open(path) as own:
+    said += f" / {own['a'].sum()} {own.open_report.arena_found}"
+with open(answer + ".part", "w") as file:
+    file.write(f"{parent} {said}")
+os.rename(answer + ".part", answer)
+"""
+
+
+def test_a_forked_child_outlives_its_parent(path: Path, tmp_path: Path) -> None:
+    answer = tmp_path / "answer"
+    program = subprocess.Popen([sys.executable, "-c", ORPHAN, str(path), str(answer)])
+    assert program.wait() == -9
+    deadline = time.monotonic() + 60
+    while not answer.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    parent, said = answer.read_text().split(" ", 1)
+    assert said.startswith("in_use: ")
+    assert f"process {parent}, from which this one was forked and which has ended" in said
+    assert said.endswith("open it here / 60.0 True")
 
 
 def test_commit_grow_and_remove(path: Path) -> None:

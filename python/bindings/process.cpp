@@ -1,0 +1,103 @@
+// The process around the interpreter: how it ends, and what a fork leaves in its child.
+#include <dirent.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "bindings.hpp"
+
+namespace holdfast::python {
+namespace {
+
+std::atomic<pid_t> failed_process = 0;
+
+// What Python's own handlers raise does not change the exit status, and leaving from within one
+// would skip the others. This one runs behind the whole interpreter; what it skips are the handlers
+// of libraries that were loaded before it.
+void end_process(int status, void* /*argument*/) {
+  if (status != 0 || failed_process != ::getpid()) return;
+  std::fflush(nullptr);
+  ::_exit(EXIT_FAILURE);
+}
+
+// The inode of the file that is mapped at `base`, from a line such as
+// "7f0000000000-7f0000100000 rw-s 00000000 00:19 4711   /dev/shm/..."; 0 if there is none.
+ino_t mapped_inode(const void* base) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream words(line);
+    std::uintptr_t first = 0, last = 0;
+    char dash = 0;
+    std::string access, offset, device;
+    ino_t inode = 0;
+    if (!(words >> std::hex >> first >> dash >> last >> access >> offset >> device >> std::dec >>
+          inode)) {
+      continue;
+    }
+    const auto address = reinterpret_cast<std::uintptr_t>(base);
+    if (first <= address && address < last) return inode;
+  }
+  return 0;
+}
+
+bool has_lock(int fd) {
+  std::ifstream info("/proc/self/fdinfo/" + std::to_string(fd));
+  for (std::string line; std::getline(info, line);) {
+    if (line.rfind("lock:", 0) == 0 && line.find("FLOCK") != std::string::npos) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void fail_at_exit() noexcept { failed_process = ::getpid(); }
+
+void watch_exit() { ::on_exit(end_process, nullptr); }
+
+bool is_running(pid_t process) {
+  if (::getppid() == process) return true;
+  // A line such as "4711 (python3) S 1 ..."; one that has ended and was not waited for is a Z.
+  std::ifstream status("/proc/" + std::to_string(process) + "/stat");
+  std::string line;
+  if (!std::getline(status, line)) return false;
+  const std::size_t name_end = line.rfind(')');
+  const char state = name_end + 2 < line.size() ? line[name_end + 2] : 'X';
+  return state != 'Z' && state != 'X';
+}
+
+std::vector<ino_t> inodes_of(const std::string& path, const void* base) {
+  std::vector<ino_t> inodes;
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0) inodes.push_back(info.st_ino);
+  if (const ino_t inode = mapped_inode(base)) inodes.push_back(inode);
+  return inodes;
+}
+
+void close_inherited_locks(const std::vector<ino_t>& inodes) noexcept {
+  // A lock lasts until every copy of its descriptor is closed, those in children included.
+  std::vector<int> found;
+  try {
+    DIR* const folder = ::opendir("/proc/self/fd");
+    if (folder == nullptr) return;
+    while (const dirent* const entry = ::readdir(folder)) {
+      const int fd = std::atoi(entry->d_name);
+      struct stat info {};
+      if (fd <= 2 || ::fstat(fd, &info) != 0) continue;
+      const bool ours = std::find(inodes.begin(), inodes.end(), info.st_ino) != inodes.end();
+      if (ours && has_lock(fd)) found.push_back(fd);
+    }
+    ::closedir(folder);
+  } catch (const std::exception&) {
+    // No memory: what was not found stays open, as it would without this.
+  }
+  for (const int fd : found) ::close(fd);
+}
+
+}  // namespace holdfast::python
