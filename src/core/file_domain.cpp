@@ -92,8 +92,8 @@ Fate fate_of(const FoundArena& found, const ArenaNote* noted, const Image& image
   }
   // A note is lost where a sync fails and the system forgets the page. That no commit came since
   // then tells as much: ids are random.
-  const bool ours = noted != nullptr ? noted->arena_id == header.arena_id
-                                     : found.use() == ArenaUse::in_use;
+  const bool ours =
+      noted != nullptr ? noted->arena_id == header.arena_id : found.use() == ArenaUse::in_use;
   const bool agrees = image.commit_id() == header.base || image.commit_id() == header.next;
   if (found.use() == ArenaUse::fresh && !ours) return Fate::discard;
   if (found.use() == ArenaUse::closed && (!ours || image.commit_id() == header.base)) {
