@@ -225,7 +225,7 @@ TEST_F(RegionCommitTest, MoreThanTheStagingBufferHolds) {
 }
 
 TEST_F(RegionCommitTest, TheHostMayStoreOnceTheSnapshotIsTaken) {
-  Region region = Region::create(path(), options(64 * kMiB));
+  Region region = taps_.create(path(), options(64 * kMiB));
   auto data = region.allocate<std::uint8_t>("data", 48 * kMiB);
   Stream stream;
   for (std::uint8_t round = 1; round < 10; round += 2) {
@@ -250,7 +250,7 @@ TEST_F(RegionCommitTest, TheHostMayStoreOnceTheSnapshotIsTaken) {
 }
 
 TEST_F(RegionCommitTest, TheSnapshotWaitsForItsPlaceInTheStream) {
-  Region region = Region::create(path(), options(kMiB));
+  Region region = taps_.create(path(), options(kMiB));
   auto data = region.allocate<std::uint8_t>("data", 100);
   Stream stream;
   Gate gate;
@@ -275,11 +275,11 @@ TEST_F(RegionCommitTest, TheSnapshotWaitsForItsPlaceInTheStream) {
 }
 
 TEST_F(RegionCommitTest, WhatStopsACommitBehindItsSnapshotIsForItsEnd) {
-  Region region = Region::create(path(), options(kMiB));
+  Region region = taps_.create(path(), options(kMiB));
   region.allocate<std::uint8_t>("data", 100)[0] = 1;
   Stream stream;
   {
-    test::IoFailure failure(1, EIO);
+    test::IoFailure failure(taps_, 1, EIO);
     Commit commit = region.commit(stream);
     commit.wait_snapshot();
     EXPECT_EQ(error_of([&] { commit.wait(); }), Errc::io);
