@@ -1,4 +1,7 @@
-# make demo    installs what is missing and runs the demo
+# make demo    installs what is missing of what the demo needs, and runs it
+# make all     builds and installs the whole package: the checker, the workloads' runner, and the
+#              CUDA module where nvcc is present
+# make wheel   builds dist/*.whl, which needs nothing of this machine, and dist/*.tar.gz
 # make test    everything that is tested: C++, Python, the sanitizers, and the CUDA build where
 #              nvcc is present
 # make lint    formats, types, linters       make format  formats the sources
@@ -26,11 +29,19 @@ endif
 SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE \
   $(shell find include src apps examples litmus tools python cmake -type f -not -name '*.pyc' 2>/dev/null)
 
-.PHONY: demo test lint bench results docs format clean system tools install cpu \
+.PHONY: demo all wheel test lint bench results docs format clean system tools install cpu \
   test-cpu test-check test-asan test-python test-cuda
 
-demo: install
+demo:
+	@scripts/bootstrap.sh demo
+	@scripts/venv.sh $(VENV) demo
+	@$(MAKE) --no-print-directory -s $(VENV)/.demo
 	@holdfast demo --kills $(KILLS)
+
+all: install
+
+wheel: tools
+	@scripts/wheel.sh $(VENV)
 
 bench: install cpu
 	holdfast bench run
@@ -51,7 +62,11 @@ install: tools
 	@$(MAKE) --no-print-directory -s $(VENV)/.installed
 
 $(VENV)/.installed: $(SOURCES)
-	@scripts/install.sh $(VENV)
+	@scripts/install.sh $(VENV) all
+
+# Where the whole package is installed it is kept whole.
+$(VENV)/.demo: $(SOURCES)
+	@scripts/install.sh $(VENV) $(if $(wildcard $(VENV)/.installed),all,demo)
 
 test:
 	@$(MAKE) --no-print-directory test-cpu

@@ -1,7 +1,7 @@
 # holdfast_kernels(TARGET FILE...): adds kernel files (.cu) to a target.
 #
-# With the CUDA backend nvcc compiles them. With the CPU backend g++ compiles the same files
-# against holdfast/cpu/simt.hpp. In the intercepted flavour they are compiled with
+# With the CUDA backend nvcc compiles them. With the CPU backend the C++ compiler compiles the same
+# files against holdfast/cpu/simt.hpp. In the intercepted flavour they are compiled with
 # -fsanitize=thread, whose hooks the CPU backend supplies in place of the sanitizer's runtime;
 # docs/architecture.md says why each flag is there. Of those that surprise: -fno-weak gives each
 # kernel file inline functions of its own, which the linker would otherwise merge with copies in
@@ -26,11 +26,16 @@ function(holdfast_kernels target)
   endforeach()
 endfunction()
 
-# holdfast_warnings(TARGET): the warnings that all of our code is compiled with.
+# holdfast_warnings(TARGET): the warnings that all of our code is compiled with. They are errors in
+# our presets (HOLDFAST_WERROR), not in a user's build: a newer compiler may warn of more.
 function(holdfast_warnings target)
   target_compile_options(
-    ${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wno-unknown-pragmas -Werror>
-                      $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra -Werror=all-warnings>)
+    ${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wno-unknown-pragmas>
+                      $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
+  if(HOLDFAST_WERROR)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Werror>
+                                             $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
+  endif()
   if(HOLDFAST_SANITIZE)
     # Under the sanitizers g++ takes parts of std::regex for uninitialized.
     target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized)

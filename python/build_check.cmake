@@ -19,7 +19,11 @@ function(leave_out reason)
 endfunction()
 
 if(mode STREQUAL "0")
-  leave_out("HOLDFAST_BUILD_CHECK was 0")
+  set(why "$ENV{HOLDFAST_WHY_LEFT_OUT}")
+  if(why STREQUAL "")
+    set(why "HOLDFAST_BUILD_CHECK was 0")
+  endif()
+  leave_out("${why}")
   return()
 endif()
 execute_process(

@@ -1,10 +1,15 @@
 #!/bin/sh
 # Installs the system packages that the build needs and that are missing (Debian, Ubuntu).
 # Needs root or sudo only where something is missing.
+#
+#   scripts/bootstrap.sh [all|demo]     demo: what `make demo` needs, and no more
 set -eu
 
-packages="g++ cmake ninja-build pkg-config ccache libboost-context-dev libxxhash-dev
-libpmem2-dev liblzma-dev zlib1g-dev nlohmann-json3-dev libgtest-dev python3 python3-venv python3-dev"
+packages="g++ cmake ninja-build libboost-context-dev libxxhash-dev libpmem2-dev
+python3 python3-venv python3-dev"
+if [ "${1:-all}" = all ]; then
+  packages="$packages pkg-config ccache liblzma-dev zlib1g-dev nlohmann-json3-dev libgtest-dev"
+fi
 
 if ! command -v dpkg-query >/dev/null 2>&1; then
   echo "holdfast: no dpkg here; make sure that these are installed:" $packages >&2

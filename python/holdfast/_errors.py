@@ -17,3 +17,8 @@ def checked_number(value: int, what: str, least: int = 0, most: int = 2**64 - 1)
     if not least <= value <= most:
         raise Error(f"{what} is {value}: give a number from {least} to {most}")
     return value
+
+
+def missing_extra(extra: str, what: str) -> Error:
+    """Returns the error of a command whose packages, an extra of this one, are not installed."""
+    return Error(f"{what} not installed: pip install 'holdfast[{extra}]'", "unsupported")

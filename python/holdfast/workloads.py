@@ -63,8 +63,10 @@ def executable() -> Path:
     built = root / "build" / backend / "tools" / "run" / "holdfast-run" if root else None
     if built and built.is_file():
         return built
+    note = Path(__file__).with_name("_run_missing.txt")
+    why = f": {note.read_text().strip()}" if note.is_file() else ""
     raise Error(
-        f"this installation has no holdfast-run for the {backend} backend: build it "
+        f"this installation has no holdfast-run for the {backend} backend{why}. Build it "
         f"(cmake --preset {backend} && cmake --build --preset {backend}), or name it in "
         "$HOLDFAST_RUN",
         "unsupported",

@@ -12,7 +12,6 @@
 
 #include "holdfast/config.hpp"
 
-// Standard headers that use the identifier __noinline__ come before it becomes a macro.
 #include <cassert>
 #include <cmath>
 #include <cstddef>
@@ -37,10 +36,15 @@
 #define __managed__
 #define __shared__ static thread_local
 #define __forceinline__ inline __attribute__((always_inline))
-#define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __grid_constant__
+
+// Standard headers, which may come after this one, write __attribute__((__noinline__)): inside an
+// attribute the macro must be something that compilers ignore. What it becomes there is an unknown
+// attribute whose argument is this declaration's name; a specifier of its own, as CUDA has it, works.
+extern const int __noinline__;
+#define __noinline__ __attribute__((__noinline__))
 
 namespace holdfast::cpu::detail {
 

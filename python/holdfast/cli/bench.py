@@ -143,15 +143,15 @@ def _gpm(names: list[str], settings: gpm.Settings, figures: Path | None, as_json
     def note(words: str) -> None:
         notes.append(words)
         if not as_json:
-            common.err.print(f"note: {words}")
+            common.note(words)
 
     written = gpm.run([gpm.EXPERIMENTS[n] for n in names], settings, _printer(as_json), note)
     drawn = []
     if settings.medium == "dram":  # the figures and tables are of the medium as it is
         try:
             drawn = _draw(names, settings.results, figures or settings.results)
-        except ImportError as error:  # what was measured is not lost for it
-            note(f"no figure was drawn: {error}; `make results` draws them")
+        except Error as error:  # what was measured is not lost for it
+            note(f"no figure was drawn: {error}")
     if as_json:
         common.emit(
             {"ok": True, "files": list(map(str, written)), "figures": list(map(str, drawn)),
