@@ -35,6 +35,19 @@ else
   echo "  apt-get update && apt-get install -y --no-install-recommends$missing" >&2
   exit 1
 fi
-echo "holdfast: installing$missing"
-$as_root apt-get update -qq
-DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends $missing
+mkdir -p build
+log=build/system-packages.log
+# apt_get ARGUMENT...: its output goes to the log, and is shown where it fails.
+apt_get() {
+  $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o Dpkg::Use-Pty=0 "$@" >>"$log" 2>&1 || {
+    tail -n 20 "$log" >&2
+    echo "holdfast: apt-get $1 failed; its whole output is in $log" >&2
+    exit 1
+  }
+}
+echo "holdfast: fetching$missing ($log)"
+: >"$log"
+apt_get update
+apt_get install -y --no-install-recommends --download-only $missing
+echo "holdfast: installing them"
+apt_get install -y --no-install-recommends $missing
