@@ -26,7 +26,7 @@ c_format() {
 
 shell_syntax() {
   local file
-  for file in scripts/*.sh .ci/run; do bash -n "$file" || return 1; done
+  for file in scripts/*.sh scripts/fresh_machine scripts/gpu_round .ci/run; do bash -n "$file" || return 1; done
 }
 
 # clang-tidy over the host files that the cpu preset compiles. Kernels are left out: it does not

@@ -223,7 +223,7 @@ void Group::make_staging() {
 const Group::Plan& Group::drain_plan(std::uint64_t which) {
   std::optional<Plan>& plan = drains_[which];
   if (plan) return *plan;
-  plan.emplace();
+  plan = Plan{};
   std::vector<Part> parts;
   parts.reserve(buffers_.size());
   for (const Buffer& buffer : buffers_) {

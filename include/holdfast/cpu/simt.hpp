@@ -42,7 +42,8 @@
 
 // Standard headers, which may come after this one, write __attribute__((__noinline__)): inside an
 // attribute the macro must be something that compilers ignore. What it becomes there is an unknown
-// attribute whose argument is this declaration's name; a specifier of its own, as CUDA has it, works.
+// attribute whose argument is this declaration's name; a specifier of its own, as CUDA has it,
+// works.
 extern const int __noinline__;
 #define __noinline__ __attribute__((__noinline__))
 
