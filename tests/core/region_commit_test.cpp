@@ -230,7 +230,7 @@ TEST_F(RegionCommitTest, TheHostMayStoreOnceTheSnapshotIsTaken) {
   Stream stream;
   for (std::uint8_t round = 1; round < 10; round += 2) {
     std::memset(data.data(), round, data.size());
-    SlowDisk disk;
+    SlowDisk disk(taps_);
     Commit commit = region.commit(stream);
     commit.wait_snapshot();
     EXPECT_FALSE(commit.done()) << "the disk is not waited for";
