@@ -149,8 +149,9 @@ std::string FaultScope::describe(const std::byte* stack, const StackPool& stacks
 }  // namespace holdfast::cpu
 
 // assert() of a kernel. glibc's would end the process; outside a kernel this one does the same.
-extern "C" [[noreturn]] void __assert_fail(const char* expression, const char* file, unsigned line,
-                                           const char* function) noexcept {
+extern "C" __attribute__((noreturn)) void __assert_fail(const char* expression, const char* file,
+                                                        unsigned line,
+                                                        const char* function) noexcept {
   using namespace holdfast::cpu;
   if (Thread* const thread = t_current) {
     thread->standing = {"assert", file, line, nullptr};
