@@ -254,14 +254,18 @@ void Image::read_tables() {
 // Gives each block that the tables name its owner.
 void Image::claim_pages() {
   std::uint64_t stored = 0;
-  for (std::uint64_t page = 0; page < tables_.size() * kSegmentPages; ++page) {
-    const TableEntry stored_at = entry(page);
-    if (stored_at == TableEntry{}) continue;
-    if (page >= pages_of(region_bytes())) {
-      damaged(path(), "its tables name pages outside the region");
+  for (std::uint64_t segment = 0; segment < tables_.size(); ++segment) {
+    if (!tables_[segment]) continue;
+    for (std::uint64_t i = 0; i < kSegmentPages; ++i) {
+      const TableEntry& stored_at = (*tables_[segment])[i];
+      if (stored_at == TableEntry{}) continue;
+      const std::uint64_t page = segment * kSegmentPages + i;
+      if (page >= pages_of(region_bytes())) {
+        damaged(path(), "its tables name pages outside the region");
+      }
+      claim(stored_at.block, BlockMap::page(page), "its tables name");
+      ++stored;
     }
-    claim(stored_at.block, BlockMap::page(page), "its tables name");
-    ++stored;
   }
   if (stored != pages_stored()) {
     damaged(path(), concat("its tables name ", stored, " pages and its record ", pages_stored()));
