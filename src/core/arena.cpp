@@ -140,7 +140,7 @@ std::optional<FoundArena> find_arena(const std::string& path, const Uuid& uuid, 
   return found;
 }
 
-std::uint64_t check_content(const FoundArena& found, const Uuid& uuid) {
+std::uint64_t check_content(const FoundArena& found, const Uuid& uuid, std::uint64_t least) {
   const std::string& path = found.path;
   const std::uint64_t bytes = file_facts(found.fd.get(), path).bytes;
   if (bytes % kPage != 0 || bytes < kPage + kMetadataBytes || bytes - kPage > kMaxRegionBytes) {
@@ -160,6 +160,10 @@ std::uint64_t check_content(const FoundArena& found, const Uuid& uuid) {
       Directory::load(metadata.data(), bytes - kPage,
                       concat("the arena '", path, "' (", fall_back().substr(2), ")"),
                       [](const void*, std::size_t) {});
+  if (directory.region_bytes() < least) {
+    damaged(path, concat("holds a region of ", directory.region_bytes(), " bytes, and its image one of ",
+                         least));
+  }
   // A kill within grow() leaves a file that is longer than the region, perhaps with holes there.
   if (file_facts(found.fd.get(), path).allocated < kPage + directory.region_bytes()) {
     damaged(path, "has holes: it was changed from outside");
@@ -219,16 +223,16 @@ void Arena::publish(const ImageIdentity& image) {
   unpublished_.reset();
 }
 
-std::unique_ptr<Arena> Arena::adopt(FoundArena found, const Uuid& uuid,
+std::unique_ptr<Arena> Arena::adopt(FoundArena found, const Uuid& uuid, std::uint64_t least,
                                     const std::function<std::uint64_t(std::uint64_t)>& max_size) {
-  const std::uint64_t size = check_content(found, uuid);
+  const std::uint64_t size = check_content(found, uuid, least);
   const int fd = found.fd.get();
   check_lock_holds(fd, true, found.path);
+  std::unique_ptr<Arena> arena(new Arena(found.path, size, max_size(size)));
   if (file_facts(fd, found.path).bytes > kPage + size &&
       ::ftruncate(fd, static_cast<off_t>(kPage + size)) != 0) {
     throw system_error(errno, "cut", found.path);
   }
-  std::unique_ptr<Arena> arena(new Arena(found.path, size, max_size(size)));
   arena->fd_ = std::move(found.fd);
   arena->space_.map(fd, 0, kPage + size);
   arena->set_owner(this_process());

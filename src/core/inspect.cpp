@@ -31,7 +31,7 @@ ArenaInfo inspect_arena(const core::Image& image, const std::string& path,
     info.this_boot = found->header.boot_id == core::this_boot();
     if (info.this_boot) {
       core::check_fits(*found, image, core::identify(image.store().fd(), path), core::this_boot());
-      core::check_content(*found, image.uuid());
+      core::check_content(*found, image.uuid(), image.region_bytes());
     }
     info.valid = true;
   } catch (const Error& error) {

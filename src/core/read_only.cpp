@@ -129,7 +129,7 @@ std::unique_ptr<PrivateMedium> open_arena(const std::string& path) {
                 concat("the arena '", path, "' was written in format version ",
                        found->header.version, "; this build reads ", kFormatVersion));
   }
-  const std::uint64_t size = check_content(*found, header.uuid);
+  const std::uint64_t size = check_content(*found, header.uuid, 0);
   return std::make_unique<PrivateMedium>(size, std::move(*found), UniqueFd());
 }
 
@@ -145,7 +145,7 @@ std::unique_ptr<PrivateMedium> open_quiet(UniqueFd fd, const std::string& path,
   ArenaChoice choice = choose_arena(image, identity, around.boot(), options, false);
   if (!choice.adopted) return load(image);
   report.arena_found = true;
-  const std::uint64_t size = check_content(*choice.found, image.uuid());
+  const std::uint64_t size = check_content(*choice.found, image.uuid(), image.region_bytes());
   return std::make_unique<PrivateMedium>(size, std::move(*choice.found), std::move(lock));
 }
 

@@ -211,7 +211,7 @@ void use(Region& region) {
 void read_content() {
   std::optional<core::FoundArena> found;
   if (!succeeds([&] { found = core::find_arena(arena_here(), kRegion, false); }) || !found) return;
-  succeeds([&] { core::check_content(*found, kRegion); });
+  succeeds([&] { core::check_content(*found, kRegion, 0); });
 }
 
 }  // namespace
