@@ -67,6 +67,9 @@ std::vector<ObjectInfo> checked_objects(const DirectorySlot& slot, std::uint64_t
   if (std::memcmp(slot.magic, kDirectoryMagic, 8) != 0)
     damaged(where, "the directory has no magic");
   if (slot.count > kMaxObjects) damaged(where, "the directory has an impossible count");
+  if (slot.generation >= kMaxGeneration) {
+    damaged(where, "the directory has an impossible generation");
+  }
   if (slot.region_bytes % kPage != 0 || slot.region_bytes < kMetadataBytes ||
       slot.region_bytes > kMaxRegionBytes) {
     damaged(where, "the directory has an impossible region size");

@@ -23,6 +23,8 @@ inline constexpr std::uint32_t kRegionVersion = 1;
 inline constexpr std::uint64_t kPage = kPageBytes;
 inline constexpr std::size_t kSecretBytes = 192;
 inline constexpr std::uint64_t kMaxRegionBytes = std::uint64_t{1} << 40;
+// Generations and sequences stay below: no one counts so far, and a forged one cannot overflow.
+inline constexpr std::uint64_t kMaxGeneration = std::uint64_t{1} << 62;
 
 using Uuid = std::array<std::uint8_t, 16>;
 

@@ -151,6 +151,7 @@ void Image::read_notes() {
     ArenaNote note;
     if (!store_->read(kNoteOffset[slot], &note, sizeof note)) continue;
     if (std::memcmp(note.magic, kNoteMagic, 8) != 0 || note.closed > 1 ||
+        note.sequence > kMaxGeneration ||
         note.checksum != hash_bytes(&note, offsetof(ArenaNote, checksum)) ||
         std::memchr(note.arena_path, 0, sizeof note.arena_path) == nullptr) {
       continue;
@@ -175,7 +176,7 @@ void Image::read_records(std::uint64_t file_bytes) {
     if (record.uuid != uuid() || record.root_slot > 1 || record.region_bytes % kPage != 0 ||
         record.region_bytes < kMetadataBytes || record.region_bytes > kMaxRegionBytes ||
         record.blocks < kFirstBlock || record.blocks > max_blocks(record.region_bytes) ||
-        record.generation > ~std::uint64_t{0} - 2) {
+        record.generation > kMaxGeneration) {
       damaged(path(), concat("commit record ", page, " has impossible values"));
     }
     const std::uint64_t plus_one = record.generation + 1;

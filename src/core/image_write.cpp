@@ -141,6 +141,10 @@ void Image::write_note(const ArenaNote& note) {
   ArenaNote next = note;
   std::memcpy(next.magic, kNoteMagic, 8);
   next.sequence = note_ ? note_->sequence + 1 : 1;
+  if (next.sequence > kMaxGeneration) {  // forged: begin anew, with the other one gone
+    store_->write(kNoteOffset[note_slot_], ArenaNote{}.magic, sizeof next.magic);
+    next.sequence = 1;
+  }
   next.checksum = hash_bytes(&next, offsetof(ArenaNote, checksum));
   store_->write(kNoteOffset[1 - note_slot_], &next, sizeof next);
   note_ = next;
@@ -319,6 +323,10 @@ Image::Places Image::take_places(const Tally& tally, std::uint64_t moves, std::u
 
 // The steps up to the record: nothing that the commit in force refers to is touched.
 Image::Prepared Image::prepare(ChangeSet& changes) {
+  if (record_.generation_plus_one > kMaxGeneration) {
+    throw Error(Errc::unsupported, concat("'", path(), "' has had all the commits that it can have; "
+                                          "make a region of it: holdfast backup"));
+  }
   const Tally tally = examine(changes);
   const std::size_t own_segments = changes.segments.size();
   Prepared ready;
