@@ -67,7 +67,7 @@ std::vector<ObjectInfo> checked_objects(const DirectorySlot& slot, std::uint64_t
   if (std::memcmp(slot.magic, kDirectoryMagic, 8) != 0)
     damaged(where, "the directory has no magic");
   if (slot.count > kMaxObjects) damaged(where, "the directory has an impossible count");
-  if (slot.generation >= kMaxGeneration) {
+  if (slot.generation > kMaxGeneration) {
     damaged(where, "the directory has an impossible generation");
   }
   if (slot.region_bytes % kPage != 0 || slot.region_bytes < kMetadataBytes ||
@@ -240,20 +240,31 @@ void Directory::check_room(std::string_view name) const {
                                      kMaxObjects, " objects; remove one or use a second region"));
 }
 
-void Directory::insert(const ObjectInfo& object) {
+// All that can fail comes before the first change.
+void Directory::insert(ObjectInfo object) {
+  check_countable();
+  objects_.reserve(objects_.size() + 1);
   const auto place = std::upper_bound(
       objects_.begin(), objects_.end(), object.offset,
       [](std::uint64_t value, const ObjectInfo& other) { return value < other.offset; });
-  objects_.insert(place, object);
+  objects_.insert(place, std::move(object));
   store();
 }
 
+void Directory::check_countable() const {
+  if (generation_ < kMaxGeneration) return;
+  throw Error(Errc::unsupported, "the object directory has had all the changes that it can have; "
+                                 "make a region of this one: holdfast backup");
+}
+
 void Directory::remove(std::string_view name) {
+  check_countable();
   std::erase_if(objects_, [&](const ObjectInfo& object) { return object.name == name; });
   store();
 }
 
 void Directory::set_region_bytes(std::uint64_t bytes) {
+  check_countable();
   region_bytes_ = bytes;
   store();
 }
@@ -261,8 +272,8 @@ void Directory::set_region_bytes(std::uint64_t bytes) {
 // The slot not in force is first marked as being written, then written, and becomes the one in
 // force by the single store of its checksum. A kill keeps the program's order of stores.
 void Directory::store() {
-  const auto next = std::make_unique<DirectorySlot>();
-  std::memset(static_cast<void*>(next.get()), 0, sizeof *next);
+  DirectorySlot* const next = next_.get();
+  std::memset(static_cast<void*>(next), 0, sizeof *next);
   std::memcpy(next->magic, kDirectoryMagic, 8);
   next->generation = ++generation_;
   next->region_bytes = region_bytes_;
@@ -284,7 +295,7 @@ void Directory::store() {
   flush_(&target->checksum, sizeof target->checksum);
   // A kill leaves what was executed, so only the compiler must not move stores across.
   std::atomic_signal_fence(std::memory_order_seq_cst);
-  std::memcpy(static_cast<void*>(target), next.get(), kSlotChecked);
+  std::memcpy(static_cast<void*>(target), next, kSlotChecked);
   flush_(target, kSlotChecked);
   checksum.store(slot_checksum(*next), std::memory_order_release);
   flush_(&target->checksum, sizeof target->checksum);

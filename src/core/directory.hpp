@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,13 +54,14 @@ class Directory {
   // Throws no_space if the directory is full.
   void check_room(std::string_view name) const;
 
-  // Each of these is atomic: a kill leaves the directory before or after it.
-  void insert(const ObjectInfo& object);  // REQUIRES: first_fit() and check_room() passed
+  // Each of these is atomic: a kill, or an exception, leaves the directory before or after it.
+  void insert(ObjectInfo object);  // REQUIRES: first_fit() and check_room() passed
   void remove(std::string_view name);     // REQUIRES: it exists
   void set_region_bytes(std::uint64_t bytes);
 
  private:
-  Directory() = default;
+  Directory() : next_(std::make_unique<DirectorySlot>()) {}
+  void check_countable() const;
   void store();
 
   std::byte* metadata_ = nullptr;
@@ -69,6 +71,7 @@ class Directory {
   unsigned slot_ = 0;  // the slot in force
   std::uint64_t region_bytes_ = 0;
   std::vector<ObjectInfo> objects_;
+  std::unique_ptr<DirectorySlot> next_;  // what store() is about to write
 };
 
 }  // namespace holdfast::core

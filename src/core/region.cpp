@@ -276,8 +276,9 @@ void* Region::allocate_raw(std::string_view name, std::string_view type,
     // What the image holds there is another object's, or an earlier one's.
     impl.file->committer().marks().mark(info.offset / kPage, end / kPage - 1);
   }
-  directory.insert(info);
-  return impl.medium().base() + info.offset;
+  const std::uint64_t offset = info.offset;
+  directory.insert(std::move(info));
+  return impl.medium().base() + offset;
 }
 
 void Region::check_type(const ObjectInfo& info, std::string_view type, std::uint32_t bytes) const {
@@ -324,10 +325,9 @@ void Region::grow(std::uint64_t new_size) {
     throw Error(Errc::invalid_argument, concat("'", impl.path, "' has ", medium.size(),
                                                " bytes and cannot shrink to ", new_size));
   }
-  if (size == medium.size()) return;
   const std::lock_guard lock(impl.mutex());
-  medium.grow(size);
-  impl.directory().set_region_bytes(size);
+  if (size > medium.size()) medium.grow(size);
+  if (size > impl.directory().region_bytes()) impl.directory().set_region_bytes(size);
 }
 
 void* Region::address(const ObjectInfo& info) const {
