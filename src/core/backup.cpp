@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "core/directory.hpp"
+#include "core/guard.hpp"
 #include "core/read_only.hpp"
 #include "core/snapshot.hpp"
 
@@ -24,7 +25,7 @@ constexpr std::uint64_t kStagingPages = (std::uint64_t{64} << 20) / kPage;
 
 }  // namespace
 
-BackupReport backup(const std::string& from, const std::string& to, const OpenOptions& options) {
+BackupReport backup(const std::string& from, const std::string& to, const OpenOptions& options) try {
   struct stat info {};
   if (::lstat(to.c_str(), &info) == 0) throw core::system_error(EEXIST, "create", to);
   BackupReport report;
@@ -44,18 +45,20 @@ BackupReport backup(const std::string& from, const std::string& to, const OpenOp
   const std::vector<std::uint8_t> marks(core::pages_of(source.medium->size()), 1);
   core::Snapshot snapshot = core::take_snapshot({region, &directory, &marks, true}, image, staging);
   report.pages_written = image.write(std::move(snapshot.changes), core::new_uuid()).pages_written;
-  file.publish();
+  report.uuid = core::to_text(uuid);
+  file.publish();  // behind everything that can run out of memory
   try {
     image.sync_name();
   } catch (...) {
     ::unlink(to.c_str());
     throw;
   }
-  report.uuid = core::to_text(uuid);
   report.arena_found = opened.arena_found;
   report.generation = source.generation;
   report.region_bytes = source.medium->size();
   return report;
+} catch (const std::exception&) {
+  core::fail("a backup");
 }
 
 }  // namespace holdfast

@@ -7,6 +7,8 @@
 #include <chrono>
 #include <system_error>
 
+#include "core/guard.hpp"
+
 namespace holdfast {
 
 using detail::concat;
@@ -22,15 +24,23 @@ void Commit::State::finish(const std::optional<Error>& failure) {
   changed.notify_all();
 }
 
-void Commit::State::give_up(const Error& failure) {
+void Commit::State::give_up(const char* why) noexcept {
   {
     const std::lock_guard lock(mutex);
     if (started || done) return;
     done = true;
-    error = failure;
+    try {
+      error.emplace(Errc::device, concat("the commit was not made: ", why));
+    } catch (...) {
+      error = core::current_error("a commit");
+    }
     if (compare_everything) *compare_everything = true;
   }
   changed.notify_all();
+}
+
+namespace {
+constexpr char kStreamFailed[] = "its stream failed before";
 }
 
 void Commit::State::await_stream() {
@@ -40,29 +50,32 @@ void Commit::State::await_stream() {
     if (!started && !done) event = reached;
   }
   if (!event) return;
-  std::string why = "its stream failed before";
+  // A stream that failed before the commit never comes to it; one that failed later has.
   try {
     event->synchronize();
+    give_up(kStreamFailed);
   } catch (const Error& failure) {
-    why = failure.what();
+    give_up(failure.what());
   }
-  // A stream that failed before the commit never comes to it; one that failed later has.
-  give_up(Error(Errc::device, concat("the commit was not made: ", why)));
 }
 
-CommitStats Commit::wait() {
+CommitStats Commit::wait() try {
   state_->await_stream();
   std::unique_lock lock(state_->mutex);
   state_->changed.wait(lock, [&] { return state_->done; });
   if (state_->error) throw *state_->error;
   return state_->stats;
+} catch (const std::exception&) {
+  core::fail("waiting for a commit");
 }
 
-void Commit::wait_snapshot() {
+void Commit::wait_snapshot() try {
   state_->await_stream();
   std::unique_lock lock(state_->mutex);
   state_->changed.wait(lock, [&] { return state_->copied || state_->done; });
   if (!state_->copied && state_->error) throw *state_->error;
+} catch (const std::exception&) {
+  core::fail("waiting for a commit's snapshot");
 }
 
 bool Commit::done() const {
@@ -78,18 +91,6 @@ using Clock = std::chrono::steady_clock;
 
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-Error as_error(const char* what) {
-  try {
-    throw;
-  } catch (const Error& error) {
-    return error;
-  } catch (const std::bad_alloc&) {
-    return {Errc::no_memory, concat("no memory for ", what)};
-  } catch (const std::exception& error) {
-    return {Errc::io, concat(what, " failed: ", error.what())};
-  }
 }
 
 }  // namespace
@@ -112,9 +113,7 @@ struct Committer::Ticket {
       : state(std::move(state_of)), unchanged(what) {}
   Ticket(const Ticket&) = delete;
   Ticket& operator=(const Ticket&) = delete;
-  ~Ticket() {
-    state->give_up(Error(Errc::device, "the commit was not made: its stream failed before"));
-  }
+  ~Ticket() { state->give_up(kStreamFailed); }
 };
 
 Committer::Committer(Image& image, Arena& arena, Directory& directory, std::mutex& mutex)
@@ -178,7 +177,7 @@ void Committer::run_ticket(const Ticket& ticket) noexcept {
     state->stats.snapshot_ms = ms_since(begun);
     state->copied = true;
   } catch (...) {
-    const Error error = as_error("the snapshot");
+    const Error error = current_error("the snapshot");
     {
       const std::lock_guard lock(mutex_);
       busy_ = false;
@@ -263,7 +262,7 @@ void Committer::write(Job& job) noexcept {
     stats.bytes_written = result.bytes_written + job.snapshot.bytes_written;
     stats.write_ms = ms_since(job.copied);
   } catch (...) {
-    failure = as_error("writing the image");
+    failure = current_error("writing the image");
     *compare_everything_ = true;  // before the next snapshot can begin
   }
   {
@@ -290,6 +289,9 @@ void Committer::start_writer() {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     throw Error(Errc::no_memory,
                 concat("cannot start a thread for commits: ", error.what(), "; raise ulimit -u"));
+  } catch (...) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
@@ -308,9 +310,9 @@ void Committer::writer_loop() noexcept {
 }
 
 CommitStats Committer::now(Unchanged unchanged) {
-  wait_idle();
   Job job;
   job.state = std::make_shared<Commit::State>();
+  wait_idle();
   job.unchanged = unchanged;
   job.begun = mark();
   const Clock::time_point begun = Clock::now();
@@ -321,7 +323,7 @@ CommitStats Committer::now(Unchanged unchanged) {
       const std::lock_guard lock(mutex_);
       busy_ = false;
     }
-    throw as_error("the snapshot");
+    throw current_error("the snapshot");
   }
   job.copied = Clock::now();
   job.state->stats.pages_examined = job.snapshot.pages_examined;

@@ -33,7 +33,7 @@ struct Commit::State {
 
   void finish(const std::optional<Error>& failure);
   // As finish(), unless the stream has reached it; after this it never will.
-  void give_up(const Error& failure);
+  void give_up(const char* why) noexcept;
   // Returns once the stream has come to the commit, or never will.
   void await_stream();
 };

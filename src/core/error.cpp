@@ -1,5 +1,9 @@
 #include "holdfast/error.hpp"
 
+#include <new>
+
+#include "core/guard.hpp"
+
 namespace holdfast {
 
 const char* to_string(Errc code) noexcept {
@@ -45,5 +49,30 @@ const char* to_string(Errc code) noexcept {
   }
   return "unknown";
 }
+
+namespace {
+
+// Made while there is memory. An Error is copied without any.
+const Error g_no_memory(Errc::no_memory, "no memory; free some, or raise the limit");
+
+}  // namespace
+
+Error core::current_error(const char* what) noexcept {
+  try {
+    try {
+      throw;
+    } catch (const Error& error) {
+      return error;
+    } catch (const std::bad_alloc&) {
+      return {Errc::no_memory, detail::concat("no memory for ", what, "; free some, or raise the limit")};
+    } catch (const std::exception& error) {
+      return {Errc::io, detail::concat(what, " failed: ", error.what())};
+    }
+  } catch (...) {
+    return g_no_memory;
+  }
+}
+
+void core::fail(const char* what) { throw current_error(what); }
 
 }  // namespace holdfast

@@ -8,6 +8,7 @@
 #include "core/arena.hpp"
 #include "core/directory.hpp"
 #include "core/file_domain.hpp"
+#include "core/guard.hpp"
 #include "core/image.hpp"
 #include "core/read_only.hpp"
 
@@ -72,7 +73,7 @@ void describe(const core::Image& image, Verify verify, ImageInfo& info) {
 
 }  // namespace
 
-ImageInfo inspect_image(const std::string& path, Verify verify, const std::string& arena_folder) {
+ImageInfo inspect_image(const std::string& path, Verify verify, const std::string& arena_folder) try {
   ImageInfo info;
   core::read_last_commit(
       path,
@@ -82,6 +83,8 @@ ImageInfo inspect_image(const std::string& path, Verify verify, const std::strin
       },
       &info.in_use);
   return info;
+} catch (const std::exception&) {
+  core::fail("reading a region");
 }
 
 }  // namespace holdfast

@@ -12,6 +12,7 @@
 #include "core/dax_medium.hpp"
 #include "core/directory.hpp"
 #include "core/file_domain.hpp"
+#include "core/guard.hpp"
 #include "core/medium.hpp"
 #include "core/read_only.hpp"
 #include "core/region_access.hpp"
@@ -126,21 +127,24 @@ Region::~Region() {
     abandon();
     return;
   }
-  const std::string path = impl_->path;
   try {
     close();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "holdfast: closing '%s' failed: %s\n", path.c_str(), error.what());
+    std::fprintf(stderr, "holdfast: closing '%s' failed: %s\n", impl_->path.c_str(), error.what());
     abandon();
   }
 }
 
-Region Region::create(const std::string& path, const RegionOptions& options) {
+Region Region::create(const std::string& path, const RegionOptions& options) try {
   return core::RegionAccess::create(path, options, {});
+} catch (const std::exception&) {
+  core::fail("creating a region");
 }
 
-Region Region::open(const std::string& path, const OpenOptions& options) {
+Region Region::open(const std::string& path, const OpenOptions& options) try {
   return core::RegionAccess::open(path, options, {});
+} catch (const std::exception&) {
+  core::fail("opening a region");
 }
 
 Region core::RegionAccess::create(const std::string& path, const RegionOptions& options,
@@ -219,16 +223,18 @@ Region core::RegionAccess::open(const std::string& path, const OpenOptions& opti
   return Region(std::move(impl));
 }
 
-void Region::destroy(const std::string& path, const OpenOptions& options) {
+void Region::destroy(const std::string& path, const OpenOptions& options) try {
   check_path(path);
   if (core::is_dax_region(path)) {
     core::destroy_dax_region(path);
   } else {
     core::FileDomain::destroy(path, options);
   }
+} catch (const std::exception&) {
+  core::fail("destroying a region");
 }
 
-void Region::close() {
+void Region::close() try {
   Impl& impl = alive(impl_);
   if (impl.file) {
     impl.file->close();
@@ -236,6 +242,8 @@ void Region::close() {
     impl.other->flush(impl.other->base(), impl.other->size());
   }
   impl_.reset();
+} catch (const std::exception&) {
+  core::fail("close()");
 }
 
 void Region::abandon() noexcept { impl_.reset(); }
@@ -243,7 +251,7 @@ void Region::abandon() noexcept { impl_.reset(); }
 // ---- Objects ----------------------------------------------------------------------------------
 
 void* Region::allocate_raw(std::string_view name, std::string_view type,
-                           std::uint32_t element_bytes, std::uint64_t count, Tracking tracking) {
+                           std::uint32_t element_bytes, std::uint64_t count, Tracking tracking) try {
   Impl& impl = alive(impl_);
   check_writable("allocate()");
   core::check_name(name, core::kNameBytes, "object name");
@@ -279,6 +287,8 @@ void* Region::allocate_raw(std::string_view name, std::string_view type,
   const std::uint64_t offset = info.offset;
   directory.insert(std::move(info));
   return impl.medium().base() + offset;
+} catch (const std::exception&) {
+  core::fail("allocate()");
 }
 
 void Region::check_type(const ObjectInfo& info, std::string_view type, std::uint32_t bytes) const {
@@ -292,26 +302,34 @@ bool Region::contains(std::string_view name) const {
   return alive(impl_).directory().find(name) != nullptr;
 }
 
-ObjectInfo Region::object(std::string_view name) const {
+ObjectInfo Region::object(std::string_view name) const try {
   Impl& impl = alive(impl_);
   const ObjectInfo* found = impl.directory().find(name);
   if (found == nullptr) {
     throw Error(Errc::not_found, concat("'", impl.path, "' has no object '", name, "'"));
   }
   return *found;
+} catch (const std::exception&) {
+  core::fail("object()");
 }
 
-std::vector<ObjectInfo> Region::objects() const { return alive(impl_).directory().objects(); }
+std::vector<ObjectInfo> Region::objects() const try {
+  return alive(impl_).directory().objects();
+} catch (const std::exception&) {
+  core::fail("objects()");
+}
 
-void Region::remove(std::string_view name) {
+void Region::remove(std::string_view name) try {
   Impl& impl = alive(impl_);
   check_writable("remove()");
   object(name);  // throws not_found
   const std::lock_guard lock(impl.mutex());
   impl.directory().remove(name);
+} catch (const std::exception&) {
+  core::fail("remove()");
 }
 
-void Region::grow(std::uint64_t new_size) {
+void Region::grow(std::uint64_t new_size) try {
   Impl& impl = alive(impl_);
   check_writable("grow()");
   core::Medium& medium = impl.medium();
@@ -328,6 +346,8 @@ void Region::grow(std::uint64_t new_size) {
   const std::lock_guard lock(impl.mutex());
   if (size > medium.size()) medium.grow(size);
   if (size > impl.directory().region_bytes()) impl.directory().set_region_bytes(size);
+} catch (const std::exception&) {
+  core::fail("grow()");
 }
 
 void* Region::address(const ObjectInfo& info) const {
@@ -343,7 +363,7 @@ void* Region::base() const { return alive(impl_).medium().base(); }
 
 // ---- Commits ----------------------------------------------------------------------------------
 
-Commit Region::commit(Stream& stream) {
+Commit Region::commit(Stream& stream) try {
   Impl& impl = alive(impl_);
   check_writable("commit()");
   if (impl.file) return Commit(impl.file->committer().start(stream));
@@ -368,13 +388,17 @@ Commit Region::commit(Stream& stream) {
   state->reached = std::make_shared<Event>();
   state->reached->record(stream);
   return Commit(state);
+} catch (const std::exception&) {
+  core::fail("commit()");
 }
 
-CommitStats Region::commit() {
+CommitStats Region::commit() try {
   Impl& impl = alive(impl_);
   if (impl.file) return impl.file->commit(core::Committer::Unchanged::commit);
   if (!impl.stream) impl.stream = std::make_unique<Stream>();
   return commit(*impl.stream).wait();
+} catch (const std::exception&) {
+  core::fail("commit()");
 }
 
 PageMarks Region::marks() const {
@@ -401,7 +425,11 @@ void Region::mark(const void* address, std::size_t bytes) {
 // ---- Properties -------------------------------------------------------------------------------
 
 const std::string& Region::path() const { return alive(impl_).path; }
-std::string Region::uuid() const { return core::to_text(alive(impl_).directory().uuid()); }
+std::string Region::uuid() const try {
+  return core::to_text(alive(impl_).directory().uuid());
+} catch (const std::exception&) {
+  core::fail("uuid()");
+}
 Domain Region::domain() const { return alive(impl_).domain; }
 bool Region::read_only() const { return alive(impl_).read_only; }
 
@@ -422,9 +450,11 @@ std::uint64_t Region::generation() const {
   return impl.file ? impl.file->committer().generation() : impl.dax_commits;
 }
 
-Guarantee Region::guarantee() const {
+Guarantee Region::guarantee() const try {
   Impl& impl = alive(impl_);
   return impl.file ? impl.file->guarantee() : impl.other->guarantee();
+} catch (const std::exception&) {
+  core::fail("guarantee()");
 }
 
 const OpenReport& Region::open_report() const { return alive(impl_).report; }
