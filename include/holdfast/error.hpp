@@ -48,6 +48,7 @@ namespace detail {
 template <class... Parts>
 std::string concat(Parts&&... parts) {
   std::ostringstream out;
+  out.exceptions(std::ios::badbit);  // memory that runs out must not cut a path short
   (out << ... << std::forward<Parts>(parts));
   return out.str();
 }

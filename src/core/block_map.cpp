@@ -71,6 +71,10 @@ BlockRun BlockMap::free_extents(std::uint64_t wanted) {
 
 BlockRun BlockMap::extend(std::uint64_t wanted) {
   const BlockRun run{end(), whole_extents(wanted)};
+  const std::uint64_t extents_then = extents() + run.count / kExtentBlocks;
+  for (auto* const by_extent : {&used_, &closed_}) {  // so that only the first step can fail
+    if (by_extent->capacity() < extents_then) by_extent->reserve(2 * extents_then);
+  }
   owner_.resize(owner_.size() + run.count, kFree);
   used_.resize(owner_.size() / kExtentBlocks, 0);
   closed_.resize(used_.size(), 0);

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <random>
 #include <sstream>
 
@@ -187,9 +188,9 @@ constexpr char kTemporarySuffix[] = ".holdfast-tmp";
 
 // Removes temporaries whose maker is dead: only a dead maker's lock can be taken.
 void remove_dead_temporaries(const std::string& folder) {
-  DIR* handle = ::opendir(folder.c_str());
-  if (handle == nullptr) return;
-  while (const dirent* entry = ::readdir(handle)) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> handle(::opendir(folder.c_str()), ::closedir);
+  if (!handle) return;
+  while (const dirent* entry = ::readdir(handle.get())) {
     const std::string name = entry->d_name;
     const std::size_t suffix = sizeof kTemporarySuffix - 1;
     if (name.size() <= suffix ||
@@ -203,7 +204,6 @@ void remove_dead_temporaries(const std::string& folder) {
     if (!S_ISREG(info.st_mode) || info.st_uid != ::geteuid()) continue;
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
   }
-  ::closedir(handle);
 }
 
 }  // namespace
@@ -276,11 +276,8 @@ std::string base_name(const std::string& path) {
 }
 
 std::string absolute_path(const std::string& path) {
-  char* resolved = ::realpath(path.c_str(), nullptr);
-  if (resolved == nullptr) return path;
-  std::string result = resolved;
-  ::free(resolved);
-  return result;
+  const std::unique_ptr<char, void (*)(void*)> resolved(::realpath(path.c_str(), nullptr), ::free);
+  return resolved ? std::string(resolved.get()) : path;
 }
 
 void sync_folder_of(const std::string& path) {

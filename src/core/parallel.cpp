@@ -42,12 +42,10 @@ void parallel_for(std::size_t count, unsigned threads,
   pthread_sigmask(SIG_SETMASK, &all, &before);
   std::vector<std::thread> pool;
   const std::size_t wanted = std::min<std::size_t>(threads, count);
-  for (std::size_t i = 1; i < wanted; ++i) {
-    try {
-      pool.emplace_back(work);
-    } catch (const std::system_error&) {
-      break;  // no more threads to be had: those that run do the work
-    }
+  try {
+    for (std::size_t i = 1; i < wanted; ++i) pool.emplace_back(work);
+  } catch (const std::exception&) {
+    // No more threads, or no memory for them: those that run do the work.
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   work();
