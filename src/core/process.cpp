@@ -35,6 +35,7 @@ bool read_stat(const std::string& folder, Stat& stat) {
   const std::size_t command_end = text.rfind(')');
   if (command_end == std::string::npos) return false;
   std::istringstream words(text.substr(command_end + 1));
+  words.exceptions(std::ios::badbit);  // half a number would be that of another process
   std::string word;
   words >> stat.state;
   for (int field = 4; field <= 22 && words >> word; ++field) {
@@ -46,6 +47,7 @@ bool read_stat(const std::string& folder, Stat& stat) {
 
 bool kill_is_pending(const std::string& folder) {
   std::ifstream file(folder + "/status");
+  file.exceptions(std::ios::badbit);
   for (std::string line; std::getline(file, line);) {
     if (line.rfind("SigPnd:", 0) != 0 && line.rfind("ShdPnd:", 0) != 0) continue;
     if ((std::strtoull(line.c_str() + 7, nullptr, 16) & kKilled) != 0) return true;

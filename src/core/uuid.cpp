@@ -29,6 +29,7 @@ std::string to_text(const Uuid& uuid) {
 
 Uuid this_boot() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
+  file.exceptions(std::ios::badbit);  // half an id would be that of another boot
   std::string text;
   Uuid result{};
   std::getline(file, text);
@@ -36,7 +37,7 @@ Uuid this_boot() {
   for (std::size_t i = 0; i < result.size() && 2 * i + 1 < text.size(); ++i) {
     result[i] = static_cast<std::uint8_t>(std::strtoul(text.substr(2 * i, 2).c_str(), nullptr, 16));
   }
-  if (result == Uuid{}) {
+  if (result == Uuid{} || text.size() != 2 * result.size()) {
     throw Error(Errc::unsupported,
                 "cannot read /proc/sys/kernel/random/boot_id, which tells a crash from a reboot; "
                 "mount /proc");
