@@ -233,8 +233,8 @@ std::unique_ptr<Arena> Arena::adopt(FoundArena found, const Uuid& uuid, std::uin
       ::ftruncate(fd, static_cast<off_t>(kPage + size)) != 0) {
     throw system_error(errno, "cut", found.path);
   }
-  arena->fd_ = std::move(found.fd);
   arena->space_.map(fd, 0, kPage + size);
+  arena->fd_ = std::move(found.fd);  // once there is a header to be read
   arena->set_owner(this_process());
   return arena;
 }
