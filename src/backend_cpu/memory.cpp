@@ -13,6 +13,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "core/guard.hpp"
 #include "holdfast/cpu/executor.hpp"
 #include "holdfast/stream.hpp"
 
@@ -76,8 +77,13 @@ void* allocate(std::size_t bytes, std::size_t alignment) {
     void* memory =
         mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw_no_memory(bytes);
-    const std::lock_guard lock(g_mutex);
-    g_mapped.emplace(memory, mapped);
+    try {
+      const std::lock_guard lock(g_mutex);
+      g_mapped.emplace(memory, mapped);
+    } catch (...) {
+      munmap(memory, mapped);
+      throw;
+    }
     return memory;
   }
   void* memory = nullptr;
@@ -126,11 +132,18 @@ bool usable(std::string* /*why*/) noexcept { return true; }
 
 std::size_t free_device_memory() { return available_bytes(); }
 
-void* allocate_device(std::size_t bytes) {
+void* allocate_device(std::size_t bytes) try {
   void* const memory = allocate(bytes, kDeviceAlignment);
-  const std::lock_guard lock(g_mutex);
-  g_device.emplace(reinterpret_cast<std::uintptr_t>(memory), bytes);
+  try {
+    const std::lock_guard lock(g_mutex);
+    g_device.emplace(reinterpret_cast<std::uintptr_t>(memory), bytes);
+  } catch (...) {
+    release(memory);
+    throw;
+  }
   return memory;
+} catch (const std::exception&) {
+  core::fail("device memory");
 }
 void free_device(void* address) noexcept {
   {
@@ -139,7 +152,11 @@ void free_device(void* address) noexcept {
   }
   release(address);
 }
-void* allocate_pinned(std::size_t bytes) { return allocate(bytes, kPage); }
+void* allocate_pinned(std::size_t bytes) try {
+  return allocate(bytes, kPage);
+} catch (const std::exception&) {
+  core::fail("pinned memory");
+}
 void free_pinned(void* address) noexcept { release(address); }
 
 void register_host(void* /*address*/, std::size_t /*bytes*/, const std::string& /*what*/) {}

@@ -6,12 +6,14 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <new>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "backend_cpu/host_events.hpp"
 #include "backend_cpu/stream_impl.hpp"
+#include "core/guard.hpp"
 
 namespace holdfast {
 namespace {
@@ -77,17 +79,19 @@ Stream::Impl::~Impl() {
   if (error_ && !seen_) std::fprintf(stderr, "holdfast: stream: %s\n", error_->what());
 }
 
-void Stream::Impl::push(std::function<void()> task, Run run) {
+void Stream::Impl::push(std::function<void()> task, Run run) try {
   cpu::settle_host();
   {
     const std::lock_guard lock(mutex_);
-    queue_.push_back({std::move(task), run});
-    if (!worker_.joinable()) {
+    if (!worker_.joinable()) {  // first: what is queued has someone who serves it
       worker_ = std::thread([this] { serve(); });
       process_ = ::getpid();
     }
+    queue_.push_back({std::move(task), run});
   }
   work_.notify_one();
+} catch (const std::exception&) {
+  core::fail("a stream");
 }
 
 void Stream::Impl::wait() {
@@ -128,6 +132,8 @@ void Stream::Impl::execute(Task& task) {
     task.function();
   } catch (const Error& error) {
     if (!error_) error_.emplace(error);
+  } catch (const std::bad_alloc&) {
+    if (!error_) error_.emplace(core::current_error("a function queued on a stream"));
   } catch (const std::exception& error) {
     if (!error_) {
       error_.emplace(Errc::device,
@@ -136,7 +142,10 @@ void Stream::Impl::execute(Task& task) {
   }
 }
 
-Stream::Stream() : impl_(std::make_unique<Impl>()) {}
+Stream::Stream() try : impl_(std::make_unique<Impl>()) {
+} catch (const std::exception&) {
+  core::fail("a stream");
+}
 Stream::~Stream() = default;
 Stream::Stream(Stream&&) noexcept = default;
 Stream& Stream::operator=(Stream&&) noexcept = default;
@@ -171,12 +180,19 @@ struct Event::Impl {
   std::shared_ptr<Point> last;  // where it was recorded; null: never
 };
 
-Event::Event() : impl_(std::make_unique<Impl>()) {}
+Event::Event() try : impl_(std::make_unique<Impl>()) {
+} catch (const std::exception&) {
+  core::fail("an event");
+}
 Event::~Event() = default;
 Event::Event(Event&&) noexcept = default;
 Event& Event::operator=(Event&&) noexcept = default;
 
-void Event::record(Stream& stream) { impl_->last = push_point(stream.impl()); }
+void Event::record(Stream& stream) try {
+  impl_->last = push_point(stream.impl());
+} catch (const std::exception&) {
+  core::fail("an event");
+}
 
 void Event::synchronize() {
   if (!impl_->last) return;
