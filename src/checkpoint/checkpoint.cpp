@@ -4,17 +4,20 @@
 #include <map>
 
 #include "checkpoint/group.hpp"
+#include "core/guard.hpp"
 
 namespace holdfast {
 
 using checkpoint::Group;
 using detail::concat;
 
-void PendingSave::wait() {
-  if (!state_->is_done) state_->drain->synchronize();
+void PendingSave::wait() try {
+  if (!*state_->is_done) state_->drain->synchronize();
+} catch (const std::exception&) {
+  core::fail("waiting for a save");
 }
 
-bool PendingSave::done() const { return state_->is_done; }
+bool PendingSave::done() const { return *state_->is_done; }
 
 struct Checkpoint::Impl {
   Region* region;
@@ -34,13 +37,16 @@ struct Checkpoint::Impl {
   }
 };
 
-Checkpoint::Checkpoint(Region& region, std::string_view name) : impl_(std::make_unique<Impl>()) {
+Checkpoint::Checkpoint(Region& region, std::string_view name) try
+    : impl_(std::make_unique<Impl>()) {
   if (name.empty() || name.find('/') != std::string_view::npos) {
     throw Error(Errc::invalid_argument,
                 concat("checkpoint '", std::string(name), "': give a name without '/'"));
   }
   impl_->region = &region;
   impl_->name = name;
+} catch (const std::exception&) {
+  core::fail("a checkpoint");
 }
 
 Checkpoint::~Checkpoint() {
@@ -51,7 +57,7 @@ Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
 Checkpoint& Checkpoint::operator=(Checkpoint&&) noexcept = default;
 
 void Checkpoint::add_raw(std::string_view group, const CheckpointBuffer& buffer, void* data,
-                         BufferMemory memory) {
+                         BufferMemory memory) try {
   auto found = impl_->groups.find(group);
   if (found == impl_->groups.end()) {
     const std::string object = concat(impl_->name, "/", std::string(group));
@@ -66,21 +72,29 @@ void Checkpoint::add_raw(std::string_view group, const CheckpointBuffer& buffer,
     return;
   }
   found->second.add(buffer, data, memory);
+} catch (const std::exception&) {
+  core::fail("add()");
 }
 
-void Checkpoint::save(Stream& stream, std::string_view group, std::uint64_t tag) {
+void Checkpoint::save(Stream& stream, std::string_view group, std::uint64_t tag) try {
   impl_->region->check_writable("save()");
   impl_->find(group).save(*impl_->region, stream, tag, impl_->engine_threshold);
+} catch (const std::exception&) {
+  core::fail("save()");
 }
 
-PendingSave Checkpoint::save_async(Stream& stream, std::string_view group, std::uint64_t tag) {
+PendingSave Checkpoint::save_async(Stream& stream, std::string_view group, std::uint64_t tag) try {
   impl_->region->check_writable("save_async()");
   return PendingSave(
       impl_->find(group).save_async(*impl_->region, stream, tag, impl_->engine_threshold));
+} catch (const std::exception&) {
+  core::fail("save_async()");
 }
 
-std::optional<std::uint64_t> Checkpoint::restore(Stream& stream, std::string_view group) {
+std::optional<std::uint64_t> Checkpoint::restore(Stream& stream, std::string_view group) try {
   return impl_->find(group).restore(*impl_->region, stream, impl_->engine_threshold);
+} catch (const std::exception&) {
+  core::fail("restore()");
 }
 
 void Checkpoint::forget(std::string_view group) {
@@ -90,7 +104,7 @@ void Checkpoint::forget(std::string_view group) {
   impl_->groups.erase(found);
 }
 
-std::vector<CheckpointBuffer> Checkpoint::stored(std::string_view group) const {
+std::vector<CheckpointBuffer> Checkpoint::stored(std::string_view group) const try {
   const std::string object = concat(impl_->name, "/", std::string(group));
   const ObjectInfo info = impl_->region->object(object);
   const std::string what =
@@ -102,9 +116,11 @@ std::vector<CheckpointBuffer> Checkpoint::stored(std::string_view group) const {
   return checkpoint::decode_header(
       checkpoint::read_header(stream, impl_->region->address(info), info.bytes()), info.bytes(),
       what);
+} catch (const std::exception&) {
+  core::fail("stored()");
 }
 
-std::vector<std::string> Checkpoint::stored_groups() const {
+std::vector<std::string> Checkpoint::stored_groups() const try {
   const std::string prefix = impl_->name + "/";
   std::vector<std::string> names;
   for (const ObjectInfo& info : impl_->region->objects()) {
@@ -113,6 +129,8 @@ std::vector<std::string> Checkpoint::stored_groups() const {
     }
   }
   return names;
+} catch (const std::exception&) {
+  core::fail("stored_groups()");
 }
 
 void Checkpoint::set_engine_threshold(std::uint64_t bytes) { impl_->engine_threshold = bytes; }

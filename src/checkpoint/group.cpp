@@ -89,7 +89,12 @@ void Group::bind(Region& region, Stream& stream) {
   tally_ = DeviceBuffer<Tally>(1);
   last_.emplace();
   base_ = static_cast<unsigned char*>(region.address(region.object(object_)));
-  sequence_ = read_current(stream).sequence;
+  try {
+    sequence_ = read_current(stream).sequence;
+  } catch (...) {
+    base_ = nullptr;  // which copy is the older one is not known
+    throw;
+  }
 }
 
 // The header comes behind the object, by a kernel that persists it: until then it reads as zeroes.
@@ -115,8 +120,8 @@ Current Group::read_current(Stream& stream) const {
   Slot slots[2];
   for (std::uint64_t i = 0; i < 2; ++i) {
     copy_async(stream, &slots[i], slot_address(i), sizeof(Slot));
+    stream.synchronize();  // each: nothing is on its way to this function's memory if the next fails
   }
-  stream.synchronize();
   Current current;
   for (std::uint64_t i = 0; i < 2; ++i) {
     const Slot& slot = slots[i];
@@ -194,17 +199,32 @@ Publication Group::next_save(std::uint64_t tag, Stream& stream) {
   return {slot_address(sequence_ % 2), tag, sequence_};
 }
 
+// What was queued of a save that failed ends here, before anything that it uses can go away.
+void Group::settle(Stream& stream) noexcept {
+  try {
+    stream.synchronize();
+  } catch (const Error&) {
+    // The caller throws what came first.
+  }
+}
+
 void Group::save(Region& region, Stream& stream, std::uint64_t tag, std::uint64_t threshold) {
   bind(region, stream);
   const Plan& plan = this->plan(Direction::save, (sequence_ + 1) % 2, threshold);
   const Publication publication = next_save(tag, stream);
-  throttled(region.throttle(), stream, [&] { run(stream, plan, tally_, publication, marks_); });
-  last_->record(stream);
+  try {
+    throttled(region.throttle(), stream, [&] { run(stream, plan, tally_, publication, marks_); });
+    last_->record(stream);
+  } catch (...) {
+    settle(stream);
+    --sequence_;  // the next save must not go over the last one
+    throw;
+  }
   if (plan.waits) stream.synchronize();
 }
 
 void Group::make_staging() {
-  if (staging_.data() != nullptr) return;
+  if (aside_) return;
   try {
     staging_ = DeviceBuffer<unsigned char>(bytes_);
   } catch (const Error& error) {
@@ -223,16 +243,17 @@ void Group::make_staging() {
 const Group::Plan& Group::drain_plan(std::uint64_t which) {
   std::optional<Plan>& plan = drains_[which];
   if (plan) return *plan;
-  plan = Plan{};
+  Plan fresh{};
   std::vector<Part> parts;
   parts.reserve(buffers_.size());
   for (const Buffer& buffer : buffers_) {
     unsigned char* const there = copy_address(which) + buffer.offset;
     parts.push_back({staging_.data() + buffer.offset, there, there, buffer.info.bytes(),
-                     buffer.offset, plan->chunks});
-    plan->chunks += chunks_of(buffer.info.bytes());
+                     buffer.offset, fresh.chunks});
+    fresh.chunks += chunks_of(buffer.info.bytes());
   }
-  plan->parts = upload(parts);
+  fresh.parts = upload(parts);
+  plan = std::move(fresh);
   return *plan;
 }
 
@@ -244,22 +265,29 @@ std::shared_ptr<PendingSave::State> Group::save_async(Region& region, Stream& st
   const bool by_kernel = bytes_ < threshold;
   const Plan* const drain = by_kernel ? &drain_plan(which) : nullptr;
   const Publication publication = next_save(tag, stream);
-  run(stream, *aside_, by_kernel ? unused_ : tally_, {}, {});
-  set_aside_->record(stream);
-  set_aside_->wait(*drain_);
-  throttled(region.throttle(), *drain_, [&] {
-    if (by_kernel) {
-      run(*drain_, *drain, tally_, publication, marks_);
-      return;
-    }
-    copy_async(*drain_, copy_address(which), staging_.data(), bytes_);
-    mark_pages(*drain_, copy_address(which), bytes_, marks_);
-    publish(*drain_, tally_.data(), publication, marks_);
-  });
   auto state = std::make_shared<PendingSave::State>();
   state->drain = drain_;
-  drain_->enqueue([state] { state->is_done = true; });
-  last_->record(*drain_);
+  try {
+    run(stream, *aside_, by_kernel ? unused_ : tally_, {}, {});
+    set_aside_->record(stream);
+    set_aside_->wait(*drain_);
+    throttled(region.throttle(), *drain_, [&] {
+      if (by_kernel) {
+        run(*drain_, *drain, tally_, publication, marks_);
+        return;
+      }
+      copy_async(*drain_, copy_address(which), staging_.data(), bytes_);
+      mark_pages(*drain_, copy_address(which), bytes_, marks_);
+      publish(*drain_, tally_.data(), publication, marks_);
+    });
+    drain_->enqueue([done = state->is_done] { *done = true; });
+    last_->record(*drain_);
+  } catch (...) {
+    settle(stream);
+    settle(*drain_);
+    --sequence_;  // as in save()
+    throw;
+  }
   if (aside_->waits) stream.synchronize();
   return state;
 }

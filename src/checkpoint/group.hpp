@@ -76,6 +76,7 @@ class Group {
   void throttled(Throttle& throttle, Stream& stream, Body&& body) const;
   void make_staging();
   const Plan& drain_plan(std::uint64_t which);
+  static void settle(Stream& stream) noexcept;
   Publication next_save(std::uint64_t tag, Stream& stream);
   unsigned char* copy_address(std::uint64_t which) const {
     return base_ + layout_.copies + which * layout_.copy_bytes;
@@ -114,7 +115,8 @@ namespace holdfast {
 
 struct PendingSave::State {
   std::shared_ptr<Stream> drain;
-  std::atomic<bool> is_done{false};
+  // Its own: what the stream holds on to must not be what holds the stream.
+  std::shared_ptr<std::atomic<bool>> is_done = std::make_shared<std::atomic<bool>>(false);
 };
 
 }  // namespace holdfast
