@@ -1,0 +1,26 @@
+// Memory that runs out: in a program that links failing_memory.cpp, operator new, aligned_alloc()
+// and (without the sanitizers) mmap() of the whole process fail when told to.
+#pragma once
+
+#include <cstdint>
+
+namespace holdfast::test {
+
+enum class Fails {
+  once,        // the n-th allocation alone
+  from_there,  // that one and all behind it, until the object ends
+};
+
+// While it lives, allocations of all threads are counted from 0, and one of them fails.
+class FailingMemory {
+ public:
+  FailingMemory(std::uint64_t which, Fails how);
+  ~FailingMemory();
+  FailingMemory(const FailingMemory&) = delete;
+  FailingMemory& operator=(const FailingMemory&) = delete;
+
+  // Ends it. Whether there were so many allocations.
+  bool end();
+};
+
+}  // namespace holdfast::test
