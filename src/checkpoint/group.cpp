@@ -301,10 +301,15 @@ std::optional<std::uint64_t> Group::restore(Region& region, Stream& stream,
   const Plan& plan = this->plan(Direction::restore, current.sequence % 2, threshold);
   const DeviceBuffer<Tally> tally(1);
   const Throttle::Mark begun = region.throttle().mark();
-  run(stream, plan, tally, {}, {});
   Tally found{};
-  copy_async(stream, &found, tally.data(), sizeof(found));
-  stream.synchronize();
+  try {
+    run(stream, plan, tally, {}, {});
+    copy_async(stream, &found, tally.data(), sizeof(found));
+    stream.synchronize();
+  } catch (...) {
+    settle(stream);
+    throw;
+  }
   region.throttle().read(begun, bytes_);
   region.throttle().wait();
   if (found.sum != current.data) {

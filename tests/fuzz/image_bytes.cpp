@@ -179,10 +179,14 @@ MemoryFile image_file(Input& input, ImageInput& head) {
 }
 
 std::vector<std::uint8_t> image_input(const ImageInput& head, const MemoryFile& file) {
-  std::vector<std::uint8_t> result = {head.repairs, static_cast<std::uint8_t>(head.blocks),
-                                      static_cast<std::uint8_t>(head.blocks >> 8), head.cut,
-                                      static_cast<std::uint8_t>(head.plan.size())};
-  result.insert(result.end(), head.plan.begin(), head.plan.end());
+  std::vector<std::uint8_t> result;
+  const auto add = [&](std::size_t byte) { result.push_back(static_cast<std::uint8_t>(byte)); };
+  add(head.repairs);
+  add(head.blocks);
+  add(head.blocks >> 8);
+  add(head.cut);
+  add(head.plan.size());
+  for (const std::uint8_t byte : head.plan) add(byte);
   for (const auto& [page, content] : file.pages) {
     std::size_t place = 0;
     if (page >= core::kFirstBlock) {
@@ -202,10 +206,10 @@ std::vector<std::uint8_t> image_input(const ImageInput& head, const MemoryFile& 
       for (std::size_t i = at; i < kPage && i - end <= kWorth; ++i) {
         if (bytes[i] != 0) end = i + 1;
       }
-      result.push_back(static_cast<std::uint8_t>(place));
+      add(place);
       for (const std::size_t number : {at, end - at}) {
-        result.push_back(static_cast<std::uint8_t>(number));
-        result.push_back(static_cast<std::uint8_t>(number >> 8));
+        add(number);
+        add(number >> 8);
       }
       result.insert(result.end(), bytes + at, bytes + end);
       at = end;
