@@ -1,7 +1,10 @@
 #include "core/block_map.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cassert>
+#include <new>
 
 namespace holdfast::core {
 
@@ -16,8 +19,26 @@ constexpr std::uint64_t bound(std::uint64_t in_force) { return 2 * in_force + kG
 
 }  // namespace
 
+BlockMap::Owners::~Owners() {
+  if (mapped_ > 0) ::munmap(owners_, mapped_);
+}
+
+void BlockMap::Owners::resize(std::uint64_t blocks) {
+  const std::uint64_t bytes = pages_of(blocks * sizeof(Owner)) * kPage;
+  if (bytes > mapped_) {
+    void* const memory =
+        mapped_ == 0 ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+                     : ::mremap(owners_, mapped_, bytes, MREMAP_MAYMOVE);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    owners_ = static_cast<Owner*>(memory);
+    mapped_ = bytes;
+  }
+  blocks_ = blocks;
+}
+
 BlockMap::BlockMap(std::uint64_t end)
-    : owner_(whole_extents(end - kFirstBlock), kFree),
+    : owner_(whole_extents(end - kFirstBlock)),
       used_(owner_.size() / kExtentBlocks, 0),
       closed_(used_.size(), 0) {}
 
@@ -75,7 +96,7 @@ BlockRun BlockMap::extend(std::uint64_t wanted) {
   for (auto* const by_extent : {&used_, &closed_}) {  // so that only the first step can fail
     if (by_extent->capacity() < extents_then) by_extent->reserve(2 * extents_then);
   }
-  owner_.resize(owner_.size() + run.count, kFree);
+  owner_.resize(owner_.size() + run.count);
   used_.resize(owner_.size() / kExtentBlocks, 0);
   closed_.resize(used_.size(), 0);
   first_free_extent_ = extents();

@@ -24,6 +24,8 @@ struct BlockRun {
   std::uint64_t count = 0;
 };
 
+// Memory: 4 bytes for a block that is or was owned, and 2 for each extent of the file.
+//
 // Invariants:
 // - No block has two owners, and none that is owned or pending is handed out.
 // - The current run holds free blocks only.
@@ -90,13 +92,33 @@ class BlockMap {
  private:
   static constexpr Owner kTable = Owner{1} << 31;
 
+  // A long file that is nearly empty, as no one but a forger makes it, must not cost memory for each
+  // of its blocks: what was never written to is zero and takes none.
+  class Owners {
+   public:
+    explicit Owners(std::uint64_t blocks) { resize(blocks); }
+    ~Owners();
+    Owners(const Owners&) = delete;
+    Owners& operator=(const Owners&) = delete;
+    // New ones are kFree. Throws bad_alloc, and is then as it was. REQUIRES: no fewer than now.
+    void resize(std::uint64_t blocks);
+    std::uint64_t size() const { return blocks_; }
+    Owner& operator[](std::uint64_t i) { return owners_[i]; }
+    Owner operator[](std::uint64_t i) const { return owners_[i]; }
+
+   private:
+    Owner* owners_ = nullptr;
+    std::uint64_t blocks_ = 0;
+    std::uint64_t mapped_ = 0;  // bytes
+  };
+
   BlockRun next_run(std::uint64_t wanted);
   BlockRun free_extents(std::uint64_t wanted);
   BlockRun extend(std::uint64_t wanted);
   BlockRun piece();
 
   mutable std::mutex mutex_;
-  std::vector<Owner> owner_;          // whole extents, from kFirstBlock on
+  Owners owner_;                      // whole extents, from kFirstBlock on
   std::vector<std::uint8_t> used_;    // by extent
   std::vector<std::uint8_t> closed_;  // by extent
   std::uint64_t in_force_ = 0;

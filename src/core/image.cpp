@@ -213,9 +213,12 @@ void Image::read_root() {
   if (hash_.bytes(root_.data(), bytes) != record_.root_hash) {
     damaged(path(), concat("root table ", record_.root_slot, " does not match its hash"));
   }
+  const std::uint64_t empty = hash_(std::make_unique<TablePage>().get());
   for (std::uint64_t segment = 0; segment < root_.size(); ++segment) {
     const TableEntry& entry = root_[segment];
     if (entry == TableEntry{}) continue;
+    // None is ever stored; a hole in the file could be a million of them.
+    if (entry.hash == empty) damaged(path(), "its root table names an empty table");
     claim(entry.block, BlockMap::table(segment), "its root table names");
     tables_[segment] = std::make_unique<TablePage>();
   }

@@ -1,6 +1,7 @@
 // Images whose checksums all hold and whose tables are nevertheless nonsense, as only someone with
 // intent makes them: each is refused as damaged, none is written to, none leads to a crash.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstring>
 #include <filesystem>
@@ -62,7 +63,7 @@ class ImageHostileTest : public test::Scratch {
     Tables tables = sound_;
     spoil(tables);
     test::FileUnderTest file(path());
-    for (std::size_t segment = 0; segment < tables.root.size(); ++segment) {
+    for (std::size_t segment = 0; segment < sound_.root.size(); ++segment) {
       file.write(sound_.root[segment].block * kPage, &tables.pages[segment], kPage);
       if (tables.root[segment] != sound_.root[segment]) continue;
       tables.root[segment].hash = hash_(&tables.pages[segment]);
@@ -82,6 +83,13 @@ class ImageHostileTest : public test::Scratch {
               Errc::damaged);
     EXPECT_TRUE(std::filesystem::last_write_time(path()) == before) << "written to";
     EXPECT_TRUE(is_empty(arenas()));
+  }
+
+  // The most that this process has had, in bytes.
+  static std::uint64_t most_memory() {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return static_cast<std::uint64_t>(usage.ru_maxrss) << 10;
   }
 
   Tables sound_;
@@ -120,6 +128,30 @@ TEST_F(ImageHostileTest, BlocksOutsideAreRefused) {
 TEST_F(ImageHostileTest, PagesOutsideTheRegionAreRefused) {
   refused("outside the region", [](Tables& t) { t.pages[2][600 - 512] = t.pages[2][0]; });
   refused("outside the region", [](Tables& t) { t.pages[2][255] = {1, core::kFirstBlock}; });
+}
+
+TEST_F(ImageHostileTest, EmptyTablesAreRefused) {
+  refused("empty table", [&](Tables& t) {
+    t.pages[2] = {};
+    t.root[2].hash = hash_(&t.pages[2]);
+    t.record.pages_stored = 0;  // not looked at any more
+  });
+}
+
+// The region is of a terabyte and the file of four, all of it holes: neither costs memory.
+TEST_F(ImageHostileTest, LengthThatIsOnlyClaimedCostsNoMemory) {
+  forge([&](Tables& t) {
+    t.record.region_bytes = core::kMaxRegionBytes;
+    t.record.blocks = core::max_blocks(core::kMaxRegionBytes);
+    t.root.resize(core::segments_of(core::kMaxRegionBytes));
+  });
+  std::filesystem::resize_file(path(), core::max_blocks(core::kMaxRegionBytes) * kPage);
+  const std::uint64_t before = most_memory();
+  {
+    const core::Image image = test::image_in(path());
+    EXPECT_EQ(image.region_bytes(), core::kMaxRegionBytes);
+  }
+  EXPECT_LT(most_memory() - before, std::uint64_t{512} << 20);  // 4 bytes for a block would be 4 GiB
 }
 
 TEST_F(ImageHostileTest, RecordsThatDoNotFitAreRefused) {
