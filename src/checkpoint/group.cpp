@@ -120,7 +120,7 @@ Current Group::read_current(Stream& stream) const {
   Slot slots[2];
   for (std::uint64_t i = 0; i < 2; ++i) {
     copy_async(stream, &slots[i], slot_address(i), sizeof(Slot));
-    stream.synchronize();  // each: nothing is on its way to this function's memory if the next fails
+    stream.synchronize();  // each: if the next one fails, nothing is on its way to `slots`
   }
   Current current;
   for (std::uint64_t i = 0; i < 2; ++i) {

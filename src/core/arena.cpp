@@ -161,8 +161,8 @@ std::uint64_t check_content(const FoundArena& found, const Uuid& uuid, std::uint
                       concat("the arena '", path, "' (", fall_back().substr(2), ")"),
                       [](const void*, std::size_t) {});
   if (directory.region_bytes() < least) {
-    damaged(path, concat("holds a region of ", directory.region_bytes(), " bytes, and its image one of ",
-                         least));
+    damaged(path, concat("holds a region of ", directory.region_bytes(),
+                         " bytes, and its image one of ", least));
   }
   // A kill within grow() leaves a file that is longer than the region, perhaps with holes there.
   if (file_facts(found.fd.get(), path).allocated < kPage + directory.region_bytes()) {

@@ -44,8 +44,8 @@ struct FoundArena {
 // process has or can still write to.
 std::optional<FoundArena> find_arena(const std::string& path, const Uuid& uuid, bool writable);
 
-// The bytes of the region in it. Reads the directory; writes nothing. Throws damaged, also where the
-// region has fewer than `least`: its image's.
+// The bytes of the region in it. Reads the directory; writes nothing. Throws damaged, also where
+// the region has fewer than `least`: its image's.
 std::uint64_t check_content(const FoundArena& found, const Uuid& uuid, std::uint64_t least);
 
 // Invariants: the file has its name only once it is whole; its pages are allocated, so that no
@@ -61,7 +61,8 @@ class Arena : public Medium {
   void publish(const ImageIdentity& image);
 
   // Takes over the arena that a crashed process left. Throws damaged (naming the file and the way
-  // back to the last commit), as check_content(), with the file as it was. `max_size` says how much space to keep for a region of a size.
+  // back to the last commit), as check_content(), with the file as it was. `max_size` says how much
+  // space to keep for a region of a size.
   static std::unique_ptr<Arena> adopt(FoundArena found, const Uuid& uuid, std::uint64_t least,
                                       const std::function<std::uint64_t(std::uint64_t)>& max_size);
 

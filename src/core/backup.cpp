@@ -25,7 +25,8 @@ constexpr std::uint64_t kStagingPages = (std::uint64_t{64} << 20) / kPage;
 
 }  // namespace
 
-BackupReport backup(const std::string& from, const std::string& to, const OpenOptions& options) try {
+BackupReport backup(const std::string& from, const std::string& to,
+                    const OpenOptions& options) try {
   struct stat info {};
   if (::lstat(to.c_str(), &info) == 0) throw core::system_error(EEXIST, "create", to);
   BackupReport report;

@@ -26,10 +26,9 @@ BlockMap::Owners::~Owners() {
 void BlockMap::Owners::resize(std::uint64_t blocks) {
   const std::uint64_t bytes = pages_of(blocks * sizeof(Owner)) * kPage;
   if (bytes > mapped_) {
-    void* const memory =
-        mapped_ == 0 ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
-                     : ::mremap(owners_, mapped_, bytes, MREMAP_MAYMOVE);
+    void* const memory = mapped_ == 0 ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+                                      : ::mremap(owners_, mapped_, bytes, MREMAP_MAYMOVE);
     if (memory == MAP_FAILED) throw std::bad_alloc();
     owners_ = static_cast<Owner*>(memory);
     mapped_ = bytes;

@@ -92,8 +92,8 @@ class BlockMap {
  private:
   static constexpr Owner kTable = Owner{1} << 31;
 
-  // A long file that is nearly empty, as no one but a forger makes it, must not cost memory for each
-  // of its blocks: what was never written to is zero and takes none.
+  // A long file that is nearly empty, as no one but a forger makes it, must not cost memory for
+  // each of its blocks: what was never written to is zero and takes none.
   class Owners {
    public:
     explicit Owners(std::uint64_t blocks) { resize(blocks); }

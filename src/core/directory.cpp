@@ -253,8 +253,9 @@ void Directory::insert(ObjectInfo object) {
 
 void Directory::check_countable() const {
   if (generation_ < kMaxGeneration) return;
-  throw Error(Errc::unsupported, "the object directory has had all the changes that it can have; "
-                                 "make a region of this one: holdfast backup");
+  throw Error(Errc::unsupported,
+              "the object directory has had all the changes that it can have; "
+              "make a region of this one: holdfast backup");
 }
 
 void Directory::remove(std::string_view name) {

@@ -64,7 +64,8 @@ Error core::current_error(const char* what) noexcept {
     } catch (const Error& error) {
       return error;
     } catch (const std::bad_alloc&) {
-      return {Errc::no_memory, detail::concat("no memory for ", what, "; free some, or raise the limit")};
+      return {Errc::no_memory,
+              detail::concat("no memory for ", what, "; free some, or raise the limit")};
     } catch (const std::exception& error) {
       return {Errc::io, detail::concat(what, " failed: ", error.what())};
     }

@@ -261,9 +261,9 @@ void FileDomain::take_arena(const OpenOptions& options, OpenReport& report) {
   ArenaChoice choice = choose_arena(image, identity_, boot_, options, true);
   if (choice.adopted) {
     report.arena_found = true;
-    arena_ = Arena::adopt(
-        std::move(*choice.found), image.uuid(), image.region_bytes(),
-        [&](std::uint64_t size) { return checked_max_size(size, options.max_size); });
+    arena_ =
+        Arena::adopt(std::move(*choice.found), image.uuid(), image.region_bytes(),
+                     [&](std::uint64_t size) { return checked_max_size(size, options.max_size); });
     return;
   }
   const Stopwatch watch;

@@ -324,7 +324,8 @@ Image::Places Image::take_places(const Tally& tally, std::uint64_t moves, std::u
 // The steps up to the record: nothing that the commit in force refers to is touched.
 Image::Prepared Image::prepare(ChangeSet& changes) {
   if (record_.generation_plus_one > kMaxGeneration) {
-    throw Error(Errc::unsupported, concat("'", path(), "' has had all the commits that it can have; "
+    throw Error(Errc::unsupported, concat("'", path(),
+                                          "' has had all the commits that it can have; "
                                           "make a region of it: holdfast backup"));
   }
   const Tally tally = examine(changes);

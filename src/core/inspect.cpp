@@ -73,7 +73,8 @@ void describe(const core::Image& image, Verify verify, ImageInfo& info) {
 
 }  // namespace
 
-ImageInfo inspect_image(const std::string& path, Verify verify, const std::string& arena_folder) try {
+ImageInfo inspect_image(const std::string& path, Verify verify,
+                        const std::string& arena_folder) try {
   ImageInfo info;
   core::read_last_commit(
       path,

@@ -251,7 +251,8 @@ void Region::abandon() noexcept { impl_.reset(); }
 // ---- Objects ----------------------------------------------------------------------------------
 
 void* Region::allocate_raw(std::string_view name, std::string_view type,
-                           std::uint32_t element_bytes, std::uint64_t count, Tracking tracking) try {
+                           std::uint32_t element_bytes, std::uint64_t count,
+                           Tracking tracking) try {
   Impl& impl = alive(impl_);
   check_writable("allocate()");
   core::check_name(name, core::kNameBytes, "object name");

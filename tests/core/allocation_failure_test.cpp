@@ -318,8 +318,7 @@ TEST_P(AllocationFailureTest, Destroy) {
   make("region", 7).close();
   fs::rename(path(), path("kept"));
   everywhere({
-      .prepare =
-          [&] { fs::copy_file(path("kept"), path(), fs::copy_options::overwrite_existing); },
+      .prepare = [&] { fs::copy_file(path("kept"), path(), fs::copy_options::overwrite_existing); },
       .attempt = [&] { Region::destroy(region_path_); },
       .failed =
           [&] {

@@ -151,7 +151,8 @@ TEST_F(ImageHostileTest, LengthThatIsOnlyClaimedCostsNoMemory) {
     const core::Image image = test::image_in(path());
     EXPECT_EQ(image.region_bytes(), core::kMaxRegionBytes);
   }
-  EXPECT_LT(most_memory() - before, std::uint64_t{512} << 20);  // 4 bytes for a block would be 4 GiB
+  EXPECT_LT(most_memory() - before,
+            std::uint64_t{512} << 20);  // 4 bytes for a block would be 4 GiB
 }
 
 TEST_F(ImageHostileTest, RecordsThatDoNotFitAreRefused) {

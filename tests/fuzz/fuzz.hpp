@@ -73,7 +73,7 @@ struct MemoryFile {
   };
   std::map<std::uint64_t, Page> pages;
   std::uint64_t bytes = 0;
-  std::uint64_t changes = 0;               // that were tried so far
+  std::uint64_t changes = 0;                  // that were tried so far
   std::uint64_t failing = ~std::uint64_t{0};  // this change fails
 
   void read(std::uint64_t offset, void* data, std::size_t count) const {

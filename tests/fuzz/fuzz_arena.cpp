@@ -26,19 +26,19 @@ using core::kPage;
 
 void no_flush(const void*, std::size_t) {}
 
-// An input: what is done (2 bytes), pages of the file (1; 0: as many as there are), pieces until the
-// end. A piece: place (1), offset there (2), length (1), bytes.
+// An input: what is done (2 bytes), pages of the file (1; 0: as many as there are), pieces until
+// the end. A piece: place (1), offset there (2), length (1), bytes.
 enum Do : std::uint16_t {
-  kRepairHeader = 1,     // the checksum of the arena's header
-  kRepairContent = 2,    // the checksums of the region's header and directory
-  kRepairNote = 4,       // the checksum of the image's note
-  kMatch = 8,            // the ids that make image and arena belong together
-  kLastCommit = 16,      // open with that option
-  kReadOnly = 32,        // open for reading
-  kUse = 64,             // change the region
-  kClose = 128,          // close it, instead of a crash
-  kCutInPage = 256,      // the file ends within a page
-  kNoNote = 512,         // the image has no note
+  kRepairHeader = 1,   // the checksum of the arena's header
+  kRepairContent = 2,  // the checksums of the region's header and directory
+  kRepairNote = 4,     // the checksum of the image's note
+  kMatch = 8,          // the ids that make image and arena belong together
+  kLastCommit = 16,    // open with that option
+  kReadOnly = 32,      // open for reading
+  kUse = 64,           // change the region
+  kClose = 128,        // close it, instead of a crash
+  kCutInPage = 256,    // the file ends within a page
+  kNoNote = 512,       // the image has no note
 };
 
 constexpr core::Uuid kRegion{1, 2, 3};
@@ -56,8 +56,7 @@ struct Left {
     core::Directory::format(region, kRegion, kRegionBytes, no_flush);
     auto directory = core::Directory::load(region, kRegionBytes, "here", no_flush);
     directory.insert({"data", "u64", core::kMetadataBytes, 1000, 8, Tracking::hashed});
-    directory.insert(
-        {"marked", "u32", core::kMetadataBytes + 3 * kPage, 700, 4, Tracking::marked});
+    directory.insert({"marked", "u32", core::kMetadataBytes + 3 * kPage, 700, 4, Tracking::marked});
     std::memset(region + core::kMetadataBytes, 3, 3 * kPage);
     auto made = core::Image::format(std::make_unique<MemoryStore>(image), kRegion);
     core::StagingBuffer staging(kPages);
@@ -131,7 +130,8 @@ struct Case {
     }
     ArenaHeader header;
     std::memcpy(&header, arena.data(), sizeof header);
-    if ((what & kMatch) != 0) match(header, *reinterpret_cast<const ArenaHeader*>(left.arena.data()));
+    if ((what & kMatch) != 0)
+      match(header, *reinterpret_cast<const ArenaHeader*>(left.arena.data()));
     if ((what & kRepairHeader) != 0) {
       header.checksum = core::hash_bytes(&header, offsetof(ArenaHeader, checksum));
     }
@@ -226,9 +226,8 @@ void arena(std::span<const std::uint8_t> bytes) {
   expect(untouched(what), "looking at an arena changes nothing");
 
   std::optional<Region> region;
-  const bool opens = succeeds([&] {
-    region.emplace(open(what.image, has(kReadOnly), has(kLastCommit)));
-  });
+  const bool opens =
+      succeeds([&] { region.emplace(open(what.image, has(kReadOnly), has(kLastCommit))); });
   if (!opens || has(kReadOnly)) {
     if (opens) read_all(*region);
     expect(untouched(what), "a refusal, or a reader, changes nothing in the arena");

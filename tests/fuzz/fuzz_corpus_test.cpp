@@ -1,5 +1,6 @@
-// The fuzz targets without a fuzzer: every input of the corpus, then random changes of them for some
-// seconds. An input that breaks a promise is kept beside the test program, under the name printed.
+// The fuzz targets without a fuzzer: every input of the corpus, then random changes of them for
+// some seconds. An input that breaks a promise is kept beside the test program, under the name
+// printed.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -28,7 +29,8 @@ struct Target {
 
 std::vector<Bytes> corpus_of(const std::string& target) {
   std::vector<fs::path> paths;
-  for (const auto& entry : fs::directory_iterator(std::string(HOLDFAST_FUZZ_CORPUS) + "/" + target)) {
+  for (const auto& entry :
+       fs::directory_iterator(std::string(HOLDFAST_FUZZ_CORPUS) + "/" + target)) {
     paths.push_back(entry.path());
   }
   std::sort(paths.begin(), paths.end());
@@ -40,11 +42,13 @@ std::vector<Bytes> corpus_of(const std::string& target) {
   return inputs;
 }
 
-// Runs an input, kept in a file meanwhile, in case the program crashes. False if it broke a promise.
+// Runs an input, kept in a file meanwhile, in case the program crashes. False if it broke a
+// promise.
 bool runs(const Target& target, const Bytes& input) {
   const std::string path = std::string("broke_") + target.name;
   std::ofstream(path, std::ios::binary)
-      .write(reinterpret_cast<const char*>(input.data()), static_cast<std::streamsize>(input.size()));
+      .write(reinterpret_cast<const char*>(input.data()),
+             static_cast<std::streamsize>(input.size()));
   try {
     target.run(input);
   } catch (const std::exception& error) {

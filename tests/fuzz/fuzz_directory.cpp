@@ -23,12 +23,31 @@ constexpr std::uint64_t kRegionBytes = 256 * kPage;
 // A number that is likely to be at an edge.
 std::uint64_t edge(Input& input) {
   constexpr std::uint64_t kTop = ~std::uint64_t{0};
-  constexpr std::uint64_t kEdges[] = {
-      0, 1, 2, kPage - 1, kPage, kPage + 1, core::kMetadataBytes - kPage, core::kMetadataBytes,
-      core::kMetadataBytes + 1, kRegionBytes - kPage, kRegionBytes - 1, kRegionBytes,
-      kRegionBytes + kPage, core::kMaxRegionBytes, core::kMaxRegionBytes + kPage,
-      core::kMaxRegionBytes - kPage, 1u << 31, std::uint64_t{1} << 32, std::uint64_t{1} << 52,
-      kTop / kPage, kTop - kPage + 1, kTop - 1, kTop, kTop / 2, kTop / 2 + 1};
+  constexpr std::uint64_t kEdges[] = {0,
+                                      1,
+                                      2,
+                                      kPage - 1,
+                                      kPage,
+                                      kPage + 1,
+                                      core::kMetadataBytes - kPage,
+                                      core::kMetadataBytes,
+                                      core::kMetadataBytes + 1,
+                                      kRegionBytes - kPage,
+                                      kRegionBytes - 1,
+                                      kRegionBytes,
+                                      kRegionBytes + kPage,
+                                      core::kMaxRegionBytes,
+                                      core::kMaxRegionBytes + kPage,
+                                      core::kMaxRegionBytes - kPage,
+                                      1u << 31,
+                                      std::uint64_t{1} << 32,
+                                      std::uint64_t{1} << 52,
+                                      kTop / kPage,
+                                      kTop - kPage + 1,
+                                      kTop - 1,
+                                      kTop,
+                                      kTop / 2,
+                                      kTop / 2 + 1};
   const std::uint8_t which = input.take();
   if (which < std::size(kEdges)) return kEdges[which];
   if (which < 64) return input.take<std::uint64_t>();

@@ -139,8 +139,8 @@ void change(Content& content, Input& plan) {
         if (object != nullptr) directory.remove(object->name);
         break;
       default: {
-        ObjectInfo info{"new" + std::to_string(what), "t", 0, 1 + value % 40 * 1000u, 4,
-                        Tracking::hashed};
+        ObjectInfo info{"new" + std::to_string(what), "t", 0,
+                        1 + value % 40 * 1000u,       4,   Tracking::hashed};
         if (directory.find(info.name) != nullptr) break;
         succeeds([&] {
           info.offset = directory.first_fit(info.bytes(), info.name);
@@ -155,8 +155,8 @@ void change(Content& content, Input& plan) {
 
 void commit(Image& image, Content& content, core::StagingBuffer& staging, std::uint8_t id) {
   const std::vector<std::uint8_t> marks(core::pages_of(content.directory->region_bytes()), 1);
-  core::Snapshot snapshot = core::take_snapshot(
-      {content.bytes.get(), &*content.directory, &marks, true}, image, staging);
+  core::Snapshot snapshot =
+      core::take_snapshot({content.bytes.get(), &*content.directory, &marks, true}, image, staging);
   image.write(std::move(snapshot.changes), core::Uuid{id});
 }
 
@@ -170,7 +170,8 @@ void expect_opens_as(MemoryFile& file, const Content& wanted, const Content* or_
 // Commits to an image, perhaps on a disk that fails once; then again.
 void commit_twice(MemoryFile& file, Input& plan) {
   Image image = Image::open(store_of(file));
-  if (image.header().version < core::kFormatVersion || image.region_bytes() > kMostCommitted) return;
+  if (image.header().version < core::kFormatVersion || image.region_bytes() > kMostCommitted)
+    return;
   const Content before(image);
   Content content(before);
   const std::uint8_t failing = plan.take();
@@ -194,8 +195,7 @@ void image(std::span<const std::uint8_t> bytes) {
   ImageInput head;
   MemoryFile file = image_file(input, head);
   std::uint64_t region_bytes = 0;
-  const bool opens =
-      succeeds([&] { region_bytes = Image::open(store_of(file)).region_bytes(); });
+  const bool opens = succeeds([&] { region_bytes = Image::open(store_of(file)).region_bytes(); });
   succeeds([&] { verify(file); });
   bool whole = false;
   if (region_bytes <= kMostRead) whole = succeeds([&] { read_region(file); });

@@ -122,7 +122,8 @@ class ImageRepair {
       for (TableEntry& page : table) {
         if (page == TableEntry{}) continue;
         ++stored;
-        if (there(page.block)) page.hash = hash_(file_.get<MemoryFile::Page>(page.block * kPage).bytes.data());
+        if (there(page.block))
+          page.hash = hash_(file_.get<MemoryFile::Page>(page.block * kPage).bytes.data());
       }
       file_.put(entry.block * kPage, table);
       entry.hash = hash_(&table);

@@ -8,8 +8,8 @@
 
 #include "core/directory.hpp"
 #include "core/files.hpp"
-#include "core/snapshot.hpp"
 #include "core/image.hpp"
+#include "core/snapshot.hpp"
 #include "fuzz/image_bytes.hpp"
 #include "holdfast/region.hpp"
 
@@ -22,7 +22,8 @@ using Bytes = std::vector<std::uint8_t>;
 void save(const std::filesystem::path& path, const Bytes& bytes) {
   std::filesystem::create_directories(path.parent_path());
   std::ofstream(path, std::ios::binary)
-      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+      .write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
 }
 
 // The parts of a file that are not zero.
@@ -108,9 +109,9 @@ void arenas(const std::filesystem::path& folder) {
 
 void directories(const std::filesystem::path& folder) {
   save(folder / "empty", {0, 1, 1, 0, 0, 0});
-  save(folder / "objects", {0, 1, 2, 3, 0, 1, 0, 2, 0, 3, 1, 1, 2, 0, 9, 0, 9, 0, 1, 5, 0, 2, 1, 9});
-  save(folder / "edges",
-       {0, 5, 2, 11, 2, 63, 7, 4, 1, 7, 7, 63, 8, 5, 1, 8, 9, 0, 0, 1, 4, 0, 2});
+  save(folder / "objects",
+       {0, 1, 2, 3, 0, 1, 0, 2, 0, 3, 1, 1, 2, 0, 9, 0, 9, 0, 1, 5, 0, 2, 1, 9});
+  save(folder / "edges", {0, 5, 2, 11, 2, 63, 7, 4, 1, 7, 7, 63, 8, 5, 1, 8, 9, 0, 0, 1, 4, 0, 2});
   save(folder / "last-generation", {0, 1, 22, 0, 0, 0, 1, 5, 0});
   save(folder / "anything", {0, 17, 1, 1, 0, 4, 32, 0, 80, 0, 0, 1, 5});
 }
