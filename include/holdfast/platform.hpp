@@ -66,6 +66,11 @@ class Platform {
   std::string root_;
 };
 
+// Whether a file's lock keeps a second descriptor of it out in this folder: where it does not, no
+// region can live. Tried on a file without a name, or one that is removed at once. Throws
+// not_found, permission, no_space, io.
+bool locks_hold(const std::string& folder);
+
 // GPM's gpm_persist_begin() and gpm_persist_end(): switches DDIO off for the GPU in use and, if it
 // was on before, back on. Calls nest, over all threads of the process. Does nothing on the CPU
 // backend and on machines without DDIO, without a dax device, or with eADR on all of them.

@@ -85,6 +85,8 @@ class RegionHandle : public std::enable_shared_from_this<RegionHandle> {
 
   const std::string& path() const { return path_; }
   bool is_open() const { return region_.has_value() && !detached_; }
+  // It was opened so, whether it is still open or not.
+  bool read_only() const { return read_only_; }
 
   // Names of the objects that arrays look into, with the number of arrays handed out.
   std::map<std::string, std::size_t> exported() const;
@@ -140,6 +142,7 @@ class RegionHandle : public std::enable_shared_from_this<RegionHandle> {
   const int creator_;  // process id: a forked child must not close its parent's region
   std::mutex mutex_;   // calls into the region
   std::optional<Region> region_;
+  const bool read_only_;
   std::optional<Stream> stream_;  // of asynchronous commits
   std::vector<std::shared_ptr<StartedCommit>> started_;
   const std::vector<ino_t> inodes_;

@@ -17,6 +17,7 @@ struct DeviceView {
   dlpack::Tensor tensor{};  // without shape and strides
   std::vector<std::int64_t> shape;
   std::shared_ptr<Export> hold;
+  bool read_only = false;
 };
 
 // What a capsule, and then whoever took it, owns.
@@ -61,7 +62,10 @@ nb::object make_capsule(const DeviceView& view) {
   managed.tensor.strides = holder->strides.data();
   managed.context = holder.get();
   managed.deleter = &release<Managed>;
-  if constexpr (std::is_same_v<Managed, dlpack::ManagedVersioned>) managed.version = {1, 0};
+  if constexpr (std::is_same_v<Managed, dlpack::ManagedVersioned>) {
+    managed.version = {1, 0};
+    managed.flags = view.read_only ? dlpack::kReadOnly : 0;
+  }
   PyObject* const capsule = PyCapsule_New(&managed, Managed::kName, &destroy<Managed>);
   if (capsule == nullptr) throw nb::python_error();
   holder.release();  // NOLINT(bugprone-unused-return-value): the capsule's now
@@ -88,6 +92,7 @@ DeviceView on_device(const std::shared_ptr<RegionHandle>& handle, const std::str
   view.tensor.type = {code, static_cast<std::uint8_t>(bits), 1};
   view.shape = shape;
   view.hold = std::make_shared<Export>(handle, name);
+  view.read_only = handle->read_only();
   handle->expect_device_stores();
   return view;
 }

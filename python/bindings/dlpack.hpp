@@ -8,6 +8,7 @@ namespace holdfast::python::dlpack {
 
 inline constexpr std::int32_t kCpu = 1;
 inline constexpr std::int32_t kCuda = 2;
+inline constexpr std::uint64_t kReadOnly = 1;
 
 struct Device {
   std::int32_t type;
@@ -49,7 +50,7 @@ struct ManagedVersioned {
   Version version;
   void* context;
   void (*deleter)(ManagedVersioned*);
-  std::uint64_t flags;  // 1: read-only, 2: a copy
+  std::uint64_t flags;  // kReadOnly; 2: a copy
   Tensor tensor;
 };
 

@@ -21,6 +21,7 @@ void bind_inspect(nb::module_& module) {
   nb::class_<ImageInfo>(module, "ImageInfo", "What a region's file holds.")
       .def_ro("path", &ImageInfo::path)
       .def_ro("version", &ImageInfo::version)
+      .def_ro("in_use", &ImageInfo::in_use, "a process has the region open")
       .def_ro("uuid", &ImageInfo::uuid)
       .def_ro("created_unix_ns", &ImageInfo::created_unix_ns)
       .def_ro("generation", &ImageInfo::generation)

@@ -32,6 +32,13 @@ void bind_platform(nb::module_& module) {
       .def("folder_bytes_free", &Platform::folder_bytes_free, "folder"_a)
       .def("folder_bytes_total", &Platform::folder_bytes_total, "folder"_a);
 
+  module.def(
+      "locks_hold",
+      [](const std::string& folder) {
+        nb::gil_scoped_release no_gil;
+        return locks_hold(folder);
+      },
+      "folder"_a, "Whether a lock of a file there keeps a second descriptor out.");
   module.def("backend_name", [] { return std::string(backend::name()); });
   module.def("device_name", &backend::device_name);
   module.def("device_pci_address", &backend::device_pci_address);

@@ -7,13 +7,15 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.hpp"
+#include "holdfast/backup.hpp"
 
 namespace holdfast::python {
 namespace {
 
 using namespace nb::literals;
 
-using Bytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>, nb::c_contig>;
+template <class T>
+using Bytes = nb::ndarray<nb::numpy, T, nb::ndim<1>, nb::c_contig>;
 
 Domain parse_domain(const std::string& name) {
   for (const Domain domain : {Domain::file, Domain::device, Domain::emulated, Domain::dax}) {
@@ -61,9 +63,24 @@ std::shared_ptr<RegionHandle> create_region(const std::string& path, std::uint64
 }
 
 std::shared_ptr<RegionHandle> open_region(const std::string& path, const std::string& arena_folder,
-                                          std::uint64_t max_size) {
+                                          std::uint64_t max_size, bool read_only,
+                                          bool last_commit) {
+  OpenOptions options;
+  options.arena_folder = arena_folder;
+  options.max_size = max_size;
+  options.last_commit = last_commit;
+  if (read_only) options.mode = OpenMode::read_only;
   nb::gil_scoped_release no_gil;
-  return std::make_shared<RegionHandle>(path, Region::open(path, {arena_folder, max_size}));
+  return std::make_shared<RegionHandle>(path, Region::open(path, options));
+}
+
+BackupReport backup_region(const std::string& from, const std::string& to,
+                           const std::string& arena_folder, bool last_commit) {
+  OpenOptions options;
+  options.arena_folder = arena_folder;
+  options.last_commit = last_commit;
+  nb::gil_scoped_release no_gil;
+  return backup(from, to, options);
 }
 
 void destroy_region(const std::string& path, const std::string& arena_folder) {
@@ -77,12 +94,17 @@ nb::capsule export_owner(const std::shared_ptr<RegionHandle>& handle, const std:
                      [](void* pointer) noexcept { delete static_cast<Export*>(pointer); });
 }
 
-Bytes export_bytes(const std::shared_ptr<RegionHandle>& handle, const std::string& name) {
+// Of a region that is open for reading the array is read-only: what is stored there would be gone
+// with it, and no one would be told.
+nb::object export_bytes(const std::shared_ptr<RegionHandle>& handle, const std::string& name) {
   const auto [address, bytes] = handle->locate(name);
-  return Bytes(address, {bytes}, export_owner(handle, name));
+  const nb::capsule owner = export_owner(handle, name);
+  if (handle->read_only()) return nb::cast(Bytes<const std::uint8_t>(address, {bytes}, owner));
+  return nb::cast(Bytes<std::uint8_t>(address, {bytes}, owner));
 }
 
 void remove_object(const std::shared_ptr<RegionHandle>& handle, const std::string& name) {
+  handle->with([](Region& region) { region.check_writable("remove()"); });
   if (handle->exported().contains(name)) {
     throw nb::buffer_error(("object '" + name + "' of region " + handle->path() +
                             " has arrays that are still in use: delete them (del array) first")
@@ -142,6 +164,8 @@ void bind_records(nb::module_& module) {
 
   nb::class_<OpenReport>(module, "OpenReport", "What opening a region cost.")
       .def_ro("arena_found", &OpenReport::arena_found, "a crashed process's memory was adopted")
+      .def_ro("arena_set_aside", &OpenReport::arena_set_aside,
+              "where last_commit put an arena; remove it when it is not needed")
       .def_ro("check_ms", &OpenReport::check_ms)
       .def_ro("load_ms", &OpenReport::load_ms)
       .def_ro("pin_ms", &OpenReport::pin_ms);
@@ -158,6 +182,19 @@ void bind_records(nb::module_& module) {
         return detail::concat("CommitStats(generation=", stats.generation,
                               ", pages_written=", stats.pages_written,
                               ", bytes_written=", stats.bytes_written, ")");
+      });
+
+  nb::class_<BackupReport>(module, "BackupReport", "What a backup holds.")
+      .def_ro("uuid", &BackupReport::uuid, "the copy's own")
+      .def_ro("arena_found", &BackupReport::arena_found,
+              "it holds what a crashed process had persisted")
+      .def_ro("generation", &BackupReport::generation,
+              "of the commit that was copied; 0 for an arena without its file")
+      .def_ro("region_bytes", &BackupReport::region_bytes)
+      .def_ro("pages_written", &BackupReport::pages_written)
+      .def("__repr__", [](const BackupReport& report) {
+        return detail::concat("BackupReport(uuid=", report.uuid, ", generation=", report.generation,
+                              ", arena_found=", report.arena_found ? "True" : "False", ")");
       });
 
   nb::class_<PendingCommit>(module, "Commit", "A commit on its way to the disk.")
@@ -187,6 +224,7 @@ void bind_region(nb::module_& module) {
       .def("exported", &RegionHandle::exported)
       .def_prop_ro("is_open", &RegionHandle::is_open)
       .def_prop_ro("path", [](const RegionHandle& handle) { return handle.path(); })
+      .def_prop_ro("read_only", &RegionHandle::read_only)
       .def_prop_ro("uuid", ask([](Region& region) { return region.uuid(); }))
       .def_prop_ro("domain",
                    ask([](Region& region) { return std::string(to_string(region.domain())); }))
@@ -218,7 +256,8 @@ void bind_region(nb::module_& module) {
             });
           },
           "name"_a, "type"_a, "element_bytes"_a, "count"_a, "tracking"_a)
-      .def("bytes", &export_bytes, "name"_a)
+      .def("bytes", &export_bytes, "name"_a,
+           nb::sig("def bytes(self, name: str) -> numpy.typing.NDArray[numpy.uint8]"))
       .def("remove", &remove_object, "name"_a)
       .def(
           "grow",
@@ -237,7 +276,9 @@ void bind_region(nb::module_& module) {
 
   module.def("create", &create_region, "path"_a, "size"_a, "domain"_a, "max_size"_a,
              "arena_folder"_a, "persist_latency_ns"_a, "write_bytes_per_second"_a);
-  module.def("open", &open_region, "path"_a, "arena_folder"_a, "max_size"_a);
+  module.def("open", &open_region, "path"_a, "arena_folder"_a, "max_size"_a, "read_only"_a,
+             "last_commit"_a);
+  module.def("backup", &backup_region, "source"_a, "target"_a, "arena_folder"_a, "last_commit"_a);
   module.def("destroy", &destroy_region, "path"_a, "arena_folder"_a);
 }
 

@@ -15,6 +15,7 @@ RegionHandle::RegionHandle(std::string path, Region region)
     : path_(std::move(path)),
       creator_(getpid()),
       region_(std::move(region)),
+      read_only_(region_->read_only()),
       inodes_(inodes_of(path_, region_->base())),
       device_number_(backend::device_number()) {}
 
@@ -220,7 +221,7 @@ void RegionHandle::detach(bool abandon) {
   detached_ = true;
   if (abandon) return;
   settle_device();
-  if (region.domain() == Domain::file) region.commit();
+  if (region.domain() == Domain::file && !read_only_) region.commit();
   tell_failures("the end of the block has committed what the region holds");
 }
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from . import _backend
 from ._checkpoint import Checkpoint, PendingSave, StoredBuffer
 from ._errors import Error
-from ._region import DeviceArray, Region, create, destroy, open
+from ._region import DeviceArray, Region, backup, create, destroy, open
 from ._state import RestoredState, restore_state, save_state
 from ._store import RESERVED_KEY, KeyValueStore
 
@@ -39,6 +39,7 @@ __all__ = [
     "RestoredState",
     "StoredBuffer",
     "backend",
+    "backup",
     "create",
     "destroy",
     "open",

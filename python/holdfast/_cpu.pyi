@@ -2,6 +2,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import numpy
+import numpy.typing
 from numpy.typing import NDArray
 
 
@@ -49,6 +50,9 @@ class Platform:
     def folder_bytes_free(self, folder: str) -> int: ...
 
     def folder_bytes_total(self, folder: str) -> int: ...
+
+def locks_hold(folder: str) -> bool:
+    """Whether a lock of a file there keeps a second descriptor out."""
 
 def backend_name() -> str: ...
 
@@ -116,6 +120,10 @@ class OpenReport:
         """a crashed process's memory was adopted"""
 
     @property
+    def arena_set_aside(self) -> str:
+        """where last_commit put an arena; remove it when it is not needed"""
+
+    @property
     def check_ms(self) -> float: ...
 
     @property
@@ -150,6 +158,29 @@ class CommitStats:
 
     def __repr__(self) -> str: ...
 
+class BackupReport:
+    """What a backup holds."""
+
+    @property
+    def uuid(self) -> str:
+        """the copy's own"""
+
+    @property
+    def arena_found(self) -> bool:
+        """it holds what a crashed process had persisted"""
+
+    @property
+    def generation(self) -> int:
+        """of the commit that was copied; 0 for an arena without its file"""
+
+    @property
+    def region_bytes(self) -> int: ...
+
+    @property
+    def pages_written(self) -> int: ...
+
+    def __repr__(self) -> str: ...
+
 class Commit:
     """A commit on its way to the disk."""
 
@@ -177,6 +208,9 @@ class Region:
 
     @property
     def path(self) -> str: ...
+
+    @property
+    def read_only(self) -> bool: ...
 
     @property
     def uuid(self) -> str: ...
@@ -209,7 +243,7 @@ class Region:
 
     def allocate(self, name: str, type: str, element_bytes: int, count: int, tracking: str) -> None: ...
 
-    def bytes(self, name: str) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')]: ...
+    def bytes(self, name: str) -> numpy.typing.NDArray[numpy.uint8]: ...
 
     def remove(self, name: str) -> None: ...
 
@@ -240,7 +274,9 @@ class DeviceView:
 
 def create(path: str, size: int, domain: str, max_size: int, arena_folder: str, persist_latency_ns: float, write_bytes_per_second: float) -> Region: ...
 
-def open(path: str, arena_folder: str, max_size: int) -> Region: ...
+def open(path: str, arena_folder: str, max_size: int, read_only: bool, last_commit: bool) -> Region: ...
+
+def backup(source: str, target: str, arena_folder: str, last_commit: bool) -> BackupReport: ...
 
 def destroy(path: str, arena_folder: str) -> None: ...
 
@@ -461,6 +497,10 @@ class ImageInfo:
 
     @property
     def version(self) -> int: ...
+
+    @property
+    def in_use(self) -> bool:
+        """a process has the region open"""
 
     @property
     def uuid(self) -> str: ...

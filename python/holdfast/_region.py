@@ -73,7 +73,7 @@ class DeviceArray:
         return {
             "shape": self.shape,
             "typestr": self.dtype.str,
-            "data": (self._view.address, False),
+            "data": (self._view.address, self._handle.read_only),
             "version": 3,
             "strides": None,
             "stream": None,
@@ -91,7 +91,9 @@ class DeviceArray:
 
         stream: the consumer's, as CUDA's protocol numbers them. What calls on the region queued is
         waited for on the host, and so is ordered before any stream; -1 leaves that out.
-        Raises BufferError: another device, a copy, or the stream 0, which the standard rules out.
+        Raises BufferError: another device, a copy, the stream 0, which the standard rules out, or a
+        region that is open for reading where the consumer knows no read-only arrays (versions of
+        DLPack before 1.0).
         """
         if stream is not None and (isinstance(stream, bool) or not isinstance(stream, int)):
             raise TypeError(f"stream is a {type(stream).__name__}: give a number or None")
@@ -107,9 +109,15 @@ class DeviceArray:
             )
         if copy:
             raise BufferError(f"'{self.name}' is handed out with no copy: copy what you get")
+        versioned = max_version is not None and max_version[0] >= 1
+        if self._handle.read_only and not versioned:
+            raise BufferError(
+                f"region {self._handle.path} is open for reading, and the consumer asks for memory "
+                f"that it may write (DLPack before 1.0): give it a copy of numpy() of '{self.name}'"
+            )
         if stream != -1 and self._handle.is_open:
             self._handle.settle()
-        return self._view.capsule(max_version is not None and max_version[0] >= 1)
+        return self._view.capsule(versioned)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._view.device
@@ -139,6 +147,10 @@ class Region:
 
     Arrays are NumPy arrays on the region's own memory. They stay readable after a `with` block;
     the file's lock goes when the last one is gone. close() refuses while there are any.
+
+    One that was opened with read_only=True is a copy in private memory: its arrays are read-only,
+    it commits nothing at its end, and allocate(), remove(), grow() and commit() raise Error
+    (unsupported).
     """
 
     def __init__(self, handle: ext.Region) -> None:
@@ -299,6 +311,11 @@ class Region:
         return self._handle.domain
 
     @property
+    def read_only(self) -> bool:
+        """Opened for reading."""
+        return self._handle.read_only
+
+    @property
     def size(self) -> int:
         """Bytes."""
         return self._handle.size
@@ -326,7 +343,8 @@ class Region:
     def __repr__(self) -> str:
         if self.closed:
             return f"<holdfast.Region {self.path}, closed>"
-        return f"<holdfast.Region {self.path}: {self.domain}, {self.size} bytes>"
+        reading = ", read-only" if self.read_only else ""
+        return f"<holdfast.Region {self.path}: {self.domain}, {self.size} bytes{reading}>"
 
 
 def create(
@@ -360,11 +378,34 @@ def create(
     return Region(handle)
 
 
-def open(path: Path, *, arena_folder: Path | None = None, max_size: int = 0) -> Region:
-    """Opens an existing region for reading and writing."""
+def open(
+    path: Path,
+    *,
+    arena_folder: Path | None = None,
+    max_size: int = 0,
+    read_only: bool = False,
+    last_commit: bool = False,
+) -> Region:
+    """Opens an existing region for reading and writing.
+
+    read_only: changes nothing of the region and shuts no one out. Beside a process that has it open
+    this is the last commit; after a crash it is everything that was written, and a writer has to
+    wait until this region is closed. `path` may also be of an older version of the format, or an
+    arena whose file is lost.
+    last_commit: gives up what a crash has left in shared memory, or should have, and begins with
+    the last commit. For writing, an arena that is there is renamed (open_report.arena_set_aside).
+    Raises Error: not_found, in_use (another process has it), conflict (what a crash left in shared
+    memory is gone, elsewhere, or not of this file; the message says what to do), damaged, foreign,
+    newer_version, unsupported (an older version, of which holdfast.backup() makes a new one; or
+    locks that do nothing), permission, no_shared_memory, io.
+    """
     try:
         handle = ext.open(
-            os.fspath(path), os.fspath(arena_folder or ""), checked_number(max_size, "max_size")
+            os.fspath(path),
+            os.fspath(arena_folder or ""),
+            checked_number(max_size, "max_size"),
+            read_only,
+            last_commit,
         )
     except Error as error:
         left = _arrays_left(path) if error.code == "in_use" else ""
@@ -382,6 +423,22 @@ def _arrays_left(path: Path) -> str:
         if not handle.is_open and os.path.realpath(handle.path) == os.path.realpath(path):
             names.update(handle.exported())
     return ", ".join(f"'{name}'" for name in sorted(names))
+
+
+def backup(
+    source: Path, target: Path, *, arena_folder: Path | None = None, last_commit: bool = False
+) -> ext.BackupReport:
+    """Writes a consistent copy of a region to the new file `target`, durably.
+
+    The copy has a uuid of its own: both may be open at once. Beside a process that has `source`
+    open it is a copy of the last commit; after a crash, of everything that was written, unless
+    last_commit is given. `source` may be of an older version of the format, or an arena whose file
+    is lost; it is not changed. Takes as much memory as the region has bytes.
+    Raises Error as open() for `source` and as create() for `target`, which then does not exist.
+    """
+    return ext.backup(
+        os.fspath(source), os.fspath(target), os.fspath(arena_folder or ""), last_commit
+    )
 
 
 def destroy(path: Path, *, arena_folder: Path | None = None) -> None:

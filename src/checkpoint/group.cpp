@@ -97,6 +97,16 @@ void Group::bind(Region& region, Stream& stream) {
   }
 }
 
+bool Group::is_stored(Region& region, Stream& stream) const {
+  if (base_ != nullptr) return true;
+  if (!region.contains(object_)) return false;
+  const ObjectInfo info = region.object(object_);
+  if (info.type != kTypeName) return true;  // for bind() to refuse
+  const std::string what = concat("checkpoint '", object_, "' of region '", region.path(), "'");
+  return !decode_header(read_header(stream, region.address(info), info.bytes()), info.bytes(), what)
+              .empty();
+}
+
 // The header comes behind the object, by a kernel that persists it: until then it reads as zeroes.
 void Group::make_object(Region& region, Stream& stream,
                         const std::vector<CheckpointBuffer>& buffers) {
@@ -294,6 +304,7 @@ std::shared_ptr<PendingSave::State> Group::save_async(Region& region, Stream& st
 
 std::optional<std::uint64_t> Group::restore(Region& region, Stream& stream,
                                             std::uint64_t threshold) {
+  if (region.read_only() && !is_stored(region, stream)) return std::nullopt;
   bind(region, stream);
   if (sequence_ > 0) last_->wait(stream);
   const Current current = read_current(stream);

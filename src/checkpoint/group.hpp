@@ -64,6 +64,8 @@ class Group {
 
   // Finds the object or makes it. Once.
   void bind(Region& region, Stream& stream);
+  // Whether the region holds the group, made by a first save or restore.
+  bool is_stored(Region& region, Stream& stream) const;
   void make_object(Region& region, Stream& stream, const std::vector<CheckpointBuffer>& buffers);
   Current read_current(Stream& stream) const;
   const Plan& plan(Direction direction, std::uint64_t which, std::uint64_t threshold);

@@ -5,17 +5,16 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/file.h>
-#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <random>
-#include <sstream>
+
+#include "core/lock_holder.hpp"
 
 namespace holdfast::core {
 
@@ -114,31 +113,6 @@ UniqueFd open_own_file(const std::string& path, bool writable, const std::string
 
 namespace {
 
-// The process that holds a lock on the inode, from lines such as
-// "1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF"; 0 if it is not told.
-long lock_holder(int fd) {
-  struct stat info {};
-  if (::fstat(fd, &info) != 0) return 0;
-  char wanted[64];
-  std::snprintf(wanted, sizeof wanted, "%02x:%02x:%lu", major(info.st_dev), minor(info.st_dev),
-                static_cast<unsigned long>(info.st_ino));
-  std::ifstream locks("/proc/locks");
-  for (std::string line; std::getline(locks, line);) {
-    std::istringstream words(line);
-    std::string number, kind, advisory, access, inode;
-    long pid = 0;
-    if (words >> number >> kind >> advisory >> access >> pid >> inode && kind == "FLOCK" &&
-        inode == wanted && pid > 0) {
-      return pid;
-    }
-  }
-  return 0;
-}
-
-}  // namespace
-
-namespace {
-
 int try_lock(int fd, int operation) {
   int result;
   do {
@@ -147,24 +121,13 @@ int try_lock(int fd, int operation) {
   return result == 0 ? 0 : errno;
 }
 
-std::string holder_in_words(long pid) {
-  if (pid == ::getpid()) return "this process";
-  if (pid <= 0) return "another process";
-  // A lock goes by the name of who took it, and lives on in what that one forked.
-  if (::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) {
-    return concat("a process that process ", pid, " forked, which itself has ended");
-  }
-  return concat("process ", pid);
-}
-
 }  // namespace
 
 void lock_file(int fd, bool exclusive, const std::string& path) {
   const int error = try_lock(fd, exclusive ? LOCK_EX : LOCK_SH);
   if (error == 0) return;
   if (error != EWOULDBLOCK) throw system_error(error, "lock", path);
-  throw Error(Errc::in_use, concat("'", path, "' is in use by ", holder_in_words(lock_holder(fd)),
-                                   "; close it there first"));
+  throw Error(Errc::in_use, concat("'", path, "' is in use by ", lock_holder_in_words(fd)));
 }
 
 void check_lock_holds(int fd, bool exclusive, const std::string& path) {

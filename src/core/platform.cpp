@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "core/ddio.hpp"
+#include "core/files.hpp"
 #include "core/sysfs.hpp"
 
 namespace holdfast {
@@ -223,6 +224,17 @@ std::uint64_t Platform::folder_bytes_free(const std::string& folder) const {
 std::uint64_t Platform::folder_bytes_total(const std::string& folder) const {
   const auto status = folder_status(folder);
   return times(status.f_blocks, status.f_frsize);
+}
+
+bool locks_hold(const std::string& folder) {
+  const core::NewFile probe(folder, "holdfast-locks");
+  try {
+    core::check_lock_holds(probe.fd(), true, folder);
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != Errc::unsupported) throw;
+    return false;
+  }
 }
 
 }  // namespace holdfast

@@ -145,6 +145,120 @@ TEST_F(RegionOwnerTest, ARegionThatWasAbandonedOpensAtOnceThoughItsProcessLives)
   EXPECT_LT(Clock::now() - before, 2s);
 }
 
+// Has a child that keeps the descriptors it was forked with, and says which one that is. Closes the
+// region itself if it is told to.
+TEST(OwnerChild, DISABLED_LeavesItsLockToAChild) {
+  Region region = Region::open(test::from_environment("HOLDFAST_TEST_REGION"));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);
+    for (;;) ::pause();
+  }
+  if (!test::from_environment("HOLDFAST_TEST_CLOSE").empty()) region.close();
+  test::report(child);
+  for (;;) ::pause();
+}
+
+// What opening the region says while someone has it.
+std::string refusal(const std::string& path) {
+  try {
+    Region::open(path);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::in_use);
+    return error.what();
+  }
+  ADD_FAILURE() << "nobody has the region";
+  return "";
+}
+
+std::string words(const std::string& path, const std::string& rest) {
+  return "'" + path + "' is in use by " + rest;
+}
+
+TEST_F(RegionOwnerTest, WhoHasTheLockIsNamed) {
+  make();
+  const auto plain = [](pid_t pid) {
+    return "process " + std::to_string(pid) + "; close it there first";
+  };
+  const auto inherited = [](pid_t holder, pid_t taker) {
+    return "process " + std::to_string(holder) + ", which process " + std::to_string(taker) +
+           " forked; end it";
+  };
+  for (const bool closes : {false, true}) {
+    if (closes) ::setenv("HOLDFAST_TEST_CLOSE", "1", 1);
+    test::Child owner = start("OwnerChild.DISABLED_LeavesItsLockToAChild");
+    ::unsetenv("HOLDFAST_TEST_CLOSE");
+    const pid_t pid = owner.pid();
+    pid_t child = 0;
+    ASSERT_TRUE(owner.read(child));
+    EXPECT_EQ(refusal(path()), words(path(), closes ? inherited(child, pid) : plain(pid)));
+    ::kill(pid, SIGKILL);
+    siginfo_t ended{};
+    ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOWAIT), 0);
+    EXPECT_EQ(refusal(path()), words(path(), inherited(child, pid))) << "it is a zombie";
+    owner.wait();
+    EXPECT_EQ(refusal(path()), words(path(), inherited(child, pid))) << "it is gone";
+    ::kill(child, SIGKILL);
+    stand_by().close();
+  }
+}
+
+TEST_F(RegionOwnerTest, WhoHasTheLockIsNamedWithinOneProcess) {
+  make();
+  Region region = Region::open(path());
+  EXPECT_EQ(refusal(path()), words(path(), "this process; close it there first"));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);
+    for (;;) ::pause();
+  }
+  EXPECT_EQ(refusal(path()), words(path(), "this process; close it there first"));
+  region.close();
+  EXPECT_EQ(refusal(path()), words(path(), "process " + std::to_string(child) + ", which process " +
+                                               std::to_string(::getpid()) + " forked; end it"));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  Region::open(path()).close();
+}
+
+// A forked child that its parent's descriptors are left to.
+TEST_F(RegionOwnerTest, AChildThatHasItsParentsLockIsToldSo) {
+  make();
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t parent = ::fork();
+  if (parent == 0) {
+    Region region = Region::open(path());
+    const pid_t self = ::getpid();
+    if (::fork() != 0) {
+      region.abandon();
+      for (;;) ::pause();
+    }
+    std::string said;
+    for (const auto end = Clock::now() + 5s; Clock::now() < end;) {
+      said = refusal(path());
+      if (said.find("this process, which process " + std::to_string(self) +
+                    " forked; close it here first") != std::string::npos) {
+        break;
+      }
+      std::this_thread::sleep_for(1ms);
+    }
+    said.resize(std::min<std::size_t>(said.size(), 400));
+    (void)!::write(ends[1], said.c_str(), said.size() + 1);
+    ::_exit(0);
+  }
+  char said[512] = {};
+  ASSERT_GT(::read(ends[0], said, sizeof said - 1), 0);
+  EXPECT_NE(std::string(said).find("this process, which process " + std::to_string(parent) +
+                                   " forked; close it here first"),
+            std::string::npos)
+      << said;
+  ::kill(parent, SIGKILL);
+  ::waitpid(parent, nullptr, 0);
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
 TEST(ProcessTest, TellsTheLivingFromTheDead) {
   const core::ProcessName own = core::this_process();
   EXPECT_EQ(own.pid, static_cast<std::uint64_t>(::getpid()));

@@ -20,6 +20,7 @@ COMMANDS = (
     ["doctor"],
     ["demo"],
     ["inspect"],
+    ["backup"],
     ["check"],
     ["run"],
     ["crash"],

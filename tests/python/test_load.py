@@ -453,3 +453,30 @@ def test_sane_files_are_what_python_reads(invoke: Load, tmp_path: Path) -> None:
         assert json.loads(answer.out)["bad_row_count"] == 0
         assert content(store) == oracle(text.getvalue())
         holdfast.destroy(store)
+
+
+def test_a_store_that_is_too_small_is_an_error(invoke: Load, tmp_path: Path) -> None:
+    place, file = tmp_path / "small.hf", tmp_path / "rows.csv"
+    file.write_text("k,v\n" + "".join(f"{key},{key}\n" for key in range(1, 501)))
+    load = ["kv", "load", place, file, "--key", "k", "--value", "v"]
+    invoke("kv", "create", place, "--capacity", 64, "--max-batch", 256)
+    answer = invoke(*load, "--json")
+    assert answer.status == 1
+    report = answer.json
+    assert report["ok"] is False
+    assert report["evicted"] == 500 - report["records"] > 0
+    assert report["error"]["code"] == "no_space"
+    said = report["error"]["message"]
+    assert said.startswith(f"{report['evicted']} pairs were evicted")
+    assert all(word in said for word in ("--capacity", "--allow-evictions", str(place)))
+    assert len(content(place)) == report["records"]
+    answer = invoke(*load)
+    assert answer.status == 1
+    assert "pairs were evicted" in answer.err
+    assert "--capacity" in answer.err
+    answer = invoke(*load, "--allow-evictions", "--json")
+    assert answer.status == 0
+    assert (answer.json["ok"], answer.json["evicted"] > 0) == (True, True)
+    assert "note: " in answer.err
+    assert "evicted" in answer.err
+    holdfast.destroy(place)

@@ -8,7 +8,7 @@ import typer
 
 import holdfast
 
-from . import bench, check, crash, demo, doctor, inspect, kv, run
+from . import backup, bench, check, crash, demo, doctor, inspect, kv, run
 
 app = typer.Typer(
     help="Holdfast: persistent memory for GPU programs.",
@@ -37,6 +37,7 @@ def options(
 app.command("doctor", epilog="Example: holdfast doctor --json")(doctor.doctor)
 app.command("demo", epilog="Example: holdfast demo --kills 50 --seed 7")(demo.demo)
 app.command("inspect", epilog="Example: holdfast inspect flights.hf")(inspect.inspect)
+app.command("backup", epilog="Example: holdfast backup flights.hf flights-monday.hf")(backup.backup)
 app.command("run", epilog="Example: holdfast run bfs --mode cap-mm")(run.run)
 app.command("crash", epilog="Example: holdfast crash gpkvs --kills 200 --seed 7")(crash.crash)
 app.command("check", epilog="Example: holdfast check append_naive --diagram state.svg")(check.check)

@@ -6,6 +6,7 @@ import functools
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -27,6 +28,20 @@ EXIT_INTERRUPTED = 130
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
 
+ArenaFolder = Annotated[
+    Path | None, typer.Option(help="Where its shared memory lies. Default: /dev/shm.")
+]
+LastCommit = Annotated[
+    bool,
+    typer.Option(
+        "--last-commit",
+        help="Begin with the last commit; what a crash left since is set aside (its name is told).",
+    ),
+]
+ReadLastCommit = Annotated[
+    bool, typer.Option("--last-commit", help="Read the last commit, not what a crash left since.")
+]
+
 out = Console(highlight=False, emoji=False)
 # Progress and notes go here, so that standard output holds the result alone.
 err = Console(stderr=True, highlight=False, emoji=False)
@@ -42,6 +57,10 @@ def emit(result: dict[str, Any]) -> None:
 
 def note(text: str) -> None:
     err.print(f"[yellow]note:[/] {escape(text)}")
+
+
+def complain(text: str) -> None:
+    err.print(f"[red]holdfast:[/] {escape(text)}")
 
 
 def table(title: str, rows: dict[str, Any]) -> None:
@@ -113,4 +132,4 @@ def _fail(as_json: bool, code: str, message: str) -> None:
     if as_json:
         emit({"ok": False, "error": {"code": code, "message": message}})
     else:
-        err.print(f"[red]holdfast:[/] {escape(message)}")
+        complain(message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -94,14 +94,35 @@ def _ddio(platform: ext.Platform) -> dict[str, Any]:
     return answer
 
 
-def _report() -> dict[str, Any]:
+def _locks(folder: Path) -> dict[str, Any]:
+    """Says whether locks keep a second process out of the files of a folder."""
+    answer = {"folder": str(folder.absolute()), "hold": ext.locks_hold(str(folder))}
+    if answer["hold"]:
+        return answer | {"reason": "a lock of a file keeps a second process out"}
+    return answer | {
+        "reason": "locks do nothing on this file system, so regions cannot live there: nothing "
+        "would keep a second process out; use a local file system (ext4, XFS, Btrfs, tmpfs), or "
+        "mount this one with locks"
+    }
+
+
+def _locks_here() -> dict[str, Any]:
+    """The same of the current folder, which may be none to write in."""
+    try:
+        return _locks(Path())
+    except Error as error:
+        return {"folder": str(Path.cwd()), "hold": None, "reason": f"not known: {error}"}
+
+
+def _report(wanted: Path | None) -> dict[str, Any]:
     platform = ext.Platform()
     usable, why = ext.usable()
     folder = arena.configured_folder()
     domains = {name: _probe(name) for name in ("file", "device", "emulated")}
     domains["dax"] = _dax(platform)
+    locks = _locks(wanted) if wanted else _locks_here()
     return {
-        "ok": usable and bool(domains["file"]["ok"]),
+        "ok": usable and bool(domains["file"]["ok"]) and locks["hold"] is not False,
         "version": ext.version(),
         "backend": _backend.name(),
         "device": ext.device_name(),
@@ -110,6 +131,7 @@ def _report() -> dict[str, Any]:
         "why_not_cuda": _backend.why_not_cuda,
         "processor_vendor": platform.processor_vendor(),
         "domains": domains,
+        "locks": locks,
         "limits": {
             "memory_lock_bytes": platform.memory_lock_limit(),
             "arena_folder": folder,
@@ -122,12 +144,19 @@ def _report() -> dict[str, Any]:
 
 
 @common.command
-def doctor(as_json: common.Json = False) -> None:
+def doctor(
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="Where regions are to live. Default: the current folder."),
+    ] = None,
+    as_json: common.Json = False,
+) -> None:
     """Says what runs here, what each domain guarantees and why, and the limits.
 
-    Exits with 0 where a kernel can run and a region of the file domain can be made.
+    Exits with 0 where a kernel can run, a region of the file domain can be made, and the folder's
+    locks do not let two processes have one file.
     """
-    report = _report()
+    report = _report(folder)
     if as_json:
         common.emit(report)
     else:
@@ -168,6 +197,8 @@ def _show(report: dict[str, Any]) -> None:
         "device memory free": common.size_text(limits["device_bytes_free"]),
         "processor": report["processor_vendor"],
     }
+    locks = report["locks"]
+    rows["locks"] = f"{locks['folder']}: {locks['reason']}"
     ddio = report["ddio"]
     if "root_port" in ddio:
         rows["GPU's root port"] = ddio["root_port"]

@@ -29,6 +29,7 @@ def _report(info: ext.ImageInfo) -> dict[str, Any]:
         "path": info.path,
         "uuid": info.uuid,
         "version": info.version,
+        "in_use": info.in_use,
         "created": _date(info.created_unix_ns),
         "generation": info.generation,
         "committed": _date(info.committed_unix_ns),
@@ -62,7 +63,7 @@ def inspect(
         common.emit(report)
         return
     rows = {name: value for name, value in report.items() if name not in ("ok", "arena", "objects")}
-    rows["arena"] = _arena_text(info.arena)
+    rows["arena"] = _arena_text(info)
     rows["checked"] = "every page" if verify else "header, tables and directory"
     common.table(str(region), rows)
     grid = Table(title="Objects", title_justify="left")
@@ -74,7 +75,10 @@ def inspect(
     common.out.print(grid)
 
 
-def _arena_text(arena: ext.ArenaInfo) -> str:
+def _arena_text(info: ext.ImageInfo) -> str:
+    arena = info.arena
+    if info.in_use and arena.exists:
+        return f"{arena.path}: of the process that has the region open"
     if not arena.exists:
         return "none: the region was closed, or the machine restarted"
     if not arena.valid:

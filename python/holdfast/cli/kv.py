@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,9 +22,6 @@ app = typer.Typer(
 )
 
 StoreFile = Annotated[Path, typer.Argument(metavar="STORE", help="The store's file.")]
-ArenaFolder = Annotated[
-    Path | None, typer.Option(help="Where its shared memory lies. Default: /dev/shm.")
-]
 TextKeys = Annotated[
     bool, typer.Option("--text", help="Keys are text, hashed to 64 bits as `kv load` does.")
 ]
@@ -34,14 +31,35 @@ _MOST_PAIRS = 2**44  # what a region could hold
 
 
 @contextmanager
-def _open(path: Path, arena_folder: Path | None) -> Iterator[KeyValueStore]:
-    with _region.open(path, arena_folder=arena_folder) as region:
+def _open(
+    path: Path, arena_folder: Path | None, last_commit: bool, read_only: bool = False
+) -> Iterator[KeyValueStore]:
+    opened = _region.open(
+        path, arena_folder=arena_folder, last_commit=last_commit, read_only=read_only
+    )
+    aside = opened.open_report.arena_set_aside
+    if aside:
+        common.note(
+            f"what a crash left since the last commit is set aside as {aside}: `holdfast backup` "
+            "makes a region of it; remove it when it is not needed"
+        )
+    with opened as region:
         if "kvs.header" not in region:
             raise Error(f"{path} is a region without a store", "not_found")
         store = KeyValueStore.open(region)
         if store.recovery().needed:
-            common.note(f"a batch had been cut off: {store.recovery().undone} entries were undone")
+            where = ", in a copy in memory" if read_only else ""
+            common.note(
+                f"a batch had been cut off: {store.recovery().undone} entries were undone{where}"
+            )
         yield store
+
+
+def _read(
+    path: Path, arena_folder: Path | None, last_commit: bool
+) -> AbstractContextManager[KeyValueStore]:
+    """Opens the store beside a process that has it, and changes nothing of it."""
+    return _open(path, arena_folder, last_commit, read_only=True)
 
 
 def _parse(text: str, what: str, is_text: bool = False) -> int:
@@ -84,7 +102,7 @@ def create(
     max_batch: Annotated[
         int, typer.Option(min=1, max=MOST_OPERATIONS, help="Operations per batch at most.")
     ] = 65536,
-    arena_folder: ArenaFolder = None,
+    arena_folder: common.ArenaFolder = None,
     as_json: common.Json = False,
 ) -> None:
     """Makes a new, empty store."""
@@ -137,7 +155,12 @@ def load(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out rows that cannot be read.")
     ] = False,
-    arena_folder: ArenaFolder = None,
+    allow_evictions: Annotated[
+        bool,
+        typer.Option("--allow-evictions", help="Full buckets may drop pairs that were stored."),
+    ] = False,
+    last_commit: common.LastCommit = False,
+    arena_folder: common.ArenaFolder = None,
     as_json: common.Json = False,
 ) -> None:
     """Stores the rows of a CSV file, each batch as one transaction.
@@ -145,7 +168,8 @@ def load(
     Integers are stored as they are (negative ones in two's complement), other text as a 64-bit
     hash. The file is read before anything is stored: with a row that cannot be read, nothing is,
     unless --skip-bad is given. Rows with one key are updates, in the file's order; two keys that
-    are spelled differently and would be one are an error.
+    are spelled differently and would be one are an error. Exits with 1 if the store was too small
+    to keep every pair.
     """
     if batch_by and batch:
         raise Error("--batch-by and --batch exclude each other: give one")
@@ -167,18 +191,28 @@ def load(
             common.note(f"column of the {what} is text: its 64-bit hashes are stored")
         elif kind == "float":
             common.note(f"column of the {what} has fractions: its bits (float64) are stored")
-    with _open(store, arena_folder) as kv:
+    with _open(store, arena_folder, last_commit) as kv:
         result = _store_batches(kv, columns, batch, as_json)
     result |= {"ok": True, "key_type": columns.key_kind, "value_type": columns.value_kind}
     result |= {"bad_row_count": columns.bad_count, "bad_rows": columns.bad_rows}
-    if result["evicted"]:
-        common.note(
-            f"{result['evicted']:,} pairs were evicted from full buckets: the store is too small"
+    lost = f"{result['evicted']:,} pairs were evicted from full buckets: the store is too small"
+    if result["evicted"] and allow_evictions:
+        common.note(lost)
+    elif result["evicted"]:
+        lost = (
+            f"{lost}, and they are gone. Load into a new one with a larger --capacity (four times "
+            f"the pairs, or more; {store} has {result['capacity']:,}), or give --allow-evictions"
         )
+        result |= {"ok": False, "error": {"code": "no_space", "message": lost}}
     if as_json:
         common.emit(result)
     else:
-        common.table(f"{file} into {store}", {k: v for k, v in result.items() if k != "bad_rows"})
+        hidden = ("bad_rows", "error", "arena_set_aside")
+        common.table(f"{file} into {store}", {k: v for k, v in result.items() if k not in hidden})
+    if not result["ok"]:
+        if not as_json:
+            common.complain(lost)
+        raise typer.Exit(common.EXIT_FAILED)
 
 
 def _check_rows(columns: csvfile.Columns, file: Path, skip_bad: bool) -> None:
@@ -232,6 +266,8 @@ def _store_batches(
         "batches": len(ranges),
         **totals,
         "records": kv.stats().records,
+        "capacity": kv.stats().capacity,
+        "arena_set_aside": kv.region.open_report.arena_set_aside,
         "seconds": round(time.monotonic() - start, 3),
     }
 
@@ -244,7 +280,8 @@ def put(
     store: StoreFile,
     pairs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="Pairs to store.")],
     text: TextKeys = False,
-    arena_folder: ArenaFolder = None,
+    last_commit: common.LastCommit = False,
+    arena_folder: common.ArenaFolder = None,
     as_json: common.Json = False,
 ) -> None:
     """Stores pairs as one transaction."""
@@ -255,11 +292,12 @@ def put(
             raise Error(f"'{pair}' is not of the form KEY=VALUE")
         keys.append(_parse_key(key, text))
         values.append(_parse(value, "value"))
-    with _open(store, arena_folder) as kv:
+    with _open(store, arena_folder, last_commit) as kv:
         result = kv.set(keys, values)
+        aside = kv.region.open_report.arena_set_aside
     counts = {name: getattr(result, name) for name in ("inserted", "updated", "evicted")}
     if as_json:
-        common.emit({"ok": True, **counts})
+        common.emit({"ok": True, **counts, "arena_set_aside": aside})
     else:
         common.out.print(", ".join(f"{name} {count}" for name, count in counts.items()))
 
@@ -270,12 +308,13 @@ def get(
     store: StoreFile,
     keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="Keys to look up.")],
     text: TextKeys = False,
-    arena_folder: ArenaFolder = None,
+    last_commit: common.ReadLastCommit = False,
+    arena_folder: common.ArenaFolder = None,
     as_json: common.Json = False,
 ) -> None:
-    """Looks keys up. Exits with 1 if one of them is absent."""
+    """Looks keys up. Exits with 1 if one of them is absent. Changes nothing."""
     numbers = [_parse_key(key, text) for key in keys]
-    with _open(store, arena_folder) as kv:
+    with _read(store, arena_folder, last_commit) as kv:
         values, found = kv.get(numbers)
     answers = [int(value) if ok else None for value, ok in zip(values, found, strict=True)]
     if as_json:
@@ -293,25 +332,36 @@ def delete(
     store: StoreFile,
     keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="Keys to remove.")],
     text: TextKeys = False,
-    arena_folder: ArenaFolder = None,
+    last_commit: common.LastCommit = False,
+    arena_folder: common.ArenaFolder = None,
     as_json: common.Json = False,
 ) -> None:
     """Removes keys as one transaction; absent ones are passed over."""
     numbers = [_parse_key(key, text) for key in keys]
-    with _open(store, arena_folder) as kv:
+    with _open(store, arena_folder, last_commit) as kv:
         removed = kv.erase(numbers).removed
+        aside = kv.region.open_report.arena_set_aside
     if as_json:
-        common.emit({"ok": True, "removed": removed})
+        common.emit({"ok": True, "removed": removed, "arena_set_aside": aside})
     else:
         common.out.print(f"removed {removed}")
 
 
 @app.command("stat", epilog="Example: holdfast kv stat flights.hf --json")
 @common.command
-def stat(store: StoreFile, arena_folder: ArenaFolder = None, as_json: common.Json = False) -> None:
-    """Shows what a store holds and has done."""
-    with _open(store, arena_folder) as kv:
+def stat(
+    store: StoreFile,
+    last_commit: common.ReadLastCommit = False,
+    arena_folder: common.ArenaFolder = None,
+    as_json: common.Json = False,
+) -> None:
+    """Shows what a store holds and has done. Changes nothing.
+
+    While a process has the store open, that is its last commit; after a crash, what was persisted.
+    """
+    with _read(store, arena_folder, last_commit) as kv:
         stats = kv.stats()
+        crashed = kv.region.open_report.arena_found
         result = {
             "records": stats.records,
             "capacity": stats.capacity,
@@ -323,7 +373,7 @@ def stat(store: StoreFile, arena_folder: ArenaFolder = None, as_json: common.Jso
             "removed": stats.total.removed,
             "bytes": kv.region.size,
             "commits": kv.region.generation,
-            "guarantee": kv.region.guarantee().reason,
+            "content": "what a crash left" if crashed else "the last commit",
         }
     if as_json:
         common.emit({"ok": True, "store": str(store), **result})
@@ -334,10 +384,16 @@ def stat(store: StoreFile, arena_folder: ArenaFolder = None, as_json: common.Jso
 @app.command("verify", epilog="Example: holdfast kv verify flights.hf")
 @common.command
 def verify(
-    store: StoreFile, arena_folder: ArenaFolder = None, as_json: common.Json = False
+    store: StoreFile,
+    last_commit: common.ReadLastCommit = False,
+    arena_folder: common.ArenaFolder = None,
+    as_json: common.Json = False,
 ) -> None:
-    """Checks the whole store: every key in its bucket and there once, counters right."""
-    with _open(store, arena_folder) as kv:
+    """Checks the whole store: every key in its bucket and there once, counters right.
+
+    Changes nothing.
+    """
+    with _read(store, arena_folder, last_commit) as kv:
         complaint = kv.verify()
         records = kv.stats().records
     if as_json:
