@@ -63,6 +63,7 @@ Backing::Backing(const BackingOptions& options) : options_(options) {
   try {
     holdfast::OpenOptions there;
     there.medium = options.medium;
+    there.last_commit = options.last_commit;
     region_ = std::make_unique<holdfast::Region>(holdfast::Region::open(options.path, there));
     was_there_ = true;
   } catch (const Error& error) {

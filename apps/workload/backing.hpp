@@ -36,6 +36,7 @@ struct BackingOptions {
   std::uint64_t capacity = 0;    // bytes of arrays and checkpoints
   unsigned cpu_threads = 0;      // that flush, write or compute; 0: as many as there are cores
   holdfast::MediumModel medium;  // what the region and the files beside it stand for
+  bool last_commit = false;      // as in OpenOptions
 };
 
 // The file domain's region at `path` holds everything in the modes gpm, ndp, cap_mm, cpu and the
@@ -56,6 +57,7 @@ class Backing {
 
   Mode mode() const { return options_.mode; }
   bool was_there() const { return was_there_; }
+  const std::string& arena_set_aside() const { return region_->open_report().arena_set_aside; }
   unsigned cpu_threads() const { return options_.cpu_threads; }
   holdfast::Stream& stream() { return stream_; }
   holdfast::Region& region() { return *region_; }

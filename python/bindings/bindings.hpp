@@ -40,9 +40,12 @@ void watch_exit();
 
 // The inodes of a region's file and of the file that is mapped at `base`, as far as they are known.
 std::vector<ino_t> inodes_of(const std::string& path, const void* base);
-// In a forked child: closes its descriptors of these files that have a lock, which only the parent
-// may keep.
-void close_inherited_locks(const std::vector<ino_t>& inodes) noexcept;
+// In a forked child: lets go of the locks of these files, which only the parent may keep. Closes
+// its descriptors that have one; and since a mapping keeps a lock, too, puts a private view of the
+// same bytes in the place of those from `first` to `last`, into which the child's stores go from
+// now on.
+void leave_inherited_locks(const std::vector<ino_t>& inodes, const std::byte* first,
+                           const std::byte* last) noexcept;
 bool is_running(pid_t process);
 
 // A commit that commit_async() started.

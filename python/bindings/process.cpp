@@ -1,7 +1,10 @@
 // The process around the interpreter: how it ends, and what a fork leaves in its child.
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,22 +30,39 @@ void end_process(int status, void* /*argument*/) {
   ::_exit(EXIT_FAILURE);
 }
 
-// The inode of the file that is mapped at `base`, from a line such as
-// "7f0000000000-7f0000100000 rw-s 00000000 00:19 4711   /dev/shm/..."; 0 if there is none.
-ino_t mapped_inode(const void* base) {
+// A line of /proc/self/maps, such as
+// "7f0000000000-7f0000100000 rw-s 00000000 00:19 4711   /dev/shm/...".
+struct Mapping {
+  std::uintptr_t first = 0, last = 0;
+  off_t offset = 0;  // in the file
+  dev_t device = 0;
+  ino_t inode = 0;  // 0: of no file
+};
+
+std::vector<Mapping> mappings() {
+  std::vector<Mapping> found;
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
     std::istringstream words(line);
-    std::uintptr_t first = 0, last = 0;
-    char dash = 0;
-    std::string access, offset, device;
-    ino_t inode = 0;
-    if (!(words >> std::hex >> first >> dash >> last >> access >> offset >> device >> std::dec >>
-          inode)) {
+    Mapping mapping;
+    char dash = 0, colon = 0;
+    std::string access;
+    unsigned major_number = 0, minor_number = 0;
+    if (!(words >> std::hex >> mapping.first >> dash >> mapping.last >> access >> mapping.offset >>
+          major_number >> colon >> minor_number >> std::dec >> mapping.inode)) {
       continue;
     }
-    const auto address = reinterpret_cast<std::uintptr_t>(base);
-    if (first <= address && address < last) return inode;
+    mapping.device = makedev(major_number, minor_number);
+    found.push_back(mapping);
+  }
+  return found;
+}
+
+// The inode of the file that is mapped at `base`; 0 if there is none.
+ino_t mapped_inode(const void* base) {
+  const auto address = reinterpret_cast<std::uintptr_t>(base);
+  for (const Mapping& mapping : mappings()) {
+    if (mapping.first <= address && address < mapping.last) return mapping.inode;
   }
   return 0;
 }
@@ -53,6 +73,26 @@ bool has_lock(int fd) {
     if (line.rfind("lock:", 0) == 0 && line.find("FLOCK") != std::string::npos) return true;
   }
   return false;
+}
+
+// Maps what is mapped of a file within a range once more, privately, by a descriptor of its own.
+void map_anew(int fd, const std::byte* first, const std::byte* last) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return;
+  for (const Mapping& mapping : mappings()) {
+    if (mapping.inode != info.st_ino || mapping.device != info.st_dev ||
+        mapping.first < reinterpret_cast<std::uintptr_t>(first) ||
+        mapping.last > reinterpret_cast<std::uintptr_t>(last)) {
+      continue;
+    }
+    const std::string again = "/proc/self/fd/" + std::to_string(fd);
+    const int unlocked = ::open(again.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (unlocked < 0) return;
+    ::mmap(reinterpret_cast<void*>(mapping.first), mapping.last - mapping.first,
+           PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, unlocked,
+           mapping.offset);
+    ::close(unlocked);
+  }
 }
 
 }  // namespace
@@ -80,8 +120,10 @@ std::vector<ino_t> inodes_of(const std::string& path, const void* base) {
   return inodes;
 }
 
-void close_inherited_locks(const std::vector<ino_t>& inodes) noexcept {
-  // A lock lasts until every copy of its descriptor is closed, those in children included.
+void leave_inherited_locks(const std::vector<ino_t>& inodes, const std::byte* first,
+                           const std::byte* last) noexcept {
+  // A lock lasts until every copy of its descriptor is closed and unmapped, those in children
+  // included.
   std::vector<int> found;
   try {
     DIR* const folder = ::opendir("/proc/self/fd");
@@ -94,6 +136,7 @@ void close_inherited_locks(const std::vector<ino_t>& inodes) noexcept {
       if (ours && has_lock(fd)) found.push_back(fd);
     }
     ::closedir(folder);
+    for (const int fd : found) map_anew(fd, first, last);
   } catch (const std::exception&) {
     // No memory: what was not found stays open, as it would without this.
   }

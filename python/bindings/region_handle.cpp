@@ -248,7 +248,9 @@ void RegionHandle::close_at_exit(bool abandon) {
 }
 
 void RegionHandle::leave_to_parent() noexcept {
-  if (region_ && is_forked()) close_inherited_locks(inodes_);
+  if (!region_ || !is_forked()) return;
+  const auto* const base = static_cast<const std::byte*>(region_->base());
+  leave_inherited_locks(inodes_, base - kPageBytes, base + region_->max_size());
 }
 
 }  // namespace holdfast::python

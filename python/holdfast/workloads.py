@@ -98,10 +98,12 @@ def available() -> list[dict[str, Any]]:
 class Process:
     """A workload that runs. It can be killed at any moment."""
 
-    def __init__(self, run: Run, region: Path | None = None) -> None:
+    def __init__(self, run: Run, region: Path | None = None, last_commit: bool = False) -> None:
         command = [str(executable()), *run.arguments()]
         if region:
             command += ["--region", str(region)]
+        if last_commit:
+            command.append("--last-commit")
         self._command = command
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
@@ -145,9 +147,10 @@ def run(
     what: Run,
     region: Path | None = None,
     on_ready: Callable[[dict[str, Any]], None] = lambda event: None,
+    last_commit: bool = False,
 ) -> dict[str, Any]:
     """Runs a workload to its end and returns what it measured and found."""
-    with Process(what, region) as process:
+    with Process(what, region, last_commit) as process:
         ready = process.wait_ready()
         if ready is not None:
             on_ready(ready)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import REPOSITORY, Run
+from holdfast import workloads
 
 WRITER = """
 import holdfast, sys
@@ -153,6 +154,22 @@ def test_last_commit_names_what_it_sets_aside(run: Run, place: Place, command: s
     answer = run("backup", aside, "rescued.hf", "--json")
     assert (answer.status, answer.json["arena_found"]) == (0, True)
     assert run("kv", "get", "rescued.hf", 3, "--json").json["values"] == {"3": 30}
+
+
+def test_a_workload_begins_with_the_last_commit(run: Run, place: Place) -> None:
+    region = place.folder / "r"
+    with workloads.Process(workloads.Run("hotspot", steps=1_000_000), region) as process:
+        assert process.wait_ready() is not None
+    (arena,) = place.arenas.iterdir()
+    content = arena.read_bytes()
+    arguments = ["run", "hotspot", "--size", "test", "--region", region, "--steps", 3, "--json"]
+    answer = run(*arguments, "--last-commit")
+    assert answer.status == 0, answer
+    assert (answer.json["first_step"], len(answer.json["step_seconds"])) == (0, 3)
+    aside = Path(answer.json["arena_set_aside"])
+    assert aside.name in "".join(answer.err.split())
+    assert aside.read_bytes() == content
+    workloads.remove(region)
 
 
 def test_an_arena_that_is_gone(run: Run, place: Place) -> None:

@@ -224,6 +224,34 @@ def test_a_forked_child_does_not_keep_the_lock(path: Path) -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_forked_childs_stores_are_its_own(path: Path, read_only: bool) -> None:
+    region = holdfast.create(path, MIB, max_size=4 * MIB)
+    first = region.allocate("a", 1000, "int32")
+    first[:] = 5
+    region.grow(3 * MIB)
+    second = region.allocate("b", MIB, "uint8")
+    second[:] = 6
+    if read_only:
+        del first, second
+        region.abandon()
+        region = holdfast.open(path, read_only=True)
+        first, second = region["a"], region["b"]
+    child = os.fork()
+    if child == 0:
+        right = first.sum() == 5000 and second.sum() == 6 * MIB
+        if not read_only:
+            first[:], second[:] = 1, 2
+            right = right and first.sum() == 1000 and second.sum() == 2 * MIB
+        os._exit(0 if right else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert (first.sum(), second.sum()) == (5000, 6 * MIB)
+    del first, second
+    region.close()
+    with holdfast.open(path) as region:
+        assert (region["a"].sum(), region["b"].sum()) == (5000, 6 * MIB)
+
+
 # A parent that is killed, and a child of it that goes on with the region.
 ORPHAN = """
 import holdfast, os, signal, sys, time

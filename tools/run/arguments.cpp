@@ -15,8 +15,9 @@ const char* const kUsage =
     "           [--size test|real|paper] [--data FOLDER] [--seed N] [--steps N] [--set "
     "NAME=VALUE]...\n"
     "           [--medium dram|optane|cxl|limit=RATE] [--region PATH] [--cpu-threads N]\n"
-    "           [--no-verify]\n"
+    "           [--no-verify] [--last-commit]\n"
     "Runs a workload to its end, or on from where a killed run of the same --region stopped.\n"
+    "--last-commit: begins with the region's last commit, and sets aside what a crash left since.\n"
     "--medium: takes as long as on that medium; RATE is such as 1.6GB/s.\n"
     "Prints JSON lines: 'ready' when what is set up is in place, 'done' at the end.\n";
 
@@ -68,6 +69,10 @@ Arguments parse(int argc, const char* const* argv) {
     const std::string option = argv[i];
     if (option == "--no-verify") {
       result.verify = false;
+      continue;
+    }
+    if (option == "--last-commit") {
+      result.last_commit = true;
       continue;
     }
     if (i + 1 == argc) {

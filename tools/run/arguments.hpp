@@ -17,6 +17,7 @@ struct Arguments {
   unsigned cpu_threads = 0;
   holdfast::MediumModel medium;
   bool verify = true;
+  bool last_commit = false;  // of the region; what a crash left since is set aside
 };
 
 extern const char* const kUsage;

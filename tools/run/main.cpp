@@ -88,6 +88,7 @@ int run(const holdfast_run::Arguments& arguments) {
   options.capacity = work->medium_bytes();
   options.cpu_threads = arguments.cpu_threads;
   options.medium = arguments.medium;
+  options.last_commit = arguments.last_commit;
   workload::Backing backing(options);
   work->prepare(backing);
   backing.stream().synchronize();
@@ -95,6 +96,7 @@ int run(const holdfast_run::Arguments& arguments) {
   print({{"event", "ready"},
          {"input", work->input()},
          {"steps", work->steps()},
+         {"arena_set_aside", backing.arena_set_aside()},
          {"setup_seconds", setup}});
 
   const auto recovering = Clock::now();
@@ -116,6 +118,7 @@ int run(const holdfast_run::Arguments& arguments) {
             {"cpu_threads", backing.cpu_threads()},
             {"steps", work->steps()},
             {"first_step", first},
+            {"arena_set_aside", backing.arena_set_aside()},
             {"setup_seconds", setup},
             {"recovery_seconds", recovery},
             {"step_seconds", steps.seconds},

@@ -59,6 +59,15 @@ def note(text: str) -> None:
     err.print(f"[yellow]note:[/] {escape(text)}")
 
 
+def note_set_aside(arena: str) -> None:
+    """Says where --last-commit put an arena; nothing if there was none."""
+    if arena:
+        note(
+            f"what a crash left since the last commit is set aside as {arena}: `holdfast backup` "
+            "makes a region of it; remove it when it is not needed"
+        )
+
+
 def complain(text: str) -> None:
     err.print(f"[red]holdfast:[/] {escape(text)}")
 

@@ -37,12 +37,7 @@ def _open(
     opened = _region.open(
         path, arena_folder=arena_folder, last_commit=last_commit, read_only=read_only
     )
-    aside = opened.open_report.arena_set_aside
-    if aside:
-        common.note(
-            f"what a crash left since the last commit is set aside as {aside}: `holdfast backup` "
-            "makes a region of it; remove it when it is not needed"
-        )
+    common.note_set_aside(opened.open_report.arena_set_aside)
     with opened as region:
         if "kvs.header" not in region:
             raise Error(f"{path} is a region without a store", "not_found")

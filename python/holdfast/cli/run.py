@@ -84,6 +84,7 @@ def run(
     region: Annotated[
         Path | None, typer.Option(help="Keeps the region there; goes on from a killed run of it.")
     ] = None,
+    last_commit: common.LastCommit = False,
     options: Annotated[list[str] | None, typer.Option("--set", help="NAME=VALUE.")] = None,
     as_json: common.Json = False,
 ) -> None:
@@ -111,7 +112,12 @@ def run(
     )
     with common.progress(as_json) as bar:
         bar.add_task(f"{workload}, {mode}", total=None)
-        result = workloads.run(what, region)
+        result = workloads.run(
+            what,
+            region,
+            lambda ready: common.note_set_aside(ready["arena_set_aside"]),
+            last_commit,
+        )
     if as_json:
         common.emit(result)
     else:
