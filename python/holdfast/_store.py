@@ -53,6 +53,9 @@ class KeyValueStore:
     KeyValueStore(region) opens the store that is in the region, and recovers it. With a capacity
     it makes one where there is none. Of a region's store there is one object at a time.
 
+    In a region that is open for reading the store is recovered in the region's private copy; set()
+    and erase() raise Error (unsupported).
+
     `cache` says whether lookups read a copy of the table in GPU memory: "on" (Error no_memory
     where there is no room), "off", or "automatic", where it pays and there is room. What is
     durable is the table in the region.
