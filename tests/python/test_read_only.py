@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import mmap
 import os
 import signal
 import subprocess
@@ -196,32 +197,40 @@ def test_backup(path: Path, arenas: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "b").exists()
 
 
-# A batch is cut off by a kill in the middle of its kernels.
-CUT_OFF = """
-import holdfast, os, signal, sys, threading, time
+BATCHES = """
+import holdfast, sys
 import numpy as np
-region = holdfast.open(sys.argv[1])
-store = holdfast.KeyValueStore(region)
-keys = np.arange(1, 5001, dtype=np.uint64)
-delay = float(sys.argv[2])
-threading.Thread(target=lambda: (time.sleep(delay), os.kill(os.getpid(), signal.SIGKILL))).start()
-while True:
-    store.set(keys, keys + np.uint64(int(time.monotonic() * 1e6)))
+store = holdfast.KeyValueStore(holdfast.open(sys.argv[1]))
+keys = np.arange(1, 20001, dtype=np.uint64)
+for number in range(10**9):
+    store.set(keys, keys + np.uint64(number))
 """
 
 
+def kill_in_a_batch(path: Path, arenas: Path, transaction: int) -> None:
+    """Kills a process once its transaction, whose object has this offset, is under way."""
+    process = subprocess.Popen([sys.executable, "-c", BATCHES, str(path)])
+    deadline = time.monotonic() + 60
+    while not list(arenas.iterdir()):
+        assert time.monotonic() < deadline and process.poll() is None
+    (arena,) = arenas.iterdir()
+    with arena.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as memory:
+        state = 4096 + transaction + 8  # behind the arena's own page and a magic number
+        while not memory[state] & 1:  # it is active
+            assert time.monotonic() < deadline and process.poll() is None
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+
+
 def test_a_store_recovers_in_memory(path: Path, arenas: Path) -> None:
-    count = 5_000
-    with holdfast.create(path, KeyValueStore.region_bytes(1 << 16, count)) as region:
-        store = KeyValueStore(region, 1 << 16, count)
+    count = 20_000
+    with holdfast.create(path, KeyValueStore.region_bytes(1 << 18, count)) as region:
+        store = KeyValueStore(region, 1 << 18, count)
         keys = np.arange(1, count + 1, dtype=np.uint64)
-        start = time.monotonic()
         store.set(keys, keys)
-        seconds = time.monotonic() - start
-    for attempt in range(40):
-        delay = seconds * (0.2 + 0.07 * attempt)
-        command = [sys.executable, "-c", CUT_OFF, str(path), str(delay)]
-        assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+        (transaction,) = (info.offset for info in region.objects() if info.name == "kvs.tx")
+    for _ in range(20):
+        kill_in_a_batch(path, arenas, transaction)
         before = snapshot(path, arenas)
         with holdfast.open(path, read_only=True) as region:
             store = KeyValueStore(region)
@@ -229,7 +238,7 @@ def test_a_store_recovers_in_memory(path: Path, arenas: Path) -> None:
             assert store.verify() == ""
             assert len(store) == store.stats().records == count
             found_keys, found = store.scan()
-            assert len({int(v) - int(k) for k, v in zip(found_keys, found, strict=True)}) == 1
+            assert len(set((found - found_keys).tolist())) == 1  # of one batch
             assert store.get([1])[0][0] - 1 == found[0] - found_keys[0]
             assert code_of(lambda: store.set([1], [2])) == "unsupported"  # noqa: B023
             assert code_of(lambda: store.erase([1])) == "unsupported"  # noqa: B023
@@ -239,7 +248,7 @@ def test_a_store_recovers_in_memory(path: Path, arenas: Path) -> None:
             assert KeyValueStore(region).recovery().needed == cut_off
         if cut_off:
             return
-    pytest.fail("40 kills met no batch")
+    pytest.fail("20 kills met no batch")
 
 
 def test_no_store_is_made_in_it(path: Path, arenas: Path) -> None:
