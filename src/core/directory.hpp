@@ -55,8 +55,8 @@ class Directory {
   void check_room(std::string_view name) const;
 
   // Each of these is atomic: a kill, or an exception, leaves the directory before or after it.
-  void insert(ObjectInfo object);         // REQUIRES: first_fit() and check_room() passed
-  void remove(std::string_view name);     // REQUIRES: it exists
+  void insert(ObjectInfo object);      // REQUIRES: first_fit() and check_room() passed
+  void remove(std::string_view name);  // REQUIRES: it exists
   void set_region_bytes(std::uint64_t bytes);
 
  private:
