@@ -330,13 +330,21 @@ void FileDomain::make_durable(bool adopted) {
     arena_->agree(image.commit_id());
     arena_->publish(identity_);
   }
-  // Written although an adopted arena is noted already: that note may never have reached the disk,
-  // and be forgotten with the cache's page.
-  write_note(false);
+  const bool named = note && note->closed == 0 && note->arena_id == arena_->id();
   if (is_durable) {
+    write_note(false);
     image.is_durable();
-  } else {
+  } else if (!note) {
+    write_note(false);
     image.make_durable();
+  } else {
+    // The note that was found may never have reached the disk, and be forgotten with its page.
+    image.rewrite_note();
+    image.make_durable();
+    if (!named) {
+      write_note(false);
+      image.sync();
+    }
   }
   arena_->agree(image.commit_id());  // not before it is on the disk: until then it may be forgotten
   arena_->set_use(ArenaUse::in_use);

@@ -77,6 +77,9 @@ class Image {
   const std::optional<ArenaNote>& note() const { return note_; }
   // Notes which arena is in use, or that none is. Fills in what all notes have. Not synced.
   void write_note(const ArenaNote& note);
+  // The same bytes to the same place, so that the next sync makes them durable whatever became of
+  // them. REQUIRES: there is a note.
+  void rewrite_note() { store_->write(kNoteOffset[note_slot_], &*note_, sizeof *note_); }
 
   // Opening read the commit in force, but not whether it is on the disk. Before anything is written
   // over, call one of these:
@@ -178,7 +181,10 @@ class Image {
   InForce record_;
   CommitRecord written_{};  // the record in force, byte by byte
   std::optional<ArenaNote> note_;
-  unsigned note_slot_ = 1;                          // where it stands
+  unsigned note_slot_ = 1;  // where it stands
+  // It is on the disk. The next one then goes into the other slot, and until then over it: were two
+  // on their way at once, a disk that fails could leave none.
+  bool note_synced_ = true;
   std::vector<TableEntry> root_;                    // an entry per segment
   std::vector<std::unique_ptr<TablePage>> tables_;  // by segment; null: all pages are zero
   std::unique_ptr<BlockMap> map_;

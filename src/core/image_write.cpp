@@ -131,8 +131,10 @@ void Image::clear_record(unsigned page) const { write_record(CommitRecord{}, pag
 void Image::sync() {
   try {
     store_->sync();
+    note_synced_ = true;
   } catch (...) {
     unsettled_ = true;
+    note_synced_ = false;
     throw;
   }
 }
@@ -141,14 +143,17 @@ void Image::write_note(const ArenaNote& note) {
   ArenaNote next = note;
   std::memcpy(next.magic, kNoteMagic, 8);
   next.sequence = note_ ? note_->sequence + 1 : 1;
+  unsigned slot = note_synced_ ? 1 - note_slot_ : note_slot_;
   if (next.sequence > kMaxGeneration) {  // forged: begin anew, with the other one gone
+    slot = 1 - note_slot_;
     store_->write(kNoteOffset[note_slot_], ArenaNote{}.magic, sizeof next.magic);
     next.sequence = 1;
   }
   next.checksum = hash_bytes(&next, offsetof(ArenaNote, checksum));
-  store_->write(kNoteOffset[1 - note_slot_], &next, sizeof next);
+  note_synced_ = false;
+  store_->write(kNoteOffset[slot], &next, sizeof next);
   note_ = next;
-  note_slot_ = 1 - note_slot_;
+  note_slot_ = slot;
 }
 
 void Image::make_durable() {
@@ -188,7 +193,7 @@ void Image::settle() {
   if (unsettled_) {
     keeping_the_commit([&] {
       clear_record(1 - record_.page);
-      if (note_) store_->write(kNoteOffset[note_slot_], &*note_, sizeof *note_);
+      if (note_) rewrite_note();
       sync();
     });
     unsettled_ = false;

@@ -101,6 +101,13 @@ class ImageDamageTest : public test::Scratch {
       EXPECT_EQ(contents(region), expected_) << what << ": opened with other content";
       opened = true;
     } catch (const Error& error) {
+      const std::string message = error.what();
+      // With a page of region bytes in the place of its header it is taken for a dax region's file.
+      if (error.code() == Errc::unsupported && message.find("dax") != std::string::npos) {
+        const Errc code = error_of([&] { Region::open(path()); }, {path()});
+        EXPECT_TRUE(code == Errc::damaged || code == Errc::unsupported) << what;
+        return false;
+      }
       EXPECT_EQ(error_of([&] { Region::open(path()); }), error.code()) << what;
       EXPECT_TRUE(error.code() == Errc::damaged || error.code() == Errc::foreign ||
                   error.code() == Errc::newer_version)
