@@ -227,15 +227,15 @@ ArenaChoice choose_arena(const Image& image, const ImageIdentity& identity, cons
   const ArenaNote* const noted = arena_in_use(image, identity, boot);
   choice.found =
       find_or_pass_over(choice.path, image.uuid(), writable, options.last_commit, choice.set_aside);
-  bool closed = false;
   if (choice.found) {
     const Fate fate = fate_of(*choice.found, noted, image, identity, boot, options.last_commit);
     choice.adopted = fate == Fate::adopt;
     choice.set_aside = fate == Fate::set_aside;
     // Its last user closed it, and was kept by a kill from saying so in the image, too.
-    closed = noted != nullptr && noted->arena_id == choice.found->header.arena_id;
+    choice.closed = fate == Fate::discard && noted != nullptr &&
+                    noted->arena_id == choice.found->header.arena_id;
   }
-  if (noted != nullptr && !choice.adopted && !closed && !options.last_commit) {
+  if (noted != nullptr && !choice.adopted && !choice.closed && !options.last_commit) {
     arena_is_missing(*noted, image.path(), choice.path);
   }
   return choice;
@@ -254,6 +254,18 @@ void load_verified(const Image& image, std::byte* region, std::uint64_t bytes) {
   if (directory.uuid() != image.uuid() || directory.region_bytes() != image.region_bytes()) {
     throw Error(Errc::damaged, concat(where, ": its header and its image do not agree"));
   }
+}
+
+// What the last user was killed in: the image has to say that there is no arena before it is
+// removed.
+void FileDomain::finish_close() {
+  image_->rewrite_note();
+  image_->make_durable();
+  ArenaNote note = *image_->note();
+  note.closed = 1;
+  note.commit_id = image_->commit_id();
+  image_->write_note(note);
+  image_->sync();
 }
 
 void FileDomain::take_arena(const OpenOptions& options, OpenReport& report) {
@@ -277,8 +289,11 @@ void FileDomain::take_arena(const OpenOptions& options, OpenReport& report) {
     if (::rename(choice.path.c_str(), report.arena_set_aside.c_str()) != 0) {
       throw system_error(errno, "set aside", choice.path);
     }
-  } else if (choice.found && ::unlink(choice.path.c_str()) != 0 && errno != ENOENT) {
-    throw system_error(errno, "remove", choice.path);
+  } else if (choice.found) {
+    if (choice.closed) finish_close();
+    if (::unlink(choice.path.c_str()) != 0 && errno != ENOENT) {
+      throw system_error(errno, "remove", choice.path);
+    }
   }
 }
 

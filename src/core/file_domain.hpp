@@ -50,6 +50,7 @@ class FileDomain {
  private:
   FileDomain() = default;
   void take_arena(const OpenOptions& options, OpenReport& report);
+  void finish_close();
   void make_durable(bool adopted);
   void write_note(bool closed);
 
@@ -68,6 +69,7 @@ struct ArenaChoice {
   std::string path;                 // of the region's arena
   std::optional<FoundArena> found;  // what is there
   bool adopted = false;
+  bool closed = false;     // its last user closed it, and was killed before the image said so
   bool set_aside = false;  // found, not adopted, and to be kept under another name
 };
 // Changes nothing. Throws conflict if what was persisted since the last commit is elsewhere, unless
