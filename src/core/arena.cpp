@@ -33,6 +33,10 @@ std::string fall_back() {
   return "; to go on from the last commit without it, open with last_commit (--last-commit)";
 }
 
+std::string arena_in_words(const std::string& path) {
+  return concat("the arena '", path, "' (", fall_back().substr(2), ")");
+}
+
 ImageIdentity identify(int image_fd, const std::string& path) {
   struct stat info {};
   if (::fstat(image_fd, &info) != 0) throw system_error(errno, "look at", path);
@@ -156,10 +160,8 @@ std::uint64_t check_content(const FoundArena& found, const Uuid& uuid, std::uint
   if (std::memcmp(region.magic, kRegionMagic, 8) != 0 || region.uuid != uuid) {
     damaged(path, "does not hold the region's bytes");
   }
-  const Directory directory =
-      Directory::load(metadata.data(), bytes - kPage,
-                      concat("the arena '", path, "' (", fall_back().substr(2), ")"),
-                      [](const void*, std::size_t) {});
+  const Directory directory = Directory::load(metadata.data(), bytes - kPage, arena_in_words(path),
+                                              [](const void*, std::size_t) {});
   if (directory.region_bytes() < least) {
     damaged(path, concat("holds a region of ", directory.region_bytes(),
                          " bytes, and its image one of ", least));

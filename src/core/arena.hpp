@@ -19,8 +19,11 @@ namespace holdfast::core {
 std::string arena_folder(const std::string& option);
 // "<folder>/holdfast-<uid>-<uuid>.arena"
 std::string arena_path(const std::string& folder, const Uuid& uuid);
-// ", or give the option last_commit ...": how to go on without an arena.
+// "; to go on from the last commit without it, ...": the end of messages about an arena.
 std::string fall_back();
+
+// The arena, with that remedy: what messages about its content begin with.
+std::string arena_in_words(const std::string& path);
 
 // Which image an arena belongs to.
 struct ImageIdentity {

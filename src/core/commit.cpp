@@ -239,8 +239,8 @@ void Committer::write(Job& job) noexcept {
     if (may_skip(job)) {
       result.generation = image_.generation();
     } else {
-      const bool unnamed =
-          !image_.has_commit();  // a new image gets its name behind its first commit
+      // A new image gets its name behind its first commit.
+      const bool unnamed = !image_.has_commit();
       const Uuid id = new_uuid();
       arena_.agree(image_.commit_id());
       arena_.announce(id);

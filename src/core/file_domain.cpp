@@ -56,17 +56,24 @@ void refuse_old_version(const Image& image) {
                      image.path(), "' NEW"));
 }
 
+// A note speaks of the file that it was written to: in a copy, of the original.
+bool speaks_of(const ArenaNote& note, const ImageIdentity& identity) {
+  return note.image_device == identity.device && note.image_inode == identity.inode;
+}
+
+// Unless that close failed behind its note, and the region was used on, and committed.
+bool says_closed(const ArenaNote& note, const Image& image) {
+  return note.closed == 1 && note.commit_id == image.commit_id();
+}
+
 // The arena that the image's last user had in this boot and did not close: what was persisted
 // there since the last commit is nowhere else.
 const ArenaNote* arena_in_use(const Image& image, const ImageIdentity& identity, const Uuid& boot) {
   if (!image.note()) return nullptr;
   const ArenaNote& note = *image.note();
-  // Another inode: the file is a copy, and the note speaks of the original.
-  const bool of_this_file =
-      note.image_device == identity.device && note.image_inode == identity.inode;
-  // A close that failed behind its note: the region was used on, and committed.
-  const bool closed = note.closed == 1 && note.commit_id == image.commit_id();
-  return !closed && note.boot_id == boot && of_this_file ? &note : nullptr;
+  const bool in_use =
+      speaks_of(note, identity) && note.boot_id == boot && !says_closed(note, image);
+  return in_use ? &note : nullptr;
 }
 
 enum class Fate { adopt, discard, set_aside };
@@ -311,8 +318,7 @@ std::unique_ptr<FileDomain> FileDomain::open(const std::string& path, const Open
   Arena& arena = *domain->arena_;
 
   const std::string where =
-      report.arena_found ? concat("the arena '", arena.path(), "' (", fall_back().substr(2), ")")
-                         : concat("the region '", path, "'");
+      report.arena_found ? arena_in_words(arena.path()) : concat("the region '", path, "'");
   domain->directory_ =
       std::make_unique<Directory>(Directory::load(arena.base(), arena.size(), where, no_flush));
   Directory& directory = *domain->directory_;
@@ -334,11 +340,8 @@ std::unique_ptr<FileDomain> FileDomain::open(const std::string& path, const Open
 void FileDomain::make_durable(bool adopted) {
   Image& image = *image_;
   const std::optional<ArenaNote>& note = image.note();
-  const bool of_this_file =
-      note && note->image_device == identity_.device && note->image_inode == identity_.inode;
-  const bool closed = of_this_file && note->closed == 1 && note->commit_id == image.commit_id();
-  const bool earlier_boot = of_this_file && note->boot_id != boot_;
-  const bool is_durable = closed || earlier_boot;
+  const bool is_durable =
+      note && speaks_of(*note, identity_) && (says_closed(*note, image) || note->boot_id != boot_);
   if (adopted) {
     committer_->compare_everything();
   } else {
