@@ -419,6 +419,7 @@ void FileDomain::close() {
     throw;
   }
   arena_->remove();
+  unlock_file(image_->store().fd());
 }
 
 Guarantee FileDomain::guarantee() const {

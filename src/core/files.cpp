@@ -130,6 +130,8 @@ void lock_file(int fd, bool exclusive, const std::string& path) {
   throw Error(Errc::in_use, concat("'", path, "' is in use by ", lock_holder_in_words(fd)));
 }
 
+void unlock_file(int fd) noexcept { ::flock(fd, LOCK_UN); }
+
 void check_lock_holds(int fd, bool exclusive, const std::string& path) {
   const int access = (exclusive ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK;
   const UniqueFd again(::open(concat("/proc/self/fd/", fd).c_str(), access));

@@ -47,6 +47,8 @@ UniqueFd open_own_file(const std::string& path, bool writable, const std::string
 // Takes the advisory lock of an open file: exclusive for a writer, shared for a reader. Throws
 // in_use, naming the process that has it if /proc/locks tells. A dead process's lock is gone.
 void lock_file(int fd, bool exclusive, const std::string& path);
+// At once, and for every copy of the descriptor, those that forked children have included.
+void unlock_file(int fd) noexcept;
 
 // REQUIRES: lock_file() succeeded. Tries the same lock from another descriptor. Throws unsupported
 // if it can be had twice: then locks do nothing on this file system.

@@ -146,8 +146,8 @@ TEST_F(RegionOwnerTest, ARegionThatWasAbandonedOpensAtOnceThoughItsProcessLives)
   EXPECT_LT(Clock::now() - before, 2s);
 }
 
-// Has a child that keeps the descriptors it was forked with, and says which one that is. Closes the
-// region itself if it is told to.
+// Has a child that keeps the descriptors it was forked with, and says which one that is. Lets go of
+// the region itself if it is told to.
 TEST(OwnerChild, DISABLED_LeavesItsLockToAChild) {
   Region region = Region::open(test::from_environment("HOLDFAST_TEST_REGION"));
   const pid_t child = ::fork();
@@ -155,7 +155,7 @@ TEST(OwnerChild, DISABLED_LeavesItsLockToAChild) {
     ::alarm(60);
     for (;;) ::pause();
   }
-  if (!test::from_environment("HOLDFAST_TEST_CLOSE").empty()) region.close();
+  if (!test::from_environment("HOLDFAST_TEST_ABANDON").empty()) region.abandon();
   test::report(child);
   for (;;) ::pause();
 }
@@ -185,14 +185,14 @@ TEST_F(RegionOwnerTest, WhoHasTheLockIsNamed) {
     return "process " + std::to_string(holder) + ", which process " + std::to_string(taker) +
            " forked; end it";
   };
-  for (const bool closes : {false, true}) {
-    if (closes) ::setenv("HOLDFAST_TEST_CLOSE", "1", 1);
+  for (const bool abandons : {false, true}) {
+    if (abandons) ::setenv("HOLDFAST_TEST_ABANDON", "1", 1);
     test::Child owner = start("OwnerChild.DISABLED_LeavesItsLockToAChild");
-    ::unsetenv("HOLDFAST_TEST_CLOSE");
+    ::unsetenv("HOLDFAST_TEST_ABANDON");
     const pid_t pid = owner.pid();
     pid_t child = 0;
     ASSERT_TRUE(owner.read(child));
-    EXPECT_EQ(refusal(path()), words(path(), closes ? inherited(child, pid) : plain(pid)));
+    EXPECT_EQ(refusal(path()), words(path(), abandons ? inherited(child, pid) : plain(pid)));
     ::kill(pid, SIGKILL);
     siginfo_t ended{};
     ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOWAIT), 0);
@@ -214,12 +214,27 @@ TEST_F(RegionOwnerTest, WhoHasTheLockIsNamedWithinOneProcess) {
     for (;;) ::pause();
   }
   EXPECT_EQ(refusal(path()), words(path(), "this process; close it there first"));
-  region.close();
+  region.abandon();
   EXPECT_EQ(refusal(path()), words(path(), "process " + std::to_string(child) + ", which process " +
                                                std::to_string(::getpid()) + " forked; end it"));
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   Region::open(path()).close();
+}
+
+// What the child has of it is of no use to it: its stores go to an arena that is removed.
+TEST_F(RegionOwnerTest, ARegionThatWasClosedOpensAtOnceThoughAForkedChildHasItsFiles) {
+  make();
+  Region region = Region::open(path());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);
+    for (;;) ::pause();
+  }
+  region.close();
+  Region::open(path()).close();
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
 }
 
 // A forked child that its parent's descriptors are left to.
