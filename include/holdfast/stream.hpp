@@ -51,8 +51,9 @@ class Event {
   Event& operator=(Event&&) noexcept;
 
   void record(Stream& stream);
+  // Throws what the recorded stream had met before the event.
   void synchronize();
-  // Later work of `stream` waits for this event.
+  // Later work of `stream` waits for this event, and does not run if synchronize() would throw.
   void wait(Stream& stream);
   // Milliseconds between two recorded and completed events.
   static float elapsed_ms(const Event& start, const Event& stop);

@@ -34,19 +34,28 @@ struct Point {
   std::condition_variable reached;
   bool done = false;
   std::chrono::steady_clock::time_point time;
+  std::optional<Error> error;  // that the stream had met by then
 
   void wait() {
     std::unique_lock lock(mutex);
     reached.wait(lock, [this] { return done; });
+  }
+  // As CUDA, whose context is lost with a kernel: who builds on work that failed fails, too.
+  void expect_reached() {
+    wait();
+    if (!error) return;
+    throw Error(error->code(),
+                detail::concat("waited for a stream whose work failed: ", error->what()));
   }
 };
 
 std::shared_ptr<Point> push_point(Stream::Impl& stream) {
   auto point = std::make_shared<Point>();
   stream.push(
-      [point] {
+      [point, &stream] {
         {
           const std::lock_guard lock(point->mutex);
+          point->error = stream.error();
           point->time = std::chrono::steady_clock::now();
           point->done = true;
         }
@@ -197,13 +206,13 @@ void Event::record(Stream& stream) try {
 void Event::synchronize() {
   if (!impl_->last) return;
   cpu::settle_host();
-  impl_->last->wait();
+  impl_->last->expect_reached();
   cpu::synchronized(__builtin_return_address(0));
 }
 
 void Event::wait(Stream& stream) {
   if (auto point = impl_->last) {
-    stream.impl().push([point] { point->wait(); }, Stream::Impl::Run::always);
+    stream.impl().push([point] { point->expect_reached(); }, Stream::Impl::Run::always);
   }
 }
 

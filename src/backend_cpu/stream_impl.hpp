@@ -30,6 +30,7 @@ struct Stream::Impl {
   void wait();              // until all queued tasks are done
   void throw_if_failed();   // REQUIRES: wait() has returned
   bool is_serving() const;  // a thread of this process works on it
+  const std::optional<Error>& error() const { return error_; }  // REQUIRES: called by a task of it
 
  private:
   struct Task {

@@ -138,6 +138,40 @@ TEST_F(CheckpointTest, AsynchronousSavesHoldWhatTheStreamLeft) {
   EXPECT_EQ(found, std::vector<std::uint8_t>(kWeights * 4, 8));
 }
 
+// A kernel that faults before a save was copied: neither that save nor one behind it, on another
+// stream, goes over what is durable.
+TEST_F(CheckpointTest, WhatWasSavedOutlivesAStreamThatFails) {
+  if (std::strcmp(backend::name(), "cuda") == 0) GTEST_SKIP() << "the context would be lost";
+  for (const int how : {0, 1, 2}) {
+    Checkpoint checkpoint = make();
+    if (how == 2) checkpoint.set_engine_threshold(1);
+    const auto save = [&](Stream& stream, std::uint64_t tag) {
+      if (how == 0) return checkpoint.save(stream, "model", tag);
+      checkpoint.save_async(stream, "model", tag);
+    };
+    set(5);
+    save(stream_, 5);
+    set(6);
+    save(stream_, 6);
+    stream_.synchronize();
+    Stream failing, other;
+    failing.enqueue([] { throw Error(Errc::kernel_fault, "made to fail"); });
+    fill_async(failing, weights_.data(), 99, kWeights * sizeof(float));
+    save(failing, 7);
+    EXPECT_EQ(error_of([&] { failing.synchronize(); }), Errc::kernel_fault);
+    for (std::uint64_t tag = 8; tag < 10; ++tag) save(other, tag);
+    EXPECT_EQ(error_of([&] {
+                other.synchronize();
+                checkpoint.restore(other, "model");
+              }),
+              Errc::kernel_fault);
+    set(0);
+    checkpoint = make();
+    EXPECT_EQ(checkpoint.restore(stream_, "model"), 6u) << how;
+    expect(6);
+  }
+}
+
 TEST_F(CheckpointTest, HostMemoryIsSavedToo) {
   std::vector<double> host(5000, 1.5);
   {

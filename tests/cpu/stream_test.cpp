@@ -152,9 +152,32 @@ TEST(Event, CompletesBehindAnError) {
   bool ran = false;
   stream.enqueue([&] { ran = true; });
   event.record(stream);
-  event.synchronize();
+  EXPECT_THROW(event.synchronize(), Error);
   EXPECT_THROW(stream.synchronize(), Error);
   EXPECT_FALSE(ran);
+}
+
+TEST(Event, WhoWaitsForWorkThatFailedFailsToo) {
+  Stream failing, waiting;
+  Event before, behind;
+  bool ran[2] = {};
+  before.record(failing);
+  failing.enqueue([] { throw Error(Errc::kernel_fault, "made to fail"); });
+  behind.record(failing);
+  before.wait(waiting);
+  waiting.enqueue([&] { ran[0] = true; });
+  behind.wait(waiting);
+  waiting.enqueue([&] { ran[1] = true; });
+  try {
+    waiting.synchronize();
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::kernel_fault);
+    EXPECT_NE(std::string(error.what()).find("made to fail"), std::string::npos);
+  }
+  EXPECT_THROW(failing.synchronize(), Error);
+  EXPECT_TRUE(ran[0]);
+  EXPECT_FALSE(ran[1]);
 }
 
 TEST(Memory, IsZeroedAndAligned) {
