@@ -84,6 +84,7 @@ struct Options {
   std::uint64_t max_states = 1'000'000;  // crash states to try at most
   double max_seconds = 0;                // 0: no limit
   std::uint64_t seed = 1;                // of random states
+  std::uint64_t max_schedules = 10'000;  // to run at most, beside the first; 0: that one alone
   std::uint64_t schedule = 0;            // seed of the kernels' schedule; 0: in index order
   bool nested = true;                    // crash once more, inside recovery
   bool barrier_orders = false;           // for study: a barrier alone orders persists
@@ -183,6 +184,10 @@ struct Report {
   std::uint64_t components = 0;
   std::uint64_t pairs = 0;  // sampled: pairs that recovery reads, and those tried
   std::uint64_t pairs_tried = 0;
+  std::uint64_t schedules = 0;      // that were explored, none equivalent to another
+  bool schedules_complete = false;  // these are all
+  double schedules_share = 0;       // of all, estimated
+  std::string schedule;             // names the one that fails; empty: the first, in index order
   double seconds = 0;
   std::uint64_t peak_bytes = 0;  // resident memory
   std::vector<Failure> failures;

@@ -26,18 +26,22 @@ void check_aligned(Thread& self, const void* address, std::size_t bytes);
 void deliver_atomic(Thread& self, Scope scope, const void* address, std::size_t size,
                     const void* before, const void* after);
 
-// `operand` is what the caller passes, for the spin check.
+// `operand` is what the caller passes, for the spin check. `may_only_read`: it is a
+// compare-and-swap, which reads where it fails.
 template <class Bits, class Update>
 Bits run_atomic(detail::ScopeNumber scope, Bits* address, std::uint64_t operand,
-                const Standing& standing, Update update) {
+                const Standing& standing, Update update, bool may_only_read = false) {
   Bits now;
   if (t_current == nullptr) return exchange(address, update, now);
   Thread& self = *t_current;
   self.standing = standing;
   check_aligned(self, address, sizeof(Bits));
   settle(self);
-  before_sync(self);
+  before_access(self, true, address, sizeof(Bits));
   const Bits old = exchange(address, update, now);
+  if (kEvents && may_only_read && old == now && self.slot->run().engine != nullptr) {
+    self.slot->run().engine->only_read(self);
+  }
   if (listened(self)) {
     deliver_atomic(self, static_cast<Scope>(scope), address, sizeof(Bits), &old, &now);
   }

@@ -110,7 +110,7 @@ T atomic_compare_swap(ScopeNumber scope, T* address, T expected, T desired, cons
   const std::uint64_t operand =
       std::bit_cast<Bits>(expected) * 0x9e3779b97f4a7c15 + std::bit_cast<Bits>(desired);
   return std::bit_cast<T>(run_atomic(scope, reinterpret_cast<Bits*>(address), operand,
-                                     Standing{"atomicCAS", file, line, address}, update));
+                                     Standing{"atomicCAS", file, line, address}, update, true));
 }
 
 #define HOLDFAST_INSTANTIATE(T) \

@@ -29,6 +29,8 @@ Listener* set_listener(Listener* listener) {
 
 void deliver_now(Thread& thread, Event& event) {
   const Slot& slot = *thread.slot;
+  event.stream = slot.run().stream;
+  event.task = slot.run().task;
   event.block = slot.block_number();
   event.thread = thread.number;
   event.warp = thread.warp();
@@ -65,6 +67,8 @@ void emit_run(const Run& run, EventKind kind, std::uint64_t block, bool complete
   if (!kEvents || run.listener == nullptr) return;
   Event event;
   event.kind = kind;
+  event.stream = run.stream;
+  event.task = run.task;
   event.block = block;
   event.completed = completed;
   event.grid = run.shape.grid;
@@ -108,6 +112,8 @@ const char* to_string(EventKind kind) noexcept {
       return "release";
     case EventKind::synchronize:
       return "synchronize";
+    case EventKind::launch:
+      return "launch";
   }
   return "unknown";
 }

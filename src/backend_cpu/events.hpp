@@ -57,6 +57,8 @@ inline void set_hook(Thread* thread) {
       return;
     }
     t_hook.thread = thread;
+    t_hook.access.stream = thread->slot->run().stream;
+    t_hook.access.task = thread->slot->run().task;
     t_hook.access.block = thread->slot->block_number();
     t_hook.access.thread = thread->number;
     t_hook.access.warp = thread->warp();

@@ -82,7 +82,7 @@ void before_release(Scope scope, void* address, unsigned bytes, const char* file
   self.standing.address = address;
   check_aligned(self, address, bytes);
   settle(self);
-  before_sync(self);
+  before_access(self, true, address, bytes);
   self.release = {address, bytes, scope};
 }
 
@@ -112,7 +112,7 @@ void acquire(Scope scope, const void* address, unsigned bytes, void* value, cons
   self.standing.address = address;
   check_aligned(self, address, bytes);
   settle(self);
-  before_sync(self);
+  before_access(self, false, address, bytes);
   const std::uint64_t bits = load_bits(address, bytes);
   __builtin_memcpy(value, &bits, bytes);
   deliver_sync(self, EventKind::acquire, scope, address, bytes, value);

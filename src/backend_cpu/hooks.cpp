@@ -37,7 +37,7 @@ void on_load(Thread& self, const void* address, std::size_t size, bool is_volati
   }
   if (is_volatile) {
     self.standing = {"volatile load", nullptr, 0, address, pc};
-    before_sync(self);
+    before_access(self, false, address, size);
     after_poll(self, address, peek(address, size), self.last_operand);
   }
   if (t_hook.listener == nullptr || size == 0) return;
@@ -49,12 +49,13 @@ void on_store(Thread& self, void* address, std::size_t size, bool is_volatile, c
   settle(self);
   if (is_volatile) {
     self.standing = {"volatile store", nullptr, 0, address, pc};
-    before_sync(self);
+    before_access(self, true, address, size);
     after_sync(self);
   } else if (t_hook.listener == nullptr) {
     return;
   }
   if (size == 0) return;
+  ++self.stores;
   self.pending.announce(address, size, is_volatile, pc);
 }
 

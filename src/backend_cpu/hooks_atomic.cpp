@@ -15,13 +15,14 @@ Bits load(const volatile Bits* address, const void* pc) {
   Thread* const self = hooked(plain);
   if (self == nullptr) {
     settle_host();
+    if (t_hook.host) before_host_access(false, plain, sizeof(Bits), pc);
     const Bits value = __atomic_load_n(plain, __ATOMIC_SEQ_CST);
     if (t_hook.host) on_host_atomic(EventKind::load, plain, sizeof value, &value, nullptr, pc);
     return value;
   }
   self->standing = {"atomic load", nullptr, 0, plain, pc};
   settle(*self);
-  before_sync(*self);
+  before_access(*self, false, plain, sizeof(Bits));
   const Bits value = __atomic_load_n(plain, __ATOMIC_SEQ_CST);
   deliver_atomic_access(*self, EventKind::load, plain, sizeof value, &value, pc);
   after_poll(*self, plain, value, self->last_operand);
@@ -34,35 +35,39 @@ void store(volatile Bits* address, Bits value, const void* pc) {
   Thread* const self = hooked(plain);
   if (self == nullptr) {
     settle_host();
+    if (t_hook.host) before_host_access(true, plain, sizeof(Bits), pc);
     __atomic_store_n(plain, value, __ATOMIC_SEQ_CST);
     if (t_hook.host) on_host_atomic(EventKind::store, plain, sizeof value, &value, nullptr, pc);
     return;
   }
   self->standing = {"atomic store", nullptr, 0, plain, pc};
   settle(*self);
-  before_sync(*self);
+  before_access(*self, true, plain, sizeof(Bits));
   if (__atomic_exchange_n(plain, value, __ATOMIC_SEQ_CST) != value) self->slot->progress();
   deliver_atomic_access(*self, EventKind::store, plain, sizeof value, &value, pc);
   after_sync(*self);
 }
 
 template <class Bits, class Update>
-Bits modify(volatile Bits* address, std::uint64_t operand, const void* pc, Update update) {
+Bits modify(volatile Bits* address, std::uint64_t operand, const void* pc, Update update,
+            bool may_only_read = false) {
   auto* plain = const_cast<Bits*>(address);
   if (hooked(plain) == nullptr) {
     settle_host();
+    if (t_hook.host) before_host_access(true, plain, sizeof(Bits), pc);
     Bits now;
     const Bits old = exchange(plain, update, now);
     if (t_hook.host) on_host_atomic(EventKind::atomic, plain, sizeof old, &old, &now, pc);
     return old;
   }
-  return run_atomic(2, plain, operand, Standing{"atomic operation", nullptr, 0, plain, pc}, update);
+  return run_atomic(2, plain, operand, Standing{"atomic operation", nullptr, 0, plain, pc}, update,
+                    may_only_read);
 }
 
 template <class Bits>
 Bits compare_exchange(volatile Bits* address, Bits expected, Bits desired, const void* pc) {
   return modify(address, expected * 0x9e3779b97f4a7c15 + desired, pc,
-                [=](Bits old) { return old == expected ? desired : old; });
+                [=](Bits old) { return old == expected ? desired : old; }, true);
 }
 
 // Returns whether it was exchanged; otherwise *expected gets the value found.

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend_cpu/engine.hpp"
 #include "backend_cpu/team.hpp"
 
 namespace holdfast::cpu {
@@ -19,8 +20,10 @@ struct HostObserver::State {
   const std::byte* high = nullptr;
   State* outer = nullptr;
 
-  bool wants(const void* address) const {
-    return low == nullptr || (address >= low && address < high);
+  bool wants(const void* address, bool strong = false) const {
+    if (low == nullptr || (address >= low && address < high)) return true;
+    // What the host and kernels tell each other may stand anywhere.
+    return strong && Engine::of_host() != nullptr;
   }
 
   // Reads the pending store's memory, which host code may have unmapped since.
@@ -146,14 +149,18 @@ void on_host_load(const void* address, std::size_t size, bool is_volatile, const
       state.pending.load_passed = true;
     }
   }
-  if (size == 0 || !state.wants(address)) return;
+  if (size == 0) return;
+  if (is_volatile) before_host_access(false, address, size, pc);
+  if (!state.wants(address, is_volatile)) return;
   deliver_access(EventKind::load, {address, size}, is_volatile, address, pc);
 }
 
 void on_host_store(const void* address, std::size_t size, bool is_volatile, const void* pc) {
   HostObserver::State& state = *t_hook.host;
   settle_host_pending();
-  if (size == 0 || !state.wants(address)) return;
+  if (size == 0) return;
+  if (is_volatile) before_host_access(true, address, size, pc);
+  if (!state.wants(address, is_volatile)) return;
   state.pending.announce(address, size, is_volatile, pc);
 }
 
@@ -164,7 +171,7 @@ void on_host_stored(const void* address, std::size_t size, const void* pc) {
 
 void on_host_atomic(EventKind kind, const void* address, std::size_t size, const void* value,
                     const void* now, const void* pc) {
-  if (!t_hook.host->wants(address)) return;
+  if (!t_hook.host->wants(address, true)) return;
   Event event;
   event.kind = kind;
   event.is_atomic = true;
@@ -176,10 +183,17 @@ void on_host_atomic(EventKind kind, const void* address, std::size_t size, const
   deliver(event);
 }
 
-void deliver_synchronize(const void* pc) {
+void deliver_synchronize(const void* pc, Stream::Impl* stream, std::uint64_t task) {
   settle_host();
   Event event;
   event.kind = EventKind::synchronize;
+  if (Engine* const engine = Engine::of_host()) {
+    engine->synchronized(stream, task);
+    if (stream != nullptr) {
+      event.stream = engine->number_of(*stream);
+      event.task = task;
+    }
+  }
   event.pc = pc;
   deliver(event);
 }
@@ -194,6 +208,11 @@ void deliver_copy(std::initializer_list<Bytes> reads, std::initializer_list<Byte
       Event event;
       event.kind = kind;
       event.host = event.is_copy = true;
+      event.stream = 1;
+      if (Engine* const engine = Engine::of_host()) {
+        event.stream = engine->running_stream();
+        event.task = engine->running_task();
+      }
       event.address = event.value = range.address;
       event.size = range.size;
       event.pc = pc;

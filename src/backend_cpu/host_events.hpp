@@ -7,6 +7,7 @@
 
 #include "backend_cpu/events.hpp"
 #include "holdfast/cpu/host_observer.hpp"
+#include "holdfast/stream.hpp"
 
 namespace holdfast::cpu {
 
@@ -29,11 +30,12 @@ void copy_observed(std::initializer_list<Bytes> reads, std::initializer_list<Byt
   }
 }
 
-void deliver_synchronize(const void* pc);
+void deliver_synchronize(const void* pc, Stream::Impl* stream, std::uint64_t task);
 
-// The host has waited for a stream.
-inline void synchronized(const void* pc) {
-  if (kEvents && current_listener() != nullptr) deliver_synchronize(pc);
+// The host has waited for a stream, up to a task of it; 0: for all that it was given. Null: for all
+// streams.
+inline void synchronized(const void* pc, Stream::Impl* stream = nullptr, std::uint64_t task = 0) {
+  if (kEvents && current_listener() != nullptr) deliver_synchronize(pc, stream, task);
 }
 
 // What the hooks call on a thread that has a HostObserver (t_hook.host); as on_load() and so on.

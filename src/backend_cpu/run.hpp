@@ -23,6 +23,7 @@
 
 namespace holdfast::cpu {
 
+class Engine;
 class Listener;
 class Slot;
 struct Run;
@@ -60,6 +61,7 @@ struct Thread : Context {
     Scope scope;
   } release{};  // between before_release() and after_release()
   PendingStore pending;
+  std::uint64_t stores = 0;  // announced so far
 
   unsigned lane() const { return number % kLanes; }
   unsigned warp() const { return number / kLanes; }
@@ -138,6 +140,9 @@ struct Run {
   Schedule schedule;
   Random random;
   Listener* listener = nullptr;
+  Engine* engine = nullptr;  // null: no one chooses
+  std::uint32_t stream = 1;
+  std::uint64_t task = 0;
   unsigned block_threads = 0;
   std::uint64_t blocks = 0;
   std::uint64_t next_block = 0;  // the first one not yet started
@@ -208,9 +213,11 @@ class Slot {
   std::string describe(const Thread& thread) const;  // "block (0,0,0), thread (3,0,0)"
 
  private:
+  friend class Engine;
   static constexpr unsigned kPatience = 2;
 
   static void fiber_main(boost::context::detail::transfer_t transfer);
+  Slot* drive_explored();
   void begin_block(std::uint64_t number);
   void end_block();
   Thread* pick();

@@ -3,6 +3,8 @@
 #include <mutex>
 #include <utility>
 
+#include "backend_cpu/engine.hpp"
+#include "backend_cpu/host_events.hpp"
 #include "backend_cpu/stream_impl.hpp"
 #include "backend_cpu/team.hpp"
 #include "holdfast/launch.hpp"
@@ -92,6 +94,11 @@ void set_schedule(const Schedule& schedule) {
 }
 
 void launch(Stream& stream, const Shape& shape, std::function<void()> body) {
+  if (Engine* const engine = Engine::of_host()) {
+    settle_host();
+    engine->launch(stream.impl(), shape, schedule(), std::move(body));
+    return;
+  }
   stream.impl().push([shape, schedule = schedule(), body = std::move(body)] {
     if (std::optional<Error> error = execute(shape, schedule, body)) throw *error;
   });

@@ -2,6 +2,7 @@
 #include <exception>
 #include <utility>
 
+#include "backend_cpu/engine.hpp"
 #include "backend_cpu/events.hpp"
 #include "backend_cpu/faults.hpp"
 #include "backend_cpu/run.hpp"
@@ -77,6 +78,7 @@ void Slot::end_block() {
 }
 
 Slot* Slot::drive() {
+  if (kEvents && run_->engine != nullptr) return drive_explored();
   FaultScope faults;
   if (sigsetjmp(faults.landing(), 0) != 0) {
     Thread* const thread = std::exchange(t_current, nullptr);
@@ -102,6 +104,47 @@ Slot* Slot::drive() {
       end_block();
     } else {
       return choose_other();
+    }
+  }
+}
+
+// Does as its run's engine decides, until that is something for another slot, which is returned, or
+// for the host: null.
+Slot* Slot::drive_explored() {
+  Engine& engine = *run_->engine;
+  FaultScope faults;
+  if (sigsetjmp(faults.landing(), 0) != 0) {
+    Thread* const thread = std::exchange(t_current, nullptr);
+    set_hook(nullptr);
+    run_->fail(Errc::kernel_fault, concat("kernel fault in ", describe(*thread), ": ",
+                                          faults.describe(thread->stack, stacks_)));
+    engine.failed(*this);
+    return nullptr;
+  }
+  faults.arm();
+  for (;;) {
+    const Decision next = engine.take();
+    if (next.slot != this) {
+      engine.put(next);
+      return next.slot;
+    }
+    if (next.kind == Decision::Kind::begin) {
+      begin_block(engine.next_block(*this));
+      engine.block_begun(*this);
+      engine.put(engine.decide());
+      continue;
+    }
+    prepare_stack(*next.thread);
+    set_running(*next.thread);
+    switch_context(home_, *next.thread);
+    if (outcome_ == Outcome::failed) {
+      engine.failed(*this);
+      return nullptr;
+    }
+    if (outcome_ == Outcome::block_done) {
+      end_block();
+      engine.block_ended(*this);
+      engine.put(engine.decide());
     }
   }
 }
@@ -191,12 +234,25 @@ Thread* Slot::finish(Thread& thread) {
   --live_;
   progress();
   exit_warp(thread);
+  Engine* const engine = run_->engine;
+  if (engine != nullptr) engine->ended(thread);
   if (live_ == 0) {
     stacks_.give(std::exchange(thread.stack, nullptr));
     go_home(thread, Outcome::block_done, true);
   }
   if (barrier_.arrived == live_) complete_barrier();
-  Thread* const next = pick();
+  Thread* next = nullptr;
+  if (engine != nullptr) {
+    const Decision decision = engine->decide();
+    if (decision.kind != Decision::Kind::thread || decision.slot != this) {
+      stacks_.give(std::exchange(thread.stack, nullptr));
+      engine->put(decision);
+      go_home(thread, Outcome::pass_baton, true);
+    }
+    next = decision.thread;
+  } else {
+    next = pick();
+  }
   if (next == nullptr) fail_deadlock(thread);
   if (next->state == ThreadState::fresh) {
     prepare(*next);
@@ -233,6 +289,7 @@ void Slot::check_stack(Thread& self) {
 void Slot::yield(Thread& self) {
   settle(self);
   self.streak = 0;
+  if (kEvents && run_->engine != nullptr) return;  // others go on at the next visible step
   ++turn_;
   ++idle_;
   if (++run_->idle >= run_->idle_limit) check_idle(self);
@@ -252,6 +309,10 @@ void Slot::wait(Thread& self) {
   settle(self);
   self.streak = 0;
   check_stack(self);
+  if (kEvents && run_->engine != nullptr) {
+    run_->engine->follow(self, run_->engine->decide());
+    return;
+  }
   if (run_->seeded() && runnable() != 0 && has_other() && run_->random.below(kSeededPass) == 0) {
     go_home(self, Outcome::pass_baton, false);
     return;
@@ -263,7 +324,11 @@ void Slot::wait(Thread& self) {
 
 void Slot::make_ready(std::uint32_t thread) {
   threads_[thread].state = ThreadState::ready;
-  ready_.push(thread);
+  if (kEvents && run_->engine != nullptr) {
+    run_->engine->make_local(threads_[thread]);
+  } else {
+    ready_.push(thread);
+  }
 }
 
 bool Slot::has_other() const { return run_->active_slots() > 1 || run_->can_start_block(); }
@@ -351,6 +416,7 @@ void Slot::complete_barrier() {
       barrier_.result = barrier_.count != 0;
       break;
   }
+  if (kEvents && run_->engine != nullptr) run_->engine->met_block(*this);
   barrier_.arrived = 0;
   ++barrier_.generation;
   while (!at_barrier_.empty()) make_ready(at_barrier_.pop());

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend_cpu/engine.hpp"
 #include "backend_cpu/host_events.hpp"
 #include "backend_cpu/stream_impl.hpp"
 #include "core/guard.hpp"
@@ -35,8 +36,13 @@ struct Point {
   bool done = false;
   std::chrono::steady_clock::time_point time;
   std::optional<Error> error;  // that the stream had met by then
+  Stream::Impl* stream = nullptr;
+  std::uint64_t task = 0;  // its number, in an exploration
 
   void wait() {
+    if (cpu::Engine* const engine = cpu::Engine::of_host()) {
+      engine->wait_until([this] { return done; });
+    }
     std::unique_lock lock(mutex);
     reached.wait(lock, [this] { return done; });
   }
@@ -62,6 +68,8 @@ std::shared_ptr<Point> push_point(Stream::Impl& stream) {
         point->reached.notify_all();
       },
       Stream::Impl::Run::always);
+  point->stream = &stream;
+  if (cpu::Engine* const engine = cpu::Engine::of_host()) point->task = engine->last_task();
   return point;
 }
 
@@ -77,19 +85,29 @@ Stream::Impl::~Impl() {
     const std::lock_guard lock(streams().mutex);
     streams().all.erase(this);
   }
-  if (!worker_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
+  cpu::Engine* const engine = cpu::Engine::of_host();
+  if (engine == nullptr && !worker_.joinable()) return;
+  if (engine != nullptr) engine->wait_for(*this);
+  if (worker_.joinable()) {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    work_.notify_one();
+    worker_.join();
   }
-  work_.notify_one();
-  worker_.join();
-  if (!error_) cpu::synchronized(nullptr);
+  if (!error_ && (engine == nullptr || process_ != 0)) cpu::synchronized(nullptr, this);
+  if (engine != nullptr) engine->forget(*this);
   if (error_ && !seen_) std::fprintf(stderr, "holdfast: stream: %s\n", error_->what());
 }
 
-void Stream::Impl::push(std::function<void()> task, Run run) try {
+void Stream::Impl::push(std::function<void()> task, Run run, std::function<bool()> ready,
+                        std::uint64_t waits_for) try {
   cpu::settle_host();
+  if (cpu::Engine* const engine = cpu::Engine::of_host()) {
+    engine->push(*this, std::move(task), run == Run::always, std::move(ready), waits_for);
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     if (!worker_.joinable()) {  // first: what is queued has someone who serves it
@@ -105,6 +123,7 @@ void Stream::Impl::push(std::function<void()> task, Run run) try {
 
 void Stream::Impl::wait() {
   cpu::settle_host();
+  if (cpu::Engine* const engine = cpu::Engine::of_host()) engine->wait_for(*this);
   std::unique_lock lock(mutex_);
   idle_.wait(lock, [this] { return queue_.empty() && !busy_; });
 }
@@ -127,7 +146,7 @@ void Stream::Impl::serve() {
       queue_.pop_front();
       busy_ = true;
       lock.unlock();
-      if (task.run == Run::always || !error_) execute(task);
+      if (task.run == Run::always || !error_) attempt(task.function);
     }  // what the task holds is released before the stream is idle
     lock.lock();
     busy_ = false;
@@ -136,9 +155,9 @@ void Stream::Impl::serve() {
 }
 
 // Only the worker writes error_, and others read it once the stream is idle.
-void Stream::Impl::execute(Task& task) {
+void Stream::Impl::attempt(const std::function<void()>& function) {
   try {
-    task.function();
+    function();
   } catch (const Error& error) {
     if (!error_) error_.emplace(error);
   } catch (const std::bad_alloc&) {
@@ -162,7 +181,7 @@ Stream& Stream::operator=(Stream&&) noexcept = default;
 void Stream::synchronize() {
   impl_->wait();
   impl_->throw_if_failed();
-  cpu::synchronized(__builtin_return_address(0));
+  cpu::synchronized(__builtin_return_address(0), impl_.get());
 }
 
 void Stream::enqueue(std::function<void()> function) { impl_->push(std::move(function)); }
@@ -207,12 +226,13 @@ void Event::synchronize() {
   if (!impl_->last) return;
   cpu::settle_host();
   impl_->last->expect_reached();
-  cpu::synchronized(__builtin_return_address(0));
+  cpu::synchronized(__builtin_return_address(0), impl_->last->stream, impl_->last->task);
 }
 
 void Event::wait(Stream& stream) {
   if (auto point = impl_->last) {
-    stream.impl().push([point] { point->expect_reached(); }, Stream::Impl::Run::always);
+    stream.impl().push([point] { point->expect_reached(); }, Stream::Impl::Run::always,
+                       [point] { return point->done; }, point->task);
   }
 }
 

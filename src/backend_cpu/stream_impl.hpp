@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -25,12 +26,21 @@ struct Stream::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  // Queues a task. What it throws becomes the stream's error.
-  void push(std::function<void()> task, Run run = Run::unless_failed);
+  // Queues a task. What it throws becomes the stream's error. `ready`: in an Exploration, whether
+  // it can be done now; it is done behind task number `waits_for`, too.
+  void push(std::function<void()> task, Run run = Run::unless_failed,
+            std::function<bool()> ready = nullptr, std::uint64_t waits_for = 0);
   void wait();              // until all queued tasks are done
   void throw_if_failed();   // REQUIRES: wait() has returned
   bool is_serving() const;  // a thread of this process works on it
   const std::optional<Error>& error() const { return error_; }  // REQUIRES: called by a task of it
+
+  // For an engine, which does the stream's tasks itself: does one; notes an error.
+  void attempt(const std::function<void()>& function);
+  void adopt() { process_ = ::getpid(); }  // as if it had a worker
+  void fail(const Error& error) {
+    if (!error_) error_.emplace(error);
+  }
 
  private:
   struct Task {
@@ -38,7 +48,6 @@ struct Stream::Impl {
     Run run;
   };
   void serve();
-  void execute(Task& task);
 
   std::mutex mutex_;
   std::condition_variable work_, idle_;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "backend_cpu/engine.hpp"
 #include "backend_cpu/run.hpp"
 
 namespace holdfast::cpu {
@@ -14,7 +15,17 @@ inline constexpr unsigned kStreak = 64;  // operations of a thread that do not y
 
 // With a seed, the schedule may change hands before each operation.
 inline void before_sync(Thread& self) {
+  if (kEvents && self.slot->run().engine != nullptr) return;  // a fence: no one else sees it
   if (self.slot->run().seeded() || self.slot->run().lockstep()) self.slot->yield(self);
+}
+
+// The same, for an access by which threads may tell each other something.
+inline void before_access(Thread& self, bool writes, const void* address, std::size_t size) {
+  if (kEvents && self.slot->run().engine != nullptr) {
+    stop_thread(self, writes, address, size);
+  } else {
+    before_sync(self);
+  }
 }
 
 // Without one, a thread yields when it has done many operations in a row ...

@@ -21,6 +21,8 @@ class Team {
   std::optional<Error> execute(Run& run);
   Slot* recruit(Run& run);
   std::mutex& kernel_mutex() { return kernel_mutex_; }
+  Slot& slot(unsigned number) { return member(number).slot; }
+  void drive(Slot& slot);
 
  private:
   struct Member {
@@ -78,6 +80,14 @@ Slot* Team::recruit(Run& run) {
   return &slot;
 }
 
+void Team::drive(Slot& slot) {
+  Slot* next = &slot;
+  if (slot.number() == 0) next = slot.drive();
+  if (next == nullptr || next->number() == 0) return;
+  hand_on(next);
+  members_[0]->baton.acquire();
+}
+
 std::optional<Error> Team::execute(Run& run) {
   install_fault_handlers();
   try {
@@ -125,6 +135,9 @@ std::optional<Error> execute(const Shape& shape, const Schedule& schedule,
 std::unique_lock<std::mutex> lock_kernels() {
   return std::unique_lock(Team::instance().kernel_mutex());
 }
+
+Slot& team_slot(unsigned number) { return Team::instance().slot(number); }
+void drive_slot(Slot& slot) { Team::instance().drive(slot); }
 
 Slot* recruit_slot(Run& run) { return Team::instance().recruit(run); }
 

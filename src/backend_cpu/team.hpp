@@ -21,4 +21,9 @@ std::unique_lock<std::mutex> lock_kernels();
 // REQUIRES: run.can_start_block().
 Slot* recruit_slot(Run& run);
 
+// For an engine: slot `number`, or one more than there are; and the baton for a slot, which comes
+// back once the calling thread is to go on.
+Slot& team_slot(unsigned number);
+void drive_slot(Slot& slot);
+
 }  // namespace holdfast::cpu

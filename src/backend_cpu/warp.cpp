@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "backend_cpu/engine.hpp"
 #include "backend_cpu/events.hpp"
 #include "backend_cpu/run.hpp"
 
@@ -211,6 +212,7 @@ bool Slot::try_complete(Thread& self, Warp& warp, unsigned number) {
   compute(warp, group.op, members);
   warp.groups[number] = warp.groups[--warp.group_count];
   const unsigned first = self.number - self.lane();
+  if (kEvents && run_->engine != nullptr) run_->engine->met(*this, first, members);
   for_each_lane(members, [&](unsigned lane) {
     if (first + lane != self.number) make_ready(first + lane);
   });

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <unordered_set>
 #include <utility>
 
+#include "check/executions.hpp"
 #include "check/sampler.hpp"
 
 namespace holdfast::check {
@@ -48,7 +50,7 @@ void Checker::start(const Mutation& mutation) {
   trace_ = mutate(recorded_, mutation, places_);
   order_ = std::make_unique<Order>(trace_, order_options(options_));
   findings_.clear();
-  states_ = nested_states_ = 0;
+  states_ = nested_states_ = states_before_ = 0;
   nested_cut_ = false;
   report_ = Report{};
   report_.program = program_.name;
@@ -59,7 +61,7 @@ void Checker::start(const Mutation& mutation) {
 }
 
 bool Checker::out_of_budget() const {
-  if (states_ >= most_states_ || (stop_at_findings_ && !findings_.empty())) return true;
+  if (states_ - states_before_ >= most_states_ || (stop_at_findings_ && !findings_.empty())) return true;
   if (options_.max_seconds <= 0) return false;
   return std::chrono::duration<double>(Clock::now() - begun_).count() > options_.max_seconds;
 }
@@ -202,6 +204,7 @@ bool Checker::explore_groups() {
 
 void Checker::climb() {
   stop_at_findings_ = true;
+  states_before_ = states_;
   report_.rung = Rung::exhaustive;
   report_.complete = explore_all(kTrial);
   if (!report_.complete && findings_.empty()) {
@@ -226,9 +229,80 @@ void Checker::climb() {
   }
 }
 
+// What a crash may leave of an execution: two that agree in this need be explored only once.
+static std::uint64_t signature(const Order& order) {
+  std::uint64_t result = 0;
+  const auto add = [&](std::uint64_t value) {
+    result = (result ^ value) * 0xff51afd7ed558ccdu;
+    result ^= result >> 32;
+  };
+  for (std::uint32_t i = 0; i < order.writes().size(); ++i) {
+    const Write& write = order.writes()[i];
+    add(write.address);
+    add(write.size);
+    std::uint64_t value = 0;
+    std::memcpy(&value, order.trace().bytes.data() + write.value, write.size);
+    add(value);
+    add(order.down(i).hash());
+  }
+  for (const CrashPoint& point : order.points()) {
+    add(point.executed);
+    add(point.durable.hash());
+    add(std::uint64_t{point.started} << 32 | point.acknowledged);
+  }
+  return result;
+}
+
+// Goes on with an execution that was made under a schedule.
+void Checker::use(const Trace& trace) {
+  trace_ = mutate(trace, mutation_, places_);
+  OrderOptions options = order_options(options_);
+  options.moments = Moments::cuts;
+  order_ = std::make_unique<Order>(trace_, options);
+  ever_read_.clear();
+}
+
+// Every schedule that is not equivalent to another, and of each all moments at once.
+void Checker::explore_schedules() {
+  Executions executions(machine_, options_);
+  Rung worst = report_.rung;
+  bool complete = report_.complete;
+  bool nested_complete = report_.nested_complete;
+  std::set<std::uint64_t> seen;
+  Trace first_trace = trace_;
+  std::unique_ptr<Order> first_order = std::move(order_);
+  const std::vector<std::uint32_t> first_read = ever_read_;
+  while (report_.schedules < options_.max_schedules && states_ < options_.max_states) {
+    std::optional<Trace> next = executions.next();
+    if (!next) break;
+    ++report_.schedules;
+    use(*next);
+    if (!seen.insert(signature(*order_)).second) continue;
+    climb();
+    worst = std::max(worst, report_.rung);
+    complete = complete && report_.complete;
+    nested_complete = nested_complete && report_.nested_complete;
+    if (!findings_.empty()) {
+      report_.schedule = executions.name();
+      report_.schedules_share = executions.share();
+      return;
+    }
+    if (out_of_budget()) break;
+  }
+  trace_ = std::move(first_trace);  // what hints speak of
+  order_ = std::move(first_order);
+  ever_read_ = first_read;
+  report_.rung = worst;
+  report_.complete = complete;
+  report_.nested_complete = nested_complete;
+  report_.schedules_complete = executions.complete();
+  report_.schedules_share = executions.share();
+}
+
 Report Checker::check(const Mutation& mutation, bool find_causes) {
   start(mutation);
   climb();
+  if (findings_.empty() && options_.max_schedules > 0) explore_schedules();
   if (!findings_.empty()) {
     report_.verdict = Verdict::failed;
     report_.failures.push_back(explain(findings_.front(), find_causes));
@@ -237,9 +311,15 @@ Report Checker::check(const Mutation& mutation, bool find_causes) {
   return report_;
 }
 
-Report Checker::replay(const std::string& state) {
+Report Checker::replay(const std::string& name) {
   start(options_.mutation);
   report_.rung = Rung::replay;
+  std::string state = name;
+  if (const std::size_t at = name.find('@'); at != std::string::npos) {
+    report_.schedule = name.substr(0, at);
+    state = name.substr(at + 1);
+    use(Executions(machine_, options_).replay(report_.schedule));
+  }
   const std::vector<StateName> parts = parse_state(state);
   const Bitset durable = state_of(*order_, parts[0]);
   const CrashPoint& point = order_->points()[parts[0].point];
@@ -279,7 +359,8 @@ Failure Checker::explain(const Finding& finding, bool find_causes) {
   const auto name = [&](const Bitset& state) {
     const std::string first = name_state(*order_, finding.point, finding.durable);
     const std::string own = name_state(order, point, state);
-    return failure.nested ? concat(first, "/", own) : own;
+    const std::string whole = failure.nested ? concat(first, "/", own) : own;
+    return report_.schedule.empty() ? whole : concat(report_.schedule, "@", whole);
   };
   failure.state = name(durable);
   if (!find_causes) return failure;

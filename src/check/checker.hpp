@@ -77,6 +77,8 @@ class Checker {
   void look_around();
   bool explore_groups();
   void climb();
+  void explore_schedules();
+  void use(const Trace& trace);
   void fill_report(Report& report);
   void add_hints(Report& report) const;
   Failure explain(const Finding& finding, bool find_causes);
@@ -97,7 +99,8 @@ class Checker {
   Report report_;
   std::uint64_t states_ = 0;
   std::uint64_t nested_states_ = 0;
-  std::uint64_t most_states_ = 0;  // of the current rung
+  std::uint64_t states_before_ = 0;  // those of executions explored before
+  std::uint64_t most_states_ = 0;    // of the current rung
   std::uint64_t most_nested_ = 0;  // of one state of the program
   bool nested_cut_ = false;
   bool stop_at_findings_ = true;

@@ -108,6 +108,12 @@ Trace Machine::record() {
   return trace;
 }
 
+Trace Machine::record(cpu::Chooser& chooser) {
+  restore({});
+  const cpu::Exploration exploration(chooser);
+  return record();
+}
+
 void Machine::observe(cpu::Listener& listener) {
   struct Silent : Session {
     void start() override {}

@@ -10,6 +10,7 @@
 #include "check/order.hpp"
 #include "check/recorder.hpp"
 #include "holdfast/check.hpp"
+#include "holdfast/cpu/chooser.hpp"
 #include "holdfast/cpu/executor.hpp"
 
 namespace holdfast::check {
@@ -32,6 +33,9 @@ class Machine {
 
   // Runs the program and records it.
   Trace record();
+  // The same once more, from the start, with kernels, streams and the host in the turns that
+  // `chooser` decides.
+  Trace record(cpu::Chooser& chooser);
 
   // Runs the program once more, for another listener.
   void observe(cpu::Listener& listener);

@@ -4,7 +4,10 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <unordered_map>
+
+#include "check/happens.hpp"
 
 namespace holdfast::check {
 
@@ -55,15 +58,22 @@ class OrderBuilder {
       : order_(order), trace_(*order.trace_), options_(options), threads_(trace_.threads.size()) {
     order_.fence_uses_.resize(trace_.sites.size());
     order_.release_uses_.resize(trace_.sites.size());
+    if (options.moments == Moments::cuts) happens_.emplace(trace_);
   }
 
   void run() {
     make_cells();
     for (std::uint32_t i = 0; i < trace_.ops.size(); ++i) {
       depart(trace_.ops[i].thread);
+      if (happens_) past_ = &happens_->enter(trace_.ops[i]);
       step(i, trace_.ops[i]);
+      if (happens_) happens_->done(trace_.ops[i]);
     }
-    add_point(static_cast<std::uint32_t>(trace_.ops.size()));
+    if (happens_) {
+      add_cut(static_cast<std::uint32_t>(trace_.ops.size()));
+    } else {
+      add_point(static_cast<std::uint32_t>(trace_.ops.size()));
+    }
   }
 
  private:
@@ -150,14 +160,14 @@ class OrderBuilder {
         arrive(op);
         break;
       case OpKind::synchronize:
-        if (axioms().durability) raise(index, Bitset::below(order_.writes_.size()));
+        if (axioms().durability) raise(index, waited_for(op));
         break;
       case OpKind::start:
-        add_point(index);
+        mark(index);
         ++started_;
         break;
       case OpKind::acknowledge:
-        add_point(index);
+        mark(index);
         ++acknowledged_;
         break;
     }
@@ -171,6 +181,7 @@ class OrderBuilder {
       const auto number = static_cast<std::uint32_t>(order_.writes_.size());
       Bitset down = thread.before;
       if (first != nullptr) down |= *first;
+      if (happens_) down |= past_->durable;
       const auto [begin, end] = order_.cells_of(address, size);
       for (std::uint32_t cell = begin; cell < end; ++cell) {
         auto& cell_writes = order_.cells_[cell].writes;
@@ -193,8 +204,7 @@ class OrderBuilder {
     thread.wrote_since_fence = true;
     // What the host stores is durable as it is made (docs/model.md, decision 9), word by word.
     if (op.thread == kHostThread) {
-      add_point(index);
-      durable_ |= made;
+      raise(index, made);
     }
   }
 
@@ -294,6 +304,24 @@ class OrderBuilder {
     }
   }
 
+  // What the tasks of the stream have written that the host has waited for; without tasks, all.
+  Bitset waited_for(const Op& op) const {
+    if (trace_.tasks.size() == 1 || (op.stream == 0 && op.group == 0)) {
+      return Bitset::below(order_.writes_.size());
+    }
+    Bitset result;
+    for (std::size_t i = 0; i < order_.writes_.size(); ++i) {
+      const Op& write = trace_.ops[order_.writes_[i].op];
+      const std::uint32_t task =
+          write.thread == kCopyThread ? write.group : trace_.threads[write.thread].task;
+      if (task == 0 || trace_.tasks[task].stream != op.stream) continue;
+      if (op.group != 0 && task > op.group) continue;
+      result |= order_.down_[i];
+      result.set(i);
+    }
+    return result;
+  }
+
   void note_fence(const Op& op, bool waited) {
     if (op.kind == OpKind::acquire || op.kind == OpKind::release) return;
     ThreadState& thread = threads_[op.thread];
@@ -331,9 +359,27 @@ class OrderBuilder {
   }
 
   void raise(std::uint32_t index, const Bitset& more) {
+    if (happens_) past_->durable |= more;
     if (durable_.contains(more)) return;
-    add_point(index);
+    if (!happens_) add_point(index);
     durable_ |= more;
+  }
+
+  void mark(std::uint32_t index) {
+    if (!happens_) {
+      add_point(index);
+      return;
+    }
+    add_cut(index);
+    marked_ = past_->durable;
+    ++past_->marks;
+  }
+
+  // All that need not come after the host's next mark may have been made; what came before the last
+  // one has been waited for.
+  void add_cut(std::uint32_t index) {
+    order_.points_.push_back({index, static_cast<std::uint32_t>(order_.writes_.size()), marked_,
+                              started_, acknowledged_});
   }
 
   void add_point(std::uint32_t index) {
@@ -356,6 +402,9 @@ class OrderBuilder {
   std::unordered_map<std::uint64_t, std::vector<Message>> messages_;
   std::unordered_map<std::uint32_t, Bitset> barriers_;
   Bitset durable_;
+  std::optional<Happens> happens_;  // Moments::cuts
+  Past* past_ = nullptr;            // of the operation at hand
+  Bitset marked_;                   // what the host's last mark had behind it
   std::uint32_t started_ = 0;
   std::uint32_t acknowledged_ = 0;
 };

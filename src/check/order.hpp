@@ -29,9 +29,20 @@ struct Axioms {
   bool barrier_alone = false;   // not an axiom: a barrier without fences orders persists
 };
 
+// Of which moments the crash points are.
+enum class Moments : std::uint8_t {
+  prefixes,  // of this one order of the operations: just before `durable` grows
+  // Of all orders that are equivalent (happens.hpp): one crash point for each number of starts and
+  // acknowledgements. What has been waited for before a write in every such order is ordered before
+  // it, so that a set of writes is legal exactly if some consistent cut of the execution leaves it:
+  // the least cut that holds the set has waited for nothing outside of it. See docs/model.md.
+  cuts,
+};
+
 struct OrderOptions {
   Model model = Model::sbrp;
   Axioms axioms{};
+  Moments moments = Moments::prefixes;
 };
 
 // A persist: at most 8 aligned bytes of one store.
@@ -64,7 +75,7 @@ struct CrashPoint {
 // it holds the point's `durable`, only numbers below `executed`, and with each write its down().
 class Order {
  public:
-  // `trace` outlives it.
+  // `trace` outlives it. Moments::cuts REQUIRES: as from late_host().
   Order(const Trace& trace, const OrderOptions& options);
 
   const Trace& trace() const { return *trace_; }

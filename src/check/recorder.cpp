@@ -169,7 +169,10 @@ void Recorder::begin(Trace* trace, Footprint* footprint) {
   trace_ = trace;
   footprint_ = footprint;
   actor_ = kNoActor;
-  launch_ = 0;
+  kernels_.clear();
+  task_ = 0;
+  kernel_ = &kernels_[0];
+  launches_ = host_ops_ = 0;
   copies_.clear();
   copying_ = Copy{};
   if (trace_ != nullptr) {
@@ -178,7 +181,6 @@ void Recorder::begin(Trace* trace, Footprint* footprint) {
     recent_sites_.fill({});
     groups_.clear();
     warp_arrivals_.clear();
-    numbers_.clear();
     std::fill(sync_filter_.begin(), sync_filter_.end(), std::uint8_t{0});
   }
 }
@@ -189,21 +191,23 @@ void Recorder::add_host_op(OpKind kind) {
   op.kind = kind;
   op.thread = kHostThread;
   trace_->ops.push_back(op);
+  ++host_ops_;
 }
 
 void Recorder::begin_kernel(const cpu::Event& event) {
-  ++launch_;
-  block_threads_ = std::uint64_t{event.extent.x} * event.extent.y * event.extent.z;
+  kernel_->launch = ++launches_;
+  kernel_->block_threads = std::uint64_t{event.extent.x} * event.extent.y * event.extent.z;
   const std::uint64_t blocks = std::uint64_t{event.grid.x} * event.grid.y * event.grid.z;
-  numbers_.assign(blocks * block_threads_, 0);
+  kernel_->numbers.assign(blocks * kernel_->block_threads, 0);
 }
 
 std::uint32_t Recorder::thread_of(const cpu::Event& event) {
   if (event.host) return event.is_copy ? kCopyThread : kHostThread;
-  std::uint32_t& number = numbers_[event.block * block_threads_ + event.thread];
+  std::uint32_t& number = kernel_->numbers[event.block * kernel_->block_threads + event.thread];
   if (number == 0) {
     number = static_cast<std::uint32_t>(trace_->threads.size());
-    trace_->threads.push_back({launch_, event.block, event.thread});
+    trace_->threads.push_back({kernel_->launch, event.block, event.thread,
+                               static_cast<std::uint32_t>(event.task)});
   }
   return number;
 }
@@ -211,7 +215,8 @@ std::uint32_t Recorder::thread_of(const cpu::Event& event) {
 std::uint64_t Recorder::actor_of(const cpu::Event& event) const {
   if (actor_ != kNoActor) return actor_;
   if (event.host) return kHostActor;
-  return std::uint64_t{launch_} << 40 | (event.block * block_threads_ + event.thread);
+  return std::uint64_t{kernel_->launch} << 40 |
+         (event.block * kernel_->block_threads + event.thread);
 }
 
 std::uint32_t Recorder::site_of(const cpu::Event& event) {
@@ -240,7 +245,7 @@ std::uint32_t Recorder::find_site(const Site& site) {
 // Block barriers come with their number. The lanes of a warp meet once for each time that each of
 // them arrives with the same mask.
 std::uint32_t Recorder::group_of(const cpu::Event& event, std::uint32_t thread) {
-  std::uint64_t key = (std::uint64_t{launch_} << 40) + event.block;
+  std::uint64_t key = (std::uint64_t{kernel_->launch} << 40) + event.block;
   if (event.kind == cpu::EventKind::warp_barrier) {
     const std::uint32_t turn = warp_arrivals_[std::uint64_t{thread} << 32 | event.mask]++;
     key = (key * 0x9e3779b97f4a7c15u + event.warp + 1) * 0xff51afd7ed558ccdu + event.mask;
@@ -265,6 +270,9 @@ void Recorder::add(const cpu::Event& event, OpKind kind, const void* value) {
   if (event.is_volatile) op.scope = Scope::system;
   if (value != nullptr && range_.contains(op.address)) op.value = trace_->keep(value, event.size);
   if (kind == OpKind::barrier) op.group = group_of(event, op.thread);
+  if (op.thread == kCopyThread) op.group = static_cast<std::uint32_t>(event.task);
+  op.stream = event.stream;
+  if (op.thread == kHostThread) ++host_ops_;
   trace_->ops.push_back(op);
 }
 
@@ -352,6 +360,12 @@ void Recorder::on_order(const cpu::Event& event) {
       break;
     case cpu::EventKind::synchronize:
       add_host_op(OpKind::synchronize);
+      trace_->ops.back().stream = event.stream;
+      trace_->ops.back().group = static_cast<std::uint32_t>(event.task);
+      break;
+    case cpu::EventKind::launch:
+      trace_->tasks.push_back(
+          {event.stream, host_ops_, static_cast<std::uint32_t>(event.generation)});
       break;
     default:
       break;
@@ -359,6 +373,10 @@ void Recorder::on_order(const cpu::Event& event) {
 }
 
 void Recorder::on_event(const cpu::Event& event) {
+  if (event.task != task_ && !event.host) {
+    task_ = event.task;
+    kernel_ = &kernels_[task_];
+  }
   switch (event.kind) {
     case cpu::EventKind::load: {
       // By far the most frequent, and mostly of no interest.

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -136,9 +137,17 @@ class Recorder : public cpu::Listener {
   std::uint64_t actor_ = kNoActor;
   Copy copying_;  // what the copy engine has just read
   std::vector<Copy> copies_;
-  std::uint32_t launch_ = 0;
-  std::uint64_t block_threads_ = 1;
-  std::vector<std::uint32_t> numbers_;  // of the kernel's threads in the trace; 0: none yet
+  // A kernel that is underway; where several are, by task.
+  struct Kernel {
+    std::uint32_t launch = 0;
+    std::uint64_t block_threads = 1;
+    std::vector<std::uint32_t> numbers;  // of its threads in the trace; 0: none yet
+  };
+  std::map<std::uint64_t, Kernel> kernels_;
+  Kernel* kernel_ = &kernels_[0];  // the one whose event is at hand
+  std::uint64_t task_ = 0;
+  std::uint32_t launches_ = 0;
+  std::uint32_t host_ops_ = 0;  // of the trace
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> sites_;
   struct RecentSite {
     Site site;

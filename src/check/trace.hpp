@@ -34,6 +34,14 @@ struct TraceThread {
   std::uint32_t launch = 0;  // kernels are numbered from 1; 0: not of a kernel
   std::uint64_t block = 0;
   std::uint32_t thread = 0;
+  std::uint32_t task = 0;  // index into Trace::tasks; 0: not known
+};
+
+// What the host gave to a stream: a kernel, a copy, or something else. They are numbered from 1.
+struct TraceTask {
+  std::uint32_t stream = 0;
+  std::uint32_t host_ops = 0;   // the host's first so many operations come before it
+  std::uint32_t waits_for = 0;  // another task; 0: none
 };
 
 // Where in the source an operation stands. Either a program counter or a file and a line.
@@ -50,7 +58,10 @@ struct Op {
   bool strong = false;          // write, read, update: atomic or volatile
   std::uint32_t thread = kHostThread;
   std::uint32_t site = 0;   // index into Trace::sites
-  std::uint32_t group = 0;  // barrier: those of one group meet
+  // barrier: those of one group meet; of the copy engine: index into Trace::tasks; synchronize: the
+  // last task that was waited for, 0: all of the stream
+  std::uint32_t group = 0;
+  std::uint32_t stream = 0;  // 0: the host; synchronize: the one that was waited for, 0: all
   std::uint32_t size = 0;
   std::uint64_t address = 0;
   std::size_t value = 0;  // writes: `size` bytes from Trace::bytes[value]
@@ -66,6 +77,7 @@ struct PersistentRange {
 struct Trace {
   std::vector<Op> ops;
   std::vector<TraceThread> threads{TraceThread{}, TraceThread{}};
+  std::vector<TraceTask> tasks{TraceTask{}};
   std::vector<Site> sites{Site{}};
   std::vector<std::byte> bytes;
   PersistentRange persistent;

@@ -1,0 +1,525 @@
+#include "backend_cpu/engine.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "backend_cpu/events.hpp"
+#include "backend_cpu/faults.hpp"
+#include "backend_cpu/team.hpp"
+
+namespace holdfast::cpu {
+
+namespace {
+
+// How often a loop may ask the same, in a state that is not quite the same, before it counts as
+// spinning.
+constexpr unsigned kRepeats = 2;
+// How often one that counts as spinning is let go on because nobody else can.
+constexpr std::uint64_t kReleases = 10'000;
+constexpr std::size_t kHostStack = 8 * 1024;  // bytes of it that are looked at
+
+constinit thread_local Engine* t_engine = nullptr;
+
+// Of the calling thread's own stack.
+const std::byte* stack_top() {
+  static thread_local const std::byte* const top = [] {
+    pthread_attr_t attributes;
+    void* low = nullptr;
+    std::size_t bytes = 0;
+    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+      pthread_attr_getstack(&attributes, &low, &bytes);
+      pthread_attr_destroy(&attributes);
+    }
+    return static_cast<const std::byte*>(low) + bytes;
+  }();
+  return top;
+}
+
+std::uint64_t peek(const void* address, std::size_t size) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, address, std::min(size, sizeof bits));
+  return bits;
+}
+
+}  // namespace
+
+// The caller's registers are on its stack if it has called __builtin_unwind_init().
+[[gnu::noinline]] std::uint64_t hash_stack(const std::byte* high) noexcept {
+  const auto* at = static_cast<const std::byte*>(__builtin_frame_address(0));
+  std::uint64_t result = 0x9e3779b97f4a7c15u;
+  for (; at + 8 <= high; at += 8) {
+    std::uint64_t word;
+    std::memcpy(&word, at, 8);
+    result = (result ^ word) * 0xff51afd7ed558ccdu;
+    result ^= result >> 32;
+  }
+  return result;
+}
+
+[[gnu::noinline]] void stop_thread(Thread& self, bool writes, const void* address,
+                                   std::size_t size) {
+  __builtin_unwind_init();
+  const std::byte* const top = self.stack + self.slot->stacks().stack_bytes();
+  const std::uint64_t state = hash_stack(top);
+  Step step;
+  step.writes = writes;
+  step.address = address;
+  step.size = size;
+  const void* const site = self.standing.pc != nullptr
+                               ? self.standing.pc
+                               : static_cast<const std::byte*>(nullptr) + self.standing.line;
+  self.slot->run().engine->point(self, step, site, state ^ self.stores);
+}
+
+[[gnu::noinline]] void stop_host(bool writes, const void* address, std::size_t size,
+                                 const void* site) {
+  __builtin_unwind_init();
+  Engine& engine = *Engine::of_host();
+  const auto* here = static_cast<const std::byte*>(__builtin_frame_address(0));
+  const std::uint64_t state = hash_stack(std::min(engine.host_stack(), here + kHostStack));
+  Step step;
+  step.writes = writes;
+  step.address = address;
+  step.size = size;
+  engine.host_point(step, site, state);
+}
+
+Engine::Engine(Chooser& chooser)
+    : chooser_(chooser),
+      outer_(std::exchange(t_engine, this)),
+      host_stack_(stack_top()) {
+  install_fault_handlers();
+  team_slot(0);
+}
+
+Engine::~Engine() {
+  for (Lane& lane : lanes_) {
+    if (!lane.running) continue;
+    lane.running->run.fail(Errc::device, "the exploration ended while a kernel was underway");
+    end_kernel(*lane.running);
+  }
+  t_engine = outer_;
+}
+
+Engine* Engine::of_host() { return t_engine; }
+
+Engine::Lane& Engine::lane(Stream::Impl& stream) {
+  for (Lane& lane : lanes_) {
+    if (lane.stream == &stream) return lane;
+  }
+  Lane& fresh = lanes_.emplace_back();
+  fresh.number = static_cast<std::uint32_t>(lanes_.size());
+  fresh.stream = &stream;
+  return fresh;
+}
+
+std::uint32_t Engine::number_of(Stream::Impl& stream) { return lane(stream).number; }
+
+void Engine::forget(Stream::Impl& stream) {
+  for (Lane& lane : lanes_) {
+    if (lane.stream == &stream) lane.stream = nullptr;
+  }
+}
+
+bool Engine::idle(Stream::Impl& stream) {
+  Lane& its = lane(stream);
+  return its.items.empty() && !its.running;
+}
+
+// The host gives the stream one more task.
+Engine::Item& Engine::add(Stream::Impl& stream, std::uint64_t waits_for) {
+  stream.adopt();
+  Lane& its = lane(stream);
+  Item& item = its.items.emplace_back();
+  item.task = its.given = ++tasks_;
+  item.waits_for = waits_for;
+  chooser_.order(kHostActor, task_actor(item.task));
+  if (Listener* const listener = current_listener()) {
+    Event event;
+    event.kind = EventKind::launch;
+    event.host = true;
+    event.stream = its.number;
+    event.task = item.task;
+    event.generation = waits_for;
+    HostObserver::State* const silent = std::exchange(t_hook.host, nullptr);
+    listener->on_event(event);
+    t_hook.host = silent;
+  }
+  return item;
+}
+
+void Engine::push(Stream::Impl& stream, std::function<void()> work, bool always,
+                  std::function<bool()> ready, std::uint64_t waits_for) {
+  Item& item = add(stream, waits_for);
+  item.work = std::move(work);
+  item.always = always;
+  item.ready = std::move(ready);
+}
+
+void Engine::launch(Stream::Impl& stream, const Shape& shape, const Schedule& schedule,
+                    std::function<void()> body) {
+  Item& item = add(stream, 0);
+  item.kernel = std::make_unique<Kernel>();
+  Kernel& kernel = *item.kernel;
+  kernel.stream = &stream;
+  kernel.body = std::move(body);
+  Run& run = kernel.run;
+  run.shape = shape;
+  run.body = &kernel.body;
+  run.schedule = schedule;
+  run.schedule.seed = 0;
+  run.listener = current_listener();
+  run.engine = this;
+  run.stream = lane(stream).number;
+  run.task = item.task;
+  run.block_threads = shape.block.x * shape.block.y * shape.block.z;
+  run.blocks = std::uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
+}
+
+void Engine::wait_until(const std::function<bool()>& done) {
+  const auto* const outer = std::exchange(host_waits_, &done);
+  while (!done()) advance();
+  host_waits_ = outer;
+}
+
+void Engine::wait_for(Stream::Impl& stream) {
+  wait_until([&] { return idle(stream); });
+}
+
+void Engine::synchronized(Stream::Impl* stream, std::uint64_t task) {
+  for (const Lane& lane : lanes_) {
+    if (lane.last == 0 || (stream != nullptr && lane.stream != stream)) continue;
+    chooser_.order(task_actor(stream != nullptr && task != 0 ? task : lane.last), kHostActor);
+  }
+}
+
+void Engine::host_point(const Step& step, const void* site, std::uint64_t state) {
+  if (running_task_ != 0) return;  // work of a stream
+  Pending& host = pending_[kHostActor];
+  arrive(host, step, site, state);
+  host_at_point_ = true;
+  while (host_at_point_) advance();
+}
+
+// On the host's thread: lets whoever is next go on.
+void Engine::advance() {
+  if (next_.kind == Decision::Kind::none) next_ = decide();
+  switch (next_.kind) {
+    case Decision::Kind::host:
+      take();
+      host_at_point_ = false;
+      break;
+    case Decision::Kind::work:
+      do_work(*take().stream);
+      break;
+    case Decision::Kind::stuck:
+      take();
+      fail_all();
+      break;
+    default:
+      drive_slot(*next_.slot);
+  }
+}
+
+// Begins what is at the head of the stream's queue. False: it is work for the host's thread.
+bool Engine::begin_task(Lane& lane) {
+  Item& head = lane.items.front();
+  if (head.ready && !head.ready()) return true;
+  const bool skip = lane.stream->error().has_value() && !head.always;
+  chooser_.order(task_actor(lane.last), task_actor(head.task));
+  if (head.waits_for != 0) chooser_.order(task_actor(head.waits_for), task_actor(head.task));
+  if (skip) {
+    lane.last = head.task;
+    lane.items.pop_front();
+    return true;
+  }
+  if (!head.kernel) return false;
+  lane.last = head.task;
+  Item item = std::move(head);
+  lane.items.pop_front();
+  begin_kernel(lane, std::move(item));
+  return true;
+}
+
+void Engine::begin_kernel(Lane& lane, Item item) {
+  lane.running = std::move(item.kernel);
+  Kernel& kernel = *lane.running;
+  emit_run(kernel.run, EventKind::kernel_begin, 0, false);
+  kernel.unassigned = kernel.run.blocks;
+  try {
+    while (kernel.unassigned > 0 && kernel.run.slots.size() < kernel.run.schedule.resident_blocks) {
+      const auto free = std::find(used_slots_.begin(), used_slots_.end(), false);
+      const auto number = static_cast<unsigned>(free - used_slots_.begin());
+      Slot& slot = team_slot(number);
+      slot.join(kernel.run);
+      if (free == used_slots_.end()) used_slots_.push_back(false);
+      used_slots_[number] = true;
+      kernel.run.slots.push_back(&slot);
+      to_begin_.push_back(&slot);
+      --kernel.unassigned;
+    }
+  } catch (const std::exception& error) {
+    kernel.run.fail(Errc::no_memory, concat("the kernel could not start: ", error.what()));
+    end_kernel(kernel);
+  }
+}
+
+void Engine::do_work(Stream::Impl& stream) {
+  Lane& its = lane(stream);
+  Item item = std::move(its.items.front());
+  its.items.pop_front();
+  its.last = item.task;
+  HostObserver::State* const silent = std::exchange(t_hook.host, nullptr);
+  const std::uint64_t task = std::exchange(running_task_, item.task);
+  const std::uint32_t number = std::exchange(running_stream_, its.number);
+  stream.attempt(item.work);
+  running_task_ = task;
+  running_stream_ = number;
+  t_hook.host = silent;
+}
+
+Engine::Kernel& Engine::kernel_of(const Slot& slot) {
+  for (Lane& lane : lanes_) {
+    if (lane.running && &lane.running->run == &slot.run()) return *lane.running;
+  }
+  std::terminate();
+}
+
+std::uint64_t Engine::next_block(Slot& slot) { return slot.run().next_block++; }
+
+void Engine::block_begun(Slot& slot) {
+  const unsigned threads = slot.run().block_threads;
+  slot.next_fresh_ = threads;
+  for (unsigned i = threads; i-- > 0;) {
+    Thread& thread = slot.threads_[i];
+    thread.number = i;
+    locals_.push_back(&thread);
+    chooser_.order(task_actor(slot.run().task), actor_of(thread));
+  }
+}
+
+void Engine::free_slot(Kernel& kernel, Slot& slot) {
+  std::erase(kernel.run.slots, &slot);
+  used_slots_[slot.number()] = false;
+  slot.leave();
+}
+
+void Engine::block_ended(Slot& slot) {
+  Kernel& kernel = kernel_of(slot);
+  if (kernel.unassigned > 0) {
+    --kernel.unassigned;
+    to_begin_.push_back(&slot);
+    return;
+  }
+  free_slot(kernel, slot);
+  if (kernel.run.slots.empty()) end_kernel(kernel);
+}
+
+void Engine::failed(Slot& slot) { end_kernel(kernel_of(slot)); }
+
+// However it has ended.
+void Engine::end_kernel(Kernel& kernel) {
+  const auto is_its = [&](const Thread* thread) { return &thread->slot->run() == &kernel.run; };
+  std::erase_if(locals_, is_its);
+  std::erase_if(to_begin_, [&](const Slot* slot) { return &slot->run() == &kernel.run; });
+  std::erase_if(points_, [&](Pending* pending) {
+    if (pending->thread == nullptr || !is_its(pending->thread)) return false;
+    pending->listed = false;
+    return true;
+  });
+  while (!kernel.run.slots.empty()) free_slot(kernel, *kernel.run.slots.back());
+  emit_run(kernel.run, EventKind::kernel_end, 0, !kernel.run.error);
+  for (Lane& lane : lanes_) {
+    if (lane.running.get() != &kernel) continue;
+    if (kernel.run.error && lane.stream != nullptr) lane.stream->fail(*kernel.run.error);
+    lane.running.reset();
+    return;
+  }
+}
+
+// Nobody can go on.
+void Engine::fail_all() {
+  bool any = false;
+  for (Lane& lane : lanes_) {
+    if (!lane.running) continue;
+    any = true;
+    lane.running->run.fail(
+        Errc::livelock,
+        concat("livelock: every thread waits for another one, or asks the same again and again; "
+               "where the threads stand:",
+               describe_stuck(lane.running->run)));
+    end_kernel(*lane.running);
+  }
+  if (any) return;
+  throw Error(Errc::livelock, host_at_point_
+                                  ? "livelock: the host reads the same again and again, and no "
+                                    "kernel is there that could change it"
+                                  : "deadlock: the host waits for a stream that cannot go on");
+}
+
+Actor Engine::actor_of(const Thread& thread) const {
+  const Run& run = thread.slot->run();
+  return thread_actor(run.task, thread.slot->block_number() * run.block_threads + thread.number);
+}
+
+void Engine::only_read(const Thread& self) {
+  chooser_.only_read();
+  pending_[actor_of(self)].wrote = false;
+}
+
+void Engine::arrive(Pending& pending, const Step& step, const void* site, std::uint64_t state) {
+  if (pending.wrote) {
+    pending.reads.clear();
+    pending.repeats = 0;
+  }
+  const Actor actor = pending.step.actor;
+  pending.step = step;
+  pending.step.actor = actor;
+  pending.wrote = step.writes;
+  pending.spins = pending.is_cut = false;
+  const Read now{site, step.address, step.size, peek(step.address, step.size), state};
+  const auto before = std::find_if(
+      pending.reads.begin(), pending.reads.end(),
+      [&](const Read& read) { return read.site == site && read.address == step.address; });
+  if (before == pending.reads.end()) {
+    pending.reads.push_back(now);
+  } else if (before->value != now.value) {
+    pending.reads.assign(1, now);
+    pending.repeats = 0;
+  } else if (before->state == state || ++pending.repeats > kRepeats) {
+    pending.spins = true;
+    pending.is_cut = before->state != state;
+    if (pending.is_cut || pending.reads.size() > 1) chooser_.cut();
+  } else {
+    before->state = state;
+  }
+  if (!pending.listed) {
+    pending.listed = true;
+    points_.insert(std::upper_bound(points_.begin(), points_.end(), &pending,
+                                    [](const Pending* a, const Pending* b) {
+                                      return a->step.actor < b->step.actor;
+                                    }),
+                   &pending);
+  }
+}
+
+// Until something that it has read changes.
+bool Engine::is_blocked(const Pending& pending) {
+  return pending.spins &&
+         std::all_of(pending.reads.begin(), pending.reads.end(), [](const Read& read) {
+           return peek(read.address, read.size) == read.value;
+         });
+}
+
+// Where nobody can go on, a loop that counts its turns may.
+bool Engine::release_one() {
+  if (++released_ > kReleases) return false;
+  for (Pending* pending : points_) {
+    if (!pending->is_cut) continue;
+    pending->spins = pending->is_cut = false;
+    return true;
+  }
+  return false;
+}
+
+Decision Engine::decide() {
+  if (host_waits_ != nullptr && (*host_waits_)()) return {Decision::Kind::host};
+  for (bool again = true; again;) {
+    again = false;
+    for (Lane& lane : lanes_) {
+      if (lane.stream == nullptr || lane.running || lane.items.empty()) continue;
+      const std::size_t before = lane.items.size();
+      if (!begin_task(lane)) return {Decision::Kind::work, nullptr, nullptr, lane.stream};
+      if (lane.items.size() != before) again = true;
+    }
+    if (host_waits_ != nullptr && (*host_waits_)()) return {Decision::Kind::host};
+  }
+  if (!to_begin_.empty()) {
+    Slot* const slot = to_begin_.back();
+    to_begin_.pop_back();
+    return {Decision::Kind::begin, slot};
+  }
+  if (!locals_.empty()) {
+    Thread* const thread = locals_.back();
+    locals_.pop_back();
+    return {Decision::Kind::thread, thread->slot, thread};
+  }
+  return choose();
+}
+
+Decision Engine::choose() {
+  steps_.clear();
+  bool any = false;
+  for (Pending* pending : points_) {
+    steps_.push_back(pending->step);
+    steps_.back().blocked = is_blocked(*pending);
+    any = any || !steps_.back().blocked;
+  }
+  if (!any) {
+    if (release_one()) return choose();
+    return {Decision::Kind::stuck};
+  }
+  const std::size_t chosen = chooser_.choose(steps_);
+  Pending& pending = *points_[chosen];
+  pending.listed = false;
+  points_.erase(points_.begin() + static_cast<std::ptrdiff_t>(chosen));
+  if (pending.thread == nullptr) return {Decision::Kind::host};
+  return {Decision::Kind::thread, pending.thread->slot, pending.thread};
+}
+
+void Engine::point(Thread& self, const Step& step, const void* site, std::uint64_t state) {
+  self.slot->check_stack(self);
+  const Actor actor = actor_of(self);
+  Pending& pending = pending_[actor];
+  pending.step.actor = actor;
+  pending.thread = &self;
+  arrive(pending, step, site, state);
+  follow(self, decide());
+}
+
+void Engine::follow(Thread& self, const Decision& decision) {
+  if (decision.kind == Decision::Kind::thread && decision.slot == self.slot) {
+    if (decision.thread != &self) self.slot->go(self, *decision.thread);
+    return;
+  }
+  put(decision);
+  self.slot->go_home(self, Outcome::pass_baton, false);
+}
+
+void Engine::ended(Thread& thread) {
+  chooser_.order(actor_of(thread), task_actor(thread.slot->run().task));
+}
+
+void Engine::met(const Slot& slot, std::uint32_t first, std::uint32_t lanes) {
+  std::vector<Actor> actors;
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    if ((lanes >> lane & 1) != 0) actors.push_back(actor_of(slot.threads_[first + lane]));
+  }
+  chooser_.meet(actors);
+}
+
+void Engine::met_block(const Slot& slot) {
+  std::vector<Actor> actors;
+  for (unsigned i = 0; i < slot.run().block_threads; ++i) {
+    if (slot.threads_[i].state != ThreadState::exited) {
+      actors.push_back(actor_of(slot.threads_[i]));
+    }
+  }
+  chooser_.meet(actors);
+}
+
+Exploration::Exploration(Chooser& chooser) {
+  if (!kEvents) {
+    throw Error(Errc::unsupported,
+                "this build cannot explore schedules: configure it with -DHOLDFAST_INTERCEPT=ON "
+                "(preset cpu-check)");
+  }
+  engine_ = std::make_unique<Engine>(chooser);
+}
+Exploration::~Exploration() = default;
+
+}  // namespace holdfast::cpu

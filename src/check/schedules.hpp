@@ -1,0 +1,121 @@
+// Enumerates the schedules of a program that are not equivalent, by running it again and again.
+//
+// Stateless model checking with dynamic partial-order reduction by source sets and sleep sets
+// (Abdulla, Aronis, Jonsson, Sagonas: "Source sets", POPL '14 and JACM '17): every class of
+// equivalent executions (happens.hpp) is run at least once. Optimal reduction, with wakeup trees,
+// would run each exactly once; source sets sometimes begin an execution that turns out to be
+// equivalent to an earlier one (redundant() says so). They keep one set of threads at each step in
+// place of a tree of sequences, and where threads fight for words by atomics nearly all runs are
+// of new classes, so the trees would save next to nothing there.
+//
+// Why classes suffice for crash states: a crash stops the program at a prefix of some execution.
+// The prefixes of all executions of a class are its consistent cuts, and Order with Moments::cuts
+// finds the states of all these at once. So neither durable points nor persists nor the host's
+// marks are steps of a schedule: they commute with what other threads do, and the cuts account for
+// the orders in which they may come. Steps are what threads can tell each other by, alone.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "holdfast/cpu/chooser.hpp"
+
+namespace holdfast::check {
+
+class Schedules : public cpu::Chooser {
+ public:
+  enum class Reduction : std::uint8_t {
+    source_sets,
+    none,  // every interleaving of the steps: for tests
+  };
+  explicit Schedules(Reduction reduction = Reduction::source_sets) : reduction_(reduction) {}
+
+  // Call begin(), run the program with this as its chooser, call end(): which says whether there is
+  // a further schedule. Throws unsupported from choose() where a program did not do the same again.
+  void begin();
+  bool end();
+  // Runs one schedule by its name, apart from the enumeration, in place of begin() and end().
+  // Throws invalid_argument for what is no name; choose() throws it where the name does not fit.
+  void begin_named(std::string_view name);
+
+  // Of the run that has just been made. Equivalent to an earlier one:
+  bool redundant() const { return redundant_; }
+  // Its choices: at each step with more than one actor that could go on, the index of the one that
+  // did, in base 36; without the zeros at the end. "-": none.
+  std::string name() const;
+  std::size_t steps() const { return depth_; }
+
+  std::uint64_t made() const { return made_; }            // runs that were not redundant
+  std::uint64_t redundant_runs() const { return wasted_; }
+  bool was_cut() const { return was_cut_; }  // a loop was held back: not all can have been made
+  // How much of the tree of schedules the runs so far make up: each step's weight is shared out
+  // evenly among the actors that are to be tried there, as far as is known. 1 at the end.
+  double share() const;
+
+  std::size_t choose(std::span<const cpu::Step> steps) override;
+  void only_read() override;
+  void order(cpu::Actor before, cpu::Actor after) override;
+  void meet(std::span<const cpu::Actor> actors) override;
+  void cut() override { was_cut_ = true; }
+
+ private:
+  using Clock = std::vector<std::uint32_t>;  // by actor: how many of its steps
+
+  struct Sleeper {
+    std::uint32_t actor;
+    bool wrote;
+  };
+  struct Pending {
+    std::uint32_t actor;
+    bool blocked;
+    bool writes;
+    std::uint64_t address, size;
+  };
+  // One step of the schedule, and what was to be chosen from there.
+  struct Node {
+    std::vector<Pending> steps;
+    std::size_t chosen = 0;
+    bool wrote = false;
+    std::vector<std::uint32_t> backtrack;  // to be tried, those that were tried among them
+    std::vector<Sleeper> slept;            // need not be tried: at first those from the node before
+    Clock clock;                           // what comes before the step, and itself
+    std::uint32_t turn = 0;                // which one of its actor's steps it is, from 1
+    const Pending& step() const { return steps[chosen]; }
+  };
+
+  std::uint32_t number_of(cpu::Actor actor);
+  Clock& past_of(std::uint32_t actor);
+  static bool conflict(const Node& node, const Pending& step, bool writes);
+  static void join(Clock& clock, const Clock& other);
+  static bool covers(const Clock& clock, const Node& node) {
+    return node.step().actor < clock.size() && clock[node.step().actor] >= node.turn;
+  }
+  void fill(Node& node, std::span<const cpu::Step> steps);
+  bool same(const Node& node, std::span<const cpu::Step> steps);
+  std::size_t pick(Node& node);
+  void inherit_sleep(Node& node);
+  void finish_step();
+  void reverse(std::size_t index, const Node& last, const Clock& clock);
+  [[noreturn]] void lost() const;
+
+  const Reduction reduction_;
+  std::vector<Node> nodes_;
+  std::size_t depth_ = 0;    // steps taken in this run
+  std::size_t replayed_ = 0;  // of these, so many are as in the run before
+  bool step_open_ = false;   // the last step's effect is not known yet
+  bool redundant_ = false;
+  bool named_ = false;
+  bool was_cut_ = false;
+  std::string wanted_;
+  std::size_t wanted_at_ = 0;
+  std::unordered_map<cpu::Actor, std::uint32_t> numbers_;
+  std::vector<Clock> pasts_;  // by actor
+  std::uint64_t made_ = 0;
+  std::uint64_t wasted_ = 0;
+  bool over_ = false;
+};
+
+}  // namespace holdfast::check

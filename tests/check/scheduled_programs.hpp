@@ -1,0 +1,23 @@
+// Programs whose bug shows under some schedules only, and their fixed twins.
+#pragma once
+
+#include <cstdint>
+
+#include "holdfast/check.hpp"
+
+namespace holdfast::test {
+
+// A flag is told before persist() to a reader, which builds on it once it has met it four times.
+check::Program told_before_persist(bool fixed);
+// The thread that arrives last publishes, without a fence if it is the first of the block.
+check::Program last_arriver(bool fixed);
+// So does the winner of a compare-and-swap if it is the last one of the block.
+check::Program winner(bool fixed);
+// The host polls a flag that the kernel sets before persist(), and acknowledges.
+check::Program polling_host(bool fixed);
+// Two streams work; the host waits for one of them.
+check::Program two_streams(bool fixed);
+// `threads` make `each` atomic additions to one word, and store what they found last.
+check::Program counters(unsigned threads, unsigned each);
+
+}  // namespace holdfast::test
