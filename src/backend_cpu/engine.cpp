@@ -1,7 +1,5 @@
 #include "backend_cpu/engine.hpp"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <cstring>
 #include <exception>
@@ -20,24 +18,8 @@ namespace {
 constexpr unsigned kRepeats = 2;
 // How often one that counts as spinning is let go on because nobody else can.
 constexpr std::uint64_t kReleases = 10'000;
-constexpr std::size_t kHostStack = 8 * 1024;  // bytes of it that are looked at
 
 constinit thread_local Engine* t_engine = nullptr;
-
-// Of the calling thread's own stack.
-const std::byte* stack_top() {
-  static thread_local const std::byte* const top = [] {
-    pthread_attr_t attributes;
-    void* low = nullptr;
-    std::size_t bytes = 0;
-    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
-      pthread_attr_getstack(&attributes, &low, &bytes);
-      pthread_attr_destroy(&attributes);
-    }
-    return static_cast<const std::byte*>(low) + bytes;
-  }();
-  return top;
-}
 
 std::uint64_t peek(const void* address, std::size_t size) {
   std::uint64_t bits = 0;
@@ -79,8 +61,7 @@ std::uint64_t peek(const void* address, std::size_t size) {
                                  const void* site) {
   __builtin_unwind_init();
   Engine& engine = *Engine::of_host();
-  const auto* here = static_cast<const std::byte*>(__builtin_frame_address(0));
-  const std::uint64_t state = hash_stack(std::min(engine.host_stack(), here + kHostStack));
+  const std::uint64_t state = hash_stack(engine.host_stack());
   Step step;
   step.writes = writes;
   step.address = address;
@@ -90,8 +71,7 @@ std::uint64_t peek(const void* address, std::size_t size) {
 
 Engine::Engine(Chooser& chooser)
     : chooser_(chooser),
-      outer_(std::exchange(t_engine, this)),
-      host_stack_(stack_top()) {
+      outer_(std::exchange(t_engine, this)) {
   install_fault_handlers();
   team_slot(0);
 }
@@ -521,5 +501,11 @@ Exploration::Exploration(Chooser& chooser) {
   engine_ = std::make_unique<Engine>(chooser);
 }
 Exploration::~Exploration() = default;
+
+// What lies below this frame is the host's own state.
+[[gnu::noinline]] void Exploration::run(const std::function<void()>& host) {
+  engine_->set_host_stack(static_cast<const std::byte*>(__builtin_frame_address(0)));
+  host();
+}
 
 }  // namespace holdfast::cpu

@@ -43,6 +43,7 @@ class Engine {
   void wait_for(Stream::Impl& stream);
   void host_point(const Step& step, const void* site, std::uint64_t state);
   const std::byte* host_stack() const { return host_stack_; }
+  void set_host_stack(const std::byte* top) { host_stack_ = top; }
   void forget(Stream::Impl& stream);
   bool idle(Stream::Impl& stream);
   std::uint32_t number_of(Stream::Impl& stream);  // from 1, by first use
@@ -148,7 +149,6 @@ class Engine {
   Decision next_;
   const std::function<bool()>* host_waits_ = nullptr;
   bool host_at_point_ = false;
-  bool host_gone_on_ = false;
   std::uint64_t released_ = 0;
   const std::byte* host_stack_ = nullptr;
 };

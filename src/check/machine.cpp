@@ -98,20 +98,25 @@ Machine::~Machine() {
 }
 
 Trace Machine::record() {
+  return record_as([](const std::function<void()>& run) { run(); });
+}
+
+Trace Machine::record(cpu::Chooser& chooser) {
+  restore({});
+  cpu::Exploration exploration(chooser);
+  return record_as([&](const std::function<void()>& run) { exploration.run(run); });
+}
+
+template <class Around>
+Trace Machine::record_as(const Around& around) {
   Trace trace;
   footprint_.begin(nullptr, nullptr);
   recorder_.begin(&trace, &footprint_);
   RecordedSession session(recorder_);
   const Recording recording(recorder_);
   const cpu::HostObserver observer(region_.base(), region_.size());
-  program_.run(region_, session);
+  around([&] { program_.run(region_, session); });
   return trace;
-}
-
-Trace Machine::record(cpu::Chooser& chooser) {
-  restore({});
-  const cpu::Exploration exploration(chooser);
-  return record();
 }
 
 void Machine::observe(cpu::Listener& listener) {

@@ -56,6 +56,8 @@ class Machine {
 
  private:
   class Recording;
+  template <class Around>
+  Trace record_as(const Around& around);
   void restore(std::span<const Level> levels);
   std::string run_anew(const History& history, Trace* recovery);
   const std::string* known(const History& history);

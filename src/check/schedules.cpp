@@ -81,7 +81,7 @@ void Schedules::fill(Node& node, std::span<const cpu::Step> steps) {
   node.steps.clear();
   for (const cpu::Step& step : steps) {
     node.steps.push_back({number_of(step.actor), step.blocked, step.writes,
-                          reinterpret_cast<std::uintptr_t>(step.address), step.size});
+                          reinterpret_cast<std::uintptr_t>(step.address), step.size, 1});
   }
 }
 
@@ -227,6 +227,32 @@ void Schedules::reverse(std::size_t index, const Node& last, const Clock& clock)
   if (choice) from.backtrack.push_back(*choice);
 }
 
+void Schedules::count_left() {
+  std::vector<std::uint32_t> left(numbers_.size());
+  for (std::size_t i = nodes_.size(); i-- > 0;) {
+    ++left[nodes_[i].step().actor];
+    for (Pending& step : nodes_[i].steps) step.left = std::max(left[step.actor], 1u);
+  }
+  for (auto actor = static_cast<std::uint32_t>(meets_.size()); actor < numbers_.size(); ++actor) {
+    meets_.push_back(actor);
+  }
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    const std::uint32_t one = nodes_[i].step().actor;
+    for (std::size_t j = 0; j < i; ++j) {
+      const std::uint32_t other = circle_of(nodes_[j].step().actor);
+      if (circle_of(one) == other || !conflict(nodes_[j], nodes_[i].step(), nodes_[i].wrote)) {
+        continue;
+      }
+      meets_[circle_of(one)] = other;
+    }
+  }
+}
+
+std::uint32_t Schedules::circle_of(std::uint32_t actor) const {
+  while (meets_[actor] != actor) actor = meets_[actor];
+  return actor;
+}
+
 bool Schedules::end() {
   finish_step();
   if (named_) return false;
@@ -236,6 +262,7 @@ bool Schedules::end() {
     ++made_;
   }
   while (nodes_.size() > depth_) nodes_.pop_back();  // the program ended before
+  count_left();
   while (!nodes_.empty()) {
     Node& node = nodes_.back();
     node.slept.push_back({node.step().actor, node.wrote});
@@ -259,14 +286,21 @@ double Schedules::share() const {
   double done = 0;
   double weight = 1;
   for (const Node& node : nodes_) {
-    std::size_t tried = 0;
-    for (const std::uint32_t actor : node.backtrack) {
-      const auto sleeps = [&](const Sleeper& one) { return one.actor == actor; };
-      if (std::any_of(node.slept.begin(), node.slept.end(), sleeps)) ++tried;
+    double all = 0, tried = 0, now = 0;
+    for (const Pending& step : node.steps) {
+      const bool slept =
+          std::any_of(node.slept.begin(), node.slept.end(),
+                      [&](const Sleeper& one) { return one.actor == step.actor; });
+      const bool wanted = holds(node.backtrack, step.actor);
+      const bool may_be = !slept && !step.blocked &&
+                          circle_of(step.actor) == circle_of(node.step().actor);
+      if (!wanted && !may_be) continue;
+      all += step.left;
+      if (slept) tried += step.left;
+      if (step.actor == node.step().actor) now = step.left;
     }
-    const auto all = static_cast<double>(std::max<std::size_t>(node.backtrack.size(), 1));
-    done += weight * static_cast<double>(tried) / all;
-    weight /= all;
+    done += weight * tried / all;
+    weight *= now / all;
   }
   return done;
 }

@@ -51,8 +51,11 @@ class Schedules : public cpu::Chooser {
   std::uint64_t made() const { return made_; }            // runs that were not redundant
   std::uint64_t redundant_runs() const { return wasted_; }
   bool was_cut() const { return was_cut_; }  // a loop was held back: not all can have been made
-  // How much of the tree of schedules the runs so far make up: each step's weight is shared out
-  // evenly among the actors that are to be tried there, as far as is known. 1 at the end.
+  // How much of the tree of schedules the runs so far make up, estimated: each step's weight is
+  // shared out, by how many steps each has still before it, among the actors that are to be tried
+  // there or may turn out to be, since they meet the one that was chosen somewhere, perhaps through
+  // others. That is exact where all steps are dependent and no run has more of them than another. 1
+  // at the end.
   double share() const;
 
   std::size_t choose(std::span<const cpu::Step> steps) override;
@@ -73,6 +76,7 @@ class Schedules : public cpu::Chooser {
     bool blocked;
     bool writes;
     std::uint64_t address, size;
+    std::uint32_t left = 1;  // steps that the actor had still before it, in the last run
   };
   // One step of the schedule, and what was to be chosen from there.
   struct Node {
@@ -98,6 +102,8 @@ class Schedules : public cpu::Chooser {
   std::size_t pick(Node& node);
   void inherit_sleep(Node& node);
   void finish_step();
+  void count_left();
+  std::uint32_t circle_of(std::uint32_t actor) const;
   void reverse(std::size_t index, const Node& last, const Clock& clock);
   [[noreturn]] void lost() const;
 
@@ -112,7 +118,8 @@ class Schedules : public cpu::Chooser {
   std::string wanted_;
   std::size_t wanted_at_ = 0;
   std::unordered_map<cpu::Actor, std::uint32_t> numbers_;
-  std::vector<Clock> pasts_;  // by actor
+  std::vector<Clock> pasts_;             // by actor
+  std::vector<std::uint32_t> meets_;     // by actor: one for all of those that meet
   std::uint64_t made_ = 0;
   std::uint64_t wasted_ = 0;
   bool over_ = false;

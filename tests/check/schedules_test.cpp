@@ -156,8 +156,7 @@ TEST(SchedulesTest, AShareIsTold) {
     SmallRun(program, false).run(schedules);
     ASSERT_TRUE(schedules.end());
   }
-  EXPECT_GT(schedules.share(), 1e-6);  // 1.6e-4 of 63 million
-  EXPECT_LT(schedules.share(), 1e-2);
+  EXPECT_NEAR(schedules.share(), 10'000 / 63'063'000.0, 1e-6);
 }
 
 TEST(SchedulesTest, ANameMakesTheSameAgain) {
@@ -247,6 +246,7 @@ TEST_F(RandomPrograms, ReducedSchedulesLeaveWhatAllInterleavingsLeave) {
 struct ScheduleBug {
   const char* name;
   Program (*make)(bool fixed);
+  bool sometimes = false;  // the one schedule in index order may show it, by the streams' luck
 };
 void PrintTo(const ScheduleBug& bug, std::ostream* out) { *out << bug.name; }
 
@@ -257,7 +257,7 @@ INSTANTIATE_TEST_SUITE_P(
                       ScheduleBug{"last_arriver", test::last_arriver},
                       ScheduleBug{"winner", test::winner},
                       ScheduleBug{"polling_host", test::polling_host},
-                      ScheduleBug{"two_streams", test::two_streams}),
+                      ScheduleBug{"two_streams", test::two_streams, true}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(ScheduleBugs, IsFoundUnderBothModels) {
@@ -268,12 +268,15 @@ TEST_P(ScheduleBugs, IsFoundUnderBothModels) {
     const Program program = GetParam().make(false);
     const Report report = check(program, options);
     ASSERT_EQ(report.verdict, Verdict::failed) << to_string(model);
-    EXPECT_NE(report.schedule, "");
+    if (!GetParam().sometimes) {
+      EXPECT_NE(report.schedule, "");
+    }
     // And again, by its name.
     options.replay = report.failures[0].state;
     const Report again = check(program, options);
     ASSERT_EQ(again.verdict, Verdict::failed) << options.replay;
     EXPECT_EQ(again.failures[0].message, report.failures[0].message);
+    if (GetParam().sometimes) continue;
     // It is the schedule that it takes.
     options.replay = "";
     options.max_schedules = 0;
@@ -313,8 +316,7 @@ TEST(ScheduledKernels, ABudgetIsKeptAndTheShareSaid) {
   EXPECT_EQ(report.verdict, Verdict::passed);
   EXPECT_EQ(report.schedules, 100u);
   EXPECT_FALSE(report.schedules_complete);
-  EXPECT_GT(report.schedules_share, 0);
-  EXPECT_LT(report.schedules_share, 0.1);
+  EXPECT_NEAR(report.schedules_share, 100 / 34'650.0, 1e-3);
 }
 
 }  // namespace

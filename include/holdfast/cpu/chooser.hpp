@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -65,6 +66,9 @@ class Exploration {
   ~Exploration();
   Exploration(const Exploration&) = delete;
   Exploration& operator=(const Exploration&) = delete;
+
+  // Does what the host does. Passes on what it throws.
+  void run(const std::function<void()>& host);
 
  private:
   std::unique_ptr<Engine> engine_;
