@@ -295,6 +295,7 @@ void Checker::explore_schedules() {
   report_.rung = worst;
   report_.complete = complete;
   report_.nested_complete = nested_complete;
+  report_.schedules_redundant = executions.redundant();
   report_.schedules_complete = executions.complete();
   report_.schedules_share = executions.share();
 }

@@ -89,6 +89,8 @@ bool take_number(const std::string& name, Words& words, Arguments& result) {
     result.jobs = number<unsigned>(name, words.value(name), 1, kMaxJobs);
   } else if (name == "--max-states") {
     result.options.max_states = number<std::uint64_t>(name, words.value(name), 1, kAny);
+  } else if (name == "--max-schedules") {
+    result.options.max_schedules = number<std::uint64_t>(name, words.value(name), 0, kAny);
   } else if (name == "--max-seconds") {
     result.options.max_seconds = number<double>(name, words.value(name), 0, 1e9);
   } else if (name == "--seed") {
@@ -155,6 +157,7 @@ std::string usage(const std::string& command) {
   --model sbrp|epoch    the persistency model (sbrp)
   --jobs N              processes that share the states (1)
   --max-states N        crash states to try at most, for each process
+  --max-schedules N     schedules to try at most, beside the one in index order
   --max-seconds S       time to take at most
   --seed S              of random states
   --schedule S          of the kernels' schedule; 0: in index order

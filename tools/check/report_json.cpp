@@ -89,6 +89,10 @@ void for_numbers(Any& report, Visit&& visit) {
   visit("components", report.components);
   visit("pairs", report.pairs);
   visit("pairs_tried", report.pairs_tried);
+  visit("schedules", report.schedules);
+  visit("schedules_complete", report.schedules_complete);
+  visit("schedules_share", report.schedules_share);
+  visit("schedules_redundant", report.schedules_redundant);
   visit("seconds", report.seconds);
   visit("peak_bytes", report.peak_bytes);
 }

@@ -221,6 +221,11 @@ void add(Report& whole, const Report& part) {
   whole.components = std::max(whole.components, part.components);
   whole.pairs = std::max(whole.pairs, part.pairs);
   whole.pairs_tried = std::min(whole.pairs_tried + part.pairs_tried, whole.pairs);
+  whole.schedules = std::max(whole.schedules, part.schedules);
+  whole.schedules_redundant = std::max(whole.schedules_redundant, part.schedules_redundant);
+  whole.schedules_complete = whole.schedules_complete && part.schedules_complete;
+  whole.schedules_share = std::min(whole.schedules_share, part.schedules_share);
+  if (whole.schedule.empty()) whole.schedule = part.schedule;
   whole.seconds = std::max(whole.seconds, part.seconds);
   whole.peak_bytes += part.peak_bytes;
   const auto append = [](auto& to, const auto& from) {
