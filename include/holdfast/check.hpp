@@ -184,11 +184,11 @@ struct Report {
   std::uint64_t components = 0;
   std::uint64_t pairs = 0;  // sampled: pairs that recovery reads, and those tried
   std::uint64_t pairs_tried = 0;
-  std::uint64_t schedules = 0;      // that were explored, none equivalent to another
+  std::uint64_t schedules = 0;            // that were explored, none equivalent to another
   std::uint64_t schedules_redundant = 0;  // runs that turned out to be equivalent to earlier ones
-  bool schedules_complete = false;  // these are all
-  double schedules_share = 0;       // of all, estimated
-  std::string schedule;             // names the one that fails; empty: the first, in index order
+  bool schedules_complete = false;        // these are all
+  double schedules_share = 0;             // of all, estimated
+  std::string schedule;  // names the one that fails; empty: the first, in index order
   double seconds = 0;
   std::uint64_t peak_bytes = 0;  // resident memory
   std::vector<Failure> failures;

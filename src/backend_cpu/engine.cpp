@@ -69,9 +69,7 @@ std::uint64_t peek(const void* address, std::size_t size) {
   engine.host_point(step, site, state);
 }
 
-Engine::Engine(Chooser& chooser)
-    : chooser_(chooser),
-      outer_(std::exchange(t_engine, this)) {
+Engine::Engine(Chooser& chooser) : chooser_(chooser), outer_(std::exchange(t_engine, this)) {
   install_fault_handlers();
   team_slot(0);
 }
@@ -373,6 +371,12 @@ void Engine::arrive(Pending& pending, const Step& step, const void* site, std::u
   } else if (before->state == state || ++pending.repeats > kRepeats) {
     pending.spins = true;
     pending.is_cut = before->state != state;
+    // What it read before it came here is no part of the loop.
+    if (pending.is_cut) {
+      pending.reads.assign(1, now);
+    } else {
+      pending.reads.erase(pending.reads.begin(), before);
+    }
     if (pending.is_cut || pending.reads.size() > 1) chooser_.cut();
   } else {
     before->state = state;
@@ -390,9 +394,8 @@ void Engine::arrive(Pending& pending, const Step& step, const void* site, std::u
 // Until something that it has read changes.
 bool Engine::is_blocked(const Pending& pending) {
   return pending.spins &&
-         std::all_of(pending.reads.begin(), pending.reads.end(), [](const Read& read) {
-           return peek(read.address, read.size) == read.value;
-         });
+         std::all_of(pending.reads.begin(), pending.reads.end(),
+                     [](const Read& read) { return peek(read.address, read.size) == read.value; });
 }
 
 // Where nobody can go on, a loop that counts its turns may.
@@ -445,6 +448,9 @@ Decision Engine::choose() {
   }
   const std::size_t chosen = chooser_.choose(steps_);
   Pending& pending = *points_[chosen];
+  for (Read& read : pending.reads) {  // what it reads now, where it has waited for that
+    if (read.address == pending.step.address) read.value = peek(read.address, read.size);
+  }
   pending.listed = false;
   points_.erase(points_.begin() + static_cast<std::ptrdiff_t>(chosen));
   if (pending.thread == nullptr) return {Decision::Kind::host};

@@ -66,8 +66,9 @@ Bits modify(volatile Bits* address, std::uint64_t operand, const void* pc, Updat
 
 template <class Bits>
 Bits compare_exchange(volatile Bits* address, Bits expected, Bits desired, const void* pc) {
-  return modify(address, expected * 0x9e3779b97f4a7c15 + desired, pc,
-                [=](Bits old) { return old == expected ? desired : old; }, true);
+  return modify(
+      address, expected * 0x9e3779b97f4a7c15 + desired, pc,
+      [=](Bits old) { return old == expected ? desired : old; }, true);
 }
 
 // Returns whether it was exchanged; otherwise *expected gets the value found.

@@ -61,7 +61,8 @@ void Checker::start(const Mutation& mutation) {
 }
 
 bool Checker::out_of_budget() const {
-  if (states_ - states_before_ >= most_states_ || (stop_at_findings_ && !findings_.empty())) return true;
+  if (states_ - states_before_ >= most_states_ || (stop_at_findings_ && !findings_.empty()))
+    return true;
   if (options_.max_seconds <= 0) return false;
   return std::chrono::duration<double>(Clock::now() - begun_).count() > options_.max_seconds;
 }

@@ -101,7 +101,7 @@ class Checker {
   std::uint64_t nested_states_ = 0;
   std::uint64_t states_before_ = 0;  // those of executions explored before
   std::uint64_t most_states_ = 0;    // of the current rung
-  std::uint64_t most_nested_ = 0;  // of one state of the program
+  std::uint64_t most_nested_ = 0;    // of one state of the program
   bool nested_cut_ = false;
   bool stop_at_findings_ = true;
   Clock::time_point begun_;

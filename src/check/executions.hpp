@@ -27,8 +27,8 @@ class Executions {
   // throws, Errc::livelock where its threads can wait for each other for ever, and unsupported
   // where it does not do the same under the same schedule.
   std::optional<Trace> next();
-  bool complete() const;       // all have been made
-  double share() const;        // of all, estimated down the tree of schedules; 1 where complete
+  bool complete() const;  // all have been made
+  double share() const;   // of all, estimated down the tree of schedules; 1 where complete
   std::uint64_t made() const { return schedules_.made(); }
   // Runs that turned out to be equivalent to earlier ones.
   std::uint64_t redundant() const { return schedules_.redundant_runs(); }

@@ -111,8 +111,9 @@ void Happens::done(const Op& op) {
   const bool copied = op.thread == kCopyThread && op.group != 0 && op.group < tasks_.size();
   const Past& past = copied ? copies_[op.group] : threads_[op.thread];
   if (speaks(op)) {
-    for_units(op,
-              [&](Location& location) { (writes(op) ? location.written : location.read).join(past); });
+    for_units(op, [&](Location& location) {
+      (writes(op) ? location.written : location.read).join(past);
+    });
   }
   if (op.kind == OpKind::barrier) {
     barriers_[op.group].join(past);

@@ -52,10 +52,10 @@ class Happens {
   const Trace& trace_;
   std::vector<Past> threads_;
   std::vector<bool> begun_;
-  std::vector<Past> tasks_;       // what is before each task's own operations
+  std::vector<Past> tasks_;  // what is before each task's own operations
   std::vector<bool> task_known_;
-  std::vector<Past> given_;       // what the host had behind it when it gave the task
-  std::vector<Past> copies_;      // by task: the copy engine's
+  std::vector<Past> given_;   // what the host had behind it when it gave the task
+  std::vector<Past> copies_;  // by task: the copy engine's
   std::vector<std::vector<std::uint32_t>> members_;  // threads of each task
   std::vector<std::uint32_t> before_;                // the task before it in its stream; 0: none
   std::uint32_t next_given_ = 1;

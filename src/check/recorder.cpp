@@ -206,8 +206,8 @@ std::uint32_t Recorder::thread_of(const cpu::Event& event) {
   std::uint32_t& number = kernel_->numbers[event.block * kernel_->block_threads + event.thread];
   if (number == 0) {
     number = static_cast<std::uint32_t>(trace_->threads.size());
-    trace_->threads.push_back({kernel_->launch, event.block, event.thread,
-                               static_cast<std::uint32_t>(event.task)});
+    trace_->threads.push_back(
+        {kernel_->launch, event.block, event.thread, static_cast<std::uint32_t>(event.task)});
   }
   return number;
 }

@@ -33,7 +33,8 @@ void Schedules::begin_named(std::string_view name) {
   wanted_at_ = 0;
   if (name.empty() || wanted_.find_first_not_of(kDigits) != std::string::npos) {
     throw Error(Errc::invalid_argument,
-                detail::concat("'", name, "' names no schedule: it is digits and letters, as a "
+                detail::concat("'", name,
+                               "' names no schedule: it is digits and letters, as a "
                                "report has them, or -"));
   }
 }
@@ -288,12 +289,11 @@ double Schedules::share() const {
   for (const Node& node : nodes_) {
     double all = 0, tried = 0, now = 0;
     for (const Pending& step : node.steps) {
-      const bool slept =
-          std::any_of(node.slept.begin(), node.slept.end(),
-                      [&](const Sleeper& one) { return one.actor == step.actor; });
+      const bool slept = std::any_of(node.slept.begin(), node.slept.end(),
+                                     [&](const Sleeper& one) { return one.actor == step.actor; });
       const bool wanted = holds(node.backtrack, step.actor);
-      const bool may_be = !slept && !step.blocked &&
-                          circle_of(step.actor) == circle_of(node.step().actor);
+      const bool may_be =
+          !slept && !step.blocked && circle_of(step.actor) == circle_of(node.step().actor);
       if (!wanted && !may_be) continue;
       all += step.left;
       if (slept) tried += step.left;

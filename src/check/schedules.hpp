@@ -48,7 +48,7 @@ class Schedules : public cpu::Chooser {
   std::string name() const;
   std::size_t steps() const { return depth_; }
 
-  std::uint64_t made() const { return made_; }            // runs that were not redundant
+  std::uint64_t made() const { return made_; }  // runs that were not redundant
   std::uint64_t redundant_runs() const { return wasted_; }
   bool was_cut() const { return was_cut_; }  // a loop was held back: not all can have been made
   // How much of the tree of schedules the runs so far make up, estimated: each step's weight is
@@ -109,17 +109,17 @@ class Schedules : public cpu::Chooser {
 
   const Reduction reduction_;
   std::vector<Node> nodes_;
-  std::size_t depth_ = 0;    // steps taken in this run
+  std::size_t depth_ = 0;     // steps taken in this run
   std::size_t replayed_ = 0;  // of these, so many are as in the run before
-  bool step_open_ = false;   // the last step's effect is not known yet
+  bool step_open_ = false;    // the last step's effect is not known yet
   bool redundant_ = false;
   bool named_ = false;
   bool was_cut_ = false;
   std::string wanted_;
   std::size_t wanted_at_ = 0;
   std::unordered_map<cpu::Actor, std::uint32_t> numbers_;
-  std::vector<Clock> pasts_;             // by actor
-  std::vector<std::uint32_t> meets_;     // by actor: one for all of those that meet
+  std::vector<Clock> pasts_;          // by actor
+  std::vector<std::uint32_t> meets_;  // by actor: one for all of those that meet
   std::uint64_t made_ = 0;
   std::uint64_t wasted_ = 0;
   bool over_ = false;

@@ -57,7 +57,7 @@ struct Op {
   Scope scope = Scope::system;  // fence, release, acquire, strong accesses
   bool strong = false;          // write, read, update: atomic or volatile
   std::uint32_t thread = kHostThread;
-  std::uint32_t site = 0;   // index into Trace::sites
+  std::uint32_t site = 0;  // index into Trace::sites
   // barrier: those of one group meet; of the copy engine: index into Trace::tasks; synchronize: the
   // last task that was waited for, 0: all of the stream
   std::uint32_t group = 0;

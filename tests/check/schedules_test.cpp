@@ -8,12 +8,12 @@
 #include <random>
 #include <set>
 
-#include "support/scratch.hpp"
 #include "check/executions.hpp"
 #include "check/happens.hpp"
 #include "check/order.hpp"
 #include "check/scheduled_programs.hpp"
 #include "check/small_programs.hpp"
+#include "support/scratch.hpp"
 
 namespace holdfast::check {
 namespace {
@@ -34,8 +34,8 @@ void add_states(const SmallProgram& program, const Trace& trace, const OrderOpti
         const std::uint32_t version = order.version(i, durable);
         if (version == 0) continue;
         const Write& write = order.writes()[order.cells()[i].writes[version - 1]];
-        std::memcpy(&state[(write.address - SmallRun::kBase) / 8],
-                    trace.bytes.data() + write.value, 8);
+        std::memcpy(&state[(write.address - SmallRun::kBase) / 8], trace.bytes.data() + write.value,
+                    8);
       }
       states.insert(std::move(state));
       return true;
@@ -186,9 +186,9 @@ class RandomPrograms : public ::testing::Test {
   // Words: one persistent one for each thread, one persistent and one volatile one for all.
   Act act(unsigned thread, unsigned threads) {
     Act act;
-    static constexpr Do kActs[] = {Do::store,  Do::store, Do::strong_store, Do::load,   Do::add,
-                                   Do::cas,    Do::prel,  Do::pacq,         Do::ofence, Do::dfence,
-                                   Do::dfence, Do::fence};
+    static constexpr Do kActs[] = {Do::store,  Do::store,  Do::strong_store, Do::load,
+                                   Do::add,    Do::cas,    Do::prel,         Do::pacq,
+                                   Do::ofence, Do::dfence, Do::dfence,       Do::fence};
     act.what = kActs[below(std::size(kActs))];
     act.word = act.what == Do::store ? thread : threads + below(2);
     act.value = 1 + below(2);
@@ -251,14 +251,14 @@ struct ScheduleBug {
 void PrintTo(const ScheduleBug& bug, std::ostream* out) { *out << bug.name; }
 
 class ScheduleBugs : public ::testing::TestWithParam<ScheduleBug> {};
-INSTANTIATE_TEST_SUITE_P(
-    Bugs, ScheduleBugs,
-    ::testing::Values(ScheduleBug{"told_before_persist", test::told_before_persist},
-                      ScheduleBug{"last_arriver", test::last_arriver},
-                      ScheduleBug{"winner", test::winner},
-                      ScheduleBug{"polling_host", test::polling_host},
-                      ScheduleBug{"two_streams", test::two_streams, true}),
-    [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Bugs, ScheduleBugs,
+                         ::testing::Values(ScheduleBug{"told_before_persist",
+                                                       test::told_before_persist},
+                                           ScheduleBug{"last_arriver", test::last_arriver},
+                                           ScheduleBug{"winner", test::winner},
+                                           ScheduleBug{"polling_host", test::polling_host},
+                                           ScheduleBug{"two_streams", test::two_streams, true}),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(ScheduleBugs, IsFoundUnderBothModels) {
   for (const Model model : {Model::sbrp, Model::epoch}) {
@@ -268,9 +268,8 @@ TEST_P(ScheduleBugs, IsFoundUnderBothModels) {
     const Program program = GetParam().make(false);
     const Report report = check(program, options);
     ASSERT_EQ(report.verdict, Verdict::failed) << to_string(model);
-    if (!GetParam().sometimes) {
-      EXPECT_NE(report.schedule, "");
-    }
+    if (GetParam().sometimes && report.schedule.empty()) continue;
+    EXPECT_NE(report.schedule, "");
     // And again, by its name.
     options.replay = report.failures[0].state;
     const Report again = check(program, options);

@@ -126,10 +126,11 @@ Program winner(bool fixed) {
 }
 
 Program polling_host(bool fixed) {
-  Program program = one_kernel("polling_host", 1, 1, nullptr, [](const Words& words,
-                                                                const History& history) {
-    return std::string(history.acknowledged == 1 && words.a == 0 ? "what was promised is lost" : "");
-  });
+  Program program =
+      one_kernel("polling_host", 1, 1, nullptr, [](const Words& words, const History& history) {
+        return std::string(history.acknowledged == 1 && words.a == 0 ? "what was promised is lost"
+                                                                     : "");
+      });
   program.run = [fixed](Region& region, Session& session) {
     Stream stream;
     Words* const words = words_of(region);
@@ -143,11 +144,11 @@ Program polling_host(bool fixed) {
 }
 
 Program two_streams(bool fixed) {
-  Program program = one_kernel("two_streams", 1, 1, nullptr, [](const Words& words,
-                                                               const History& history) {
-    const bool whole = words.a == 1 && words.b == 1;
-    return std::string(history.acknowledged == 1 && !whole ? "what was promised is lost" : "");
-  });
+  Program program =
+      one_kernel("two_streams", 1, 1, nullptr, [](const Words& words, const History& history) {
+        const bool whole = words.a == 1 && words.b == 1;
+        return std::string(history.acknowledged == 1 && !whole ? "what was promised is lost" : "");
+      });
   program.run = [fixed](Region& region, Session& session) {
     Stream one, other;
     Words* const words = words_of(region);
@@ -163,8 +164,8 @@ Program two_streams(bool fixed) {
 }
 
 Program counters(unsigned threads, unsigned each) {
-  Program program = one_kernel(
-      "counters", 1, threads, nullptr, [](const Words&, const History&) { return std::string(); });
+  Program program = one_kernel("counters", 1, threads, nullptr,
+                               [](const Words&, const History&) { return std::string(); });
   program.run = [=](Region& region, Session& session) {
     Stream stream;
     const DeviceBuffer<std::uint32_t> shared(4);

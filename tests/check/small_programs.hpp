@@ -42,7 +42,7 @@ struct Act {
 struct SmallProgram {
   std::vector<Act> host;
   std::vector<std::vector<Act>> threads;
-  bool one_kernel = true;  // its threads, in different blocks; else each a kernel and a stream
+  bool one_kernel = true;   // its threads, in different blocks; else each a kernel and a stream
   unsigned persistent = 0;  // words [0, persistent) survive a crash
   unsigned words = 0;
 };

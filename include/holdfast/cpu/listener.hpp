@@ -54,17 +54,17 @@ struct Event {
   bool is_copy = false;         // load, store: made by copy_async() and its like
   bool completed = false;       // kernel_end
   std::uint8_t lane = 0;
-  std::uint32_t warp = 0;           // within the block
-  std::uint32_t thread = 0;         // within the block: x + y * blockDim.x + ...
-  std::uint64_t block = 0;          // within the grid: x + y * gridDim.x + ...
-  std::uint32_t mask = 0;           // warp_barrier: lanes that take part
-  std::uint64_t generation = 0;     // barrier: how many the block completed before this one;
-                                    // launch: the task that this one waits for; 0: none
+  std::uint32_t warp = 0;        // within the block
+  std::uint32_t thread = 0;      // within the block: x + y * blockDim.x + ...
+  std::uint64_t block = 0;       // within the grid: x + y * gridDim.x + ...
+  std::uint32_t mask = 0;        // warp_barrier: lanes that take part
+  std::uint64_t generation = 0;  // barrier: how many the block completed before this one;
+                                 // launch: the task that this one waits for; 0: none
   // Which stream: a small number, by first use; 0: the host. synchronize: the one that was waited
   // for; 0: all. Outside of an Exploration all streams are 1, and every wait is one for all.
   std::uint32_t stream = 0;
-  // Which of the tasks that were given to streams, from 1; synchronize: the last one that was waited
-  // for. 0: not known, which is so outside of an Exploration.
+  // Which of the tasks that were given to streams, from 1; synchronize: the last one that was
+  // waited for. 0: not known, which is so outside of an Exploration.
   std::uint64_t task = 0;
   const void* address = nullptr;    // what is accessed
   std::size_t size = 0;             // bytes of it
