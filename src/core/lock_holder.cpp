@@ -151,7 +151,13 @@ std::string lock_holder_in_words(int fd) {
   if (::fstat(fd, &info) != 0) return "another process" + close_there;
   const File file{info.st_dev, info.st_ino};
   const long taker = taker_of_lock(file);
-  if (taker == 0) return "another process" + close_there;
+  if (taker == 0) {
+    // In a namespace of process numbers locks are not told of who is not in it, or has ended.
+    if (holds(::getpid(), file) == Holds::yes) return "this process" + close_there;
+    const long holder = holder_but(0, file);
+    return (holder != 0 ? concat("process ", holder) : std::string("another process")) +
+           close_there;
+  }
   const std::string named = concat("process ", taker);
   const std::string plain = (taker == ::getpid() ? "this process" : named) + close_there;
   const State state = state_of(taker);
