@@ -13,6 +13,7 @@
 #include <functional>
 #include <sstream>
 
+#include "core/process.hpp"
 #include "holdfast/error.hpp"
 
 namespace holdfast::core {
@@ -120,15 +121,11 @@ Holds holds(long pid, const File& file) {
 enum class State { running, zombie, gone };
 
 State state_of(long pid) {
-  std::ifstream file(concat("/proc/", pid, "/stat"));
-  std::string line;
-  if (!std::getline(file, line)) {
+  const char state = state_letter(static_cast<std::uint64_t>(pid));
+  if (state == 0) {
     const bool gone = ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
     return gone ? State::gone : State::running;
   }
-  // Behind the command, which may hold anything: "4711 (a program) S 1 ...".
-  const std::size_t command_end = line.rfind(')');
-  const char state = command_end + 2 < line.size() ? line[command_end + 2] : 'X';
   return state == 'Z' || state == 'X' ? State::zombie : State::running;
 }
 
