@@ -216,6 +216,13 @@ void Event::wait(Stream& stream) {
   }
 }
 
+bool Event::failed() const {
+  const auto& point = impl_->last;
+  if (!point) return false;
+  const std::lock_guard lock(point->mutex);
+  return point->done && point->error;
+}
+
 float Event::elapsed_ms(const Event& start, const Event& stop) {
   const auto time = [](const Event& event) {
     const auto& point = event.impl_->last;
