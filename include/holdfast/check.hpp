@@ -242,14 +242,15 @@ struct Mutant {
   bool in_recovery = false;
   enum class Fate : std::uint8_t {
     killed,      // some size shows what the change breaks
-    not_needed,  // at every size it was reached at, the changed program passes
+    not_needed,  // at every size it was reached at, the changed program passes, and its threads
+                 // tell one another nothing by atomics, volatile accesses, releases and acquires
     not_killed,  // neither: not all was explored
   } fate = Fate::not_killed;
   enum class Killer : std::uint8_t { none, state, race, executor } killer = Killer::none;
   std::vector<std::string> sizes;  // at which it was tried
   std::string killed_at;           // the size that shows it
   std::uint64_t schedule = 0;      // and the seed of its schedule
-  std::string message;             // what the executor said
+  std::string message;             // what the executor said, or why it could not be explored
   Report report;                   // of the execution that shows it, or of the last one tried
 };
 const char* to_string(Mutant::Fate fate) noexcept;

@@ -57,6 +57,9 @@ class Checker {
   void change(const Mutation& mutation);
   // Whether any run since met what is changed.
   bool met_change() const { return machine_.met_change(); }
+  bool threads_have_talked() const { return machine_.threads_have_talked(); }
+  // Whether check() threw because the program's run() did.
+  bool run_failed() const { return run_failed_; }
   void set_schedule(std::uint64_t seed) { options_.schedule = seed; }
 
  private:
@@ -99,6 +102,7 @@ class Checker {
   Places places_;
   std::vector<Target> targets_;
   bool has_targets_ = false;
+  bool run_failed_ = false;
   std::vector<std::uint32_t> ever_read_;  // cells of the program's order, as a set by index
   Groups groups_;
 

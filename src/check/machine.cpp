@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <unordered_map>
 #include <utility>
 
 #include "holdfast/cpu/host_observer.hpp"
@@ -74,8 +75,11 @@ class Machine::Ear : public cpu::Listener {
         return std::uint64_t{extent.x} * extent.y * extent.z;
       };
       if (threads(event.grid) * threads(event.extent) > 1) choices_ = true;
+      told_.clear();
     } else if (event.host && !event.is_copy && event.kind != cpu::EventKind::synchronize) {
       note_host();
+    } else if (!talked_ && !event.host && is_strong(event)) {
+      note_strong(event);
     }
     if (census_ != nullptr) census_->on_event(event);
     recorder_.on_event(event);
@@ -84,12 +88,36 @@ class Machine::Ear : public cpu::Listener {
   // The host does something that a crash or a kernel may come before or after.
   void note_host() { choices_ = choices_ || cpu::work_is_pending(); }
   bool heard_choices() const { return choices_ || cpu::streams_have_overlapped(); }
+  bool heard_talk() const { return talked_; }
 
  private:
+  struct Told {
+    std::uint64_t thread = 0;
+    bool written = false;
+    bool several = false;
+  };
+  static bool is_strong(const cpu::Event& event) {
+    return event.is_volatile || event.is_atomic || event.kind == cpu::EventKind::atomic ||
+           event.kind == cpu::EventKind::acquire || event.kind == cpu::EventKind::release;
+  }
+  void note_strong(const cpu::Event& event) {
+    const std::uint64_t thread = event.block << 16 | event.thread;
+    Told& told = told_
+                     .try_emplace(reinterpret_cast<std::uintptr_t>(event.address) / 8,
+                                  Told{thread, false, false})
+                     .first->second;
+    told.several = told.several || told.thread != thread;
+    told.written = told.written ||
+                   (event.kind != cpu::EventKind::load && event.kind != cpu::EventKind::acquire);
+    talked_ = told.several && told.written;
+  }
+
   Recorder& recorder_;
   cpu::Listener* also_;
   Census* census_;
   bool choices_ = false;
+  std::unordered_map<std::uint64_t, Told> told_;  // by 8 bytes, of the kernel that runs
+  bool talked_ = false;
 };
 
 class Machine::RecordedSession : public Session {
@@ -154,13 +182,15 @@ Machine::~Machine() {
 
 void Machine::set_schedule(std::uint64_t seed) {
   cpu::Schedule ours = cpu::schedule();
+  if (ours.seed == seed) return;
+  outcomes_.clear();  // recovery may read in another order
   ours.seed = seed;
   cpu::set_schedule(ours);
 }
 
 void Machine::change(const Mutation& mutation, std::vector<Site> sites) {
   outcomes_.clear();  // what recovery makes of a state may change with it
-  recovery_had_choices_ = false;
+  recovery_had_choices_ = have_talked_ = false;
   mutator_.reset();
   if (mutation.kind == Mutation::Kind::none) return;
   mutator_ = std::make_unique<Mutator>(mutation, std::move(sites));
@@ -183,6 +213,7 @@ Trace Machine::record() {
     throw;
   }
   had_choices_ = ear.heard_choices();
+  have_talked_ = have_talked_ || ear.heard_talk();
   if (mutator_ != nullptr) mutator_->change(trace);
   if (census_ != nullptr) census_->add_pairs(trace);
   return trace;
@@ -267,6 +298,7 @@ std::string Machine::run_anew(const History& history, Trace* recovery) {
   }
   recorder_.end_trace();
   recovery_had_choices_ = recovery_had_choices_ || ear.heard_choices();
+  have_talked_ = have_talked_ || ear.heard_talk();
   if (recovery != nullptr && mutator_ != nullptr) mutator_->change(*recovery);
   if (recovery != nullptr && census_ != nullptr) census_->add_pairs(*recovery);
   if (!wrong.empty()) return wrong;

@@ -49,6 +49,9 @@ class Machine {
   // ran at once, or the host ran beside what it had queued.
   bool had_choices() const { return had_choices_; }
   bool recovery_had_choices() const { return recovery_had_choices_; }
+  // Whether threads of a kernel told one another something by atomics, volatile accesses, releases
+  // and acquires, in any run since change(): weak memory may make more of it than was run.
+  bool threads_have_talked() const { return have_talked_; }
 
   // Puts the crash state into the region, recovers and verifies. Returns what is wrong, or an
   // empty string. Afterwards footprint() tells what was read of the levels' cells.
@@ -82,6 +85,7 @@ class Machine {
   Census* census_ = nullptr;
   bool had_choices_ = false;
   bool recovery_had_choices_ = false;
+  bool have_talked_ = false;
   Region region_;
   PersistentRange range_;
   std::vector<std::byte> base_;        // the region as set_up() left it
