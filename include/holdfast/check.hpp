@@ -267,8 +267,8 @@ struct SizedProgram {
 // swapped; acknowledgements made before the wait. Each at every size, under both models unless
 // `options` says otherwise, with schedules 0 to `seeds` - 1 where they are not explored to the end,
 // and looking for races. A state that fails, a race, or a kernel that the executor gives up (a
-// livelock, a deadlock, a fault) kills a mutant. Killed by races alone means: only what threads see
-// needs it.
+// livelock, a deadlock, a fault) kills a mutant. Killed by a race means: what threads see needs it,
+// and no state that was tried.
 // `options.mutation` and `schedule` are ignored; a worker takes its share of the mutants. Throws as
 // check().
 std::vector<Mutant> check_mutants(const std::vector<SizedProgram>& programs,

@@ -106,7 +106,9 @@ void expect_race_kills(const std::vector<Mutant>& mutants, const std::string& pl
   const Mutant* const mutant = find(mutants, Mutation::Kind::drop, place);
   ASSERT_NE(mutant, nullptr) << place;
   EXPECT_EQ(mutant->fate, Mutant::Fate::killed) << place;
-  EXPECT_NE(mutant->killer, Mutant::Killer::none) << place;
+  EXPECT_EQ(mutant->killer, Mutant::Killer::race) << place;
+  EXPECT_TRUE(mutant->report.failures.empty()) << place;
+  EXPECT_FALSE(mutant->report.races.empty()) << place;
 }
 
 TEST(MutantsTest, WhatOnlyVisibilityNeedsIsNeeded) {

@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(Shipped, MutantsTest,
 // some are noticed says that the verification looks.
 TEST_P(MutantsTest, SomeAreKilledAndNoneIsCalledNotNeededLightly) {
   Options options;
-  options.max_states = 5'000;
+  options.max_states = 1'000;
   const SizedProgram program{"test",
                              [] { return make_program(GetParam().name, GetParam().options); }};
   const std::vector<Mutant> mutants = check_mutants({program}, options, 1);

@@ -293,7 +293,8 @@ Json score_of(const std::vector<Mutant>& mutants) {
           {"not_killed", fate(Mutant::Fate::not_killed)}};
 }
 
-// Where a fence, release, acquire or barrier stands that no state needs, only what threads see.
+// Where a fence, release, acquire or barrier stands that what threads see needs, and no state that
+// was tried.
 Json only_for_visibility(const std::vector<Mutant>& mutants) {
   Json places = Json::array();
   for (const Mutant& mutant : mutants) {

@@ -48,9 +48,7 @@ def check(
     schedule: Annotated[
         _Number, typer.Option(min=0, help="Seed of the kernels' schedule; 0: in index order.")
     ] = None,
-    schedules: Annotated[
-        _Number, typer.Option(min=1, help="Schedules to explore at most.")
-    ] = None,
+    schedules: Annotated[_Number, typer.Option(min=1, help="Schedules to explore at most.")] = None,
     jobs: Annotated[_Number, typer.Option("--jobs", "-j", min=1, help="Processes.")] = None,
     no_nested: Annotated[
         bool, typer.Option("--no-nested", help="Do not crash once more, inside recovery.")

@@ -27,7 +27,7 @@ _FATES = {
 }
 _KILLERS = {
     "state": "state: recovery fails after some crash",
-    "race": "race: only what threads see needs it",
+    "race": "race: what threads see needs it, and no state that was tried",
     "executor": "executor: the program does not come to its end",
 }
 _MOST_LITMUS = 20
@@ -108,7 +108,7 @@ def _explored(part: dict[str, Any]) -> str:
     """Returns how thoroughly the states were explored under one model."""
     words = str(part["rung_in_words"])
     if part["failed"]:
-        return f"fails; {words}, up to the first that does"
+        return "fails" if part["rung"] == "replay" else f"fails; {words}, up to the first that does"
     if part["rung"] == "components":
         words += f" ({part['components']:,} groups)"
     if part["rung"] == "sampled":
