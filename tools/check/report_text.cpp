@@ -188,7 +188,8 @@ std::string mutants_text(const Json& result, const std::string& command) {
     quote(out, mutant["place"]);
   }
   for (const Json& place : result["only_for_visibility"]) {
-    row(out, "visibility", place.get<std::string>() + ": what threads see needs it, and no state that was tried");
+    row(out, "visibility",
+        place.get<std::string>() + ": what threads see needs it, and no state that was tried");
   }
   for (const Json& dead : result["dead_workers"]) row(out, "died", dead);
   return out.str();
