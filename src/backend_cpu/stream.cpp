@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backend_cpu/host_events.hpp"
+#include "backend_cpu/pending.hpp"
 #include "backend_cpu/stream_impl.hpp"
 #include "core/guard.hpp"
 
@@ -77,6 +78,7 @@ Stream::Impl::~Impl() {
     const std::lock_guard lock(streams().mutex);
     streams().all.erase(this);
   }
+  cpu::note_waited(this);
   if (!worker_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
@@ -90,6 +92,7 @@ Stream::Impl::~Impl() {
 
 void Stream::Impl::push(std::function<void()> task, Run run) try {
   cpu::settle_host();
+  cpu::note_queued(this);
   {
     const std::lock_guard lock(mutex_);
     if (!worker_.joinable()) {  // first: what is queued has someone who serves it
@@ -162,6 +165,7 @@ Stream& Stream::operator=(Stream&&) noexcept = default;
 void Stream::synchronize() {
   impl_->wait();
   impl_->throw_if_failed();
+  cpu::note_waited(impl_.get());
   cpu::synchronized(__builtin_return_address(0));
 }
 
@@ -245,6 +249,7 @@ void backend::synchronize(void*) {
     }
   }
   for (const auto& point : points) point->wait();
+  cpu::note_waited(nullptr);
   cpu::synchronized(__builtin_return_address(0));
 }
 

@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "check/race.hpp"
 #include "check/sampler.hpp"
 
 namespace holdfast::check {
@@ -20,9 +21,9 @@ constexpr std::uint64_t kTrial = 2'000;
 // Crashes inside recovery, for each state of the program where states are only sampled.
 constexpr std::uint64_t kSampledNested = 64;
 
-OrderOptions order_options(const Options& options) {
+OrderOptions order_options(const Options& options, Model model) {
   OrderOptions result;
-  result.model = options.model;
+  result.model = model;
   result.axioms.barrier_alone = options.barrier_orders;
   return result;
 }
@@ -37,31 +38,58 @@ Checker::Checker(const Program& program, const Options& options)
     throw Error(Errc::invalid_argument, concat("check: worker ", options.worker, " of ",
                                                options.workers, ": count workers from 0"));
   }
-  recorded_ = machine_.record();
 }
 
 Checker::~Checker() = default;
 
-void Checker::start(const Mutation& mutation) {
+std::vector<Model> Checker::models() const {
+  if (options_.model) return {*options_.model};
+  return {Model::sbrp, Model::epoch};
+}
+
+void Checker::begin_report() {
   begun_ = Clock::now();
-  mutation_ = mutation;
-  trace_ = mutate(recorded_, mutation, places_);
-  order_ = std::make_unique<Order>(trace_, order_options(options_));
-  findings_.clear();
-  states_ = nested_states_ = 0;
-  nested_cut_ = false;
   report_ = Report{};
   report_.program = program_.name;
-  report_.model = options_.model;
-  report_.persists = order_->writes().size();
-  report_.crash_points = order_->points().size();
-  report_.threads = trace_.threads.size() - 2;
+  report_.races_sought = options_.races;
+  report_.barrier_orders = options_.barrier_orders;
+  for (const Model model : models()) {
+    ModelReport& part = report_.models.emplace_back();
+    part.model = model;
+    part.complete = true;
+    part.nested_complete = options_.nested;
+  }
+}
+
+void Checker::start(ModelReport& part) {
+  model_ = part.model;
+  order_ = std::make_unique<Order>(trace_, order_options(options_, model_));
+  findings_.clear();
+  ever_read_.clear();
+  states_ = nested_states_ = 0;
+  components_ = pairs_ = pairs_tried_ = 0;
+  nested_cut_ = false;
+  budget_ = options_.max_states - std::min(options_.max_states, part.states);
+  deadline_.reset();
+  if (options_.max_seconds > 0) {  // each model has its share of what is left
+    const auto left = std::chrono::duration<double>(options_.max_seconds) - (Clock::now() - begun_);
+    const auto others = &report_.models.back() - &part + 1;
+    deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(left / others);
+  }
+  report_.persists = std::max<std::uint64_t>(report_.persists, order_->writes().size());
+  report_.crash_points = std::max<std::uint64_t>(report_.crash_points, order_->points().size());
+  report_.threads = std::max<std::uint64_t>(report_.threads, trace_.threads.size() - 2);
 }
 
 bool Checker::out_of_budget() const {
   if (states_ >= most_states_ || (stop_at_findings_ && !findings_.empty())) return true;
-  if (options_.max_seconds <= 0) return false;
-  return std::chrono::duration<double>(Clock::now() - begun_).count() > options_.max_seconds;
+  return deadline_ && Clock::now() > *deadline_;
+}
+
+bool Checker::is_spent(const ModelReport& part) const {
+  if (part.states >= options_.max_states) return true;
+  return options_.max_seconds > 0 &&
+         Clock::now() - begun_ > std::chrono::duration<double>(options_.max_seconds);
 }
 
 std::uint32_t Checker::note(Finding finding) {
@@ -103,8 +131,8 @@ Outcome Checker::run_state(const Bitset& durable, const CrashPoint& point,
 
 void Checker::run_nested(const Bitset& durable, const CrashPoint& point, const Trace& recovery,
                          std::optional<std::uint32_t> group, Outcome& outcome) {
-  const auto trace = std::make_shared<const Trace>(mutate(recovery, mutation_, places_));
-  const auto order = std::make_shared<const Order>(*trace, order_options(options_));
+  const auto trace = std::make_shared<const Trace>(recovery);
+  const auto order = std::make_shared<const Order>(*trace, order_options(options_, model_));
   if (order->writes().empty()) return;
   std::unordered_set<std::uint32_t> known(outcome.reads.begin(), outcome.reads.end());
   const auto number = static_cast<std::size_t>(&point - order_->points().data());
@@ -153,7 +181,7 @@ std::unique_ptr<Explorer> Checker::make_explorer(std::optional<std::uint32_t> gr
 }
 
 bool Checker::explore_all(std::uint64_t most) {
-  most_states_ = std::min(options_.max_states, most);
+  most_states_ = std::min(budget_, most);
   most_nested_ = most_states_;
   nested_cut_ = false;
   const auto explorer = make_explorer(std::nullopt);
@@ -175,8 +203,8 @@ void Checker::look_around() {
 }
 
 bool Checker::explore_groups() {
-  most_states_ = options_.max_states - options_.max_states / 4;  // the rest is for samples
-  most_nested_ = options_.max_states;
+  most_states_ = budget_ - budget_ / 4;  // the rest is for samples
+  most_nested_ = budget_;
   nested_cut_ = false;
   look_around();
   groups_.form();
@@ -188,8 +216,8 @@ bool Checker::explore_groups() {
   }
   std::set<std::uint32_t> done;
   for (std::size_t i = 0; i < ours.size(); ++i) {
-    report_.components = groups_.all().size();
-    if (report_.components < 2) return false;
+    components_ = groups_.all().size();
+    if (components_ < 2) return false;
     const std::uint32_t group = groups_.of(ours[i]);
     if (!done.insert(group).second) continue;
     if (!make_explorer(group)->explore(filter_for(*order_, group))) return false;
@@ -202,45 +230,111 @@ bool Checker::explore_groups() {
 
 void Checker::climb() {
   stop_at_findings_ = true;
-  report_.rung = Rung::exhaustive;
-  report_.complete = explore_all(kTrial);
-  if (!report_.complete && findings_.empty()) {
-    report_.rung = Rung::components;
-    report_.complete = explore_groups();
+  rung_ = Rung::exhaustive;
+  complete_ = explore_all(kTrial);
+  if (!complete_ && findings_.empty()) {
+    rung_ = Rung::components;
+    complete_ = explore_groups();
   }
-  if (!report_.complete && findings_.empty() && groups_.all().size() < 2) {
-    report_.rung = Rung::exhaustive;
-    report_.complete = explore_all(options_.max_states - options_.max_states / 4);
+  if (!complete_ && findings_.empty() && groups_.all().size() < 2) {
+    rung_ = Rung::exhaustive;
+    complete_ = explore_all(budget_ - budget_ / 4);
   }
-  report_.nested_complete = options_.nested && report_.complete && !nested_cut_;
-  if (!report_.complete && findings_.empty()) {
-    report_.rung = Rung::sampled;
-    most_states_ = options_.max_states;
+  if (!complete_ && findings_.empty()) {
+    rung_ = Rung::sampled;  // whatever it tries, there are states that it does not
+    most_states_ = budget_;
     most_nested_ = kSampledNested;
     const auto explorer = make_explorer(Groups::kShared);
     Sampler sampler(*explorer, options_, ever_read_, [this] { return out_of_budget(); });
     sampler.run();
-    report_.pairs = sampler.pairs();
-    report_.pairs_tried = sampler.pairs_tried();
-    report_.complete = sampler.complete();
+    pairs_ = sampler.pairs();
+    pairs_tried_ = sampler.pairs_tried();
   }
 }
 
-Report Checker::check(const Mutation& mutation, bool find_causes) {
-  start(mutation);
+namespace {
+
+// The models may differ in why.
+bool is_same(const Failure& a, const Failure& b) {
+  return a.nested == b.nested && to_string(a.lost.place) == to_string(b.lost.place) &&
+         to_string(a.kept.place) == to_string(b.kept.place);
+}
+
+}  // namespace
+
+// The states of the execution that is at hand, under one model.
+void Checker::explore(ModelReport& part, const std::string& execution, bool find_causes) {
+  const std::uint64_t runs = machine_.runs();
+  const std::uint64_t memoised = machine_.memoised();
+  start(part);
   climb();
   if (!findings_.empty()) {
-    report_.verdict = Verdict::failed;
-    report_.failures.push_back(explain(findings_.front(), find_causes));
+    Failure failure = explain(findings_.front(), find_causes);
+    const std::string model =
+        model_ == Model::sbrp ? std::string() : concat(to_string(model_), "@");
+    failure.state = concat(execution, model, failure.state);
+    failure.model = model_;
+    const bool known = std::any_of(report_.failures.begin(), report_.failures.end(),
+                                   [&](const Failure& other) { return is_same(failure, other); });
+    if (!known) report_.failures.push_back(std::move(failure));
+    part.failed = true;
   }
-  fill_report(report_);
+  part.rung = std::max(part.rung, rung_);
+  part.complete = part.complete && complete_;
+  part.nested_complete = part.nested_complete && complete_ && !nested_cut_;
+  part.states += states_;
+  part.nested_states += nested_states_;
+  part.runs += machine_.runs() - runs;
+  part.memoised += machine_.memoised() - memoised;
+  part.components = std::max(part.components, components_);
+  part.pairs += pairs_;
+  part.pairs_tried += pairs_tried_;
+}
+
+Report Checker::check(bool find_causes) {
+  begin_report();
+  Executions executions(machine_, options_);
+  const auto is_enough = [&] {
+    if (!report_.failures.empty()) return true;
+    if (options_.schedules != 0 && executions.made() >= options_.schedules) return true;
+    return std::any_of(report_.models.begin(), report_.models.end(),
+                       [&](const ModelReport& part) { return is_spent(part); });
+  };
+  do {
+    RaceDetector detector;
+    machine_.let_hear(options_.races ? &detector : nullptr);
+    run_failed_ = true;
+    std::optional<Trace> trace = executions.next();
+    run_failed_ = false;
+    machine_.let_hear(nullptr);
+    if (!trace) break;
+    trace_ = std::move(*trace);
+    add_races(detector);
+    const bool first = executions.made() == 1;
+    for (ModelReport& part : report_.models) {
+      explore(part, executions.name(), find_causes);
+      if (first && &part == &report_.models.front() && findings_.empty()) add_hints(report_);
+    }
+  } while (!is_enough());
+  report_.schedules = executions.made();
+  report_.schedules_complete = executions.complete();
+  report_.schedules_share = executions.share();
+  report_.recovery_complete = !machine_.recovery_had_choices();
+  finish_report();
   return report_;
 }
 
-Report Checker::replay(const std::string& state) {
-  start(options_.mutation);
-  report_.rung = Rung::replay;
-  const std::vector<StateName> parts = parse_state(state);
+Report Checker::replay(const std::string& text) {
+  const ReplayName name = parse_replay(text);
+  if (name.model) options_.model = name.model;
+  if (!options_.model) options_.model = Model::sbrp;
+  begin_report();
+  report_.races_sought = false;
+  Executions executions(machine_, options_);
+  trace_ = executions.again(name.execution);
+  ModelReport& part = report_.models.front();
+  start(part);
+  const std::vector<StateName> parts = parse_state(name.state);
   const Bitset durable = state_of(*order_, parts[0]);
   const CrashPoint& point = order_->points()[parts[0].point];
   const Level level{order_.get(), &durable};
@@ -251,8 +345,9 @@ Report Checker::replay(const std::string& state) {
   finding.message = machine_.run({&level, 1}, history_of(point), &recovery);
   ++states_;
   if (parts.size() > 1) {
-    finding.recovery = std::make_shared<const Trace>(mutate(recovery, mutation_, places_));
-    finding.order = std::make_shared<const Order>(*finding.recovery, order_options(options_));
+    finding.recovery = std::make_shared<const Trace>(recovery);
+    finding.order =
+        std::make_shared<const Order>(*finding.recovery, order_options(options_, model_));
     finding.nested_point = parts[1].point;
     finding.nested_durable = state_of(*finding.order, parts[1]);
     const Level levels[] = {level, {finding.order.get(), &finding.nested_durable}};
@@ -260,12 +355,21 @@ Report Checker::replay(const std::string& state) {
     ++states_;
     ++nested_states_;
   }
-  report_.complete = true;
   if (!finding.message.empty()) {
-    report_.verdict = Verdict::failed;
-    report_.failures.push_back(explain(finding, true));
+    Failure& failure = report_.failures.emplace_back(explain(finding, true));
+    const std::size_t prefix = text.size() - name.state.size();
+    failure.state = text.substr(0, prefix) + failure.state;
+    failure.model = model_;
+    part.failed = true;
   }
-  fill_report(report_);
+  part.rung = Rung::replay;
+  part.nested_complete = false;
+  part.states = states_;
+  part.nested_states = nested_states_;
+  part.runs = machine_.runs();
+  part.memoised = machine_.memoised();
+  report_.schedules = 1;
+  finish_report();
   return report_;
 }
 
@@ -293,21 +397,21 @@ Failure Checker::explain(const Finding& finding, bool find_causes) {
     return !wrong.empty();
   };
   const Cause cause =
-      find_cause({&order, point, durable}, order_options(options_), failure.nested, fails);
+      find_cause({&order, point, durable}, order_options(options_, model_), failure.nested, fails);
   failure.state = name(cause.smallest);
   describe(failure, cause, order, point, machine_, places_);
   return failure;
 }
 
-void Checker::fill_report(Report& report) {
-  report.states = states_;
-  report.nested_states = nested_states_;
-  report.runs = machine_.runs();
-  report.seconds = std::chrono::duration<double>(Clock::now() - begun_).count();
+void Checker::finish_report() {
+  report_.seconds = std::chrono::duration<double>(Clock::now() - begun_).count();
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-  report.peak_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
-  if (report.verdict == Verdict::passed) add_hints(report);
+  report_.peak_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+  conclude(report_);
+  if (report_.verdict == Verdict::failed || report_.verdict == Verdict::racy) {
+    report_.hints.clear();
+  }
 }
 
 void Checker::add_hints(Report& report) const {
@@ -336,7 +440,7 @@ void Checker::add_hints(Report& report) const {
            places.place(sites[site])});
     }
   }
-  if (!report.complete || report.rung == Rung::sampled) return;
+  if (!complete_ || rung_ == Rung::sampled) return;
   std::vector<int> read_at(sites.size(), -1);  // -1: no store; 0: none is read; 1: some are
   for (std::uint32_t cell = 0; cell < order_->cells().size(); ++cell) {
     const bool read = cell < ever_read_.size() && ever_read_[cell] != 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <unordered_map>
 #include <utility>
 
 #include "holdfast/cpu/host_observer.hpp"
@@ -59,25 +60,107 @@ cpu::Schedule take_schedule(const Options& options) {
   return before;
 }
 
-class RecordedSession : public Session {
+}  // namespace
+
+// Hears what a run does, before it is recorded: whether it might have gone another way.
+class Machine::Ear : public cpu::Listener {
  public:
-  explicit RecordedSession(Recorder& recorder) : recorder_(recorder) {}
-  void start() override { recorder_.add_host_op(OpKind::start); }
-  void acknowledge() override { recorder_.add_host_op(OpKind::acknowledge); }
+  Ear(Recorder& recorder, cpu::Listener* also, Census* census)
+      : recorder_(recorder), also_(also), census_(census) {
+    cpu::watch_streams();
+  }
+  void on_event(const cpu::Event& event) override {
+    if (event.kind == cpu::EventKind::kernel_begin) {
+      const auto threads = [](const dim3& extent) {
+        return std::uint64_t{extent.x} * extent.y * extent.z;
+      };
+      if (threads(event.grid) * threads(event.extent) > 1) choices_ = true;
+      told_.clear();
+    } else if (event.host && !event.is_copy && event.kind != cpu::EventKind::synchronize) {
+      note_host();
+    } else if (!talked_ && !event.host && is_strong(event)) {
+      note_strong(event);
+    }
+    if (census_ != nullptr) census_->on_event(event);
+    recorder_.on_event(event);
+    if (also_ != nullptr) also_->on_event(event);
+  }
+  // The host does something that a crash or a kernel may come before or after.
+  void note_host() { choices_ = choices_ || cpu::work_is_pending(); }
+  bool heard_choices() const { return choices_ || cpu::streams_have_overlapped(); }
+  bool heard_talk() const { return talked_; }
 
  private:
+  struct Told {
+    std::uint64_t thread = 0;
+    bool written = false;
+    bool several = false;
+  };
+  static bool is_strong(const cpu::Event& event) {
+    return event.is_volatile || event.is_atomic || event.kind == cpu::EventKind::atomic ||
+           event.kind == cpu::EventKind::acquire || event.kind == cpu::EventKind::release;
+  }
+  void note_strong(const cpu::Event& event) {
+    const std::uint64_t thread = event.block << 16 | event.thread;
+    Told& told = told_
+                     .try_emplace(reinterpret_cast<std::uintptr_t>(event.address) / 8,
+                                  Told{thread, false, false})
+                     .first->second;
+    told.several = told.several || told.thread != thread;
+    told.written = told.written ||
+                   (event.kind != cpu::EventKind::load && event.kind != cpu::EventKind::acquire);
+    talked_ = told.several && told.written;
+  }
+
   Recorder& recorder_;
+  cpu::Listener* also_;
+  Census* census_;
+  bool choices_ = false;
+  std::unordered_map<std::uint64_t, Told> told_;  // by 8 bytes, of the kernel that runs
+  bool talked_ = false;
 };
 
-}  // namespace
+class Machine::RecordedSession : public Session {
+ public:
+  RecordedSession(Machine& machine, Ear& ear, Trace& trace)
+      : machine_(machine), ear_(ear), trace_(trace) {}
+  void start() override {
+    ear_.note_host();
+    if (machine_.census_ != nullptr) machine_.census_->started();
+    machine_.recorder_.add_host_op(OpKind::start);
+  }
+  void acknowledge() override {
+    ear_.note_host();
+    if (machine_.census_ != nullptr) machine_.census_->acknowledged();
+    if (machine_.mutator_ != nullptr && machine_.mutator_->acknowledges_early()) {
+      acknowledge_early(trace_);
+    } else {
+      machine_.recorder_.add_host_op(OpKind::acknowledge);
+    }
+  }
+
+ private:
+  Machine& machine_;
+  Ear& ear_;
+  Trace& trace_;
+};
 
 // Kernels, copies and this thread's host code are listened to while it lives.
 class Machine::Recording {
  public:
-  explicit Recording(cpu::Listener& listener) { cpu::set_listener(&listener); }
-  ~Recording() { cpu::set_listener(nullptr); }
+  Recording(cpu::Listener& listener, Mutator* mutator) : mutator_(mutator) {
+    if (mutator_ != nullptr) mutator_->begin(listener);
+    cpu::set_listener(mutator_ != nullptr ? mutator_ : &listener);
+  }
+  ~Recording() {
+    cpu::set_listener(nullptr);
+    if (mutator_ != nullptr) mutator_->end();
+  }
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
+
+ private:
+  Mutator* mutator_;
 };
 
 Machine::Machine(const Program& program, const Options& options)
@@ -97,29 +180,43 @@ Machine::~Machine() {
   region_.abandon();
 }
 
+void Machine::set_schedule(std::uint64_t seed) {
+  cpu::Schedule ours = cpu::schedule();
+  if (ours.seed == seed) return;
+  outcomes_.clear();  // recovery may read in another order
+  ours.seed = seed;
+  cpu::set_schedule(ours);
+}
+
+void Machine::change(const Mutation& mutation, std::vector<Site> sites) {
+  outcomes_.clear();  // what recovery makes of a state may change with it
+  recovery_had_choices_ = have_talked_ = false;
+  mutator_.reset();
+  if (mutation.kind == Mutation::Kind::none) return;
+  mutator_ = std::make_unique<Mutator>(mutation, std::move(sites));
+}
+
 Trace Machine::record() {
+  std::memcpy(region_.base(), base_.data(), base_.size());
   Trace trace;
   footprint_.begin(nullptr, nullptr);
   recorder_.begin(&trace, &footprint_);
-  RecordedSession session(recorder_);
-  const Recording recording(recorder_);
-  const cpu::HostObserver observer(region_.base(), region_.size());
-  program_.run(region_, session);
-  return trace;
-}
-
-void Machine::observe(cpu::Listener& listener) {
-  struct Silent : Session {
-    void start() override {}
-    void acknowledge() override {}
-  } session;
-  std::memcpy(region_.base(), base_.data(), base_.size());
-  {
-    const Recording recording(listener);
+  Ear ear(recorder_, also_, census_);
+  try {
+    RecordedSession session(*this, ear, trace);
+    const Recording recording(ear, mutator_.get());
     const cpu::HostObserver observer(region_.base(), region_.size());
     program_.run(region_, session);
+  } catch (...) {
+    recorder_.end_trace();
+    std::memcpy(region_.base(), base_.data(), base_.size());
+    throw;
   }
-  std::memcpy(region_.base(), base_.data(), base_.size());
+  had_choices_ = ear.heard_choices();
+  have_talked_ = have_talked_ || ear.heard_talk();
+  if (mutator_ != nullptr) mutator_->change(trace);
+  if (census_ != nullptr) census_->add_pairs(trace);
+  return trace;
 }
 
 void Machine::restore(std::span<const Level> levels) {
@@ -173,7 +270,10 @@ std::string Machine::run(std::span<const Level> levels, const History& history, 
   };
   begin();
   const std::string* const before = known(history);
-  if (before != nullptr && recovery == nullptr) return *before;
+  if (before != nullptr && recovery == nullptr) {
+    ++memoised_;
+    return *before;
+  }
   if (before == nullptr) {
     begin();  // what was looked up on the way may never be read
     const std::string wrong = run_anew(history, recovery);
@@ -187,16 +287,22 @@ std::string Machine::run(std::span<const Level> levels, const History& history, 
 std::string Machine::run_anew(const History& history, Trace* recovery) {
   ++runs_;
   recorder_.begin(recovery, &footprint_);
-  const Recording recording(recorder_);
+  Ear ear(recorder_, nullptr, census_);
   std::string wrong;
   try {
+    const Recording recording(ear, mutator_.get());
     const cpu::HostObserver observer(region_.base(), region_.size());
     program_.recover(region_);
   } catch (const std::exception& error) {
     wrong = concat("recover() failed: ", error.what());
   }
   recorder_.end_trace();
+  recovery_had_choices_ = recovery_had_choices_ || ear.heard_choices();
+  have_talked_ = have_talked_ || ear.heard_talk();
+  if (recovery != nullptr && mutator_ != nullptr) mutator_->change(*recovery);
+  if (recovery != nullptr && census_ != nullptr) census_->add_pairs(*recovery);
   if (!wrong.empty()) return wrong;
+  const Recording recording(recorder_, nullptr);
   for (std::uint64_t item = 0; item < program_.items && wrong.empty(); ++item) {
     recorder_.set_actor(Recorder::kItemActor | item);
     try {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "check/mutate.hpp"
 #include "check/order.hpp"
 #include "check/recorder.hpp"
 #include "holdfast/check.hpp"
@@ -30,11 +31,27 @@ class Machine {
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
-  // Runs the program and records it.
-  Trace record();
+  // From now on kernels run with the schedule of this seed.
+  void set_schedule(std::uint64_t seed);
+  // From now on the program and its recovery run as `mutation` changes them, `sites` being where
+  // its place is.
+  void change(const Mutation& mutation, std::vector<Site> sites);
+  // Whether the change was met since.
+  bool met_change() const { return mutator_ == nullptr || mutator_->met(); }
+  // Who hears what the program does as it is recorded, or null.
+  void let_hear(cpu::Listener* also) { also_ = also; }
+  // Who gathers what there is to change, in all runs; or null.
+  void let_gather(Census* census) { census_ = census; }
 
-  // Runs the program once more, for another listener.
-  void observe(cpu::Listener& listener);
+  // Runs the program, from what set_up() left, and records it. Throws what run() throws.
+  Trace record();
+  // Whether what was recorded last, or any recovery so far, might have gone another way: threads
+  // ran at once, or the host ran beside what it had queued.
+  bool had_choices() const { return had_choices_; }
+  bool recovery_had_choices() const { return recovery_had_choices_; }
+  // Whether threads of a kernel told one another something by atomics, volatile accesses, releases
+  // and acquires, in any run since change(): weak memory may make more of it than was run.
+  bool threads_have_talked() const { return have_talked_; }
 
   // Puts the crash state into the region, recovers and verifies. Returns what is wrong, or an
   // empty string. Afterwards footprint() tells what was read of the levels' cells.
@@ -44,6 +61,8 @@ class Machine {
   std::string run(std::span<const Level> levels, const History& history, Trace* recovery);
   // How often recovery really ran.
   std::uint64_t runs() const { return runs_; }
+  // How often it did not have to.
+  std::uint64_t memoised() const { return memoised_; }
 
   const Footprint& footprint() const { return footprint_; }
   PersistentRange range() const { return range_; }
@@ -52,6 +71,8 @@ class Machine {
 
  private:
   class Recording;
+  class Ear;
+  class RecordedSession;
   void restore(std::span<const Level> levels);
   std::string run_anew(const History& history, Trace* recovery);
   const std::string* known(const History& history);
@@ -59,6 +80,12 @@ class Machine {
 
   const Program& program_;
   cpu::Schedule schedule_before_;
+  std::unique_ptr<Mutator> mutator_;
+  cpu::Listener* also_ = nullptr;
+  Census* census_ = nullptr;
+  bool had_choices_ = false;
+  bool recovery_had_choices_ = false;
+  bool have_talked_ = false;
   Region region_;
   PersistentRange range_;
   std::vector<std::byte> base_;        // the region as set_up() left it
@@ -68,6 +95,7 @@ class Machine {
   std::map<std::uint64_t, DecisionTree<std::string>> outcomes_;  // by history
   std::size_t variable_ = 0;  // words that may differ, when these were recorded
   std::uint64_t runs_ = 0;
+  std::uint64_t memoised_ = 0;
 };
 
 }  // namespace holdfast::check

@@ -16,9 +16,9 @@ bool is_library(const std::string& file) {
 
 }  // namespace
 
-void Places::look_up(const Trace& trace) {
+void Places::look_up(const std::vector<Site>& sites) {
   std::vector<const void*> fresh;
-  for (const Site& site : trace.sites) {
+  for (const Site& site : sites) {
     if (site.pc != nullptr && places_.count(site.pc) == 0) fresh.push_back(site.pc);
   }
   if (!fresh.empty()) lines_.look_up(fresh);

@@ -65,6 +65,18 @@ void set_schedule(const Schedule& schedule);
 // threads that wait for ever. holdfast::launch() is the way in for kernels.
 void launch(Stream& stream, const Shape& shape, std::function<void()> body);
 
+// Barriers (__syncthreads and its like, __syncwarp) at which nobody waits from now on: those for
+// which `left_out` says so, of their file and line; null: none. They deliver no event, and return
+// what the thread alone would get. For builds that deliver events. REQUIRES: nothing is running;
+// `left_out` lasts until the next call, and is quick: it runs on a thread's own stack.
+void leave_out_barriers(const std::function<bool(const char* file, unsigned line)>* left_out);
+
+// What the host has queued on streams, over all of them: whether nobody has waited for some of it
+// yet; and whether two streams had such work at once since the last watch_streams().
+bool work_is_pending();
+bool streams_have_overlapped();
+void watch_streams();
+
 // Whether the address lies in memory from backend::allocate_device(), which on a GPU the host could
 // not read.
 bool is_device_memory(const void* address);

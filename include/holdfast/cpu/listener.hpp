@@ -52,6 +52,7 @@ struct Event {
   bool host = false;            // made by the host or the copy engine; block and thread are 0
   bool is_copy = false;         // load, store: made by copy_async() and its like
   bool completed = false;       // kernel_end
+  bool is_collective = false;   // warp_barrier: of a collective that returns something
   std::uint8_t lane = 0;
   std::uint32_t warp = 0;           // within the block
   std::uint32_t thread = 0;         // within the block: x + y * blockDim.x + ...
