@@ -48,8 +48,11 @@ enum class LitmusOp : std::uint8_t {
   dfence,
   barrier,
   branch,  // skips `skip` steps unless the comparison holds
+  // Of a stream:
+  record,
+  wait_event,
   // The host's:
-  launch,  // of the next kernel
+  launch,  // of the next kernel, copy, record or wait of a stream
   synchronize,
   start,
   acknowledge,
@@ -74,12 +77,18 @@ struct LitmusStep {
   std::uint32_t tested = 0;            // branch: the register
   Comparison comparison = Comparison::equal;
   std::uint32_t skip = 0;
+  std::uint32_t stream = 0;  // synchronize: the one it waits for; 0: all, or an event
+  std::uint32_t event = 0;   // record, wait_event, synchronize: the launch of the record
   std::uint32_t line = 0;
 };
 
+// A thread of a kernel; or a copy, a record or a wait of a stream, which is launched as a kernel
+// is.
 struct LitmusThread {
   std::string name;
-  std::uint32_t launch = 0;  // kernels are numbered from 1; 0: the host
+  std::uint32_t launch = 0;  // what the host launches, from 1; 0: the host
+  std::uint32_t stream = 0;  // from 1, which holds what stands in no stream; 0: the host
+  bool is_kernel = false;
   std::uint64_t block = 0;
   std::uint32_t registers = 0;
   std::vector<LitmusStep> steps;
