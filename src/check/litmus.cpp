@@ -133,7 +133,15 @@ class Parser {
   void check_complete() {
     if (test_->kernels == 0 && test_->threads[0].steps.empty()) fail(now(), "a thread");
     if (test_->condition.empty()) fail(now(), "'crash' with a condition");
-    if (!test_->sbrp && !test_->epoch) fail(now(), "'sbrp:' or 'epoch:' with what is expected");
+    if (!test_->is_final && !test_->sbrp && !test_->epoch) {
+      fail(now(), "'sbrp:' or 'epoch:' with what is expected");
+    }
+    if (test_->is_final && (!test_->sc || !test_->ptx)) {
+      fail(now(), "'sc:' and 'ptx:' with what is expected");
+    }
+    if (test_->is_final ? test_->sbrp || test_->epoch : test_->sc || test_->ptx) {
+      fail(now(), "'sc:' and 'ptx:' with 'final', 'sbrp:' and 'epoch:' with 'crash'");
+    }
     check_barriers();
   }
 
@@ -176,9 +184,9 @@ class Parser {
       parse_block(test_->threads[0], 0);
     } else if (is(token, "synchronize") || is(token, "start") || is(token, "acknowledge")) {
       parse_step(test_->threads[0], 0);
-    } else if (is(token, "crash")) {
+    } else if (is(token, "crash") || is(token, "final")) {
       parse_condition();
-    } else if (is(token, "sbrp") || is(token, "epoch")) {
+    } else if (is(token, "sbrp") || is(token, "epoch") || is(token, "sc") || is(token, "ptx")) {
       parse_expectation();
     } else {
       fail(token,
@@ -342,7 +350,8 @@ class Parser {
         "pacq",       "strong",   "wait",        "add",   "cas",     "if",
         "persistent", "volatile", "synchronize", "start", "host",    "acknowledge",
         "thread",     "kernel",   "stream",      "copy",  "record",  "acknowledged",
-        "started",    "crash",    "sbrp",        "epoch", "ptx"};
+        "started",    "crash",    "sbrp",        "epoch", "ptx",     "final",
+        "sc"};
     return std::find(std::begin(kTaken), std::end(kTaken), word) != std::end(kTaken);
   }
   void check_new_name(const Token& name) const {
@@ -611,16 +620,19 @@ class Parser {
   void parse_condition() {
     const Token& token = take();
     if (!test_->condition.empty()) fail(token, "one condition");
+    test_->is_final = token.text == "final";
     do {
       LitmusTerm term;
-      if (is(now(), "started") || is(now(), "acknowledged")) {
+      if (test_->is_final && is(ahead(1), ".")) {
+        parse_register_term(term);
+      } else if (is(now(), "started") || is(now(), "acknowledged")) {
         term.of = take().text == "started" ? LitmusTerm::Of::started : LitmusTerm::Of::acknowledged;
         term.comparison = parse_comparison();
         term.value = number_of_width(8);
       } else {
         const Token& name = now();
         term.place = parse_place(true);
-        if (!test_->variables[term.place.variable].persistent) {
+        if (!test_->is_final && !test_->variables[term.place.variable].persistent) {
           fail(name, "a persistent variable: no other survives a crash");
         }
         term.comparison = parse_comparison();
@@ -633,9 +645,26 @@ class Parser {
     } while (accept("&&"));
   }
 
+  // T0.r1: what a register of a thread holds at the end.
+  void parse_register_term(LitmusTerm& term) {
+    term.of = LitmusTerm::Of::reg;
+    const Token& name = take();
+    const auto found = std::find_if(test_->threads.begin(), test_->threads.end(),
+                                    [&](const LitmusThread& of) { return of.name == name.text; });
+    if (found == test_->threads.end()) fail(name, "a thread that stands above");
+    term.thread = static_cast<std::uint32_t>(found - test_->threads.begin());
+    expect(".");
+    term.reg = parse_register_name(*found, false);
+    term.comparison = parse_comparison();
+    term.value = number_of_width(8);
+  }
+
   void parse_expectation() {
     const Token& model = take();
-    std::optional<bool>& expected = model.text == "sbrp" ? test_->sbrp : test_->epoch;
+    std::optional<bool>& expected = model.text == "sbrp"    ? test_->sbrp
+                                    : model.text == "epoch" ? test_->epoch
+                                    : model.text == "sc"    ? test_->sc
+                                                            : test_->ptx;
     if (expected) fail(model, "each model once");
     expect(":");
     if (accept("allowed")) {

@@ -97,8 +97,10 @@ struct LitmusThread {
 // One comparison of what recovery makes. It reads the elements one after the other and stops at
 // the first for which the comparison does not hold.
 struct LitmusTerm {
-  enum class Of : std::uint8_t { place, started, acknowledged } of = Of::place;
+  enum class Of : std::uint8_t { place, started, acknowledged, reg } of = Of::place;
   LitmusPlace place;
+  std::uint32_t thread = 0;  // of a register
+  std::uint32_t reg = 0;
   Comparison comparison = Comparison::equal;
   std::uint64_t value = 0;
 };
@@ -115,6 +117,11 @@ struct LitmusTest {
   // Whether a crash may leave a state in which the condition holds. Unset: not said.
   std::optional<bool> sbrp;
   std::optional<bool> epoch;
+  // Of a test without a crash, whose condition is what threads and memory hold at the end: whether
+  // it is reached, and whether PTX allows it (litmus_ptx.hpp).
+  bool is_final = false;
+  std::optional<bool> sc;
+  std::optional<bool> ptx;
 
   std::optional<bool> allowed(Model model) const { return model == Model::sbrp ? sbrp : epoch; }
 };

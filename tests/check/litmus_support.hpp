@@ -15,7 +15,11 @@ inline std::string repository() { return HOLDFAST_REPOSITORY; }
 inline std::string litmus_folder() { return repository() + "/litmus"; }
 
 inline const std::vector<check::LitmusTest>& all_litmus() {
-  static const std::vector<check::LitmusTest> tests = check::load_litmus({litmus_folder()});
+  static const std::vector<check::LitmusTest> tests = [] {
+    std::vector<check::LitmusTest> all = check::load_litmus({litmus_folder()});
+    std::erase_if(all, [](const check::LitmusTest& test) { return test.is_final; });
+    return all;
+  }();
   return tests;
 }
 

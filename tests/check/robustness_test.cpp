@@ -5,11 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "check/litmus.hpp"
 #include "check/litmus_executions.hpp"
+#include "check/litmus_ptx.hpp"
+#include "check/litmus_run.hpp"
+#include "check/litmus_support.hpp"
+#include "support/scratch.hpp"
 
 namespace holdfast::check {
 namespace {
@@ -176,6 +182,83 @@ TEST(Robustness, AReasonNamesTheCycle) {
   const std::vector<WeakReason> reasons = reasons_of(replaced(kMp, ""));
   ASSERT_FALSE(reasons.empty());
   EXPECT_EQ(reasons[0].others.size(), 2u);
+}
+
+bool has_reason(const LitmusTest& test) {
+  bool found = false;
+  for_each_execution(test, {}, [&](const Trace& trace) {
+    found = !find_weak(trace).empty();
+    return !found;
+  });
+  return found;
+}
+
+// Where PTX's axioms allow what sequential consistency forbids, there is a reason.
+TEST(Robustness, LitmusTestsThatPtxAllowsHaveAReason) {
+  std::size_t weak = 0;
+  std::size_t spurious = 0;
+  for (const LitmusTest& test : load_litmus({test::litmus_folder() + "/memory.litmus"})) {
+    ASSERT_TRUE(test.is_final);
+    EXPECT_EQ(run_memory(test, Memory::sc), test.sc) << test.name;
+    EXPECT_EQ(run_memory(test, Memory::ptx), test.ptx) << test.name;
+    // Of too narrow a scope for one variable: the race detector's.
+    if (test.name == "memory.corr.narrow") continue;
+    const bool reason = has_reason(test);
+    if (*test.ptx && !*test.sc) {
+      EXPECT_TRUE(reason) << test.name;
+      ++weak;
+    } else {
+      spurious += reason;
+    }
+  }
+  EXPECT_GE(weak, 15u);
+  EXPECT_LE(spurious, 3u);
+}
+
+// The same for random programs, and all their outcomes.
+TEST(Robustness, RandomProgramsThatMayBeWeakHaveAReason) {
+  std::mt19937_64 random(test::test_seed());
+  const auto below = [&](std::size_t bound) { return random() % bound; };
+  const char* const places[] = {"x", "y", "z"};
+  std::size_t weak = 0;
+  std::size_t robust = 0;
+  std::size_t spurious = 0;
+  for (int round = 0; round < 400; ++round) {
+    std::string text = "test t { volatile u32 x, y, z\n";
+    const std::size_t threads = 2 + below(2);
+    const std::size_t used = 2 + below(2);
+    for (std::size_t i = 0; i < threads; ++i) {
+      text +=
+          "thread T" + std::to_string(i) + " block " + std::to_string(below(3) == 0 ? 0 : i) + " {";
+      for (std::size_t j = 0; j < (threads == 2 ? 3 : 2); ++j) {
+        const std::string place = places[below(used)];
+        const std::size_t kind = below(9);
+        if (j != 0 && below(3) != 0) text += below(4) == 0 ? " fence.block;" : " fence.device;";
+        const std::string to = " r" + std::to_string(j) + " = ";
+        if (kind < 3) text += " strong.device " + place + " = " + std::to_string(j + 1) + ";";
+        if (kind == 3) text += " prel.device " + place + " = " + std::to_string(j + 1) + ";";
+        if (kind > 3 && kind < 7) text += to + "strong.device " + place + ";";
+        if (kind == 7) text += to + "pacq.device " + place + ";";
+        if (kind == 8) text += to + "add.device " + place + ", 4;";
+      }
+      text += " }\n";
+    }
+    text += "final x == 0 sc: allowed ptx: allowed }";
+    const LitmusTest test = parse_litmus(text, "random").at(0);
+    const auto sc = memory_outcomes(test, Memory::sc);
+    const auto ptx = memory_outcomes(test, Memory::ptx);
+    ASSERT_TRUE(std::includes(ptx.begin(), ptx.end(), sc.begin(), sc.end())) << text;
+    const bool reason = has_reason(test);
+    if (sc != ptx) {
+      ASSERT_TRUE(reason) << text;
+      ++weak;
+    } else {
+      ++(reason ? spurious : robust);
+    }
+  }
+  std::printf("%zu weak, %zu not, %zu more with a reason\n", weak, robust, spurious);
+  EXPECT_GT(weak, 20u);
+  EXPECT_GT(robust, 20u);
 }
 
 TEST(Robustness, GivesUpAloud) {
