@@ -234,7 +234,7 @@ LitmusReport run_litmus(const std::vector<LitmusTest>& tests, const LitmusOption
   LitmusReport report;
   report.tests = tests.size();
   for (const LitmusTest& test : tests) {
-    if (test.is_final) {
+    if (test.is_final && options.sbrp && options.epoch) {
       report.results.push_back(run_final(test, Memory::sc));
       report.results.push_back(run_final(test, Memory::ptx));
     }
