@@ -16,7 +16,7 @@ Bits load(const volatile Bits* address, const void* pc) {
   if (self == nullptr) {
     settle_host();
     const Bits value = __atomic_load_n(plain, __ATOMIC_SEQ_CST);
-    if (t_hook.host) on_host_atomic(EventKind::load, plain, sizeof value, &value, nullptr, pc);
+    if (t_hook.host) on_host_atomic(EventKind::load, plain, sizeof value, &value, pc);
     return value;
   }
   self->standing = {"atomic load", nullptr, 0, plain, pc};
@@ -35,7 +35,7 @@ void store(volatile Bits* address, Bits value, const void* pc) {
   if (self == nullptr) {
     settle_host();
     __atomic_store_n(plain, value, __ATOMIC_SEQ_CST);
-    if (t_hook.host) on_host_atomic(EventKind::store, plain, sizeof value, &value, nullptr, pc);
+    if (t_hook.host) on_host_atomic(EventKind::store, plain, sizeof value, &value, pc);
     return;
   }
   self->standing = {"atomic store", nullptr, 0, plain, pc};
@@ -47,22 +47,28 @@ void store(volatile Bits* address, Bits value, const void* pc) {
 }
 
 template <class Bits, class Update>
-Bits modify(volatile Bits* address, std::uint64_t operand, const void* pc, Update update) {
+Bits modify(volatile Bits* address, std::uint64_t operand, const void* pc, Update update,
+            const Bits* expected = nullptr) {
   auto* plain = const_cast<Bits*>(address);
   if (hooked(plain) == nullptr) {
     settle_host();
     Bits now;
     const Bits old = exchange(plain, update, now);
-    if (t_hook.host) on_host_atomic(EventKind::atomic, plain, sizeof old, &old, &now, pc);
+    const bool failed = expected != nullptr && old != *expected;
+    if (t_hook.host) {
+      on_host_atomic(EventKind::atomic, plain, sizeof old, &old, pc, &now, failed);
+    }
     return old;
   }
-  return run_atomic(2, plain, operand, Standing{"atomic operation", nullptr, 0, plain, pc}, update);
+  return run_atomic(2, plain, operand, Standing{"atomic operation", nullptr, 0, plain, pc}, update,
+                    expected);
 }
 
 template <class Bits>
 Bits compare_exchange(volatile Bits* address, Bits expected, Bits desired, const void* pc) {
-  return modify(address, expected * 0x9e3779b97f4a7c15 + desired, pc,
-                [=](Bits old) { return old == expected ? desired : old; });
+  return modify(
+      address, expected * 0x9e3779b97f4a7c15 + desired, pc,
+      [=](Bits old) { return old == expected ? desired : old; }, &expected);
 }
 
 // Returns whether it was exchanged; otherwise *expected gets the value found.

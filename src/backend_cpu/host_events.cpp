@@ -163,7 +163,7 @@ void on_host_stored(const void* address, std::size_t size, const void* pc) {
 }
 
 void on_host_atomic(EventKind kind, const void* address, std::size_t size, const void* value,
-                    const void* now, const void* pc) {
+                    const void* pc, const void* now, bool failed) {
   if (!t_hook.host->wants(address)) return;
   Event event;
   event.kind = kind;
@@ -172,6 +172,7 @@ void on_host_atomic(EventKind kind, const void* address, std::size_t size, const
   event.size = size;
   event.value = value;
   event.new_value = now;
+  event.failed = failed;
   event.pc = pc;
   deliver(event);
 }

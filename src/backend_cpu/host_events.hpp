@@ -41,10 +41,10 @@ void on_host_load(const void* address, std::size_t size, bool is_volatile, const
 void on_host_store(const void* address, std::size_t size, bool is_volatile, const void* pc);
 // A store that has been made.
 void on_host_stored(const void* address, std::size_t size, const void* pc);
-// An atomic operation that has been made. `now` is null but for read-modify-writes. REQUIRES: no
-// store is pending.
+// An atomic operation that has been made. `now` is null but for read-modify-writes, `failed` as in
+// Event. REQUIRES: no store is pending.
 void on_host_atomic(EventKind kind, const void* address, std::size_t size, const void* value,
-                    const void* now, const void* pc);
+                    const void* pc, const void* now = nullptr, bool failed = false);
 
 void settle_host_pending();
 

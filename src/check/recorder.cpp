@@ -208,6 +208,16 @@ std::uint32_t Recorder::thread_of(const cpu::Event& event) {
   return number;
 }
 
+// The stream of an event; 0 where events do not say, which stands for one stream.
+template <class AnEvent>
+static std::uint32_t stream_of(const AnEvent& event) {
+  if constexpr (requires { event.stream; }) {
+    return static_cast<std::uint32_t>(event.stream);
+  } else {
+    return 0;
+  }
+}
+
 std::uint64_t Recorder::actor_of(const cpu::Event& event) const {
   if (actor_ != kNoActor) return actor_;
   if (event.host) return kHostActor;
@@ -256,6 +266,7 @@ void Recorder::add(const cpu::Event& event, OpKind kind, const void* value) {
   op.kind = kind;
   op.scope = event.scope;
   op.thread = thread_of(event);
+  op.stream = stream_of(event);
   op.site = site_of(event);
   op.address = reinterpret_cast<std::uintptr_t>(event.address);
   op.size = static_cast<std::uint32_t>(event.size);
@@ -310,10 +321,8 @@ void Recorder::on_access(const cpu::Event& event) {
   const bool reads = event.kind == EventKind::load || event.kind == EventKind::acquire ||
                      event.kind == EventKind::atomic;
   if (!persistent && !strong && (reads || !is_sync_variable(address))) return;
-  // A compare-and-swap that failed is a read.
-  const bool changed =
-      event.kind != EventKind::atomic || std::memcmp(event.new_value, event.value, event.size) != 0;
-  const bool writes = event.kind != EventKind::load && event.kind != EventKind::acquire && changed;
+  const bool writes =
+      event.kind != EventKind::load && event.kind != EventKind::acquire && !event.failed;
   if (persistent && footprint_ != nullptr) {
     if (reads && !event.is_copy) footprint_->read(address, event.size, actor_of(event));
     if (writes) footprint_->write(address, event.size, actor_of(event));
@@ -352,6 +361,7 @@ void Recorder::on_order(const cpu::Event& event) {
       break;
     case cpu::EventKind::synchronize:
       add_host_op(OpKind::synchronize);
+      trace_->ops.back().stream = stream_of(event);
       break;
     default:
       break;

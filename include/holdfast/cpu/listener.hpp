@@ -22,7 +22,7 @@ enum class EventKind : std::uint8_t {
   thread_end,
   load,
   store,
-  atomic,            // read-modify-write, or a compare-and-swap that failed (new_value == value)
+  atomic,            // read-modify-write; a write even if new_value == value, unless `failed`
   fence,             // __threadfence and its like, std::atomic_thread_fence
   ordering_fence,    // ofence()
   durability_fence,  // persist(), dfence()
@@ -53,6 +53,7 @@ struct Event {
   bool is_copy = false;         // load, store: made by copy_async() and its like
   bool completed = false;       // kernel_end
   bool is_collective = false;   // warp_barrier: of a collective that returns something
+  bool failed = false;          // atomic: a compare-and-swap that found another value, so a read
   std::uint8_t lane = 0;
   std::uint32_t warp = 0;           // within the block
   std::uint32_t thread = 0;         // within the block: x + y * blockDim.x + ...
