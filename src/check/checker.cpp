@@ -17,6 +17,8 @@ namespace {
 
 // What the first rung may cost before the next one is tried.
 constexpr std::uint64_t kTrial = 2'000;
+// What tells which words are read at all, where that rung is left out.
+constexpr std::uint64_t kGlance = 8;
 // Crashes inside recovery, for each state of the program where states are only sampled.
 constexpr std::uint64_t kSampledNested = 64;
 
@@ -203,12 +205,14 @@ bool Checker::explore_groups() {
 void Checker::climb() {
   stop_at_findings_ = true;
   report_.rung = Rung::exhaustive;
-  report_.complete = explore_all(kTrial);
-  if (!report_.complete && findings_.empty()) {
+  report_.complete = first_rung_ == Rung::exhaustive && explore_all(kTrial);
+  if (first_rung_ == Rung::sampled) explore_all(kGlance);
+  if (!report_.complete && findings_.empty() && first_rung_ != Rung::sampled) {
     report_.rung = Rung::components;
     report_.complete = explore_groups();
   }
-  if (!report_.complete && findings_.empty() && groups_.all().size() < 2) {
+  if (!report_.complete && findings_.empty() && groups_.all().size() < 2 &&
+      first_rung_ != Rung::sampled) {
     report_.rung = Rung::exhaustive;
     report_.complete = explore_all(options_.max_states - options_.max_states / 4);
   }
