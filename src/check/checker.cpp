@@ -92,7 +92,7 @@ Outcome Checker::run_state(const Bitset& durable, const CrashPoint& point,
   Trace recovery;
   const std::string wrong =
       machine_.run({&level, 1}, history_of(point), options_.nested ? &recovery : nullptr);
-  groups_.add(machine_.footprint().touched());
+  machine_.note_flows(groups_);
   Outcome outcome{machine_.footprint().reads(0), 0};
   const auto number = static_cast<std::size_t>(&point - order_->points().data());
   if (!wrong.empty()) {
@@ -117,7 +117,7 @@ void Checker::run_nested(const Bitset& durable, const CrashPoint& point, const T
     ++nested_states_;
     const Level levels[] = {{order_.get(), &durable}, {order.get(), &again}};
     const std::string wrong = machine_.run(levels, history_of(point), nullptr);
-    groups_.add(machine_.footprint().touched());
+    machine_.note_flows(groups_);
     // What only the second recovery reads is part of what the first state must fix, too.
     for (const std::uint32_t cell : machine_.footprint().reads(0)) {
       if (known.insert(cell).second) outcome.reads.push_back(cell);
@@ -176,28 +176,40 @@ void Checker::look_around() {
   }
 }
 
+// The groups that this worker explores: those that hold what was its own of the first groups, and
+// those that were not there then, which everyone explores.
+std::vector<std::uint32_t> Checker::own_groups(const std::vector<std::uint32_t>& first) const {
+  std::set<std::uint32_t> known, own;
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const std::uint32_t now = groups_.of(first[i]);
+    known.insert(now);
+    if (i % options_.workers == options_.worker) own.insert(now);
+  }
+  std::vector<std::uint32_t> result;
+  for (const std::uint32_t group : groups_.all()) {
+    if (own.count(group) != 0 || known.count(group) == 0) result.push_back(group);
+  }
+  return result;
+}
+
 bool Checker::explore_groups() {
   most_states_ = options_.max_states - options_.max_states / 4;  // the rest is for samples
   most_nested_ = options_.max_states;
   nested_cut_ = false;
   look_around();
   groups_.form();
-  if (groups_.all().size() < 2) return false;
-  // A worker keeps to the words that it begins with, into whatever group they turn out to belong.
-  std::vector<std::uint32_t> ours;
-  for (std::size_t i = options_.worker; i < groups_.all().size(); i += options_.workers) {
-    ours.push_back(groups_.all()[i]);
-  }
-  std::set<std::uint32_t> done;
-  for (std::size_t i = 0; i < ours.size(); ++i) {
+  const std::vector<std::uint32_t> first = groups_.all();
+  for (bool again = true; again;) {
+    again = false;
     report_.components = groups_.all().size();
     if (report_.components < 2) return false;
-    const std::uint32_t group = groups_.of(ours[i]);
-    if (!done.insert(group).second) continue;
-    if (!make_explorer(group)->explore(filter_for(*order_, group))) return false;
-    if (!groups_.form()) continue;
-    done.clear();
-    i = static_cast<std::size_t>(-1);  // from the start, with the groups as they are now
+    for (const std::uint32_t group : own_groups(first)) {
+      const std::size_t variable = machine_.variable();
+      if (!make_explorer(group)->explore(filter_for(*order_, group))) return false;
+      // What was read while it was taken for a constant has not been noted.
+      again = groups_.form() || machine_.variable() != variable;
+      if (again) break;  // from the start, with the groups as they are now
+    }
   }
   return true;
 }

@@ -78,6 +78,7 @@ class Checker {
   bool explore_all(std::uint64_t most);
   void look_around();
   bool explore_groups();
+  std::vector<std::uint32_t> own_groups(const std::vector<std::uint32_t>& first) const;
   void climb();
   void fill_report(Report& report);
   void add_hints(Report& report) const;

@@ -99,7 +99,7 @@ Machine::~Machine() {
 
 Trace Machine::record() {
   Trace trace;
-  footprint_.begin(nullptr, nullptr);
+  footprint_.begin_program();
   recorder_.begin(&trace, &footprint_);
   RecordedSession session(recorder_);
   const Recording recording(recorder_);

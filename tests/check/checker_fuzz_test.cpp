@@ -74,8 +74,13 @@ class Fuzzed {
     }
     ++tally_.programs;
     for (const Rung rung : {Rung::exhaustive, Rung::components, Rung::sampled}) {
-      std::string wrong = compare_at(rung);
-      if (wrong.empty()) wrong = refuse_one(rung);
+      std::string wrong;
+      try {
+        wrong = compare_at(rung);
+        if (wrong.empty()) wrong = refuse_one(rung);
+      } catch (const std::exception& error) {
+        wrong = detail::concat("throws: ", error.what());
+      }
       if (!wrong.empty()) {
         return detail::concat("from rung ", to_string(rung), ", model ", to_string(options_.model),
                               ", schedule ", options_.schedule, ": ", wrong, "\n",
