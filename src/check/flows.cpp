@@ -34,7 +34,46 @@ void Flows::know(Actor& actor, Item item) {
   actor.signature ^= actor.signature >> 29;
 }
 
+bool Flows::collides(const Access& access, std::uint64_t actor) const {
+  if (access.run != run_ || access.where.launch != where_.launch) return false;
+  if (!access.by_many && access.actor == actor) return false;
+  return access.in_many_blocks || access.where.block != where_.block ||
+         access.where.phase == where_.phase;
+}
+
+void Flows::note_access(Access& access, std::uint64_t actor) const {
+  if (access.run != run_ || access.where.launch != where_.launch) {
+    access = {run_, where_, actor, false, false};
+    return;
+  }
+  if (access.where.block != where_.block) access.in_many_blocks = true;
+  if (access.actor != actor) {
+    // Those of an earlier phase are ordered before, and need not be known any more.
+    access.by_many = access.in_many_blocks || access.where.phase == where_.phase;
+  }
+  access.where = where_;
+  access.actor = actor;
+}
+
+void Flows::look_for_race(std::uint64_t actor, Item item, bool writes) {
+  if (races_) return;
+  if (!contested_.empty() && !writes && contested_.count(item) != 0) races_ = true;
+  if (where_.launch == 0) return;
+  Accesses& known = accesses_[item];
+  if (collides(known.write, actor)) {
+    const bool is_read = !writes || is_word(item) || last_place_learner_.count(item) != 0;
+    if (is_read) {
+      races_ = true;
+    } else {
+      contested_.insert(item);
+    }
+  }
+  if (writes && collides(known.read, actor)) races_ = true;
+  note_access(writes ? known.write : known.read, actor);
+}
+
 void Flows::learn(std::uint64_t id, Item item) {
+  if (item >> kPlaceShift != kMeetingPlace >> kPlaceShift) look_for_race(id, item, false);
   know(actor(id), item);
   std::uint64_t& before = last(last_learner_, last_place_learner_, item);
   if (before == id + 1) return;
@@ -54,6 +93,7 @@ void Flows::learn_range(std::uint64_t id, Item first, Item last) {
 }
 
 void Flows::tell(std::uint64_t id, Item item) {
+  if (item >> kPlaceShift != kMeetingPlace >> kPlaceShift) look_for_race(id, item, true);
   const Actor& teller = actor(id);
   // A place that is written for the first time may have been read as part of a range before.
   if (item >> kPlaceShift == kDevicePlace >> kPlaceShift && device_places_.insert(item).second) {

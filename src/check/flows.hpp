@@ -39,14 +39,28 @@ class Flows {
 
   explicit Flows(std::size_t half_words) : last_learner_(half_words), last_told_(half_words) {}
 
+  // Where a thread of a kernel stands: accesses in different phases of a block are ordered.
+  struct Where {
+    std::uint32_t launch = 0;  // 0: no thread of a kernel
+    std::uint32_t phase = 0;   // barriers of the block that the thread has passed
+    std::uint64_t block = 0;
+  };
+
   // Begins a run, in which nobody has learnt anything yet. What was noted stays until it is taken.
   void begin() { ++run_; }
+  // Who learns and tells from here on.
+  void stand(const Where& where) { where_ = where; }
   // The actor reads the item, or writes a persistent word, whose crash states then concern it.
   void learn(std::uint64_t actor, Item item);
   // The same for all device places in [first, last].
   void learn_range(std::uint64_t actor, Item first, Item last);
   // The actor writes the item.
   void tell(std::uint64_t actor, Item item);
+
+  // Whether two threads of one kernel ever read and wrote, or wrote, an item that somebody reads,
+  // and no barrier kept them apart. Then who comes first is the schedule's choice, which depends on
+  // what all others do: no actor's words are all that its outcome depends on.
+  bool races() const { return races_; }
 
   // What was noted since the last time: each pair at least once over all runs.
   template <class Take>
@@ -72,6 +86,20 @@ class Flows {
     Item first = 0;
     Item last = 0;
   };
+  // Who has read, or written, an item in a kernel.
+  struct Access {
+    std::uint32_t run = 0;
+    Where where{};
+    std::uint64_t actor = 0;
+    bool by_many = false;
+    bool in_many_blocks = false;
+  };
+  struct Accesses {
+    Access read, write;
+  };
+  bool collides(const Access& access, std::uint64_t actor) const;
+  void note_access(Access& access, std::uint64_t actor) const;
+  void look_for_race(std::uint64_t actor, Item item, bool writes);
   Actor& actor(std::uint64_t id);
   static void know(Actor& actor, Item item);
   std::uint64_t& last(std::vector<std::uint64_t>& of_words,
@@ -80,6 +108,10 @@ class Flows {
   }
 
   std::uint32_t run_ = 0;
+  Where where_;
+  std::unordered_map<Item, Accesses> accesses_;
+  std::set<Item> contested_;  // places that several wrote at once, and that nobody has read yet
+  bool races_ = false;
   std::unordered_map<std::uint64_t, std::uint32_t> numbers_;  // of actors
   std::vector<Actor> actors_;
   std::uint32_t recent_ = 0;  // in actors_

@@ -112,7 +112,7 @@ class Groups::Forming {
         }
       }
     }
-    const bool gave_up = steps_ >= kMostSteps;
+    const bool gave_up = groups_.given_up_ || steps_ >= kMostSteps;
     std::uint32_t least = kShared;
     for (const auto& [at, any] : parent_) least = std::min(least, at);
     for (const auto& [at, any] : parent_) {

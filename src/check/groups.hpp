@@ -19,6 +19,12 @@ class Groups {
   // Takes note of who learnt what, and of what passes it on. The same may come again.
   void add(const std::vector<Flows::Learnt>& learnt, const std::vector<Flows::Told>& told);
 
+  // From here on all is one group.
+  void give_up() {
+    changed_ = changed_ || !given_up_;
+    given_up_ = true;
+  }
+
   // Forms the groups anew if anything was noted since. Returns whether they have changed.
   bool form();
 
@@ -54,6 +60,7 @@ class Groups {
   std::unordered_map<std::uint32_t, std::uint32_t> group_;
   std::vector<std::uint32_t> all_;
   bool changed_ = false;
+  bool given_up_ = false;
 };
 
 }  // namespace holdfast::check

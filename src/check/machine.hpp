@@ -50,6 +50,7 @@ class Machine {
   // Moves to `groups` what all runs since the last time have noted of who learnt what.
   void note_flows(Groups& groups) {
     footprint_.flows().take([&](const auto& learnt, const auto& told) { groups.add(learnt, told); });
+    if (footprint_.flows().races()) groups.give_up();
   }
   // How many words were found to differ from run to run; grows.
   std::size_t variable() const { return footprint_.variable(); }

@@ -211,7 +211,9 @@ void Recorder::begin_kernel(const cpu::Event& event) {
   block_threads_ = std::uint64_t{event.extent.x} * event.extent.y * event.extent.z;
   const std::uint64_t blocks = std::uint64_t{event.grid.x} * event.grid.y * event.grid.z;
   numbers_.assign(blocks * block_threads_, 0);
-  if (follows_flows()) std::fill(places_.begin(), places_.end(), Known{});
+  if (!follows_flows()) return;
+  std::fill(places_.begin(), places_.end(), Known{});
+  phases_.assign(numbers_.size(), 0);
 }
 
 std::uint32_t Recorder::thread_of(const cpu::Event& event) {
@@ -457,7 +459,15 @@ void Recorder::on_order(const cpu::Event& event) {
 
 void Recorder::on_event(const cpu::Event& event) {
   const auto address = reinterpret_cast<std::uintptr_t>(event.address);
-  if (follows_flows() && !event.host) {
+  if (follows_flows() && event.host) {
+    footprint_->flows().stand({});
+  } else if (follows_flows() && event.kind >= cpu::EventKind::load) {
+    std::uint32_t& phase = phases_[event.block * block_threads_ + event.thread];
+    if (event.kind == cpu::EventKind::barrier) {
+      phase = static_cast<std::uint32_t>(event.generation + 1);
+    }
+    // An item of the verification is one actor, whatever kernels it launches.
+    footprint_->flows().stand({actor_ == kNoActor ? launch_ : 0, phase, event.block});
     if (event.exchanges) on_meeting(event);
     if (event.address != nullptr && !range_.contains(address)) on_volatile(event);
   }

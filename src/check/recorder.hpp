@@ -160,6 +160,7 @@ class Recorder : public cpu::Listener {
   std::uint32_t launch_ = 0;
   std::uint64_t block_threads_ = 1;
   std::vector<std::uint32_t> numbers_;  // of the kernel's threads in the trace; 0: none yet
+  std::vector<std::uint32_t> phases_;   // barriers that each of them has passed
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> sites_;
   struct RecentSite {
     Site site;

@@ -88,15 +88,22 @@ class Generator {
     result.kernel = number;
     return result;
   }
-  // One operation of the host: the kernels in turn, waited for or not, acknowledged or not.
+  // One operation of the host, which may promise too early. What it does while a kernel runs has no
+  // place of its own in a trace, so it waits before it says something.
   void operate(const std::vector<std::uint32_t>& kernels) {
     fuzz_.run.push_back(step(FuzzStep::Kind::start));
+    const bool early = chance(15);
     for (const std::uint32_t number : kernels) {
+      if (early && number == kernels.back()) {
+        fuzz_.run.push_back(step(FuzzStep::Kind::synchronize));
+        fuzz_.run.push_back(step(FuzzStep::Kind::acknowledge));
+      }
       fuzz_.run.push_back(launch(number));
       if (chance(50)) fuzz_.run.push_back(step(FuzzStep::Kind::synchronize));
     }
-    if (chance(60)) fuzz_.run.push_back(step(FuzzStep::Kind::synchronize));
-    if (chance(60)) fuzz_.run.push_back(step(FuzzStep::Kind::acknowledge));
+    if (early || chance(30)) return;
+    fuzz_.run.push_back(step(FuzzStep::Kind::synchronize));
+    fuzz_.run.push_back(step(FuzzStep::Kind::acknowledge));
   }
   FuzzRead read(unsigned word) {
     FuzzRead result;
@@ -353,7 +360,10 @@ class Generator {
       }
       fuzz_.recover.push_back(launch(add(stores(1 + below(3), 5))));
     }
-    if (chance(20)) fuzz_.recover.push_back(step(FuzzStep::Kind::store, below(fuzz_.words), 4));
+    if (chance(20)) {
+      fuzz_.recover.push_back(step(FuzzStep::Kind::synchronize));
+      fuzz_.recover.push_back(step(FuzzStep::Kind::store, below(fuzz_.words), 4));
+    }
     for (unsigned word = 0; word < fuzz_.words; word += 1 + below(2)) {
       fuzz_.items.push_back({read(word)});
       if (chance(30)) {
