@@ -1,6 +1,6 @@
 // Which persistent words (here of 4 bytes, so that neighbours' tails stay apart) belong together:
-// those that one actor of recovery or verification learns of, itself or from others. Words that many
-// learn of, or the host, belong to all.
+// those that one actor of recovery or verification learns of, itself or from others. Words that
+// many learn of, or the host, belong to all.
 //
 // docs/model.md, "Groups", has the argument why exploring each group by itself is enough.
 #pragma once
@@ -52,7 +52,7 @@ class Groups {
   static bool is_item(std::uint64_t actor) { return actor >> 63 != 0; }
   bool is_common(const std::vector<std::uint64_t>& actors) const;
 
-  std::unordered_map<Item, std::vector<std::uint64_t>> readers_;  // kMany at most
+  std::unordered_map<Item, std::vector<std::uint64_t>> readers_;        // kMany at most
   std::unordered_map<std::uint64_t, std::unordered_set<Item>> learnt_;  // by actor
   std::unordered_map<Item, Sources> sources_;  // what whoever reads the item learns, too
   std::size_t items_ = 0;                      // of the actors

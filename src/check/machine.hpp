@@ -49,7 +49,8 @@ class Machine {
   const Footprint& footprint() const { return footprint_; }
   // Moves to `groups` what all runs since the last time have noted of who learnt what.
   void note_flows(Groups& groups) {
-    footprint_.flows().take([&](const auto& learnt, const auto& told) { groups.add(learnt, told); });
+    footprint_.flows().take(
+        [&](const auto& learnt, const auto& told) { groups.add(learnt, told); });
     if (footprint_.flows().races()) groups.give_up();
   }
   // How many words were found to differ from run to run; grows.

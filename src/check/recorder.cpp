@@ -339,7 +339,8 @@ void Recorder::tell_copied(std::uint64_t address, std::uint64_t size, std::uint6
 Item Recorder::device_place(std::uint64_t address, std::uint64_t start,
                             std::uint64_t number) const {
   const bool fresh = number > first_allocation_;
-  const std::uint64_t counted = (fresh ? number - first_allocation_ : number) << 1 | (fresh ? 1 : 0);
+  const std::uint64_t counted =
+      (fresh ? number - first_allocation_ : number) << 1 | (fresh ? 1 : 0);
   return kDevicePlace | (counted & 0xfffff) << 40 | (address - start) / 4;
 }
 
@@ -387,9 +388,9 @@ void Recorder::on_volatile(const cpu::Event& event) {
 
 // A barrier or a collective that gives its threads values of each other.
 void Recorder::on_meeting(const cpu::Event& event) {
-  const std::uint64_t warp =
-      event.kind == cpu::EventKind::warp_barrier ? std::uint64_t{event.warp + 1} << 32 | event.mask
-                                                 : 0;
+  const std::uint64_t warp = event.kind == cpu::EventKind::warp_barrier
+                                 ? std::uint64_t{event.warp + 1} << 32 | event.mask
+                                 : 0;
   const std::uint64_t key = ((std::uint64_t{launch_} << 40) + event.block) * 0x9e3779b97f4a7c15u;
   const Item place = kMeetingPlace | ((key ^ warp) * 0xff51afd7ed558ccdu) >> (64 - kPlaceShift);
   Flows& flows = footprint_->flows();

@@ -42,8 +42,8 @@ double seconds_since(std::chrono::steady_clock::time_point begun) {
 }
 
 std::string text_of(const Observation& seen) {
-  std::string text = detail::concat("item ", seen[0], ", ", seen[1], " started, ", seen[2],
-                                    " acknowledged, read");
+  std::string text =
+      detail::concat("item ", seen[0], ", ", seen[1], " started, ", seen[2], " acknowledged, read");
   for (std::size_t i = 3; i < seen.size(); ++i) text += detail::concat(" ", seen[i]);
   return text;
 }
@@ -193,15 +193,16 @@ TEST(CheckerFuzzTest, SaysWhatBruteForceSays) {
                 static_cast<unsigned long long>(tally.programs));
     std::fflush(stdout);
   }
-  std::printf("%llu programs (%.1f a second; %llu too large), %llu checks, %llu of them by "
-              "components; %llu crash states by brute force; %llu failures replayed\n",
-              static_cast<unsigned long long>(tally.programs),
-              static_cast<double>(tally.programs) / seconds_since(begun),
-              static_cast<unsigned long long>(tally.too_large),
-              static_cast<unsigned long long>(tally.checks),
-              static_cast<unsigned long long>(tally.components),
-              static_cast<unsigned long long>(tally.states),
-              static_cast<unsigned long long>(tally.replays));
+  std::printf(
+      "%llu programs (%.1f a second; %llu too large), %llu checks, %llu of them by "
+      "components; %llu crash states by brute force; %llu failures replayed\n",
+      static_cast<unsigned long long>(tally.programs),
+      static_cast<double>(tally.programs) / seconds_since(begun),
+      static_cast<unsigned long long>(tally.too_large),
+      static_cast<unsigned long long>(tally.checks),
+      static_cast<unsigned long long>(tally.components),
+      static_cast<unsigned long long>(tally.states),
+      static_cast<unsigned long long>(tally.replays));
   EXPECT_GT(tally.programs, 0u);
 }
 

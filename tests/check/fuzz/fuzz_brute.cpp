@@ -160,8 +160,7 @@ std::optional<std::set<Observation>> BruteForce::explore(std::uint64_t most) {
       within = ++states_ <= most_;
       if (!within) return false;
       const History history = history_of(point);
-      const auto [place, fresh] =
-          done.emplace(image_of(base_, *order_, durable), key_of(history));
+      const auto [place, fresh] = done.emplace(image_of(base_, *order_, durable), key_of(history));
       if (!fresh) return true;
       const Trace recovery = recover(place->first, history, seen);
       return within = explore_nested(place->first, recovery, history, seen, nested_done);

@@ -52,8 +52,8 @@ inline constexpr unsigned kRegisters = 3;
 
 struct FuzzKernel {
   unsigned blocks = 1;
-  unsigned threads = 1;  // of a block
-  bool shares = false;   // uses shared memory
+  unsigned threads = 1;                   // of a block
+  bool shares = false;                    // uses shared memory
   std::vector<std::vector<FuzzOp>> code;  // by thread of the grid
 };
 

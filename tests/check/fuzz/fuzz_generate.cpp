@@ -55,8 +55,8 @@ class Generator {
     return result;
   }
   FuzzOp fence() {
-    constexpr Code kFences[] = {Code::ofence, Code::persist, Code::persist, Code::fence_block,
-                                Code::fence_device, Code::fence_system};
+    constexpr Code kFences[] = {Code::ofence,      Code::persist,      Code::persist,
+                                Code::fence_block, Code::fence_device, Code::fence_system};
     return op(kFences[below(6)], 0);
   }
   void maybe_fence(std::vector<FuzzOp>& code, unsigned percent) {
@@ -376,12 +376,12 @@ class Generator {
 
   FuzzOp any_op(bool shares) {
     constexpr Code kCodes[] = {
-        Code::load,          Code::load,          Code::load,           Code::store,
-        Code::store,         Code::store,         Code::store,          Code::load_volatile,
-        Code::store_wide,    Code::atomic_add,    Code::atomic_or,      Code::exchange,
-        Code::acquire,       Code::release,       Code::ofence,         Code::persist,
-        Code::fence_block,   Code::fence_device,  Code::fence_system,   Code::skip_unless,
-        Code::skip_unless,   Code::store_volatile};
+        Code::load,        Code::load,          Code::load,         Code::store,
+        Code::store,       Code::store,         Code::store,        Code::load_volatile,
+        Code::store_wide,  Code::atomic_add,    Code::atomic_or,    Code::exchange,
+        Code::acquire,     Code::release,       Code::ofence,       Code::persist,
+        Code::fence_block, Code::fence_device,  Code::fence_system, Code::skip_unless,
+        Code::skip_unless, Code::store_volatile};
     FuzzOp result = op(kCodes[below(22)], below(fuzz_.words), below(4), below(kRegisters));
     result.scope = scope();
     result.adds = chance(40);
@@ -404,10 +404,10 @@ class Generator {
 
 const char* name_of(Code code) {
   constexpr const char* kNames[] = {
-      "load",    "store",       "load_volatile", "store_volatile", "store_wide",
-      "add",     "or",          "exchange",      "acquire",        "release",
-      "ofence",  "persist",     "fence.block",   "fence.device",   "fence.system",
-      "barrier", "barrier_or",  "ballot",        "skip_unless"};
+      "load",    "store",      "load_volatile", "store_volatile", "store_wide",
+      "add",     "or",         "exchange",      "acquire",        "release",
+      "ofence",  "persist",    "fence.block",   "fence.device",   "fence.system",
+      "barrier", "barrier_or", "ballot",        "skip_unless"};
   return kNames[static_cast<int>(code)];
 }
 
