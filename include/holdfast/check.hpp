@@ -40,7 +40,8 @@ class Session {
 // kernel files; other host code that reads persistent memory does so through check::read().
 //
 // REQUIRES: each function does the same whenever persistent memory is the same; what it keeps
-// outside the region is made anew by each call of recover().
+// outside the region is made anew by each call of recover(), and calls of verify() for different
+// items tell each other nothing there (docs/model.md, "Groups").
 struct Program {
   std::string name;
   std::uint64_t region_bytes = std::uint64_t{1} << 20;

@@ -70,6 +70,7 @@ int block_barrier(BarrierOp op, int predicate, const char* file, unsigned line) 
       event.kind = EventKind::barrier;
       event.scope = Scope::block;
       event.generation = self.slot->barrier_generation();
+      event.exchanges = op != BarrierOp::sync;
       event.file = file;
       event.line = line;
       deliver_now(self, event);
@@ -90,9 +91,9 @@ std::uint64_t warp_collective(WarpOp op, unsigned mask, std::uint64_t value, uns
     if (listened(self)) {
       Event event;
       event.kind = EventKind::warp_barrier;
-      event.is_collective = op != WarpOp::sync;
       event.scope = Scope::block;
       event.mask = mask;
+      event.exchanges = op != WarpOp::sync;
       event.file = file;
       event.line = line;
       deliver_now(self, event);

@@ -18,6 +18,8 @@ namespace {
 
 // What the first rung may cost before the next one is tried.
 constexpr std::uint64_t kTrial = 2'000;
+// What tells which words are read at all, where that rung is left out.
+constexpr std::uint64_t kGlance = 8;
 // Crashes inside recovery, for each state of the program where states are only sampled.
 constexpr std::uint64_t kSampledNested = 64;
 
@@ -118,7 +120,7 @@ Outcome Checker::run_state(const Bitset& durable, const CrashPoint& point,
   Trace recovery;
   const std::string wrong =
       machine_.run({&level, 1}, history_of(point), options_.nested ? &recovery : nullptr);
-  groups_.add(machine_.footprint().touched());
+  machine_.note_flows(groups_);
   Outcome outcome{machine_.footprint().reads(0), 0};
   const auto number = static_cast<std::size_t>(&point - order_->points().data());
   if (!wrong.empty()) {
@@ -143,7 +145,7 @@ void Checker::run_nested(const Bitset& durable, const CrashPoint& point, const T
     ++nested_states_;
     const Level levels[] = {{order_.get(), &durable}, {order.get(), &again}};
     const std::string wrong = machine_.run(levels, history_of(point), nullptr);
-    groups_.add(machine_.footprint().touched());
+    machine_.note_flows(groups_);
     // What only the second recovery reads is part of what the first state must fix, too.
     for (const std::uint32_t cell : machine_.footprint().reads(0)) {
       if (known.insert(cell).second) outcome.reads.push_back(cell);
@@ -202,28 +204,40 @@ void Checker::look_around() {
   }
 }
 
+// The groups that this worker explores: those that hold what was its own of the first groups, and
+// those that were not there then, which everyone explores.
+std::vector<std::uint32_t> Checker::own_groups(const std::vector<std::uint32_t>& first) const {
+  std::set<std::uint32_t> known, own;
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const std::uint32_t now = groups_.of(first[i]);
+    known.insert(now);
+    if (i % options_.workers == options_.worker) own.insert(now);
+  }
+  std::vector<std::uint32_t> result;
+  for (const std::uint32_t group : groups_.all()) {
+    if (own.count(group) != 0 || known.count(group) == 0) result.push_back(group);
+  }
+  return result;
+}
+
 bool Checker::explore_groups() {
   most_states_ = budget_ - budget_ / 4;  // the rest is for samples
   most_nested_ = budget_;
   nested_cut_ = false;
   look_around();
   groups_.form();
-  if (groups_.all().size() < 2) return false;
-  // A worker keeps to the words that it begins with, into whatever group they turn out to belong.
-  std::vector<std::uint32_t> ours;
-  for (std::size_t i = options_.worker; i < groups_.all().size(); i += options_.workers) {
-    ours.push_back(groups_.all()[i]);
-  }
-  std::set<std::uint32_t> done;
-  for (std::size_t i = 0; i < ours.size(); ++i) {
+  const std::vector<std::uint32_t> first = groups_.all();
+  for (bool again = true; again;) {
+    again = false;
     components_ = groups_.all().size();
     if (components_ < 2) return false;
-    const std::uint32_t group = groups_.of(ours[i]);
-    if (!done.insert(group).second) continue;
-    if (!make_explorer(group)->explore(filter_for(*order_, group))) return false;
-    if (!groups_.form()) continue;
-    done.clear();
-    i = static_cast<std::size_t>(-1);  // from the start, with the groups as they are now
+    for (const std::uint32_t group : own_groups(first)) {
+      const std::size_t variable = machine_.variable();
+      if (!make_explorer(group)->explore(filter_for(*order_, group))) return false;
+      // What was read while it was taken for a constant has not been noted.
+      again = groups_.form() || machine_.variable() != variable;
+      if (again) break;  // from the start, with the groups as they are now
+    }
   }
   return true;
 }
@@ -231,12 +245,14 @@ bool Checker::explore_groups() {
 void Checker::climb() {
   stop_at_findings_ = true;
   rung_ = Rung::exhaustive;
-  complete_ = explore_all(kTrial);
-  if (!complete_ && findings_.empty()) {
+  complete_ = first_rung_ == Rung::exhaustive && explore_all(kTrial);
+  if (first_rung_ == Rung::sampled) explore_all(kGlance);
+  if (!complete_ && findings_.empty() && first_rung_ != Rung::sampled) {
     rung_ = Rung::components;
     complete_ = explore_groups();
   }
-  if (!complete_ && findings_.empty() && groups_.all().size() < 2) {
+  if (!complete_ && findings_.empty() && groups_.all().size() < 2 &&
+      first_rung_ != Rung::sampled) {
     rung_ = Rung::exhaustive;
     complete_ = explore_all(budget_ - budget_ / 4);
   }

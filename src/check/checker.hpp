@@ -43,6 +43,8 @@ class Checker {
   // Throws what the program's run() throws.
   Report check(bool find_causes);
   Report replay(const std::string& state);
+  // For tests: leaves out the rungs before this one, even where they would do.
+  void start_at(Rung rung) { first_rung_ = rung; }
 
   // What the program and its recovery offer for mutation.
   struct Target {
@@ -91,6 +93,7 @@ class Checker {
   bool explore_all(std::uint64_t most);
   void look_around();
   bool explore_groups();
+  std::vector<std::uint32_t> own_groups(const std::vector<std::uint32_t>& first) const;
   void climb();
   void finish_report();
   void add_hints(Report& report) const;
@@ -120,6 +123,7 @@ class Checker {
   std::uint64_t pairs_ = 0;
   std::uint64_t pairs_tried_ = 0;
   std::uint64_t budget_ = 0;  // of states
+  Rung first_rung_ = Rung::exhaustive;
   std::uint64_t states_ = 0;
   std::uint64_t nested_states_ = 0;
   std::uint64_t most_states_ = 0;  // of the current rung

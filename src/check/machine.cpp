@@ -199,7 +199,7 @@ void Machine::change(const Mutation& mutation, std::vector<Site> sites) {
 Trace Machine::record() {
   std::memcpy(region_.base(), base_.data(), base_.size());
   Trace trace;
-  footprint_.begin(nullptr, nullptr);
+  footprint_.begin_program();
   recorder_.begin(&trace, &footprint_);
   Ear ear(recorder_, also_, census_);
   try {

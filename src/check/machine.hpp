@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "check/groups.hpp"
 #include "check/mutate.hpp"
 #include "check/order.hpp"
 #include "check/recorder.hpp"
@@ -65,6 +66,14 @@ class Machine {
   std::uint64_t memoised() const { return memoised_; }
 
   const Footprint& footprint() const { return footprint_; }
+  // Moves to `groups` what all runs since the last time have noted of who learnt what.
+  void note_flows(Groups& groups) {
+    footprint_.flows().take(
+        [&](const auto& learnt, const auto& told) { groups.add(learnt, told); });
+    if (footprint_.flows().races()) groups.give_up();
+  }
+  // How many words were found to differ from run to run; grows.
+  std::size_t variable() const { return footprint_.variable(); }
   PersistentRange range() const { return range_; }
   // "object+offset" of an address in the region.
   std::string name_of(std::uint64_t address) const;

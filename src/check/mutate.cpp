@@ -73,7 +73,7 @@ bool is_droppable(const Event& event) {
     case EventKind::barrier:
       return true;
     case EventKind::warp_barrier:
-      return !event.is_collective;
+      return !event.exchanges;
     case EventKind::synchronize:
       return event.pc != nullptr;
     default:

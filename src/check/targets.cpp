@@ -58,7 +58,7 @@ const std::vector<Checker::Target>& Checker::targets() {
       const Level level{order_.get(), &durable};
       Trace recovery;
       machine_.run({&level, 1}, {point.started, point.acknowledged}, &recovery);
-      groups_.add(machine_.footprint().touched());
+      machine_.note_flows(groups_);
     }
   }
   machine_.let_gather(nullptr);

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "holdfast/cpu/vector_types.hpp"
 #include "holdfast/stream.hpp"
@@ -80,6 +81,15 @@ void watch_streams();
 // Whether the address lies in memory from backend::allocate_device(), which on a GPU the host could
 // not read.
 bool is_device_memory(const void* address);
+
+// The allocation that the address lies in: where it starts, and its number, counted from 1.
+struct DeviceAllocation {
+  std::uint64_t start = 0;
+  std::uint64_t number = 0;
+};
+std::optional<DeviceAllocation> device_allocation(const void* address);
+// How many there have been so far.
+std::uint64_t device_allocations();
 
 // Says that the kernel's own code begins: accesses before it (to launch()'s copy of the
 // arguments) are not the kernel's and are not delivered to a listener.
