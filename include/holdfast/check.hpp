@@ -36,7 +36,9 @@ class Session {
 };
 
 // A program under check. All functions use the region through kernels, copies, and host code in
-// kernel files; other host code that reads persistent memory does so through check::read().
+// kernel files; other host code that reads persistent memory does so through check::read(). Where
+// recover() or verify() reads without, it is found by protecting pages (x86-64): then all such
+// reads are, which is slow, and the report has a hint that names the place.
 //
 // REQUIRES: each function does the same whenever persistent memory is the same; what it keeps
 // outside the region is made anew by each call of recover().
@@ -55,6 +57,9 @@ struct Program {
   std::uint64_t items = 1;
   std::function<std::string(Region&, const History&, std::uint64_t item)> verify;
 };
+
+// Whether reads of host code that is neither in a kernel file nor uses read() are seen at all.
+bool can_see_host() noexcept;
 
 // Reads persistent memory from host code that is not in a kernel file.
 void note_read(const void* address, std::size_t bytes);
@@ -191,8 +196,9 @@ struct Report {
 };
 
 // Throws unsupported (a build that delivers no events; a recovery that is not a function of
-// persistent memory), invalid_argument (a replay or a mutation that names nothing), and what set_up
-// and run throw. One check at a time in a process.
+// persistent memory; host code that is not instrumented and stores to persistent memory, or reads
+// it for the first time after many runs), invalid_argument (a replay or a mutation that names
+// nothing), and what set_up and run throw. One check at a time in a process.
 Report check(const Program& program, const Options& options = {});
 
 // All single changes of the program: each fence dropped or weakened, each scope narrowed, each pair

@@ -41,6 +41,8 @@ class Checker {
   Report replay(const std::string& state);
   // Runs the program once more and adds its races to the report.
   void find_races(Report& report);
+  // Says where recover() or verify() reads without being instrumented.
+  void add_unseen(Report& report);
 
   // What the program and its recovery offer for mutation.
   struct Target {

@@ -5,6 +5,7 @@
 #include <exception>
 #include <utility>
 
+#include "check/source_lines.hpp"
 #include "holdfast/cpu/host_observer.hpp"
 
 namespace holdfast::check {
@@ -17,6 +18,9 @@ namespace {
 constexpr std::uint64_t kMaxRegion = std::uint64_t{256} << 20;
 // Outcomes that are remembered, in what was read for them (16 bytes each): for each history.
 constexpr std::size_t kMostReadings = std::size_t{8} << 20;
+// Accesses of the host that are made one by one, to see whether hooks announce them, before runs
+// are only looked at now and then.
+constexpr std::uint64_t kWatchedFaults = 8'192;
 // Recovery that spins for ever is reported after this many rounds.
 constexpr std::uint64_t kLivelockRounds = 2'000;
 
@@ -187,7 +191,26 @@ std::string Machine::run(std::span<const Level> levels, const History& history, 
 std::string Machine::run_anew(const History& history, Trace* recovery) {
   ++runs_;
   recorder_.begin(recovery, &footprint_);
-  const Recording recording(recorder_);
+  const bool watched =
+      can_watch_host() && (watch_always_ || watch_faults_ < kWatchedFaults + runs_);
+  if (!watched) {
+    unwatched_ = true;
+    const Recording recording(recorder_);
+    return recover_and_verify(history, nullptr);
+  }
+  HostWatch watch(recorder_, footprint_, range_);
+  std::string wrong;
+  {
+    const Recording recording(watch);
+    wrong = recover_and_verify(history, &watch);
+  }
+  watch.end();
+  watch_faults_ += watch.faults();
+  judge(watch);
+  return wrong;
+}
+
+std::string Machine::recover_and_verify(const History& history, HostWatch* watch) {
   std::string wrong;
   try {
     const cpu::HostObserver observer(region_.base(), region_.size());
@@ -199,6 +222,7 @@ std::string Machine::run_anew(const History& history, Trace* recovery) {
   if (!wrong.empty()) return wrong;
   for (std::uint64_t item = 0; item < program_.items && wrong.empty(); ++item) {
     recorder_.set_actor(Recorder::kItemActor | item);
+    if (watch != nullptr) watch->set_actor(Recorder::kItemActor | item);
     try {
       const cpu::HostObserver observer(region_.base(), region_.size());
       wrong = program_.verify(region_, history, item);
@@ -209,6 +233,28 @@ std::string Machine::run_anew(const History& history, Trace* recovery) {
   }
   recorder_.no_actor();
   return wrong;
+}
+
+// A read that no hook announced is noted from here on. Where there were runs before that might have
+// made it unseen, or where it is a store, what was explored means nothing.
+void Machine::judge(const HostWatch& watch) {
+  const std::optional<UnseenAccess> unseen = watch.unseen();
+  if (!unseen) return;
+  if (!unseen->is_store && (watch_always_ || !unwatched_)) {
+    if (!watch_always_) unseen_.pc = unseen->pc;
+    watch_always_ = true;
+    return;
+  }
+  SourceLines lines;
+  const SourceLine line = lines.resolve(unseen->pc)[0];
+  throw Error(Errc::unsupported,
+              concat("check: recover() or verify() of program '", program_.name, "' ",
+                     unseen->is_store ? "stores to " : "reads ", name_of(unseen->address),
+                     " unseen, at ", line.file.empty() ? line.function : line.file,
+                     line.file.empty() ? "" : concat(":", line.line),
+                     ": that code is not instrumented, so that the checker explores less than it "
+                     "says. Name its file in holdfast_kernels(), or ",
+                     unseen->is_store ? "store in a kernel" : "read through check::read()"));
 }
 
 std::string Machine::name_of(std::uint64_t address) const {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "check/host_watch.hpp"
 #include "check/order.hpp"
 #include "check/recorder.hpp"
 #include "holdfast/check.hpp"
@@ -44,6 +45,9 @@ class Machine {
   std::string run(std::span<const Level> levels, const History& history, Trace* recovery);
   // How often recovery really ran.
   std::uint64_t runs() const { return runs_; }
+  // Where recover() or verify() read persistent memory unannounced, which is now noted at a price;
+  // null: nowhere so far.
+  const Site* unseen() const { return watch_always_ ? &unseen_ : nullptr; }
 
   const Footprint& footprint() const { return footprint_; }
   PersistentRange range() const { return range_; }
@@ -54,6 +58,8 @@ class Machine {
   class Recording;
   void restore(std::span<const Level> levels);
   std::string run_anew(const History& history, Trace* recovery);
+  std::string recover_and_verify(const History& history, HostWatch* watch);
+  void judge(const HostWatch& watch);
   const std::string* known(const History& history);
   void remember(const History& history, const std::string& wrong);
 
@@ -68,6 +74,12 @@ class Machine {
   std::map<std::uint64_t, DecisionTree<std::string>> outcomes_;  // by history
   std::size_t variable_ = 0;  // words that may differ, when these were recorded
   std::uint64_t runs_ = 0;
+  // Runs in which unannounced accesses would be seen are slow: all at first, later some, and all
+  // again once there was one.
+  std::uint64_t watch_faults_ = 0;
+  bool watch_always_ = false;
+  bool unwatched_ = false;  // there was a run without
+  Site unseen_;
 };
 
 }  // namespace holdfast::check

@@ -1,4 +1,4 @@
-// The checker finds each of ten seeded bugs, says where it is, and passes its fixed twin.
+// The checker finds each of the seeded bugs, says where it is, and passes its fixed twin.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -36,6 +36,7 @@ constexpr SeededBug kBugs[] = {
     {"log_truncated_too_early", test::log_truncated_too_early, CauseKind::missing_order},
     {"leaked_allocation", test::leaked_allocation, CauseKind::not_atomic},
     {"count_before_publish", test::count_before_publish, CauseKind::not_atomic},
+    {"count_in_every_turn", test::count_in_every_turn, CauseKind::not_atomic},
     {"stale_offset_after_grow", test::stale_offset_after_grow, CauseKind::not_atomic},
     {"value_of_a_lost_writer", test::value_of_a_lost_writer, CauseKind::barrier_only},
 };

@@ -1,0 +1,181 @@
+#include "check/host_watch.hpp"
+
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <mutex>
+
+#include "backend_cpu/events.hpp"
+
+namespace holdfast::check {
+
+namespace {
+
+// What an instruction reads at most.
+constexpr std::uint64_t kWidest = 64;
+
+std::uint64_t page_bytes() {
+  static const auto bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+std::atomic<HostWatch*> g_watch{nullptr};
+thread_local HostWatch* t_watch = nullptr;  // of the thread that made it
+
+struct sigaction g_fault_before;
+struct sigaction g_trap_before;
+
+void chain(const struct sigaction& before, int signal, siginfo_t* info, void* context) {
+  if ((before.sa_flags & SA_SIGINFO) != 0) {
+    before.sa_sigaction(signal, info, context);
+  } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
+    before.sa_handler(signal);
+  } else {
+    // The instruction runs again on return, and the default action ends the process.
+    struct sigaction action {};
+    action.sa_handler = SIG_DFL;
+    ::sigaction(signal, &action, nullptr);
+    if (info->si_code <= 0) ::raise(signal);
+  }
+}
+
+}  // namespace
+
+#if defined(__x86_64__)
+
+bool can_watch_host() noexcept { return true; }
+
+struct WatchSignals {
+  static constexpr greg_t kTrapFlag = 0x100;
+  static constexpr greg_t kWriteFault = 2;
+
+  static void on_segv(int signal, siginfo_t* info, void* context) {
+    auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
+    const auto address = reinterpret_cast<std::uint64_t>(info->si_addr);
+    HostWatch* const watch = g_watch.load();
+    if (watch == nullptr || info->si_code <= 0 || !watch->range_.contains(address)) {
+      chain(g_fault_before, signal, info, context);
+    } else if (t_watch != watch) {
+      watch->open();  // another thread: it is let through, and what it does is not seen
+    } else if (watch->on_fault(address, (registers[REG_ERR] & kWriteFault) != 0,
+                               static_cast<std::uint64_t>(registers[REG_RIP]))) {
+      registers[REG_EFL] |= kTrapFlag;
+    }
+  }
+
+  static void on_trap(int signal, siginfo_t* info, void* context) {
+    if (t_watch == nullptr || t_watch->steps_ == 0) {
+      chain(g_trap_before, signal, info, context);
+      return;
+    }
+    static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_EFL] &= ~kTrapFlag;
+    t_watch->on_step();
+  }
+
+  static void install() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+      struct sigaction action {};
+      action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+      sigemptyset(&action.sa_mask);
+      action.sa_sigaction = &on_segv;
+      ::sigaction(SIGSEGV, &action, &g_fault_before);
+      action.sa_sigaction = &on_trap;
+      ::sigaction(SIGTRAP, &action, &g_trap_before);
+    });
+  }
+};
+
+#else
+
+bool can_watch_host() noexcept { return false; }
+
+struct WatchSignals {
+  static void install() {}
+};
+
+#endif
+
+HostWatch::HostWatch(cpu::Listener& next, Footprint& footprint, PersistentRange range)
+    : next_(next), footprint_(footprint), range_(range) {
+  WatchSignals::install();
+  t_watch = this;
+  g_watch = this;
+  protect();
+}
+
+HostWatch::~HostWatch() { end(); }
+
+void HostWatch::end() {
+  open();
+  ended_ = true;
+  g_watch = nullptr;
+  t_watch = nullptr;
+}
+
+void HostWatch::protect() {
+  if (ended_ || protected_) return;
+  protected_ = true;
+  ::mprotect(reinterpret_cast<void*>(range_.begin), range_.end - range_.begin, PROT_NONE);
+}
+
+void HostWatch::open() {
+  protected_ = false;
+  ::mprotect(reinterpret_cast<void*>(range_.begin), range_.end - range_.begin,
+             PROT_READ | PROT_WRITE);
+}
+
+void HostWatch::set_actor(std::uint64_t actor) {
+  actor_ = actor;
+  protect();
+}
+
+void HostWatch::on_event(const cpu::Event& event) {
+  if (event.kind == cpu::EventKind::kernel_begin) open();
+  next_.on_event(event);
+  if (event.kind == cpu::EventKind::kernel_end) protect();
+}
+
+// Opens the page for one instruction. Returns whether it is to be stepped.
+bool HostWatch::on_fault(std::uint64_t address, bool is_store, std::uint64_t pc) {
+  if (steps_ == stepping_.size()) {
+    open();
+    return false;
+  }
+  ++faults_;
+  const std::uint64_t page = address / page_bytes() * page_bytes();
+  ::mprotect(reinterpret_cast<void*>(page), page_bytes(), PROT_READ | PROT_WRITE);
+  stepping_[steps_++] = page;
+  // Within a hook or the listener it is not the program that accesses.
+  if (cpu::t_hook.host == nullptr || cpu::t_hook.thread != nullptr) return true;
+  const UnseenAccess access{address, reinterpret_cast<const void*>(pc + 1), is_store};
+  if (is_store) {
+    if (store_count_ < stores_.size()) stores_[store_count_++] = access;
+    return true;
+  }
+  if (footprint_.knows(address)) return true;
+  if (!read_ && footprint_.may_differ(address)) read_ = access;
+  const std::uint64_t end = std::min({address + kWidest, page + page_bytes(), range_.end});
+  footprint_.read(address, end - address, actor_);
+  return true;
+}
+
+void HostWatch::on_step() {
+  for (unsigned i = 0; i < steps_ && protected_; ++i) {
+    ::mprotect(reinterpret_cast<void*>(stepping_[i]), page_bytes(), PROT_NONE);
+  }
+  steps_ = 0;
+}
+
+std::optional<UnseenAccess> HostWatch::unseen() const {
+  for (std::size_t i = 0; i < store_count_; ++i) {
+    if (!footprint_.wrote(stores_[i].address)) return stores_[i];
+  }
+  return read_;
+}
+
+}  // namespace holdfast::check
