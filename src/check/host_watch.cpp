@@ -15,9 +15,6 @@ namespace holdfast::check {
 
 namespace {
 
-// What an instruction reads at most.
-constexpr std::uint64_t kWidest = 64;
-
 std::uint64_t page_bytes() {
   static const auto bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   return bytes;
@@ -48,6 +45,28 @@ void chain(const struct sigaction& before, int signal, siginfo_t* info, void* co
 #if defined(__x86_64__)
 
 bool can_watch_host() noexcept { return true; }
+
+namespace {
+
+// How many bytes the instruction reads at most. Of vector instructions the widest of their kind:
+// what is noted too much is explored for nothing, what is noted too little is not explored.
+std::uint64_t bytes_read_by(const unsigned char* code) {
+  constexpr unsigned char kPrefixes[] = {0x66, 0xf2, 0xf3, 0x2e, 0x36, 0x3e, 0x26, 0x64, 0x65};
+  while (std::find(std::begin(kPrefixes), std::end(kPrefixes), *code) != std::end(kPrefixes))
+    ++code;
+  const bool has_rex = (*code & 0xf0) == 0x40;
+  const std::uint64_t word = has_rex && (*code & 8) != 0 ? 8 : 4;
+  if (has_rex) ++code;
+  if (*code == 0x62) return 64;                   // EVEX
+  if (*code == 0xc4 || *code == 0xc5) return 32;  // VEX
+  if (*code == 0xff) return 8;                    // call, jump or push through memory
+  if (*code >= 0xd8 && *code <= 0xdf) return 16;  // x87
+  if (*code != 0x0f) return word;
+  const unsigned group = code[1] >> 4;  // cmov, setcc, bt, movzx, cmpxchg, xadd: plain words
+  return group == 4 || (group >= 9 && group <= 12) ? word : 16;
+}
+
+}  // namespace
 
 struct WatchSignals {
   static constexpr greg_t kTrapFlag = 0x100;
@@ -93,6 +112,10 @@ struct WatchSignals {
 #else
 
 bool can_watch_host() noexcept { return false; }
+
+namespace {
+std::uint64_t bytes_read_by(const unsigned char*) { return 8; }
+}  // namespace
 
 struct WatchSignals {
   static void install() {}
@@ -157,10 +180,13 @@ bool HostWatch::on_fault(std::uint64_t address, bool is_store, std::uint64_t pc)
     if (store_count_ < stores_.size()) stores_[store_count_++] = access;
     return true;
   }
-  if (footprint_.knows(address)) return true;
-  if (!read_ && footprint_.may_differ(address)) read_ = access;
-  const std::uint64_t end = std::min({address + kWidest, page + page_bytes(), range_.end});
-  footprint_.read(address, end - address, actor_);
+  const std::uint64_t width = bytes_read_by(reinterpret_cast<const unsigned char*>(pc));
+  const std::uint64_t end = std::min({address + width, page + page_bytes(), range_.end});
+  for (std::uint64_t byte = address; byte < end; ++byte) {
+    if (footprint_.knows(byte) || !footprint_.may_differ(byte)) continue;
+    if (!read_) read_ = access;
+    footprint_.read(byte, 1, actor_);
+  }
   return true;
 }
 
