@@ -73,10 +73,12 @@ T read(const T* address) {
 struct Mutation {
   enum class Kind : std::uint8_t {
     none,
-    drop,    // the fence, release or acquire orders nothing
-    narrow,  // its scope is `scope` at most
-    weaken,  // a durability fence orders, and does not wait
-    swap,    // a store and the next one of its thread, behind a fence, change places
+    drop,     // the fence, release or acquire orders nothing
+    narrow,   // its scope is `scope` at most
+    weaken,   // a durability fence orders, and does not wait
+    swap,     // a store and the next one of its thread, behind a fence, change places
+    persist,  // a persist() comes behind the store
+    widen,    // the scope is `scope` at least
   };
   Kind kind = Kind::none;
   std::string place;  // where in the source, as check() reports it
@@ -93,6 +95,9 @@ struct Options {
   bool nested = true;                    // crash once more, inside recovery
   bool barrier_orders = false;           // for study: a barrier alone orders persists
   bool races = true;                     // look for scoped races
+  // Judge by what recovery reads, not by verify(), which may be missing and is else run for what it
+  // reads: a state fails where no crash of a machine that persists in order leaves the same values.
+  bool robust = false;
   Mutation mutation{};
   std::string replay;  // a state as Failure::state names it: try this one alone
   // This process's share of the states.
@@ -158,6 +163,9 @@ struct Failure {
   PersistInfo kept;  // durable in it
   Place fix;         // the release, acquire or fence to change, where there is one
   std::string advice;
+  // A change under which the recorded program was checked again and no failure was found, in words;
+  // empty where none of the simple ones is enough.
+  std::string suggestion;
   std::vector<PersistInfo> persists;  // of the smallest failing state, for its diagram
 };
 

@@ -13,7 +13,7 @@ void note_read(const void* address, std::size_t bytes) { cpu::note_read(address,
 bool can_see_host() noexcept { return can_watch_host(); }
 
 const char* to_string(Mutation::Kind kind) noexcept {
-  constexpr const char* kNames[] = {"none", "drop", "narrow", "weaken", "swap"};
+  constexpr const char* kNames[] = {"none", "drop", "narrow", "weaken", "swap", "persist", "widen"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -50,6 +50,7 @@ Report check(const Program& program, const Options& options) {
   Report report = options.replay.empty() ? checker.check(options.mutation, true)
                                          : checker.replay(options.replay);
   if (options.races && options.replay.empty()) checker.find_races(report);
+  if (options.replay.empty()) checker.suggest(report);
   checker.add_unseen(report);
   return report;
 }

@@ -47,6 +47,7 @@ void Checker::start(const Mutation& mutation) {
   mutation_ = mutation;
   trace_ = mutate(recorded_, mutation, places_);
   order_ = std::make_unique<Order>(trace_, order_options(options_));
+  if (options_.robust) robustness_ = std::make_unique<Robustness>(*order_);
   findings_.clear();
   states_ = nested_states_ = 0;
   nested_cut_ = false;
@@ -69,6 +70,13 @@ std::uint32_t Checker::note(Finding finding) {
   return static_cast<std::uint32_t>(findings_.size());
 }
 
+std::string Checker::not_robust(const Bitset& durable, const CrashPoint& point) const {
+  if (!options_.robust) return {};
+  return robustness_->violation(
+      durable, point, machine_.footprint().reads(0),
+      [this](std::uint64_t address) { return machine_.name_of(address); });
+}
+
 Checker::CellFilter Checker::filter_for(const Order& order,
                                         std::optional<std::uint32_t> group) const {
   if (!group) return nullptr;
@@ -88,8 +96,9 @@ Outcome Checker::run_state(const Bitset& durable, const CrashPoint& point,
   ++states_;
   const Level level{order_.get(), &durable};
   Trace recovery;
-  const std::string wrong =
+  std::string wrong =
       machine_.run({&level, 1}, history_of(point), options_.nested ? &recovery : nullptr);
+  if (wrong.empty()) wrong = not_robust(durable, point);
   groups_.add(machine_.footprint().touched());
   Outcome outcome{machine_.footprint().reads(0), 0};
   const auto number = static_cast<std::size_t>(&point - order_->points().data());
@@ -249,6 +258,7 @@ Report Checker::replay(const std::string& state) {
   finding.point = parts[0].point;
   finding.durable = durable;
   finding.message = machine_.run({&level, 1}, history_of(point), &recovery);
+  if (finding.message.empty()) finding.message = not_robust(durable, point);
   ++states_;
   if (parts.size() > 1) {
     finding.recovery = std::make_shared<const Trace>(mutate(recovery, mutation_, places_));
@@ -289,7 +299,8 @@ Failure Checker::explain(const Finding& finding, bool find_causes) {
     ++states_;
     const Level levels[] = {{order_.get(), failure.nested ? &finding.durable : &state},
                             {&order, &state}};
-    const std::string wrong = machine_.run({levels, failure.nested ? 2u : 1u}, history, nullptr);
+    std::string wrong = machine_.run({levels, failure.nested ? 2u : 1u}, history, nullptr);
+    if (wrong.empty() && !failure.nested) wrong = not_robust(state, order.points()[point]);
     return !wrong.empty();
   };
   const Cause cause =

@@ -14,6 +14,7 @@
 #include "check/groups.hpp"
 #include "check/machine.hpp"
 #include "check/mutate.hpp"
+#include "check/robust.hpp"
 
 namespace holdfast::check {
 
@@ -44,6 +45,10 @@ class Checker {
   // Says where recover() or verify() reads without being instrumented.
   void add_unseen(Report& report);
 
+  // Adds to the failure of a report a change that mends it, if a simple one does: it is made in
+  // what was recorded, and that is checked again.
+  void suggest(Report& report);
+
   // What the program and its recovery offer for mutation.
   struct Target {
     Mutation mutation;
@@ -70,6 +75,9 @@ class Checker {
   std::unique_ptr<Explorer> make_explorer(std::optional<std::uint32_t> group);
   CellFilter filter_for(const Order& order, std::optional<std::uint32_t> group) const;
   std::uint32_t note(Finding finding);
+  // What is wrong with what recovery read in a state of the program; empty unless that is asked
+  // for.
+  std::string not_robust(const Bitset& durable, const CrashPoint& point) const;
   // The number of a half word, as Groups counts.
   std::uint32_t half_of(std::uint64_t address) const {
     return static_cast<std::uint32_t>((address - machine_.range().begin) / 4);
@@ -95,6 +103,7 @@ class Checker {
   Mutation mutation_;
   Trace trace_;
   std::unique_ptr<Order> order_;
+  std::unique_ptr<Robustness> robustness_;
   std::vector<Finding> findings_;  // verdict n is findings_[n - 1]
   Report report_;
   std::uint64_t states_ = 0;

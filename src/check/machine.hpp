@@ -66,6 +66,7 @@ class Machine {
   const Program& program_;
   cpu::Schedule schedule_before_;
   Region region_;
+  bool robust_;  // what verify() says does not count
   PersistentRange range_;
   std::vector<std::byte> base_;        // the region as set_up() left it
   std::vector<std::uint32_t> placed_;  // words that the last state put into the region

@@ -67,6 +67,23 @@ void swap_stores(Trace& trace, std::size_t first, std::size_t second) {
   std::swap(a.scope, b.scope);
 }
 
+// With a durability fence behind each store of the places meant.
+Trace persisted(const Trace& trace, const std::vector<bool>& meant) {
+  Trace changed = trace;
+  changed.ops.clear();
+  for (Op op : trace.ops) {
+    changed.ops.push_back(op);
+    const bool stores = op.kind == OpKind::write || op.kind == OpKind::update;
+    if (!meant[op.site] || !stores || !trace.persistent.contains(op.address)) continue;
+    op.kind = OpKind::durability_fence;
+    op.scope = Scope::system;
+    op.strong = false;
+    op.size = 0;
+    changed.ops.push_back(op);
+  }
+  return changed;
+}
+
 }  // namespace
 
 Trace mutate(const Trace& trace, const Mutation& mutation, Places& places) {
@@ -86,12 +103,18 @@ Trace mutate(const Trace& trace, const Mutation& mutation, Places& places) {
     });
     return changed;
   }
+  if (mutation.kind == Mutation::Kind::persist) return persisted(trace, meant);
   for (Op& op : changed.ops) {
+    if (mutation.kind == Mutation::Kind::widen && meant[op.site] && (has_scope(op) || op.strong)) {
+      op.scope = std::max(op.scope, mutation.scope);
+    }
     if (!meant[op.site] || !orders(op)) continue;
     if (mutation.kind == Mutation::Kind::narrow) {
       if (has_scope(op)) op.scope = std::min(op.scope, mutation.scope);
     } else if (mutation.kind == Mutation::Kind::weaken) {
       if (op.kind == OpKind::durability_fence) op.kind = OpKind::ordering_fence;
+    } else if (mutation.kind != Mutation::Kind::drop) {
+      continue;
     } else if (op.kind == OpKind::release) {
       op.kind = OpKind::write;  // still strong, and still a store
     } else if (op.kind == OpKind::acquire) {

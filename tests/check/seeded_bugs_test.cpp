@@ -87,6 +87,26 @@ TEST_P(SeededBugsTest, IsFoundAndPlaced) {
   EXPECT_NE(failure.advice, "");
 }
 
+// A patch is suggested where it was tried and found to be enough, and nowhere else.
+TEST_P(SeededBugsTest, IsSuggestedAPatchThatMendsIt) {
+  const SeededBug& bug = GetParam();
+  const Report report = check_small(bug.make(false), Model::sbrp);
+  ASSERT_EQ(report.verdict, Verdict::failed);
+  const std::string& words = report.failures[0].suggestion;
+  const std::string place = place_of(bug, "lost");
+  const bool simple = bug.cause == CauseKind::missing_order ||
+                      bug.cause == CauseKind::barrier_only ||
+                      bug.cause == CauseKind::lost_acknowledged;
+  EXPECT_EQ(!words.empty(), simple) << words;
+  if (!simple) return;
+  EXPECT_NE(words.find("put persist() behind the store at " + place), std::string::npos) << words;
+  EXPECT_NE(words.find("all that recovery can tell apart"), std::string::npos) << words;
+  Options options;
+  options.max_states = kStates;
+  options.mutation = {Mutation::Kind::persist, place, Scope::system};
+  EXPECT_EQ(check(bug.make(false), options).verdict, Verdict::passed);
+}
+
 TEST_P(SeededBugsTest, FailsAgainWhenReplayed) {
   const SeededBug& bug = GetParam();
   for (const Model model : {Model::sbrp, Model::epoch}) {
