@@ -13,7 +13,8 @@ line stores, and whether they stand in a loop.
 A line is named *missed* where a GPU may stop in a state that the checker does not look at: nvcc
 stores and g++ does not, in narrower pieces, more often in a row, or in a loop that g++ has moved
 the store out of. It is named *more* where the checker looks at more states than a GPU can leave,
-which costs time and may give a false alarm. The exit status is 1 if any line is missed, 2 for wrong use.
+which costs time and may give a false alarm. The exit status is 1 if any line is missed, 2 for
+wrong use.
 
 Not compared: atomics, releases and what is stored in Holdfast's own headers (the checker hears of
 these from functions, not from instrumented stores), shared and local memory, and host code.

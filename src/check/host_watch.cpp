@@ -177,7 +177,7 @@ bool HostWatch::on_fault(std::uint64_t address, bool is_store, std::uint64_t pc)
   if (cpu::t_hook.host == nullptr || cpu::t_hook.thread != nullptr) return true;
   const UnseenAccess access{address, reinterpret_cast<const void*>(pc + 1), is_store};
   if (is_store) {
-    if (store_count_ < stores_.size()) stores_[store_count_++] = access;
+    note_store(access);
     return true;
   }
   const std::uint64_t width = bytes_read_by(reinterpret_cast<const unsigned char*>(pc));
@@ -188,6 +188,17 @@ bool HostWatch::on_fault(std::uint64_t address, bool is_store, std::uint64_t pc)
     footprint_.read(byte, 1, actor_);
   }
   return true;
+}
+
+// Those that a hook has delivered since are none to judge.
+void HostWatch::note_store(const UnseenAccess& access) {
+  if (store_count_ == stores_.size()) {
+    const auto end = std::remove_if(stores_.begin(), stores_.end(), [&](const UnseenAccess& one) {
+      return footprint_.wrote(one.address);
+    });
+    store_count_ = static_cast<std::size_t>(end - stores_.begin());
+  }
+  if (store_count_ < stores_.size()) stores_[store_count_++] = access;
 }
 
 void HostWatch::on_step() {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -53,6 +54,7 @@ class HostWatch : public cpu::Listener {
   friend struct WatchSignals;
   bool on_fault(std::uint64_t address, bool is_store, std::uint64_t pc);
   void on_step();
+  void note_store(const UnseenAccess& access);
   void protect();
   void open();
 
@@ -61,7 +63,7 @@ class HostWatch : public cpu::Listener {
   PersistentRange range_;
   std::uint64_t actor_ = Recorder::kHostActor;
   std::uint64_t faults_ = 0;
-  bool protected_ = false;
+  std::atomic<bool> protected_ = false;  // threads of kernels and copies open the pages, too
   bool ended_ = false;
   std::array<std::uint64_t, 4> stepping_{};  // pages that the current instruction uses
   unsigned steps_ = 0;
