@@ -37,7 +37,9 @@ class Session {
 };
 
 // A program under check. All functions use the region through kernels, copies, and host code in
-// kernel files; other host code that reads persistent memory does so through check::read().
+// kernel files; other host code that reads persistent memory does so through check::read(). Where
+// recover() or verify() reads without, it is found by protecting pages (x86-64): then all such
+// reads are, which is slow, and the report has a hint that names the place.
 //
 // REQUIRES: each function does the same whenever persistent memory is the same; what it keeps
 // outside the region is made anew by each call of recover(), and calls of verify() for different
@@ -58,6 +60,9 @@ struct Program {
   std::function<std::string(Region&, const History&, std::uint64_t item)> verify;
 };
 
+// Whether reads of host code that is neither in a kernel file nor uses read() are seen at all.
+bool can_see_host() noexcept;
+
 // Reads persistent memory from host code that is not in a kernel file.
 void note_read(const void* address, std::size_t bytes);
 template <class T>
@@ -71,12 +76,14 @@ T read(const T* address) {
 struct Mutation {
   enum class Kind : std::uint8_t {
     none,
-    drop,    // the fence orders nothing; the release or acquire is a volatile access; nobody waits
-             // at the barrier; the host does not learn that its wait is over
-    narrow,  // its scope is `scope` at most
-    weaken,  // a durability fence orders, and does not wait
-    swap,    // a store and the next one of its thread, behind a fence, change places
-    early,   // what is acknowledged behind this wait of the host is acknowledged before the work
+    drop,     // the fence orders nothing; the release or acquire is a volatile access; nobody waits
+              // at the barrier; the host does not learn that its wait is over
+    narrow,   // its scope is `scope` at most
+    weaken,   // a durability fence orders, and does not wait
+    swap,     // a store and the next one of its thread, behind a fence, change places
+    early,    // what is acknowledged behind this wait of the host is acknowledged before the work
+    persist,  // a persist() comes behind the store
+    widen,    // the scope is `scope` at least
   };
   Kind kind = Kind::none;
   std::string place;  // where in the source, as check() reports it
@@ -94,6 +101,9 @@ struct Options {
   bool nested = true;                    // crash once more, inside recovery
   bool barrier_orders = false;           // for study: a barrier alone orders persists
   bool races = true;                     // look for scoped races
+  // Judge by what recovery reads, not by verify(), which may be missing and is else run for what it
+  // reads: a state fails where no crash of a machine that persists in order leaves the same values.
+  bool robust = false;
   Mutation mutation{};
   std::string replay;  // a state as Failure::state names it: try this one alone
   // This process's share of the states.
@@ -165,6 +175,9 @@ struct Failure {
   PersistInfo kept;  // durable in it
   Place fix;         // the release, acquire or fence to change, where there is one
   std::string advice;
+  // A change under which the recorded program was checked again and no failure was found, in words;
+  // empty where none of the simple ones is enough.
+  std::string suggestion;
   std::vector<PersistInfo> persists;  // of the smallest failing state, for its diagram
 };
 
@@ -232,8 +245,9 @@ void conclude(Report& report);
 // Runs the program, and explores the crash states of each of its executions under each model. It
 // stops at the first failure of a model.
 // Throws unsupported (a build that delivers no events; a recovery that is not a function of
-// persistent memory), invalid_argument (a replay or a mutation that names nothing), and what set_up
-// and run throw. One check at a time in a process.
+// persistent memory; host code that is not instrumented and stores to persistent memory, or reads
+// it for the first time after many runs), invalid_argument (a replay or a mutation that names
+// nothing), and what set_up and run throw. One check at a time in a process.
 Report check(const Program& program, const Options& options = {});
 
 // A change of the program, and what it takes to notice it.

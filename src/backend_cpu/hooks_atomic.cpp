@@ -9,13 +9,20 @@
 namespace holdfast::cpu {
 namespace {
 
+// The host's own operation is delivered by what follows it.
+template <class Operation>
+auto silently(Operation operation) {
+  const Silence silence;
+  return operation();
+}
+
 template <class Bits>
 Bits load(const volatile Bits* address, const void* pc) {
   auto* plain = const_cast<Bits*>(address);
   Thread* const self = hooked(plain);
   if (self == nullptr) {
     settle_host();
-    const Bits value = __atomic_load_n(plain, __ATOMIC_SEQ_CST);
+    const Bits value = silently([&] { return __atomic_load_n(plain, __ATOMIC_SEQ_CST); });
     if (t_hook.host) on_host_atomic(EventKind::load, plain, sizeof value, &value, pc);
     return value;
   }
@@ -34,7 +41,7 @@ void store(volatile Bits* address, Bits value, const void* pc) {
   Thread* const self = hooked(plain);
   if (self == nullptr) {
     settle_host();
-    __atomic_store_n(plain, value, __ATOMIC_SEQ_CST);
+    silently([&] { __atomic_store_n(plain, value, __ATOMIC_SEQ_CST); });
     if (t_hook.host) on_host_atomic(EventKind::store, plain, sizeof value, &value, pc);
     return;
   }
@@ -53,7 +60,7 @@ Bits modify(volatile Bits* address, std::uint64_t operand, const void* pc, Updat
   if (hooked(plain) == nullptr) {
     settle_host();
     Bits now;
-    const Bits old = exchange(plain, update, now);
+    const Bits old = silently([&] { return exchange(plain, update, now); });
     const bool failed = expected != nullptr && old != *expected;
     if (t_hook.host) {
       on_host_atomic(EventKind::atomic, plain, sizeof old, &old, pc, &now, failed);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <initializer_list>
+#include <utility>
 
 #include "backend_cpu/events.hpp"
 #include "holdfast/cpu/host_observer.hpp"
@@ -13,6 +14,19 @@ namespace holdfast::cpu {
 struct Bytes {
   const void* address;
   std::size_t size;
+};
+
+// The calling thread is not observed while it lives: the listener runs, or a hook itself accesses
+// memory.
+class Silence {
+ public:
+  Silence() : host_(std::exchange(t_hook.host, nullptr)) {}
+  ~Silence() { t_hook.host = host_; }
+  Silence(const Silence&) = delete;
+  Silence& operator=(const Silence&) = delete;
+
+ private:
+  HostObserver::State* host_;
 };
 
 void deliver_copy(std::initializer_list<Bytes> reads, std::initializer_list<Bytes> writes,

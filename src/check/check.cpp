@@ -10,8 +10,11 @@ using detail::concat;
 
 void note_read(const void* address, std::size_t bytes) { cpu::note_read(address, bytes); }
 
+bool can_see_host() noexcept { return can_watch_host(); }
+
 const char* to_string(Mutation::Kind kind) noexcept {
-  constexpr const char* kNames[] = {"none", "drop", "narrow", "weaken", "swap", "early"};
+  constexpr const char* kNames[] = {"none", "drop",  "narrow",  "weaken",
+                                    "swap", "early", "persist", "widen"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -51,7 +54,10 @@ std::string to_string(const Place& place) {
 Report check(const Program& program, const Options& options) {
   Checker checker(program, options);
   checker.change(options.mutation);
-  return options.replay.empty() ? checker.check(true) : checker.replay(options.replay);
+  Report report = options.replay.empty() ? checker.check(true) : checker.replay(options.replay);
+  if (options.replay.empty()) checker.suggest(report);
+  checker.add_unseen(report);
+  return report;
 }
 
 }  // namespace holdfast::check

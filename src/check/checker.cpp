@@ -66,6 +66,7 @@ void Checker::begin_report() {
 void Checker::start(ModelReport& part) {
   model_ = part.model;
   order_ = std::make_unique<Order>(trace_, order_options(options_, model_));
+  if (options_.robust) robustness_ = std::make_unique<Robustness>(*order_);
   findings_.clear();
   ever_read_.clear();
   states_ = nested_states_ = 0;
@@ -99,6 +100,13 @@ std::uint32_t Checker::note(Finding finding) {
   return static_cast<std::uint32_t>(findings_.size());
 }
 
+std::string Checker::not_robust(const Bitset& durable, const CrashPoint& point) const {
+  if (!options_.robust) return {};
+  return robustness_->violation(
+      durable, point, machine_.footprint().reads(0),
+      [this](std::uint64_t address) { return machine_.name_of(address); });
+}
+
 Checker::CellFilter Checker::filter_for(const Order& order,
                                         std::optional<std::uint32_t> group) const {
   if (!group) return nullptr;
@@ -118,8 +126,9 @@ Outcome Checker::run_state(const Bitset& durable, const CrashPoint& point,
   ++states_;
   const Level level{order_.get(), &durable};
   Trace recovery;
-  const std::string wrong =
+  std::string wrong =
       machine_.run({&level, 1}, history_of(point), options_.nested ? &recovery : nullptr);
+  if (wrong.empty()) wrong = not_robust(durable, point);
   machine_.note_flows(groups_);
   Outcome outcome{machine_.footprint().reads(0), 0};
   const auto number = static_cast<std::size_t>(&point - order_->points().data());
@@ -251,8 +260,7 @@ void Checker::climb() {
     rung_ = Rung::components;
     complete_ = explore_groups();
   }
-  if (!complete_ && findings_.empty() && groups_.all().size() < 2 &&
-      first_rung_ != Rung::sampled) {
+  if (!complete_ && findings_.empty() && groups_.all().size() < 2 && first_rung_ != Rung::sampled) {
     rung_ = Rung::exhaustive;
     complete_ = explore_all(budget_ - budget_ / 4);
   }
@@ -285,6 +293,11 @@ void Checker::explore(ModelReport& part, const std::string& execution, bool find
   start(part);
   climb();
   if (!findings_.empty()) {
+    sites_of_failure_ = trace_.sites;
+    if (const Trace* const recovery = findings_.front().recovery.get()) {
+      sites_of_failure_.insert(sites_of_failure_.end(), recovery->sites.begin(),
+                               recovery->sites.end());
+    }
     Failure failure = explain(findings_.front(), find_causes);
     const std::string model =
         model_ == Model::sbrp ? std::string() : concat(to_string(model_), "@");
@@ -359,6 +372,7 @@ Report Checker::replay(const std::string& text) {
   finding.point = parts[0].point;
   finding.durable = durable;
   finding.message = machine_.run({&level, 1}, history_of(point), &recovery);
+  if (finding.message.empty()) finding.message = not_robust(durable, point);
   ++states_;
   if (parts.size() > 1) {
     finding.recovery = std::make_shared<const Trace>(recovery);
@@ -409,7 +423,8 @@ Failure Checker::explain(const Finding& finding, bool find_causes) {
     ++states_;
     const Level levels[] = {{order_.get(), failure.nested ? &finding.durable : &state},
                             {&order, &state}};
-    const std::string wrong = machine_.run({levels, failure.nested ? 2u : 1u}, history, nullptr);
+    std::string wrong = machine_.run({levels, failure.nested ? 2u : 1u}, history, nullptr);
+    if (wrong.empty() && !failure.nested) wrong = not_robust(state, order.points()[point]);
     return !wrong.empty();
   };
   const Cause cause =

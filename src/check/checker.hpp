@@ -15,6 +15,7 @@
 #include "check/groups.hpp"
 #include "check/machine.hpp"
 #include "check/mutate.hpp"
+#include "check/robust.hpp"
 
 namespace holdfast::check {
 
@@ -45,6 +46,12 @@ class Checker {
   Report replay(const std::string& state);
   // For tests: leaves out the rungs before this one, even where they would do.
   void start_at(Rung rung) { first_rung_ = rung; }
+  // Says where recover() or verify() reads without being instrumented.
+  void add_unseen(Report& report);
+
+  // Adds to the failure of a report a change that mends it, if a simple one does: the program is
+  // run with it and checked again. REQUIRES: the report is that of the last check().
+  void suggest(Report& report);
 
   // What the program and its recovery offer for mutation.
   struct Target {
@@ -85,6 +92,9 @@ class Checker {
   std::unique_ptr<Explorer> make_explorer(std::optional<std::uint32_t> group);
   CellFilter filter_for(const Order& order, std::optional<std::uint32_t> group) const;
   std::uint32_t note(Finding finding);
+  // What is wrong with what recovery read in a state of the program; empty unless that is asked
+  // for.
+  std::string not_robust(const Bitset& durable, const CrashPoint& point) const;
   // The number of a half word, as Groups counts.
   std::uint32_t half_of(std::uint64_t address) const {
     return static_cast<std::uint32_t>((address - machine_.range().begin) / 4);
@@ -104,6 +114,7 @@ class Checker {
   Machine machine_;
   Places places_;
   std::vector<Target> targets_;
+  std::vector<Site> sites_of_failure_;  // of the execution that failed
   bool has_targets_ = false;
   bool run_failed_ = false;
   std::vector<std::uint32_t> ever_read_;  // cells of the program's order, as a set by index
@@ -116,6 +127,7 @@ class Checker {
   Model model_ = Model::sbrp;
   Trace trace_;
   std::unique_ptr<Order> order_;
+  std::unique_ptr<Robustness> robustness_;
   std::vector<Finding> findings_;  // verdict n is findings_[n - 1]
   Rung rung_ = Rung::exhaustive;
   bool complete_ = false;

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "check/source_lines.hpp"
 #include "holdfast/cpu/host_observer.hpp"
 
 namespace holdfast::check {
@@ -18,16 +19,19 @@ namespace {
 constexpr std::uint64_t kMaxRegion = std::uint64_t{256} << 20;
 // Outcomes that are remembered, in what was read for them (16 bytes each): for each history.
 constexpr std::size_t kMostReadings = std::size_t{8} << 20;
+// Accesses of the host that are made one by one, to see whether hooks announce them, before runs
+// are only looked at now and then.
+constexpr std::uint64_t kWatchedFaults = 8'192;
 // Recovery that spins for ever is reported after this many rounds.
 constexpr std::uint64_t kLivelockRounds = 2'000;
 
-Region make_region(const Program& program) {
+Region make_region(const Program& program, bool robust) {
   if (!cpu::can_listen()) {
     throw Error(Errc::unsupported,
                 "this build cannot check programs, since it delivers no events of kernels: "
                 "configure it with -DHOLDFAST_INTERCEPT=ON (preset cpu-check)");
   }
-  if (!program.set_up || !program.run || !program.recover || !program.verify ||
+  if (!program.set_up || !program.run || !program.recover || (!program.verify && !robust) ||
       program.items == 0) {
     throw Error(Errc::invalid_argument,
                 concat("check: program '", program.name,
@@ -65,7 +69,7 @@ cpu::Schedule take_schedule(const Options& options) {
 // Hears what a run does, before it is recorded: whether it might have gone another way.
 class Machine::Ear : public cpu::Listener {
  public:
-  Ear(Recorder& recorder, cpu::Listener* also, Census* census)
+  Ear(cpu::Listener& recorder, cpu::Listener* also, Census* census)
       : recorder_(recorder), also_(also), census_(census) {
     cpu::watch_streams();
   }
@@ -112,7 +116,7 @@ class Machine::Ear : public cpu::Listener {
     talked_ = told.several && told.written;
   }
 
-  Recorder& recorder_;
+  cpu::Listener& recorder_;
   cpu::Listener* also_;
   Census* census_;
   bool choices_ = false;
@@ -166,7 +170,8 @@ class Machine::Recording {
 Machine::Machine(const Program& program, const Options& options)
     : program_(program),
       schedule_before_(take_schedule(options)),
-      region_(make_region(program)),
+      region_(make_region(program, options.robust)),
+      robust_(options.robust),
       range_(range_of(region_)),
       footprint_(range_),
       recorder_(range_) {
@@ -287,7 +292,23 @@ std::string Machine::run(std::span<const Level> levels, const History& history, 
 std::string Machine::run_anew(const History& history, Trace* recovery) {
   ++runs_;
   recorder_.begin(recovery, &footprint_);
-  Ear ear(recorder_, nullptr, census_);
+  const bool watched =
+      can_watch_host() && (watch_always_ || watch_faults_ < kWatchedFaults + runs_);
+  if (!watched) {
+    unwatched_ = true;
+    return recover_and_verify(history, recovery, nullptr);
+  }
+  HostWatch watch(recorder_, footprint_, range_);
+  std::string wrong = recover_and_verify(history, recovery, &watch);
+  watch.end();
+  watch_faults_ += watch.faults();
+  judge(watch);
+  return wrong;
+}
+
+std::string Machine::recover_and_verify(const History& history, Trace* recovery, HostWatch* watch) {
+  cpu::Listener& listener = watch != nullptr ? static_cast<cpu::Listener&>(*watch) : recorder_;
+  Ear ear(listener, nullptr, census_);
   std::string wrong;
   try {
     const Recording recording(ear, mutator_.get());
@@ -301,13 +322,15 @@ std::string Machine::run_anew(const History& history, Trace* recovery) {
   have_talked_ = have_talked_ || ear.heard_talk();
   if (recovery != nullptr && mutator_ != nullptr) mutator_->change(*recovery);
   if (recovery != nullptr && census_ != nullptr) census_->add_pairs(*recovery);
-  if (!wrong.empty()) return wrong;
-  const Recording recording(recorder_, nullptr);
+  if (!wrong.empty() || !program_.verify) return wrong;
+  const Recording recording(listener, nullptr);
   for (std::uint64_t item = 0; item < program_.items && wrong.empty(); ++item) {
     recorder_.set_actor(Recorder::kItemActor | item);
+    if (watch != nullptr) watch->set_actor(Recorder::kItemActor | item);
     try {
       const cpu::HostObserver observer(region_.base(), region_.size());
       wrong = program_.verify(region_, history, item);
+      if (robust_) wrong.clear();
     } catch (const std::exception& error) {
       wrong = concat("verify() failed: ", error.what());
     }
@@ -315,6 +338,28 @@ std::string Machine::run_anew(const History& history, Trace* recovery) {
   }
   recorder_.no_actor();
   return wrong;
+}
+
+// A read that no hook announced is noted from here on. Where there were runs before that might have
+// made it unseen, or where it is a store, what was explored means nothing.
+void Machine::judge(const HostWatch& watch) {
+  const std::optional<UnseenAccess> unseen = watch.unseen();
+  if (!unseen) return;
+  if (!unseen->is_store && (watch_always_ || !unwatched_)) {
+    if (!watch_always_) unseen_.pc = unseen->pc;
+    watch_always_ = true;
+    return;
+  }
+  SourceLines lines;
+  const SourceLine line = lines.resolve(unseen->pc)[0];
+  throw Error(Errc::unsupported,
+              concat("check: recover() or verify() of program '", program_.name, "' ",
+                     unseen->is_store ? "stores to " : "reads ", name_of(unseen->address),
+                     " unseen, at ", line.file.empty() ? line.function : line.file,
+                     line.file.empty() ? "" : concat(":", line.line),
+                     ": that code is not instrumented, so that the checker explores less than it "
+                     "says. Name its file in holdfast_kernels(), or ",
+                     unseen->is_store ? "store in a kernel" : "read through check::read()"));
 }
 
 std::string Machine::name_of(std::uint64_t address) const {

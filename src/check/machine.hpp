@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "check/groups.hpp"
+#include "check/host_watch.hpp"
 #include "check/mutate.hpp"
 #include "check/order.hpp"
 #include "check/recorder.hpp"
@@ -64,6 +65,9 @@ class Machine {
   std::uint64_t runs() const { return runs_; }
   // How often it did not have to.
   std::uint64_t memoised() const { return memoised_; }
+  // Where recover() or verify() read persistent memory unannounced, which is now noted at a price;
+  // null: nowhere so far.
+  const Site* unseen() const { return watch_always_ ? &unseen_ : nullptr; }
 
   const Footprint& footprint() const { return footprint_; }
   // Moves to `groups` what all runs since the last time have noted of who learnt what.
@@ -84,6 +88,8 @@ class Machine {
   class RecordedSession;
   void restore(std::span<const Level> levels);
   std::string run_anew(const History& history, Trace* recovery);
+  std::string recover_and_verify(const History& history, Trace* recovery, HostWatch* watch);
+  void judge(const HostWatch& watch);
   const std::string* known(const History& history);
   void remember(const History& history, const std::string& wrong);
 
@@ -96,6 +102,7 @@ class Machine {
   bool recovery_had_choices_ = false;
   bool have_talked_ = false;
   Region region_;
+  bool robust_;  // what verify() says does not count
   PersistentRange range_;
   std::vector<std::byte> base_;        // the region as set_up() left it
   std::vector<std::uint32_t> placed_;  // words that the last state put into the region
@@ -105,6 +112,12 @@ class Machine {
   std::size_t variable_ = 0;  // words that may differ, when these were recorded
   std::uint64_t runs_ = 0;
   std::uint64_t memoised_ = 0;
+  // Runs in which unannounced accesses would be seen are slow: all at first, later some, and all
+  // again once there was one.
+  std::uint64_t watch_faults_ = 0;
+  bool watch_always_ = false;
+  bool unwatched_ = false;  // there was a run without
+  Site unseen_;
 };
 
 }  // namespace holdfast::check

@@ -155,8 +155,30 @@ bool Mutator::is_meant(const Site& site) const {
   });
 }
 
+// Changes that add something, where the others take something away.
+bool Mutator::adds(const Event& event) {
+  const bool stores = event.kind == EventKind::store || event.kind == EventKind::atomic ||
+                      event.kind == EventKind::release;
+  const bool persists = mutation_.kind == Mutation::Kind::persist && stores && !event.is_copy;
+  const bool widens = mutation_.kind == Mutation::Kind::widen;
+  if ((!persists && !widens) || !is_meant(site_of(event))) return false;
+  met_ = true;
+  Event changed = event;
+  if (widens) changed.scope = std::max(event.scope, mutation_.scope);
+  to_->on_event(changed);
+  if (widens || event.host) return true;
+  changed.kind = EventKind::durability_fence;
+  changed.scope = Scope::system;
+  changed.is_volatile = changed.is_atomic = false;
+  changed.address = changed.value = changed.new_value = nullptr;
+  changed.size = 0;
+  to_->on_event(changed);
+  return true;
+}
+
 void Mutator::on_event(const Event& event) {
   early_ = false;
+  if (adds(event)) return;
   if (!is_droppable(event) || !is_meant(site_of(event))) return to_->on_event(event);
   Event changed = event;
   switch (mutation_.kind) {

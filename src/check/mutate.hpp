@@ -80,6 +80,7 @@ class Mutator : public cpu::Listener {
 
  private:
   bool is_meant(const Site& site) const;
+  bool adds(const cpu::Event& event);
 
   Mutation mutation_;
   std::vector<Site> sites_;

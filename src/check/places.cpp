@@ -1,6 +1,7 @@
 // Places in the source.
 #include <algorithm>
 
+#include "check/checker.hpp"
 #include "check/mutate.hpp"
 
 namespace holdfast::check {
@@ -43,6 +44,16 @@ std::string Places::name(const Site& site) {
   const Place where = place(site);
   if (where.file.empty()) return where.function;
   return concat(where.file.substr(where.file.rfind('/') + 1), ":", where.line);
+}
+
+void Checker::add_unseen(Report& report) {
+  if (const Site* const site = machine_.unseen()) {
+    report.hints.push_back(
+        {"recovery or verification reads persistent memory here in code that is not instrumented: "
+         "it was seen by protecting pages, which is slow; name the file in holdfast_kernels(), or "
+         "read through check::read()",
+         places_.place(*site)});
+  }
 }
 
 }  // namespace holdfast::check

@@ -45,6 +45,16 @@ class Footprint {
   std::size_t variable() const { return variable_count_; }
   void set_variable(std::uint64_t word);
   std::uint64_t value_of(std::uint64_t what) const { return masked(word_at(what >> 8), what); }
+  // Of a byte of the range: whether it may differ from state to state, whether the run has written
+  // in its word, and whether it has read or written the byte.
+  bool may_differ(std::uint64_t address) const { return variable_[(address - range_.begin) / 8]; }
+  bool wrote(std::uint64_t address) const {
+    return word_written_[(address - range_.begin) / 8] == run_;
+  }
+  bool knows(std::uint64_t address) const {
+    const Known& known = known_[(address - range_.begin) / 8];
+    return known.run == run_ && (known.bytes >> (address % 8) & 1) != 0;
+  }
 
   // Cells in the order of their first read, without those that the run itself had written.
   const std::vector<std::uint32_t>& reads(unsigned order) const { return planes_[order].reads; }

@@ -69,6 +69,13 @@ const std::vector<Checker::Target>& Checker::targets() {
 void Checker::change(const Mutation& mutation) {
   if (mutation.kind == Mutation::Kind::none) return machine_.change(mutation, {});
   std::string places;
+  if (mutation.kind == Mutation::Kind::persist || mutation.kind == Mutation::Kind::widen) {
+    std::vector<Site> sites;
+    for (const Site& site : machine_.record().sites) {
+      if (places_.name(site) == mutation.place) sites.push_back(site);
+    }
+    if (!sites.empty()) return machine_.change(mutation, std::move(sites));
+  }
   for (const Target& target : targets()) {
     if (is_same(target.mutation, mutation)) return machine_.change(mutation, target.sites);
     if (target.mutation.kind == mutation.kind) {

@@ -1,5 +1,7 @@
-// The checker finds each of ten seeded bugs, says where it is, and does not find its fixed twin to
+// The checker finds each of the seeded bugs, says where it is, and does not find its fixed twin to
 // fail.
+#include <gtest/gtest.h>
+
 #include <fstream>
 
 #include "check/bugs/bugs.hpp"
@@ -29,6 +31,7 @@ constexpr SeededBug kBugs[] = {
     {"log_truncated_too_early", test::log_truncated_too_early, CauseKind::missing_order},
     {"leaked_allocation", test::leaked_allocation, CauseKind::not_atomic},
     {"count_before_publish", test::count_before_publish, CauseKind::not_atomic},
+    {"count_in_every_turn", test::count_in_every_turn, CauseKind::not_atomic},
     {"stale_offset_after_grow", test::stale_offset_after_grow, CauseKind::not_atomic},
     {"value_of_a_lost_writer", test::value_of_a_lost_writer, CauseKind::barrier_only},
 };
@@ -77,6 +80,26 @@ TEST_P(SeededBugsTest, IsFoundAndPlaced) {
     EXPECT_EQ(to_string(failure.lost.place), place_of(bug, "lost"));
   }
   EXPECT_NE(failure.advice, "");
+}
+
+// A patch is suggested where it was tried and found to be enough, and nowhere else.
+TEST_P(SeededBugsTest, IsSuggestedAPatchThatMendsIt) {
+  const SeededBug& bug = GetParam();
+  const Report report = check_small(bug.make(false), Model::sbrp);
+  ASSERT_EQ(report.verdict, Verdict::failed);
+  const std::string& words = report.failures[0].suggestion;
+  const std::string place = place_of(bug, "lost");
+  const bool simple = bug.cause == CauseKind::missing_order ||
+                      bug.cause == CauseKind::barrier_only ||
+                      bug.cause == CauseKind::lost_acknowledged;
+  EXPECT_EQ(!words.empty(), simple) << words;
+  if (!simple) return;
+  EXPECT_NE(words.find("put persist() behind the store at " + place), std::string::npos) << words;
+  EXPECT_NE(words.find("all that recovery can tell apart"), std::string::npos) << words;
+  Options options;
+  options.max_states = kStates;
+  options.mutation = {Mutation::Kind::persist, place, Scope::system};
+  EXPECT_EQ(check(bug.make(false), options).verdict, Verdict::passed);
 }
 
 TEST_P(SeededBugsTest, FailsAgainWhenReplayed) {

@@ -64,6 +64,8 @@ bool take_flag(const std::string& name, Arguments& result) {
     result.options.barrier_orders = true;
   } else if (name == "--no-races") {
     result.options.races = false;
+  } else if (name == "--robust") {
+    result.options.robust = true;
   } else if (name == "--mutants") {
     result.mutants = true;
   } else if (name == "--json") {
@@ -187,6 +189,7 @@ std::string usage(const std::string& command) {
   --schedules N         schedules to explore at most
   --no-nested           do not crash once more, inside recovery
   --no-races            do not look for scoped races
+  --robust              judge by what recovery reads: no in-order crash may leave other values
   --barrier-orders      for study: a barrier alone orders persists
   --mutants             check every change of a fence, scope, barrier, wait or acknowledgement
   --sizes LIST          of mutants: threads x blocks x persists, such as 2,3x2,4x1x2
@@ -217,6 +220,7 @@ std::vector<std::string> replay_arguments(const Arguments& arguments, const Muta
   if (options.model) add("--model", to_string(*options.model));
   if (options.schedule != 0) add("--schedule", std::to_string(options.schedule));
   if (options.barrier_orders) result.emplace_back("--barrier-orders");
+  if (options.robust) result.emplace_back("--robust");
   if (mutation.kind != Mutation::Kind::none) add("--mutation", to_string(mutation));
   add("--replay", state);
   return result;
@@ -255,8 +259,12 @@ Mutation parse_mutation(const std::string& text) {
   const std::string what = text.substr(0, at);
   Mutation result;
   for (const auto kind : {Mutation::Kind::drop, Mutation::Kind::weaken, Mutation::Kind::swap,
-                          Mutation::Kind::early}) {
+                          Mutation::Kind::early, Mutation::Kind::persist}) {
     if (what == to_string(kind)) result.kind = kind;
+  }
+  if (what == "widen=device") {
+    result.kind = Mutation::Kind::widen;
+    result.scope = Scope::device;
   }
   for (const Scope scope : {Scope::block, Scope::device}) {
     if (what == concat("narrow=", to_string(scope))) {
@@ -266,17 +274,17 @@ Mutation parse_mutation(const std::string& text) {
   }
   if (result.kind == Mutation::Kind::none || at == std::string::npos || at + 1 == text.size()) {
     refuse(concat("--mutation is '", text, "': give drop@FILE:LINE, weaken@FILE:LINE, ",
-                  "swap@FILE:LINE, early@FILE:LINE, narrow=block@FILE:LINE or ",
-                  "narrow=device@FILE:LINE"));
+                  "swap@FILE:LINE, early@FILE:LINE, persist@FILE:LINE, narrow=block@FILE:LINE, ",
+                  "narrow=device@FILE:LINE or widen=device@FILE:LINE"));
   }
   result.place = text.substr(at + 1);
   return result;
 }
 
 std::string to_string(const Mutation& mutation) {
-  const std::string scope = mutation.kind == Mutation::Kind::narrow
-                                ? concat("=", to_string(mutation.scope))
-                                : std::string();
+  const bool has_scope =
+      mutation.kind == Mutation::Kind::narrow || mutation.kind == Mutation::Kind::widen;
+  const std::string scope = has_scope ? concat("=", to_string(mutation.scope)) : std::string();
   return concat(to_string(mutation.kind), scope, "@", mutation.place);
 }
 

@@ -56,6 +56,7 @@ Json failure_json(const Failure& failure) {
                {"kept", persist_json(failure.kept)},
                {"fix", place_json(failure.fix)},
                {"advice", failure.advice},
+               {"suggestion", failure.suggestion},
                {"persists", Json::array()}};
   for (const PersistInfo& info : failure.persists) json["persists"].push_back(persist_json(info));
   return json;
@@ -73,6 +74,7 @@ Failure failure_from(const Json& json) {
   failure.kept = persist_from(json["kept"]);
   failure.fix = place_from(json["fix"]);
   failure.advice = json["advice"];
+  failure.suggestion = json["suggestion"];
   for (const Json& info : json["persists"]) failure.persists.push_back(persist_from(info));
   return failure;
 }

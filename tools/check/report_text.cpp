@@ -74,6 +74,7 @@ void failure_text(std::ostream& out, const Json& failure, const std::string& com
     quote(out, failure["fix"]);
   }
   row(out, "advice", failure["advice"]);
+  row(out, "suggested", failure["suggestion"]);
   row(out, "replay", replay_text(failure, command));
 }
 

@@ -59,6 +59,10 @@ def check(
     barrier_orders: Annotated[
         bool, typer.Option("--barrier-orders", help="For study: a barrier alone orders persists.")
     ] = False,
+    robust: Annotated[
+        bool,
+        typer.Option("--robust", help="Judge by what recovery reads, without a verification."),
+    ] = False,
     mutants: Annotated[
         bool,
         typer.Option("--mutants", help="Is every fence needed and tested? Drop each, and so on."),
@@ -111,6 +115,7 @@ def check(
         "--no-nested": no_nested,
         "--no-races": no_races,
         "--barrier-orders": barrier_orders,
+        "--robust": robust,
         "--mutants": mutants,
         "--brute": brute,
     }

@@ -175,6 +175,8 @@ def _show_failure(failure: dict[str, Any]) -> None:
         common.out.print("  [bold]change:[/]")
         _show_place(failure["fix"], 4)
     _words("what to do:", failure["advice"])
+    if failure.get("suggestion"):
+        _words("suggested:", failure["suggestion"])
     common.out.print(f"  [bold]replay:[/] {escape(failure['command'])}", soft_wrap=True)
 
 
