@@ -155,6 +155,7 @@ std::unique_ptr<Explorer> Checker::make_explorer(std::optional<std::uint32_t> gr
 }
 
 bool Checker::explore_all(std::uint64_t most) {
+  machine_.follow_flows(false);
   most_states_ = std::min(options_.max_states, most);
   most_nested_ = most_states_;
   nested_cut_ = false;
@@ -196,6 +197,7 @@ bool Checker::explore_groups() {
   most_states_ = options_.max_states - options_.max_states / 4;  // the rest is for samples
   most_nested_ = options_.max_states;
   nested_cut_ = false;
+  machine_.follow_flows(true);
   look_around();
   groups_.form();
   const std::vector<std::uint32_t> first = groups_.all();
@@ -231,6 +233,7 @@ void Checker::climb() {
   report_.nested_complete = options_.nested && report_.complete && !nested_cut_;
   if (!report_.complete && findings_.empty()) {
     report_.rung = Rung::sampled;
+    machine_.follow_flows(false);
     most_states_ = options_.max_states;
     most_nested_ = kSampledNested;
     const auto explorer = make_explorer(Groups::kShared);
