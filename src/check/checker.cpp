@@ -192,6 +192,7 @@ std::unique_ptr<Explorer> Checker::make_explorer(std::optional<std::uint32_t> gr
 }
 
 bool Checker::explore_all(std::uint64_t most) {
+  machine_.follow_flows(false);
   most_states_ = std::min(budget_, most);
   most_nested_ = most_states_;
   nested_cut_ = false;
@@ -233,6 +234,7 @@ bool Checker::explore_groups() {
   most_states_ = budget_ - budget_ / 4;  // the rest is for samples
   most_nested_ = budget_;
   nested_cut_ = false;
+  machine_.follow_flows(true);
   look_around();
   groups_.form();
   const std::vector<std::uint32_t> first = groups_.all();
@@ -266,6 +268,7 @@ void Checker::climb() {
   }
   if (!complete_ && findings_.empty()) {
     rung_ = Rung::sampled;  // whatever it tries, there are states that it does not
+    machine_.follow_flows(false);
     most_states_ = budget_;
     most_nested_ = kSampledNested;
     const auto explorer = make_explorer(Groups::kShared);

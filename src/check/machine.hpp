@@ -70,6 +70,11 @@ class Machine {
   const Site* unseen() const { return watch_always_ ? &unseen_ : nullptr; }
 
   const Footprint& footprint() const { return footprint_; }
+  // Whether runs note who learnt what. What was remembered before is forgotten: it noted nothing.
+  void follow_flows(bool follow) {
+    if (follow) outcomes_.clear();
+    footprint_.follow_flows(follow);
+  }
   // Moves to `groups` what all runs since the last time have noted of who learnt what.
   void note_flows(Groups& groups) {
     footprint_.flows().take(

@@ -56,7 +56,7 @@ void Footprint::begin(const Order* first, const Order* second) {
   readings_.clear();
   ++run_;
   flows_.begin();
-  notes_actors_ = true;
+  notes_actors_ = follows_;
   planes_[0].set(first, range_.begin);
   planes_[1].set(second, range_.begin);
 }

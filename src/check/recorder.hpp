@@ -63,6 +63,8 @@ class Footprint {
   // Who learnt of which half word (4 bytes), by writing it or by reading what may differ, and of
   // which place of other memory; and who told whom. Over all runs, until it is taken.
   Flows& flows() { return flows_; }
+  // From the next begin() on. Costs time, and so is off where nobody forms groups.
+  void follow_flows(bool follow) { follows_ = follow; }
   bool notes_actors() const { return notes_actors_; }
 
  private:
@@ -101,7 +103,8 @@ class Footprint {
   std::vector<std::uint32_t> written_;
   std::vector<std::uint32_t> word_written_;
   Flows flows_;
-  bool notes_actors_ = true;
+  bool follows_ = false;
+  bool notes_actors_ = false;  // in this run
   std::uint32_t run_ = 0;
 };
 
