@@ -27,8 +27,7 @@ const Mutant* find(const std::vector<Mutant>& mutants, Mutation::Kind kind,
 
 // "file:line" of the n-th line of a file with the words.
 std::string line_with(const std::string& path, const std::string& words, unsigned skip = 0) {
-  const std::string self = __FILE__;
-  std::ifstream file(self.substr(0, self.rfind("/tests/")) + "/" + path);
+  std::ifstream file(std::string(HOLDFAST_REPOSITORY) + "/" + path);
   unsigned number = 1;
   for (std::string line; std::getline(file, line); ++number) {
     if (line.find(words) == std::string::npos || skip-- != 0) continue;
