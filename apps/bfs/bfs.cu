@@ -131,7 +131,9 @@ __global__ void expand_levels(DeviceGraph graph, Durable durable, Working work, 
       if (atomicAdd(&state->arrived, 1u) == gridDim.x - 1) {
         end_level(durable, state, level);
       } else if (level + 1 < first_level + levels) {
-        while (atomicAdd(&state->levels, 0u) <= level) __nanosleep(50);
+        // No atomic: one that adds 0 is still a write, which races with who reads its first level.
+        const volatile u32* const levels = &state->levels;
+        while (*levels <= level) __nanosleep(50);
       }
       __threadfence();
     }

@@ -280,7 +280,7 @@ __global__ void recover(Table kvs, Log log, Outcome* outcome) {
     kvs.marks.mark(place, sizeof(Pair));
     persist();
     if (log.remove(sizeof(LogEntry), slot) != LogStatus::ok) return;
-    atomicAdd(&outcome->undone, 1u);
+    holdfast::tally(&outcome->undone, 1u);
   }
 }
 

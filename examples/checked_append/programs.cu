@@ -141,20 +141,29 @@ unsigned blocks_of(const Sizes& sizes) {
 
 std::vector<Offer> offers() {
   const auto block = [](const std::string& name, const char* summary, bool correct, Kernel kernel) {
-    return Offer{name, summary, correct, [=](const Sizes& sizes) {
-                   return append_program(name, one_block(sizes), kernel);
-                 }};
+    return Offer{name,
+                 summary,
+                 correct,
+                 [=](const Sizes& sizes) { return append_program(name, one_block(sizes), kernel); },
+                 {{1}, {4}}};
   };
   const auto blocks = [](const std::string& name, const char* summary, bool correct,
                          BlocksKernel kernel) {
-    return Offer{name, summary, correct, [=](const Sizes& sizes) {
+    return Offer{name,
+                 summary,
+                 correct,
+                 [=](const Sizes& sizes) {
                    return blocks_program(name, blocks_of(sizes), threads_of(sizes), kernel);
-                 }};
+                 },
+                 {{1, 2}, {4, 2}}};
   };
   const auto summed = [](const std::string& name, const char* summary, bool correct,
                          SumKernel kernel) {
-    return Offer{name, summary, correct,
-                 [=](const Sizes& sizes) { return sum_program(name, one_block(sizes), kernel); }};
+    return Offer{name,
+                 summary,
+                 correct,
+                 [=](const Sizes& sizes) { return sum_program(name, one_block(sizes), kernel); },
+                 {{1}, {4}}};
   };
   return {
       block("append", "a block appends records to a log", true, append),

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,10 +37,13 @@ class Session {
 };
 
 // A program under check. All functions use the region through kernels, copies, and host code in
-// kernel files; other host code that reads persistent memory does so through check::read().
+// kernel files; other host code that reads persistent memory does so through check::read(). Where
+// recover() or verify() reads without, it is found by protecting pages (x86-64): then all such
+// reads are, which is slow, and the report has a hint that names the place.
 //
 // REQUIRES: each function does the same whenever persistent memory is the same; what it keeps
-// outside the region is made anew by each call of recover().
+// outside the region is made anew by each call of recover(), and calls of verify() for different
+// items tell each other nothing there (docs/model.md, "Groups").
 struct Program {
   std::string name;
   std::uint64_t region_bytes = std::uint64_t{1} << 20;
@@ -56,6 +60,9 @@ struct Program {
   std::function<std::string(Region&, const History&, std::uint64_t item)> verify;
 };
 
+// Whether reads of host code that is neither in a kernel file nor uses read() are seen at all.
+bool can_see_host() noexcept;
+
 // Reads persistent memory from host code that is not in a kernel file.
 void note_read(const void* address, std::size_t bytes);
 template <class T>
@@ -64,14 +71,19 @@ T read(const T* address) {
   return *address;
 }
 
-// A change of the program that the checker makes to what it recorded, not to the source.
+// A change of the program. It is made while the program and its recovery run: what was dropped does
+// not happen, so that a thread really does not wait at a dropped barrier.
 struct Mutation {
   enum class Kind : std::uint8_t {
     none,
-    drop,    // the fence, release or acquire orders nothing
-    narrow,  // its scope is `scope` at most
-    weaken,  // a durability fence orders, and does not wait
-    swap,    // a store and the next one of its thread, behind a fence, change places
+    drop,     // the fence orders nothing; the release or acquire is a volatile access; nobody waits
+              // at the barrier; the host does not learn that its wait is over
+    narrow,   // its scope is `scope` at most
+    weaken,   // a durability fence orders, and does not wait
+    swap,     // a store and the next one of its thread, behind a fence, change places
+    early,    // what is acknowledged behind this wait of the host is acknowledged before the work
+    persist,  // a persist() comes behind the store
+    widen,    // the scope is `scope` at least
   };
   Kind kind = Kind::none;
   std::string place;  // where in the source, as check() reports it
@@ -80,15 +92,18 @@ struct Mutation {
 const char* to_string(Mutation::Kind kind) noexcept;
 
 struct Options {
-  Model model = Model::sbrp;
-  std::uint64_t max_states = 1'000'000;  // crash states to try at most
+  std::optional<Model> model;            // nothing: sbrp and epoch
+  std::uint64_t max_states = 1'000'000;  // crash states to try at most, under each model
   double max_seconds = 0;                // 0: no limit
   std::uint64_t seed = 1;                // of random states
-  std::uint64_t max_schedules = 10'000;  // to run at most, beside the first; 0: that one alone
   std::uint64_t schedule = 0;            // seed of the kernels' schedule; 0: in index order
+  std::uint64_t schedules = 10'000;      // to explore at most, beside the first; 0: that one alone
   bool nested = true;                    // crash once more, inside recovery
   bool barrier_orders = false;           // for study: a barrier alone orders persists
   bool races = true;                     // look for scoped races
+  // Judge by what recovery reads, not by verify(), which may be missing and is else run for what it
+  // reads: a state fails where no crash of a machine that persists in order leaves the same values.
+  bool robust = false;
   Mutation mutation{};
   std::string replay;  // a state as Failure::state names it: try this one alone
   // This process's share of the states.
@@ -106,9 +121,14 @@ enum class Rung : std::uint8_t {
 const char* to_string(Rung rung) noexcept;
 
 enum class Verdict : std::uint8_t {
-  passed,  // no state that was tried fails
+  // No state fails, and all there is was explored: every execution that is not equivalent to
+  // another, every state that recovery can tell apart, one crash inside recovery, and no race;
+  // under sbrp and under epoch.
+  passed,
   failed,
-  racy,  // the program has a scoped race, which voids what the model promises
+  none_found,  // "no failure found": not all was explored; Report::limits says what was not
+  racy,        // the program has a scoped race, which voids what the model promises
+  void_,       // "void": what was explored promises nothing; Report::void_reasons says why
 };
 const char* to_string(Verdict verdict) noexcept;
 
@@ -147,6 +167,7 @@ const char* to_string(CauseKind kind) noexcept;
 struct Failure {
   std::string message;  // what verify() or recover() said
   std::string state;    // names the crash state for Options::replay
+  Model model = Model::sbrp;
   bool nested = false;  // the second crash, inside recovery, is what it takes
   CauseKind cause = CauseKind::missing_order;
   bool has_pair = false;
@@ -154,6 +175,9 @@ struct Failure {
   PersistInfo kept;  // durable in it
   Place fix;         // the release, acquire or fence to change, where there is one
   std::string advice;
+  // A change under which the recorded program was checked again and no failure was found, in words;
+  // empty where none of the simple ones is enough.
+  std::string suggestion;
   std::vector<PersistInfo> persists;  // of the smallest failing state, for its diagram
 };
 
@@ -168,27 +192,45 @@ struct RaceReport {
   Place second;
 };
 
-struct Report {
-  std::string program;
+// What was explored under one model, over all executions.
+struct ModelReport {
   Model model = Model::sbrp;
-  Verdict verdict = Verdict::passed;
   Rung rung = Rung::exhaustive;
-  bool complete = false;         // the rung was explored to its end
+  bool complete = false;         // every state of every execution that was made
   bool nested_complete = false;  // and so were the crashes inside recovery
+  bool failed = false;           // some state fails
   std::uint64_t states = 0;      // crash states that were tried, nested ones among them
   std::uint64_t nested_states = 0;
-  std::uint64_t runs = 0;  // of recovery: states in which it reads the same bytes share one
-  std::uint64_t persists = 0;
-  std::uint64_t threads = 0;
-  std::uint64_t crash_points = 0;
+  std::uint64_t runs = 0;      // of recovery
+  std::uint64_t memoised = 0;  // states for which recovery did not run: it reads the same bytes
   std::uint64_t components = 0;
   std::uint64_t pairs = 0;  // sampled: pairs that recovery reads, and those tried
   std::uint64_t pairs_tried = 0;
-  std::uint64_t schedules = 0;            // that were explored, none equivalent to another
-  std::uint64_t schedules_redundant = 0;  // runs that turned out to be equivalent to earlier ones
-  bool schedules_complete = false;        // these are all
-  double schedules_share = 0;             // of all, estimated
-  std::string schedule;  // names the one that fails; empty: the first, in index order
+};
+
+struct Report {
+  std::string program;
+  std::vector<ModelReport> models;  // those that were asked for
+  Verdict verdict = Verdict::none_found;
+  std::vector<std::string> limits;        // why it is no stronger one
+  std::vector<std::string> void_reasons;  // why it is void
+  // Over all models: the least thorough rung, what all of them completed, and sums.
+  Rung rung = Rung::exhaustive;
+  bool complete = false;
+  bool nested_complete = false;
+  std::uint64_t states = 0;
+  std::uint64_t nested_states = 0;
+  std::uint64_t runs = 0;
+  std::uint64_t memoised = 0;
+  std::uint64_t schedules = 0;  // executions that were made
+  bool schedules_complete = false;
+  double schedules_share = 0;      // of all that are not equivalent; 0: unknown
+  bool recovery_complete = false;  // recovery has one execution from each state
+  bool races_sought = false;
+  bool barrier_orders = false;
+  std::uint64_t persists = 0;  // the most of any execution; and so the threads and points
+  std::uint64_t threads = 0;
+  std::uint64_t crash_points = 0;
   double seconds = 0;
   std::uint64_t peak_bytes = 0;  // resident memory
   std::vector<Failure> failures;
@@ -196,24 +238,56 @@ struct Report {
   std::vector<Hint> hints;
 };
 
+// Sets what follows from the rest of a report: the sums over its models, the verdict and why it is
+// no stronger one. check() has done so; it is for who puts reports together.
+void conclude(Report& report);
+
+// Runs the program, and explores the crash states of each of its executions under each model. It
+// stops at the first failure of a model.
 // Throws unsupported (a build that delivers no events; a recovery that is not a function of
-// persistent memory), invalid_argument (a replay or a mutation that names nothing), and what set_up
-// and run throw. One check at a time in a process.
+// persistent memory; host code that is not instrumented and stores to persistent memory, or reads
+// it for the first time after many runs), invalid_argument (a replay or a mutation that names
+// nothing), and what set_up and run throw. One check at a time in a process.
 Report check(const Program& program, const Options& options = {});
 
-// All single changes of the program: each fence dropped or weakened, each scope narrowed, each pair
-// of stores that a fence keeps apart swapped.
+// A change of the program, and what it takes to notice it.
 struct Mutant {
   Mutation mutation;
   Place place;
   bool in_recovery = false;
-  enum class Fate : std::uint8_t { caught, redundant, survived } fate = Fate::survived;
-  Report report;
+  enum class Fate : std::uint8_t {
+    killed,      // some size shows what the change breaks
+    not_needed,  // at every size it was reached at, the changed program passes, and its threads
+                 // tell one another nothing by atomics, volatile accesses, releases and acquires
+    not_killed,  // neither: not all was explored
+  } fate = Fate::not_killed;
+  enum class Killer : std::uint8_t { none, state, race, executor } killer = Killer::none;
+  std::vector<std::string> sizes;  // at which it was tried
+  std::string killed_at;           // the size that shows it
+  std::uint64_t schedule = 0;      // and the seed of its schedule
+  std::string message;             // what the executor said, or why it could not be explored
+  Report report;                   // of the execution that shows it, or of the last one tried
 };
 const char* to_string(Mutant::Fate fate) noexcept;
+const char* to_string(Mutant::Killer killer) noexcept;
 
-// Checks every mutant. Redundant: no state fails, and all of them were tried.
-// `options.mutation` is ignored; a worker takes its share of the mutants. Throws as check().
+// A program at one of its sizes.
+struct SizedProgram {
+  std::string sizes;  // in words, such as "4 threads"
+  std::function<Program()> make;
+};
+
+// Checks each single change of the program: fences, releases, acquires, barriers and waits of the
+// host dropped; scopes narrowed; durability fences weakened; stores that a fence keeps apart
+// swapped; acknowledgements made before the wait. Each at every size, under both models unless
+// `options` says otherwise, with schedules 0 to `seeds` - 1 where they are not explored to the end,
+// and looking for races. A state that fails, a race, or a kernel that the executor gives up (a
+// livelock, a deadlock, a fault) kills a mutant. Killed by a race means: what threads see needs it,
+// and no state that was tried.
+// `options.mutation` and `schedule` are ignored; a worker takes its share of the mutants. Throws as
+// check().
+std::vector<Mutant> check_mutants(const std::vector<SizedProgram>& programs,
+                                  const Options& options = {}, std::uint64_t seeds = 3);
 std::vector<Mutant> check_mutants(const Program& program, const Options& options = {});
 
 }  // namespace holdfast::check

@@ -14,3 +14,4 @@
 
 #include "holdfast/launch.hpp"
 #include "holdfast/persist.hpp"
+#include "holdfast/tally.hpp"

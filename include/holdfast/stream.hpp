@@ -55,6 +55,8 @@ class Event {
   void synchronize();
   // Later work of `stream` waits for this event, and does not run if synchronize() would throw.
   void wait(Stream& stream);
+  // Whether it is complete, and synchronize() throws. Never on a GPU, whose context is lost then.
+  bool failed() const;
   // Milliseconds between two recorded and completed events.
   static float elapsed_ms(const Event& start, const Event& stop);
 

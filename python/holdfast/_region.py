@@ -347,6 +347,16 @@ class Region:
         return f"<holdfast.Region {self.path}: {self.domain}, {self.size} bytes{reading}>"
 
 
+def path_text(path: str | os.PathLike[str]) -> str:
+    """Returns a path as the library takes it. Raises Error invalid_argument: not UTF-8."""
+    text = os.fspath(path)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Error(f"the path {os.fsencode(text)!r} is not UTF-8: rename it") from None
+    return text
+
+
 def create(
     path: Path,
     size: int,
@@ -367,11 +377,11 @@ def create(
     $HOLDFAST_ARENA_DIR, or /dev/shm.
     """
     handle = ext.create(
-        os.fspath(path),
+        path_text(path),
         checked_number(size, "size"),
         domain,
         checked_number(max_size, "max_size"),
-        os.fspath(arena_folder or ""),
+        path_text(arena_folder or ""),
         persist_latency_ns,
         write_bytes_per_second,
     )
@@ -401,8 +411,8 @@ def open(
     """
     try:
         handle = ext.open(
-            os.fspath(path),
-            os.fspath(arena_folder or ""),
+            path_text(path),
+            path_text(arena_folder or ""),
             checked_number(max_size, "max_size"),
             read_only,
             last_commit,
@@ -437,10 +447,10 @@ def backup(
     Raises Error as open() for `source` and as create() for `target`, which then does not exist.
     """
     return ext.backup(
-        os.fspath(source), os.fspath(target), os.fspath(arena_folder or ""), last_commit
+        path_text(source), path_text(target), path_text(arena_folder or ""), last_commit
     )
 
 
 def destroy(path: Path, *, arena_folder: Path | None = None) -> None:
     """Removes a region's files."""
-    ext.destroy(os.fspath(path), os.fspath(arena_folder or ""))
+    ext.destroy(path_text(path), path_text(arena_folder or ""))

@@ -24,13 +24,13 @@ Bits exchange(Bits* address, Update update, Bits& now) {
 void check_aligned(Thread& self, const void* address, std::size_t bytes);
 
 void deliver_atomic(Thread& self, Scope scope, const void* address, std::size_t size,
-                    const void* before, const void* after);
+                    const void* before, const void* after, bool failed);
 
-// `operand` is what the caller passes, for the spin check. `may_only_read`: it is a
-// compare-and-swap, which reads where it fails.
+// `operand` is what the caller passes, for the spin check. `expected`: of a compare-and-swap, which
+// fails where it finds something else; null: of another operation.
 template <class Bits, class Update>
 Bits run_atomic(detail::ScopeNumber scope, Bits* address, std::uint64_t operand,
-                const Standing& standing, Update update, bool may_only_read = false) {
+                const Standing& standing, Update update, const Bits* expected = nullptr) {
   Bits now;
   if (t_current == nullptr) return exchange(address, update, now);
   Thread& self = *t_current;
@@ -39,11 +39,12 @@ Bits run_atomic(detail::ScopeNumber scope, Bits* address, std::uint64_t operand,
   settle(self);
   before_access(self, true, address, sizeof(Bits));
   const Bits old = exchange(address, update, now);
-  if (kEvents && may_only_read && old == now && self.slot->run().engine != nullptr) {
+  const bool failed = expected != nullptr && old != *expected;
+  if (kEvents && failed && self.slot->run().engine != nullptr) {
     self.slot->run().engine->only_read(self);
   }
   if (listened(self)) {
-    deliver_atomic(self, static_cast<Scope>(scope), address, sizeof(Bits), &old, &now);
+    deliver_atomic(self, static_cast<Scope>(scope), address, sizeof(Bits), &old, &now, failed);
   }
   if (old != now) {
     self.slot->progress();

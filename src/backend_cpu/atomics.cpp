@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "backend_cpu/atomic_core.hpp"
+#include "holdfast/tally.hpp"
 
 namespace holdfast::cpu {
 namespace {
@@ -72,7 +73,7 @@ void check_aligned(Thread& self, const void* address, std::size_t bytes) {
 }
 
 void deliver_atomic(Thread& self, Scope scope, const void* address, std::size_t size,
-                    const void* before, const void* after) {
+                    const void* before, const void* after, bool failed) {
   Event event;
   event.kind = EventKind::atomic;
   event.scope = scope;
@@ -80,6 +81,7 @@ void deliver_atomic(Thread& self, Scope scope, const void* address, std::size_t 
   event.size = size;
   event.value = before;
   event.new_value = after;
+  event.failed = failed;
   event.pc = self.standing.pc;
   event.file = self.standing.file;
   event.line = self.standing.line;
@@ -104,13 +106,13 @@ template <class T>
 T atomic_compare_swap(ScopeNumber scope, T* address, T expected, T desired, const char* file,
                       unsigned line) {
   using Bits = BitsOf<T>;
-  const auto update = [expected, desired](Bits old) {
-    return old == std::bit_cast<Bits>(expected) ? std::bit_cast<Bits>(desired) : old;
+  const auto awaited = std::bit_cast<Bits>(expected);
+  const auto update = [awaited, desired](Bits old) {
+    return old == awaited ? std::bit_cast<Bits>(desired) : old;
   };
-  const std::uint64_t operand =
-      std::bit_cast<Bits>(expected) * 0x9e3779b97f4a7c15 + std::bit_cast<Bits>(desired);
+  const std::uint64_t operand = awaited * 0x9e3779b97f4a7c15 + std::bit_cast<Bits>(desired);
   return std::bit_cast<T>(run_atomic(scope, reinterpret_cast<Bits*>(address), operand,
-                                     Standing{"atomicCAS", file, line, address}, update, true));
+                                     Standing{"atomicCAS", file, line, address}, update, &awaited));
 }
 
 #define HOLDFAST_INSTANTIATE(T) \
@@ -132,3 +134,8 @@ HOLDFAST_INSTANTIATE(unsigned long long)
 
 }  // namespace detail
 }  // namespace holdfast::cpu
+
+// No event: what is only reported is no part of what a kernel does.
+void holdfast::tally(unsigned* counter, unsigned count) noexcept {
+  __atomic_fetch_add(counter, count, __ATOMIC_RELAXED);
+}

@@ -349,6 +349,12 @@ void Engine::only_read(const Thread& self) {
   pending_[actor_of(self)].wrote = false;
 }
 
+void Engine::host_only_read() {
+  if (running_task_ != 0) return;
+  chooser_.only_read();
+  pending_[kHostActor].wrote = false;
+}
+
 void Engine::arrive(Pending& pending, const Step& step, const void* site, std::uint64_t state) {
   if (pending.wrote) {
     pending.reads.clear();

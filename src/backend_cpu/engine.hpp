@@ -56,6 +56,7 @@ class Engine {
   // Calls of threads.
   void point(Thread& self, const Step& step, const void* site, std::uint64_t state);
   void only_read(const Thread& self);
+  void host_only_read();
   Decision decide();
   void follow(Thread& self, const Decision& decision);  // leaves self, unless it goes on itself
   void make_local(Thread& thread) { locals_.push_back(&thread); }
@@ -162,6 +163,12 @@ inline void before_host_access(bool writes, const void* address, std::size_t siz
                                const void* site) {
   if constexpr (kEvents) {
     if (Engine::of_host() != nullptr) stop_host(writes, address, size, site);
+  }
+}
+// The access that was announced last wrote nothing.
+inline void host_only_read() {
+  if constexpr (kEvents) {
+    if (Engine* const engine = Engine::of_host()) engine->host_only_read();
   }
 }
 // The same for a kernel's thread.

@@ -9,6 +9,13 @@
 namespace holdfast::cpu {
 namespace {
 
+// The host's own operation is delivered by what follows it.
+template <class Operation>
+auto silently(Operation operation) {
+  const Silence silence;
+  return operation();
+}
+
 template <class Bits>
 Bits load(const volatile Bits* address, const void* pc) {
   auto* plain = const_cast<Bits*>(address);
@@ -16,8 +23,8 @@ Bits load(const volatile Bits* address, const void* pc) {
   if (self == nullptr) {
     settle_host();
     if (t_hook.host) before_host_access(false, plain, sizeof(Bits), pc);
-    const Bits value = __atomic_load_n(plain, __ATOMIC_SEQ_CST);
-    if (t_hook.host) on_host_atomic(EventKind::load, plain, sizeof value, &value, nullptr, pc);
+    const Bits value = silently([&] { return __atomic_load_n(plain, __ATOMIC_SEQ_CST); });
+    if (t_hook.host) on_host_atomic(EventKind::load, plain, sizeof value, &value, pc);
     return value;
   }
   self->standing = {"atomic load", nullptr, 0, plain, pc};
@@ -36,8 +43,8 @@ void store(volatile Bits* address, Bits value, const void* pc) {
   if (self == nullptr) {
     settle_host();
     if (t_hook.host) before_host_access(true, plain, sizeof(Bits), pc);
-    __atomic_store_n(plain, value, __ATOMIC_SEQ_CST);
-    if (t_hook.host) on_host_atomic(EventKind::store, plain, sizeof value, &value, nullptr, pc);
+    silently([&] { __atomic_store_n(plain, value, __ATOMIC_SEQ_CST); });
+    if (t_hook.host) on_host_atomic(EventKind::store, plain, sizeof value, &value, pc);
     return;
   }
   self->standing = {"atomic store", nullptr, 0, plain, pc};
@@ -50,25 +57,29 @@ void store(volatile Bits* address, Bits value, const void* pc) {
 
 template <class Bits, class Update>
 Bits modify(volatile Bits* address, std::uint64_t operand, const void* pc, Update update,
-            bool may_only_read = false) {
+            const Bits* expected = nullptr) {
   auto* plain = const_cast<Bits*>(address);
   if (hooked(plain) == nullptr) {
     settle_host();
     if (t_hook.host) before_host_access(true, plain, sizeof(Bits), pc);
     Bits now;
-    const Bits old = exchange(plain, update, now);
-    if (t_hook.host) on_host_atomic(EventKind::atomic, plain, sizeof old, &old, &now, pc);
+    const Bits old = silently([&] { return exchange(plain, update, now); });
+    const bool failed = expected != nullptr && old != *expected;
+    if (t_hook.host) {
+      if (failed) host_only_read();
+      on_host_atomic(EventKind::atomic, plain, sizeof old, &old, pc, &now, failed);
+    }
     return old;
   }
   return run_atomic(2, plain, operand, Standing{"atomic operation", nullptr, 0, plain, pc}, update,
-                    may_only_read);
+                    expected);
 }
 
 template <class Bits>
 Bits compare_exchange(volatile Bits* address, Bits expected, Bits desired, const void* pc) {
   return modify(
       address, expected * 0x9e3779b97f4a7c15 + desired, pc,
-      [=](Bits old) { return old == expected ? desired : old; }, true);
+      [=](Bits old) { return old == expected ? desired : old; }, &expected);
 }
 
 // Returns whether it was exchanged; otherwise *expected gets the value found.

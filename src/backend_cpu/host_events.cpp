@@ -49,17 +49,11 @@ struct HostObserver::State {
 
 namespace {
 
-// The calling thread is silent while the listener runs.
-class Silence {
- public:
-  Silence() : host_(std::exchange(t_hook.host, nullptr)) {}
-  ~Silence() { t_hook.host = host_; }
-  Silence(const Silence&) = delete;
-  Silence& operator=(const Silence&) = delete;
-
- private:
-  HostObserver::State* host_;
-};
+// What the hooks read themselves is none of the program's accesses.
+bool fetch_silently(HostObserver::State& state) {
+  const Silence silence;
+  return state.fetch();
+}
 
 // Kernels deliver while they hold the lock of kernels, so that it keeps the listener's calls apart.
 void deliver(Event& event) {
@@ -130,7 +124,7 @@ void note_write(const void* address, std::size_t bytes, const char* file, unsign
 void settle_host_pending() {
   HostObserver::State& state = *t_hook.host;
   if (state.pending.address == nullptr) return;
-  if (state.fetch()) {
+  if (fetch_silently(state)) {
     deliver_fetched(state);
   } else {
     state.pending.address = nullptr;
@@ -141,7 +135,7 @@ void settle_host_pending() {
 void on_host_load(const void* address, std::size_t size, bool is_volatile, const void* pc) {
   HostObserver::State& state = *t_hook.host;
   if (state.pending.address != nullptr) {
-    if (!state.fetch()) {
+    if (!fetch_silently(state)) {
       state.pending.address = nullptr;
     } else if (is_volatile || state.pending.load_passed || state.changed()) {
       deliver_fetched(state);
@@ -161,6 +155,7 @@ void on_host_store(const void* address, std::size_t size, bool is_volatile, cons
   if (size == 0) return;
   if (is_volatile) before_host_access(true, address, size, pc);
   if (!state.wants(address, is_volatile)) return;
+  const Silence silence;
   state.pending.announce(address, size, is_volatile, pc);
 }
 
@@ -170,7 +165,7 @@ void on_host_stored(const void* address, std::size_t size, const void* pc) {
 }
 
 void on_host_atomic(EventKind kind, const void* address, std::size_t size, const void* value,
-                    const void* now, const void* pc) {
+                    const void* pc, const void* now, bool failed) {
   if (!t_hook.host->wants(address, true)) return;
   Event event;
   event.kind = kind;
@@ -179,6 +174,7 @@ void on_host_atomic(EventKind kind, const void* address, std::size_t size, const
   event.size = size;
   event.value = value;
   event.new_value = now;
+  event.failed = failed;
   event.pc = pc;
   deliver(event);
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <initializer_list>
+#include <utility>
 
 #include "backend_cpu/events.hpp"
 #include "holdfast/cpu/host_observer.hpp"
@@ -14,6 +15,19 @@ namespace holdfast::cpu {
 struct Bytes {
   const void* address;
   std::size_t size;
+};
+
+// The calling thread is not observed while it lives: the listener runs, or a hook itself accesses
+// memory.
+class Silence {
+ public:
+  Silence() : host_(std::exchange(t_hook.host, nullptr)) {}
+  ~Silence() { t_hook.host = host_; }
+  Silence(const Silence&) = delete;
+  Silence& operator=(const Silence&) = delete;
+
+ private:
+  HostObserver::State* host_;
 };
 
 void deliver_copy(std::initializer_list<Bytes> reads, std::initializer_list<Bytes> writes,
@@ -43,10 +57,10 @@ void on_host_load(const void* address, std::size_t size, bool is_volatile, const
 void on_host_store(const void* address, std::size_t size, bool is_volatile, const void* pc);
 // A store that has been made.
 void on_host_stored(const void* address, std::size_t size, const void* pc);
-// An atomic operation that has been made. `now` is null but for read-modify-writes. REQUIRES: no
-// store is pending.
+// An atomic operation that has been made. `now` is null but for read-modify-writes, `failed` as in
+// Event. REQUIRES: no store is pending.
 void on_host_atomic(EventKind kind, const void* address, std::size_t size, const void* value,
-                    const void* now, const void* pc);
+                    const void* pc, const void* now = nullptr, bool failed = false);
 
 void settle_host_pending();
 

@@ -35,7 +35,12 @@ constexpr bool kMapLarge = true;
 
 std::mutex g_mutex;
 std::unordered_map<void*, std::size_t> g_mapped;  // bytes of each large allocation
-std::map<std::uintptr_t, std::size_t> g_device;   // bytes of each allocation of device memory
+struct DeviceMemory {
+  std::size_t bytes;
+  std::uint64_t number;
+};
+std::map<std::uintptr_t, DeviceMemory> g_device;  // by where they start
+std::uint64_t g_device_allocations = 0;           // ever made
 
 // Bytes that control group v2 still grants; the largest number where there is no limit.
 std::size_t control_group_room() {
@@ -136,7 +141,9 @@ void* allocate_device(std::size_t bytes) try {
   void* const memory = allocate(bytes, kDeviceAlignment);
   try {
     const std::lock_guard lock(g_mutex);
-    g_device.emplace(reinterpret_cast<std::uintptr_t>(memory), bytes);
+    g_device.emplace(reinterpret_cast<std::uintptr_t>(memory),
+                     DeviceMemory{bytes, g_device_allocations + 1});
+    ++g_device_allocations;
   } catch (...) {
     release(memory);
     throw;
@@ -164,11 +171,23 @@ void unregister_host(void* /*address*/, std::size_t /*bytes*/) noexcept {}
 
 }  // namespace holdfast::backend
 
-bool holdfast::cpu::is_device_memory(const void* address) {
+namespace holdfast::cpu {
+
+std::optional<DeviceAllocation> device_allocation(const void* address) {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
-  const std::lock_guard lock(holdfast::backend::g_mutex);
-  const auto next = holdfast::backend::g_device.upper_bound(at);
-  if (next == holdfast::backend::g_device.begin()) return false;
-  const auto& [start, bytes] = *std::prev(next);
-  return at - start < bytes;
+  const std::lock_guard lock(backend::g_mutex);
+  const auto next = backend::g_device.upper_bound(at);
+  if (next == backend::g_device.begin()) return std::nullopt;
+  const auto& [start, memory] = *std::prev(next);
+  if (at - start >= memory.bytes) return std::nullopt;
+  return DeviceAllocation{start, memory.number};
 }
+
+bool is_device_memory(const void* address) { return device_allocation(address).has_value(); }
+
+std::uint64_t device_allocations() {
+  const std::lock_guard lock(backend::g_mutex);
+  return backend::g_device_allocations;
+}
+
+}  // namespace holdfast::cpu

@@ -17,6 +17,9 @@ struct Range {
     const auto* byte = static_cast<const std::byte*>(address);
     return byte >= start && byte < start + bytes;
   }
+  std::uint64_t offset_of(const void* address) const {
+    return static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - start);
+  }
 };
 
 // The calling thread's thread_local variables, module by module.
@@ -44,27 +47,29 @@ struct ThreadLocals {
         },
         this);
   }
-  bool contains(const void* address) const {
-    for (const Range& range : ranges) {
-      if (range.contains(address)) return true;
+  std::optional<std::uint64_t> offset_of(const void* address) const {
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      if (ranges[i].contains(address)) return (i + 1) << 40 | ranges[i].offset_of(address);
     }
-    return false;
+    return std::nullopt;
   }
 };
 
 }  // namespace
 
-bool is_shared(const void* address) noexcept {
-  if (t_current == nullptr) return false;
+bool is_shared(const void* address) noexcept { return shared_offset(address).has_value(); }
+
+std::optional<std::uint64_t> shared_offset(const void* address) noexcept {
+  if (t_current == nullptr) return std::nullopt;
   const Slot& slot = *t_current->slot;
   const Range dynamic{static_cast<const std::byte*>(slot.shared_base()),
                       slot.run().shape.shared_bytes};
-  if (dynamic.contains(address)) return true;
+  if (dynamic.contains(address)) return dynamic.offset_of(address);
   static thread_local ThreadLocals locals;
-  if (locals.contains(address)) return true;
-  if (locals.is_whole) return false;
+  if (const auto offset = locals.offset_of(address)) return offset;
+  if (locals.is_whole) return std::nullopt;
   locals.look();
-  return locals.contains(address);
+  return locals.offset_of(address);
 }
 
 }  // namespace holdfast::cpu

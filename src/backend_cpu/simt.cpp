@@ -1,6 +1,7 @@
 // The functions behind CUDA's names: built-in variables, barriers, collectives, timing.
 #include "holdfast/cpu/simt.hpp"
 
+#include <atomic>
 #include <chrono>
 
 #include "backend_cpu/events.hpp"
@@ -8,6 +9,22 @@
 #include "backend_cpu/sync.hpp"
 
 namespace holdfast::cpu {
+
+namespace {
+
+std::atomic<const std::function<bool(const char*, unsigned)>*> g_left_out{nullptr};
+
+bool is_left_out(const char* file, unsigned line) {
+  if (!kEvents) return false;
+  const auto* const left_out = g_left_out.load(std::memory_order_relaxed);
+  return left_out != nullptr && (*left_out)(file, line);
+}
+
+}  // namespace
+
+void leave_out_barriers(const std::function<bool(const char* file, unsigned line)>* left_out) {
+  g_left_out.store(left_out);
+}
 
 Thread& require_thread(const char* operation, const char* file, unsigned line) {
   if (t_current == nullptr) {
@@ -42,6 +59,10 @@ dim3 grid_extent() noexcept { return builtins.grid_dim; }
 
 int block_barrier(BarrierOp op, int predicate, const char* file, unsigned line) {
   Thread& self = require_thread(name_of(op), file, line);
+  if (is_left_out(file, line)) {
+    settle(self);
+    return op == BarrierOp::sync ? 0 : predicate != 0;
+  }
   if constexpr (kEvents) {
     settle(self);
     if (listened(self)) {
@@ -49,6 +70,7 @@ int block_barrier(BarrierOp op, int predicate, const char* file, unsigned line) 
       event.kind = EventKind::barrier;
       event.scope = Scope::block;
       event.generation = self.slot->barrier_generation();
+      event.exchanges = op != BarrierOp::sync;
       event.file = file;
       event.line = line;
       deliver_now(self, event);
@@ -60,6 +82,10 @@ int block_barrier(BarrierOp op, int predicate, const char* file, unsigned line) 
 std::uint64_t warp_collective(WarpOp op, unsigned mask, std::uint64_t value, unsigned argument,
                               int width, const char* file, unsigned line) {
   Thread& self = require_thread(name_of(op), file, line);
+  if (op == WarpOp::sync && is_left_out(file, line)) {
+    settle(self);
+    return 0;
+  }
   if constexpr (kEvents) {
     settle(self);
     if (listened(self)) {
@@ -67,6 +93,7 @@ std::uint64_t warp_collective(WarpOp op, unsigned mask, std::uint64_t value, uns
       event.kind = EventKind::warp_barrier;
       event.scope = Scope::block;
       event.mask = mask;
+      event.exchanges = op != WarpOp::sync;
       event.file = file;
       event.line = line;
       deliver_now(self, event);

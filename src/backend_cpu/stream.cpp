@@ -13,6 +13,7 @@
 
 #include "backend_cpu/engine.hpp"
 #include "backend_cpu/host_events.hpp"
+#include "backend_cpu/pending.hpp"
 #include "backend_cpu/stream_impl.hpp"
 #include "core/guard.hpp"
 
@@ -86,8 +87,9 @@ Stream::Impl::~Impl() {
     streams().all.erase(this);
   }
   cpu::Engine* const engine = cpu::Engine::of_host();
-  if (engine == nullptr && !worker_.joinable()) return;
   if (engine != nullptr) engine->wait_for(*this);
+  cpu::note_waited(this);
+  if (engine == nullptr && !worker_.joinable()) return;
   if (worker_.joinable()) {
     {
       const std::lock_guard lock(mutex_);
@@ -108,6 +110,7 @@ void Stream::Impl::push(std::function<void()> task, Run run, std::function<bool(
     engine->push(*this, std::move(task), run == Run::always, std::move(ready), waits_for);
     return;
   }
+  cpu::note_queued(this);
   {
     const std::lock_guard lock(mutex_);
     if (!worker_.joinable()) {  // first: what is queued has someone who serves it
@@ -181,6 +184,7 @@ Stream& Stream::operator=(Stream&&) noexcept = default;
 void Stream::synchronize() {
   impl_->wait();
   impl_->throw_if_failed();
+  cpu::note_waited(impl_.get());
   cpu::synchronized(__builtin_return_address(0), impl_.get());
 }
 
@@ -236,6 +240,13 @@ void Event::wait(Stream& stream) {
   }
 }
 
+bool Event::failed() const {
+  const auto& point = impl_->last;
+  if (!point) return false;
+  const std::lock_guard lock(point->mutex);
+  return point->done && point->error;
+}
+
 float Event::elapsed_ms(const Event& start, const Event& stop) {
   const auto time = [](const Event& event) {
     const auto& point = event.impl_->last;
@@ -258,6 +269,7 @@ void backend::synchronize(void*) {
     }
   }
   for (const auto& point : points) point->wait();
+  cpu::note_waited(nullptr);
   cpu::synchronized(__builtin_return_address(0));
 }
 

@@ -80,6 +80,7 @@ void Event::synchronize() { HOLDFAST_CUDA(cudaEventSynchronize(impl_->event)); }
 void Event::wait(Stream& stream) {
   HOLDFAST_CUDA(cudaStreamWaitEvent(stream.impl().stream, impl_->event));
 }
+bool Event::failed() const { return false; }
 float Event::elapsed_ms(const Event& start, const Event& stop) {
   float milliseconds = 0;
   HOLDFAST_CUDA(cudaEventElapsedTime(&milliseconds, start.impl_->event, stop.impl_->event));

@@ -10,8 +10,11 @@ using detail::concat;
 
 void note_read(const void* address, std::size_t bytes) { cpu::note_read(address, bytes); }
 
+bool can_see_host() noexcept { return can_watch_host(); }
+
 const char* to_string(Mutation::Kind kind) noexcept {
-  constexpr const char* kNames[] = {"none", "drop", "narrow", "weaken", "swap"};
+  constexpr const char* kNames[] = {"none", "drop",  "narrow",  "weaken",
+                                    "swap", "early", "persist", "widen"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -21,7 +24,7 @@ const char* to_string(Rung rung) noexcept {
 }
 
 const char* to_string(Verdict verdict) noexcept {
-  constexpr const char* kNames[] = {"passed", "failed", "racy"};
+  constexpr const char* kNames[] = {"passed", "failed", "no failure found", "racy", "void"};
   return kNames[static_cast<int>(verdict)];
 }
 
@@ -33,8 +36,13 @@ const char* to_string(CauseKind kind) noexcept {
 }
 
 const char* to_string(Mutant::Fate fate) noexcept {
-  constexpr const char* kNames[] = {"caught", "redundant", "survived"};
+  constexpr const char* kNames[] = {"killed", "not needed", "not killed"};
   return kNames[static_cast<int>(fate)];
+}
+
+const char* to_string(Mutant::Killer killer) noexcept {
+  constexpr const char* kNames[] = {"none", "state", "race", "executor"};
+  return kNames[static_cast<int>(killer)];
 }
 
 std::string to_string(const Place& place) {
@@ -45,38 +53,11 @@ std::string to_string(const Place& place) {
 
 Report check(const Program& program, const Options& options) {
   Checker checker(program, options);
-  Report report = options.replay.empty() ? checker.check(options.mutation, true)
-                                         : checker.replay(options.replay);
-  if (options.races && options.replay.empty()) checker.find_races(report);
+  checker.change(options.mutation);
+  Report report = options.replay.empty() ? checker.check(true) : checker.replay(options.replay);
+  if (options.replay.empty()) checker.suggest(report);
+  checker.add_unseen(report);
   return report;
-}
-
-std::vector<Mutant> check_mutants(const Program& program, const Options& options) {
-  Options own = options;
-  own.worker = 0;  // the mutants are shared out, not their states
-  own.workers = 1;
-  Checker checker(program, own);
-  std::vector<Mutant> result;
-  const auto targets = checker.targets();
-  for (std::size_t i = options.worker; i < targets.size(); i += options.workers) {
-    const Checker::Target& target = targets[i];
-    Mutant mutant;
-    mutant.mutation = target.mutation;
-    mutant.place = target.place;
-    mutant.in_recovery = target.in_recovery;
-    if (!target.in_recovery && checker.changes_nothing(target.mutation)) {
-      mutant.fate = Mutant::Fate::redundant;
-    } else {
-      mutant.report = checker.check(target.mutation, false);
-      const bool all = mutant.report.complete && mutant.report.rung != Rung::sampled &&
-                       (mutant.report.nested_complete || !options.nested);
-      mutant.fate = mutant.report.verdict == Verdict::failed ? Mutant::Fate::caught
-                    : all                                    ? Mutant::Fate::redundant
-                                                             : Mutant::Fate::survived;
-    }
-    result.push_back(std::move(mutant));
-  }
-  return result;
 }
 
 }  // namespace holdfast::check

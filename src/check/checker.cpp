@@ -8,7 +8,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "check/executions.hpp"
+#include "check/race.hpp"
 #include "check/sampler.hpp"
 
 namespace holdfast::check {
@@ -19,12 +19,16 @@ namespace {
 
 // What the first rung may cost before the next one is tried.
 constexpr std::uint64_t kTrial = 2'000;
+// What tells which words are read at all, where that rung is left out.
+constexpr std::uint64_t kGlance = 8;
 // Crashes inside recovery, for each state of the program where states are only sampled.
 constexpr std::uint64_t kSampledNested = 64;
 
-OrderOptions order_options(const Options& options) {
+// Of a crash inside recovery all moments are looked at, since its threads may run in other orders.
+OrderOptions order_options(const Options& options, Model model, Moments moments = Moments::cuts) {
   OrderOptions result;
-  result.model = options.model;
+  result.model = model;
+  result.moments = moments;
   result.axioms.barrier_alone = options.barrier_orders;
   return result;
 }
@@ -39,37 +43,72 @@ Checker::Checker(const Program& program, const Options& options)
     throw Error(Errc::invalid_argument, concat("check: worker ", options.worker, " of ",
                                                options.workers, ": count workers from 0"));
   }
-  recorded_ = machine_.record();
 }
 
 Checker::~Checker() = default;
 
-void Checker::start(const Mutation& mutation) {
+std::vector<Model> Checker::models() const {
+  if (options_.model) return {*options_.model};
+  return {Model::sbrp, Model::epoch};
+}
+
+void Checker::begin_report() {
   begun_ = Clock::now();
-  mutation_ = mutation;
-  trace_ = mutate(recorded_, mutation, places_);
-  order_ = std::make_unique<Order>(trace_, order_options(options_));
-  findings_.clear();
-  states_ = nested_states_ = states_before_ = 0;
-  nested_cut_ = false;
+  seen_.clear();
   report_ = Report{};
   report_.program = program_.name;
-  report_.model = options_.model;
-  report_.persists = order_->writes().size();
-  report_.crash_points = order_->points().size();
-  report_.threads = trace_.threads.size() - 2;
+  report_.races_sought = options_.races;
+  report_.barrier_orders = options_.barrier_orders;
+  for (const Model model : models()) {
+    ModelReport& part = report_.models.emplace_back();
+    part.model = model;
+    part.complete = true;
+    part.nested_complete = options_.nested;
+  }
+}
+
+void Checker::start(ModelReport& part) {
+  model_ = part.model;
+  order_ = std::make_unique<Order>(trace_, order_options(options_, model_, moments_));
+  if (options_.robust) robustness_ = std::make_unique<Robustness>(*order_);
+  findings_.clear();
+  ever_read_.clear();
+  states_ = nested_states_ = 0;
+  components_ = pairs_ = pairs_tried_ = 0;
+  nested_cut_ = false;
+  budget_ = options_.max_states - std::min(options_.max_states, part.states);
+  deadline_.reset();
+  if (options_.max_seconds > 0) {  // each model has its share of what is left
+    const auto left = std::chrono::duration<double>(options_.max_seconds) - (Clock::now() - begun_);
+    const auto others = &report_.models.back() - &part + 1;
+    deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(left / others);
+  }
+  report_.persists = std::max<std::uint64_t>(report_.persists, order_->writes().size());
+  report_.crash_points = std::max<std::uint64_t>(report_.crash_points, order_->points().size());
+  report_.threads = std::max<std::uint64_t>(report_.threads, trace_.threads.size() - 2);
 }
 
 bool Checker::out_of_budget() const {
-  if (states_ - states_before_ >= most_states_ || (stop_at_findings_ && !findings_.empty()))
-    return true;
-  if (options_.max_seconds <= 0) return false;
-  return std::chrono::duration<double>(Clock::now() - begun_).count() > options_.max_seconds;
+  if (states_ >= most_states_ || (stop_at_findings_ && !findings_.empty())) return true;
+  return deadline_ && Clock::now() > *deadline_;
+}
+
+bool Checker::is_spent(const ModelReport& part) const {
+  if (part.states >= options_.max_states) return true;
+  return options_.max_seconds > 0 &&
+         Clock::now() - begun_ > std::chrono::duration<double>(options_.max_seconds);
 }
 
 std::uint32_t Checker::note(Finding finding) {
   findings_.push_back(std::move(finding));
   return static_cast<std::uint32_t>(findings_.size());
+}
+
+std::string Checker::not_robust(const Bitset& durable, const CrashPoint& point) const {
+  if (!options_.robust) return {};
+  return robustness_->violation(
+      durable, point, machine_.footprint().reads(0),
+      [this](std::uint64_t address) { return machine_.name_of(address); });
 }
 
 Checker::CellFilter Checker::filter_for(const Order& order,
@@ -91,9 +130,10 @@ Outcome Checker::run_state(const Bitset& durable, const CrashPoint& point,
   ++states_;
   const Level level{order_.get(), &durable};
   Trace recovery;
-  const std::string wrong =
+  std::string wrong =
       machine_.run({&level, 1}, history_of(point), options_.nested ? &recovery : nullptr);
-  groups_.add(machine_.footprint().touched());
+  if (wrong.empty()) wrong = not_robust(durable, point);
+  machine_.note_flows(groups_);
   Outcome outcome{machine_.footprint().reads(0), 0};
   const auto number = static_cast<std::size_t>(&point - order_->points().data());
   if (!wrong.empty()) {
@@ -106,8 +146,8 @@ Outcome Checker::run_state(const Bitset& durable, const CrashPoint& point,
 
 void Checker::run_nested(const Bitset& durable, const CrashPoint& point, const Trace& recovery,
                          std::optional<std::uint32_t> group, Outcome& outcome) {
-  const auto trace = std::make_shared<const Trace>(mutate(recovery, mutation_, places_));
-  const auto order = std::make_shared<const Order>(*trace, order_options(options_));
+  const auto trace = std::make_shared<const Trace>(recovery);
+  const auto order = std::make_shared<const Order>(*trace, order_options(options_, model_));
   if (order->writes().empty()) return;
   std::unordered_set<std::uint32_t> known(outcome.reads.begin(), outcome.reads.end());
   const auto number = static_cast<std::size_t>(&point - order_->points().data());
@@ -118,7 +158,7 @@ void Checker::run_nested(const Bitset& durable, const CrashPoint& point, const T
     ++nested_states_;
     const Level levels[] = {{order_.get(), &durable}, {order.get(), &again}};
     const std::string wrong = machine_.run(levels, history_of(point), nullptr);
-    groups_.add(machine_.footprint().touched());
+    machine_.note_flows(groups_);
     // What only the second recovery reads is part of what the first state must fix, too.
     for (const std::uint32_t cell : machine_.footprint().reads(0)) {
       if (known.insert(cell).second) outcome.reads.push_back(cell);
@@ -156,7 +196,8 @@ std::unique_ptr<Explorer> Checker::make_explorer(std::optional<std::uint32_t> gr
 }
 
 bool Checker::explore_all(std::uint64_t most) {
-  most_states_ = std::min(options_.max_states, most);
+  machine_.follow_flows(false);
+  most_states_ = std::min(budget_, most);
   most_nested_ = most_states_;
   nested_cut_ = false;
   const auto explorer = make_explorer(std::nullopt);
@@ -177,60 +218,82 @@ void Checker::look_around() {
   }
 }
 
+// The groups that this worker explores: those that hold what was its own of the first groups, and
+// those that were not there then, which everyone explores.
+std::vector<std::uint32_t> Checker::own_groups(const std::vector<std::uint32_t>& first) const {
+  std::set<std::uint32_t> known, own;
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const std::uint32_t now = groups_.of(first[i]);
+    known.insert(now);
+    if (i % options_.workers == options_.worker) own.insert(now);
+  }
+  std::vector<std::uint32_t> result;
+  for (const std::uint32_t group : groups_.all()) {
+    if (own.count(group) != 0 || known.count(group) == 0) result.push_back(group);
+  }
+  return result;
+}
+
 bool Checker::explore_groups() {
-  most_states_ = options_.max_states - options_.max_states / 4;  // the rest is for samples
-  most_nested_ = options_.max_states;
+  most_states_ = budget_ - budget_ / 4;  // the rest is for samples
+  most_nested_ = budget_;
   nested_cut_ = false;
+  machine_.follow_flows(true);
   look_around();
   groups_.form();
-  if (groups_.all().size() < 2) return false;
-  // A worker keeps to the words that it begins with, into whatever group they turn out to belong.
-  std::vector<std::uint32_t> ours;
-  for (std::size_t i = options_.worker; i < groups_.all().size(); i += options_.workers) {
-    ours.push_back(groups_.all()[i]);
-  }
-  std::set<std::uint32_t> done;
-  for (std::size_t i = 0; i < ours.size(); ++i) {
-    report_.components = groups_.all().size();
-    if (report_.components < 2) return false;
-    const std::uint32_t group = groups_.of(ours[i]);
-    if (!done.insert(group).second) continue;
-    if (!make_explorer(group)->explore(filter_for(*order_, group))) return false;
-    if (!groups_.form()) continue;
-    done.clear();
-    i = static_cast<std::size_t>(-1);  // from the start, with the groups as they are now
+  const std::vector<std::uint32_t> first = groups_.all();
+  for (bool again = true; again;) {
+    again = false;
+    components_ = groups_.all().size();
+    if (components_ < 2) return false;
+    for (const std::uint32_t group : own_groups(first)) {
+      const std::size_t variable = machine_.variable();
+      if (!make_explorer(group)->explore(filter_for(*order_, group))) return false;
+      // What was read while it was taken for a constant has not been noted.
+      again = groups_.form() || machine_.variable() != variable;
+      if (again) break;  // from the start, with the groups as they are now
+    }
   }
   return true;
 }
 
 void Checker::climb() {
   stop_at_findings_ = true;
-  states_before_ = states_;
-  report_.rung = Rung::exhaustive;
-  report_.complete = explore_all(kTrial);
-  if (!report_.complete && findings_.empty()) {
-    report_.rung = Rung::components;
-    report_.complete = explore_groups();
+  rung_ = Rung::exhaustive;
+  complete_ = first_rung_ == Rung::exhaustive && explore_all(kTrial);
+  if (first_rung_ == Rung::sampled) explore_all(kGlance);
+  if (!complete_ && findings_.empty() && first_rung_ != Rung::sampled) {
+    rung_ = Rung::components;
+    complete_ = explore_groups();
   }
-  if (!report_.complete && findings_.empty() && groups_.all().size() < 2) {
-    report_.rung = Rung::exhaustive;
-    report_.complete = explore_all(options_.max_states - options_.max_states / 4);
+  if (!complete_ && findings_.empty() && groups_.all().size() < 2 && first_rung_ != Rung::sampled) {
+    rung_ = Rung::exhaustive;
+    complete_ = explore_all(budget_ - budget_ / 4);
   }
-  report_.nested_complete = options_.nested && report_.complete && !nested_cut_;
-  if (!report_.complete && findings_.empty()) {
-    report_.rung = Rung::sampled;
-    most_states_ = options_.max_states;
+  if (!complete_ && findings_.empty()) {
+    rung_ = Rung::sampled;  // whatever it tries, there are states that it does not
+    machine_.follow_flows(false);
+    most_states_ = budget_;
     most_nested_ = kSampledNested;
     const auto explorer = make_explorer(Groups::kShared);
     Sampler sampler(*explorer, options_, ever_read_, [this] { return out_of_budget(); });
     sampler.run();
-    report_.pairs = sampler.pairs();
-    report_.pairs_tried = sampler.pairs_tried();
-    report_.complete = sampler.complete();
+    pairs_ = sampler.pairs();
+    pairs_tried_ = sampler.pairs_tried();
   }
 }
 
-// What a crash may leave of an execution: two that agree in this need be explored only once.
+namespace {
+
+// The models may differ in why.
+bool is_same(const Failure& a, const Failure& b) {
+  return a.nested == b.nested && to_string(a.lost.place) == to_string(b.lost.place) &&
+         to_string(a.kept.place) == to_string(b.kept.place);
+}
+
+}  // namespace
+
+// What a crash may leave of an execution.
 static std::uint64_t signature(const Order& order) {
   std::uint64_t result = 0;
   const auto add = [&](std::uint64_t value) {
@@ -254,75 +317,91 @@ static std::uint64_t signature(const Order& order) {
   return result;
 }
 
-// Goes on with an execution that was made under a schedule.
-void Checker::use(const Trace& trace) {
-  trace_ = mutate(trace, mutation_, places_);
-  OrderOptions options = order_options(options_);
-  options.moments = Moments::cuts;
-  order_ = std::make_unique<Order>(trace_, options);
-  ever_read_.clear();
+// The states of the execution that is at hand, under one model.
+void Checker::explore(ModelReport& part, const std::string& execution, bool find_causes) {
+  const std::uint64_t runs = machine_.runs();
+  const std::uint64_t memoised = machine_.memoised();
+  start(part);
+  // Executions that differ in what nobody's crash can show need be explored once.
+  if (moments_ == Moments::cuts && !options_.robust &&
+      !seen_.insert({model_, signature(*order_)}).second) {
+    return;
+  }
+  climb();
+  if (!findings_.empty()) {
+    sites_of_failure_ = trace_.sites;
+    if (const Trace* const recovery = findings_.front().recovery.get()) {
+      sites_of_failure_.insert(sites_of_failure_.end(), recovery->sites.begin(),
+                               recovery->sites.end());
+    }
+    Failure failure = explain(findings_.front(), find_causes);
+    const std::string model =
+        model_ == Model::sbrp ? std::string() : concat(to_string(model_), "@");
+    failure.state = concat(execution, model, failure.state);
+    failure.model = model_;
+    const bool known = std::any_of(report_.failures.begin(), report_.failures.end(),
+                                   [&](const Failure& other) { return is_same(failure, other); });
+    if (!known) report_.failures.push_back(std::move(failure));
+    part.failed = true;
+  }
+  part.rung = std::max(part.rung, rung_);
+  part.complete = part.complete && complete_;
+  part.nested_complete = part.nested_complete && complete_ && !nested_cut_;
+  part.states += states_;
+  part.nested_states += nested_states_;
+  part.runs += machine_.runs() - runs;
+  part.memoised += machine_.memoised() - memoised;
+  part.components = std::max(part.components, components_);
+  part.pairs += pairs_;
+  part.pairs_tried += pairs_tried_;
 }
 
-// Every schedule that is not equivalent to another, and of each all moments at once.
-void Checker::explore_schedules() {
+Report Checker::check(bool find_causes) {
+  begin_report();
   Executions executions(machine_, options_);
-  Rung worst = report_.rung;
-  bool complete = report_.complete;
-  bool nested_complete = report_.nested_complete;
-  std::set<std::uint64_t> seen;
-  Trace first_trace = trace_;
-  std::unique_ptr<Order> first_order = std::move(order_);
-  const std::vector<std::uint32_t> first_read = ever_read_;
-  while (report_.schedules < options_.max_schedules && states_ < options_.max_states) {
-    std::optional<Trace> next = executions.next();
-    if (!next) break;
-    ++report_.schedules;
-    use(*next);
-    if (!seen.insert(signature(*order_)).second) continue;
-    climb();
-    worst = std::max(worst, report_.rung);
-    complete = complete && report_.complete;
-    nested_complete = nested_complete && report_.nested_complete;
-    if (!findings_.empty()) {
-      report_.schedule = executions.name();
-      report_.schedules_share = executions.share();
-      return;
+  const auto is_enough = [&] {
+    if (!report_.failures.empty()) return true;
+    return std::any_of(report_.models.begin(), report_.models.end(),
+                       [&](const ModelReport& part) { return is_spent(part); });
+  };
+  std::optional<RaceDetector> detector;  // of the last run
+  executions.before_run([&] {
+    if (options_.races) machine_.let_hear(&detector.emplace());
+  });
+  for (bool first = true; first || !is_enough(); first = false) {
+    run_failed_ = true;
+    std::optional<Trace> trace = executions.next();
+    run_failed_ = false;
+    machine_.let_hear(nullptr);
+    if (!trace) break;
+    trace_ = std::move(*trace);
+    moments_ = executions.moments();
+    if (detector) add_races(*detector);
+    for (ModelReport& part : report_.models) {
+      explore(part, executions.name(), find_causes);
+      if (first && &part == &report_.models.front() && findings_.empty()) add_hints(report_);
     }
-    if (out_of_budget()) break;
   }
-  trace_ = std::move(first_trace);  // what hints speak of
-  order_ = std::move(first_order);
-  ever_read_ = first_read;
-  report_.rung = worst;
-  report_.complete = complete;
-  report_.nested_complete = nested_complete;
-  report_.schedules_redundant = executions.redundant();
+  report_.schedules = executions.made();
   report_.schedules_complete = executions.complete();
   report_.schedules_share = executions.share();
-}
-
-Report Checker::check(const Mutation& mutation, bool find_causes) {
-  start(mutation);
-  climb();
-  if (findings_.empty() && options_.max_schedules > 0) explore_schedules();
-  if (!findings_.empty()) {
-    report_.verdict = Verdict::failed;
-    report_.failures.push_back(explain(findings_.front(), find_causes));
-  }
-  fill_report(report_);
+  report_.recovery_complete = !machine_.recovery_had_choices();
+  finish_report();
   return report_;
 }
 
-Report Checker::replay(const std::string& name) {
-  start(options_.mutation);
-  report_.rung = Rung::replay;
-  std::string state = name;
-  if (const std::size_t at = name.find('@'); at != std::string::npos) {
-    report_.schedule = name.substr(0, at);
-    state = name.substr(at + 1);
-    use(Executions(machine_, options_).replay(report_.schedule));
-  }
-  const std::vector<StateName> parts = parse_state(state);
+Report Checker::replay(const std::string& text) {
+  const ReplayName name = parse_replay(text);
+  if (name.model) options_.model = name.model;
+  if (!options_.model) options_.model = Model::sbrp;
+  begin_report();
+  report_.races_sought = false;
+  Executions executions(machine_, options_);
+  trace_ = executions.again(name.execution);
+  moments_ = executions.moments();
+  ModelReport& part = report_.models.front();
+  start(part);
+  const std::vector<StateName> parts = parse_state(name.state);
   const Bitset durable = state_of(*order_, parts[0]);
   const CrashPoint& point = order_->points()[parts[0].point];
   const Level level{order_.get(), &durable};
@@ -331,10 +410,12 @@ Report Checker::replay(const std::string& name) {
   finding.point = parts[0].point;
   finding.durable = durable;
   finding.message = machine_.run({&level, 1}, history_of(point), &recovery);
+  if (finding.message.empty()) finding.message = not_robust(durable, point);
   ++states_;
   if (parts.size() > 1) {
-    finding.recovery = std::make_shared<const Trace>(mutate(recovery, mutation_, places_));
-    finding.order = std::make_shared<const Order>(*finding.recovery, order_options(options_));
+    finding.recovery = std::make_shared<const Trace>(recovery);
+    finding.order =
+        std::make_shared<const Order>(*finding.recovery, order_options(options_, model_));
     finding.nested_point = parts[1].point;
     finding.nested_durable = state_of(*finding.order, parts[1]);
     const Level levels[] = {level, {finding.order.get(), &finding.nested_durable}};
@@ -342,12 +423,21 @@ Report Checker::replay(const std::string& name) {
     ++states_;
     ++nested_states_;
   }
-  report_.complete = true;
   if (!finding.message.empty()) {
-    report_.verdict = Verdict::failed;
-    report_.failures.push_back(explain(finding, true));
+    Failure& failure = report_.failures.emplace_back(explain(finding, true));
+    const std::size_t prefix = text.size() - name.state.size();
+    failure.state = text.substr(0, prefix) + failure.state;
+    failure.model = model_;
+    part.failed = true;
   }
-  fill_report(report_);
+  part.rung = Rung::replay;
+  part.nested_complete = false;
+  part.states = states_;
+  part.nested_states = nested_states_;
+  part.runs = machine_.runs();
+  part.memoised = machine_.memoised();
+  report_.schedules = 1;
+  finish_report();
   return report_;
 }
 
@@ -361,8 +451,7 @@ Failure Checker::explain(const Finding& finding, bool find_causes) {
   const auto name = [&](const Bitset& state) {
     const std::string first = name_state(*order_, finding.point, finding.durable);
     const std::string own = name_state(order, point, state);
-    const std::string whole = failure.nested ? concat(first, "/", own) : own;
-    return report_.schedule.empty() ? whole : concat(report_.schedule, "@", whole);
+    return failure.nested ? concat(first, "/", own) : own;
   };
   failure.state = name(durable);
   if (!find_causes) return failure;
@@ -372,25 +461,28 @@ Failure Checker::explain(const Finding& finding, bool find_causes) {
     ++states_;
     const Level levels[] = {{order_.get(), failure.nested ? &finding.durable : &state},
                             {&order, &state}};
-    const std::string wrong = machine_.run({levels, failure.nested ? 2u : 1u}, history, nullptr);
+    std::string wrong = machine_.run({levels, failure.nested ? 2u : 1u}, history, nullptr);
+    if (wrong.empty() && !failure.nested) wrong = not_robust(state, order.points()[point]);
     return !wrong.empty();
   };
   const Cause cause =
-      find_cause({&order, point, durable}, order_options(options_), failure.nested, fails);
+      find_cause({&order, point, durable},
+                 order_options(options_, model_, failure.nested ? Moments::cuts : moments_),
+                 failure.nested, fails);
   failure.state = name(cause.smallest);
   describe(failure, cause, order, point, machine_, places_);
   return failure;
 }
 
-void Checker::fill_report(Report& report) {
-  report.states = states_;
-  report.nested_states = nested_states_;
-  report.runs = machine_.runs();
-  report.seconds = std::chrono::duration<double>(Clock::now() - begun_).count();
+void Checker::finish_report() {
+  report_.seconds = std::chrono::duration<double>(Clock::now() - begun_).count();
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-  report.peak_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
-  if (report.verdict == Verdict::passed) add_hints(report);
+  report_.peak_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+  conclude(report_);
+  if (report_.verdict == Verdict::failed || report_.verdict == Verdict::racy) {
+    report_.hints.clear();
+  }
 }
 
 void Checker::add_hints(Report& report) const {
@@ -419,7 +511,7 @@ void Checker::add_hints(Report& report) const {
            places.place(sites[site])});
     }
   }
-  if (!report.complete || report.rung == Rung::sampled) return;
+  if (!complete_ || rung_ == Rung::sampled) return;
   std::vector<int> read_at(sites.size(), -1);  // -1: no store; 0: none is read; 1: some are
   for (std::uint32_t cell = 0; cell < order_->cells().size(); ++cell) {
     const bool read = cell < ever_read_.size() && ever_read_[cell] != 0;

@@ -9,13 +9,17 @@
 #include <string>
 #include <vector>
 
+#include "check/executions.hpp"
 #include "check/explore.hpp"
 #include "check/failure.hpp"
 #include "check/groups.hpp"
 #include "check/machine.hpp"
 #include "check/mutate.hpp"
+#include "check/robust.hpp"
 
 namespace holdfast::check {
+
+class RaceDetector;
 
 // What is wrong with a state.
 struct Finding {
@@ -30,35 +34,55 @@ struct Finding {
   Bitset nested_durable;
 };
 
-// A program that has been recorded, ready for any number of mutations.
+// Explores one program: as it is, and as any number of mutations make it.
 class Checker {
  public:
   Checker(const Program& program, const Options& options);
   ~Checker();
 
-  // The program as it is, or with `mutation`. `find_causes`: whether failures are shrunk.
-  Report check(const Mutation& mutation, bool find_causes);
+  // The program as it is, or as change() made it. `find_causes`: whether failures are shrunk.
+  // Throws what the program's run() throws.
+  Report check(bool find_causes);
   Report replay(const std::string& state);
-  // Runs the program once more and adds its races to the report.
-  void find_races(Report& report);
+  // For tests: leaves out the rungs before this one, even where they would do.
+  void start_at(Rung rung) { first_rung_ = rung; }
+  // Says where recover() or verify() reads without being instrumented.
+  void add_unseen(Report& report);
+
+  // Adds to the failure of a report a change that mends it, if a simple one does: the program is
+  // run with it and checked again. REQUIRES: the report is that of the last check().
+  void suggest(Report& report);
 
   // What the program and its recovery offer for mutation.
   struct Target {
     Mutation mutation;
     Place place;
+    std::vector<Site> sites;
     bool in_run = false;
     bool in_recovery = false;
   };
-  std::vector<Target> targets();
-  // Whether the mutation leaves the order of the program's own persists as it is.
-  bool changes_nothing(const Mutation& mutation);
+  const std::vector<Target>& targets();
+  // From now on the program and its recovery run with the mutation, which may be `none`.
+  void change(const Mutation& mutation);
+  // Whether any run since met what is changed.
+  bool met_change() const { return machine_.met_change(); }
+  bool threads_have_talked() const { return machine_.threads_have_talked(); }
+  // Whether check() threw because the program's run() did.
+  bool run_failed() const { return run_failed_; }
+  void set_schedule(std::uint64_t seed) { options_.schedule = seed; }
 
  private:
   friend class Sampler;
   using Clock = std::chrono::steady_clock;
   using CellFilter = std::function<bool(std::uint32_t)>;
 
-  void start(const Mutation& mutation);
+  std::vector<Model> models() const;
+  void begin_report();
+  // Of an execution: its states under one model.
+  void start(ModelReport& part);
+  void explore(ModelReport& part, const std::string& execution, bool find_causes);
+  bool is_spent(const ModelReport& part) const;
+  void add_races(const RaceDetector& detector);
   bool out_of_budget() const;
   // One state of the program, and the crashes inside recovery of the groups that `group` takes in.
   Outcome run_state(const Bitset& durable, const CrashPoint& point,
@@ -68,6 +92,9 @@ class Checker {
   std::unique_ptr<Explorer> make_explorer(std::optional<std::uint32_t> group);
   CellFilter filter_for(const Order& order, std::optional<std::uint32_t> group) const;
   std::uint32_t note(Finding finding);
+  // What is wrong with what recovery read in a state of the program; empty unless that is asked
+  // for.
+  std::string not_robust(const Bitset& durable, const CrashPoint& point) const;
   // The number of a half word, as Groups counts.
   std::uint32_t half_of(std::uint64_t address) const {
     return static_cast<std::uint32_t>((address - machine_.range().begin) / 4);
@@ -76,10 +103,9 @@ class Checker {
   bool explore_all(std::uint64_t most);
   void look_around();
   bool explore_groups();
+  std::vector<std::uint32_t> own_groups(const std::vector<std::uint32_t>& first) const;
   void climb();
-  void explore_schedules();
-  void use(const Trace& trace);
-  void fill_report(Report& report);
+  void finish_report();
   void add_hints(Report& report) const;
   Failure explain(const Finding& finding, bool find_causes);
 
@@ -87,24 +113,38 @@ class Checker {
   Options options_;
   Machine machine_;
   Places places_;
-  Trace recorded_;
+  std::vector<Target> targets_;
+  std::vector<Site> sites_of_failure_;  // of the execution that failed
+  bool has_targets_ = false;
+  bool run_failed_ = false;
   std::vector<std::uint32_t> ever_read_;  // cells of the program's order, as a set by index
   Groups groups_;
 
-  // Of the current check:
-  Mutation mutation_;
-  Trace trace_;
-  std::unique_ptr<Order> order_;
-  std::vector<Finding> findings_;  // verdict n is findings_[n - 1]
+  // Of the current check, over all executions:
   Report report_;
+  Clock::time_point begun_;
+  std::set<std::pair<Model, std::uint64_t>> seen_;  // what a crash may leave of an execution
+  // Of the current execution and model:
+  Model model_ = Model::sbrp;
+  Trace trace_;
+  Moments moments_ = Moments::prefixes;
+  std::unique_ptr<Order> order_;
+  std::unique_ptr<Robustness> robustness_;
+  std::vector<Finding> findings_;  // verdict n is findings_[n - 1]
+  Rung rung_ = Rung::exhaustive;
+  bool complete_ = false;
+  std::uint64_t components_ = 0;
+  std::uint64_t pairs_ = 0;
+  std::uint64_t pairs_tried_ = 0;
+  std::uint64_t budget_ = 0;  // of states
+  Rung first_rung_ = Rung::exhaustive;
   std::uint64_t states_ = 0;
   std::uint64_t nested_states_ = 0;
-  std::uint64_t states_before_ = 0;  // those of executions explored before
-  std::uint64_t most_states_ = 0;    // of the current rung
-  std::uint64_t most_nested_ = 0;    // of one state of the program
+  std::uint64_t most_states_ = 0;  // of the current rung
+  std::uint64_t most_nested_ = 0;  // of one state of the program
   bool nested_cut_ = false;
   bool stop_at_findings_ = true;
-  Clock::time_point begun_;
+  std::optional<Clock::time_point> deadline_;
 };
 
 }  // namespace holdfast::check

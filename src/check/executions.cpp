@@ -1,34 +1,105 @@
 #include "check/executions.hpp"
 
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
 #include "check/happens.hpp"
 
 namespace holdfast::check {
 
-Executions::Executions(Machine& machine, const Options& /*options*/) : machine_(machine) {}
+using detail::concat;
+
+ReplayName parse_replay(const std::string& text) {
+  ReplayName name;
+  name.state = text;
+  for (std::size_t at = name.state.find('@'); at != std::string::npos; at = name.state.find('@')) {
+    const std::string part = name.state.substr(0, at + 1);
+    name.state.erase(0, at + 1);
+    if (part == concat(to_string(Model::sbrp), "@")) {
+      name.model = Model::sbrp;
+    } else if (part == concat(to_string(Model::epoch), "@")) {
+      name.model = Model::epoch;
+    } else {
+      name.execution += part;
+    }
+  }
+  return name;
+}
+
+Executions::Executions(Machine& machine, const Options& options)
+    : machine_(machine), seed_(options.schedule), most_(options.schedules) {}
+
+Trace Executions::first() {
+  machine_.set_schedule(seed_);
+  if (before_run_) before_run_();
+  Trace trace = machine_.record();
+  begun_ = true;
+  over_ = !machine_.had_choices();
+  return trace;
+}
 
 std::optional<Trace> Executions::next() {
-  while (!over_) {
+  if (!begun_) return first();
+  while (!over_ && !given_up_ && schedules_.made() < most_) {
+    if (before_run_) before_run_();
     schedules_.begin();
-    Trace trace = machine_.record(schedules_);
+    std::optional<Trace> trace;
+    try {
+      trace = machine_.record(schedules_);
+    } catch (const Error& error) {
+      if (error.code() != Errc::unsupported) throw;
+      given_up_ = true;
+      return std::nullopt;
+    }
     const bool redundant = schedules_.redundant();
     if (!redundant) name_ = schedules_.name();
     over_ = !schedules_.end();
-    if (!redundant) return late_host(trace);
+    if (redundant) continue;
+    explored_ = true;
+    return late_host(*trace);
   }
   return std::nullopt;
 }
 
-bool Executions::complete() const { return over_ && !schedules_.was_cut(); }
-
-double Executions::share() const {
-  const double share = schedules_.share();
-  return complete() || share < 1 ? share : 0.999;  // a loop was cut: all but that
+Trace Executions::again(const std::string& name) {
+  const std::string_view text = name;
+  if (text.starts_with('x') && text.ends_with('@')) {
+    name_ = text.substr(1, text.size() - 2);
+    explored_ = true;
+    Schedules one;
+    one.begin_named(name_);
+    return late_host(machine_.record(one));
+  }
+  if (!name.empty()) {
+    const char* const end = name.data() + name.size() - 1;
+    std::uint64_t seed = 0;
+    const auto [at, error] = std::from_chars(name.data() + 1, end, seed);
+    if (name.front() != 's' || error != std::errc() || at != end || *end != '@') {
+      throw Error(Errc::invalid_argument,
+                  concat("'", name, "' names no execution of this program: take the whole state ",
+                         "from a report, such as s7@12:345.350"));
+    }
+    seed_ = seed;
+  }
+  return first();
 }
 
-Trace Executions::replay(std::string_view name) {
-  Schedules one;
-  one.begin_named(name);
-  return late_host(machine_.record(one));
+std::string Executions::name() const {
+  if (explored_) return concat("x", name_, "@");
+  return seed_ == 0 ? "" : concat("s", seed_, "@");
+}
+
+bool Executions::complete() const { return over_ && !given_up_ && !schedules_.was_cut(); }
+
+double Executions::share() const {
+  if (complete()) return 1;
+  if (given_up_ || schedules_.made() == 0) return 0;
+  return std::min(schedules_.share(), 0.999);  // a loop was cut: all but that
+}
+
+std::uint64_t Executions::made() const {
+  return std::max<std::uint64_t>(schedules_.made(), begun_ ? 1 : 0);
 }
 
 }  // namespace holdfast::check

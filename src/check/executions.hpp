@@ -1,48 +1,69 @@
-// The executions of a program that are not equivalent.
+// The executions of a program that are not equivalent, one after another.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "check/machine.hpp"
+#include "check/order.hpp"
 #include "check/schedules.hpp"
-#include "check/trace.hpp"
 
 namespace holdfast::check {
 
-// The executions of a program that are not equivalent, one after another. Each is made by running
-// the program once more; its trace is in an order in which the host's starts and acknowledgements
-// come as late as they can (happens.hpp), for Order with Moments::cuts.
-//
-// Explored are the schedules of the program's own run. Recovery runs under one.
+// A state of Options::replay: the execution ("s7@", "x102@"; empty: that of Options::schedule), the
+// model ("epoch@"; nothing: sbrp, or the one that was asked for), and the state under it.
+struct ReplayName {
+  std::string execution;
+  std::optional<Model> model;
+  std::string state;
+};
+ReplayName parse_replay(const std::string& text);
+
+// Each is made by running the program once more. The first runs as kernels do in any test, with the
+// seed of Options::schedule. Where it might have gone another way, all schedules of the program's
+// own run are explored behind it (Schedules), up to Options::schedules of them. The trace of such a
+// one is in an order in which the host's starts and acknowledgements come as late as they can
+// (happens.hpp), for Order with moments().
 class Executions {
  public:
   // `machine` outlives it. REQUIRES: no other run of the machine goes on at the same time; others
   // in between are fine.
   Executions(Machine& machine, const Options& options);
+  // Is called before each run; not all of them are returned by next().
+  void before_run(std::function<void()> call) { before_run_ = std::move(call); }
 
-  // Runs the program under the next schedule; nothing: there are no more. Throws what the program
-  // throws, Errc::livelock where its threads can wait for each other for ever, and unsupported
-  // where it does not do the same under the same schedule.
+  // Runs the program under the next schedule and records it; nothing: there are no more, or no more
+  // are wanted. Throws what the program's run() throws, and Errc::livelock where its threads can
+  // wait for each other for ever. Where the program does not do the same under the same schedule,
+  // or cannot be explored, there are no more, and complete() is false.
   std::optional<Trace> next();
-  bool complete() const;  // all have been made
-  double share() const;   // of all, estimated down the tree of schedules; 1 where complete
-  std::uint64_t made() const { return schedules_.made(); }
-  // Runs that turned out to be equivalent to earlier ones.
-  std::uint64_t redundant() const { return schedules_.redundant_runs(); }
+  // The execution that name() named. Throws invalid_argument where the text names none.
+  Trace again(const std::string& name);
 
-  // Names the execution that next() returned last.
-  const std::string& name() const { return name_; }
-  // The execution of that name. Throws invalid_argument where it names none of this program.
-  Trace replay(std::string_view name);
+  // The last execution, as a prefix of the names of its states; empty for schedule 0.
+  std::string name() const;
+  // Which moments of the last execution are to be looked at.
+  Moments moments() const { return explored_ ? Moments::cuts : Moments::prefixes; }
+  bool complete() const;  // all have been made
+  double share() const;   // of all, estimated down the tree of schedules; 0: unknown
+  // The first is equivalent to one of those that are explored, so it does not count beside them.
+  std::uint64_t made() const;
 
  private:
+  Trace first();
+
   Machine& machine_;
+  std::function<void()> before_run_;
   Schedules schedules_;
-  std::string name_;
+  std::uint64_t seed_;
+  std::uint64_t most_;
+  std::string name_;       // of the last one, without its letter
+  bool begun_ = false;     // the first has been made
+  bool explored_ = false;  // the last one is not the first
   bool over_ = false;
+  bool given_up_ = false;
 };
 
 }  // namespace holdfast::check

@@ -80,9 +80,9 @@ void Happens::begin(std::uint32_t number, std::uint32_t task) {
 }
 
 Past& Happens::enter(const Op& op) {
-  if (op.thread == kCopyThread && op.group != 0 && op.group < tasks_.size()) {
-    copies_[op.group].join(begin_of(op.group));
-    return copies_[op.group];
+  if (op.thread == kCopyThread && op.task != 0 && op.task < tasks_.size()) {
+    copies_[op.task].join(begin_of(op.task));
+    return copies_[op.task];
   }
   if (!begun_[op.thread]) begin(op.thread, trace_.threads[op.thread].task);
   Past& past = threads_[op.thread];
@@ -95,7 +95,7 @@ Past& Happens::enter(const Op& op) {
     }
     for (std::uint32_t task = 1; task < next_given_; ++task) {
       const bool its = op.stream == 0 || trace_.tasks[task].stream == op.stream;
-      if (its && (op.group == 0 || task <= op.group)) join_task(past, task);
+      if (its && (op.task == 0 || task <= op.task)) join_task(past, task);
     }
   }
   if (speaks(op)) {
@@ -108,8 +108,8 @@ Past& Happens::enter(const Op& op) {
 }
 
 void Happens::done(const Op& op) {
-  const bool copied = op.thread == kCopyThread && op.group != 0 && op.group < tasks_.size();
-  const Past& past = copied ? copies_[op.group] : threads_[op.thread];
+  const bool copied = op.thread == kCopyThread && op.task != 0 && op.task < tasks_.size();
+  const Past& past = copied ? copies_[op.task] : threads_[op.thread];
   if (speaks(op)) {
     for_units(op, [&](Location& location) {
       (writes(op) ? location.written : location.read).join(past);

@@ -113,6 +113,9 @@ class Parser {
     test_ = &test;
     next_persistent_ = kPersistentBase;
     next_volatile_ = kVolatileBase;
+    streams_.clear();
+    events_.clear();
+    stream_ = 1;
     const Token& start = now();
     if (!accept("test")) fail(start, "'test'");
     test.file = file_;
@@ -130,7 +133,15 @@ class Parser {
   void check_complete() {
     if (test_->kernels == 0 && test_->threads[0].steps.empty()) fail(now(), "a thread");
     if (test_->condition.empty()) fail(now(), "'crash' with a condition");
-    if (!test_->sbrp && !test_->epoch) fail(now(), "'sbrp:' or 'epoch:' with what is expected");
+    if (!test_->is_final && !test_->sbrp && !test_->epoch) {
+      fail(now(), "'sbrp:' or 'epoch:' with what is expected");
+    }
+    if (test_->is_final && (!test_->sc || !test_->ptx)) {
+      fail(now(), "'sc:' and 'ptx:' with what is expected");
+    }
+    if (test_->is_final ? test_->sbrp || test_->epoch : test_->sc || test_->ptx) {
+      fail(now(), "'sc:' and 'ptx:' with 'final', 'sbrp:' and 'epoch:' with 'crash'");
+    }
     check_barriers();
   }
 
@@ -166,20 +177,128 @@ class Parser {
       if (!is(now(), "thread")) fail(now(), "'thread'");
       while (is(now(), "thread")) parse_thread();
       expect("}");
+    } else if (is(token, "stream")) {
+      parse_stream();
     } else if (is(token, "host")) {
       take();
       parse_block(test_->threads[0], 0);
     } else if (is(token, "synchronize") || is(token, "start") || is(token, "acknowledge")) {
       parse_step(test_->threads[0], 0);
-    } else if (is(token, "crash")) {
+    } else if (is(token, "crash") || is(token, "final")) {
       parse_condition();
-    } else if (is(token, "sbrp") || is(token, "epoch")) {
+    } else if (is(token, "sbrp") || is(token, "epoch") || is(token, "sc") || is(token, "ptx")) {
       parse_expectation();
     } else {
       fail(token,
-           "'persistent', 'volatile', 'thread', 'kernel', 'host', 'synchronize', 'start', "
-           "'acknowledge', 'crash', 'sbrp', 'epoch' or '}'");
+           "'persistent', 'volatile', 'thread', 'kernel', 'stream', 'host', 'synchronize', "
+           "'start', 'acknowledge', 'crash', 'sbrp', 'epoch' or '}'");
     }
+  }
+
+  // What is in it is launched one after the other; a stream may be gone on with further below.
+  void parse_stream() {
+    take();
+    const Token& name = expect(Kind::word, "the stream's name");
+    if (!streams_.contains(name.text)) {
+      check_new_name(name);
+      streams_.emplace(name.text, static_cast<std::uint32_t>(streams_.size() + 2));
+    }
+    stream_ = streams_.at(name.text);
+    expect("{");
+    while (!accept("}")) {
+      const Token& token = now();
+      if (is(token, "thread") || is(token, "kernel")) {
+        parse_item();
+      } else if (is(token, "copy")) {
+        parse_copy();
+      } else if (is(token, "record") || is(token, "wait")) {
+        parse_event();
+      } else {
+        fail(token, "'kernel', 'thread', 'copy', 'record', 'wait' or '}'");
+      }
+      accept(";");
+    }
+    stream_ = 1;
+  }
+
+  LitmusThread begin_launch(const Token& token) {
+    begin_kernel();
+    if (test_->threads.size() > kMaxThreads) {
+      fail(token, detail::concat("at most ", kMaxThreads, " threads and copies"));
+    }
+    LitmusThread thread;
+    thread.name = token.text;
+    thread.launch = test_->kernels;
+    thread.stream = stream_;
+    return thread;
+  }
+
+  // copy place = number, or = a variable whose value it finds.
+  void parse_copy() {
+    const Token& token = now();
+    LitmusThread thread = begin_launch(token);
+    take();
+    LitmusStep step;
+    step.line = token.line;
+    step.op = LitmusOp::store;
+    step.place = parse_place(true);
+    expect("=");
+    const Token& source = now();
+    if (source.kind == Kind::word && find_variable(source.text)) {
+      LitmusStep load;
+      load.line = token.line;
+      load.op = LitmusOp::load;
+      load.place = parse_place(false);
+      load.result = 0;
+      if (step.place.count != 1 || width_of(load.place) != width_of(step.place)) {
+        fail(source, "a number, or an element as wide as the one that is copied to");
+      }
+      thread.registers = 1;
+      add(thread, load, token);
+      step.value = {true, 0};
+    } else {
+      step.value = {false, number_of_width(width_of(step.place))};
+    }
+    add(thread, step, token);
+    test_->threads.push_back(std::move(thread));
+  }
+
+  // record E, or wait E: for its last record above.
+  void parse_event() {
+    const Token& token = now();
+    LitmusThread thread = begin_launch(token);
+    take();
+    const Token& name = expect(Kind::word, "the event's name");
+    LitmusStep step;
+    step.line = token.line;
+    if (is(token, "record")) {
+      if (!events_.contains(name.text)) check_new_name(name);
+      events_[name.text] = thread.launch;
+      step.op = LitmusOp::record;
+    } else {
+      if (!events_.contains(name.text)) fail(name, "an event that is recorded above");
+      step.op = LitmusOp::wait_event;
+    }
+    step.event = events_[name.text];
+    add(thread, step, token);
+    test_->threads.push_back(std::move(thread));
+  }
+
+  // synchronize, or synchronize with a stream or an event that stands above.
+  void parse_synchronize(LitmusStep& step, const Token& token) {
+    const Token& name = now();
+    if (name.kind != Kind::word) return;
+    if (streams_.contains(name.text)) {
+      step.stream = streams_.at(name.text);
+    } else if (events_.contains(name.text)) {
+      step.event = events_.at(name.text);
+    } else if (name.line == token.line && !is_keyword(name.text) && !find_variable(name.text) &&
+               !is_register(name.text)) {
+      fail(name, "a stream or an event that stands above");
+    } else {
+      return;
+    }
+    take();
   }
 
   void begin_kernel() {
@@ -205,14 +324,7 @@ class Parser {
     variable.persistent = persistent;
     variable.width = width;
     const Token& name = expect(Kind::word, "a variable's name");
-    static constexpr std::string_view kTaken[] = {
-        "ofence",      "dfence", "persist", "fence",       "barrier",      "prel",
-        "pacq",        "strong", "wait",    "add",         "cas",          "if",
-        "synchronize", "start",  "host",    "acknowledge", "acknowledged", "started"};
-    if (std::find(std::begin(kTaken), std::end(kTaken), name.text) != std::end(kTaken) ||
-        find_variable(name.text) || is_register(name.text)) {
-      fail(name, "a name that is not in use and does not read r0, r1, ...");
-    }
+    check_new_name(name);
     if (test_->variables.size() == kMaxVariables) {
       fail(name, detail::concat("at most ", kMaxVariables, " variables"));
     }
@@ -230,6 +342,23 @@ class Parser {
     variable.address = next;
     next += (std::uint64_t{variable.width} * variable.count + 15) / 16 * 16;
     test_->variables.push_back(std::move(variable));
+  }
+
+  static bool is_keyword(const std::string& word) {
+    static constexpr std::string_view kTaken[] = {
+        "ofence",     "dfence",   "persist",     "fence", "barrier", "prel",
+        "pacq",       "strong",   "wait",        "add",   "cas",     "if",
+        "persistent", "volatile", "synchronize", "start", "host",    "acknowledge",
+        "thread",     "kernel",   "stream",      "copy",  "record",  "acknowledged",
+        "started",    "crash",    "sbrp",        "epoch", "ptx",     "final",
+        "sc"};
+    return std::find(std::begin(kTaken), std::end(kTaken), word) != std::end(kTaken);
+  }
+  void check_new_name(const Token& name) const {
+    if (is_keyword(name.text) || find_variable(name.text) || is_register(name.text) ||
+        streams_.contains(name.text) || events_.contains(name.text)) {
+      fail(name, "a name that is not in use and does not read r0, r1, ...");
+    }
   }
 
   std::uint64_t number_of_width(std::uint32_t width) {
@@ -257,6 +386,8 @@ class Parser {
     }
     LitmusThread thread;
     thread.launch = test_->kernels;
+    thread.stream = stream_;
+    thread.is_kernel = true;
     thread.name = expect(Kind::word, "the thread's name").text;
     for (const LitmusThread& other : test_->threads) {
       if (other.name == thread.name) fail(ahead(0), "a name that no other thread has");
@@ -304,6 +435,7 @@ class Parser {
       }
       take();
       step.op = simple->second.first;
+      if (step.op == LitmusOp::synchronize) parse_synchronize(step, token);
       if (step.op == LitmusOp::barrier && depth != 0) {
         fail(token, "no barrier inside 'if': all threads of a block must reach it");
       }
@@ -435,7 +567,7 @@ class Parser {
 
   void parse_store(LitmusThread& thread, LitmusStep& step) {
     step.op = LitmusOp::store;
-    step.place = parse_place(step.access == Access::plain);
+    step.place = step.access == Access::plain ? parse_place(true) : parse_word();
     expect("=");
     step.value = parse_value(thread, width_of(step.place));
   }
@@ -443,9 +575,9 @@ class Parser {
   void parse_wait(LitmusThread& thread, LitmusStep& step) {
     parse_access(step, "pacq", thread.launch == 0);
     step.op = LitmusOp::wait;
-    step.place = parse_place(false);
+    step.place = parse_word();
     step.comparison = parse_comparison();
-    step.expected = parse_value(thread, width_of(step.place));
+    step.expected = parse_value(thread, width_of(step.place) * step.place.count);
   }
 
   void parse_update(LitmusThread& thread, LitmusStep& step) {
@@ -472,22 +604,35 @@ class Parser {
     }
     step.op = LitmusOp::load;
     if (is(now(), "strong") || is(now(), "pacq")) parse_access(step, "pacq", thread.launch == 0);
-    step.place = parse_place(false);
+    step.place = step.access == Access::plain ? parse_place(false) : parse_word();
+  }
+
+  // An element, or two that are one aligned word of 8 bytes: what one access may take in.
+  LitmusPlace parse_word() {
+    const Token& token = ahead(1);
+    const LitmusPlace place = parse_place(true);
+    const bool pair = place.count == 2 && width_of(place) == 4 && place.first % 2 == 0;
+    if (place.count != 1 && !pair)
+      fail(token, "one element, or two of 4 bytes from an even one on");
+    return place;
   }
 
   void parse_condition() {
     const Token& token = take();
     if (!test_->condition.empty()) fail(token, "one condition");
+    test_->is_final = token.text == "final";
     do {
       LitmusTerm term;
-      if (is(now(), "started") || is(now(), "acknowledged")) {
+      if (test_->is_final && is(ahead(1), ".")) {
+        parse_register_term(term);
+      } else if (is(now(), "started") || is(now(), "acknowledged")) {
         term.of = take().text == "started" ? LitmusTerm::Of::started : LitmusTerm::Of::acknowledged;
         term.comparison = parse_comparison();
         term.value = number_of_width(8);
       } else {
         const Token& name = now();
         term.place = parse_place(true);
-        if (!test_->variables[term.place.variable].persistent) {
+        if (!test_->is_final && !test_->variables[term.place.variable].persistent) {
           fail(name, "a persistent variable: no other survives a crash");
         }
         term.comparison = parse_comparison();
@@ -500,9 +645,26 @@ class Parser {
     } while (accept("&&"));
   }
 
+  // T0.r1: what a register of a thread holds at the end.
+  void parse_register_term(LitmusTerm& term) {
+    term.of = LitmusTerm::Of::reg;
+    const Token& name = take();
+    const auto found = std::find_if(test_->threads.begin(), test_->threads.end(),
+                                    [&](const LitmusThread& of) { return of.name == name.text; });
+    if (found == test_->threads.end()) fail(name, "a thread that stands above");
+    term.thread = static_cast<std::uint32_t>(found - test_->threads.begin());
+    expect(".");
+    term.reg = parse_register_name(*found, false);
+    term.comparison = parse_comparison();
+    term.value = number_of_width(8);
+  }
+
   void parse_expectation() {
     const Token& model = take();
-    std::optional<bool>& expected = model.text == "sbrp" ? test_->sbrp : test_->epoch;
+    std::optional<bool>& expected = model.text == "sbrp"    ? test_->sbrp
+                                    : model.text == "epoch" ? test_->epoch
+                                    : model.text == "sc"    ? test_->sc
+                                                            : test_->ptx;
     if (expected) fail(model, "each model once");
     expect(":");
     if (accept("allowed")) {
@@ -518,6 +680,9 @@ class Parser {
   std::vector<Token> tokens_;
   std::size_t at_ = 0;
   LitmusTest* test_ = nullptr;
+  std::map<std::string, std::uint32_t> streams_;  // by name: numbers from 2
+  std::map<std::string, std::uint32_t> events_;   // by name: the launch of the last record
+  std::uint32_t stream_ = 1;                      // that we are in
   std::uint64_t next_persistent_ = 0;
   std::uint64_t next_volatile_ = 0;
 };

@@ -48,8 +48,11 @@ enum class LitmusOp : std::uint8_t {
   dfence,
   barrier,
   branch,  // skips `skip` steps unless the comparison holds
+  // Of a stream:
+  record,
+  wait_event,
   // The host's:
-  launch,  // of the next kernel
+  launch,  // of the next kernel, copy, record or wait of a stream
   synchronize,
   start,
   acknowledge,
@@ -74,12 +77,18 @@ struct LitmusStep {
   std::uint32_t tested = 0;            // branch: the register
   Comparison comparison = Comparison::equal;
   std::uint32_t skip = 0;
+  std::uint32_t stream = 0;  // synchronize: the one it waits for; 0: all, or an event
+  std::uint32_t event = 0;   // record, wait_event, synchronize: the launch of the record
   std::uint32_t line = 0;
 };
 
+// A thread of a kernel; or a copy, a record or a wait of a stream, which is launched as a kernel
+// is.
 struct LitmusThread {
   std::string name;
-  std::uint32_t launch = 0;  // kernels are numbered from 1; 0: the host
+  std::uint32_t launch = 0;  // what the host launches, from 1; 0: the host
+  std::uint32_t stream = 0;  // from 1, which holds what stands in no stream; 0: the host
+  bool is_kernel = false;
   std::uint64_t block = 0;
   std::uint32_t registers = 0;
   std::vector<LitmusStep> steps;
@@ -88,8 +97,10 @@ struct LitmusThread {
 // One comparison of what recovery makes. It reads the elements one after the other and stops at
 // the first for which the comparison does not hold.
 struct LitmusTerm {
-  enum class Of : std::uint8_t { place, started, acknowledged } of = Of::place;
+  enum class Of : std::uint8_t { place, started, acknowledged, reg } of = Of::place;
   LitmusPlace place;
+  std::uint32_t thread = 0;  // of a register
+  std::uint32_t reg = 0;
   Comparison comparison = Comparison::equal;
   std::uint64_t value = 0;
 };
@@ -106,6 +117,11 @@ struct LitmusTest {
   // Whether a crash may leave a state in which the condition holds. Unset: not said.
   std::optional<bool> sbrp;
   std::optional<bool> epoch;
+  // Of a test without a crash, whose condition is what threads and memory hold at the end: whether
+  // it is reached, and whether PTX allows it (litmus_ptx.hpp).
+  bool is_final = false;
+  std::optional<bool> sc;
+  std::optional<bool> ptx;
 
   std::optional<bool> allowed(Model model) const { return model == Model::sbrp ? sbrp : epoch; }
 };

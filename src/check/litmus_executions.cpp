@@ -144,6 +144,8 @@ class Enumerator {
       case LitmusOp::ofence:
       case LitmusOp::barrier:
       case LitmusOp::launch:
+      case LitmusOp::record:
+      case LitmusOp::wait_event:
         return true;
       default:
         return false;
@@ -154,18 +156,30 @@ class Enumerator {
     return state.threads[thread].pc >= test_.threads[thread].steps.size();
   }
   // All threads of kernels up to this one have come to their end.
-  bool complete(const State& state, std::uint32_t launch) const {
+  // In which stream; 0: in any.
+  bool complete(const State& state, std::uint32_t launch, std::uint32_t stream) const {
     for (std::size_t i = 1; i < test_.threads.size(); ++i) {
-      if (test_.threads[i].launch <= launch && !finished(state, i)) return false;
+      const LitmusThread& thread = test_.threads[i];
+      if (stream != 0 && thread.stream != stream) continue;
+      if (thread.launch <= launch && !finished(state, i)) return false;
     }
     return true;
+  }
+  // The last record of an event has been reached.
+  bool recorded(const State& state, std::uint32_t launch) const {
+    for (std::size_t i = 1; i < test_.threads.size(); ++i) {
+      if (test_.threads[i].launch == launch) return finished(state, i);
+    }
+    return false;
   }
 
   // Its kernel has begun, and nobody is missing at the barrier that it has reached.
   bool may_run(const State& state, std::size_t thread) const {
     if (thread == kHostThread) return true;
     const LitmusThread& self = test_.threads[thread];
-    if (self.launch > state.launched || !complete(state, self.launch - 1)) return false;
+    if (self.launch > state.launched || !complete(state, self.launch - 1, self.stream)) {
+      return false;
+    }
     for (std::size_t i = 1; i < test_.threads.size(); ++i) {
       const LitmusThread& other = test_.threads[i];
       if (other.launch == self.launch && other.block == self.block &&
@@ -177,14 +191,23 @@ class Enumerator {
   }
 
   bool is_enabled(const State& state, std::size_t thread, const LitmusStep& step) const {
-    if (step.op == LitmusOp::synchronize) return complete(state, state.launched);
+    if (step.op == LitmusOp::wait_event || (step.op == LitmusOp::synchronize && step.event != 0)) {
+      return recorded(state, step.event);
+    }
+    if (step.op == LitmusOp::synchronize) return complete(state, state.launched, step.stream);
     if (step.op != LitmusOp::wait) return true;
-    const std::uint64_t value = state.memory[element(step.place)];
-    return holds(value, step.comparison, value_of(state, thread, step.expected));
+    return holds(value_at(state, step.place), step.comparison,
+                 value_of(state, thread, step.expected));
   }
 
   std::size_t element(const LitmusPlace& place) const {
     return first_element_[place.variable] + place.first;
+  }
+  std::uint64_t value_at(const State& state, const LitmusPlace& place) const {
+    const std::uint64_t value = state.memory[element(place)];
+    return place.count == 2 && test_.variables[place.variable].width == 4
+               ? value | state.memory[element(place) + 1] << 32
+               : value;
   }
   std::uint64_t value_of(const State& state, std::size_t thread, const LitmusValue& value) const {
     return value.is_register ? state.threads[thread].registers[value.number] : value.number;
@@ -197,8 +220,13 @@ class Enumerator {
     Op op;
     op.kind = kind;
     op.scope = step.scope;
+    const LitmusThread& self = test_.threads[thread];
     // The copy engine is thread 1 of every trace.
-    op.thread = thread == kHostThread ? kHostThread : static_cast<std::uint32_t>(thread + 1);
+    op.thread = thread == kHostThread ? kHostThread
+                : self.is_kernel      ? static_cast<std::uint32_t>(thread + 1)
+                                      : kCopyThread;
+    op.stream = step.op == LitmusOp::synchronize ? step.stream : self.stream;
+    op.group = step.event;
     if (!touches_memory(step.op)) return op;
     const LitmusVariable& variable = test_.variables[step.place.variable];
     op.strong = step.access != Access::plain;
@@ -245,6 +273,8 @@ class Enumerator {
         {LitmusOp::dfence, OpKind::durability_fence},
         {LitmusOp::barrier, OpKind::barrier},
         {LitmusOp::synchronize, OpKind::synchronize},
+        {LitmusOp::record, OpKind::record},
+        {LitmusOp::wait_event, OpKind::wait_event},
         {LitmusOp::start, OpKind::start},
         {LitmusOp::acknowledge, OpKind::acknowledge}};
     const auto* kind = std::find_if(std::begin(kKinds), std::end(kKinds),
@@ -269,7 +299,7 @@ class Enumerator {
   void access(State& state, std::size_t thread, const LitmusStep& step, Effects& effects) {
     ThreadState& self = state.threads[thread];
     const std::uint64_t mask = std::uint64_t{1} << step.place.variable;
-    const std::uint64_t before = state.memory[element(step.place)];
+    const std::uint64_t before = value_at(state, step.place);
     const std::uint64_t value = cut(step, value_of(state, thread, step.value));
     bool writes = true;
     switch (step.op) {
@@ -309,7 +339,7 @@ class Enumerator {
       more = false;
       for (std::size_t i = 0; i < test_.threads.size(); ++i) {
         while (const LitmusStep* step = step_of(state, i)) {
-          if (!may_run(state, i) || !is_free(i, *step)) break;
+          if (!may_run(state, i) || !is_free(i, *step) || !is_enabled(state, i, *step)) break;
           make_step(state, i, effects);
           more = true;
         }

@@ -143,6 +143,21 @@ LitmusResult run_one(const LitmusTest& test, Model model, const LitmusOptions& o
   return result;
 }
 
+LitmusResult run_final(const LitmusTest& test, Memory memory) {
+  const auto start = std::chrono::steady_clock::now();
+  LitmusResult result;
+  result.name = test.name;
+  result.comment = test.comment;
+  result.file = test.file;
+  result.line = test.line;
+  result.memory = memory;
+  result.expected = memory == Memory::sc ? *test.sc : *test.ptx;
+  result.found = run_memory(test, memory);
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  result.milliseconds = took.count();
+  return result;
+}
+
 }  // namespace
 
 std::vector<std::byte> image_of(const LitmusTest& test, const Order& order, const Bitset& durable) {
@@ -219,6 +234,10 @@ LitmusReport run_litmus(const std::vector<LitmusTest>& tests, const LitmusOption
   LitmusReport report;
   report.tests = tests.size();
   for (const LitmusTest& test : tests) {
+    if (test.is_final && options.sbrp && options.epoch) {
+      report.results.push_back(run_final(test, Memory::sc));
+      report.results.push_back(run_final(test, Memory::ptx));
+    }
     if (options.sbrp && test.sbrp) report.results.push_back(run_one(test, Model::sbrp, options));
     if (options.epoch && test.epoch) report.results.push_back(run_one(test, Model::epoch, options));
   }
@@ -236,9 +255,9 @@ std::string to_json(const LitmusReport& report) {
   const char* separator = "\n";
   for (const LitmusResult& result : report.results) {
     out += detail::concat(
-        separator, "    {\"name\": ", quoted(result.name), ", \"model\": \"",
-        to_string(result.model), "\", \"expected\": \"", word(result.expected), "\", \"found\": \"",
-        word(result.found), "\", \"passed\": ", result.passed() ? "true" : "false",
+        separator, "    {\"name\": ", quoted(result.name), ", \"model\": \"", result.model_name(),
+        "\", \"expected\": \"", word(result.expected), "\", \"found\": \"", word(result.found),
+        "\", \"passed\": ", result.passed() ? "true" : "false",
         ", \"executions\": ", result.executions, ", \"persists\": ", result.persists,
         ", \"outcomes\": ", result.outcomes, ", \"lazy_runs\": ", result.lazy_runs,
         ", \"brute_runs\": ", result.brute_runs ? std::to_string(*result.brute_runs) : "null",
@@ -267,7 +286,7 @@ std::string to_table(const LitmusReport& report) {
     const char* remark = result.passed()        ? ""
                          : result.engines_agree ? "  FAILED"
                                                 : "  FAILED: the engines disagree";
-    out += row(result.name, to_string(result.model), word(result.expected), word(result.found),
+    out += row(result.name, result.model_name(), word(result.expected), word(result.found),
                result.brute_runs ? std::to_string(*result.brute_runs) : "-",
                std::to_string(result.lazy_runs), remark);
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "check/litmus.hpp"
+#include "check/litmus_ptx.hpp"
 #include "check/order.hpp"
 
 namespace holdfast::check {
@@ -50,8 +51,9 @@ struct LitmusResult {
   std::string file;
   std::uint32_t line = 0;
   Model model = Model::sbrp;
-  bool expected = false;  // allowed
-  bool found = false;     // reached
+  std::optional<Memory> memory;  // of a test without a crash, in place of the model
+  bool expected = false;         // allowed
+  bool found = false;            // reached
   std::uint64_t executions = 0;
   std::uint64_t persists = 0;
   std::uint64_t outcomes = 0;
@@ -61,6 +63,7 @@ struct LitmusResult {
   double milliseconds = 0;
 
   bool passed() const { return expected == found && engines_agree; }
+  const char* model_name() const { return memory ? to_string(*memory) : to_string(model); }
 };
 
 struct LitmusReport {

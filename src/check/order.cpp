@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "check/happens.hpp"
 
@@ -36,6 +37,21 @@ struct Message {
   std::array<Snapshot, kScopes> fenced;  // what it knew at its last fence of at least this scope
 };
 
+// The strong write that a variable holds, with the links that lead to it. Messages are of whole
+// variables: a read of other bytes observes nothing (docs/model.md, decision 14).
+struct Chain {
+  std::uint64_t address = 0;
+  std::uint32_t size = 0;
+  std::vector<Message> links;
+
+  bool is(const Op& op) const { return address == op.address && size == op.size; }
+  bool overlaps(const Op& op) const {
+    return address < op.address + op.size && op.address < address + size;
+  }
+};
+
+constexpr std::uint64_t kGranule = 8;  // the largest access that can be a message; aligned
+
 struct ThreadState {
   Bitset before;        // ordered before the thread's next writes
   Bitset seen;          // all that is ordered before its next release
@@ -59,6 +75,11 @@ class OrderBuilder {
     order_.fence_uses_.resize(trace_.sites.size());
     order_.release_uses_.resize(trace_.sites.size());
     if (options.moments == Moments::cuts) happens_.emplace(trace_);
+    tasks_.resize(trace_.tasks.size());
+    before_.resize(trace_.tasks.size());
+    for (std::uint32_t task = 1; task < trace_.tasks.size(); ++task) {
+      before_[task] = std::exchange(last_[trace_.tasks[task].stream], task);
+    }
   }
 
   void run() {
@@ -127,7 +148,7 @@ class OrderBuilder {
         if (op.strong) {
           publish(op, nullptr, op.kind == OpKind::update);
         } else {
-          messages_.erase(op.address);
+          silence(op);
         }
         persist(index, op, nullptr);
         break;
@@ -160,7 +181,13 @@ class OrderBuilder {
         arrive(op);
         break;
       case OpKind::synchronize:
-        if (axioms().durability) raise(index, waited_for(op));
+        synchronize(index, op);
+        break;
+      case OpKind::record:
+        if (axioms().events) events_[op.group] = streams_[op.stream];
+        break;
+      case OpKind::wait_event:
+        if (axioms().events) streams_[op.stream] |= events_[op.group];
         break;
       case OpKind::start:
         mark(index);
@@ -199,6 +226,11 @@ class OrderBuilder {
     if (made.empty()) return;
     thread.mine |= made;
     thread.seen |= made;
+    if (trace_.tasks.size() > 1) {
+      tasks_[op.thread == kCopyThread ? op.task : trace_.threads[op.thread].task] |= made;
+    } else if (op.thread != kHostThread) {
+      streams_[op.stream] |= made;
+    }
     for (const std::uint32_t site : thread.idle_fences) ++order_.fence_uses_[site].useful;
     thread.idle_fences.clear();
     thread.wrote_since_fence = true;
@@ -211,10 +243,42 @@ class OrderBuilder {
   // A strong write speaks to those who read it; a plain one silences what was there. A
   // read-modify-write continues a chain unless it and the last link are not in each other's scope.
   void publish(const Op& op, Snapshot released, bool continues) {
-    auto& chain = messages_[op.address];
-    if (!continues || (!chain.empty() && !reaches(chain.back(), op))) chain.clear();
-    chain.push_back(
+    std::vector<Message> links;
+    if (Chain* const chain = continues ? chain_of(op) : nullptr) {
+      if (reaches(chain->links.back(), op)) links = std::move(chain->links);
+    }
+    silence(op);
+    if (op.address % kGranule + op.size > kGranule) return;
+    links.push_back(
         {op.thread, op.site, op.scope, std::move(released), threads_[op.thread].fenced});
+    chains_[op.address / kGranule].push_back({op.address, op.size, std::move(links)});
+  }
+
+  Chain* chain_of(const Op& op) {
+    const auto found = chains_.find(op.address / kGranule);
+    if (found == chains_.end()) return nullptr;
+    for (Chain& chain : found->second) {
+      if (chain.is(op)) return &chain;
+    }
+    return nullptr;
+  }
+
+  // A write ends the messages of all variables of which it changes a byte.
+  void silence(const Op& op) {
+    const auto end_in = [&](std::vector<Chain>& chains) {
+      std::erase_if(chains, [&](const Chain& chain) { return chain.overlaps(op); });
+    };
+    const std::uint64_t first = op.address / kGranule;
+    const std::uint64_t last = (op.address + op.size - 1) / kGranule;
+    if (op.size == 0 || chains_.empty()) return;
+    if (last - first >= chains_.size()) {
+      for (auto& [granule, chains] : chains_) end_in(chains);
+      return;
+    }
+    for (std::uint64_t granule = first; granule <= last; ++granule) {
+      const auto found = chains_.find(granule);
+      if (found != chains_.end()) end_in(found->second);
+    }
   }
 
   void release(std::uint32_t index, const Op& op) {
@@ -240,10 +304,10 @@ class OrderBuilder {
 
   void read_from(const Op& op, bool acquires) {
     if (epoch()) return;  // order across threads comes from waiting alone
-    const auto found = messages_.find(op.address);
-    if (found == messages_.end() || !reaches(found->second.back(), op)) return;
+    const Chain* const chain = chain_of(op);
+    if (chain == nullptr || !reaches(chain->links.back(), op)) return;
     ThreadState& reader = threads_[op.thread];
-    for (const Message& message : found->second) {
+    for (const Message& message : chain->links) {
       if (message.thread == op.thread) continue;
       if (!reaches(message, op)) continue;
       const Scope far = apart(message.thread, op.thread);
@@ -304,22 +368,28 @@ class OrderBuilder {
     }
   }
 
-  // What the tasks of the stream have written that the host has waited for; without tasks, all.
-  Bitset waited_for(const Op& op) const {
-    if (trace_.tasks.size() == 1 || (op.stream == 0 && op.group == 0)) {
-      return Bitset::below(order_.writes_.size());
+  // What the stream has done up to the task, and what that has waited for.
+  void collect(std::uint32_t task, Bitset& into, std::vector<bool>& seen) const {
+    for (; task != 0 && !seen[task]; task = before_[task]) {
+      seen[task] = true;
+      into |= tasks_[task];
+      if (axioms().events) collect(trace_.tasks[task].waits_for, into, seen);
     }
-    Bitset result;
-    for (std::size_t i = 0; i < order_.writes_.size(); ++i) {
-      const Op& write = trace_.ops[order_.writes_[i].op];
-      const std::uint32_t task =
-          write.thread == kCopyThread ? write.group : trace_.threads[write.thread].task;
-      if (task == 0 || trace_.tasks[task].stream != op.stream) continue;
-      if (op.group != 0 && task > op.group) continue;
-      result |= order_.down_[i];
-      result.set(i);
+  }
+
+  // The host has waited: for an event, for a stream and what that has waited for, or for all.
+  void synchronize(std::uint32_t index, const Op& op) {
+    if (!axioms().durability) return;
+    if (!axioms().streams || (op.group == 0 && op.stream == 0)) {
+      raise(index, Bitset::below(order_.writes_.size()));
+    } else if (trace_.tasks.size() == 1) {
+      raise(index, op.group != 0 ? events_[op.group] : streams_[op.stream]);
+    } else {
+      Bitset done;
+      std::vector<bool> seen(trace_.tasks.size());
+      collect(op.task != 0 ? op.task : last_[op.stream], done, seen);
+      raise(index, done);
     }
-    return result;
   }
 
   void note_fence(const Op& op, bool waited) {
@@ -399,8 +469,15 @@ class OrderBuilder {
   const Trace& trace_;
   const OrderOptions& options_;
   std::vector<ThreadState> threads_;
-  std::unordered_map<std::uint64_t, std::vector<Message>> messages_;
+  std::unordered_map<std::uint64_t, std::vector<Chain>> chains_;  // by granule
   std::unordered_map<std::uint32_t, Bitset> barriers_;
+  // By stream: what its kernels and copies have stored, and what it has waited for; by event: that
+  // of its stream when it was recorded. Each with what is ordered before.
+  std::unordered_map<std::uint32_t, Bitset> streams_, events_;
+  // Where the trace has tasks, in place of these: what each has stored.
+  std::vector<Bitset> tasks_;
+  std::vector<std::uint32_t> before_;  // the task before it in its stream; 0: none
+  std::unordered_map<std::uint32_t, std::uint32_t> last_;  // by stream: its last task
   Bitset durable_;
   std::optional<Happens> happens_;  // Moments::cuts
   Past* past_ = nullptr;            // of the operation at hand

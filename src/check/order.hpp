@@ -26,6 +26,8 @@ struct Axioms {
   bool release_write = true;    // A6: W po Rel(x), x persistent: W pmo Rel's write
   bool durability = true;       // A7: what a dF or the host has waited for is durable
   bool inclusion = true;        // A8: synchronisation needs each thread in the other's scope
+  bool streams = true;          // A9: to wait for a stream is to wait for its work alone
+  bool events = true;           // A10: ... and for that of the events that it has waited for
   bool barrier_alone = false;   // not an axiom: a barrier without fences orders persists
 };
 

@@ -1,6 +1,7 @@
 // Places in the source.
 #include <algorithm>
 
+#include "check/checker.hpp"
 #include "check/mutate.hpp"
 
 namespace holdfast::check {
@@ -16,9 +17,9 @@ bool is_library(const std::string& file) {
 
 }  // namespace
 
-void Places::look_up(const Trace& trace) {
+void Places::look_up(const std::vector<Site>& sites) {
   std::vector<const void*> fresh;
-  for (const Site& site : trace.sites) {
+  for (const Site& site : sites) {
     if (site.pc != nullptr && places_.count(site.pc) == 0) fresh.push_back(site.pc);
   }
   if (!fresh.empty()) lines_.look_up(fresh);
@@ -43,6 +44,16 @@ std::string Places::name(const Site& site) {
   const Place where = place(site);
   if (where.file.empty()) return where.function;
   return concat(where.file.substr(where.file.rfind('/') + 1), ":", where.line);
+}
+
+void Checker::add_unseen(Report& report) {
+  if (const Site* const site = machine_.unseen()) {
+    report.hints.push_back(
+        {"recovery or verification reads persistent memory here in code that is not instrumented: "
+         "it was seen by protecting pages, which is slow; name the file in holdfast_kernels(), or "
+         "read through check::read()",
+         places_.place(*site)});
+  }
 }
 
 }  // namespace holdfast::check

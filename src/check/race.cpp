@@ -42,6 +42,8 @@ struct Access {
   std::uint32_t time = 0;   // when it observed that chain
   std::uint32_t next = 0;   // in its granule's list
   std::uint8_t mask = 0;    // bytes of the granule
+  std::uint8_t whole = 0;   // the same, before some were superseded
+  std::uint32_t size = 0;   // of the access, which may reach into other granules
   bool is_write = false;
   bool is_superseded = false;  // for a while
   Strength strength = Strength::weak;
@@ -51,9 +53,12 @@ struct Access {
   }
 };
 
-// Strong accesses may be unordered if each thread is within the other's scope.
+// Strong accesses may be unordered if they are of the same bytes and each thread is within the
+// other's scope (PTX, "morally strong").
+bool same_bytes(const Access& a, const Access& b) { return a.whole == b.whole && a.size == b.size; }
 bool exempt(const Access& a, const Access& b) {
   if (a.strength == Strength::weak || b.strength == Strength::weak) return false;
+  if (!same_bytes(a, b)) return false;
   return race::block_of(a.thread) == race::block_of(b.thread) ||
          (a.strength >= Strength::device && b.strength >= Strength::device);
 }
@@ -63,6 +68,7 @@ bool exempt(const Access& a, const Access& b) {
 bool supersedes(const Access& access, const Access& earlier) {
   if (earlier.is_write && !access.is_write) return false;
   if (earlier.strength == Strength::weak && access.strength != Strength::weak) return false;
+  if (access.strength != Strength::weak && !same_bytes(access, earlier)) return false;
   return access.is_write || access.chain == 0 || earlier.chain == 0 ||
          access.chain == earlier.chain;
 }
@@ -259,8 +265,7 @@ void RaceDetector::Impl::on_kernel_event(const Event& event) {
 
 void RaceDetector::Impl::on_access(race::Thread& thread, const Event& event) {
   make_room();
-  const bool updates =
-      event.kind == EventKind::atomic && std::memcmp(event.value, event.new_value, event.size) != 0;
+  const bool updates = event.kind == EventKind::atomic && !event.failed;
   const bool shared = cpu::is_shared(event.address);
   Access access;
   access.thread = thread.key;
@@ -268,13 +273,14 @@ void RaceDetector::Impl::on_access(race::Thread& thread, const Event& event) {
   access.site = sites_.number(event);
   access.kernel = kernel_;
   access.time = ++time_;
+  access.size = static_cast<std::uint32_t>(event.size);
   access.is_write = updates || event.kind == EventKind::store || event.kind == EventKind::release;
   access.strength = strength_of(event);
   if (access.strength != Strength::weak) {
     access.chain = synchronize(thread, event, updates || !access.is_write, access.is_write, shared);
   }
   for_granules(event.address, event.size, [&](std::uint64_t granule, std::uint8_t mask) {
-    access.mask = mask;
+    access.mask = access.whole = mask;
     if (access.is_write && access.strength == Strength::weak) overwrite(granule, mask);
     this->access(thread, access, granule, shared);
   });
@@ -443,7 +449,10 @@ void RaceDetector::Impl::on_host_access(const Event& event) {
     for (std::uint32_t at = shadow_.find(granule); at != 0; at = shadow_[at].next) {
       const Access& earlier = shadow_[at];
       if ((earlier.mask & mask) == 0 || !(earlier.is_write || access.is_write)) continue;
-      if (earlier.strength == Strength::system && access.strength == Strength::system) continue;
+      if (earlier.strength == Strength::system && access.strength == Strength::system &&
+          earlier.whole == mask && earlier.size == event.size) {
+        continue;
+      }
       race.address = event.address;
       race.first = side(earlier);
       add(race, earlier.site, access.site);
@@ -461,7 +470,7 @@ void RaceDetector::Impl::report(const Access& first, const Access& second, std::
                                 bool shared) {
   Race race;
   if (first.strength != Strength::weak && second.strength != Strength::weak) {
-    race.kind = "scope too narrow: block";
+    race.kind = same_bytes(first, second) ? "scope too narrow: block" : "mixed sizes";
   } else {
     race.kind = first.is_write && second.is_write ? "write-write" : "read-write";
   }

@@ -23,7 +23,8 @@ struct RaceSide {
 
 struct Race {
   // "write-write", "read-write", "scope too narrow: block" (both are strong, but one of them speaks
-  // to its own block alone), or "host does not wait" (for the kernel or copy).
+  // to its own block alone), "mixed sizes" (both are strong, of bytes that overlap but are not the
+  // same), or "host does not wait" (for the kernel or copy).
   std::string kind;
   const void* address = nullptr;  // a byte that both access
   bool is_shared = false;         // it is in __shared__ memory
@@ -34,11 +35,12 @@ struct Race {
 std::string to_string(const Race& race);
 
 // Two accesses to a common byte, at least one of them a write, race if nothing orders them, unless
-// both are strong (atomics, volatile accesses, prel, pacq) and each thread is within the other's
-// scope. What orders: the program, block barriers, warp collectives, releases and acquires, fences
-// around strong accesses of which one reads what the other wrote, the end of a kernel, and the
-// host's waiting. persist() and dfence() are system fences; ofence() orders persistent memory
-// alone. std::atomic counts as release and acquire of system scope, whatever order it was given.
+// both are strong (atomics, volatile accesses, prel, pacq), of the same bytes, and each thread is
+// within the other's scope. What orders: the program, block barriers, warp collectives, releases
+// and acquires, fences around strong accesses of which one reads what the other wrote, the end of a
+// kernel, and the host's waiting. persist() and dfence() are system fences; ofence() orders
+// persistent memory alone. std::atomic counts as release and acquire of system scope, whatever
+// order it was given.
 //
 // A race is found in any execution in which the two accesses are not ordered, however far apart
 // they are, but only in the execution that was seen: one schedule, sequentially consistent. Not
@@ -47,7 +49,8 @@ std::string to_string(const Race& race);
 // - races of the host but with a kernel or copy that it has not waited for;
 // - some, where more than 32 unordered accesses share 8 bytes;
 // - what complete() says.
-// An atomic that changes nothing counts as a read. Warp collectives count as ordering memory, as
+// An atomic is a write even if it stores the value that was there, as in PTX; a compare-and-swap
+// that fails is a read. Warp collectives count as ordering memory, as
 // __syncwarp does, though CUDA promises that of __syncwarp only.
 //
 // Register it with cpu::set_listener(), or hand it each event; thread safety as cpu::Listener.

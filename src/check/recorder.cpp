@@ -12,7 +12,7 @@ Footprint::Footprint(PersistentRange range)
       known_((range.end - range.begin + 7) / 8),
       variable_(known_.size()),
       word_written_(known_.size()),
-      last_actor_(2 * known_.size()) {
+      flows_(2 * known_.size()) {
   for (Plane& plane : planes_) plane.first_cell.resize(word_written_.size());
 }
 
@@ -53,21 +53,25 @@ void Footprint::for_words(std::uint64_t address, std::uint64_t size, Visit&& vis
 
 void Footprint::begin(const Order* first, const Order* second) {
   written_.clear();
-  touched_.clear();
   readings_.clear();
   ++run_;
+  flows_.begin();
+  notes_actors_ = follows_;
   planes_[0].set(first, range_.begin);
   planes_[1].set(second, range_.begin);
 }
 
-void Footprint::touch(std::uint64_t actor, std::uint64_t word, std::uint8_t bytes) {
-  if (actor == kNobody) return;
+void Footprint::begin_program() {
+  begin(nullptr, nullptr);
+  notes_actors_ = false;
+}
+
+void Footprint::touch(std::uint64_t actor, std::uint64_t word, std::uint8_t bytes, bool writes) {
+  if (actor == kNobody || !notes_actors_) return;
   for (unsigned half = 0; half < 2; ++half) {
     if ((bytes >> (4 * half) & 0xf) == 0) continue;
-    std::uint64_t& last = last_actor_[word * 2 + half];
-    if (last == actor + 1) continue;
-    last = actor + 1;
-    touched_.emplace_back(actor, static_cast<std::uint32_t>(word * 2 + half));
+    flows_.learn(actor, word * 2 + half);
+    if (writes) flows_.tell(actor, word * 2 + half);
   }
 }
 
@@ -85,24 +89,28 @@ void Footprint::set_variable(std::uint64_t word) {
   ++variable_count_;
 }
 
-std::uint64_t Footprint::value_of(std::uint64_t what) const {
+std::uint64_t Footprint::word_at(std::uint64_t word) const {
   std::uint64_t value = 0;
-  std::memcpy(&value, reinterpret_cast<const void*>(range_.begin + (what >> 8) * 8), 8);
+  std::memcpy(&value, reinterpret_cast<const void*>(range_.begin + word * 8), 8);
+  return value;
+}
+
+std::uint64_t Footprint::masked(std::uint64_t value, std::uint64_t bytes) {
   std::uint64_t mask = 0;
   for (unsigned byte = 0; byte < 8; ++byte) {
-    if ((what >> byte & 1) != 0) mask |= std::uint64_t{0xff} << (8 * byte);
+    if ((bytes >> byte & 1) != 0) mask |= std::uint64_t{0xff} << (8 * byte);
   }
   return value & mask;
 }
 
-void Footprint::note_reading(std::uint64_t word, std::uint8_t bytes) {
+void Footprint::note_reading(std::uint64_t word, std::uint8_t bytes, std::uint64_t now) {
   Known& known = known_[word];
   if (known.run != run_) known = {run_, 0};
   const auto fresh = static_cast<std::uint8_t>(bytes & ~known.bytes);
   if (fresh == 0) return;
   known.bytes |= fresh;
   const std::uint64_t what = word << 8 | fresh;
-  readings_.push_back({what, value_of(what)});
+  readings_.push_back({what, masked(now, what)});
 }
 
 void Footprint::replay(std::uint64_t what) {
@@ -119,12 +127,17 @@ void Footprint::replay(std::uint64_t what) {
   }
 }
 
-void Footprint::read(std::uint64_t address, std::uint64_t size, std::uint64_t actor) {
+void Footprint::read(std::uint64_t address, std::uint64_t size, std::uint64_t actor,
+                     const void* value) {
   for_words(address, size, [&](std::uint64_t word, std::uint64_t end) {
     if (!variable_[word]) return;
     const std::uint8_t bytes = bytes_within(range_.begin + word * 8, address, end);
-    note_reading(word, bytes);
-    touch(actor, word, bytes);
+    std::uint64_t now = word_at(word);
+    if (value != nullptr) {  // of an atomic, which has at most 8 aligned bytes
+      std::memcpy(reinterpret_cast<std::byte*>(&now) + address % 8, value, size);
+    }
+    note_reading(word, bytes, now);
+    touch(actor, word, bytes, false);
     for (Plane& plane : planes_) {
       plane.for_cells(word, address, end, [&](std::uint32_t cell) {
         if (plane.cell_seen[cell] == run_) return;
@@ -137,7 +150,8 @@ void Footprint::read(std::uint64_t address, std::uint64_t size, std::uint64_t ac
 
 void Footprint::tell(std::uint64_t address, std::uint64_t size, std::uint64_t actor) {
   for_words(address, size, [&](std::uint64_t word, std::uint64_t end) {
-    if (variable_[word]) touch(actor, word, bytes_within(range_.begin + word * 8, address, end));
+    if (!variable_[word]) return;
+    touch(actor, word, bytes_within(range_.begin + word * 8, address, end), false);
   });
 }
 
@@ -145,7 +159,7 @@ void Footprint::write(std::uint64_t address, std::uint64_t size, std::uint64_t a
   for_words(address, size, [&](std::uint64_t word, std::uint64_t end) {
     const std::uint8_t bytes = bytes_within(range_.begin + word * 8, address, end);
     set_variable(word);
-    touch(actor, word, bytes);
+    touch(actor, word, bytes, true);
     Known& known = known_[word];
     if (known.run != run_) known = {run_, 0};
     known.bytes |= bytes;
@@ -175,6 +189,7 @@ void Recorder::begin(Trace* trace, Footprint* footprint) {
   launches_ = host_ops_ = 0;
   copies_.clear();
   copying_ = Copy{};
+  first_allocation_ = cpu::device_allocations();
   if (trace_ != nullptr) {
     trace_->persistent = range_;
     sites_.clear();
@@ -199,6 +214,9 @@ void Recorder::begin_kernel(const cpu::Event& event) {
   kernel_->block_threads = std::uint64_t{event.extent.x} * event.extent.y * event.extent.z;
   const std::uint64_t blocks = std::uint64_t{event.grid.x} * event.grid.y * event.grid.z;
   kernel_->numbers.assign(blocks * kernel_->block_threads, 0);
+  if (!follows_flows()) return;
+  std::fill(places_.begin(), places_.end(), Known{});
+  kernel_->phases.assign(kernel_->numbers.size(), 0);
 }
 
 std::uint32_t Recorder::thread_of(const cpu::Event& event) {
@@ -261,6 +279,7 @@ void Recorder::add(const cpu::Event& event, OpKind kind, const void* value) {
   op.kind = kind;
   op.scope = event.scope;
   op.thread = thread_of(event);
+  op.stream = event.stream;
   op.site = site_of(event);
   op.address = reinterpret_cast<std::uintptr_t>(event.address);
   op.size = static_cast<std::uint32_t>(event.size);
@@ -270,43 +289,123 @@ void Recorder::add(const cpu::Event& event, OpKind kind, const void* value) {
   if (event.is_volatile) op.scope = Scope::system;
   if (value != nullptr && range_.contains(op.address)) op.value = trace_->keep(value, event.size);
   if (kind == OpKind::barrier) op.group = group_of(event, op.thread);
-  if (op.thread == kCopyThread) op.group = static_cast<std::uint32_t>(event.task);
-  op.stream = event.stream;
+  if (op.thread == kCopyThread) op.task = static_cast<std::uint32_t>(event.task);
   if (op.thread == kHostThread) ++host_ops_;
   trace_->ops.push_back(op);
 }
 
 // What is copied into device memory is read by those threads that read it there; what is copied
-// elsewhere is read by the host.
+// elsewhere, or from device memory, is read by the host.
 void Recorder::on_copy(const cpu::Event& event) {
   const auto address = reinterpret_cast<std::uintptr_t>(event.address);
   if (footprint_ == nullptr) return;
   if (event.kind == cpu::EventKind::load) {
     copying_ = Copy{};
-    if (!range_.contains(address)) return;
+    if (!range_.contains(address)) {
+      const auto memory = cpu::device_allocation(event.address);
+      if (!memory || !follows_flows()) return;
+      footprint_->flows().learn_range(
+          actor_of(event), device_place(address, memory->start, memory->number),
+          device_place(address + event.size - 1, memory->start, memory->number));
+      tell_copied(address, event.size, actor_of(event));
+      return;
+    }
     copying_ = {address, address + event.size, address};
     footprint_->read(address, event.size, Footprint::kNobody);
-  } else if (copying_.end != 0) {
-    const std::uint64_t size = copying_.end - copying_.begin;
-    if (actor_ == kNoActor && cpu::is_device_memory(event.address)) {
-      std::erase_if(copies_, [&](const Copy& copy) {
-        return copy.begin < address + size && address < copy.end;
-      });
-      copies_.push_back({address, address + size, copying_.from});
-    } else {
-      footprint_->tell(copying_.from, size, actor_of(event));
-    }
-    copying_ = Copy{};
+    return;
+  }
+  // What is overwritten is no copy any more.
+  const std::uint64_t end = address + event.size;
+  std::vector<Copy> kept;
+  for (const Copy& copy : copies_) {
+    const std::uint64_t left = std::min(copy.end, address);
+    const std::uint64_t right = std::max(copy.begin, end);
+    if (copy.begin < left) kept.push_back({copy.begin, left, copy.from});
+    if (right < copy.end) kept.push_back({right, copy.end, copy.from + (right - copy.begin)});
+  }
+  copies_ = std::move(kept);
+  if (copying_.end == 0) return;
+  if (actor_ == kNoActor && cpu::is_device_memory(event.address)) {
+    copies_.push_back({address, end, copying_.from});
+  } else {
+    footprint_->tell(copying_.from, copying_.end - copying_.begin, actor_of(event));
+  }
+  copying_ = Copy{};
+}
+
+// Who reads device memory learns of the persistent bytes that were copied there.
+void Recorder::tell_copied(std::uint64_t address, std::uint64_t size, std::uint64_t actor) {
+  for (const Copy& copy : copies_) {
+    if (address >= copy.end || address + size <= copy.begin) continue;
+    const std::uint64_t from = copy.from + (std::max(address, copy.begin) - copy.begin);
+    footprint_->tell(from, std::min(address + size, copy.end) - std::max(address, copy.begin),
+                     actor);
   }
 }
 
-void Recorder::on_device_load(std::uint64_t address, const cpu::Event& event) {
-  for (const Copy& copy : copies_) {
-    if (address >= copy.end || address + event.size <= copy.begin) continue;
-    const std::uint64_t from = copy.from + (std::max(address, copy.begin) - copy.begin);
-    footprint_->tell(from, std::min(address + event.size, copy.end) - std::max(address, copy.begin),
-                     actor_of(event));
+// Allocations are counted from the run's start, so that the same one has the same places in each.
+Item Recorder::device_place(std::uint64_t address, std::uint64_t start,
+                            std::uint64_t number) const {
+  const bool fresh = number > first_allocation_;
+  const std::uint64_t counted =
+      (fresh ? number - first_allocation_ : number) << 1 | (fresh ? 1 : 0);
+  return kDevicePlace | (counted & 0xfffff) << 40 | (address - start) / 4;
+}
+
+Item Recorder::place_of(std::uint64_t address, const cpu::Event& event) {
+  const std::uint64_t granule = address >> 4;
+  Known& known = places_[granule % places_.size()];
+  const auto* const first = reinterpret_cast<const void*>(granule << 4);
+  if (known.granule != granule) {
+    known.granule = granule;
+    if (const auto memory = cpu::device_allocation(first)) {
+      known.place = device_place(granule << 4, memory->start, memory->number);
+    } else {
+      known.place = cpu::shared_offset(first) ? kSharedPlace : kHostPlace;
+    }
   }
+  if (known.place == kHostPlace) return kHostPlace;
+  if (known.place != kSharedPlace) return known.place + (address & 15) / 4;
+  // Another block has it at another time.
+  const std::uint64_t offset = cpu::shared_offset(first).value_or(0) + (address & 15);
+  const std::uint64_t key =
+      ((std::uint64_t{kernel_->launch} << 40) + event.block) * 0x9e3779b97f4a7c15u;
+  return kSharedPlace | ((key ^ offset / 4) * 0xff51afd7ed558ccdu) >> (64 - kPlaceShift);
+}
+
+// A kernel's thread reads or writes memory that a crash does not leave behind. What it stores to
+// the host's memory the host may read, unseen.
+void Recorder::on_volatile(const cpu::Event& event) {
+  using cpu::EventKind;
+  const auto address = reinterpret_cast<std::uintptr_t>(event.address);
+  const bool reads = event.kind != EventKind::store && event.kind != EventKind::release;
+  const bool writes = event.kind != EventKind::load && event.kind != EventKind::acquire;
+  const std::uint64_t actor = actor_of(event);
+  Flows& flows = footprint_->flows();
+  for (std::uint64_t at = address & ~std::uint64_t{3}; at < address + event.size; at += 4) {
+    const Item place = place_of(at, event);
+    if (place == kHostPlace) {
+      if (!writes) continue;
+      flows.tell(actor, place);
+      flows.learn(kHostActor, place);
+      continue;
+    }
+    if (reads) flows.learn(actor, place);
+    if (writes) flows.tell(actor, place);
+  }
+}
+
+// A barrier or a collective that gives its threads values of each other.
+void Recorder::on_meeting(const cpu::Event& event) {
+  const std::uint64_t warp = event.kind == cpu::EventKind::warp_barrier
+                                 ? std::uint64_t{event.warp + 1} << 32 | event.mask
+                                 : 0;
+  const std::uint64_t key =
+      ((std::uint64_t{kernel_->launch} << 40) + event.block) * 0x9e3779b97f4a7c15u;
+  const Item place = kMeetingPlace | ((key ^ warp) * 0xff51afd7ed558ccdu) >> (64 - kPlaceShift);
+  Flows& flows = footprint_->flows();
+  flows.tell(actor_of(event), place);
+  flows.learn(actor_of(event), place);
 }
 
 void Recorder::on_access(const cpu::Event& event) {
@@ -318,12 +417,13 @@ void Recorder::on_access(const cpu::Event& event) {
   const bool reads = event.kind == EventKind::load || event.kind == EventKind::acquire ||
                      event.kind == EventKind::atomic;
   if (!persistent && !strong && (reads || !is_sync_variable(address))) return;
-  // A compare-and-swap that failed is a read.
-  const bool changed =
-      event.kind != EventKind::atomic || std::memcmp(event.new_value, event.value, event.size) != 0;
-  const bool writes = event.kind != EventKind::load && event.kind != EventKind::acquire && changed;
+  const bool writes =
+      event.kind != EventKind::load && event.kind != EventKind::acquire && !event.failed;
   if (persistent && footprint_ != nullptr) {
-    if (reads && !event.is_copy) footprint_->read(address, event.size, actor_of(event));
+    if (reads && !event.is_copy) {
+      footprint_->read(address, event.size, actor_of(event),
+                       event.kind == EventKind::atomic ? event.value : nullptr);
+    }
     if (writes) footprint_->write(address, event.size, actor_of(event));
   }
   if (trace_ == nullptr) return;
@@ -361,7 +461,7 @@ void Recorder::on_order(const cpu::Event& event) {
     case cpu::EventKind::synchronize:
       add_host_op(OpKind::synchronize);
       trace_->ops.back().stream = event.stream;
-      trace_->ops.back().group = static_cast<std::uint32_t>(event.task);
+      trace_->ops.back().task = static_cast<std::uint32_t>(event.task);
       break;
     case cpu::EventKind::launch:
       trace_->tasks.push_back(
@@ -377,12 +477,24 @@ void Recorder::on_event(const cpu::Event& event) {
     task_ = event.task;
     kernel_ = &kernels_[task_];
   }
+  const auto address = reinterpret_cast<std::uintptr_t>(event.address);
+  if (follows_flows() && event.host) {
+    footprint_->flows().stand({});
+  } else if (follows_flows() && event.kind >= cpu::EventKind::load) {
+    std::uint32_t& phase = kernel_->phases[event.block * kernel_->block_threads + event.thread];
+    if (event.kind == cpu::EventKind::barrier) {
+      phase = static_cast<std::uint32_t>(event.generation + 1);
+    }
+    // An item of the verification is one actor, whatever kernels it launches.
+    footprint_->flows().stand({actor_ == kNoActor ? kernel_->launch : 0, phase, event.block});
+    if (event.exchanges) on_meeting(event);
+    if (event.address != nullptr && !range_.contains(address)) on_volatile(event);
+  }
   switch (event.kind) {
     case cpu::EventKind::load: {
       // By far the most frequent, and mostly of no interest.
-      const auto address = reinterpret_cast<std::uintptr_t>(event.address);
       if (event.is_copy) on_copy(event);
-      if (!copies_.empty() && !event.host) on_device_load(address, event);
+      if (!copies_.empty() && !event.host) tell_copied(address, event.size, actor_of(event));
       if (!event.is_volatile && !event.is_atomic &&
           (footprint_ == nullptr || !range_.contains(address))) {
         return;

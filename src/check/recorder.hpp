@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "check/decision_tree.hpp"
+#include "check/flows.hpp"
 #include "check/order.hpp"
 #include "check/trace.hpp"
 #include "holdfast/cpu/listener.hpp"
@@ -23,9 +24,14 @@ class Footprint {
 
   // Begins a run. Noted are the first reads of the cells of `first` and of `second`; null: none.
   void begin(const Order* first, const Order* second);
+  // Begins a run of the program itself: what it writes may differ from then on. Its threads are no
+  // actors, whatever their numbers.
+  void begin_program();
 
-  // `actor` may be kNobody: someone who is told later what was read.
-  void read(std::uint64_t address, std::uint64_t size, std::uint64_t actor);
+  // `actor` may be kNobody: someone who is told later what was read. `value`: the `size` bytes that
+  // were read, where memory holds others by now; null: it holds them.
+  void read(std::uint64_t address, std::uint64_t size, std::uint64_t actor,
+            const void* value = nullptr);
   // The actor learns of bytes that have been read.
   void tell(std::uint64_t address, std::uint64_t size, std::uint64_t actor);
   static constexpr std::uint64_t kNobody = ~std::uint64_t{0};
@@ -39,15 +45,28 @@ class Footprint {
   // Words that runs or crash states change. Returns how many there are.
   std::size_t variable() const { return variable_count_; }
   void set_variable(std::uint64_t word);
-  std::uint64_t value_of(std::uint64_t what) const;
+  std::uint64_t value_of(std::uint64_t what) const { return masked(word_at(what >> 8), what); }
+  // Of a byte of the range: whether it may differ from state to state, whether the run has written
+  // in its word, and whether it has read or written the byte.
+  bool may_differ(std::uint64_t address) const { return variable_[(address - range_.begin) / 8]; }
+  bool wrote(std::uint64_t address) const {
+    return word_written_[(address - range_.begin) / 8] == run_;
+  }
+  bool knows(std::uint64_t address) const {
+    const Known& known = known_[(address - range_.begin) / 8];
+    return known.run == run_ && (known.bytes >> (address % 8) & 1) != 0;
+  }
 
   // Cells in the order of their first read, without those that the run itself had written.
   const std::vector<std::uint32_t>& reads(unsigned order) const { return planes_[order].reads; }
   // Words (of 8 bytes, from the range's first) that the run wrote.
   const std::vector<std::uint32_t>& written() const { return written_; }
-  // Who touched which half word (4 bytes): what was written, and what was read of what may differ.
-  // At least once for each pair over all runs.
-  const std::vector<std::pair<std::uint64_t, std::uint32_t>>& touched() const { return touched_; }
+  // Who learnt of which half word (4 bytes), by writing it or by reading what may differ, and of
+  // which place of other memory; and who told whom. Over all runs, until it is taken.
+  Flows& flows() { return flows_; }
+  // From the next begin() on. Costs time, and so is off where nobody forms groups.
+  void follow_flows(bool follow) { follows_ = follow; }
+  bool notes_actors() const { return notes_actors_; }
 
  private:
   // The cells of one order.
@@ -63,10 +82,12 @@ class Footprint {
     template <class Visit>
     void for_cells(std::uint64_t word, std::uint64_t address, std::uint64_t end, Visit&& visit);
   };
+  std::uint64_t word_at(std::uint64_t word) const;
+  static std::uint64_t masked(std::uint64_t value, std::uint64_t bytes);
   template <class Visit>
   void for_words(std::uint64_t address, std::uint64_t size, Visit&& visit);
-  void touch(std::uint64_t actor, std::uint64_t word, std::uint8_t bytes);
-  void note_reading(std::uint64_t word, std::uint8_t bytes);
+  void touch(std::uint64_t actor, std::uint64_t word, std::uint8_t bytes, bool writes);
+  void note_reading(std::uint64_t word, std::uint8_t bytes, std::uint64_t now);
 
   // What the run has read or written of a word so far.
   struct Known {
@@ -81,9 +102,10 @@ class Footprint {
   std::vector<bool> variable_;
   std::size_t variable_count_ = 0;
   std::vector<std::uint32_t> written_;
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> touched_;
   std::vector<std::uint32_t> word_written_;
-  std::vector<std::uint64_t> last_actor_;  // by half word; most have one
+  Flows flows_;
+  bool follows_ = false;
+  bool notes_actors_ = false;  // in this run
   std::uint32_t run_ = 0;
 };
 
@@ -118,7 +140,12 @@ class Recorder : public cpu::Listener {
 
   void begin_kernel(const cpu::Event& event);
   void on_copy(const cpu::Event& event);
-  void on_device_load(std::uint64_t address, const cpu::Event& event);
+  void tell_copied(std::uint64_t address, std::uint64_t size, std::uint64_t actor);
+  bool follows_flows() const { return footprint_ != nullptr && footprint_->notes_actors(); }
+  void on_volatile(const cpu::Event& event);
+  void on_meeting(const cpu::Event& event);
+  Item place_of(std::uint64_t address, const cpu::Event& event);
+  Item device_place(std::uint64_t address, std::uint64_t start, std::uint64_t number) const;
   void on_access(const cpu::Event& event);
   void on_order(const cpu::Event& event);
   void add(const cpu::Event& event, OpKind kind, const void* value);
@@ -142,12 +169,20 @@ class Recorder : public cpu::Listener {
     std::uint32_t launch = 0;
     std::uint64_t block_threads = 1;
     std::vector<std::uint32_t> numbers;  // of its threads in the trace; 0: none yet
+    std::vector<std::uint32_t> phases;   // barriers that each of them has passed
   };
   std::map<std::uint64_t, Kernel> kernels_;
   Kernel* kernel_ = &kernels_[0];  // the one whose event is at hand
   std::uint64_t task_ = 0;
   std::uint32_t launches_ = 0;
   std::uint32_t host_ops_ = 0;  // of the trace
+  // What kind of memory 16 bytes are, while a kernel runs.
+  struct Known {
+    std::uint64_t granule = 0;
+    Item place = 0;  // of the granule's first byte; kHostPlace: the host's
+  };
+  std::vector<Known> places_ = std::vector<Known>(4096);
+  std::uint64_t first_allocation_ = 0;  // of device memory in this run
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> sites_;
   struct RecentSite {
     Site site;

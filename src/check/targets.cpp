@@ -1,31 +1,55 @@
-// What there is to mutate in a program, and the hunt for races.
+// What there is to mutate in a program, and the races that were found in it.
 #include <algorithm>
-#include <map>
+#include <utility>
 
 #include "check/checker.hpp"
 #include "check/race.hpp"
 
 namespace holdfast::check {
 
-std::vector<Checker::Target> Checker::targets() {
-  start({});
-  std::vector<Target> result;
-  std::map<std::string, Site> site_of;
-  const auto add = [&](const Trace& trace, bool recovery) {
-    for (const Site& site : trace.sites) site_of.emplace(places_.name(site), site);
-    for (const Mutation& mutation : mutations_of(trace, places_)) {
-      const auto known = std::find_if(result.begin(), result.end(), [&](const Target& target) {
-        return target.mutation.kind == mutation.kind && target.mutation.place == mutation.place &&
-               target.mutation.scope == mutation.scope;
+using detail::concat;
+
+namespace {
+
+bool is_same(const Mutation& a, const Mutation& b) {
+  return a.kind == b.kind && a.place == b.place && a.scope == b.scope;
+}
+
+}  // namespace
+
+const std::vector<Checker::Target>& Checker::targets() {
+  if (std::exchange(has_targets_, true)) return targets_;
+  machine_.change({}, {});
+  const auto add = [&](const Census& census, bool recovery) {
+    std::vector<Site> sites;
+    for (const Census::Change& change : census.changes()) sites.push_back(change.site);
+    places_.look_up(sites);
+    for (const Census::Change& change : census.changes()) {
+      const Mutation mutation{change.kind, places_.name(change.site), change.scope};
+      if (mutation.place.empty()) continue;
+      auto known = std::find_if(targets_.begin(), targets_.end(), [&](const Target& target) {
+        return is_same(target.mutation, mutation);
       });
-      Target& target = known != result.end() ? *known : result.emplace_back();
-      target.mutation = mutation;
-      target.place = places_.place(site_of.at(mutation.place));
-      (recovery ? target.in_recovery : target.in_run) = true;
+      if (known == targets_.end()) {
+        known = targets_.insert(known, {mutation, places_.place(change.site), {}, false, false});
+      }
+      if (std::find(known->sites.begin(), known->sites.end(), change.site) == known->sites.end()) {
+        known->sites.push_back(change.site);
+      }
+      (recovery ? known->in_recovery : known->in_run) = true;
     }
   };
-  add(recorded_, false);
+  Census of_run;
+  machine_.let_gather(&of_run);
+  Options first = options_;
+  first.schedule = 0;
+  begin_report();
+  trace_ = std::move(*Executions(machine_, first).next());
+  add(of_run, false);
   // Recovery does different things after different crashes: look at it after some of them.
+  Census of_recovery;
+  machine_.let_gather(&of_recovery);
+  start(report_.models.front());
   const std::size_t points = order_->points().size();
   const std::size_t step = std::max<std::size_t>(1, points / 16);
   for (std::size_t number = 0; number < points; number += step) {
@@ -34,46 +58,52 @@ std::vector<Checker::Target> Checker::targets() {
       const Level level{order_.get(), &durable};
       Trace recovery;
       machine_.run({&level, 1}, {point.started, point.acknowledged}, &recovery);
-      groups_.add(machine_.footprint().touched());
-      add(recovery, true);
+      machine_.note_flows(groups_);
     }
   }
-  return result;
+  machine_.let_gather(nullptr);
+  add(of_recovery, true);
+  return targets_;
 }
 
-void Checker::find_races(Report& report) {
-  RaceDetector detector;
-  machine_.observe(detector);
+void Checker::change(const Mutation& mutation) {
+  if (mutation.kind == Mutation::Kind::none) return machine_.change(mutation, {});
+  std::string places;
+  if (mutation.kind == Mutation::Kind::persist || mutation.kind == Mutation::Kind::widen) {
+    std::vector<Site> sites;
+    for (const Site& site : machine_.record().sites) {
+      if (places_.name(site) == mutation.place) sites.push_back(site);
+    }
+    if (!sites.empty()) return machine_.change(mutation, std::move(sites));
+  }
+  for (const Target& target : targets()) {
+    if (is_same(target.mutation, mutation)) return machine_.change(mutation, target.sites);
+    if (target.mutation.kind == mutation.kind) {
+      places += concat(places.empty() ? "" : ", ", target.mutation.place);
+    }
+  }
+  throw Error(Errc::invalid_argument,
+              concat("there is nothing at '", mutation.place, "' to ", to_string(mutation.kind),
+                     places.empty() ? std::string("; --mutants lists what can be changed")
+                                    : concat(" so; there is at ", places)));
+}
+
+void Checker::add_races(const RaceDetector& detector) {
   for (const Race& race : detector.races()) {
-    report.races.push_back(
-        {to_string(race), places_.place(race.first.site), places_.place(race.second.site)});
+    RaceReport report{to_string(race), places_.place(race.first.site),
+                      places_.place(race.second.site)};
+    // Addresses differ from one execution to another: the places tell races apart.
+    const bool known =
+        std::any_of(report_.races.begin(), report_.races.end(), [&](const RaceReport& other) {
+          return to_string(other.first) == to_string(report.first) &&
+                 to_string(other.second) == to_string(report.second);
+        });
+    if (!known) report_.races.push_back(std::move(report));
   }
-  if (!report.races.empty() && report.verdict == Verdict::passed) report.verdict = Verdict::racy;
-}
-
-bool Checker::changes_nothing(const Mutation& mutation) {
-  start({});
-  OrderOptions options;
-  options.model = options_.model;
-  options.axioms.barrier_alone = options_.barrier_orders;
-  const Trace changed = mutate(recorded_, mutation, places_);
-  const Order other(changed, options);
-  const auto& a = order_->writes();
-  const auto& b = other.writes();
-  if (a.size() != b.size() || order_->points().size() != other.points().size()) return false;
-  for (std::uint32_t i = 0; i < a.size(); ++i) {
-    if (a[i].address != b[i].address || a[i].value != b[i].value) return false;
-    if (!(order_->down(i) == other.down(i))) return false;
-  }
-  for (std::size_t i = 0; i < order_->points().size(); ++i) {
-    const CrashPoint& mine = order_->points()[i];
-    const CrashPoint& theirs = other.points()[i];
-    if (mine.executed != theirs.executed || !(mine.durable == theirs.durable) ||
-        mine.started != theirs.started || mine.acknowledged != theirs.acknowledged) {
-      return false;
-    }
-  }
-  return true;
+  if (detector.complete()) return;
+  const std::string why = "races may have been missed: there were too many accesses to tell";
+  auto& reasons = report_.void_reasons;
+  if (std::find(reasons.begin(), reasons.end(), why) == reasons.end()) reasons.push_back(why);
 }
 
 }  // namespace holdfast::check

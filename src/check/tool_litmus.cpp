@@ -14,7 +14,8 @@ constexpr const char* kHelp =
     "\n"
     "Runs litmus tests of the persistency model (docs/model.md has their text form).\n"
     "  --json    results as JSON\n"
-    "  --model   the model to run: sbrp, epoch or both (default)\n"
+    "  --model   the model to run: sbrp, epoch or both (default), which takes in those tests that\n"
+    "            are about memory alone (sc and ptx)\n"
     "  --brute   try every crash state, too, and compare with lazy exploration\n"
     "\n"
     "Exits with 0 only if all tests pass. Example: litmus --brute litmus/\n";

@@ -21,14 +21,16 @@ enum class OpKind : std::uint8_t {
   release,           // prel(): a strong write
   acquire,           // pacq(): a strong read
   barrier,           // the thread arrives; Op::group says at which one
-  synchronize,       // the host has waited for all kernels and copies so far
+  synchronize,       // the host has waited for what Op::stream has done so far, or for an event
+  record,            // an event (Op::group) stands behind what Op::stream has done so far
+  wait_event,        // Op::stream goes on behind the event's last record
   start,             // the host begins an operation ...
   acknowledge,       // ... and tells someone that it is done
 };
 
 // The first two threads of every trace.
 inline constexpr std::uint32_t kHostThread = 0;
-inline constexpr std::uint32_t kCopyThread = 1;  // the copy engine
+inline constexpr std::uint32_t kCopyThread = 1;  // the copy engine, of whichever stream
 
 struct TraceThread {
   std::uint32_t launch = 0;  // kernels are numbered from 1; 0: not of a kernel
@@ -57,11 +59,16 @@ struct Op {
   Scope scope = Scope::system;  // fence, release, acquire, strong accesses
   bool strong = false;          // write, read, update: atomic or volatile
   std::uint32_t thread = kHostThread;
-  std::uint32_t site = 0;  // index into Trace::sites
-  // barrier: those of one group meet; of the copy engine: index into Trace::tasks; synchronize: the
-  // last task that was waited for, 0: all of the stream
-  std::uint32_t group = 0;
-  std::uint32_t stream = 0;  // 0: the host; synchronize: the one that was waited for, 0: all
+  std::uint32_t site = 0;   // index into Trace::sites
+  std::uint32_t group = 0;  // barrier: those of one group meet; record, wait_event,
+                            // synchronize: the event, numbered from 1
+  // Kernels' and the copy engine's: the stream in which they run; record, wait_event: the stream's.
+  // synchronize: the stream that the host has waited for. 0: none is known, and a synchronize waits
+  // for all.
+  std::uint32_t stream = 0;
+  // The copy engine's: index into Trace::tasks. synchronize: the last task of the stream that was
+  // waited for. 0: not known, or all.
+  std::uint32_t task = 0;
   std::uint32_t size = 0;
   std::uint64_t address = 0;
   std::size_t value = 0;  // writes: `size` bytes from Trace::bytes[value]

@@ -203,6 +203,16 @@ void Group::throttled(Throttle& throttle, Stream& stream, Body&& body) const {
   });
 }
 
+// Behind a save that failed the sequence goes on from what is stored: going on from the failed
+// one's number would go over the last save that is whole. A save that is queued before it fails
+// waits for it, and fails with it.
+void Group::begin_anew_after_failure(Stream& stream) {
+  if (!last_->failed()) return;
+  sequence_ = read_current(stream).sequence;
+  last_.emplace();
+  if (drain_) drain_ = std::make_shared<Stream>();
+}
+
 Publication Group::next_save(std::uint64_t tag, Stream& stream) {
   if (sequence_ > 0) last_->wait(stream);
   ++sequence_;
@@ -220,6 +230,7 @@ void Group::settle(Stream& stream) noexcept {
 
 void Group::save(Region& region, Stream& stream, std::uint64_t tag, std::uint64_t threshold) {
   bind(region, stream);
+  begin_anew_after_failure(stream);
   const Plan& plan = this->plan(Direction::save, (sequence_ + 1) % 2, threshold);
   const Publication publication = next_save(tag, stream);
   try {
@@ -270,6 +281,7 @@ const Group::Plan& Group::drain_plan(std::uint64_t which) {
 std::shared_ptr<PendingSave::State> Group::save_async(Region& region, Stream& stream,
                                                       std::uint64_t tag, std::uint64_t threshold) {
   bind(region, stream);
+  begin_anew_after_failure(stream);
   make_staging();
   const std::uint64_t which = (sequence_ + 1) % 2;
   const bool by_kernel = bytes_ < threshold;
@@ -306,6 +318,7 @@ std::optional<std::uint64_t> Group::restore(Region& region, Stream& stream,
                                             std::uint64_t threshold) {
   if (region.read_only() && !is_stored(region, stream)) return std::nullopt;
   bind(region, stream);
+  begin_anew_after_failure(stream);
   if (sequence_ > 0) last_->wait(stream);
   const Current current = read_current(stream);
   if (current.sequence == 0) return std::nullopt;

@@ -68,6 +68,7 @@ class Group {
   bool is_stored(Region& region, Stream& stream) const;
   void make_object(Region& region, Stream& stream, const std::vector<CheckpointBuffer>& buffers);
   Current read_current(Stream& stream) const;
+  void begin_anew_after_failure(Stream& stream);
   const Plan& plan(Direction direction, std::uint64_t which, std::uint64_t threshold);
   Plan make_plan(Direction direction, unsigned char* copy, std::uint64_t threshold,
                  bool marked) const;

@@ -76,6 +76,13 @@ const ArenaNote* arena_in_use(const Image& image, const ImageIdentity& identity,
   return in_use ? &note : nullptr;
 }
 
+// Whether the file that the arena is of still has its name.
+bool is_there(const ArenaHeader& header) {
+  struct stat info {};
+  return ::stat(header.image_path, &info) == 0 && info.st_dev == header.image_device &&
+         info.st_ino == header.image_inode;
+}
+
 enum class Fate { adopt, discard, set_aside };
 
 // What becomes of the arena that was found. Throws conflict, in_use.
@@ -90,12 +97,24 @@ Fate fate_of(const FoundArena& found, const ArenaNote* noted, const Image& image
         concat("the arena '", found.path, "' was written in format version ", header.version,
                "; open the region with the build that wrote it once, and close it", fall_back()));
   }
-  if (header.image_device != identity.device || header.image_inode != identity.inode) {
+  const bool of_this_file =
+      header.image_device == identity.device && header.image_inode == identity.inode;
+  if (!of_this_file && is_there(header)) {
     throw Error(Errc::in_use,
                 concat("the arena '", found.path, "' holds what a crashed process left of '",
                        header.image_path, "', and '", identity.path,
-                       "' is a copy of it (or was moved); open and close that one first, or open "
-                       "this one with another arena folder"));
+                       "' is a copy of it; open and close that one first, or open this one with "
+                       "another arena folder"));
+  }
+  if (!of_this_file && last_commit) return Fate::set_aside;
+  if (!of_this_file) {
+    throw Error(
+        Errc::conflict,
+        concat("the arena '", found.path, "' holds what a crashed process left of '",
+               header.image_path, "', which has been replaced or moved since: '", identity.path,
+               "' is another file. Nothing was changed. Put that one back, or keep a copy "
+               "of the arena (holdfast backup)",
+               fall_back()));
   }
   // A note is lost where a sync fails and the system forgets the page. That no commit came since
   // then tells as much: ids are random.
@@ -210,10 +229,27 @@ std::optional<FoundArena> find_or_pass_over(const std::string& path, const Uuid&
   }
 }
 
+// By its id, so that a later opening finds it, too, if a kill keeps this one from telling.
+std::string name_aside(const std::string& arena, const Uuid& id) {
+  return concat(arena, ".aside-", to_text(id));
+}
+
+bool exists(const std::string& path) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0;
+}
+
 [[noreturn]] void arena_is_missing(const ArenaNote& note, const std::string& image,
                                    const std::string& here) {
   const std::string there = note.arena_path;
   const bool same = absolute_path(folder_of(here)) + "/" + base_name(here) == there;
+  const std::string aside = name_aside(there, note.arena_id);
+  if (exists(aside)) {
+    throw Error(
+        Errc::conflict,
+        concat("what was persisted to '", image, "' since its last commit is in the arena '", aside,
+               "', which was set aside: holdfast backup makes a region of it", fall_back()));
+  }
   throw Error(Errc::conflict,
               concat("what was persisted to '", image, "' since its last commit is in the arena '",
                      there, "', ",
@@ -242,8 +278,10 @@ ArenaChoice choose_arena(const Image& image, const ImageIdentity& identity, cons
     choice.closed = fate == Fate::discard && noted != nullptr &&
                     noted->arena_id == choice.found->header.arena_id;
   }
-  if (noted != nullptr && !choice.adopted && !choice.closed && !options.last_commit) {
-    arena_is_missing(*noted, image.path(), choice.path);
+  if (noted != nullptr && !choice.adopted && !choice.closed) {
+    if (!options.last_commit) arena_is_missing(*noted, image.path(), choice.path);
+    const std::string aside = name_aside(noted->arena_path, noted->arena_id);
+    if (!choice.set_aside && exists(aside)) choice.is_aside = aside;
   }
   return choice;
 }
@@ -292,15 +330,19 @@ void FileDomain::take_arena(const OpenOptions& options, OpenReport& report) {
   load_verified(image, arena_->base(), size);
   report.load_ms = watch.ms();
   if (choice.set_aside) {
-    report.arena_set_aside = concat(choice.path, ".aside-", to_text(new_uuid()));
+    const bool named = choice.found && !(choice.found->header.arena_id == Uuid{});
+    report.arena_set_aside =
+        name_aside(choice.path, named ? choice.found->header.arena_id : new_uuid());
     if (::rename(choice.path.c_str(), report.arena_set_aside.c_str()) != 0) {
       throw system_error(errno, "set aside", choice.path);
     }
-  } else if (choice.found) {
-    if (choice.closed) finish_close();
-    if (::unlink(choice.path.c_str()) != 0 && errno != ENOENT) {
-      throw system_error(errno, "remove", choice.path);
-    }
+    return;
+  }
+  report.arena_set_aside = choice.is_aside;
+  if (!choice.found) return;
+  if (choice.closed) finish_close();
+  if (::unlink(choice.path.c_str()) != 0 && errno != ENOENT) {
+    throw system_error(errno, "remove", choice.path);
   }
 }
 

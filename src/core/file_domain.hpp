@@ -71,6 +71,7 @@ struct ArenaChoice {
   bool adopted = false;
   bool closed = false;     // its last user closed it, and was killed before the image said so
   bool set_aside = false;  // found, not adopted, and to be kept under another name
+  std::string is_aside;    // the one that the image notes, which an earlier opening has set aside
 };
 // Changes nothing. Throws conflict if what was persisted since the last commit is elsewhere, unless
 // options.last_commit gives it up; and as find_arena().

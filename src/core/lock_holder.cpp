@@ -13,6 +13,7 @@
 #include <functional>
 #include <sstream>
 
+#include "core/process.hpp"
 #include "holdfast/error.hpp"
 
 namespace holdfast::core {
@@ -120,15 +121,11 @@ Holds holds(long pid, const File& file) {
 enum class State { running, zombie, gone };
 
 State state_of(long pid) {
-  std::ifstream file(concat("/proc/", pid, "/stat"));
-  std::string line;
-  if (!std::getline(file, line)) {
+  const char state = state_letter(static_cast<std::uint64_t>(pid));
+  if (state == 0) {
     const bool gone = ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
     return gone ? State::gone : State::running;
   }
-  // Behind the command, which may hold anything: "4711 (a program) S 1 ...".
-  const std::size_t command_end = line.rfind(')');
-  const char state = command_end + 2 < line.size() ? line[command_end + 2] : 'X';
   return state == 'Z' || state == 'X' ? State::zombie : State::running;
 }
 
@@ -151,7 +148,13 @@ std::string lock_holder_in_words(int fd) {
   if (::fstat(fd, &info) != 0) return "another process" + close_there;
   const File file{info.st_dev, info.st_ino};
   const long taker = taker_of_lock(file);
-  if (taker == 0) return "another process" + close_there;
+  if (taker == 0) {
+    // In a namespace of process numbers locks are not told of who is not in it, or has ended.
+    if (holds(::getpid(), file) == Holds::yes) return "this process" + close_there;
+    const long holder = holder_but(0, file);
+    return (holder != 0 ? concat("process ", holder) : std::string("another process")) +
+           close_there;
+  }
   const std::string named = concat("process ", taker);
   const std::string plain = (taker == ::getpid() ? "this process" : named) + close_there;
   const State state = state_of(taker);

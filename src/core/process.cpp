@@ -73,6 +73,11 @@ ProcessName this_process() {
   return name;
 }
 
+char state_letter(std::uint64_t pid) {
+  Stat stat;
+  return read_stat(folder_of_process(pid), stat) ? stat.state : '\0';
+}
+
 Life life_of(const ProcessName& process) {
   if (process.pid == 0) return Life::ended;
   if (process.start == 0 || process.pid_namespace == 0 ||

@@ -17,6 +17,9 @@ struct ProcessName {
 // What cannot be read of /proc is 0.
 ProcessName this_process();
 
+// As /proc/PID/stat has it: 'R', 'S', 'Z' for a zombie, ...; 0: it does not tell.
+char state_letter(std::uint64_t pid);
+
 // unknown: it is, or was, in another namespace of process numbers, or /proc does not tell.
 enum class Life { running, ending, ended, unknown };
 

@@ -51,6 +51,10 @@ class ReferenceOrder {
     return ops_[i].kind == Kind::write || ops_[i].kind == Kind::update ||
            ops_[i].kind == Kind::release;
   }
+  bool overlap(std::uint32_t a, std::uint32_t b) const {
+    return ops_[a].address < ops_[b].address + ops_[b].size &&
+           ops_[b].address < ops_[a].address + ops_[a].size;
+  }
   int distance(std::uint32_t a, std::uint32_t b) const {
     const check::TraceThread& one = trace_.threads[ops_[a].thread];
     const check::TraceThread& other = trace_.threads[ops_[b].thread];
@@ -74,8 +78,9 @@ class ReferenceOrder {
         continue;
       }
       for (std::uint32_t w = r; w-- > 0;) {
-        if (!writes(w) || ops_[w].address != ops_[r].address) continue;
-        if (morally_strong(w, r)) {
+        if (!writes(w) || !overlap(w, r)) continue;
+        const bool same = ops_[w].address == ops_[r].address && ops_[w].size == ops_[r].size;
+        if (same && morally_strong(w, r)) {
           observed_[r].push_back(w);
           if (ops_[w].kind == Kind::update) {
             observed_[r].insert(observed_[r].end(), observed_[w].begin(), observed_[w].end());
@@ -180,6 +185,42 @@ inline std::vector<check::Bitset> reference_down(const check::Order& order) {
   return down;
 }
 
+// Whether the host's wait `sync` covers what `op` of `stream` did: A7, A9, A10. By a search
+// backwards from the stream or event that it waits for.
+inline bool wait_covers(const check::Trace& trace, std::uint32_t sync, std::uint32_t op) {
+  const check::Op& wait = trace.ops[sync];
+  if (op >= sync) return false;
+  if (wait.group == 0 && wait.stream == 0) return true;
+  if (trace.ops[op].thread == check::kHostThread) return false;
+  using Ended = std::pair<std::uint32_t, std::uint32_t>;  // a stream's work before an operation
+  std::vector<Ended> open;
+  const auto last_record = [&](std::uint32_t event, std::uint32_t before) {
+    for (std::uint32_t i = before; i-- > 0;) {
+      if (trace.ops[i].kind == check::OpKind::record && trace.ops[i].group == event) {
+        open.push_back({trace.ops[i].stream, i});
+        return;
+      }
+    }
+  };
+  if (wait.group != 0) {
+    last_record(wait.group, sync);
+  } else {
+    open.push_back({wait.stream, sync});
+  }
+  while (!open.empty()) {
+    const auto [stream, end] = open.back();
+    open.pop_back();
+    if (trace.ops[op].stream == stream && op < end) return true;
+    for (std::uint32_t i = 0; i < end; ++i) {
+      const check::Op& step = trace.ops[i];
+      if (step.kind == check::OpKind::wait_event && step.stream == stream) {
+        last_record(step.group, i);
+      }
+    }
+  }
+  return false;
+}
+
 // What is durable before operation `end`: A7.
 inline check::Bitset reference_floor(const check::Order& order, std::uint32_t end) {
   const check::Trace& trace = order.trace();
@@ -189,7 +230,8 @@ inline check::Bitset reference_floor(const check::Order& order, std::uint32_t en
     bool waited = write.thread == check::kHostThread && write.op < end;
     for (std::uint32_t i = write.op + 1; i < end; ++i) {
       const check::Op& op = trace.ops[i];
-      waited = waited || op.kind == check::OpKind::synchronize ||
+      waited = waited ||
+               (op.kind == check::OpKind::synchronize && wait_covers(trace, i, write.op)) ||
                (op.kind == check::OpKind::durability_fence && op.thread == write.thread);
     }
     if (!waited) continue;

@@ -15,7 +15,11 @@ inline std::string repository() { return HOLDFAST_REPOSITORY; }
 inline std::string litmus_folder() { return repository() + "/litmus"; }
 
 inline const std::vector<check::LitmusTest>& all_litmus() {
-  static const std::vector<check::LitmusTest> tests = check::load_litmus({litmus_folder()});
+  static const std::vector<check::LitmusTest> tests = [] {
+    std::vector<check::LitmusTest> all = check::load_litmus({litmus_folder()});
+    std::erase_if(all, [](const check::LitmusTest& test) { return test.is_final; });
+    return all;
+  }();
   return tests;
 }
 
@@ -28,10 +32,15 @@ class LitmusGenerator {
   std::string program(bool fences) {
     persists_ = 0;
     barriers_ = !fences && below(4) == 0;
+    const bool streams = !barriers_ && below(3) == 0;
+    bool recorded = false;
     const std::size_t threads = 2 + below(2);
     std::string text =
-        "test random {\n  persistent u64 a, b, c\n  persistent u32 p[2]\n  volatile u32 f, g\n";
+        "test random {\n  persistent u64 a, b, c\n  persistent u32 p[2]\n  volatile u32 f, g, "
+        "m[2]\n";
     for (std::size_t i = 0; i < threads; ++i) {
+      if (streams) text += "  stream S" + std::to_string(below(2)) + " {\n";
+      if (recorded && below(2) == 0) text += "  wait E\n";
       text += "  thread T" + std::to_string(i) + " block " +
               std::to_string(barriers_ ? 0 : below(2)) + " {\n";
       const std::size_t count = 2 + below(threads == 3 ? 3 : 4);
@@ -40,6 +49,19 @@ class LitmusGenerator {
         text += "    " + (barriers_ && j == barrier ? "barrier" : operation(fences)) + "\n";
       }
       text += "  }\n";
+      if (!streams) continue;
+      if (persists_ < 8 && below(3) == 0) {
+        persists_ += 2;
+        text += "  " + pick({"copy a = 4", "copy p[0..1] = 4", "copy c = b"}) + "\n";
+      }
+      if (below(2) == 0) {
+        recorded = true;
+        text += "  record E\n";
+      }
+      text += "  }\n";
+      const std::string stream = text.substr(text.rfind("  stream S") + 9, 2);
+      if (below(4) == 0)
+        text += "  synchronize " + (recorded ? pick({stream, "E"}) : stream) + "\n";
     }
     if (below(4) == 0) text += "  synchronize\n  acknowledge\n";
     text += "  crash " + term();
@@ -63,10 +85,15 @@ class LitmusGenerator {
       return pick({"a", "b", "c", "p[0]", "p[1]"}) + " = " + value();
     }
     if (kind < 5) return pick({"ofence", "dfence", "dfence", "fence" + scope()});
-    if (kind < 7) return pick({"prel", "strong"}) + scope() + " " + pick({"f", "g"}) + " = 1";
+    if (kind < 7) {
+      if (below(12) == 0) return pick({"m[0..1] = 1", "m[1] = 1"});
+      return pick({"prel", "strong"}) + scope() + " " + pick({"f", "g", "f", "g", "m[0..1]"}) +
+             " = 1";
+    }
     if (kind < 10) {
-      return "r0 = " + pick({"pacq", "strong"}) + scope() + " " + pick({"f", "g"}) +
-             "\n    if r0 " + pick({"==", "!="}) + " 1: " + simple();
+      return "r0 = " + pick({"pacq", "strong"}) + scope() + " " +
+             pick({"f", "g", "f", "g", "m[0..1]", "m[0]"}) + "\n    if r0 " + pick({"==", "!="}) +
+             " 1: " + simple();
     }
     if (kind == 10) return "r0 = " + pick({"a", "b", "p[1]", "f"});
     if (kind == 11 && persists_ < 8) {

@@ -108,6 +108,21 @@ TEST(Litmus, ErrorsSayWhereAndWhat) {
       {"test t \"open\n{ }", {"f:1:8: expected '\"' at the end"}},
       {start + "  thread T0 block 0 { a = 1 }\n  sbrp: maybe" + end, {"'allowed' or 'forbidden'"}},
       {start + "  thread T0 block 0 { a = 1 }\n  sbrp: allowed" + end, {"each model once"}},
+      {start + "  thread T0 block 0 { a = 1 }\n  synchronize S9" + end,
+       {"f:5:15: expected a stream or an event that stands above, found 'S9'"}},
+      {start + "  stream S { wait E }" + end, {"f:4:19: expected an event that is recorded above"}},
+      {start + "  stream a { copy a = 1 }" + end, {"f:4:10: expected a name that is not in use"}},
+      {start + "  stream S { copy a = 1; record S }" + end, {"a name that is not in use"}},
+      {start + "  stream S { a = 1 }" + end, {"expected 'kernel', 'thread', 'copy', 'record'"}},
+      {start + "  stream S { copy a = f }" + end, {"an element as wide as the one"}},
+      {start + "  thread T0 block 0 { prel.device b[0..1] = 1 }" + end, {"one element, or two of"}},
+      {start + "  thread T0 block 0 { a = 1 }\n  final a == 1\n  sc: allowed\n}",
+       {"expected 'sc:' and 'ptx:'"}},
+      {start + "  thread T0 block 0 { a = 1 }\n  final a == 1\n  sc: allowed ptx: allowed sbrp: "
+               "allowed\n}",
+       {"'sc:' and 'ptx:' with 'final'"}},
+      {start + "  thread T0 block 0 { a = 1 }\n  final T1.r0 == 1" + end,
+       {"a thread that stands above"}},
   };
   for (const auto& [text, words] : cases) {
     EXPECT_EQ(error_of([&, &text = text] { parse_litmus(text, "f"); }, words),
@@ -190,6 +205,12 @@ TEST(Litmus, TooMuchIsAnErrorThatSaysSo) {
       "  wait strong.device f == 3; a = 1 } crash a == 1 sbrp: forbidden }",
       "f");
   error_of([&] { run_lazy(stuck[0], Model::sbrp); }, {"f:2", "T0 waits for a value"});
+  const auto branch = parse_litmus(
+      "test t { volatile u32 f thread T0 block 0 {\n  r0 = f; if r0 == 0: f = 1 } final f == 1 "
+      "sc: allowed ptx: allowed }",
+      "f");
+  EXPECT_EQ(error_of([&] { run_memory(branch[0], Memory::ptx); }, {"f:2", "'final'"}),
+            Errc::unsupported);
 }
 
 class LitmusFiles : public test::Scratch {

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "check/race.hpp"
+#include "check/recorder.hpp"
 #include "check/source_lines.hpp"
 #include "gpkvs/gpkvs.hpp"
 #include "holdfast/cpu/executor.hpp"
@@ -284,6 +285,49 @@ TEST_P(RaceTest, WritesOfOneValueRaceAllTheSame) {
   Detecting with;
   run(1, 2, same_value, &data_);
   EXPECT_EQ(with.kinds(), (Kinds{"write-write"}));
+}
+
+// "Morally strong" in PTX are accesses of the same bytes alone.
+TEST_P(RaceTest, StrongAccessesOfMixedSizesRace) {
+  for (const Mixed kind : {Mixed::store_half, Mixed::read_half, Mixed::add_half}) {
+    Detecting with;
+    unsigned long long word = 0;
+    run(2, 1, mixed_sizes, &word, kind);
+    EXPECT_EQ(with.kinds(), (Kinds{"mixed sizes"})) << static_cast<int>(kind);
+  }
+  Detecting with;
+  unsigned long long word = 0;
+  run(2, 1, mixed_sizes, &word, Mixed::whole);
+  EXPECT_NO_RACE(with);
+}
+
+// PTX: a read-modify-write writes, even what was there; a compare-and-swap that fails reads.
+TEST_P(RaceTest, AnEqualValueIsAWriteAllTheSame) {
+  Detecting writes;
+  run(2, 1, equal_update, &data_, out_.data(), 0u);
+  EXPECT_EQ(writes.kinds(), (Kinds{"read-write"}));
+  Detecting reads;
+  run(2, 1, equal_update, &data_, out_.data(), 1u);
+  EXPECT_NO_RACE(reads);
+}
+
+// The recorder says the same as the detector: three updates and a read.
+TEST_P(RaceTest, ARecordingTellsAFailedSwapFromAnEqualOne) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(&data_);
+  check::Recorder recorder({begin, begin + sizeof data_});
+  check::Trace trace;
+  recorder.begin(&trace, nullptr);
+  cpu::set_listener(&recorder);
+  run(1, 1, swaps, &data_);
+  cpu::set_listener(nullptr);
+  recorder.begin(nullptr, nullptr);
+  std::vector<check::OpKind> kinds;
+  for (const check::Op& op : trace.ops) {
+    if (op.address == begin) kinds.push_back(op.kind);
+  }
+  using check::OpKind;
+  EXPECT_EQ(kinds,
+            (std::vector<OpKind>{OpKind::update, OpKind::read, OpKind::update, OpKind::update}));
 }
 
 TEST_P(RaceTest, AHotVariableKeepsItsRace) {

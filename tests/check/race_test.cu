@@ -223,6 +223,37 @@ __global__ void spin_lock(unsigned* lock, unsigned* sum, bool fence) {
 
 __global__ void same_value(unsigned* word) { *word = 1; }
 
+__global__ void mixed_sizes(unsigned long long* word, Mixed kind) {
+  auto* const half = reinterpret_cast<volatile unsigned*>(word) + 1;
+  if (blockIdx.x == 0) {
+    prel<Scope::device>(word, 1ull);
+  } else if (kind == Mixed::store_half) {
+    *half = 2;
+  } else if (kind == Mixed::read_half) {
+    while (*half == 5) {
+    }
+  } else if (kind == Mixed::add_half) {
+    atomicAdd(reinterpret_cast<unsigned*>(word), 1u);
+  } else {
+    *const_cast<volatile unsigned long long*>(word) = 2;
+  }
+}
+
+__global__ void swaps(unsigned* word) {
+  atomicCAS(word, 0u, 0u);
+  atomicCAS(word, 1u, 2u);
+  atomicAdd(word, 0u);
+  atomicMax(word, 0u);
+}
+
+__global__ void equal_update(unsigned* word, unsigned* out, unsigned expected) {
+  if (blockIdx.x == 0) {
+    atomicCAS(word, expected, expected);
+  } else {
+    *out = *word;
+  }
+}
+
 void store_on_host(unsigned* word, unsigned value) { *word = value; }
 unsigned load_on_host(const unsigned* word) { return *word; }
 

@@ -37,6 +37,13 @@ __global__ void add_one_each(unsigned* words);
 __global__ void all_read(const unsigned* word, unsigned* out);
 __global__ void spin_lock(unsigned* lock, unsigned* sum, bool fence);
 __global__ void same_value(unsigned* word);
+// Block 0 releases all 8 bytes; block 1 does something strong.
+enum class Mixed { whole, store_half, read_half, add_half };
+__global__ void mixed_sizes(unsigned long long* word, Mixed kind);
+// Of a word that is 0: a swap of equal values, one that fails, and two updates that change nothing.
+__global__ void swaps(unsigned* word);
+// Block 0 swaps `expected` for itself, block 1 reads.
+__global__ void equal_update(unsigned* word, unsigned* out, unsigned expected);
 
 void store_on_host(unsigned* word, unsigned value);
 unsigned load_on_host(const unsigned* word);

@@ -49,13 +49,48 @@ Offer deadly(void (*end)()) {
 
 TEST(CheckCommand, ExitStatusSaysWhatWasFound) {
   const std::vector<Offer> offers = checked_append::offers();
-  EXPECT_EQ(say({"append"}, offers).status, 0);
+  EXPECT_EQ(say({"append", "--threads", "1"}, offers).status, 0);
   EXPECT_EQ(say({"append_naive"}, offers).status, 1);
+  EXPECT_EQ(say({"append", "--threads", "1", "--model", "sbrp"}, offers).status, 3);
+  EXPECT_EQ(say({"append", "--max-states", "3"}, offers).status, 3);
+  EXPECT_EQ(say({"append_blocks_naive", "--model", "epoch"}, offers).status, 4);
+  EXPECT_EQ(say({"append", "--mutants", "--threads", "2"}, offers).status, 0);
+  EXPECT_EQ(say({"append_naive", "--mutants"}, offers).status, 1);
   EXPECT_EQ(say({"nonsense"}, offers).status, 2);
   EXPECT_EQ(say({"append", "--threads", "many"}, offers).status, 2);
   EXPECT_EQ(say({"append", "--replay", "no state"}, offers).status, 2);
   EXPECT_EQ(say({}, offers).status, 2);
   EXPECT_EQ(say({"list"}, offers).status, 0);
+}
+
+TEST(CheckCommand, OnlyPassedIsOk) {
+  const std::vector<Offer> offers = checked_append::offers();
+  EXPECT_EQ(say({"append", "--threads", "1"}, offers).json["ok"], true);
+  const Said some = say({"append", "--threads", "1", "--max-states", "3"}, offers);
+  EXPECT_EQ(some.json["ok"], false);
+  EXPECT_EQ(some.json["verdict"], "no failure found");
+  EXPECT_EQ(some.json["budget"], true);
+  EXPECT_FALSE(some.json["limits"].empty());
+  const Said both = say({"append", "--threads", "1"}, offers);
+  ASSERT_EQ(both.json["models"].size(), 2u);
+  EXPECT_EQ(both.json["models"][0]["model"], "sbrp");
+  EXPECT_EQ(both.json["models"][1]["model"], "epoch");
+  EXPECT_EQ(both.json["states"].get<int>(),
+            both.json["runs"].get<int>() + both.json["memoised"].get<int>());
+}
+
+TEST(CheckCommand, MutantsAreCheckedAtEachSize) {
+  const Said said = say({"append_sum", "--mutants", "--sizes", "1,3"}, checked_append::offers());
+  ASSERT_FALSE(said.json["mutants"].empty());
+  int both = 0;
+  for (const Json& mutant : said.json["mutants"]) {
+    both += mutant["sizes"].size() == 2;
+    if (mutant["fate"] == "killed") {
+      EXPECT_FALSE(mutant["killed_at"].get<std::string>().empty()) << mutant["mutation"];
+    }
+  }
+  EXPECT_GT(both, 0);
+  EXPECT_EQ(said.json["score"]["mutants"], said.json["mutants"].size());
 }
 
 TEST(CheckCommand, WorkersFindWhatOneFinds) {
@@ -93,17 +128,24 @@ TEST(CheckCommand, ErrorOfAWorkerIsTheCommands) {
 
 TEST(CheckCommand, MergingAddsAndTakesTheWorst) {
   Report a;
-  a.states = 3;
-  a.complete = a.nested_complete = true;
+  a.models = {{}, {}};
+  a.models[1].model = Model::epoch;
+  for (ModelReport& part : a.models) {
+    part.states = 3;
+    part.complete = part.nested_complete = true;
+  }
+  a.races_sought = a.recovery_complete = a.schedules_complete = true;
+  conclude(a);
+  EXPECT_EQ(a.verdict, Verdict::passed);
   a.hints = {{"everywhere", {"f", 1, "", ""}}, {"here", {"f", 2, "", ""}}};
   Report b = a;
-  b.states = 4;
-  b.rung = Rung::sampled;
-  b.complete = false;
-  b.verdict = Verdict::racy;
+  b.models[1].states = 4;
+  b.models[1].rung = Rung::sampled;
+  b.models[1].complete = false;
+  b.races.emplace_back();
   b.hints.pop_back();
   const Report both = merge(std::vector<Report>{a, b});
-  EXPECT_EQ(both.states, 7u);
+  EXPECT_EQ(both.states, 13u);
   EXPECT_EQ(both.rung, Rung::sampled);
   EXPECT_EQ(both.verdict, Verdict::racy);
   EXPECT_FALSE(both.complete);
@@ -114,7 +156,6 @@ TEST(CheckCommand, MergingAddsAndTakesTheWorst) {
 TEST(CheckCommand, MergingPutsTheSmallestStateFirst) {
   const auto failing = [](unsigned line, unsigned durable) {
     Report report;
-    report.verdict = Verdict::failed;
     Failure& failure = report.failures.emplace_back();
     failure.lost.place = {"f", line, "", ""};
     for (unsigned i = 0; i < durable; ++i) failure.persists.emplace_back().durable = true;
@@ -140,8 +181,14 @@ TEST(CheckCommand, ReportsGoThereAndBackAsJson) {
 }
 
 TEST(CheckCommand, MutationsAreWrittenAsTheyAreRead) {
-  for (const char* text : {"drop@k.cu:1", "weaken@k.cu:20", "swap@k.cu:3", "narrow=block@k.cu:4",
-                           "narrow=device@k.cu:5"}) {
+  for (const char* text : {"0x2", "3", "3x2x1", "default"}) {
+    EXPECT_EQ(to_string(parse_sizes(text)), text);
+  }
+  for (const char* text : {"", "x", "3x", "1x2x3x4", "a"}) {
+    EXPECT_THROW(parse_sizes(text), Error) << text;
+  }
+  for (const char* text : {"drop@k.cu:1", "early@k.cu:7", "weaken@k.cu:20", "swap@k.cu:3",
+                           "narrow=block@k.cu:4", "narrow=device@k.cu:5"}) {
     EXPECT_EQ(to_string(parse_mutation(text)), text);
   }
   for (const char* text :

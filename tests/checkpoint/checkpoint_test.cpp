@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <future>
 #include <numeric>
 #include <random>
 
@@ -145,30 +146,41 @@ TEST_F(CheckpointTest, WhatWasSavedOutlivesAStreamThatFails) {
   for (const int how : {0, 1, 2}) {
     Checkpoint checkpoint = make();
     if (how == 2) checkpoint.set_engine_threshold(1);
+    PendingSave last(nullptr);
     const auto save = [&](Stream& stream, std::uint64_t tag) {
       if (how == 0) return checkpoint.save(stream, "model", tag);
-      checkpoint.save_async(stream, "model", tag);
+      last = checkpoint.save_async(stream, "model", tag);
     };
     set(5);
     save(stream_, 5);
     set(6);
     save(stream_, 6);
     stream_.synchronize();
-    Stream failing, other;
-    failing.enqueue([] { throw Error(Errc::kernel_fault, "made to fail"); });
+    Stream failing, behind, other;
+    std::promise<void> go;
+    failing.enqueue([&, ready = go.get_future().share()] {
+      ready.wait();
+      throw Error(Errc::kernel_fault, "made to fail");
+    });
     fill_async(failing, weights_.data(), 99, kWeights * sizeof(float));
     save(failing, 7);
+    for (std::uint64_t tag = 8; tag < 10; ++tag) save(behind, tag);
+    go.set_value();
     EXPECT_EQ(error_of([&] { failing.synchronize(); }), Errc::kernel_fault);
-    for (std::uint64_t tag = 8; tag < 10; ++tag) save(other, tag);
     EXPECT_EQ(error_of([&] {
-                other.synchronize();
-                checkpoint.restore(other, "model");
+                behind.synchronize();
+                if (how > 0) last.wait();
               }),
               Errc::kernel_fault);
     set(0);
-    checkpoint = make();
-    EXPECT_EQ(checkpoint.restore(stream_, "model"), 6u) << how;
+    EXPECT_EQ(make().restore(stream_, "model"), 6u) << how;
     expect(6);
+    set(10);
+    save(other, 10);
+    other.synchronize();
+    set(0);
+    EXPECT_EQ(checkpoint.restore(other, "model"), 10u) << how;
+    expect(10);
   }
 }
 

@@ -116,6 +116,59 @@ TEST_F(RegionForkTest, OfTwoArenasTheOneThatTheImageNamesCounts) {
   EXPECT_EQ(region.open_report().arena_set_aside, "");
 }
 
+// An older copy is moved over the file: another file, and the one that the arena is of is gone.
+TEST_F(RegionForkTest, AnOlderCopyMovedOverTheFileIsToldSo) {
+  const std::string old = path() + ".old";
+  {
+    Region region = Region::create(path(), options(kMiB));
+    region.allocate<int>("data", 10)[0] = 1;
+    region.close();
+  }
+  std::filesystem::copy_file(path(), old);
+  {
+    Region region = Region::open(path());
+    region.find<int>("data")[0] = 2;
+    region.commit();
+    region.abandon();
+  }
+  const std::string arena = only_file(arenas());
+  EXPECT_EQ(error_of([&] { Region::open(old, last_commit()); }, {arena, path(), "a copy"}),
+            Errc::in_use)
+      << "the original is there, and the arena is its";
+  std::filesystem::rename(old, path());
+  for (const OpenOptions& options : {OpenOptions{}, for_reading()}) {
+    EXPECT_EQ(error_of([&] { Region::open(path(), options); },
+                       {arena, "replaced", "holdfast backup", "last_commit"}),
+              Errc::conflict);
+  }
+  Region region = Region::open(path(), last_commit());
+  EXPECT_EQ(value(region), 1);
+  Region rescued = Region::open(region.open_report().arena_set_aside, for_reading());
+  EXPECT_EQ(value(rescued), 2);
+}
+
+TEST_F(RegionForkTest, AKillBehindSettingAsideLeavesItsName) {
+  crash();
+  const auto image = test::read_file(path());
+  std::string aside;
+  {
+    Region region = Region::open(path(), last_commit());
+    aside = region.open_report().arena_set_aside;
+    region.abandon();
+  }
+  // As if the kill had come before the note of the new arena.
+  test::FileUnderTest(path()).write(0, image.data(), image.size());
+  for (const auto& entry : std::filesystem::directory_iterator(arenas())) {
+    if (entry.path() != aside) std::filesystem::remove(entry.path());
+  }
+  EXPECT_EQ(error_of([&] { Region::open(path()); }, {aside, "set aside", "holdfast backup"}),
+            Errc::conflict);
+  Region region = Region::open(path(), last_commit());
+  EXPECT_EQ(value(region), 1);
+  EXPECT_EQ(region.open_report().arena_set_aside, aside);
+  EXPECT_TRUE(std::filesystem::exists(aside));
+}
+
 TEST_F(RegionForkTest, AfterACloseAnyFolderWillDo) {
   {
     Region region = Region::create(path(), options(kMiB));

@@ -1,5 +1,6 @@
 #include "check/arguments.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <functional>
 #include <limits>
@@ -63,6 +64,8 @@ bool take_flag(const std::string& name, Arguments& result) {
     result.options.barrier_orders = true;
   } else if (name == "--no-races") {
     result.options.races = false;
+  } else if (name == "--robust") {
+    result.options.robust = true;
   } else if (name == "--mutants") {
     result.mutants = true;
   } else if (name == "--json") {
@@ -73,6 +76,16 @@ bool take_flag(const std::string& name, Arguments& result) {
     return false;
   }
   return true;
+}
+
+std::vector<Sizes> parse_list(const std::string& text) {
+  std::vector<Sizes> list;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    list.push_back(parse_sizes(text.substr(at, end - at)));
+    at = end + 1;
+  }
+  return list;
 }
 
 bool take_number(const std::string& name, Words& words, Arguments& result) {
@@ -89,10 +102,13 @@ bool take_number(const std::string& name, Words& words, Arguments& result) {
     result.jobs = number<unsigned>(name, words.value(name), 1, kMaxJobs);
   } else if (name == "--max-states") {
     result.options.max_states = number<std::uint64_t>(name, words.value(name), 1, kAny);
-  } else if (name == "--max-schedules") {
-    result.options.max_schedules = number<std::uint64_t>(name, words.value(name), 0, kAny);
+    result.budget = true;
   } else if (name == "--max-seconds") {
     result.options.max_seconds = number<double>(name, words.value(name), 0, 1e9);
+    result.budget = true;
+  } else if (name == "--schedules") {
+    result.options.schedules = number<std::uint64_t>(name, words.value(name), 0, kAny);
+    result.budget = true;
   } else if (name == "--seed") {
     result.options.seed = number<std::uint64_t>(name, words.value(name), 0, kAny);
   } else if (name == "--schedule") {
@@ -106,9 +122,13 @@ bool take_number(const std::string& name, Words& words, Arguments& result) {
 bool take_word(const std::string& name, Words& words, Arguments& result) {
   if (name == "--model") {
     const std::string model = words.value(name);
-    if (model != "sbrp" && model != "epoch")
-      refuse(concat("--model is '", model, "': sbrp or epoch"));
-    result.options.model = model == "sbrp" ? Model::sbrp : Model::epoch;
+    if (model != "sbrp" && model != "epoch" && model != "both") {
+      refuse(concat("--model is '", model, "': sbrp, epoch or both"));
+    }
+    result.options.model.reset();
+    if (model != "both") result.options.model = model == "sbrp" ? Model::sbrp : Model::epoch;
+  } else if (name == "--sizes") {
+    result.mutant_sizes = parse_list(words.value(name));
   } else if (name == "--mutation") {
     result.options.mutation = parse_mutation(words.value(name));
   } else if (name == "--replay") {
@@ -145,6 +165,12 @@ Arguments parse_arguments(const std::vector<std::string>& list) {
   if (result.mutants && result.options.mutation.kind != Mutation::Kind::none) {
     refuse("--mutants and --mutation exclude each other: give one");
   }
+  if (!result.mutant_sizes.empty() && !result.mutants) {
+    refuse("--sizes lists the sizes of mutants: give --mutants, too, or --threads and its like");
+  }
+  if (!result.mutant_sizes.empty() && result.sizes != Sizes{}) {
+    refuse("--sizes and --threads, --blocks or --persists exclude each other");
+  }
   return result;
 }
 
@@ -154,22 +180,25 @@ std::string usage(const std::string& command) {
                 command, R"( list [--json]        names the programs
 
   --threads N, --blocks N, --persists N   how large the program is made
-  --model sbrp|epoch    the persistency model (sbrp)
+  --model sbrp|epoch|both   the persistency model (both)
   --jobs N              processes that share the states (1)
-  --max-states N        crash states to try at most, for each process
-  --max-schedules N     schedules to try at most, beside the one in index order
+  --max-states N        crash states to try at most, for each model and process
   --max-seconds S       time to take at most
   --seed S              of random states
   --schedule S          of the kernels' schedule; 0: in index order
+  --schedules N         schedules to explore at most (10000); 0: one is run, and none explored
   --no-nested           do not crash once more, inside recovery
   --no-races            do not look for scoped races
+  --robust              judge by what recovery reads: no in-order crash may leave other values
   --barrier-orders      for study: a barrier alone orders persists
-  --mutants             check every change of a fence, scope or pair of stores
+  --mutants             check every change of a fence, scope, barrier, wait or acknowledgement
+  --sizes LIST          of mutants: threads x blocks x persists, such as 2,3x2,4x1x2
   --mutation CHANGE     check with one change, such as drop@kernel.cu:12
   --replay STATE        try one state of a report again
   --json                print one JSON object
 
-Exit status: 0 if all that was tried passed, 1 if not, 2 for wrong usage.
+Exit status: 0 passed: nothing fails, and all was explored under both models; 1 failed, or an
+error; 2 wrong usage; 3 no failure found: not all was explored; 4 racy; 5 void.
 Example: )",
                 command, " append_naive\n");
 }
@@ -188,12 +217,36 @@ std::vector<std::string> replay_arguments(const Arguments& arguments, const Muta
   size("--blocks", arguments.sizes.blocks);
   size("--persists", arguments.sizes.persists);
   const Options& options = arguments.options;
-  if (options.model != Model::sbrp) add("--model", to_string(options.model));
+  if (options.model) add("--model", to_string(*options.model));
   if (options.schedule != 0) add("--schedule", std::to_string(options.schedule));
   if (options.barrier_orders) result.emplace_back("--barrier-orders");
+  if (options.robust) result.emplace_back("--robust");
   if (mutation.kind != Mutation::Kind::none) add("--mutation", to_string(mutation));
   add("--replay", state);
   return result;
+}
+
+Sizes parse_sizes(const std::string& text) {
+  Sizes sizes;
+  if (text == "default") return sizes;
+  std::uint32_t* const parts[] = {&sizes.threads, &sizes.blocks, &sizes.persists};
+  std::size_t at = 0;
+  for (std::uint32_t* const part : parts) {
+    const std::size_t end = std::min(text.find('x', at), text.size());
+    *part = number<std::uint32_t>("a size of --sizes", text.substr(at, end - at), 0,
+                                  std::numeric_limits<std::uint32_t>::max());
+    at = end + 1;
+    if (at > text.size()) return sizes;
+  }
+  refuse(concat("'", text, "' has too many parts: a size is threads x blocks x persists, such as ",
+                "3x2x1"));
+}
+
+std::string to_string(const Sizes& sizes) {
+  if (sizes == Sizes{}) return "default";
+  if (sizes.persists != 0) return concat(sizes.threads, "x", sizes.blocks, "x", sizes.persists);
+  if (sizes.blocks != 0) return concat(sizes.threads, "x", sizes.blocks);
+  return concat(sizes.threads);
 }
 
 const char* to_string(Scope scope) noexcept {
@@ -205,8 +258,13 @@ Mutation parse_mutation(const std::string& text) {
   const std::size_t at = text.find('@');
   const std::string what = text.substr(0, at);
   Mutation result;
-  for (const auto kind : {Mutation::Kind::drop, Mutation::Kind::weaken, Mutation::Kind::swap}) {
+  for (const auto kind : {Mutation::Kind::drop, Mutation::Kind::weaken, Mutation::Kind::swap,
+                          Mutation::Kind::early, Mutation::Kind::persist}) {
     if (what == to_string(kind)) result.kind = kind;
+  }
+  if (what == "widen=device") {
+    result.kind = Mutation::Kind::widen;
+    result.scope = Scope::device;
   }
   for (const Scope scope : {Scope::block, Scope::device}) {
     if (what == concat("narrow=", to_string(scope))) {
@@ -216,16 +274,17 @@ Mutation parse_mutation(const std::string& text) {
   }
   if (result.kind == Mutation::Kind::none || at == std::string::npos || at + 1 == text.size()) {
     refuse(concat("--mutation is '", text, "': give drop@FILE:LINE, weaken@FILE:LINE, ",
-                  "swap@FILE:LINE, narrow=block@FILE:LINE or narrow=device@FILE:LINE"));
+                  "swap@FILE:LINE, early@FILE:LINE, persist@FILE:LINE, narrow=block@FILE:LINE, ",
+                  "narrow=device@FILE:LINE or widen=device@FILE:LINE"));
   }
   result.place = text.substr(at + 1);
   return result;
 }
 
 std::string to_string(const Mutation& mutation) {
-  const std::string scope = mutation.kind == Mutation::Kind::narrow
-                                ? concat("=", to_string(mutation.scope))
-                                : std::string();
+  const bool has_scope =
+      mutation.kind == Mutation::Kind::narrow || mutation.kind == Mutation::Kind::widen;
+  const std::string scope = has_scope ? concat("=", to_string(mutation.scope)) : std::string();
   return concat(to_string(mutation.kind), scope, "@", mutation.place);
 }
 

@@ -12,9 +12,11 @@ namespace holdfast::check {
 struct Arguments {
   std::string program;
   Sizes sizes;
-  Options options;  // worker and workers are set in each process
+  std::vector<Sizes> mutant_sizes;  // of --sizes
+  Options options;                  // worker and workers are set in each process
   unsigned jobs = 1;
   bool mutants = false;
+  bool budget = false;  // one was asked for
   bool json = false;
   bool help = false;
 };
@@ -28,6 +30,9 @@ std::string usage(const std::string& command);
 // The arguments that try one state of the same program again. `mutation`: of a mutant.
 std::vector<std::string> replay_arguments(const Arguments& arguments, const Mutation& mutation,
                                           const std::string& state);
+
+// What to_string() makes of sizes, back. Throws invalid_argument.
+Sizes parse_sizes(const std::string& text);
 
 // Parses and prints a mutation as --mutation takes it: drop@FILE:LINE, narrow=block@FILE:LINE.
 Mutation parse_mutation(const std::string& text);

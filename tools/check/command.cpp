@@ -51,12 +51,12 @@ Checked check_in_workers(const Arguments& arguments, const Offer& offer) {
   if (reports.empty()) {
     reports.emplace_back();
     reports[0].program = arguments.program;
-    reports[0].model = arguments.options.model;
   }
   Checked result{merge(reports), std::move(answers.dead)};
   if (!result.dead.empty()) {
+    for (ModelReport& part : result.report.models) part.complete = false;
+    conclude(result.report);
     result.report.verdict = Verdict::failed;
-    result.report.complete = false;
   }
   return result;
 }
@@ -65,19 +65,33 @@ int check_program(const Arguments& arguments, const Offer& offer, const std::str
   const Checked result = check_in_workers(arguments, offer);
   const Json json = checked(result.report, arguments, result.dead);
   std::puts(arguments.json ? print(json).c_str() : report_text(json, command).c_str());
-  return json["ok"] ? kPassed : kFailed;
+  return result.dead.empty() ? status_of(result.report.verdict) : kFailed;
+}
+
+// The sizes at which mutants are checked.
+std::vector<Sizes> sizes_of(const Arguments& arguments, const Offer& offer) {
+  if (!arguments.mutant_sizes.empty()) return arguments.mutant_sizes;
+  if (arguments.sizes != Sizes{} || offer.mutant_sizes.empty()) return {arguments.sizes};
+  return offer.mutant_sizes;
 }
 
 int check_mutants_of(const Arguments& arguments, const Offer& offer, const std::string& command) {
-  Checked plain = check_in_workers(arguments, offer);
+  const std::vector<Sizes> sizes = sizes_of(arguments, offer);
+  Arguments first = arguments;
+  first.sizes = sizes[0];
+  Checked plain = check_in_workers(first, offer);
   std::vector<std::vector<Mutant>> shares;
-  if (is_good(plain.report) && plain.dead.empty()) {
+  if (is_sound(plain.report) && plain.dead.empty()) {
     Answers answers = run_workers(
         arguments.program + ", mutants", arguments.jobs,
         [&](unsigned worker, unsigned workers, Progress& progress) {
-          const Program program = counted(offer.make(arguments.sizes), progress);
+          std::vector<SizedProgram> programs;
+          for (const Sizes& one : sizes) {
+            programs.push_back(
+                {to_string(one), [&, one] { return counted(offer.make(one), progress); }});
+          }
           Json list = Json::array();
-          for (const Mutant& one : check_mutants(program, share(arguments, worker, workers))) {
+          for (const Mutant& one : check_mutants(programs, share(arguments, worker, workers))) {
             list.push_back(to_json(one));
           }
           return list;
@@ -88,9 +102,11 @@ int check_mutants_of(const Arguments& arguments, const Offer& offer, const std::
     }
     plain.dead = std::move(answers.dead);
   }
-  const Json json = checked_mutants(plain.report, merge(std::move(shares)), arguments, plain.dead);
+  const Json json = checked_mutants(plain.report, merge(std::move(shares)), first, plain.dead);
   std::puts(arguments.json ? print(json).c_str() : mutants_text(json, command).c_str());
-  return json["ok"] ? kPassed : kFailed;
+  if (json["ok"]) return kPassed;
+  if (!plain.dead.empty()) return kFailed;
+  return is_sound(plain.report) ? status_of(Verdict::none_found) : status_of(plain.report.verdict);
 }
 
 int list(const std::vector<Offer>& offers, bool as_json) {

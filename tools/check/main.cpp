@@ -16,10 +16,16 @@ namespace {
 std::vector<Offer> offers() {
   std::vector<Offer> result = checked_append::offers();
   for (const ProgramInfo& info : programs()) {
-    result.push_back(
-        {info.name, info.summary, info.correct, [name = info.name](const Sizes& sizes) {
-           return make_program(name, {sizes.threads, sizes.blocks, sizes.persists});
-         }});
+    Offer& offer = result.emplace_back();
+    offer.name = info.name;
+    offer.summary = info.summary;
+    offer.correct = info.correct;
+    offer.make = [name = info.name](const Sizes& sizes) {
+      return make_program(name, {sizes.threads, sizes.blocks, sizes.persists});
+    };
+    for (const ProgramOptions& sizes : info.mutant_sizes) {
+      offer.mutant_sizes.push_back({sizes.threads, sizes.blocks, sizes.persists});
+    }
   }
   return result;
 }

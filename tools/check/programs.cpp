@@ -1,6 +1,7 @@
 #include "programs.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "program_makers.hpp"
 
@@ -84,6 +85,25 @@ const std::vector<Entry>& entries() {
   return all;
 }
 
+// More than one size of what has sizes: one that is small enough for all of it to be explored, and
+// one with more than one of everything.
+std::vector<ProgramOptions> mutant_sizes_of(const std::string& name) {
+  static const std::map<std::string, std::vector<ProgramOptions>> all = {
+      {"undo_log", {{2, 1, 1}, {3, 2, 1}, {6, 1, 1}}},
+      {"undo_log_conventional", {{2, 1, 1}, {3, 1, 1}}},
+      {"gpkvs", {{2, 0, 0}, {5, 0, 0}}},
+      {"gpkvs_cached", {{2, 0, 0}, {5, 0, 0}}},
+      {"gpkvs_conventional", {{2, 0, 0}, {5, 0, 0}}},
+      {"gpkvs_set", {{2, 0, 0}, {6, 0, 0}}},
+      {"gpkvs_set_cached", {{2, 0, 0}, {6, 0, 0}}},
+      {"prefix_sum", {{2, 2, 0}, {3, 3, 0}}},
+      {"reduction", {{2, 1, 0}, {3, 2, 0}, {4, 2, 0}}},
+      {"srad", {{2, 2, 0}, {3, 2, 0}}},
+  };
+  const auto found = all.find(name);
+  return found == all.end() ? std::vector<ProgramOptions>{} : found->second;
+}
+
 std::uint32_t take(const ProgramInfo& info, const char* what, std::uint32_t given,
                    std::uint32_t usual, std::uint32_t least, std::uint32_t most) {
   using detail::concat;
@@ -104,7 +124,10 @@ std::uint32_t take(const ProgramInfo& info, const char* what, std::uint32_t give
 const std::vector<ProgramInfo>& programs() {
   static const std::vector<ProgramInfo> all = [] {
     std::vector<ProgramInfo> infos;
-    for (const Entry& entry : entries()) infos.push_back(entry.info);
+    for (const Entry& entry : entries()) {
+      infos.push_back(entry.info);
+      infos.back().mutant_sizes = mutant_sizes_of(entry.info.name);
+    }
     return infos;
   }();
   return all;

@@ -25,6 +25,8 @@ struct ProgramInfo {
   // The models under which it keeps (correct) what it promises.
   bool right_under_sbrp = true;
   bool right_under_epoch = true;
+  // The sizes at which its mutants are checked where none are asked for; none: its own.
+  std::vector<ProgramOptions> mutant_sizes{};
 };
 
 // In the order in which they are listed.

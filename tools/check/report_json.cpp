@@ -49,12 +49,14 @@ Json failure_json(const Failure& failure) {
   Json json = {{"message", failure.message},
                {"cause", to_string(failure.cause)},
                {"state", failure.state},
+               {"model", to_string(failure.model)},
                {"nested", failure.nested},
                {"has_pair", failure.has_pair},
                {"lost", persist_json(failure.lost)},
                {"kept", persist_json(failure.kept)},
                {"fix", place_json(failure.fix)},
                {"advice", failure.advice},
+               {"suggestion", failure.suggestion},
                {"persists", Json::array()}};
   for (const PersistInfo& info : failure.persists) json["persists"].push_back(persist_json(info));
   return json;
@@ -65,12 +67,14 @@ Failure failure_from(const Json& json) {
   failure.message = json["message"];
   failure.cause = from_name(json["cause"], CauseKind::not_a_crash_matter);
   failure.state = json["state"];
+  failure.model = from_name(json["model"], Model::epoch);
   failure.nested = json["nested"];
   failure.has_pair = json["has_pair"];
   failure.lost = persist_from(json["lost"]);
   failure.kept = persist_from(json["kept"]);
   failure.fix = place_from(json["fix"]);
   failure.advice = json["advice"];
+  failure.suggestion = json["suggestion"];
   for (const Json& info : json["persists"]) failure.persists.push_back(persist_from(info));
   return failure;
 }
@@ -83,18 +87,32 @@ void for_numbers(Any& report, Visit&& visit) {
   visit("states", report.states);
   visit("nested_states", report.nested_states);
   visit("runs", report.runs);
-  visit("persists", report.persists);
-  visit("threads", report.threads);
-  visit("crash_points", report.crash_points);
-  visit("components", report.components);
-  visit("pairs", report.pairs);
-  visit("pairs_tried", report.pairs_tried);
+  visit("memoised", report.memoised);
   visit("schedules", report.schedules);
   visit("schedules_complete", report.schedules_complete);
   visit("schedules_share", report.schedules_share);
-  visit("schedules_redundant", report.schedules_redundant);
+  visit("recovery_complete", report.recovery_complete);
+  visit("races_sought", report.races_sought);
+  visit("barrier_orders", report.barrier_orders);
+  visit("persists", report.persists);
+  visit("threads", report.threads);
+  visit("crash_points", report.crash_points);
   visit("seconds", report.seconds);
   visit("peak_bytes", report.peak_bytes);
+}
+
+template <class Any, class Visit>
+void for_numbers_of_model(Any& part, Visit&& visit) {
+  visit("complete", part.complete);
+  visit("nested_complete", part.nested_complete);
+  visit("failed", part.failed);
+  visit("states", part.states);
+  visit("nested_states", part.nested_states);
+  visit("runs", part.runs);
+  visit("memoised", part.memoised);
+  visit("components", part.components);
+  visit("pairs", part.pairs);
+  visit("pairs_tried", part.pairs_tried);
 }
 
 // Adds the text of the line to a place that says which line it is.
@@ -116,6 +134,9 @@ void quote_all(Json& report) {
 void explain_all(Json& report, const Report& from, const Arguments& arguments,
                  const Mutation& mutation) {
   report["rung_in_words"] = describe(from.rung);
+  for (std::size_t i = 0; i < from.models.size(); ++i) {
+    report["models"][i]["rung_in_words"] = describe(from.models[i].rung);
+  }
   for (std::size_t i = 0; i < from.failures.size(); ++i) {
     report["failures"][i]["cause_in_words"] = describe(from.failures[i].cause);
     report["failures"][i]["replay"] = replay_arguments(arguments, mutation, from.failures[i].state);
@@ -126,10 +147,14 @@ void explain_all(Json& report, const Report& from, const Arguments& arguments,
 }  // namespace
 
 Json to_json(const Report& report) {
-  Json json = {{"program", report.program},
-               {"model", to_string(report.model)},
-               {"verdict", to_string(report.verdict)},
-               {"rung", to_string(report.rung)}};
+  Json json = {{"program", report.program},      {"verdict", to_string(report.verdict)},
+               {"limits", report.limits},        {"void_reasons", report.void_reasons},
+               {"rung", to_string(report.rung)}, {"models", Json::array()}};
+  for (const ModelReport& part : report.models) {
+    Json& entry = json["models"].emplace_back();
+    entry = {{"model", to_string(part.model)}, {"rung", to_string(part.rung)}};
+    for_numbers_of_model(part, [&](const char* name, const auto& value) { entry[name] = value; });
+  }
   for_numbers(report, [&](const char* name, const auto& value) { json[name] = value; });
   json["failures"] = Json::array();
   json["races"] = Json::array();
@@ -149,8 +174,15 @@ Json to_json(const Report& report) {
 Report report_from_json(const Json& json) {
   Report report;
   report.program = json["program"];
-  report.model = from_name(json["model"], Model::epoch);
-  report.verdict = from_name(json["verdict"], Verdict::racy);
+  for (const Json& entry : json["models"]) {
+    ModelReport& part = report.models.emplace_back();
+    part.model = from_name(entry["model"], Model::epoch);
+    part.rung = from_name(entry["rung"], Rung::replay);
+    for_numbers_of_model(part, [&](const char* name, auto& value) { entry[name].get_to(value); });
+  }
+  report.verdict = from_name(json["verdict"], Verdict::void_);
+  json["limits"].get_to(report.limits);
+  json["void_reasons"].get_to(report.void_reasons);
   report.rung = from_name(json["rung"], Rung::replay);
   for_numbers(report, [&](const char* name, auto& value) { json[name].get_to(value); });
   for (const Json& failure : json["failures"]) report.failures.push_back(failure_from(failure));
@@ -164,20 +196,33 @@ Report report_from_json(const Json& json) {
 }
 
 Json to_json(const Mutant& mutant) {
-  return {{"kind", to_string(mutant.mutation.kind)}, {"scope", to_string(mutant.mutation.scope)},
-          {"mutated", mutant.mutation.place},        {"place", place_json(mutant.place)},
-          {"in_recovery", mutant.in_recovery},       {"fate", to_string(mutant.fate)},
+  return {{"kind", to_string(mutant.mutation.kind)},
+          {"scope", to_string(mutant.mutation.scope)},
+          {"mutated", mutant.mutation.place},
+          {"place", place_json(mutant.place)},
+          {"in_recovery", mutant.in_recovery},
+          {"fate", to_string(mutant.fate)},
+          {"killer", to_string(mutant.killer)},
+          {"sizes", mutant.sizes},
+          {"killed_at", mutant.killed_at},
+          {"schedule", mutant.schedule},
+          {"message", mutant.message},
           {"report", to_json(mutant.report)}};
 }
 
 Mutant mutant_from_json(const Json& json) {
   Mutant mutant;
-  mutant.mutation.kind = from_name(json["kind"], Mutation::Kind::swap);
+  mutant.mutation.kind = from_name(json["kind"], Mutation::Kind::early);
   mutant.mutation.scope = from_name(json["scope"], Scope::system);
   mutant.mutation.place = json["mutated"];
   mutant.place = place_from(json["place"]);
   mutant.in_recovery = json["in_recovery"];
-  mutant.fate = from_name(json["fate"], Mutant::Fate::survived);
+  mutant.fate = from_name(json["fate"], Mutant::Fate::not_killed);
+  mutant.killer = from_name(json["killer"], Mutant::Killer::executor);
+  json["sizes"].get_to(mutant.sizes);
+  mutant.killed_at = json["killed_at"];
+  mutant.schedule = json["schedule"];
+  mutant.message = json["message"];
   mutant.report = report_from_json(json["report"]);
   return mutant;
 }
@@ -220,8 +265,10 @@ const char* describe(CauseKind cause) noexcept {
 
 Json checked(const Report& report, const Arguments& arguments,
              const std::vector<std::string>& dead) {
-  Json json = {{"ok", is_good(report) && dead.empty()}};
+  Json json = {{"ok", report.verdict == Verdict::passed && dead.empty()}};
   json.update(to_json(report));
+  json["budget"] = arguments.budget;
+  json["sizes"] = to_string(arguments.sizes);
   json["cause"] = report.failures.empty() ? Json() : Json(to_string(report.failures[0].cause));
   json["jobs"] = arguments.jobs;
   json["dead_workers"] = dead;
@@ -229,31 +276,57 @@ Json checked(const Report& report, const Arguments& arguments,
   return json;
 }
 
+namespace {
+
+Json score_of(const std::vector<Mutant>& mutants) {
+  const auto count = [&](auto&& is) { return std::count_if(mutants.begin(), mutants.end(), is); };
+  const auto fate = [&](Mutant::Fate wanted) {
+    return count([=](const Mutant& mutant) { return mutant.fate == wanted; });
+  };
+  const auto killer = [&](Mutant::Killer wanted) {
+    return count([=](const Mutant& mutant) { return mutant.killer == wanted; });
+  };
+  return {{"mutants", mutants.size()},
+          {"killed", fate(Mutant::Fate::killed)},
+          {"by_state", killer(Mutant::Killer::state)},
+          {"by_race", killer(Mutant::Killer::race)},
+          {"by_executor", killer(Mutant::Killer::executor)},
+          {"not_needed", fate(Mutant::Fate::not_needed)},
+          {"not_killed", fate(Mutant::Fate::not_killed)}};
+}
+
+// Where a fence, release, acquire or barrier stands that what threads see needs, and no state that
+// was tried.
+Json only_for_visibility(const std::vector<Mutant>& mutants) {
+  Json places = Json::array();
+  for (const Mutant& mutant : mutants) {
+    if (mutant.mutation.kind != Mutation::Kind::drop) continue;
+    if (mutant.killer == Mutant::Killer::race) places.push_back(mutant.mutation.place);
+  }
+  return places;
+}
+
+}  // namespace
+
 Json checked_mutants(const Report& plain, const std::vector<Mutant>& mutants,
                      const Arguments& arguments, const std::vector<std::string>& dead) {
-  const auto count = [&](Mutant::Fate fate) {
-    return std::count_if(mutants.begin(), mutants.end(),
-                         [&](const Mutant& mutant) { return mutant.fate == fate; });
-  };
-  Json json = {{"ok", is_good(plain) && is_good(mutants) && dead.empty()},
+  Json json = {{"ok", is_sound(plain) && is_good(mutants) && dead.empty()},
                {"program", plain.program},
-               {"model", to_string(plain.model)},
-               {"score",
-                {{"mutants", mutants.size()},
-                 {"caught", count(Mutant::Fate::caught)},
-                 {"redundant", count(Mutant::Fate::redundant)},
-                 {"survived", count(Mutant::Fate::survived)}}},
+               {"score", score_of(mutants)},
+               {"only_for_visibility", only_for_visibility(mutants)},
                {"jobs", arguments.jobs},
                {"dead_workers", dead},
                {"mutants", Json::array()}};
   Arguments same = arguments;
   same.options.mutation = {};
   json["unchanged"] = checked(plain, same, {});
+  json["unchanged"]["sound"] = is_sound(plain);
   for (const Mutant& mutant : mutants) {
     Json entry = to_json(mutant);
     entry["mutation"] = to_string(mutant.mutation);
     quote(entry["place"]);
-    explain_all(entry["report"], mutant.report, arguments, mutant.mutation);
+    if (!mutant.killed_at.empty()) same.sizes = parse_sizes(mutant.killed_at);
+    explain_all(entry["report"], mutant.report, same, mutant.mutation);
     // A mutant's state is one of many: its persists are for whoever replays it.
     for (Json& failure : entry["report"]["failures"]) failure.erase("persists");
     json["mutants"].push_back(std::move(entry));
@@ -261,13 +334,29 @@ Json checked_mutants(const Report& plain, const std::vector<Mutant>& mutants,
   return json;
 }
 
-bool is_good(const Report& report) {
-  return report.verdict == Verdict::passed && report.failures.empty() && report.races.empty();
+int status_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::passed:
+      return 0;
+    case Verdict::failed:
+      return 1;
+    case Verdict::none_found:
+      return 3;
+    case Verdict::racy:
+      return 4;
+    case Verdict::void_:
+      return 5;
+  }
+  return 1;
+}
+
+bool is_sound(const Report& report) {
+  return report.verdict == Verdict::passed || report.verdict == Verdict::none_found;
 }
 
 bool is_good(const std::vector<Mutant>& mutants) {
   return std::none_of(mutants.begin(), mutants.end(),
-                      [](const Mutant& mutant) { return mutant.fate == Mutant::Fate::survived; });
+                      [](const Mutant& mutant) { return mutant.fate == Mutant::Fate::not_killed; });
 }
 
 std::string print(const Json& json) {

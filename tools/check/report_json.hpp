@@ -30,8 +30,10 @@ Json checked(const Report& report, const Arguments& arguments,
 Json checked_mutants(const Report& plain, const std::vector<Mutant>& mutants,
                      const Arguments& arguments, const std::vector<std::string>& dead);
 
-// Whether these results are such that the exit status is 0.
-bool is_good(const Report& report);
+// The exit status that a verdict stands for.
+int status_of(Verdict verdict);
+// Whether a program's mutants say anything: nothing fails in it as it is.
+bool is_sound(const Report& report);
 bool is_good(const std::vector<Mutant>& mutants);
 
 // One line, whatever bytes its strings hold.

@@ -8,7 +8,12 @@ namespace holdfast::check {
 namespace {
 
 // The function without its result, namespace, parameters and template arguments.
-std::string short_name(const std::string& function) {
+std::string short_name(std::string function) {
+  const std::string anonymous = "(anonymous namespace)::";
+  for (std::size_t at = function.find(anonymous); at != std::string::npos;
+       at = function.find(anonymous)) {
+    function.erase(at, anonymous.size());
+  }
   std::string bare;
   int depth = 0;
   for (const char c : function) {
@@ -69,25 +74,54 @@ void failure_text(std::ostream& out, const Json& failure, const std::string& com
     quote(out, failure["fix"]);
   }
   row(out, "advice", failure["advice"]);
+  row(out, "suggested", failure["suggestion"]);
   row(out, "replay", replay_text(failure, command));
+}
+
+std::string explored_text(const Json& part) {
+  std::ostringstream out;
+  if (part["failed"])
+    return "failed; stopped at a failure, after " + part["states"].dump() + " states";
+  out << part["rung_in_words"].get<std::string>();
+  if (part["rung"] == "sampled") {
+    out << ": " << part["pairs_tried"] << " of " << part["pairs"] << " pairs";
+  } else if (part["rung"] == "components") {
+    out << " (" << part["components"] << " groups)";
+  }
+  if (part["rung"] == "replay") return out.str();
+  if (!part["complete"]) {
+    out << "; not all of them";
+  } else if (!part["nested_complete"]) {
+    out << "; of second crashes, not all";
+  }
+  return out.str();
 }
 
 std::string states_text(const Json& report) {
   std::ostringstream out;
-  out << report["states"] << " (" << report["nested_states"] << " of them after a second crash), "
-      << report["runs"] << " runs of recovery";
+  out << report["states"] << " (" << report["nested_states"] << " of them after a second crash); "
+      << report["runs"] << " recoveries run, " << report["memoised"] << " known from before";
   return out.str();
 }
 
-std::string explored_text(const Json& report) {
+std::string schedules_text(const Json& report) {
   std::ostringstream out;
-  out << report["rung_in_words"].get<std::string>();
-  if (report["rung"] == "sampled") {
-    out << ": " << report["pairs_tried"] << " of " << report["pairs"] << " pairs";
+  out << report["schedules"];
+  if (report["schedules_complete"]) {
+    out << ", which is all";
+  } else if (report["schedules_share"] > 0) {
+    out << ", about " << report["schedules_share"].get<double>() * 100 << " % of all";
+  } else {
+    out << " of unknown many";
   }
-  if (report["verdict"] == "failed") return out.str() + "; stopped at a failure";
-  if (!report["complete"]) return out.str() + "; not all of them";
-  return out.str() + (report["nested_complete"] ? "" : "; of second crashes, not all");
+  return out.str();
+}
+
+void list(std::ostream& out, const char* name, const Json& lines) {
+  for (const Json& line : lines) {
+    row(out, name, line);
+    name = "";
+  }
 }
 
 }  // namespace
@@ -96,13 +130,18 @@ std::string report_text(const Json& report, const std::string& command) {
   std::ostringstream out;
   out << report["program"].get<std::string>() << ": " << report["verdict"].get<std::string>()
       << "\n";
-  row(out, "model", report["model"]);
-  row(out, "explored", explored_text(report));
+  if (report["verdict"] == "no failure found") list(out, "explored", report["limits"]);
+  list(out, "void", report["void_reasons"]);
+  for (const Json& part : report["models"]) {
+    row(out, part["model"].get<std::string>().c_str(), explored_text(part));
+  }
+  row(out, "schedules", schedules_text(report));
   row(out, "states", states_text(report));
   std::ostringstream size;
   size << report["persists"] << " persists of " << report["threads"] << " threads, "
        << report["crash_points"] << " crash points";
   row(out, "program", size.str());
+  row(out, "sizes", report["sizes"]);
   std::ostringstream cost;
   cost << std::fixed << std::setprecision(2) << report["seconds"].get<double>() << " s, "
        << report["peak_bytes"].get<std::uint64_t>() / (1 << 20) << " MiB";
@@ -129,18 +168,29 @@ std::string report_text(const Json& report, const std::string& command) {
 
 std::string mutants_text(const Json& result, const std::string& command) {
   std::ostringstream out;
-  if (!result["unchanged"]["ok"]) {
+  if (!result["unchanged"]["sound"]) {
     out << report_text(result["unchanged"], command)
         << "\nThe program fails as it is, so its mutants say nothing: mend it first.\n";
     return out.str();
   }
   const Json& score = result["score"];
   out << result["program"].get<std::string>() << ": " << score["mutants"]
-      << " mutants: " << score["caught"] << " caught, " << score["redundant"] << " redundant, "
-      << score["survived"] << " survived\n";
+      << " mutants: " << score["killed"] << " killed, " << score["not_needed"] << " not needed, "
+      << score["not_killed"] << " not killed\n";
   for (const Json& mutant : result["mutants"]) {
-    row(out, mutant["fate"].get<std::string>().c_str(), mutant["mutation"]);
+    std::string fate = mutant["fate"];
+    if (mutant["fate"] == "killed") fate += " by " + mutant["killer"].get<std::string>();
+    std::string sizes;
+    for (const Json& size : mutant["sizes"]) {
+      sizes += (sizes.empty() ? " at sizes " : ", ") + size.get<std::string>();
+    }
+    out << "  " << std::left << std::setw(20) << fate << mutant["mutation"].get<std::string>()
+        << sizes << "\n";
     quote(out, mutant["place"]);
+  }
+  for (const Json& place : result["only_for_visibility"]) {
+    row(out, "visibility",
+        place.get<std::string>() + ": what threads see needs it, and no state that was tried");
   }
   for (const Json& dead : result["dead_workers"]) row(out, "died", dead);
   return out.str();

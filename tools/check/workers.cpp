@@ -172,10 +172,6 @@ std::string obituary(const Child& child, std::size_t worker, std::size_t workers
   return concat(who, " was ended by signal ", signal, " (", ::strsignal(signal), "); ", remedy);
 }
 
-int gravity(Verdict verdict) {
-  return verdict == Verdict::passed ? 0 : verdict == Verdict::racy ? 1 : 2;
-}
-
 // How much a person has to look at in a failing state.
 std::size_t extent(const Failure& failure) {
   return static_cast<std::size_t>(
@@ -192,6 +188,8 @@ std::string key(const RaceReport& race) {
   return concat(race.what, to_string(race.first), "|", to_string(race.second));
 }
 
+std::string key(const std::string& reason) { return reason; }
+
 std::string key(const Hint& hint) {
   return concat(hint.what, "|", hint.place.file, to_string(hint.place));
 }
@@ -207,25 +205,33 @@ void keep_first_of_each(std::vector<T>& list) {
   });
 }
 
-void add(Report& whole, const Report& part) {
-  if (gravity(part.verdict) > gravity(whole.verdict)) whole.verdict = part.verdict;
+void add(ModelReport& whole, const ModelReport& part) {
   whole.rung = std::max(whole.rung, part.rung);
   whole.complete = whole.complete && part.complete;
   whole.nested_complete = whole.nested_complete && part.nested_complete;
+  whole.failed = whole.failed || part.failed;
   whole.states += part.states;
   whole.nested_states += part.nested_states;
   whole.runs += part.runs;
-  whole.persists = std::max(whole.persists, part.persists);
-  whole.threads = std::max(whole.threads, part.threads);
-  whole.crash_points = std::max(whole.crash_points, part.crash_points);
+  whole.memoised += part.memoised;
   whole.components = std::max(whole.components, part.components);
   whole.pairs = std::max(whole.pairs, part.pairs);
   whole.pairs_tried = std::min(whole.pairs_tried + part.pairs_tried, whole.pairs);
+}
+
+// The workers make the same executions, and share the states of each.
+void add(Report& whole, const Report& part) {
+  for (std::size_t i = 0; i < whole.models.size() && i < part.models.size(); ++i) {
+    add(whole.models[i], part.models[i]);
+  }
   whole.schedules = std::max(whole.schedules, part.schedules);
-  whole.schedules_redundant = std::max(whole.schedules_redundant, part.schedules_redundant);
   whole.schedules_complete = whole.schedules_complete && part.schedules_complete;
   whole.schedules_share = std::min(whole.schedules_share, part.schedules_share);
-  if (whole.schedule.empty()) whole.schedule = part.schedule;
+  whole.recovery_complete = whole.recovery_complete && part.recovery_complete;
+  whole.races_sought = whole.races_sought && part.races_sought;
+  whole.persists = std::max(whole.persists, part.persists);
+  whole.threads = std::max(whole.threads, part.threads);
+  whole.crash_points = std::max(whole.crash_points, part.crash_points);
   whole.seconds = std::max(whole.seconds, part.seconds);
   whole.peak_bytes += part.peak_bytes;
   const auto append = [](auto& to, const auto& from) {
@@ -233,6 +239,7 @@ void add(Report& whole, const Report& part) {
   };
   append(whole.failures, part.failures);
   append(whole.races, part.races);
+  append(whole.void_reasons, part.void_reasons);
   // A worker's hints are of its share of the states: only what all of them say holds.
   std::erase_if(whole.hints, [&](const Hint& hint) {
     return std::none_of(part.hints.begin(), part.hints.end(),
@@ -272,6 +279,8 @@ Report merge(const std::vector<Report>& reports) {
                    [](const Failure& a, const Failure& b) { return extent(a) < extent(b); });
   keep_first_of_each(whole.failures);
   keep_first_of_each(whole.races);
+  keep_first_of_each(whole.void_reasons);
+  conclude(whole);
   return whole;
 }
 

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "holdfast/cpu/vector_types.hpp"
 #include "holdfast/stream.hpp"
@@ -65,9 +66,30 @@ void set_schedule(const Schedule& schedule);
 // threads that wait for ever. holdfast::launch() is the way in for kernels.
 void launch(Stream& stream, const Shape& shape, std::function<void()> body);
 
+// Barriers (__syncthreads and its like, __syncwarp) at which nobody waits from now on: those for
+// which `left_out` says so, of their file and line; null: none. They deliver no event, and return
+// what the thread alone would get. For builds that deliver events. REQUIRES: nothing is running;
+// `left_out` lasts until the next call, and is quick: it runs on a thread's own stack.
+void leave_out_barriers(const std::function<bool(const char* file, unsigned line)>* left_out);
+
+// What the host has queued on streams, over all of them: whether nobody has waited for some of it
+// yet; and whether two streams had such work at once since the last watch_streams().
+bool work_is_pending();
+bool streams_have_overlapped();
+void watch_streams();
+
 // Whether the address lies in memory from backend::allocate_device(), which on a GPU the host could
 // not read.
 bool is_device_memory(const void* address);
+
+// The allocation that the address lies in: where it starts, and its number, counted from 1.
+struct DeviceAllocation {
+  std::uint64_t start = 0;
+  std::uint64_t number = 0;
+};
+std::optional<DeviceAllocation> device_allocation(const void* address);
+// How many there have been so far.
+std::uint64_t device_allocations();
 
 // Says that the kernel's own code begins: accesses before it (to launch()'s copy of the
 // arguments) are not the kernel's and are not delivered to a listener.

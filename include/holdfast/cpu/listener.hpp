@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "holdfast/cpu/vector_types.hpp"
 #include "holdfast/persist.hpp"
@@ -22,7 +23,7 @@ enum class EventKind : std::uint8_t {
   thread_end,
   load,
   store,
-  atomic,            // read-modify-write, or a compare-and-swap that failed (new_value == value)
+  atomic,            // read-modify-write; a write even if new_value == value, unless `failed`
   fence,             // __threadfence and its like, std::atomic_thread_fence
   ordering_fence,    // ofence()
   durability_fence,  // persist(), dfence()
@@ -53,6 +54,8 @@ struct Event {
   bool host = false;            // made by the host or the copy engine; block and thread are 0
   bool is_copy = false;         // load, store: made by copy_async() and its like
   bool completed = false;       // kernel_end
+  bool failed = false;          // atomic: a compare-and-swap that found another value, so a read
+  bool exchanges = false;       // barrier, warp_barrier: its threads get values of each other
   std::uint8_t lane = 0;
   std::uint32_t warp = 0;        // within the block
   std::uint32_t thread = 0;      // within the block: x + y * blockDim.x + ...
@@ -91,6 +94,8 @@ class Listener {
 // Whether `address` is in the __shared__ memory, static or dynamic, of the block that runs: the
 // addresses serve other blocks later. For listeners, in calls for an event of a kernel's thread.
 bool is_shared(const void* address) noexcept;
+// How far into that memory it is, by a measure that is the same for every block; none: it is not.
+std::optional<std::uint64_t> shared_offset(const void* address) noexcept;
 
 // Whether this build delivers events.
 bool can_listen() noexcept;

@@ -20,6 +20,7 @@ class Model(str, Enum):
 
     sbrp = "sbrp"
     epoch = "epoch"
+    both = "both"
 
 
 _Number = int | None
@@ -40,13 +41,14 @@ def check(
     threads: Annotated[_Number, typer.Option(min=1, help="Threads of a block.")] = None,
     blocks: Annotated[_Number, typer.Option(min=1, help="Blocks of a kernel.")] = None,
     persists: Annotated[_Number, typer.Option(min=1, help="Stores of a thread.")] = None,
-    model: Annotated[Model | None, typer.Option(help="Persistency model. Default: sbrp.")] = None,
+    model: Annotated[Model | None, typer.Option(help="Persistency model. Default: both.")] = None,
     max_states: Annotated[_Number, typer.Option(min=1, help="Crash states at most.")] = None,
     max_seconds: Annotated[float | None, typer.Option(min=0, help="Time at most.")] = None,
     seed: Annotated[_Number, typer.Option(min=0, help="Of random states.")] = None,
     schedule: Annotated[
         _Number, typer.Option(min=0, help="Seed of the kernels' schedule; 0: in index order.")
     ] = None,
+    schedules: Annotated[_Number, typer.Option(min=0, help="Schedules to explore at most.")] = None,
     jobs: Annotated[_Number, typer.Option("--jobs", "-j", min=1, help="Processes.")] = None,
     no_nested: Annotated[
         bool, typer.Option("--no-nested", help="Do not crash once more, inside recovery.")
@@ -57,10 +59,18 @@ def check(
     barrier_orders: Annotated[
         bool, typer.Option("--barrier-orders", help="For study: a barrier alone orders persists.")
     ] = False,
+    robust: Annotated[
+        bool,
+        typer.Option("--robust", help="Judge by what recovery reads, without a verification."),
+    ] = False,
     mutants: Annotated[
         bool,
         typer.Option("--mutants", help="Is every fence needed and tested? Drop each, and so on."),
     ] = False,
+    sizes: Annotated[
+        str | None,
+        typer.Option(help="Of mutants: threads x blocks x persists, such as 2,3x2,4x1x2."),
+    ] = None,
     mutation: Annotated[
         str | None, typer.Option(help="Check with one change, such as drop@kernel.cu:12.")
     ] = None,
@@ -79,10 +89,12 @@ def check(
     ] = None,
     as_json: common.Json = False,
 ) -> None:
-    """Runs APP once, works out every state that a crash may leave, and recovers from each.
+    """Runs APP, works out every state that a crash may leave, and recovers from each.
 
     Names the two stores whose order was missing, where they stand, and what would order them.
-    Exits with 0 only if nothing that was tried fails.
+    Exits with 0 only where it passed: nothing fails, and all was explored under both models; with
+    1 where it failed, 3 where no failure was found but not all was explored, 4 where it is racy, 5
+    where the verdict is void.
     """
     values = {
         "--threads": threads,
@@ -93,7 +105,9 @@ def check(
         "--max-seconds": max_seconds,
         "--seed": seed,
         "--schedule": schedule,
+        "--schedules": schedules,
         "--jobs": jobs,
+        "--sizes": sizes,
         "--mutation": mutation,
         "--replay": replay,
     }
@@ -101,6 +115,7 @@ def check(
         "--no-nested": no_nested,
         "--no-races": no_races,
         "--barrier-orders": barrier_orders,
+        "--robust": robust,
         "--mutants": mutants,
         "--brute": brute,
     }

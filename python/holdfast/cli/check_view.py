@@ -13,11 +13,22 @@ from rich.text import Text
 
 from . import common
 
-_VERDICTS = {"passed": "green", "failed": "red", "racy": "yellow"}
+_VERDICTS = {
+    "passed": "green",
+    "failed": "red",
+    "no failure found": "yellow",
+    "racy": "yellow",
+    "void": "yellow",
+}
 _FATES = {
-    "caught": ("green", "a state fails without it: it is needed, and the verification sees it"),
-    "redundant": ("yellow", "no state fails without it, and all were tried: it is not needed"),
-    "survived": ("red", "no state that was tried fails without it: is it needed, or untested?"),
+    "killed": ("green", ""),
+    "not needed": ("yellow", "the changed program passes at each of these sizes"),
+    "not killed": ("red", "nothing was found to fail, and not all was explored"),
+}
+_KILLERS = {
+    "state": "state: recovery fails after some crash",
+    "race": "race: what threads see needs it, and no state that was tried",
+    "executor": "executor: the program does not come to its end",
 }
 _MOST_LITMUS = 20
 
@@ -26,15 +37,23 @@ def show(report: dict[str, Any]) -> None:
     """Prints the report of one program."""
     colour = _VERDICTS[report["verdict"]]
     common.out.print(f"[bold]{escape(report['program'])}[/]: [bold {colour}]{report['verdict']}[/]")
+    for name, lines in (("explored", _limits(report)), ("void", report["void_reasons"])):
+        for number, line in enumerate(lines):
+            _row(name if number == 0 else "", line)
+    for part in report["models"]:
+        _row(part["model"], _explored(part))
+    _row("schedules", _schedules(report))
     nested = report["nested_states"]
     within = f", {nested:,} of them after a second crash, inside recovery" if nested else ""
-    within += f"; {report['runs']:,} runs of recovery"
-    _row("explored", _explored(report))
     _row("states", f"{report['states']:,}{within}")
     _row(
+        "recovery",
+        f"ran {report['runs']:,} times; {report['memoised']:,} states were known from before",
+    )
+    _row(
         "program",
-        f"{report['persists']:,} persists of {report['threads']:,} threads, "
-        f"{report['crash_points']:,} crash points, model {report['model']}",
+        f"size {report['sizes']}: {report['persists']:,} persists of {report['threads']:,} "
+        f"threads, {report['crash_points']:,} crash points",
     )
     _row("cost", f"{report['seconds']:.2f} s, {common.size_text(report['peak_bytes'])}")
     for failure in report["failures"]:
@@ -56,10 +75,10 @@ def show(report: dict[str, Any]) -> None:
 
 def _row(name: str, value: str) -> None:
     """Prints a name and a value, which goes on under its own beginning."""
-    lines = textwrap.wrap(value, max(20, common.out.width - 11)) or [""]
-    common.out.print(f"  [dim]{name:<8}[/] {escape(lines[0])}")
+    lines = textwrap.wrap(value, max(20, common.out.width - 12)) or [""]
+    common.out.print(f"  [dim]{name:<9}[/] {escape(lines[0])}")
     for line in lines[1:]:
-        common.out.print(" " * 11 + escape(line))
+        common.out.print(" " * 12 + escape(line))
 
 
 def _words(title: str, words: str, style: str = "bold", indent: int = 2) -> None:
@@ -71,25 +90,40 @@ def _words(title: str, words: str, style: str = "bold", indent: int = 2) -> None
         common.out.print(escape(line))
 
 
-def _explored(report: dict[str, Any]) -> str:
-    words = str(report["rung_in_words"])
-    if report["rung"] == "components":
-        words += f" ({report['components']:,} groups)"
-    if report["rung"] == "sampled":
-        words += f": {report['pairs_tried']:,} of {report['pairs']:,} pairs"
-    if report["rung"] == "replay":
+def _limits(report: dict[str, Any]) -> list[str]:
+    """Returns why the verdict is no stronger one, where that is what a person has to know."""
+    return list(report["limits"]) if report["verdict"] == "no failure found" else []
+
+
+def _schedules(report: dict[str, Any]) -> str:
+    made = int(report["schedules"])
+    if report["schedules_complete"]:
+        return f"{made:,}, which is all"
+    if report["schedules_share"] > 0:
+        return f"{made:,}, about {100 * report['schedules_share']:.2g} % of all"
+    return f"{made:,} of unknown many"
+
+
+def _explored(part: dict[str, Any]) -> str:
+    """Returns how thoroughly the states were explored under one model."""
+    words = str(part["rung_in_words"])
+    if part["failed"]:
+        return "fails" if part["rung"] == "replay" else f"fails; {words}, up to the first that does"
+    if part["rung"] == "components":
+        words += f" ({part['components']:,} groups)"
+    if part["rung"] == "sampled":
+        words += f": {part['pairs_tried']:,} of {part['pairs']:,} pairs"
+    if part["rung"] == "replay":
         return words
-    if report["verdict"] == "failed":
-        return words + "; stopped at the first that fails"
-    if not report["complete"]:
+    if not part["complete"]:
         return words + "; not to the end"
-    return words + ("" if report["nested_complete"] else "; second crashes not to the end")
+    return words + ("" if part["nested_complete"] else "; second crashes not to the end")
 
 
 def _short_name(function: str) -> str:
     """Returns a function's name without result, namespace, parameters and template arguments."""
     bare, depth = "", 0
-    for letter in function:
+    for letter in function.replace("(anonymous namespace)::", ""):
         depth += letter == "<"
         if depth == 0 and letter == "(":
             break
@@ -141,6 +175,8 @@ def _show_failure(failure: dict[str, Any]) -> None:
         common.out.print("  [bold]change:[/]")
         _show_place(failure["fix"], 4)
     _words("what to do:", failure["advice"])
+    if failure.get("suggestion"):
+        _words("suggested:", failure["suggestion"])
     common.out.print(f"  [bold]replay:[/] {escape(failure['command'])}", soft_wrap=True)
 
 
@@ -153,29 +189,42 @@ def _show_race(race: dict[str, Any]) -> None:
 
 def show_mutants(result: dict[str, Any]) -> None:
     """Prints the mutation score, and each mutant."""
-    if not result["unchanged"]["ok"]:
+    if not result["unchanged"]["sound"]:
         show(result["unchanged"])
         common.out.print("\nThe program fails as it is: mend it before its mutants say anything.")
         return
     score = result["score"]
     common.out.print(
         f"[bold]{escape(result['program'])}[/]: {score['mutants']} mutants, "
-        f"[green]{score['caught']} caught[/], [yellow]{score['redundant']} redundant[/], "
-        f"[{'red' if score['survived'] else 'green'}]{score['survived']} survived[/]"
+        f"[green]{score['killed']} killed[/], [yellow]{score['not_needed']} not needed[/], "
+        f"[{'red' if score['not_killed'] else 'green'}]{score['not_killed']} not killed[/]"
     )
-    rows = [("change", "where", "fate", "states", "line")]
+    rows = [("change", "where", "fate", "sizes", "line")]
     for mutant in result["mutants"]:
         change, _, where = mutant["mutation"].partition("@")
         place = where + (" (recovery)" if mutant["in_recovery"] else "")
-        states = f"{mutant['report']['states']:,}"
-        rows.append((change, place, mutant["fate"], states, mutant["place"].get("text", "")))
-    _columns(rows, {fate: colour for fate, (colour, _) in _FATES.items()})
-    fates = Counter(mutant["fate"] for mutant in result["mutants"])
-    for fate, (colour, words) in _FATES.items():
-        if fates[fate]:
-            common.out.print(f"[{colour}]{fate}:[/] {words}")
+        fate = mutant["fate"]
+        if fate == "killed":
+            fate += f" by {mutant['killer']}"
+        sizes = mutant["killed_at"] or ", ".join(mutant["sizes"])
+        rows.append((change, place, fate, sizes, mutant["place"].get("text", "")))
+    styles = {fate: colour for fate, (colour, _) in _FATES.items()}
+    styles.update({f"killed by {killer}": "green" for killer in _KILLERS})
+    _columns(rows, styles)
+    _explain_fates(result)
     for dead in result["dead_workers"]:
         common.out.print(f"[red]died:[/] {escape(dead)}")
+
+
+def _explain_fates(result: dict[str, Any]) -> None:
+    killers = Counter(mutant["killer"] for mutant in result["mutants"])
+    for killer, words in _KILLERS.items():
+        if killers[killer]:
+            common.out.print(f"[green]killed by[/] {words}")
+    fates = Counter(mutant["fate"] for mutant in result["mutants"])
+    for fate, (colour, words) in _FATES.items():
+        if fates[fate] and fate != "killed":
+            common.out.print(f"[{colour}]{fate}:[/] {words}")
 
 
 def show_list(result: dict[str, Any]) -> None:

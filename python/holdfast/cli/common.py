@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TextIO, TypeVar, cast
 
 import typer
 from rich.console import Console
@@ -42,7 +44,42 @@ ReadLastCommit = Annotated[
     bool, typer.Option("--last-commit", help="Read the last commit, not what a crash left since.")
 ]
 
-out = Console(highlight=False, emoji=False)
+
+class _StandardOutput:
+    """sys.stdout as it is at each call; what cannot be written is an error that says so."""
+
+    failed = False
+
+    def write(self, text: str) -> int:
+        with self._told():
+            return self._stream().write(text)
+
+    def flush(self) -> None:
+        with self._told():
+            self._stream().flush()
+
+    def _stream(self) -> TextIO:
+        if sys.stdout is None:
+            self.failed = True
+            raise Error("standard output is closed: redirect it to a file, or to /dev/null", "io")
+        return sys.stdout
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.failed = True
+            # What is buffered is not tried again at the interpreter's end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            raise Error(f"cannot write to standard output: {error.strerror}", "io") from None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream(), name)
+
+
+_stdout = _StandardOutput()
+out = Console(file=cast(TextIO, _stdout), highlight=False, emoji=False)
 # Progress and notes go here, so that standard output holds the result alone.
 err = Console(stderr=True, highlight=False, emoji=False)
 
@@ -51,8 +88,8 @@ _Result = TypeVar("_Result")
 
 def emit(result: dict[str, Any]) -> None:
     """Prints a result for machines."""
-    sys.stdout.write(json.dumps(result) + "\n")
-    sys.stdout.flush()
+    _stdout.write(json.dumps(result) + "\n")
+    _stdout.flush()
 
 
 def note(text: str) -> None:
@@ -138,7 +175,7 @@ def command(function: Callable[..., _Result]) -> Callable[..., _Result]:
 
 
 def _fail(as_json: bool, code: str, message: str) -> None:
-    if as_json:
+    if as_json and not _stdout.failed:
         emit({"ok": False, "error": {"code": code, "message": message}})
     else:
         complain(message)

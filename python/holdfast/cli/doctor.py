@@ -96,7 +96,7 @@ def _ddio(platform: ext.Platform) -> dict[str, Any]:
 
 def _locks(folder: Path) -> dict[str, Any]:
     """Says whether locks keep a second process out of the files of a folder."""
-    answer = {"folder": str(folder.absolute()), "hold": ext.locks_hold(str(folder))}
+    answer = {"folder": str(folder.absolute()), "hold": ext.locks_hold(_region.path_text(folder))}
     if answer["hold"]:
         return answer | {"reason": "a lock of a file keeps a second process out"}
     return answer | {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -26,8 +28,14 @@ TextKeys = Annotated[
     bool, typer.Option("--text", help="Keys are text, hashed to 64 bits as `kv load` does.")
 ]
 
+AllowEvictions = Annotated[
+    bool, typer.Option("--allow-evictions", help="Full buckets may drop pairs that were stored.")
+]
+
 _SHOWN_BAD_ROWS = 10
-_MOST_PAIRS = 2**44  # what a region could hold
+# What csvfile does not read as an integer, and the command line does.
+_PREFIXED = re.compile(r"[+-]?0(x[0-9a-f]+|o[0-7]+|b[01]+)", re.ASCII | re.IGNORECASE)
+_MOST_PAIRS = 2**35
 
 
 @contextmanager
@@ -60,15 +68,17 @@ def _read(
 def _parse(text: str, what: str, is_text: bool = False) -> int:
     """Returns the 64 bits of a key or a value; negative numbers in two's complement, as in load."""
     if is_text:
-        return csvfile.hash_text(text)
+        try:
+            return csvfile.hash_text(text)
+        except UnicodeEncodeError:
+            raise Error(f"{what}: {os.fsencode(text)!r} is not UTF-8") from None
     try:
         return csvfile.parse_int(text)
     except ValueError as error:
-        try:
-            value = int(text, 0)  # 0x, 0o, 0b
-        except ValueError:
+        if not _PREFIXED.fullmatch(text) or len(text) > 100:
             hint = " (--text hashes keys)" if what == "key" else ""
             raise Error(f"{what}: {error}{hint}") from None
+        value = int(text, 0)
     if not -(2**63) <= value < 2**64:
         raise Error(f"{what}: {shortened(text)} does not fit into 64 bits")
     return value % 2**64
@@ -150,10 +160,7 @@ def load(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out rows that cannot be read.")
     ] = False,
-    allow_evictions: Annotated[
-        bool,
-        typer.Option("--allow-evictions", help="Full buckets may drop pairs that were stored."),
-    ] = False,
+    allow_evictions: AllowEvictions = False,
     last_commit: common.LastCommit = False,
     arena_folder: common.ArenaFolder = None,
     as_json: common.Json = False,
@@ -190,14 +197,8 @@ def load(
         result = _store_batches(kv, columns, batch, as_json)
     result |= {"ok": True, "key_type": columns.key_kind, "value_type": columns.value_kind}
     result |= {"bad_row_count": columns.bad_count, "bad_rows": columns.bad_rows}
-    lost = f"{result['evicted']:,} pairs were evicted from full buckets: the store is too small"
-    if result["evicted"] and allow_evictions:
-        common.note(lost)
-    elif result["evicted"]:
-        lost = (
-            f"{lost}, and they are gone. Load into a new one with a larger --capacity (four times "
-            f"the pairs, or more; {store} has {result['capacity']:,}), or give --allow-evictions"
-        )
+    lost = _lost(result["evicted"], store, result["capacity"], allow_evictions)
+    if lost:
         result |= {"ok": False, "error": {"code": "no_space", "message": lost}}
     if as_json:
         common.emit(result)
@@ -208,6 +209,20 @@ def load(
         if not as_json:
             common.complain(lost)
         raise typer.Exit(common.EXIT_FAILED)
+
+
+def _lost(evicted: int, store: Path, capacity: int, allowed: bool) -> str:
+    """Returns what to say of pairs that were lost; nothing if there are none, or a note will do."""
+    if not evicted:
+        return ""
+    lost = f"{evicted:,} pairs were evicted from full buckets: the store is too small"
+    if allowed:
+        common.note(lost)
+        return ""
+    return (
+        f"{lost}, and they are gone. Load into a new one with a larger --capacity (four times the "
+        f"pairs, or more; {store} has {capacity:,}), or give --allow-evictions"
+    )
 
 
 def _check_rows(columns: csvfile.Columns, file: Path, skip_bad: bool) -> None:
@@ -275,11 +290,15 @@ def put(
     store: StoreFile,
     pairs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE...", help="Pairs to store.")],
     text: TextKeys = False,
+    allow_evictions: AllowEvictions = False,
     last_commit: common.LastCommit = False,
     arena_folder: common.ArenaFolder = None,
     as_json: common.Json = False,
 ) -> None:
-    """Stores pairs as one transaction."""
+    """Stores pairs as one transaction.
+
+    Exits with 1 if the store was too small to keep every pair.
+    """
     keys, values = [], []
     for pair in pairs:
         key, equals, value = pair.rpartition("=")
@@ -289,12 +308,19 @@ def put(
         values.append(_parse(value, "value"))
     with _open(store, arena_folder, last_commit) as kv:
         result = kv.set(keys, values)
+        capacity = kv.stats().capacity
         aside = kv.region.open_report.arena_set_aside
     counts = {name: getattr(result, name) for name in ("inserted", "updated", "evicted")}
+    lost = _lost(result.evicted, store, capacity, allow_evictions)
     if as_json:
-        common.emit({"ok": True, **counts, "arena_set_aside": aside})
+        failure = {"error": {"code": "no_space", "message": lost}} if lost else {}
+        common.emit({"ok": not lost, **counts, "arena_set_aside": aside} | failure)
     else:
         common.out.print(", ".join(f"{name} {count}" for name, count in counts.items()))
+    if lost:
+        if not as_json:
+            common.complain(lost)
+        raise typer.Exit(common.EXIT_FAILED)
 
 
 @app.command("get", epilog="Example: holdfast kv get flights.hf 17 18; negative keys: -- -5")

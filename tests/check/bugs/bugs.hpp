@@ -1,4 +1,4 @@
-// Ten kernels with a crash-consistency bug each, and their fixed twins. Every file says what kind
+// Kernels with a crash-consistency bug each, and their fixed twins. Every file says what kind
 // of bug it holds, and marks the stores that a failing crash state separates: `BUG: lost` is not
 // durable in it, `BUG: kept` is.
 #pragma once
@@ -18,6 +18,7 @@ check::Program recovery_not_idempotent(bool fixed);
 check::Program log_truncated_too_early(bool fixed);
 check::Program leaked_allocation(bool fixed);
 check::Program count_before_publish(bool fixed);
+check::Program count_in_every_turn(bool fixed);
 check::Program stale_offset_after_grow(bool fixed);
 check::Program value_of_a_lost_writer(bool fixed);
 

@@ -1,0 +1,16 @@
+# cmake -P HoldfastCheckRun.cmake -- COMMAND WORD...: runs a check that was given a budget, and ends
+# well where it passed (0) or found no failure within it (3).
+set(command)
+set(take OFF)
+math(EXPR last "${CMAKE_ARGC} - 1")
+foreach(i RANGE ${last})
+  if(take)
+    list(APPEND command "${CMAKE_ARGV${i}}")
+  elseif("${CMAKE_ARGV${i}}" STREQUAL "--")
+    set(take ON)
+  endif()
+endforeach()
+execute_process(COMMAND ${command} RESULT_VARIABLE status)
+if(NOT status STREQUAL "0" AND NOT status STREQUAL "3")
+  message(FATAL_ERROR "exit status ${status}")
+endif()

@@ -1,0 +1,109 @@
+// Options::robust: bugs that are found without a verification, by what recovery reads.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "check/unseen_test.hpp"
+#include "checked_append/append.hpp"
+#include "holdfast/check.hpp"
+#include "holdfast/stream.hpp"
+
+namespace holdfast::check {
+namespace {
+
+Program example(const std::string& name) {
+  const auto offers = checked_append::offers();
+  const auto offer = std::find_if(offers.begin(), offers.end(),
+                                  [&](const Offer& one) { return one.name == name; });
+  return offer->make({});
+}
+
+// A log without an oracle: recovery reads what the log says it holds, and nobody judges it.
+Program unjudged(const std::string& name) {
+  Program program = example(name);
+  program.verify = nullptr;
+  program.recover = [](Region& region) {
+    const auto* const head =
+        static_cast<const std::uint64_t*>(region.address(region.object("head")));
+    const auto* const records =
+        static_cast<const std::uint64_t*>(region.address(region.object("records")));
+    const std::uint64_t count = check::read(head);
+    for (std::uint64_t i = 0; i < count; ++i) check::read(records + i);
+  };
+  return program;
+}
+
+Report check_robust(const Program& program, Model model = Model::sbrp) {
+  Options options;
+  options.robust = true;
+  options.model = model;
+  return check(program, options);
+}
+
+TEST(Robust, ALogThatCountsWhatMayBeLostIsFoundWithoutAVerification) {
+  const Report report = check_robust(unjudged("append_naive"));
+  ASSERT_EQ(report.verdict, Verdict::failed);
+  const Failure& failure = report.failures[0];
+  EXPECT_NE(failure.message.find("recovery reads records+"), std::string::npos) << failure.message;
+  EXPECT_NE(failure.message.find("comes before what it reads at head+0"), std::string::npos)
+      << failure.message;
+  EXPECT_NE(failure.suggestion.find("persist() behind the store at append.cu:15"),
+            std::string::npos)
+      << failure.suggestion;
+  EXPECT_EQ(to_string(failure.lost.place), "append.cu:15");
+  EXPECT_EQ(to_string(failure.kept.place), "append.cu:17");
+}
+
+TEST(Robust, TheMendedLogIsRobust) {
+  for (const char* const name : {"append", "append_blocks"}) {
+    for (const Model model : {Model::sbrp, Model::epoch}) {
+      const Report report = check_robust(unjudged(name), model);
+      EXPECT_EQ(report.verdict, Verdict::passed) << name;
+      EXPECT_TRUE(report.complete) << name;
+      for (const Failure& failure : report.failures) ADD_FAILURE() << failure.message;
+    }
+  }
+}
+
+// Stored, seen by the host, and promised, without a fence and without waiting for the stream.
+TEST(Robust, WhatWasPromisedMayNotBeMissing) {
+  constexpr unsigned kWords = 2;
+  const auto words_of = [](Region& region) {
+    return static_cast<std::uint64_t*>(region.address(region.object("words")));
+  };
+  Program program;
+  program.name = "words";
+  program.set_up = [](Region& region) { region.allocate<std::uint64_t>("words", kWords + 1); };
+  program.run = [=](Region& region, Session& session) {
+    session.start();
+    Stream stream;
+    launch(stream, 1, kWords, test::store_words, words_of(region));
+    while (check::read(words_of(region) + kWords) == 0) {
+    }
+    session.acknowledge();
+    stream.synchronize();
+  };
+  program.recover = [=](Region& region) { check::read(words_of(region)); };
+  const Report report = check_robust(program);
+  ASSERT_EQ(report.verdict, Verdict::failed);
+  EXPECT_NE(report.failures[0].message.find("words+0 without a store that was acknowledged"),
+            std::string::npos)
+      << report.failures[0].message;
+}
+
+TEST(Robust, TooNarrowAScopeIsFound) {
+  EXPECT_EQ(check_robust(unjudged("append_blocks_naive")).verdict, Verdict::failed);
+}
+
+// A verification that there is is run for what it reads, and not believed.
+TEST(Robust, WhatAVerificationSaysDoesNotCount) {
+  Program program = example("append");
+  program.verify = [](Region&, const History&, std::uint64_t) { return std::string("never good"); };
+  EXPECT_EQ(check_robust(program).verdict, Verdict::passed);
+  EXPECT_EQ(check(program).verdict, Verdict::failed);
+  EXPECT_EQ(check_robust(example("append_naive")).verdict, Verdict::failed);
+}
+
+}  // namespace
+}  // namespace holdfast::check

@@ -1,0 +1,45 @@
+// What tests say of reports.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+
+#include "holdfast/check.hpp"
+
+namespace holdfast::check {
+
+inline void PrintTo(Verdict verdict, std::ostream* out) { *out << to_string(verdict); }
+inline void PrintTo(CauseKind kind, std::ostream* out) { *out << to_string(kind); }
+inline void PrintTo(Rung rung, std::ostream* out) { *out << to_string(rung); }
+inline void PrintTo(Mutant::Fate fate, std::ostream* out) { *out << to_string(fate); }
+inline void PrintTo(Mutant::Killer killer, std::ostream* out) { *out << to_string(killer); }
+
+inline bool nothing_fails(const Report& report) {
+  return report.verdict == Verdict::passed || report.verdict == Verdict::none_found;
+}
+
+inline std::string all_of(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += (text.empty() ? "" : "; ") + line;
+  return text;
+}
+
+// Nothing fails, and every state of the executions that were made was tried.
+inline void expect_nothing_fails(const Report& report) {
+  EXPECT_TRUE(nothing_fails(report)) << to_string(report.verdict);
+  EXPECT_NE(report.rung, Rung::sampled);
+  EXPECT_TRUE(report.complete) << all_of(report.limits);
+  EXPECT_TRUE(report.nested_complete) << all_of(report.limits);
+  for (const Failure& failure : report.failures) {
+    ADD_FAILURE() << failure.message << "\nlost: " << to_string(failure.lost.place)
+                  << "\nkept: " << to_string(failure.kept.place) << "\n"
+                  << failure.advice;
+  }
+  for (const RaceReport& race : report.races) {
+    ADD_FAILURE() << race.what << "\n" << to_string(race.first) << "\n" << to_string(race.second);
+  }
+}
+
+}  // namespace holdfast::check
