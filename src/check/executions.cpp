@@ -69,7 +69,12 @@ Trace Executions::again(const std::string& name) {
     explored_ = true;
     Schedules one;
     one.begin_named(name_);
-    return late_host(machine_.record(one));
+    const Trace trace = machine_.record(one);
+    if (one.name() == name_) return late_host(trace);
+    throw Error(
+        Errc::invalid_argument,
+        concat("'", name, "' names no execution of this program: take the whole state from ",
+               "a report, such as x102@12:345.350"));
   }
   if (!name.empty()) {
     const char* const end = name.data() + name.size() - 1;

@@ -70,13 +70,28 @@ void Happens::join_task(Past& past, std::uint32_t task) {
   for (const std::uint32_t member : members_[task]) past.join(threads_[member]);
 }
 
-void Happens::begin(std::uint32_t number, std::uint32_t task) {
-  begun_[number] = true;
-  if (task != 0) {
-    threads_[number].join(begin_of(task));
-  } else if (number != kHostThread) {
-    threads_[number].join(threads_[kHostThread]);  // not known better
+// All that the stream's kernels and copies have done so far.
+void Happens::join_stream(Past& past, std::uint32_t stream) {
+  past.join(threads_[kCopyThread]);
+  for (const std::uint32_t number : streams_[stream].threads) past.join(threads_[number]);
+}
+
+void Happens::begin(const Op& op) {
+  begun_[op.thread] = true;
+  const TraceThread& thread = trace_.threads[op.thread];
+  if (thread.task != 0) {
+    threads_[op.thread].join(begin_of(thread.task));
+    return;
   }
+  if (op.thread == kHostThread || op.thread == kCopyThread) return;
+  Serial& stream = streams_[op.stream];
+  if (thread.launch > stream.launch) {
+    join_stream(stream.before, op.stream);
+    stream.launch = thread.launch;
+  }
+  stream.threads.push_back(op.thread);
+  threads_[op.thread].join(stream.before);
+  threads_[op.thread].join(threads_[kHostThread]);
 }
 
 Past& Happens::enter(const Op& op) {
@@ -84,8 +99,12 @@ Past& Happens::enter(const Op& op) {
     copies_[op.task].join(begin_of(op.task));
     return copies_[op.task];
   }
-  if (!begun_[op.thread]) begin(op.thread, trace_.threads[op.thread].task);
+  if (!begun_[op.thread]) begin(op);
   Past& past = threads_[op.thread];
+  if (op.thread == kCopyThread) {  // without a task
+    past.join(threads_[kHostThread]);
+    join_stream(past, op.stream);
+  }
   if (const std::uint32_t group = std::exchange(at_barrier_[op.thread], 0)) {
     past.join(barriers_[group - 1]);
   }

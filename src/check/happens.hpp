@@ -43,9 +43,10 @@ class Happens {
     Past written, read;
   };
   Past& thread(std::uint32_t number);
-  void begin(std::uint32_t number, std::uint32_t task);
+  void begin(const Op& op);
   const Past& begin_of(std::uint32_t task);
   void join_task(Past& past, std::uint32_t task);
+  void join_stream(Past& past, std::uint32_t stream);
   template <class Visit>
   void for_units(const Op& op, Visit&& visit);
 
@@ -58,6 +59,13 @@ class Happens {
   std::vector<Past> copies_;  // by task: the copy engine's
   std::vector<std::vector<std::uint32_t>> members_;  // threads of each task
   std::vector<std::uint32_t> before_;                // the task before it in its stream; 0: none
+  // Where no tasks are known, kernels and copies of a stream come one after the other.
+  struct Serial {
+    std::uint32_t launch = 0;            // the kernel that was begun last
+    Past before;                         // what comes before it
+    std::vector<std::uint32_t> threads;  // of it and earlier ones, as far as they have begun
+  };
+  std::unordered_map<std::uint32_t, Serial> streams_;
   std::uint32_t next_given_ = 1;
   std::uint32_t host_ops_ = 0;
   std::unordered_map<std::uint64_t, Location> locations_;
