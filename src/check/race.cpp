@@ -170,6 +170,7 @@ class RaceDetector::Impl {
   void on_event(const Event& event);
 
   std::vector<Race> races;
+  bool lost_streams = false;
   bool is_complete() const { return !was_short_ && !order_.was_short() && !more_; }
 
  private:
@@ -197,6 +198,7 @@ class RaceDetector::Impl {
   void on_host_event(const Event& event);
   void on_host_access(const Event& event);
   void forget();
+  void synchronized(const Event& event);
 
   void report(const Access& first, const Access& second, std::uint64_t granule, bool shared);
   void add(Race race, std::uint32_t first, std::uint32_t second);
@@ -209,6 +211,8 @@ class RaceDetector::Impl {
   std::vector<Copy> copies_;
   Sites sites_;
   std::set<std::pair<std::uint32_t, std::uint32_t>> reported_;
+  std::unordered_map<std::uint32_t, std::uint64_t>
+      given_;  // by stream that has work: its last task
   std::uint32_t kernel_ = 0;
   std::uint32_t time_ = 0;
   bool was_short_ = false;
@@ -216,6 +220,7 @@ class RaceDetector::Impl {
 };
 
 void RaceDetector::Impl::on_event(const Event& event) {
+  if (lost_streams) return;
   if (event.host) {
     on_host_event(event);
   } else {
@@ -413,8 +418,26 @@ void RaceDetector::Impl::forget() {
   copies_.clear();
 }
 
+void RaceDetector::Impl::synchronized(const Event& event) {
+  const auto given = given_.find(event.stream);
+  if (event.stream == 0) {
+    given_.clear();
+  } else if (given != given_.end()) {
+    lost_streams = event.task != 0 && event.task < given->second;
+    given_.erase(given);
+  } else if (!given_.empty()) {
+    return;  // of a stream that has nothing underway, beside one that has
+  }
+  forget();
+}
+
 void RaceDetector::Impl::on_host_event(const Event& event) {
-  if (event.kind == EventKind::synchronize) return forget();
+  if (event.kind == EventKind::synchronize) return synchronized(event);
+  if (event.kind == EventKind::launch) {
+    given_[event.stream] = event.task;
+    lost_streams = given_.size() > 1;
+    return;
+  }
   if (event.size == 0) return;
   if (!event.is_copy) return on_host_access(event);
   // Kernels and copies wait for each other.
@@ -498,6 +521,7 @@ RaceDetector::~RaceDetector() = default;
 void RaceDetector::on_event(const Event& event) { impl_->on_event(event); }
 std::vector<Race> RaceDetector::races() const { return impl_->races; }
 bool RaceDetector::complete() const { return impl_->is_complete(); }
+bool RaceDetector::lost_streams() const { return impl_->lost_streams; }
 
 std::string to_string(const Race& race) {
   const auto text = [](const RaceSide& side) {

@@ -45,7 +45,7 @@ std::string to_string(const Race& race);
 // A race is found in any execution in which the two accesses are not ordered, however far apart
 // they are, but only in the execution that was seen: one schedule, sequentially consistent. Not
 // found:
-// - races of two streams, whose kernels never run at once here: they count as ordered;
+// - races of two streams: they count as ordered, or lost_streams() says that they were met;
 // - races of the host but with a kernel or copy that it has not waited for;
 // - some, where more than 32 unordered accesses share 8 bytes;
 // - what complete() says.
@@ -70,6 +70,9 @@ class RaceDetector : public cpu::Listener {
   std::vector<Race> races() const;
   // False: memory was short, or there were more races than are kept, so that some may be missing.
   bool complete() const;
+  // Work of several streams was underway at once, or the host waited for a part of a stream's: from
+  // there on nothing was looked for. Noticed only where the events tell tasks (cpu/chooser.hpp).
+  bool lost_streams() const;
 
  private:
   class Impl;

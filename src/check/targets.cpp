@@ -100,10 +100,16 @@ void Checker::add_races(const RaceDetector& detector) {
         });
     if (!known) report_.races.push_back(std::move(report));
   }
-  if (detector.complete()) return;
-  const std::string why = "races may have been missed: there were too many accesses to tell";
-  auto& reasons = report_.void_reasons;
-  if (std::find(reasons.begin(), reasons.end(), why) == reasons.end()) reasons.push_back(why);
+  const auto note = [&](const char* why) {
+    auto& reasons = report_.void_reasons;
+    if (std::find(reasons.begin(), reasons.end(), why) == reasons.end()) reasons.push_back(why);
+  };
+  if (!detector.complete()) {
+    note("races may have been missed: there were too many accesses to tell");
+  }
+  if (detector.lost_streams()) {
+    note("races may have been missed: streams worked beside each other");
+  }
 }
 
 }  // namespace holdfast::check
