@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
+#include "check/race.hpp"
 #include "check/source_lines.hpp"
 #include "holdfast/cpu/host_observer.hpp"
 
@@ -78,7 +80,7 @@ class Machine::Ear : public cpu::Listener {
       const auto threads = [](const dim3& extent) {
         return std::uint64_t{extent.x} * extent.y * extent.z;
       };
-      if (threads(event.grid) * threads(event.extent) > 1) choices_ = true;
+      if (threads(event.grid) * threads(event.extent) > 1) threads_ = true;
       told_.clear();
     } else if (event.host && !event.is_copy && event.kind != cpu::EventKind::synchronize) {
       note_host();
@@ -90,8 +92,10 @@ class Machine::Ear : public cpu::Listener {
     if (also_ != nullptr) also_->on_event(event);
   }
   // The host does something that a crash or a kernel may come before or after.
-  void note_host() { choices_ = choices_ || cpu::work_is_pending(); }
-  bool heard_choices() const { return choices_ || cpu::streams_have_overlapped(); }
+  void note_host() { beside_ = beside_ || cpu::work_is_pending(); }
+  bool heard_choices() const { return threads_ || heard_beside(); }
+  // Something ran beside a kernel or copy.
+  bool heard_beside() const { return beside_ || cpu::streams_have_overlapped(); }
   bool heard_talk() const { return talked_; }
 
  private:
@@ -119,7 +123,8 @@ class Machine::Ear : public cpu::Listener {
   cpu::Listener& recorder_;
   cpu::Listener* also_;
   Census* census_;
-  bool choices_ = false;
+  bool threads_ = false;                          // a kernel had several
+  bool beside_ = false;                           // the host ran beside what it had queued
   std::unordered_map<std::uint64_t, Told> told_;  // by 8 bytes, of the kernel that runs
   bool talked_ = false;
 };
@@ -172,6 +177,7 @@ Machine::Machine(const Program& program, const Options& options)
       schedule_before_(take_schedule(options)),
       region_(make_region(program, options.robust)),
       robust_(options.robust),
+      seeks_races_(options.races),
       range_(range_of(region_)),
       footprint_(range_),
       recorder_(range_) {
@@ -318,7 +324,10 @@ std::string Machine::run_anew(const History& history, Trace* recovery) {
 
 std::string Machine::recover_and_verify(const History& history, Trace* recovery, HostWatch* watch) {
   cpu::Listener& listener = watch != nullptr ? static_cast<cpu::Listener&>(*watch) : recorder_;
-  Ear ear(listener, nullptr, census_);
+  // Threads that tell each other nothing and do not race have one execution, up to equivalence.
+  std::optional<RaceDetector> detector;
+  if (seeks_races_ && !recovery_had_choices_) detector.emplace();
+  Ear ear(listener, detector ? &*detector : nullptr, census_);
   std::string wrong;
   try {
     const Recording recording(ear, mutator_.get());
@@ -328,7 +337,11 @@ std::string Machine::recover_and_verify(const History& history, Trace* recovery,
     wrong = concat("recover() failed: ", error.what());
   }
   recorder_.end_trace();
-  recovery_had_choices_ = recovery_had_choices_ || ear.heard_choices();
+  if (ear.heard_choices() && !recovery_had_choices_) {
+    const bool one = !ear.heard_beside() && !ear.heard_talk() && detector && detector->complete() &&
+                     detector->races().empty();
+    recovery_had_choices_ = !one;
+  }
   have_talked_ = have_talked_ || ear.heard_talk();
   if (recovery != nullptr && mutator_ != nullptr) mutator_->change(*recovery);
   if (recovery != nullptr && census_ != nullptr) census_->add_pairs(*recovery);

@@ -51,7 +51,8 @@ class Machine {
   // The same with kernels, streams and the host in the turns that `chooser` decides.
   Trace record(cpu::Chooser& chooser);
   // Whether what was recorded last, or any recovery so far, might have gone another way: threads
-  // ran at once, or the host ran beside what it had queued.
+  // ran at once, or the host ran beside what it had queued. Threads of recovery do not count where
+  // they tell each other nothing and have no race: then all orders of them are equivalent.
   bool had_choices() const { return had_choices_; }
   bool recovery_had_choices() const { return recovery_had_choices_; }
   // Whether threads of a kernel told one another something by atomics, volatile accesses, releases
@@ -113,6 +114,7 @@ class Machine {
   bool have_talked_ = false;
   Region region_;
   bool robust_;  // what verify() says does not count
+  bool seeks_races_;
   PersistentRange range_;
   std::vector<std::byte> base_;        // the region as set_up() left it
   std::vector<std::uint32_t> placed_;  // words that the last state put into the region
