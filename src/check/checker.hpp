@@ -69,7 +69,11 @@ class Checker {
   bool threads_have_talked() const { return machine_.threads_have_talked(); }
   // Whether check() threw because the program's run() did.
   bool run_failed() const { return run_failed_; }
-  void set_schedule(std::uint64_t seed) { options_.schedule = seed; }
+  // The first execution's, and how many are explored behind it.
+  void set_schedule(std::uint64_t seed, std::uint64_t schedules) {
+    options_.schedule = seed;
+    options_.schedules = schedules;
+  }
 
  private:
   friend class Sampler;

@@ -9,6 +9,9 @@ namespace holdfast::check {
 
 namespace {
 
+// Schedules that are explored of each mutant at most.
+constexpr std::uint64_t kSchedules = 200;
+
 // What the sizes that were tried so far say of one mutant.
 struct Trials {
   Mutant mutant;
@@ -44,10 +47,12 @@ void kill(Trials& trials, Mutant::Killer killer, const std::string& sizes, std::
   trials.done = killer != Mutant::Killer::race;
 }
 
-// One execution, or all where they are explored. Returns whether other schedules may say more.
-bool try_schedule(Checker& checker, Trials& trials, const std::string& sizes, std::uint64_t seed) {
+// One execution, and for the first seed those that are explored behind it. Returns whether other
+// schedules may say more.
+bool try_schedule(Checker& checker, Trials& trials, const std::string& sizes, std::uint64_t seed,
+                  std::uint64_t schedules) {
   Mutant& mutant = trials.mutant;
-  checker.set_schedule(seed);
+  checker.set_schedule(seed, seed == 0 ? schedules : 0);
   Report report;
   try {
     report = checker.check(false);
@@ -85,7 +90,7 @@ void try_size(const SizedProgram& sized, const Options& options, std::uint64_t s
     trials->mutant.sizes.push_back(sized.sizes);
     checker.change(target.mutation);
     for (std::uint64_t seed = 0; seed < seeds; ++seed) {
-      if (!try_schedule(checker, *trials, sized.sizes, seed)) break;
+      if (!try_schedule(checker, *trials, sized.sizes, seed, options.schedules)) break;
     }
   }
 }
@@ -100,6 +105,7 @@ std::vector<Mutant> check_mutants(const std::vector<SizedProgram>& programs, con
   Options own = options;
   own.mutation = {};
   own.replay.clear();
+  own.schedules = std::min(own.schedules, kSchedules);
   own.worker = 0;  // the mutants are shared out, not their states
   own.workers = 1;
   std::vector<Trials> all;
