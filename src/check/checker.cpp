@@ -342,6 +342,7 @@ Report Checker::check(bool find_causes) {
     if (!trace) break;
     trace_ = std::move(*trace);
     add_races(detector);
+    add_weak();
     const bool first = executions.made() == 1;
     for (ModelReport& part : report_.models) {
       explore(part, executions.name(), find_causes);
