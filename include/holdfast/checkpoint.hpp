@@ -82,9 +82,9 @@ class Checkpoint {
   // Saves all buffers of a group as the stream leaves them, with a number of the caller's.
   // Stream-ordered: durable on the region's rung once the stream has come so far (and on disk after
   // a commit() behind it). Throws not_found (no such group), no_space, and invalid_argument if the
-  // region holds this group with other buffers; the message names the difference. Where the stream's
-  // work fails the last save stays, and saves that were queued behind it fail with it, whatever
-  // their stream; the next one can succeed on another stream (on a GPU, in a new process).
+  // region holds this group with other buffers; the message names the difference. Where the
+  // stream's work fails the last save stays, and saves that were queued behind it fail with it,
+  // whatever their stream; the next one can succeed on another stream (on a GPU, in a new process).
   void save(Stream& stream, std::string_view group, std::uint64_t tag = 0);
 
   // The same, but the stream is held only while the buffers are copied aside, in device memory

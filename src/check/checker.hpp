@@ -87,6 +87,8 @@ class Checker {
   void explore(ModelReport& part, const std::string& execution, bool find_causes);
   bool is_spent(const ModelReport& part) const;
   void add_races(const RaceDetector& detector);
+  // Says where a GPU may do what no schedule of the executor does.
+  void add_weak();
   bool out_of_budget() const;
   // One state of the program, and the crashes inside recovery of the groups that `group` takes in.
   Outcome run_state(const Bitset& durable, const CrashPoint& point,

@@ -219,6 +219,7 @@ class Search {
       if (events_[i].fence) fences.push_back(i);
     }
     std::vector<std::vector<std::size_t>> orders;
+    orders.reserve(writes.size());
     for (auto& [place, of] : writes) orders.push_back(of);
     return choose_order(candidate, orders, 0, fences);
   }

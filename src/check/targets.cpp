@@ -4,6 +4,7 @@
 
 #include "check/checker.hpp"
 #include "check/race.hpp"
+#include "check/robustness.hpp"
 
 namespace holdfast::check {
 
@@ -109,6 +110,20 @@ void Checker::add_races(const RaceDetector& detector) {
   }
   if (detector.lost_streams()) {
     note("races may have been missed: streams worked beside each other");
+  }
+}
+
+void Checker::add_weak() {
+  for (const WeakReason& reason : find_weak(trace_)) {
+    std::string why = to_string(reason, trace_);
+    if (!reason.gave_up) {
+      const auto place = [&](std::uint32_t op) {
+        return to_string(places_.place(trace_.sites[trace_.ops[op].site]));
+      };
+      why = concat(place(reason.first), " and ", place(reason.second), ": ", why);
+    }
+    auto& reasons = report_.void_reasons;
+    if (std::find(reasons.begin(), reasons.end(), why) == reasons.end()) reasons.push_back(why);
   }
 }
 

@@ -63,7 +63,7 @@ class Fuzzed {
   // What is wrong with the checker's word on this program, or an empty string.
   std::string compare() {
     {
-      BruteForce brute(fuzz_, options_.model, options_.schedule);
+      BruteForce brute(fuzz_, *options_.model, options_.schedule);
       const auto all = brute.explore(kMost);
       tally_.states += brute.states();
       if (!all) {
@@ -82,7 +82,7 @@ class Fuzzed {
         wrong = detail::concat("throws: ", error.what());
       }
       if (!wrong.empty()) {
-        return detail::concat("from rung ", to_string(rung), ", model ", to_string(options_.model),
+        return detail::concat("from rung ", to_string(rung), ", model ", to_string(*options_.model),
                               ", schedule ", options_.schedule, ": ", wrong, "\n",
                               to_string(*fuzz_));
       }
@@ -104,9 +104,9 @@ class Fuzzed {
       });
       Checker checker(program, options);
       checker.start_at(rung);
-      const Report report = checker.check({}, false);
+      const Report report = checker.check(false);
       ++tally_.checks;
-      tally_.components += report.rung == Rung::components && report.components > 1;
+      tally_.components += report.rung == Rung::components && report.models.at(0).components > 1;
       complete = complete && report.complete && report.nested_complete;
     }
     for (const Observation& one : seen) {
@@ -130,18 +130,19 @@ class Fuzzed {
     {
       Checker checker(program, options);
       checker.start_at(rung);
-      report = checker.check({}, false);
+      report = checker.check(false);
     }
     ++tally_.checks;
-    if (report.verdict == Verdict::passed) {
+    if (report.failures.empty()) {
       if (!report.complete || !report.nested_complete || rung == Rung::sampled) return "";
       return "passed, although a state fails: " + text_of(*refused);
     }
     const std::string& state = report.failures.at(0).state;
     ++tally_.replays;
     {
-      BruteForce brute(fuzz_, options.model, options.schedule);
-      if (brute.replay(state).count(*refused) == 0) {
+      BruteForce brute(fuzz_, *options.model, options.schedule);
+      // Behind the names of the schedule and the model.
+      if (brute.replay(state.substr(state.rfind('@') + 1)).count(*refused) == 0) {
         return detail::concat("state ", state, " does not fail: ", report.failures[0].message);
       }
     }

@@ -63,11 +63,12 @@ void expect_found(const FuzzCase& fuzz, const Oracle& oracle, Options options,
   {
     check::Checker checker(program, options);
     checker.start_at(rung);
-    report = checker.check({}, false);
+    report = checker.check(false);
   }
   ASSERT_EQ(report.verdict, Verdict::failed)
-      << to_string(report.rung) << ", " << report.states << " states, " << report.components
-      << " components, " << (report.complete ? "called complete" : "not complete");
+      << to_string(report.rung) << ", " << report.states << " states, "
+      << report.models.at(0).components << " components, "
+      << (report.complete ? "called complete" : "not complete");
   options.replay = report.failures.at(0).state;
   EXPECT_EQ(check::check(program, options).verdict, Verdict::failed);
 }

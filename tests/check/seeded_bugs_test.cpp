@@ -99,7 +99,7 @@ TEST_P(SeededBugsTest, IsSuggestedAPatchThatMendsIt) {
   Options options;
   options.max_states = kStates;
   options.mutation = {Mutation::Kind::persist, place, Scope::system};
-  EXPECT_EQ(check(bug.make(false), options).verdict, Verdict::passed);
+  EXPECT_TRUE(nothing_fails(check(bug.make(false), options)));
 }
 
 TEST_P(SeededBugsTest, FailsAgainWhenReplayed) {

@@ -72,6 +72,8 @@ class _StandardOutput:
             self.failed = True
             # What is buffered is not tried again at the interpreter's end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            if isinstance(error, BrokenPipeError):  # as of `holdfast ... | head`
+                raise typer.Exit(EXIT_FAILED) from None
             raise Error(f"cannot write to standard output: {error.strerror}", "io") from None
 
     def __getattr__(self, name: str) -> Any:
