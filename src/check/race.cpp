@@ -1,9 +1,7 @@
 #include "check/race.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <cstring>
 #include <map>
 #include <set>
 #include <string_view>
@@ -11,21 +9,24 @@
 #include <utility>
 
 #include "check/race_order.hpp"
+#include "check/race_shadow.hpp"
+#include "check/race_tasks.hpp"
 #include "holdfast/error.hpp"
 
 namespace holdfast::check {
 
 using cpu::Event;
 using cpu::EventKind;
+using race::Access;
+using race::for_granules;
+using race::kGranule;
+using race::Shadow;
+using race::Strength;
 
 namespace {
 
-constexpr std::size_t kGranule = 8;  // bytes that share a list of accesses
-constexpr std::size_t kPageGranules = 512;
 constexpr unsigned kMaxAccesses = 32;     // of one kind in a list
 constexpr std::size_t kMaxCopies = 4096;  // that the host has not waited for
-
-enum class Strength : std::uint8_t { weak, block, device, system };
 
 Strength strength_of(const Event& event) {
   const bool strong = event.is_volatile || event.is_atomic || event.kind == EventKind::atomic ||
@@ -33,32 +34,15 @@ Strength strength_of(const Event& event) {
   return strong ? static_cast<Strength>(1 + static_cast<int>(event.scope)) : Strength::weak;
 }
 
-struct Access {
-  race::Key thread = 0;
-  race::Clock clock = 0;
-  std::uint32_t site = 0;
-  std::uint32_t kernel = 0;
-  std::uint32_t chain = 0;  // of the writes that it belongs to or observes; 0: none
-  std::uint32_t time = 0;   // when it observed that chain
-  std::uint32_t next = 0;   // in its granule's list
-  std::uint8_t mask = 0;    // bytes of the granule
-  std::uint8_t whole = 0;   // the same, before some were superseded
-  std::uint32_t size = 0;   // of the access, which may reach into other granules
-  bool is_write = false;
-  bool is_superseded = false;  // for a while
-  Strength strength = Strength::weak;
-
-  bool like(const Access& other) const {
-    return is_write == other.is_write && strength == other.strength;
-  }
-};
-
 // Strong accesses may be unordered if they are of the same bytes and each thread is within the
 // other's scope (PTX, "morally strong").
 bool same_bytes(const Access& a, const Access& b) { return a.whole == b.whole && a.size == b.size; }
 bool exempt(const Access& a, const Access& b) {
   if (a.strength == Strength::weak || b.strength == Strength::weak) return false;
   if (!same_bytes(a, b)) return false;
+  if (a.work == 0 || b.work == 0) {  // the host's
+    return a.strength == Strength::system && b.strength == Strength::system;
+  }
   return race::block_of(a.thread) == race::block_of(b.thread) ||
          (a.strength >= Strength::device && b.strength >= Strength::device);
 }
@@ -72,59 +56,6 @@ bool supersedes(const Access& access, const Access& earlier) {
   return access.is_write || access.chain == 0 || earlier.chain == 0 ||
          access.chain == earlier.chain;
 }
-
-// The accesses that may still race with later ones, by granule.
-class Shadow {
- public:
-  // 0: the list's end.
-  std::uint32_t& first(std::uint64_t granule) {
-    const std::uint64_t number = granule / kPageGranules;
-    if (last_ == nullptr || number != last_number_) {
-      auto& page = pages_[number];
-      if (!page) page = std::make_unique<Page>();
-      last_ = page.get();
-      last_number_ = number;
-    }
-    return (*last_)[granule % kPageGranules];
-  }
-  // Without making room for the granule.
-  std::uint32_t find(std::uint64_t granule) const {
-    const auto page = pages_.find(granule / kPageGranules);
-    return page == pages_.end() ? 0 : (*page->second)[granule % kPageGranules];
-  }
-  Access& operator[](std::uint32_t number) { return accesses_[number - 1]; }
-  const Access& operator[](std::uint32_t number) const { return accesses_[number - 1]; }
-
-  std::uint32_t add(const Access& access) {
-    if (free_ == 0) {
-      accesses_.push_back(access);
-      return static_cast<std::uint32_t>(accesses_.size());
-    }
-    const std::uint32_t number = free_;
-    free_ = (*this)[number].next;
-    (*this)[number] = access;
-    return number;
-  }
-  void remove(std::uint32_t number) { (*this)[number].next = std::exchange(free_, number); }
-
-  std::size_t bytes() const {
-    return pages_.size() * (sizeof(Page) + 64) + accesses_.capacity() * sizeof(Access);
-  }
-  void clear() {
-    pages_.clear();
-    accesses_.clear();
-    free_ = 0;
-    last_ = nullptr;
-  }
-
- private:
-  using Page = std::array<std::uint32_t, kPageGranules>;
-  std::unordered_map<std::uint64_t, std::unique_ptr<Page>> pages_;
-  std::vector<Access> accesses_;
-  std::uint32_t free_ = 0;
-  Page* last_ = nullptr;
-  std::uint64_t last_number_ = 0;
-};
 
 // Numbers for places.
 class Sites {
@@ -148,19 +79,6 @@ class Sites {
   std::uint32_t last_ = ~0u;
 };
 
-// Calls visit(granule, mask) for the bytes [address, address + size).
-template <class Visit>
-void for_granules(const void* address, std::size_t size, Visit visit) {
-  const auto begin = reinterpret_cast<std::uintptr_t>(address);
-  const auto end = begin + size;
-  for (std::uintptr_t granule = begin / kGranule; granule * kGranule < end; ++granule) {
-    const std::uintptr_t start = granule * kGranule;
-    const auto low = std::max(begin, start) - start;
-    const auto high = std::min(end, start + kGranule) - start;
-    visit(granule, static_cast<std::uint8_t>((1u << high) - (1u << low)));
-  }
-}
-
 }  // namespace
 
 class RaceDetector::Impl {
@@ -170,7 +88,6 @@ class RaceDetector::Impl {
   void on_event(const Event& event);
 
   std::vector<Race> races;
-  bool lost_streams = false;
   bool is_complete() const { return !was_short_ && !order_.was_short() && !more_; }
 
  private:
@@ -178,17 +95,30 @@ class RaceDetector::Impl {
     race::Variable variable;
     std::uint8_t mask;
   };
+  // A kernel or copy that has begun, by number; number 0 is what the host does itself.
+  struct Work {
+    std::uint64_t task = 0;
+    std::uint64_t first_block = race::kHostBlock;
+    bool follows_all = false;  // comes behind all with lower numbers but the host
+    bool is_copy = false;
+  };
   struct Copy {
     std::uintptr_t begin, end;
     bool is_write;
     std::uint32_t site;
+    std::uint32_t work;
   };
 
   void on_kernel_event(const Event& event);
-  void on_access(race::Thread& thread, const Event& event);
+  void begin_kernel(const Event& event);
+  void end_kernel(const Event& event);
+  std::uint32_t begin_work(const Event& event, race::Tasks::Begin& begin);
+  void on_access(race::Thread& thread, const Event& event, std::uint32_t work);
   void access(const race::Thread& thread, Access access, std::uint64_t granule, bool shared);
-  bool ordered(const race::Thread& thread, const Access& earlier) const;
-  bool observed(const race::Thread& thread, const Access& earlier, std::uint32_t first) const;
+  void meet_copies(const race::Thread& thread, const Access& access, std::uintptr_t begin);
+  bool ordered(const race::Thread& thread, std::uint32_t work, const Access& earlier) const;
+  bool observed(const race::Thread& thread, const Access& access, const Access& earlier,
+                std::uint32_t first) const;
   void limit(std::uint32_t& first, const Access& access);
   std::uint32_t synchronize(race::Thread& thread, const Event& event, bool reads, bool writes,
                             bool shared);
@@ -196,8 +126,8 @@ class RaceDetector::Impl {
   void make_room();
 
   void on_host_event(const Event& event);
-  void on_host_access(const Event& event);
-  void forget();
+  void on_copy(const Event& event);
+  std::uint32_t work_of_copy(const Event& event);
   void synchronized(const Event& event);
 
   void report(const Access& first, const Access& second, std::uint64_t granule, bool shared);
@@ -205,22 +135,25 @@ class RaceDetector::Impl {
   RaceSide side(const Access& access) const;
 
   race::Order order_;
+  race::Tasks tasks_{order_};
+  std::vector<Work> works_{Work{}};
+  std::unordered_map<std::uint64_t, std::uint32_t> running_;  // kernels, by their events' task
+  std::uint64_t own_tasks_ = 0;                               // where events tell none
   Shadow shadow_;
   std::size_t max_shadow_;
   std::unordered_map<std::uint64_t, std::vector<Placed>> variables_;  // by granule
-  std::vector<Copy> copies_;
+  std::vector<Copy> copies_;                                          // that someone may not know
+  race::KnownPtr copy_knows_;                                         // of the last one
   Sites sites_;
   std::set<std::pair<std::uint32_t, std::uint32_t>> reported_;
-  std::unordered_map<std::uint32_t, std::uint64_t>
-      given_;  // by stream that has work: its last task
-  std::uint32_t kernel_ = 0;
   std::uint32_t time_ = 0;
+  race::Clock host_spoke_ = 0;  // when the host last made a strong access, from 1
+  bool beside_ = false;         // some work may have learnt something from other that ran then
   bool was_short_ = false;
   bool more_ = false;
 };
 
 void RaceDetector::Impl::on_event(const Event& event) {
-  if (lost_streams) return;
   if (event.host) {
     on_host_event(event);
   } else {
@@ -228,26 +161,58 @@ void RaceDetector::Impl::on_event(const Event& event) {
   }
 }
 
+// Where events tell no tasks, each comes behind all before it, and behind what the host has done.
+std::uint32_t RaceDetector::Impl::begin_work(const Event& event, race::Tasks::Begin& begin) {
+  std::uint64_t task = event.task;
+  if (task == 0) tasks_.give(1, task = ++own_tasks_, 0);
+  begin = tasks_.begin(task);
+  works_.push_back({task, 0, begin.follows_all, event.is_copy});
+  return static_cast<std::uint32_t>(works_.size() - 1);
+}
+
+void RaceDetector::Impl::begin_kernel(const Event& event) {
+  race::Tasks::Begin begin;
+  const std::uint32_t work = begin_work(event, begin);
+  const bool alone = begin.follows_all && running_.empty();
+  const bool knows_host =
+      host_spoke_ == 0 || begin.known->covers(order_.host().key, host_spoke_ - 1);
+  if (alone && knows_host) {  // nothing is to be learnt from what was written so far
+    variables_.clear();
+    time_ = 0;
+  }
+  beside_ = beside_ || !alone;
+  works_[work].first_block =
+      order_.begin_kernel(std::uint64_t{event.grid.x} * event.grid.y * event.grid.z,
+                          event.extent.x * event.extent.y * event.extent.z, std::move(begin.known));
+  running_[event.task] = work;
+}
+
+void RaceDetector::Impl::end_kernel(const Event& event) {
+  order_.end_kernel(works_[running_.at(event.task)].first_block);
+  running_.erase(event.task);
+}
+
 void RaceDetector::Impl::on_kernel_event(const Event& event) {
+  if (event.kind == EventKind::kernel_begin) return begin_kernel(event);
+  const auto running = running_.find(event.task);
+  if (running == running_.end()) return;
+  const std::uint32_t number = running->second;
+  const Work& work = works_[number];
+  const std::uint64_t block = work.first_block + event.block;
   switch (event.kind) {
-    case EventKind::kernel_begin:
-      ++kernel_;
-      time_ = 0;
-      order_.begin_kernel(event.extent);
-      variables_.clear();
-      return;
     case EventKind::kernel_end:
-      return;
+      return end_kernel(event);
     case EventKind::block_begin:
-      return order_.begin_block(event.block);
+      return order_.begin_block(block);
     case EventKind::block_end:
-      return order_.end_block(event.block);
+      return order_.end_block(block);
     default:
       break;
   }
-  race::Thread& thread = order_.arrive(event.block, event.thread);
+  race::Thread& thread = order_.arrive(block, event.thread);
   switch (event.kind) {
     case EventKind::thread_end:
+      if (beside_) tasks_.end(work.task, thread.known);
       return order_.end_thread(thread);
     case EventKind::fence:
       return order_.fence(thread, event.scope);
@@ -262,27 +227,30 @@ void RaceDetector::Impl::on_kernel_event(const Event& event) {
     case EventKind::atomic:
     case EventKind::acquire:
     case EventKind::release:
-      return on_access(thread, event);
+      return on_access(thread, event, number);
     default:
       return;
   }
 }
 
-void RaceDetector::Impl::on_access(race::Thread& thread, const Event& event) {
+void RaceDetector::Impl::on_access(race::Thread& thread, const Event& event, std::uint32_t work) {
   make_room();
   const bool updates = event.kind == EventKind::atomic && !event.failed;
-  const bool shared = cpu::is_shared(event.address);
+  const bool shared = work != 0 && cpu::is_shared(event.address);
   Access access;
   access.thread = thread.key;
   access.clock = thread.now;
   access.site = sites_.number(event);
-  access.kernel = kernel_;
+  access.work = work;
   access.time = ++time_;
   access.size = static_cast<std::uint32_t>(event.size);
   access.is_write = updates || event.kind == EventKind::store || event.kind == EventKind::release;
   access.strength = strength_of(event);
   if (access.strength != Strength::weak) {
     access.chain = synchronize(thread, event, updates || !access.is_write, access.is_write, shared);
+  }
+  if (!copies_.empty() && !shared) {
+    meet_copies(thread, access, reinterpret_cast<std::uintptr_t>(event.address));
   }
   for_granules(event.address, event.size, [&](std::uint64_t granule, std::uint8_t mask) {
     access.mask = access.whole = mask;
@@ -311,7 +279,8 @@ std::uint32_t RaceDetector::Impl::synchronize(race::Thread& thread, const Event&
     found->variable.address = address;
   }
   // The orders that std::atomic was given are not known: it passes for sequentially consistent.
-  const bool is_std = event.is_atomic || (event.kind == EventKind::atomic && event.pc != nullptr);
+  const bool is_std =
+      event.host || event.is_atomic || (event.kind == EventKind::atomic && event.pc != nullptr);
   std::uint32_t chain = 0;
   if (reads) {
     chain = order_.read(thread, found->variable, event.scope,
@@ -331,18 +300,25 @@ void RaceDetector::Impl::overwrite(std::uint64_t granule, std::uint8_t mask) {
   if (found->second.empty()) variables_.erase(found);
 }
 
-bool RaceDetector::Impl::ordered(const race::Thread& thread, const Access& earlier) const {
-  return earlier.kernel != kernel_ || order_.ordered(thread, earlier.thread, earlier.clock);
+// Whether `earlier` comes before what the thread, of that work, does now.
+bool RaceDetector::Impl::ordered(const race::Thread& thread, std::uint32_t work,
+                                 const Access& earlier) const {
+  if (earlier.work != work && earlier.work != 0) {
+    if (works_[work].follows_all && earlier.work < work) return true;
+    if (tasks_.is_done(thread.known, works_[earlier.work].task)) return true;
+  }
+  return order_.ordered(thread, earlier.thread, earlier.clock);
 }
 
 // Whether a strong access that is so ordered has read what `earlier` wrote (PTX: causality order
 // takes in what was observed). `first`: its granule's list.
-bool RaceDetector::Impl::observed(const race::Thread& thread, const Access& earlier,
-                                  std::uint32_t first) const {
+bool RaceDetector::Impl::observed(const race::Thread& thread, const Access& access,
+                                  const Access& earlier, std::uint32_t first) const {
   if (!earlier.is_write || earlier.chain == 0) return false;
   for (std::uint32_t at = first; at != 0; at = shadow_[at].next) {
     const Access& other = shadow_[at];
-    if (other.chain == earlier.chain && other.time > earlier.time && ordered(thread, other)) {
+    if (other.chain == earlier.chain && other.time > earlier.time &&
+        ordered(thread, access.work, other)) {
       return true;
     }
   }
@@ -362,7 +338,8 @@ void RaceDetector::Impl::access(const race::Thread& thread, Access access, std::
       continue;
     }
     const bool conflicts = (earlier.is_write || access.is_write) && !exempt(earlier, access);
-    if (ordered(thread, earlier) || (conflicts && observed(thread, earlier, first))) {
+    if (ordered(thread, access.work, earlier) ||
+        (conflicts && observed(thread, access, earlier, first))) {
       earlier.is_superseded = supersedes(access, earlier);
     } else if (conflicts) {
       report(earlier, access, granule, shared);
@@ -412,88 +389,116 @@ void RaceDetector::Impl::make_room() {
   variables_.clear();
 }
 
-// The host has waited for everything: what comes now comes after it.
-void RaceDetector::Impl::forget() {
+// What comes after all that was given has been waited for comes after everything.
+void RaceDetector::Impl::synchronized(const Event& event) {
+  tasks_.waited(event.stream, event.task);
+  if (!tasks_.all_waited_for()) return;
   shadow_.clear();
   copies_.clear();
-}
-
-void RaceDetector::Impl::synchronized(const Event& event) {
-  const auto given = given_.find(event.stream);
-  if (event.stream == 0) {
-    given_.clear();
-  } else if (given != given_.end()) {
-    lost_streams = event.task != 0 && event.task < given->second;
-    given_.erase(given);
-  } else if (!given_.empty()) {
-    return;  // of a stream that has nothing underway, beside one that has
-  }
-  forget();
 }
 
 void RaceDetector::Impl::on_host_event(const Event& event) {
   if (event.kind == EventKind::synchronize) return synchronized(event);
   if (event.kind == EventKind::launch) {
-    given_[event.stream] = event.task;
-    lost_streams = given_.size() > 1;
-    return;
+    return tasks_.give(event.stream, event.task, event.generation);
   }
   if (event.size == 0) return;
-  if (!event.is_copy) return on_host_access(event);
-  // Kernels and copies wait for each other.
+  if (event.is_copy) return on_copy(event);
+  race::Thread& host = order_.host();
+  if (strength_of(event) != Strength::weak) {
+    beside_ = beside_ || !tasks_.all_waited_for();
+    on_access(host, event, 0);
+    host_spoke_ = host.now + 1;
+    return;
+  }
+  on_access(host, event, 0);
+}
+
+// What a copy reads and what it writes comes in two events.
+std::uint32_t RaceDetector::Impl::work_of_copy(const Event& event) {
+  if (event.task != 0 && works_.back().task == event.task) {
+    return static_cast<std::uint32_t>(works_.size() - 1);
+  }
+  race::Tasks::Begin begin;
+  const std::uint32_t work = begin_work(event, begin);
+  beside_ = beside_ || !begin.follows_all;
+  copy_knows_ = begin.known;
+  works_[work].first_block = order_.begin_kernel(1, 1, std::move(begin.known));
+  order_.end_kernel(works_[work].first_block);
+  return work;
+}
+
+void RaceDetector::Impl::on_copy(const Event& event) {
   const auto begin = reinterpret_cast<std::uintptr_t>(event.address);
+  const std::uintptr_t end = begin + event.size;
+  Access access;
+  access.work = work_of_copy(event);
+  access.site = sites_.number(event);
+  access.is_write = event.kind == EventKind::store;
+  access.size = static_cast<std::uint32_t>(event.size);
+  access.thread = race::thread_key(works_[access.work].first_block, 0);
+  race::Thread thread;
+  thread.key = access.thread;
+  thread.known = copy_knows_;
+  meet_copies(thread, access, begin);
+  shadow_.for_lists(begin, end, [&](std::uint64_t granule, std::uint32_t first) {
+    for_granules(reinterpret_cast<const void*>(std::max(begin, granule * kGranule)),
+                 std::min(end, (granule + 1) * kGranule) - std::max(begin, granule * kGranule),
+                 [&](std::uint64_t, std::uint8_t mask) { access.mask = mask; });
+    for (std::uint32_t at = first; at != 0; at = shadow_[at].next) {
+      const Access& earlier = shadow_[at];
+      if ((earlier.mask & access.mask) == 0 || !(earlier.is_write || access.is_write)) continue;
+      if (!ordered(thread, access.work, earlier)) report(earlier, access, granule, false);
+    }
+  });
   if (copies_.size() == kMaxCopies) {
     was_short_ = true;
     return;
   }
-  copies_.push_back(
-      {begin, begin + event.size, event.kind == EventKind::store, sites_.number(event)});
+  copies_.push_back({begin, end, access.is_write, access.site, access.work});
 }
 
-void RaceDetector::Impl::on_host_access(const Event& event) {
-  Access access;
-  access.site = sites_.number(event);
-  access.is_write = event.kind != EventKind::load;
-  access.strength = strength_of(event);
-  Race race;
-  race.kind = "host does not wait";
-  race.second = side(access);
-  race.second.host = true;
-  race.second.block = race.second.thread = 0;
-  const auto begin = reinterpret_cast<std::uintptr_t>(event.address);
-  for (const Copy& copy : copies_) {
-    if (!(copy.is_write || access.is_write)) continue;
-    if (copy.begin >= begin + event.size || begin >= copy.end) continue;
-    race.address = reinterpret_cast<const void*>(std::max(begin, copy.begin));
-    race.first = {sites_[copy.site], copy.is_write, true, true, 0, 0};
-    add(race, copy.site, access.site);
+// Copies, which are many bytes each, are not in the shadow.
+void RaceDetector::Impl::meet_copies(const race::Thread& thread, const Access& access,
+                                     std::uintptr_t begin) {
+  const Work& work = works_[access.work];
+  for (auto copy = copies_.rbegin(); copy != copies_.rend(); ++copy) {
+    if (copy->work < access.work && work.follows_all) return;
+    if (copy->work == access.work || !(copy->is_write || access.is_write)) continue;
+    if (copy->begin >= begin + access.size || begin >= copy->end) continue;
+    if (tasks_.is_done(thread.known, works_[copy->work].task)) continue;
+    Access earlier;
+    earlier.work = copy->work;
+    earlier.site = copy->site;
+    earlier.is_write = copy->is_write;
+    earlier.thread = race::thread_key(works_[copy->work].first_block, 0);
+    const std::uintptr_t byte = std::max(begin, copy->begin);
+    earlier.mask = static_cast<std::uint8_t>(1u << byte % kGranule);
+    Access later = access;
+    later.mask = earlier.mask;
+    report(earlier, later, byte / kGranule, false);
   }
-  for_granules(event.address, event.size, [&](std::uint64_t granule, std::uint8_t mask) {
-    for (std::uint32_t at = shadow_.find(granule); at != 0; at = shadow_[at].next) {
-      const Access& earlier = shadow_[at];
-      if ((earlier.mask & mask) == 0 || !(earlier.is_write || access.is_write)) continue;
-      if (earlier.strength == Strength::system && access.strength == Strength::system &&
-          earlier.whole == mask && earlier.size == event.size) {
-        continue;
-      }
-      race.address = event.address;
-      race.first = side(earlier);
-      add(race, earlier.site, access.site);
-    }
-  });
 }
 
 RaceSide RaceDetector::Impl::side(const Access& access) const {
-  return {
-      sites_[access.site],           access.is_write, false, false, race::block_of(access.thread),
-      race::thread_of(access.thread)};
+  const bool host = access.work == 0;
+  const bool is_copy = works_[access.work].is_copy;
+  RaceSide result{sites_[access.site], access.is_write, host || is_copy, is_copy, 0, 0};
+  if (result.host) return result;
+  result.block = race::block_of(access.thread) - works_[access.work].first_block;
+  result.thread = race::thread_of(access.thread);
+  return result;
 }
 
 void RaceDetector::Impl::report(const Access& first, const Access& second, std::uint64_t granule,
                                 bool shared) {
   Race race;
-  if (first.strength != Strength::weak && second.strength != Strength::weak) {
+  if (first.work == 0 || second.work == 0) {
+    race.kind = "host does not wait";
+  } else if (first.strength != Strength::weak && second.strength != Strength::weak) {
     race.kind = same_bytes(first, second) ? "scope too narrow: block" : "mixed sizes";
+  } else if (first.work != second.work) {
+    race.kind = "streams do not wait";
   } else {
     race.kind = first.is_write && second.is_write ? "write-write" : "read-write";
   }
@@ -521,7 +526,6 @@ RaceDetector::~RaceDetector() = default;
 void RaceDetector::on_event(const Event& event) { impl_->on_event(event); }
 std::vector<Race> RaceDetector::races() const { return impl_->races; }
 bool RaceDetector::complete() const { return impl_->is_complete(); }
-bool RaceDetector::lost_streams() const { return impl_->lost_streams; }
 
 std::string to_string(const Race& race) {
   const auto text = [](const RaceSide& side) {

@@ -24,7 +24,8 @@ struct RaceSide {
 struct Race {
   // "write-write", "read-write", "scope too narrow: block" (both are strong, but one of them speaks
   // to its own block alone), "mixed sizes" (both are strong, of bytes that overlap but are not the
-  // same), or "host does not wait" (for the kernel or copy).
+  // same), "host does not wait" (for the kernel or copy, or the other way round), or "streams do
+  // not wait" (for each other).
   std::string kind;
   const void* address = nullptr;  // a byte that both access
   bool is_shared = false;         // it is in __shared__ memory
@@ -37,16 +38,17 @@ std::string to_string(const Race& race);
 // Two accesses to a common byte, at least one of them a write, race if nothing orders them, unless
 // both are strong (atomics, volatile accesses, prel, pacq), of the same bytes, and each thread is
 // within the other's scope. What orders: the program, block barriers, warp collectives, releases
-// and acquires, fences around strong accesses of which one reads what the other wrote, the end of a
-// kernel, and the host's waiting. persist() and dfence() are system fences; ofence() orders
-// persistent memory alone. std::atomic counts as release and acquire of system scope, whatever
-// order it was given.
+// and acquires, fences around strong accesses of which one reads what the other wrote, the order of
+// a stream, events that streams wait for, launches, and the host's waiting. persist() and dfence()
+// are system fences; ofence() orders persistent memory alone. std::atomic counts as release and
+// acquire of system scope, whatever order it was given, and so do strong accesses of the host, all
+// of whose threads count as one.
 //
 // A race is found in any execution in which the two accesses are not ordered, however far apart
 // they are, but only in the execution that was seen: one schedule, sequentially consistent. Not
 // found:
-// - races of two streams: they count as ordered, or lost_streams() says that they were met;
-// - races of the host but with a kernel or copy that it has not waited for;
+// - where events do not tell tasks (outside of an Exploration, cpu/chooser.hpp): races of two
+//   streams, and of the host with what runs after it; all kernels and copies count as ordered then;
 // - some, where more than 32 unordered accesses share 8 bytes;
 // - what complete() says.
 // An atomic is a write even if it stores the value that was there, as in PTX; a compare-and-swap
@@ -70,9 +72,6 @@ class RaceDetector : public cpu::Listener {
   std::vector<Race> races() const;
   // False: memory was short, or there were more races than are kept, so that some may be missing.
   bool complete() const;
-  // Work of several streams was underway at once, or the host waited for a part of a stream's: from
-  // there on nothing was looked for. Noticed only where the events tell tasks (cpu/chooser.hpp).
-  bool lost_streams() const;
 
  private:
   class Impl;

@@ -69,10 +69,12 @@ bool Known::covers(Key thread, Clock clock) const {
   return at != bounds_.end() && at->key == thread && clock < at->clock;
 }
 
-Order::Order(std::size_t max_bytes) { memory_.limit = max_bytes; }
+Order::Order(std::size_t max_bytes) {
+  memory_.limit = max_bytes;
+  host_.key = thread_key(kHostBlock, 0);
+}
 Order::~Order() = default;
 
-// `more` is sorted.
 KnownPtr Order::merge(const KnownPtr& known, std::span<const Bound> more) {
   const auto is_known = [&](const Bound& bound) {
     return bound.clock == 0 || (known && known->covers(bound.key, bound.clock - 1));
@@ -130,19 +132,33 @@ KnownPtr Order::publish(const Thread& thread, const Thread::Fence& fence) {
   return merge(fence.known, std::span(own).subspan(fence.floor == 0 ? 1 : 0));
 }
 
-void Order::begin_kernel(const dim3& extent) {
-  block_threads_ = extent.x * extent.y * extent.z;
-  blocks_.clear();
+std::uint64_t Order::begin_kernel(std::uint64_t blocks, std::uint32_t block_threads,
+                                  KnownPtr start) {
+  const std::uint64_t first = std::exchange(next_block_, next_block_ + blocks);
+  kernels_[first] = {next_block_, block_threads, std::move(start)};
+  return first;
+}
+
+void Order::end_kernel(std::uint64_t first_block) {
+  const auto kernel = kernels_.find(first_block);
+  std::erase_if(blocks_, [&](const auto& entry) {  // of one that failed
+    return entry.first >= first_block && entry.first < kernel->second.end;
+  });
   last_ = nullptr;
+  kernels_.erase(kernel);
 }
 
 void Order::begin_block(std::uint64_t number) {
+  const Kernel& kernel = std::prev(kernels_.upper_bound(number))->second;
   auto made = std::make_unique<Block>();
-  made->threads.resize(block_threads_);
-  for (std::uint32_t i = 0; i < block_threads_; ++i) made->threads[i].key = thread_key(number, i);
-  made->warps.resize((block_threads_ + kLanes - 1) / kLanes);
+  made->threads.resize(kernel.block_threads);
+  for (std::uint32_t i = 0; i < kernel.block_threads; ++i) {
+    made->threads[i].key = thread_key(number, i);
+    made->threads[i].known = kernel.start;
+  }
+  made->warps.resize((kernel.block_threads + kLanes - 1) / kLanes);
   for (std::uint32_t i = 0; i < made->warps.size(); ++i) {
-    const std::uint32_t lanes = std::min(kLanes, block_threads_ - i * kLanes);
+    const std::uint32_t lanes = std::min(kLanes, kernel.block_threads - i * kLanes);
     made->warps[i].alive = lanes == kLanes ? ~0u : (1u << lanes) - 1;
   }
   blocks_[number] = std::move(made);
@@ -197,8 +213,12 @@ void Order::fence(Thread& thread, Scope scope) {
   if (scope != Scope::block) {
     thread.known = merge(thread.known, std::exchange(thread.seen.far, nullptr));
   }
+  if (scope == Scope::system) {
+    thread.known = merge(thread.known, std::exchange(thread.seen.wide, nullptr));
+  }
   thread.block_fence = {thread.known, thread.floor, ++thread.now};
   if (scope != Scope::block) thread.device_fence = thread.block_fence;
+  if (scope == Scope::system) thread.system_fence = thread.block_fence;
 }
 
 // The barrier is complete when a thread that has arrived does something else. All that the block's
@@ -249,8 +269,11 @@ void Order::warp_barrier(Thread& thread, std::uint32_t mask) {
 namespace {
 
 bool inclusive(const Variable& variable, const Thread& reader, Scope scope) {
-  return variable.writer_block == reader.block() ||
-         (variable.writer_scope != Scope::block && scope != Scope::block);
+  if (variable.writer_block == reader.block()) return true;
+  if (variable.writer_block == kHostBlock || reader.is_host()) {
+    return variable.writer_scope == Scope::system && scope == Scope::system;
+  }
+  return variable.writer_scope != Scope::block && scope != Scope::block;
 }
 
 const KnownPtr& for_block(const Variable& variable, std::uint64_t block) {
@@ -263,9 +286,10 @@ const KnownPtr& for_block(const Variable& variable, std::uint64_t block) {
 
 }  // namespace
 
-void Order::learn(Lesson& lesson, const KnownPtr& near, const KnownPtr& far) {
-  lesson.near = merge(lesson.near, near);
-  lesson.far = merge(lesson.far, far);
+void Order::learn(Lesson& lesson, const Lesson& more) {
+  lesson.near = merge(lesson.near, more.near);
+  lesson.far = merge(lesson.far, more.far);
+  lesson.wide = merge(lesson.wide, more.wide);
 }
 
 // An acquire pattern is an acquire, or a strong read with a fence or with an acquire of the same
@@ -275,13 +299,17 @@ std::uint32_t Order::read(Thread& thread, const Variable& variable, Scope scope,
   if (thread.last_read != variable.address) thread.last_lesson = {};
   thread.last_read = variable.address;
   if (is_seen) {
-    const KnownPtr& near = for_block(variable, thread.block());
-    learn(thread.last_lesson, near, variable.device);
-    learn(thread.seen, near, variable.device);
+    const Lesson lesson{for_block(variable, thread.block()),
+                        thread.is_host() ? nullptr : variable.device,
+                        scope == Scope::system ? variable.system : nullptr};
+    learn(thread.last_lesson, lesson);
+    learn(thread.seen, lesson);
   }
   if (is_acquire) {
-    thread.known = merge(thread.known, thread.last_lesson.near);
-    if (scope != Scope::block) thread.known = merge(thread.known, thread.last_lesson.far);
+    const Lesson& lesson = thread.last_lesson;
+    thread.known = merge(thread.known, lesson.near);
+    if (scope != Scope::block) thread.known = merge(thread.known, lesson.far);
+    if (scope == Scope::system) thread.known = merge(thread.known, lesson.wide);
   }
   return is_seen ? variable.chain : 0;
 }
@@ -291,25 +319,29 @@ std::uint32_t Order::read(Thread& thread, const Variable& variable, Scope scope,
 void Order::write(Thread& thread, Variable& variable, Scope scope, bool is_release,
                   bool is_update) {
   if (!is_update || variable.chain == 0 || !inclusive(variable, thread, scope)) {
-    variable.device = nullptr;
+    variable.device = variable.system = nullptr;
     variable.blocks.clear();
     variable.chain = ++chains_;
   }
   variable.writer_block = thread.block();
   variable.writer_scope = scope;
-  Thread::Fence near = thread.block_fence, far = thread.device_fence;
+  Thread::Fence near = thread.block_fence, far = thread.device_fence, wide = thread.system_fence;
   if (is_release) {
     near = {thread.known, thread.floor, ++thread.now};
     if (scope != Scope::block) far = near;
+    if (scope == Scope::system) wide = near;
   }
-  Lesson lesson{publish(thread, near), publish(thread, far)};
+  Lesson lesson{publish(thread, near), nullptr, nullptr};
+  lesson.far = far.bound == near.bound ? lesson.near : publish(thread, far);
+  lesson.wide = wide.bound == far.bound ? lesson.far : publish(thread, wide);
   if (is_release) {
     variable.released_by = thread.key;
     variable.released = lesson;
   } else if (variable.released_by == thread.key) {
-    learn(lesson, variable.released.near, variable.released.far);
+    learn(lesson, variable.released);
   }
-  variable.device = merge(variable.device, lesson.far);
+  if (!thread.is_host()) variable.device = merge(variable.device, lesson.far);
+  variable.system = merge(variable.system, lesson.wide);
   if (!lesson.near) return;
   auto own = std::find_if(variable.blocks.begin(), variable.blocks.end(),
                           [&](const auto& entry) { return entry.block == thread.block(); });

@@ -108,9 +108,6 @@ void Checker::add_races(const RaceDetector& detector) {
   if (!detector.complete()) {
     note("races may have been missed: there were too many accesses to tell");
   }
-  if (detector.lost_streams()) {
-    note("races may have been missed: streams worked beside each other");
-  }
 }
 
 void Checker::add_weak() {
