@@ -7,6 +7,7 @@
 
 #include "backend_cpu/events.hpp"
 #include "backend_cpu/faults.hpp"
+#include "backend_cpu/host_events.hpp"
 #include "backend_cpu/team.hpp"
 
 namespace holdfast::cpu {
@@ -158,9 +159,12 @@ void Engine::launch(Stream::Impl& stream, const Shape& shape, const Schedule& sc
   run.blocks = std::uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
 }
 
+// Whoever goes on meanwhile must find the host's last store told, which it has made.
 void Engine::wait_until(const std::function<bool()>& done) {
+  settle_host();
   const auto* const outer = std::exchange(host_waits_, &done);
   while (!done()) advance();
+  if (next_.kind == Decision::Kind::host) take();  // it goes on: that was for this wait alone
   host_waits_ = outer;
 }
 

@@ -176,8 +176,8 @@ void RaceDetector::Impl::begin_kernel(const Event& event) {
   const bool alone = begin.follows_all && running_.empty();
   const bool knows_host =
       host_spoke_ == 0 || begin.known->covers(order_.host().key, host_spoke_ - 1);
-  if (alone && knows_host) {  // nothing is to be learnt from what was written so far
-    variables_.clear();
+  if (alone && knows_host && (begin.host_knows || event.task == 0)) {
+    variables_.clear();  // nothing is to be learnt from what was written so far
     time_ = 0;
   }
   beside_ = beside_ || !alone;

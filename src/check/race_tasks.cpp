@@ -47,14 +47,18 @@ KnownPtr Tasks::with_ends(KnownPtr known) {
   return known;
 }
 
+bool Tasks::knows_begun(const KnownPtr& known) const {
+  return std::all_of(streams_.begin(), streams_.end(), [&](const auto& entry) {
+    return knows(known, entry.first, entry.second.begun);
+  });
+}
+
 Tasks::Begin Tasks::begin(std::uint64_t task) {
   Given& given = tasks_.at(task);
   given.start = with_ends(given.start);
-  const bool follows_all = std::all_of(streams_.begin(), streams_.end(), [&](const auto& entry) {
-    return knows(given.start, entry.first, entry.second.begun);
-  });
+  const Begin result{given.start, knows_begun(given.start), knows_begun(order_.host().known)};
   streams_[given.stream].begun = task;
-  return {given.start, follows_all};
+  return result;
 }
 
 void Tasks::end(std::uint64_t task, const KnownPtr& known) {

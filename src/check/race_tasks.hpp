@@ -21,6 +21,7 @@ class Tasks {
   struct Begin {
     KnownPtr known;            // what comes before all that the task does
     bool follows_all = false;  // all that have begun before it are among that
+    bool host_knows = false;   // and the host knows all these
   };
   // REQUIRES: it was given.
   Begin begin(std::uint64_t task);
@@ -43,6 +44,7 @@ class Tasks {
   struct Stream {
     std::uint64_t given = 0, begun = 0;  // its last task
   };
+  bool knows_begun(const KnownPtr& known) const;
   KnownPtr done(std::uint64_t task);
   KnownPtr with_ends(KnownPtr known);
 
