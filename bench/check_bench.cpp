@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
@@ -123,17 +124,20 @@ void litmus(std::uint64_t repeat) {
       .print();
 }
 
+// The states of one schedule, under one model.
 void print_growth(const char* benchmark, const std::string& program, std::uint64_t threads,
-                  std::uint64_t persists, std::uint64_t jobs, double limit) {
+                  std::uint64_t persists, std::uint64_t jobs, double limit,
+                  const std::string& model = "sbrp") {
   std::string arguments = program + " --threads " + std::to_string(threads) + " --jobs " +
-                          std::to_string(jobs) + " --max-states 1000000000 --max-seconds " +
+                          std::to_string(jobs) + " --model " + model +
+                          " --schedules 0 --max-states 1000000000 --max-seconds " +
                           std::to_string(limit);
   if (persists != 0) arguments += " --persists " + std::to_string(persists);
   Json report;
   const double wall = bench::seconds([&] { report = ask(arguments); });
   const auto states = report["states"].get<double>();
   bench::Line line(benchmark);
-  line.text("program", program).count("threads", threads).count("jobs", jobs);
+  line.text("program", program).text("model", model).count("threads", threads).count("jobs", jobs);
   if (persists != 0) line.count("persists_per_thread", persists);
   line.count("persists", report["persists"])
       .text("verdict", report["verdict"])
@@ -141,10 +145,52 @@ void print_growth(const char* benchmark, const std::string& program, std::uint64
       .count("complete", report["complete"].get<bool>() && report["nested_complete"].get<bool>())
       .count("states", report["states"])
       .count("nested_states", report["nested_states"])
+      .count("recoveries", report["runs"])
+      .count("known_without", report["memoised"])
       .number("seconds", wall)
       .number("limit_seconds", limit)
       .number("states_per_minute", 60 * states / wall)
       .number("mib", report["peak_bytes"].get<double>() / (1 << 20))
+      .print();
+}
+
+// Threads that add to one word, in all orders, and the crash states of each, under both models.
+void schedules(unsigned threads, unsigned each, double limit) {
+  holdfast::check::Program program;
+  program.name = "counters";
+  program.set_up = [](Region& region) { region.allocate<std::uint64_t>("out", 64); };
+  program.run = [&](Region& region, holdfast::check::Session& session) {
+    holdfast::Stream stream;
+    const holdfast::DeviceBuffer<std::uint32_t> word(1);
+    fill_async(stream, word.data(), 0, sizeof(std::uint32_t));
+    session.start();
+    launch(stream, 1, threads, holdfast::bench::count_together, each, word.data(),
+           region.find<std::uint64_t>("out").data());
+    stream.synchronize();
+    session.acknowledge();
+  };
+  program.recover = [](Region&) {};
+  program.verify = [&](Region& region, const holdfast::check::History& history, std::uint64_t) {
+    std::uint64_t most = 0;
+    for (const std::uint64_t last : region.find<std::uint64_t>("out")) most = std::max(most, last);
+    return history.acknowledged == 1 && most != std::uint64_t{threads} * each ? "nobody was last"
+                                                                              : "";
+  };
+  holdfast::check::Options options;
+  options.schedules = 1'000'000'000;
+  options.max_seconds = limit;
+  holdfast::check::Report report;
+  const double wall = bench::seconds([&] { report = holdfast::check::check(program, options); });
+  bench::Line("check_schedules")
+      .count("threads", threads)
+      .count("each", each)
+      .text("verdict", to_string(report.verdict))
+      .count("schedules", report.schedules)
+      .count("complete", report.schedules_complete)
+      .number("share", report.schedules_share)
+      .count("states", report.states)
+      .number("seconds", wall)
+      .number("limit_seconds", limit)
       .print();
 }
 
@@ -156,8 +202,13 @@ int main(int argc, char** argv) {
     recorder(options["repeat"]);
     litmus(options["repeat"]);
     const auto limit = static_cast<double>(options["seconds"]);
+    schedules(3, 4, limit);
+    schedules(4, 2, limit);
+    schedules(4, 4, 10);
     for (const std::uint64_t jobs : {1, 2}) {
-      print_growth("check_states", "gpkvs_set", 64, 0, jobs, limit);
+      for (const char* model : {"sbrp", "epoch"}) {
+        print_growth("check_states", "gpkvs_set", 64, 0, jobs, limit, model);
+      }
     }
     for (const char* program : {"append", "undo_log", "gpkvs_set"}) {
       for (std::uint64_t threads = 2; threads <= options["threads"]; threads *= 2) {

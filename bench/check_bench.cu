@@ -17,4 +17,10 @@ __global__ void store_and_persist(unsigned count, std::uint64_t* out) {
   }
 }
 
+__global__ void count_together(unsigned count, std::uint32_t* word, std::uint64_t* out) {
+  std::uint32_t found = 0;
+  for (unsigned i = 0; i < count; ++i) found = atomicAdd(word, 1u);
+  out[threadIdx.x] = found + 1;
+}
+
 }  // namespace holdfast::bench

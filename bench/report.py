@@ -268,10 +268,21 @@ def checker_cost() -> str:
             )
         elif line["benchmark"] == "check_states":
             jobs = "one process" if line["jobs"] == 1 else f"{line['jobs']} processes"
+            ran = line["recoveries"] / line["seconds"] * 60
             rows.append(
                 [
-                    f"`{line['program']}`, {line['threads']} threads, {jobs}",
-                    f"{line['states_per_minute']:,.0f} states a minute",
+                    f"`{line['program']}`, {line['threads']} threads, `{line['model']}`, {jobs}",
+                    f"{line['states_per_minute']:,.0f} states a minute, of which {ran:,.0f} recovered"
+                    " (the others are known to read what one of those read)",
+                ]
+            )
+        elif line["benchmark"] == "check_schedules":
+            part = "all" if line["complete"] else f"{line['share']:.2g} of all"
+            rows.append(
+                [
+                    f"{line['threads']} threads with {line['each']} atomics on one word, both models",
+                    f"{line['schedules']:,} schedules, which is {part}, and {line['states']:,} states"
+                    f" in {line['seconds']:.1f} s",
                 ]
             )
     return table(["what", "result"], rows)
