@@ -165,9 +165,12 @@ void classify(Cause& cause, const Order& order, const OrderOptions& options, boo
   const Write& kept = order.writes()[*cause.kept];
   if (lost.op == kept.op) {
     cause.kind = CauseKind::torn_store;
+  } else if (*cause.lost > *cause.kept && nested) {
+    // The crash came before what is lost was made: Moments::cuts has no point for that moment.
+    cause.kind = CauseKind::not_idempotent;
+    cause.lost.reset();
   } else if (*cause.lost > *cause.kept) {
-    // The crash came between the two, perhaps at a moment that Moments::cuts has no point for.
-    cause.kind = nested ? CauseKind::not_idempotent : CauseKind::not_atomic;
+    cause.kind = CauseKind::not_atomic;
   } else if (lost.thread != kept.thread &&
              ordered_if(order, options, *cause.lost, *cause.kept,
                         [](Axioms& axioms) { axioms.inclusion = false; })) {
