@@ -28,7 +28,7 @@ constexpr Small kPrograms[] = {
     {"gpkvs_set", {6, 0, 0}},
     {"gpkvs_set_cached", {6, 0, 0}},
     {"prefix_sum", {3, 3, 0}},
-    {"reduction", {5, 3, 0}},
+    {"reduction", {4, 3, 0}},
     {"bfs", {2, 0, 0}},
     {"srad", {2, 2, 0}},
     {"gpdb_insert", {2, 0, 0}},
