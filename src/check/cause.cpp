@@ -160,11 +160,15 @@ std::optional<std::uint32_t> narrow_op(const Order& order, const OrderOptions& o
   return first;
 }
 
-void classify(Cause& cause, const Order& order, const OrderOptions& options) {
+void classify(Cause& cause, const Order& order, const OrderOptions& options, bool nested) {
   const Write& lost = order.writes()[*cause.lost];
   const Write& kept = order.writes()[*cause.kept];
   if (lost.op == kept.op) {
     cause.kind = CauseKind::torn_store;
+  } else if (*cause.lost > *cause.kept && nested) {
+    // The crash came before what is lost was made: Moments::cuts has no point for that moment.
+    cause.kind = CauseKind::not_idempotent;
+    cause.lost.reset();
   } else if (*cause.lost > *cause.kept) {
     cause.kind = CauseKind::not_atomic;
   } else if (lost.thread != kept.thread &&
@@ -203,7 +207,7 @@ Cause find_cause(const FailingState& state, const OrderOptions& options, bool ne
   cause.kept = search.needed(cause.smallest);
   if (!cause.lost) cause.lost = search.missing(cause.smallest).front();
   if (cause.kept) {
-    classify(cause, order, options);
+    classify(cause, order, options, nested);
   } else {
     cause.kind = CauseKind::lost_acknowledged;
   }

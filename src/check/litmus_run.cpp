@@ -118,44 +118,44 @@ std::string quoted(const std::string& text) {
 
 const char* word(bool allowed) { return allowed ? "allowed" : "forbidden"; }
 
-LitmusResult run_one(const LitmusTest& test, Model model, const LitmusOptions& options) {
+// What all results of a test have; `fill` finds out the rest, and is timed.
+template <class Fill>
+LitmusResult result_of(const LitmusTest& test, Fill&& fill) {
   const auto start = std::chrono::steady_clock::now();
   LitmusResult result;
   result.name = test.name;
   result.comment = test.comment;
   result.file = test.file;
   result.line = test.line;
-  result.model = model;
-  result.expected = *test.allowed(model);
-  const LitmusOutcomes lazy = run_lazy(test, model, options);
-  result.found = lazy.reached;
-  result.executions = lazy.executions;
-  result.persists = lazy.persists;
-  result.outcomes = lazy.all.size();
-  result.lazy_runs = lazy.runs;
-  if (options.brute) {
-    const LitmusOutcomes brute = run_brute(test, model, options);
-    result.brute_runs = brute.runs;
-    result.engines_agree = brute.all == lazy.all && brute.reached == lazy.reached;
-  }
+  fill(result);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
   result.milliseconds = took.count();
   return result;
 }
 
+LitmusResult run_one(const LitmusTest& test, Model model, const LitmusOptions& options) {
+  return result_of(test, [&](LitmusResult& result) {
+    result.model = model;
+    result.expected = *test.allowed(model);
+    const LitmusOutcomes lazy = run_lazy(test, model, options);
+    result.found = lazy.reached;
+    result.executions = lazy.executions;
+    result.persists = lazy.persists;
+    result.outcomes = lazy.all.size();
+    result.lazy_runs = lazy.runs;
+    if (!options.brute) return;
+    const LitmusOutcomes brute = run_brute(test, model, options);
+    result.brute_runs = brute.runs;
+    result.engines_agree = brute.all == lazy.all && brute.reached == lazy.reached;
+  });
+}
+
 LitmusResult run_final(const LitmusTest& test, Memory memory) {
-  const auto start = std::chrono::steady_clock::now();
-  LitmusResult result;
-  result.name = test.name;
-  result.comment = test.comment;
-  result.file = test.file;
-  result.line = test.line;
-  result.memory = memory;
-  result.expected = memory == Memory::sc ? *test.sc : *test.ptx;
-  result.found = run_memory(test, memory);
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  result.milliseconds = took.count();
-  return result;
+  return result_of(test, [&](LitmusResult& result) {
+    result.memory = memory;
+    result.expected = memory == Memory::sc ? *test.sc : *test.ptx;
+    result.found = run_memory(test, memory);
+  });
 }
 
 }  // namespace

@@ -6,6 +6,10 @@
 // although a legal state fails it, and if there is one too many, it would report a failure that no
 // crash can cause. So each program stands for all verifications with these items. On top, one of
 // the rarest observations is refused: that failure has to be found, and has to fail when replayed.
+//
+// Both take one schedule of the program.
+// SchedulesTest.ReducedSchedulesLeaveWhatAllInterleavingsLeave compares those that are explored
+// with all interleavings.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -56,6 +60,7 @@ class Fuzzed {
         fuzz_(std::make_shared<const FuzzCase>(generate(seed))) {
     options_.model = random_() % 3 == 0 ? check::Model::epoch : check::Model::sbrp;
     options_.schedule = random_() % 4 == 0 ? 1 + random_() % 100 : 0;
+    options_.schedules = 0;  // as brute force
     options_.max_states = 200'000;
     options_.races = false;
   }

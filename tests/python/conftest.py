@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import holdfast
+import holdfast.check as checker
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -62,6 +63,15 @@ def path(tmp_path: Path) -> Iterator[Path]:
     yield place
     if place.exists():
         holdfast.destroy(place)
+
+
+@pytest.fixture(scope="session")
+def check_executable() -> None:
+    """Skips tests of the crash-state checker where its executable has not been built."""
+    try:
+        checker.executable()
+    except holdfast.Error as error:
+        pytest.skip(str(error))
 
 
 class Full:

@@ -14,15 +14,9 @@ import holdfast.check as checker
 from conftest import REPOSITORY, Run
 from holdfast.check import diagram, tool
 
+pytestmark = pytest.mark.usefixtures("check_executable")
+
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _needs_the_executable() -> None:
-    try:
-        checker.executable()
-    except holdfast.Error as error:
-        pytest.skip(str(error))
 
 
 def line_of(text: str, after: str) -> int:

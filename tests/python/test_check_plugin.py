@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-import holdfast.check as checker
+pytestmark = pytest.mark.usefixtures("check_executable")
 
 TESTS = """
 def test_all(holdfast_check):
@@ -24,14 +23,6 @@ def test_failing(holdfast_check):
 def test_misspelt(holdfast_check):
     holdfast_check("apend")
 """
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _needs_the_executable() -> None:
-    try:
-        checker.executable()
-    except holdfast.Error as error:
-        pytest.skip(str(error))
 
 
 def run_tests(folder: Path, *options: str) -> str:

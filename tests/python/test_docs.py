@@ -15,8 +15,6 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-import holdfast.check as checker
 from conftest import REPOSITORY
 
 BUILD = Path(os.environ.get("HOLDFAST_CPU_BUILD", REPOSITORY / "build" / "cpu"))
@@ -73,11 +71,8 @@ def test_block(language: str, code: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.usefixtures("check_executable")
 def test_quotes_and_output_are_fresh() -> None:
-    try:
-        checker.executable()
-    except holdfast.Error as error:
-        pytest.skip(str(error))
     done = subprocess.run(
         [sys.executable, REPOSITORY / "scripts" / "doc_blocks.py", "--check"],
         capture_output=True,

@@ -73,6 +73,13 @@ check::OrderOptions order_options(check::Model model) {
   return options;
 }
 
+// Of recovery, whose schedules are not explored, all moments of the one execution are looked at.
+check::OrderOptions nested_order_options(check::Model model) {
+  check::OrderOptions options = order_options(model);
+  options.moments = check::Moments::cuts;
+  return options;
+}
+
 }  // namespace
 
 BruteForce::BruteForce(std::shared_ptr<const FuzzCase> fuzz, check::Model model,
@@ -135,7 +142,7 @@ Trace BruteForce::recover(const Image& image, const History& history, std::set<O
 bool BruteForce::explore_nested(const Image& image, const Trace& recovery, const History& history,
                                 std::set<Observation>& seen,
                                 std::set<std::pair<Image, std::uint64_t>>& done) {
-  const Order order(recovery, order_options(model_));
+  const Order order(recovery, nested_order_options(model_));
   if (order.writes().empty()) return true;
   for (const CrashPoint& point : order.points()) {
     order.for_each_state(point, [&](const Bitset& durable) {
@@ -177,7 +184,7 @@ std::set<Observation> BruteForce::replay(const std::string& state) {
   std::set<Observation> seen;
   const Trace recovery = recover(image, history_of(point), seen);
   if (parts.size() == 1) return seen;
-  const Order order(recovery, order_options(model_));
+  const Order order(recovery, nested_order_options(model_));
   image = image_of(std::move(image), order, check::state_of(order, parts[1]));
   seen.clear();
   recover(image, history_of(point), seen);

@@ -48,6 +48,21 @@ struct FuzzOp {
   std::uint64_t value = 0;
 };
 
+// On 8 bytes of persistent memory.
+inline FuzzOp op(Code code, unsigned word, std::uint64_t value = 0, unsigned reg = 0) {
+  FuzzOp result;
+  result.code = code;
+  result.place = static_cast<std::uint8_t>(2 * word);
+  result.value = value;
+  result.reg = static_cast<std::uint8_t>(reg);
+  return result;
+}
+inline FuzzOp unless(unsigned reg, std::uint64_t value, unsigned count) {
+  FuzzOp result = op(Code::skip_unless, 0, value, reg);
+  result.count = static_cast<std::uint8_t>(count);
+  return result;
+}
+
 inline constexpr unsigned kRegisters = 3;
 
 struct FuzzKernel {
@@ -84,6 +99,12 @@ struct FuzzRead {
   bool ends = false;  // where it reads `value`, it reads no further
   std::uint64_t value = 0;
 };
+
+inline FuzzRead read(unsigned word) {
+  FuzzRead result;
+  result.place = static_cast<std::uint8_t>(2 * word);
+  return result;
+}
 
 struct FuzzCase {
   std::string kind;

@@ -37,21 +37,8 @@ class Generator {
   unsigned below(unsigned n) { return static_cast<unsigned>(random_() % n); }
   bool chance(unsigned percent) { return below(100) < percent; }
 
-  FuzzOp op(Code code, unsigned word, std::uint64_t value = 0, unsigned reg = 0) {
-    FuzzOp result;
-    result.code = code;
-    result.place = static_cast<std::uint8_t>(2 * word);
-    result.value = value;
-    result.reg = static_cast<std::uint8_t>(reg);
-    return result;
-  }
   FuzzOp device(FuzzOp result) {
     result.space = Space::device;
-    return result;
-  }
-  FuzzOp unless(unsigned reg, std::uint64_t value, unsigned count) {
-    FuzzOp result = op(Code::skip_unless, 0, value, reg);
-    result.count = static_cast<std::uint8_t>(count);
     return result;
   }
   FuzzOp fence() {
@@ -104,11 +91,6 @@ class Generator {
     if (early || chance(30)) return;
     fuzz_.run.push_back(step(FuzzStep::Kind::synchronize));
     fuzz_.run.push_back(step(FuzzStep::Kind::acknowledge));
-  }
-  FuzzRead read(unsigned word) {
-    FuzzRead result;
-    result.place = static_cast<std::uint8_t>(2 * word);
-    return result;
   }
 
   // Each thread logs what it overwrites; a fence is missing here and there. Only recovery reads the
