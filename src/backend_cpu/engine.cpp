@@ -9,6 +9,7 @@
 #include "backend_cpu/faults.hpp"
 #include "backend_cpu/host_events.hpp"
 #include "backend_cpu/team.hpp"
+#include "core/host_asks.hpp"
 
 namespace holdfast::cpu {
 
@@ -19,6 +20,11 @@ namespace {
 constexpr unsigned kRepeats = 2;
 // How often one that counts as spinning is let go on because nobody else can.
 constexpr std::uint64_t kReleases = 10'000;
+
+// How often the host may ask the same before all else goes on a little each time it asks, and how
+// often in vain.
+constexpr std::uint64_t kAsked = 1'000;
+constexpr std::uint64_t kAskedInVain = 1'000'000;
 
 constinit thread_local Engine* t_engine = nullptr;
 
@@ -185,6 +191,29 @@ void Engine::host_point(const Step& step, const void* site, std::uint64_t state)
   arrive(host, step, site, state);
   host_at_point_ = true;
   while (host_at_point_) advance();
+}
+
+void Engine::host_asks() { let_others(++asked_); }
+
+void Engine::host_reads(const void* address, std::size_t size) {
+  Asked& read = reads_[reinterpret_cast<std::uintptr_t>(address) / 4 % reads_.size()];
+  const std::uint64_t value = peek(address, size);
+  if (read.address != address || read.value != value) read = {address, value, 0};
+  let_others(++read.times);
+}
+
+void Engine::let_others(std::uint64_t asked) {
+  if (asked <= kAsked || running_task_ != 0) return;
+  const bool any = std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) {
+    return lane.stream != nullptr && (lane.running || !lane.items.empty());
+  });
+  if (!any) return;
+  chooser_.cut();  // it might have been told earlier
+  settle_host();
+  if (next_.kind == Decision::Kind::none) next_ = decide();
+  if (next_.kind != Decision::Kind::stuck) return advance();
+  take();
+  if (asked > kAskedInVain) fail_all();
 }
 
 // On the host's thread: lets whoever is next go on.
@@ -525,3 +554,7 @@ Exploration::~Exploration() = default;
 }
 
 }  // namespace holdfast::cpu
+
+void holdfast::core::host_asks() {
+  if (cpu::Engine* const engine = cpu::Engine::of_host()) engine->host_asks();
+}

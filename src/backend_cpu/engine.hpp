@@ -6,6 +6,7 @@
 // hands over a baton. Whoever holds the baton decides who goes on.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <functional>
 #include <map>
@@ -42,6 +43,10 @@ class Engine {
   void wait_until(const std::function<bool()>& done);
   void wait_for(Stream::Impl& stream);
   void host_point(const Step& step, const void* site, std::uint64_t state);
+  // The host asks whether something is done, or reads plainly what others may change: in a loop
+  // that does so all else must go on, though it is no step of a schedule.
+  void host_asks();
+  void host_reads(const void* address, std::size_t size);
   const std::byte* host_stack() const { return host_stack_; }
   void set_host_stack(const std::byte* top) { host_stack_ = top; }
   void forget(Stream::Impl& stream);
@@ -150,6 +155,14 @@ class Engine {
   Decision next_;
   const std::function<bool()>* host_waits_ = nullptr;
   bool host_at_point_ = false;
+  struct Asked {
+    const void* address = nullptr;
+    std::uint64_t value = 0;
+    std::uint64_t times = 0;  // that it was found so
+  };
+  std::array<Asked, 64> reads_;  // by address
+  std::uint64_t asked_ = 0;
+  void let_others(std::uint64_t asked);
   std::uint64_t released_ = 0;
   const std::byte* host_stack_ = nullptr;
 };
@@ -163,6 +176,11 @@ inline void before_host_access(bool writes, const void* address, std::size_t siz
                                const void* site) {
   if constexpr (kEvents) {
     if (Engine::of_host() != nullptr) stop_host(writes, address, size, site);
+  }
+}
+inline void after_plain_host_load(const void* address, std::size_t size) {
+  if constexpr (kEvents) {
+    if (Engine* const engine = Engine::of_host()) engine->host_reads(address, size);
   }
 }
 // The access that was announced last wrote nothing.

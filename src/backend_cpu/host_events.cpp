@@ -85,6 +85,7 @@ void deliver_fetched(HostObserver::State& state) {
 void note(EventKind kind, const void* address, std::size_t size, const char* file, unsigned line) {
   if (!kEvents || t_hook.host == nullptr || size == 0 || !t_hook.host->wants(address)) return;
   settle_host_pending();
+  if (kind == EventKind::load) after_plain_host_load(address, size);
   Event event;
   event.kind = kind;
   event.address = event.value = address;
@@ -144,7 +145,11 @@ void on_host_load(const void* address, std::size_t size, bool is_volatile, const
     }
   }
   if (size == 0) return;
-  if (is_volatile) before_host_access(false, address, size, pc);
+  if (is_volatile) {
+    before_host_access(false, address, size, pc);
+  } else {
+    after_plain_host_load(address, size);
+  }
   if (!state.wants(address, is_volatile)) return;
   deliver_access(EventKind::load, {address, size}, is_volatile, address, pc);
 }

@@ -16,6 +16,7 @@
 #include "backend_cpu/pending.hpp"
 #include "backend_cpu/stream_impl.hpp"
 #include "core/guard.hpp"
+#include "core/host_asks.hpp"
 
 namespace holdfast {
 namespace {
@@ -243,11 +244,13 @@ void Event::wait(Stream& stream) {
 bool Event::failed() const {
   const auto& point = impl_->last;
   if (!point) return false;
+  core::host_asks();
   const std::lock_guard lock(point->mutex);
   return point->done && point->error;
 }
 
 float Event::elapsed_ms(const Event& start, const Event& stop) {
+  core::host_asks();
   const auto time = [](const Event& event) {
     const auto& point = event.impl_->last;
     if (point) {

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "backend_cuda/check.hpp"
+#include "core/host_asks.hpp"
 #include "holdfast/launch.hpp"
 #include "holdfast/stream.hpp"
 
@@ -130,4 +131,7 @@ void launch_cuda(Stream& stream, const LaunchShape& shape, const void* kernel, v
 }
 
 }  // namespace detail
+// The GPU works on whatever the host does.
+void core::host_asks() {}
+
 }  // namespace holdfast

@@ -5,6 +5,7 @@
 
 #include "checkpoint/group.hpp"
 #include "core/guard.hpp"
+#include "core/host_asks.hpp"
 
 namespace holdfast {
 
@@ -17,7 +18,10 @@ void PendingSave::wait() try {
   core::fail("waiting for a save");
 }
 
-bool PendingSave::done() const { return *state_->is_done; }
+bool PendingSave::done() const {
+  core::host_asks();
+  return *state_->is_done;
+}
 
 struct Checkpoint::Impl {
   Region* region;

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "core/guard.hpp"
+#include "core/host_asks.hpp"
 
 namespace holdfast {
 
@@ -79,6 +80,7 @@ void Commit::wait_snapshot() try {
 }
 
 bool Commit::done() const {
+  core::host_asks();
   const std::lock_guard lock(state_->mutex);
   return state_->done;
 }

@@ -17,6 +17,9 @@ check::Program winner(bool fixed);
 check::Program polling_host(bool fixed);
 // Two streams work; the host waits for one of them.
 check::Program two_streams(bool fixed);
+// The host asks in a loop that no hook of a strong access sees.
+enum class Asks { by_read, by_plain_loads, by_event };
+check::Program asking_host(Asks how);
 // `threads` make `each` atomic additions to one word, and store what they found last.
 check::Program counters(unsigned threads, unsigned each);
 

@@ -294,6 +294,18 @@ TEST_P(ScheduleBugs, TheFixedTwinPasses) {
   EXPECT_GT(report.schedules, 0u);
 }
 
+// It is no step of a schedule, but it comes to an end.
+TEST(ScheduledKernels, GoOnWhileTheHostAsks) {
+  for (const test::Asks how :
+       {test::Asks::by_read, test::Asks::by_plain_loads, test::Asks::by_event}) {
+    Options options;
+    options.races = false;
+    const Report report = check(test::asking_host(how), options);
+    EXPECT_EQ(report.verdict, Verdict::none_found) << static_cast<int>(how);
+    for (const Failure& failure : report.failures) ADD_FAILURE() << failure.message;
+  }
+}
+
 TEST(ScheduledKernels, AreAsManyAsClosedFormsSay) {
   Options options;
   options.races = false;

@@ -143,6 +143,47 @@ Program polling_host(bool fixed) {
   return program;
 }
 
+namespace {
+
+// Opaque, so that the loop loads anew each time.
+[[gnu::noinline]] bool is_set(const std::uint64_t* word) {
+  asm volatile("" ::: "memory");
+  return *word != 0;
+}
+
+bool is_reached(const Event& event) {
+  try {
+    Event::elapsed_ms(event, event);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+Program asking_host(Asks how) {
+  Program program = one_kernel("asking_host", 1, 1, nullptr,
+                               [](const Words&, const History&) { return std::string(); });
+  program.run = [how](Region& region, Session& session) {
+    Stream stream;
+    Event event;
+    Words* const words = words_of(region);
+    session.start();
+    launch(stream, dim3(1), dim3(1), answer<true>, words);
+    event.record(stream);
+    while (how == Asks::by_read && check::read(&words->flag) == 0) {
+    }
+    while (how == Asks::by_plain_loads && !is_set(&words->flag)) {
+    }
+    while (how == Asks::by_event && !is_reached(event)) {
+    }
+    session.acknowledge();
+    stream.synchronize();
+  };
+  return program;
+}
+
 Program two_streams(bool fixed) {
   Program program =
       one_kernel("two_streams", 1, 1, nullptr, [](const Words& words, const History& history) {
