@@ -88,6 +88,8 @@ struct Mutation {
   Kind kind = Kind::none;
   std::string place;  // where in the source, as check() reports it
   Scope scope = Scope::system;
+
+  bool operator==(const Mutation&) const = default;
 };
 const char* to_string(Mutation::Kind kind) noexcept;
 

@@ -22,9 +22,7 @@ struct Trials {
 
 Trials* find(std::vector<Trials>& all, const Mutation& wanted) {
   const auto known = std::find_if(all.begin(), all.end(), [&](const Trials& trials) {
-    const Mutation& mutation = trials.mutant.mutation;
-    return mutation.kind == wanted.kind && mutation.place == wanted.place &&
-           mutation.scope == wanted.scope;
+    return trials.mutant.mutation == wanted;
   });
   return known == all.end() ? nullptr : &*known;
 }

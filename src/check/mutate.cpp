@@ -88,11 +88,6 @@ bool has_scope(const Event& event) {
 
 }  // namespace
 
-Site site_of(const Event& event) {
-  return {event.pc, event.pc == nullptr ? event.file : nullptr,
-          event.pc == nullptr ? event.line : 0};
-}
-
 void Census::add(Mutation::Kind kind, const Site& site, Scope scope) {
   if (known_.insert({kind, scope, site.pc, site.file, site.line}).second) {
     changes_.push_back({kind, scope, site});

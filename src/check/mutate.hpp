@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "check/event_site.hpp"
 #include "check/source_lines.hpp"
 #include "check/trace.hpp"
 #include "holdfast/check.hpp"
@@ -28,9 +29,6 @@ class Places {
   SourceLines lines_;
   std::map<const void*, Place> places_;
 };
-
-// Where an event stands.
-Site site_of(const cpu::Event& event);
 
 // Gathers what there is to change from the events of a program's runs.
 class Census : public cpu::Listener {

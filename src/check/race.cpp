@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "check/event_site.hpp"
 #include "check/race_order.hpp"
 #include "check/race_shadow.hpp"
 #include "check/race_tasks.hpp"
@@ -61,7 +62,7 @@ bool supersedes(const Access& access, const Access& earlier) {
 class Sites {
  public:
   std::uint32_t number(const Event& event) {
-    const Site site{event.pc, event.pc ? nullptr : event.file, event.pc ? 0 : event.line};
+    const Site site = site_of(event);
     if (last_ < sites_.size() && sites_[last_] == site) return last_;
     const auto next = static_cast<std::uint32_t>(sites_.size());
     last_ = site.pc != nullptr

@@ -237,9 +237,8 @@ std::uint64_t Recorder::actor_of(const cpu::Event& event) const {
          (event.block * kernel_->block_threads + event.thread);
 }
 
-std::uint32_t Recorder::site_of(const cpu::Event& event) {
-  const Site site{event.pc, event.pc == nullptr ? event.file : nullptr,
-                  event.pc == nullptr ? event.line : 0};
+std::uint32_t Recorder::number_of_site(const cpu::Event& event) {
+  const Site site = site_of(event);
   // A kernel's threads pass the same few places over and over.
   RecentSite& recent = recent_sites_[(reinterpret_cast<std::uintptr_t>(site.pc) ^ site.line) % 64];
   if (recent.number != 0 && recent.site == site) return recent.number;
@@ -280,7 +279,7 @@ void Recorder::add(const cpu::Event& event, OpKind kind, const void* value) {
   op.scope = event.scope;
   op.thread = thread_of(event);
   op.stream = event.stream;
-  op.site = site_of(event);
+  op.site = number_of_site(event);
   op.address = reinterpret_cast<std::uintptr_t>(event.address);
   op.size = static_cast<std::uint32_t>(event.size);
   op.strong = event.is_volatile || event.is_atomic || kind == OpKind::update ||

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "check/decision_tree.hpp"
+#include "check/event_site.hpp"
 #include "check/flows.hpp"
 #include "check/order.hpp"
 #include "check/trace.hpp"
@@ -151,7 +152,7 @@ class Recorder : public cpu::Listener {
   void add(const cpu::Event& event, OpKind kind, const void* value);
   std::uint32_t thread_of(const cpu::Event& event);
   std::uint64_t actor_of(const cpu::Event& event) const;
-  std::uint32_t site_of(const cpu::Event& event);
+  std::uint32_t number_of_site(const cpu::Event& event);
   std::uint32_t find_site(const Site& site);
   std::uint32_t group_of(const cpu::Event& event, std::uint32_t thread);
   bool is_sync_variable(std::uint64_t address) const {

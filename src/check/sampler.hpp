@@ -22,8 +22,6 @@ class Sampler {
   void run();
   std::uint64_t pairs() const { return pairs_; }
   std::uint64_t pairs_tried() const { return pairs_tried_; }
-  // Whether every pair was tried.
-  bool complete() const { return pairs_tried_ == pairs_; }
 
  private:
   struct Pair {

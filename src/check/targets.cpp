@@ -12,8 +12,8 @@ using detail::concat;
 
 namespace {
 
-bool is_same(const Mutation& a, const Mutation& b) {
-  return a.kind == b.kind && a.place == b.place && a.scope == b.scope;
+void add_once(std::vector<std::string>& reasons, const std::string& why) {
+  if (std::find(reasons.begin(), reasons.end(), why) == reasons.end()) reasons.push_back(why);
 }
 
 }  // namespace
@@ -28,9 +28,8 @@ const std::vector<Checker::Target>& Checker::targets() {
     for (const Census::Change& change : census.changes()) {
       const Mutation mutation{change.kind, places_.name(change.site), change.scope};
       if (mutation.place.empty()) continue;
-      auto known = std::find_if(targets_.begin(), targets_.end(), [&](const Target& target) {
-        return is_same(target.mutation, mutation);
-      });
+      auto known = std::find_if(targets_.begin(), targets_.end(),
+                                [&](const Target& target) { return target.mutation == mutation; });
       if (known == targets_.end()) {
         known = targets_.insert(known, {mutation, places_.place(change.site), {}, false, false});
       }
@@ -78,7 +77,7 @@ void Checker::change(const Mutation& mutation) {
     if (!sites.empty()) return machine_.change(mutation, std::move(sites));
   }
   for (const Target& target : targets()) {
-    if (is_same(target.mutation, mutation)) return machine_.change(mutation, target.sites);
+    if (target.mutation == mutation) return machine_.change(mutation, target.sites);
     if (target.mutation.kind == mutation.kind) {
       places += concat(places.empty() ? "" : ", ", target.mutation.place);
     }
@@ -101,12 +100,9 @@ void Checker::add_races(const RaceDetector& detector) {
         });
     if (!known) report_.races.push_back(std::move(report));
   }
-  const auto note = [&](const char* why) {
-    auto& reasons = report_.void_reasons;
-    if (std::find(reasons.begin(), reasons.end(), why) == reasons.end()) reasons.push_back(why);
-  };
   if (!detector.complete()) {
-    note("races may have been missed: there were too many accesses to tell");
+    add_once(report_.void_reasons,
+             "races may have been missed: there were too many accesses to tell");
   }
 }
 
@@ -119,8 +115,7 @@ void Checker::add_weak() {
       };
       why = concat(place(reason.first), " and ", place(reason.second), ": ", why);
     }
-    auto& reasons = report_.void_reasons;
-    if (std::find(reasons.begin(), reasons.end(), why) == reasons.end()) reasons.push_back(why);
+    add_once(report_.void_reasons, why);
   }
 }
 
