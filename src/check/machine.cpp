@@ -110,14 +110,15 @@ class Machine::Ear : public cpu::Listener {
   }
   void note_strong(const cpu::Event& event) {
     const std::uint64_t thread = event.block << 16 | event.thread;
-    Told& told = told_
-                     .try_emplace(reinterpret_cast<std::uintptr_t>(event.address) / 8,
-                                  Told{thread, false, false})
-                     .first->second;
-    told.several = told.several || told.thread != thread;
-    told.written = told.written ||
-                   (event.kind != cpu::EventKind::load && event.kind != cpu::EventKind::acquire);
-    talked_ = told.several && told.written;
+    const bool writes =
+        event.kind != cpu::EventKind::load && event.kind != cpu::EventKind::acquire;
+    const auto address = reinterpret_cast<std::uintptr_t>(event.address);
+    for (std::uint64_t unit = address / 4; unit * 4 < address + event.size; ++unit) {
+      Told& told = told_.try_emplace(unit, Told{thread, false, false}).first->second;
+      told.several = told.several || told.thread != thread;
+      told.written = told.written || writes;
+      talked_ = talked_ || (told.several && told.written);
+    }
   }
 
   cpu::Listener& recorder_;
@@ -125,7 +126,7 @@ class Machine::Ear : public cpu::Listener {
   Census* census_;
   bool threads_ = false;                          // a kernel had several
   bool beside_ = false;                           // the host ran beside what it had queued
-  std::unordered_map<std::uint64_t, Told> told_;  // by 8 bytes, of the kernel that runs
+  std::unordered_map<std::uint64_t, Told> told_;  // by 4 bytes, of the kernel that runs
   bool talked_ = false;
 };
 
