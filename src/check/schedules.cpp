@@ -97,7 +97,8 @@ bool Schedules::same(const Node& node, std::span<const cpu::Step> steps) {
   return true;
 }
 
-void Schedules::lost() const {
+void Schedules::lost() {
+  was_lost_ = true;
   throw Error(Errc::unsupported,
               detail::concat("the program did not do the same under the same schedule, at step ",
                              depth_, ": what it does must depend on persistent memory alone"));
@@ -152,6 +153,7 @@ std::size_t Schedules::pick(Node& node) {
     if (able.size() == 1 || wanted_at_ >= wanted_.size()) return able.front();
     const std::size_t index = kDigits.find(wanted_[wanted_at_++]);
     if (index >= able.size()) {
+      was_lost_ = true;
       throw Error(Errc::invalid_argument,
                   detail::concat("schedule ", wanted_, " does not fit the program: at choice ",
                                  wanted_at_, " only ", able.size(), " threads can go on"));

@@ -50,6 +50,8 @@ class Schedules : public cpu::Chooser {
 
   std::uint64_t made() const { return made_; }  // runs that were not redundant
   std::uint64_t redundant_runs() const { return wasted_; }
+  // The program did not do the same again, or the name did not fit it: choose() has thrown.
+  bool was_lost() const { return was_lost_; }
   bool was_cut() const { return was_cut_; }  // a loop was held back: not all can have been made
   // How much of the tree of schedules the runs so far make up, estimated: each step's weight is
   // shared out, by how many steps each has still before it, among the actors that are to be tried
@@ -105,7 +107,7 @@ class Schedules : public cpu::Chooser {
   void count_left();
   std::uint32_t circle_of(std::uint32_t actor) const;
   void reverse(std::size_t index, const Node& last, const Clock& clock);
-  [[noreturn]] void lost() const;
+  [[noreturn]] void lost();
 
   const Reduction reduction_;
   std::vector<Node> nodes_;
@@ -115,6 +117,7 @@ class Schedules : public cpu::Chooser {
   bool redundant_ = false;
   bool named_ = false;
   bool was_cut_ = false;
+  bool was_lost_ = false;
   std::string wanted_;
   std::size_t wanted_at_ = 0;
   std::unordered_map<cpu::Actor, std::uint32_t> numbers_;
