@@ -54,8 +54,7 @@ class Ear : public cpu::Listener {
   }
   void note_strong(const cpu::Event& event) {
     const std::uint64_t thread = event.block << 16 | event.thread;
-    const bool writes =
-        event.kind != cpu::EventKind::load && event.kind != cpu::EventKind::acquire;
+    const bool writes = event.kind != cpu::EventKind::load && event.kind != cpu::EventKind::acquire;
     const auto address = reinterpret_cast<std::uintptr_t>(event.address);
     for (std::uint64_t unit = address / 4; unit * 4 < address + event.size; ++unit) {
       Told& told = told_.try_emplace(unit, Told{thread, false, false}).first->second;

@@ -156,7 +156,8 @@ Recovered Machine::run_named(std::span<const Level> levels, const History& histo
   run_once(history, options, run);
   if (!schedule.empty() && (run.failed_to_run || schedules.name() != schedule)) {
     throw Error(Errc::invalid_argument,
-                concat("'r", schedule, "@' names no schedule of recovery from this state: take the "
+                concat("'r", schedule,
+                       "@' names no schedule of recovery from this state: take the "
                        "whole state from a report, such as 12:345.350/r102@3:7"));
   }
   if (options.recoveries != nullptr) {
@@ -180,7 +181,8 @@ void Machine::run_once(const History& history, const RunOptions& options, Run& r
     watch.emplace(recorder_, footprint_, range_);
   }
   recover(run, watch ? &*watch : nullptr);
-  const bool goes_on = !run.failed_to_run && (run.schedules == nullptr || !run.schedules->redundant());
+  const bool goes_on =
+      !run.failed_to_run && (run.schedules == nullptr || !run.schedules->redundant());
   if (goes_on && run.wrong.empty() && program_.verify) {
     if (watched && !watch) watch.emplace(recorder_, footprint_, range_);
     run.wrong = verify(history, watch ? &*watch : nullptr);

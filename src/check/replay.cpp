@@ -29,8 +29,7 @@ Report Checker::replay(const std::string& text) {
   RunOptions run;
   run.recoveries = &recoveries;
   if (options_.robust) run.judge = [&] { return not_robust(finding.durable, point); };
-  finding.message =
-      machine_.run_named({&level, 1}, history_of(point), finding.schedule, run).wrong;
+  finding.message = machine_.run_named({&level, 1}, history_of(point), finding.schedule, run).wrong;
   ++states_;
   if (parts.size() > 1) {
     finding.recovery = std::make_shared<const Recovery>(std::move(recoveries.front()));
@@ -88,12 +87,10 @@ Failure Checker::explain(const Finding& finding, bool find_causes) {
   failure.state = name(durable, finding.schedule);
   if (!find_causes) return failure;
 
-  const Fails fails = [&](const Bitset& state) {
-    return !run_again(finding, state).wrong.empty();
-  };
-  const Cause cause = find_cause(
-      {&order, point, durable}, order_options(failure.nested ? Moments::cuts : moments_),
-      failure.nested, fails);
+  const Fails fails = [&](const Bitset& state) { return !run_again(finding, state).wrong.empty(); };
+  const Cause cause =
+      find_cause({&order, point, durable}, order_options(failure.nested ? Moments::cuts : moments_),
+                 failure.nested, fails);
   if (!(cause.smallest == durable)) {  // which may fail under another schedule
     failure.state = name(cause.smallest, run_again(finding, cause.smallest).schedule);
   }

@@ -44,7 +44,7 @@ class Schedules : public cpu::Chooser {
   // Of the run that has just been made. Equivalent to an earlier one:
   bool redundant() const { return redundant_; }
   // Its choices: at each step with more than one actor that could go on, the index of the one that
-  // did, in base 36; without the zeros at the end. "-": none.
+  // did, in base 36, with a _ before it for each whole 36; without the zeros at the end. "-": none.
   std::string name() const;
   std::size_t steps() const { return depth_; }
 
@@ -102,6 +102,7 @@ class Schedules : public cpu::Chooser {
   void fill(Node& node, std::span<const cpu::Step> steps);
   bool same(const Node& node, std::span<const cpu::Step> steps);
   std::size_t pick(Node& node);
+  std::size_t next_wanted();
   void inherit_sleep(Node& node);
   void finish_step();
   void count_left();

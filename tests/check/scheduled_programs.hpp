@@ -23,8 +23,9 @@ check::Program counters(unsigned threads, unsigned each);
 // And such whose recovery is wrong, under some of its own schedules only.
 // The winner of a compare-and-swap in recovery copies a word, if it is not the last of the block.
 check::Program recovered_by_the_winner(bool fixed);
-// The winner reads a word, which nothing else does, if it is the last one of the block.
-check::Program read_by_the_last(bool fixed);
+// The winner reads a word, which nothing else does, if it is the second of the block, whose turn
+// comes neither first nor last.
+check::Program read_by_the_second(bool fixed);
 // The winner publishes, without a fence if it is the last one: a crash inside recovery shows that.
 check::Program published_in_recovery(bool fixed);
 // The same, where the winner of the recovery behind that crash is to mend it.

@@ -179,6 +179,15 @@ TEST(SchedulesTest, ANameMakesTheSameAgain) {
   EXPECT_THROW(SmallRun(program, false).run(other), Error);
 }
 
+TEST(SchedulesTest, ANameTellsManyThreadsApart) {
+  for (const char* const name : {"_3", "_", "z1_2", "_0__3"}) {
+    Schedules one;
+    one.begin_named(name);
+    SmallRun(all_add(80, 1, true), false).run(one);
+    EXPECT_EQ(one.name(), name);
+  }
+}
+
 class RandomPrograms : public ::testing::Test {
  protected:
   explicit RandomPrograms() : random(test::test_seed()) {}
@@ -324,8 +333,8 @@ TEST(ScheduledKernels, ABudgetIsKeptAndTheShareSaid) {
 struct RecoveryBug {
   const char* name;
   Program (*make)(bool fixed);
-  bool nested = false;       // it takes a crash inside recovery
-  const char* schedule = ""; // how the state's name goes on where the schedule is told
+  bool nested = false;        // it takes a crash inside recovery
+  const char* schedule = "";  // how the state's name goes on where the schedule is told
 };
 void PrintTo(const RecoveryBug& bug, std::ostream* out) { *out << bug.name; }
 
@@ -333,7 +342,7 @@ class RecoveryBugs : public ::testing::TestWithParam<RecoveryBug> {};
 INSTANTIATE_TEST_SUITE_P(
     Bugs, RecoveryBugs,
     ::testing::Values(RecoveryBug{"recovered_by_the_winner", test::recovered_by_the_winner},
-                      RecoveryBug{"read_by_the_last", test::read_by_the_last},
+                      RecoveryBug{"read_by_the_second", test::read_by_the_second},
                       RecoveryBug{"published_in_recovery", test::published_in_recovery, true, "r"},
                       RecoveryBug{"mended_by_the_winner", test::mended_by_the_winner, true, "/r"}),
     [](const auto& info) { return std::string(info.param.name); });
@@ -418,9 +427,9 @@ TEST(ScheduledRecovery, ANameThatNamesNoneIsRefused) {
   Options options = one_model(Model::sbrp);
   for (const char* state : {"rzz@0:", "r111@0:", "r@0:", "r0:", "r!@0:"}) {
     options.replay = state;
-    EXPECT_EQ(test::error_of([&] { check(test::recovered_by_the_winner(true), options); },
-                             {"names no"}),
-              Errc::invalid_argument)
+    EXPECT_EQ(
+        test::error_of([&] { check(test::recovered_by_the_winner(true), options); }, {"names no"}),
+        Errc::invalid_argument)
         << state;
   }
 }

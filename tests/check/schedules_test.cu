@@ -124,8 +124,8 @@ __global__ void copy_if_won(Words* words, std::uint32_t* shared) {
 }
 
 template <bool kFixed>
-__global__ void read_if_last(Words* words, std::uint32_t* shared) {
-  if (atomicCAS(&shared[0], 0u, 1u) != 0 || threadIdx.x + 1 != blockDim.x) return;
+__global__ void read_if_second(Words* words, std::uint32_t* shared) {
+  if (atomicCAS(&shared[0], 0u, 1u) != 0 || threadIdx.x != 1) return;
   words->total = kFixed ? 0 : words->b;
 }
 
@@ -165,8 +165,8 @@ std::string verify_copy(const Words& words, const History&) {
   return words.total != words.a ? "the copy differs" : "";
 }
 
-std::string verify_untouched(const Words& words, const History&) {
-  return words.total != 0 ? "there is a total" : "";
+std::string verify_order(const Words& words, const History&) {
+  return words.total != 0 && words.a == 0 ? "b came without a" : "";
 }
 
 }  // namespace
@@ -248,9 +248,9 @@ Program recovered_by_the_winner(bool fixed) {
                       verify_copy);
 }
 
-Program read_by_the_last(bool fixed) {
-  return recovered_by("read_by_the_last", 2, fixed ? read_if_last<true> : read_if_last<false>,
-                      verify_untouched);
+Program read_by_the_second(bool fixed) {
+  return recovered_by("read_by_the_second", 3, fixed ? read_if_second<true> : read_if_second<false>,
+                      verify_order);
 }
 
 Program published_in_recovery(bool fixed) {
@@ -280,9 +280,8 @@ Program recovered_by_two_streams() {
 }
 
 Program counting_recovery(unsigned threads, unsigned each) {
-  Program program =
-      one_kernel("counting_recovery", 1, 1, store_both,
-                 [](const Words&, const History&) { return std::string(); });
+  Program program = one_kernel("counting_recovery", 1, 1, store_both,
+                               [](const Words&, const History&) { return std::string(); });
   program.recover = [=](Region& region) {
     Stream stream;
     const DeviceBuffer<std::uint32_t> shared(4);
