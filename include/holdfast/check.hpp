@@ -100,9 +100,11 @@ struct Options {
   std::uint64_t seed = 1;                // of random states
   std::uint64_t schedule = 0;            // seed of the kernels' schedule; 0: in index order
   std::uint64_t schedules = 10'000;      // to explore at most, beside the first; 0: that one alone
-  bool nested = true;                    // crash once more, inside recovery
-  bool barrier_orders = false;           // for study: a barrier alone orders persists
-  bool races = true;                     // look for scoped races
+  // Of recovery, to explore from each crash state at most, beside the first; 0: that one alone.
+  std::uint64_t recovery_schedules = 100;
+  bool nested = true;           // crash once more, inside recovery
+  bool barrier_orders = false;  // for study: a barrier alone orders persists
+  bool races = true;            // look for scoped races
   // Judge by what recovery reads, not by verify(), which may be missing and is else run for what it
   // reads: a state fails where no crash of a machine that persists in order leaves the same values.
   bool robust = false;
@@ -226,8 +228,13 @@ struct Report {
   std::uint64_t memoised = 0;
   std::uint64_t schedules = 0;  // executions that were made
   bool schedules_complete = false;
-  double schedules_share = 0;      // of all that are not equivalent; 0: unknown
-  bool recovery_complete = false;  // recovery has one execution from each state
+  double schedules_share = 0;  // of all that are not equivalent; 0: unknown
+  // Every execution of recovery was made that is not equivalent to another, from each state that
+  // was tried; and none of them has a race.
+  bool recovery_complete = false;
+  std::uint64_t recovery_schedules =
+      0;                        // executions of recovery that were made: the most of a state
+  bool recovery_raced = false;  // recovery has a race, or one may have been missed
   bool races_sought = false;
   bool barrier_orders = false;
   std::uint64_t persists = 0;  // the most of any execution; and so the threads and points

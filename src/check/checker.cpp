@@ -24,17 +24,6 @@ constexpr std::uint64_t kGlance = 8;
 // Crashes inside recovery, for each state of the program where states are only sampled.
 constexpr std::uint64_t kSampledNested = 64;
 
-// Of a crash inside recovery all moments are looked at, since its threads may run in other orders.
-OrderOptions order_options(const Options& options, Model model, Moments moments = Moments::cuts) {
-  OrderOptions result;
-  result.model = model;
-  result.moments = moments;
-  result.axioms.barrier_alone = options.barrier_orders;
-  return result;
-}
-
-History history_of(const CrashPoint& point) { return {point.started, point.acknowledged}; }
-
 }  // namespace
 
 Checker::Checker(const Program& program, const Options& options)
@@ -69,7 +58,7 @@ void Checker::begin_report() {
 
 void Checker::start(ModelReport& part) {
   model_ = part.model;
-  order_ = std::make_unique<Order>(trace_, order_options(options_, model_, moments_));
+  order_ = std::make_unique<Order>(trace_, order_options(moments_));
   if (options_.robust) robustness_ = std::make_unique<Robustness>(*order_);
   findings_.clear();
   ever_read_.clear();
@@ -123,60 +112,6 @@ Checker::CellFilter Checker::filter_for(const Order& order,
     }
   }
   return [in = std::move(in)](std::uint32_t cell) { return in[cell]; };
-}
-
-Outcome Checker::run_state(const Bitset& durable, const CrashPoint& point,
-                           std::optional<std::uint32_t> group) {
-  ++states_;
-  const Level level{order_.get(), &durable};
-  Trace recovery;
-  std::string wrong =
-      machine_.run({&level, 1}, history_of(point), options_.nested ? &recovery : nullptr);
-  if (wrong.empty()) wrong = not_robust(durable, point);
-  machine_.note_flows(groups_);
-  Outcome outcome{machine_.footprint().reads(0), 0};
-  const auto number = static_cast<std::size_t>(&point - order_->points().data());
-  if (!wrong.empty()) {
-    outcome.verdict = note({wrong, number, durable, nullptr, nullptr, 0, {}});
-  } else if (options_.nested) {
-    run_nested(durable, point, recovery, group, outcome);
-  }
-  return outcome;
-}
-
-void Checker::run_nested(const Bitset& durable, const CrashPoint& point, const Trace& recovery,
-                         std::optional<std::uint32_t> group, Outcome& outcome) {
-  const auto trace = std::make_shared<const Trace>(recovery);
-  const auto order = std::make_shared<const Order>(*trace, order_options(options_, model_));
-  if (order->writes().empty()) return;
-  std::unordered_set<std::uint32_t> known(outcome.reads.begin(), outcome.reads.end());
-  const auto number = static_cast<std::size_t>(&point - order_->points().data());
-  const std::uint64_t before = nested_states_;
-
-  Explorer explorer(*order, [&](const Bitset& again, const CrashPoint& where) {
-    ++states_;
-    ++nested_states_;
-    const Level levels[] = {{order_.get(), &durable}, {order.get(), &again}};
-    const std::string wrong = machine_.run(levels, history_of(point), nullptr);
-    machine_.note_flows(groups_);
-    // What only the second recovery reads is part of what the first state must fix, too.
-    for (const std::uint32_t cell : machine_.footprint().reads(0)) {
-      if (known.insert(cell).second) outcome.reads.push_back(cell);
-    }
-    Outcome nested{machine_.footprint().reads(1), 0};
-    if (!wrong.empty()) {
-      const auto cut = static_cast<std::size_t>(&where - order->points().data());
-      nested.verdict = note({wrong, number, durable, trace, order, cut, again});
-    }
-    return nested;
-  });
-  explorer.on_state([&](const StateSeen& seen) {
-    if (seen.outcome.verdict != 0) outcome.verdict = seen.outcome.verdict;
-    return seen.outcome.verdict == 0;
-  });
-  explorer.stop_when([&] { return out_of_budget() || nested_states_ - before >= most_nested_; });
-  const bool complete = explorer.explore(filter_for(*order, group));
-  if (!complete && outcome.verdict == 0) nested_cut_ = true;
 }
 
 std::unique_ptr<Explorer> Checker::make_explorer(std::optional<std::uint32_t> group) {
@@ -293,30 +228,6 @@ bool is_same(const Failure& a, const Failure& b) {
 
 }  // namespace
 
-// What a crash may leave of an execution.
-static std::uint64_t signature(const Order& order) {
-  std::uint64_t result = 0;
-  const auto add = [&](std::uint64_t value) {
-    result = (result ^ value) * 0xff51afd7ed558ccdu;
-    result ^= result >> 32;
-  };
-  for (std::uint32_t i = 0; i < order.writes().size(); ++i) {
-    const Write& write = order.writes()[i];
-    add(write.address);
-    add(write.size);
-    std::uint64_t value = 0;
-    std::memcpy(&value, order.trace().bytes.data() + write.value, write.size);
-    add(value);
-    add(order.down(i).hash());
-  }
-  for (const CrashPoint& point : order.points()) {
-    add(point.executed);
-    add(point.durable.hash());
-    add(std::uint64_t{point.started} << 32 | point.acknowledged);
-  }
-  return result;
-}
-
 // The states of the execution that is at hand, under one model.
 void Checker::explore(ModelReport& part, const std::string& execution, bool find_causes) {
   const std::uint64_t runs = machine_.runs();
@@ -330,9 +241,9 @@ void Checker::explore(ModelReport& part, const std::string& execution, bool find
   climb();
   if (!findings_.empty()) {
     sites_of_failure_ = trace_.sites;
-    if (const Trace* const recovery = findings_.front().recovery.get()) {
-      sites_of_failure_.insert(sites_of_failure_.end(), recovery->sites.begin(),
-                               recovery->sites.end());
+    if (const Recovery* const recovery = findings_.front().recovery.get()) {
+      const auto& sites = recovery->trace.sites;
+      sites_of_failure_.insert(sites_of_failure_.end(), sites.begin(), sites.end());
     }
     Failure failure = explain(findings_.front(), find_causes);
     const std::string model =
@@ -386,93 +297,12 @@ Report Checker::check(bool find_causes) {
   report_.schedules = executions.made();
   report_.schedules_complete = executions.complete();
   report_.schedules_share = executions.share();
-  report_.recovery_complete = !machine_.recovery_had_choices();
+  const RecoverySchedules recovery = machine_.recovery_schedules();
+  report_.recovery_schedules = recovery.most;
+  report_.recovery_raced = recovery.have_raced;
+  report_.recovery_complete = recovery.complete && !recovery.have_raced;
   finish_report();
   return report_;
-}
-
-Report Checker::replay(const std::string& text) {
-  const ReplayName name = parse_replay(text);
-  if (name.model) options_.model = name.model;
-  if (!options_.model) options_.model = Model::sbrp;
-  begin_report();
-  report_.races_sought = false;
-  Executions executions(machine_, options_);
-  trace_ = executions.again(name.execution);
-  moments_ = executions.moments();
-  ModelReport& part = report_.models.front();
-  start(part);
-  const std::vector<StateName> parts = parse_state(name.state);
-  const Bitset durable = state_of(*order_, parts[0]);
-  const CrashPoint& point = order_->points()[parts[0].point];
-  const Level level{order_.get(), &durable};
-  Trace recovery;
-  Finding finding;
-  finding.point = parts[0].point;
-  finding.durable = durable;
-  finding.message = machine_.run({&level, 1}, history_of(point), &recovery);
-  if (finding.message.empty()) finding.message = not_robust(durable, point);
-  ++states_;
-  if (parts.size() > 1) {
-    finding.recovery = std::make_shared<const Trace>(recovery);
-    finding.order =
-        std::make_shared<const Order>(*finding.recovery, order_options(options_, model_));
-    finding.nested_point = parts[1].point;
-    finding.nested_durable = state_of(*finding.order, parts[1]);
-    const Level levels[] = {level, {finding.order.get(), &finding.nested_durable}};
-    finding.message = machine_.run(levels, history_of(point), nullptr);
-    ++states_;
-    ++nested_states_;
-  }
-  if (!finding.message.empty()) {
-    Failure& failure = report_.failures.emplace_back(explain(finding, true));
-    const std::size_t prefix = text.size() - name.state.size();
-    failure.state = text.substr(0, prefix) + failure.state;
-    failure.model = model_;
-    part.failed = true;
-  }
-  part.rung = Rung::replay;
-  part.nested_complete = false;
-  part.states = states_;
-  part.nested_states = nested_states_;
-  part.runs = machine_.runs();
-  part.memoised = machine_.memoised();
-  report_.schedules = 1;
-  finish_report();
-  return report_;
-}
-
-Failure Checker::explain(const Finding& finding, bool find_causes) {
-  Failure failure;
-  failure.message = finding.message;
-  failure.nested = finding.order != nullptr;
-  const Order& order = failure.nested ? *finding.order : *order_;
-  const std::size_t point = failure.nested ? finding.nested_point : finding.point;
-  const Bitset& durable = failure.nested ? finding.nested_durable : finding.durable;
-  const auto name = [&](const Bitset& state) {
-    const std::string first = name_state(*order_, finding.point, finding.durable);
-    const std::string own = name_state(order, point, state);
-    return failure.nested ? concat(first, "/", own) : own;
-  };
-  failure.state = name(durable);
-  if (!find_causes) return failure;
-
-  const History history = history_of(order_->points()[finding.point]);
-  const Fails fails = [&](const Bitset& state) {
-    ++states_;
-    const Level levels[] = {{order_.get(), failure.nested ? &finding.durable : &state},
-                            {&order, &state}};
-    std::string wrong = machine_.run({levels, failure.nested ? 2u : 1u}, history, nullptr);
-    if (wrong.empty() && !failure.nested) wrong = not_robust(state, order.points()[point]);
-    return !wrong.empty();
-  };
-  const Cause cause =
-      find_cause({&order, point, durable},
-                 order_options(options_, model_, failure.nested ? Moments::cuts : moments_),
-                 failure.nested, fails);
-  failure.state = name(cause.smallest);
-  describe(failure, cause, order, point, machine_, places_);
-  return failure;
 }
 
 void Checker::finish_report() {

@@ -21,14 +21,20 @@ namespace holdfast::check {
 
 class RaceDetector;
 
+inline History history_of(const CrashPoint& point) { return {point.started, point.acknowledged}; }
+
+// What a crash may leave of an execution, as a number.
+std::uint64_t signature(const Order& order);
+
 // What is wrong with a state.
 struct Finding {
   std::string message;
   // The state itself; for a crash inside recovery, the first crash.
   std::size_t point = 0;
   Bitset durable;
-  // For a crash inside recovery: what recovery did, its order, and where it was cut off.
-  std::shared_ptr<const Trace> recovery;
+  std::string schedule;  // of the recovery that fails, as Recovered has it
+  // For a crash inside recovery: what the first recovery did, its order, and where it was cut off.
+  std::shared_ptr<const Recovery> recovery;
   std::shared_ptr<const Order> order;
   std::size_t nested_point = 0;
   Bitset nested_durable;
@@ -93,8 +99,16 @@ class Checker {
   // One state of the program, and the crashes inside recovery of the groups that `group` takes in.
   Outcome run_state(const Bitset& durable, const CrashPoint& point,
                     std::optional<std::uint32_t> group);
-  void run_nested(const Bitset& durable, const CrashPoint& point, const Trace& recovery,
-                  std::optional<std::uint32_t> group, Outcome& outcome);
+  // The crashes inside recovery, under each of its schedules.
+  void run_nested(const Bitset& durable, const CrashPoint& point,
+                  std::vector<Recovery>&& recoveries, std::optional<std::uint32_t> group,
+                  Outcome& outcome);
+  // Those of one, `most` states at most.
+  void explore_nested(const Finding& crash, std::optional<std::uint32_t> group, std::uint64_t most,
+                      Outcome& outcome);
+  // Of a crash inside recovery all moments are looked at, since its threads may run in other
+  // orders.
+  OrderOptions order_options(Moments moments = Moments::cuts) const;
   std::unique_ptr<Explorer> make_explorer(std::optional<std::uint32_t> group);
   CellFilter filter_for(const Order& order, std::optional<std::uint32_t> group) const;
   std::uint32_t note(Finding finding);
@@ -114,6 +128,8 @@ class Checker {
   void finish_report();
   void add_hints(Report& report) const;
   Failure explain(const Finding& finding, bool find_causes);
+  // Runs the finding's state again, or one that takes its place, under all schedules of recovery.
+  Recovered run_again(const Finding& finding, const Bitset& state);
 
   const Program& program_;
   Options options_;

@@ -13,7 +13,13 @@ using detail::concat;
 ReplayName parse_replay(const std::string& text) {
   ReplayName name;
   name.state = text;
-  for (std::size_t at = name.state.find('@'); at != std::string::npos; at = name.state.find('@')) {
+  // The state itself begins with a number, or with the schedule of its recovery.
+  const auto is_state = [&] {
+    return name.state.empty() || name.state.front() == 'r' ||
+           (name.state.front() >= '0' && name.state.front() <= '9');
+  };
+  for (std::size_t at = name.state.find('@'); at != std::string::npos && !is_state();
+       at = name.state.find('@')) {
     const std::string part = name.state.substr(0, at + 1);
     name.state.erase(0, at + 1);
     if (part == concat(to_string(Model::sbrp), "@")) {

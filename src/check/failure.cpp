@@ -8,13 +8,14 @@ namespace holdfast::check {
 
 using detail::concat;
 
-std::string name_state(const Order& order, std::size_t point, const Bitset& durable) {
+std::string name_state(const Order& order, const StateName& name, const Bitset& durable) {
   Bitset rest = durable;
-  rest -= order.points()[point].durable;
+  rest -= order.points()[name.point].durable;
   Bitset below;
   rest.for_each([&](std::size_t write) { below |= order.down(static_cast<std::uint32_t>(write)); });
   rest -= below;
-  std::string text = concat(point, ":");
+  const std::string schedule = name.schedule.empty() ? "" : concat("r", name.schedule, "@");
+  std::string text = concat(schedule, name.point, ":");
   const char* separator = "";
   rest.for_each([&](std::size_t write) {
     text += concat(separator, write);
@@ -47,6 +48,12 @@ std::vector<StateName> parse_state(const std::string& text) {
   const char* const end = at + text.size();
   for (;;) {
     StateName name;
+    if (at != end && *at == 'r') {
+      const char* const mark = std::find(at, end, '@');
+      if (mark == end || mark == at + 1) bad_state(text);
+      name.schedule.assign(at + 1, mark);
+      at = mark + 1;
+    }
     name.point = take_number(at, end, text);
     if (at == end || *at != ':') bad_state(text);
     ++at;

@@ -13,12 +13,16 @@
 namespace holdfast::check {
 
 // A crash state as text: the crash point, and the writes that nothing else in it follows. With a
-// second part behind a slash for a crash inside recovery, such as "12:345.350/3:7".
+// second part behind a slash for a crash inside recovery, such as "12:345.350/3:7". Before each
+// part, the schedule of the recovery from there, if it is not the one that kernels have in any
+// test: "r102@12:345.350/r-@3:7".
 struct StateName {
   std::size_t point = 0;
   std::vector<std::uint32_t> top;
+  std::string schedule{};  // as Schedules has it; empty: none is named
 };
-std::string name_state(const Order& order, std::size_t point, const Bitset& durable);
+// `name.top` is worked out.
+std::string name_state(const Order& order, const StateName& name, const Bitset& durable);
 // Throws invalid_argument. One part or two.
 std::vector<StateName> parse_state(const std::string& text);
 // Throws invalid_argument if the order has no such point or write.

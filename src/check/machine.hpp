@@ -1,6 +1,7 @@
 // Runs a program under check: once as it is, then recovery on one crash state after another.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -12,6 +13,7 @@
 #include "check/mutate.hpp"
 #include "check/order.hpp"
 #include "check/recorder.hpp"
+#include "check/schedules.hpp"
 #include "holdfast/check.hpp"
 #include "holdfast/cpu/chooser.hpp"
 #include "holdfast/cpu/executor.hpp"
@@ -23,6 +25,33 @@ namespace holdfast::check {
 struct Level {
   const Order* order = nullptr;
   const Bitset* durable = nullptr;
+};
+
+// What recovery did under one schedule of it.
+struct Recovery {
+  std::string schedule;  // its name; empty: the one that kernels have in any test
+  Trace trace;
+};
+
+// What came of a crash state, under all schedules of recovery that are not equivalent.
+struct Recovered {
+  std::string wrong;     // empty, or what is wrong after the first that fails
+  std::string schedule;  // the name of that one
+};
+
+// What run() is to do beside.
+struct RunOptions {
+  // Where to add what recover() did under each schedule that was run, or null.
+  std::vector<Recovery>* recoveries = nullptr;
+  // What else is wrong, by what the run at hand has read; or null.
+  std::function<std::string()> judge{};
+};
+
+// How many schedules of recovery there were.
+struct RecoverySchedules {
+  std::uint64_t most = 1;   // from one state
+  bool complete = true;     // all of them, from every state
+  bool have_raced = false;  // a race was met or may have been missed: which none of them decides
 };
 
 // Thread safety: one in a process at a time.
@@ -50,21 +79,26 @@ class Machine {
   Trace record();
   // The same with kernels, streams and the host in the turns that `chooser` decides.
   Trace record(cpu::Chooser& chooser);
-  // Whether what was recorded last, or any recovery so far, might have gone another way: threads
-  // ran at once, or the host ran beside what it had queued. Threads of recovery do not count where
-  // they tell each other nothing and have no race: then all orders of them are equivalent.
+  // Whether what was recorded last might have gone another way: threads ran at once, or the host
+  // ran beside what it had queued.
   bool had_choices() const { return had_choices_; }
-  bool recovery_had_choices() const { return recovery_had_choices_; }
+  // Of all recoveries since change().
+  RecoverySchedules recovery_schedules() const;
   // Whether threads of a kernel told one another something by atomics, volatile accesses, releases
   // and acquires, in any run since change(): weak memory may make more of it than was run.
   bool threads_have_talked() const { return have_talked_; }
 
-  // Puts the crash state into the region, recovers and verifies. Returns what is wrong, or an
-  // empty string. Afterwards footprint() tells what was read of the levels' cells.
-  // `recovery`: where to record recover(), or null.
-  // Without it, a state in which everything that is read has been met before is not run again:
-  // recovery is a function of what it reads.
-  std::string run(std::span<const Level> levels, const History& history, Trace* recovery);
+  // Puts the crash state into the region, recovers and verifies; and where recovery's threads tell
+  // each other something, or the host or streams run beside them, does so again under each schedule
+  // that is not equivalent, up to the first that fails. Afterwards footprint() tells what was read
+  // of the levels' cells under all of them.
+  // Without `recoveries`, a state in which everything that is read has been met before is not run
+  // again: recovery under all its schedules is a function of what it reads.
+  Recovered run(std::span<const Level> levels, const History& history,
+                const RunOptions& options = {});
+  // The same under the one schedule of that name. Throws invalid_argument where there is none.
+  Recovered run_named(std::span<const Level> levels, const History& history,
+                      const std::string& schedule, const RunOptions& options = {});
   // How often recovery really ran.
   std::uint64_t runs() const { return runs_; }
   // How often it did not have to.
@@ -92,17 +126,22 @@ class Machine {
   std::string name_of(std::uint64_t address) const;
 
  private:
-  class Recording;
-  class Ear;
   class RecordedSession;
+  struct Run;
   template <class Around>
   Trace record_as(const Around& around);
   void restore(std::span<const Level> levels);
-  std::string run_anew(const History& history, Trace* recovery);
-  std::string recover_and_verify(const History& history, Trace* recovery, HostWatch* watch);
+  void begin(std::span<const Level> levels);
+  Recovered run_anew(std::span<const Level> levels, const History& history,
+                     const RunOptions& options, Footprint::Noted& all);
+  void run_others(std::span<const Level> levels, const History& history, const RunOptions& options,
+                  Footprint::Noted& all, Recovered& result);
+  void run_once(const History& history, const RunOptions& options, Run& run);
+  void recover(Run& run, HostWatch* watch);
+  std::string verify(const History& history, HostWatch* watch);
   void judge(const HostWatch& watch);
-  const std::string* known(const History& history);
-  void remember(const History& history, const std::string& wrong);
+  const Recovered* known(const History& history);
+  void remember(const History& history, const Recovered& result);
 
   const Program& program_;
   cpu::Schedule schedule_before_;
@@ -110,17 +149,19 @@ class Machine {
   cpu::Listener* also_ = nullptr;
   Census* census_ = nullptr;
   bool had_choices_ = false;
-  bool recovery_had_choices_ = false;
+  RecoverySchedules recovery_schedules_;
+  bool explored_unseen_ = false;  // a schedule of recovery was run while nobody watched the host
   bool have_talked_ = false;
   Region region_;
   bool robust_;  // what verify() says does not count
   bool seeks_races_;
+  std::uint64_t most_schedules_;  // of recovery, beside the first
   PersistentRange range_;
   std::vector<std::byte> base_;        // the region as set_up() left it
   std::vector<std::uint32_t> placed_;  // words that the last state put into the region
   Footprint footprint_;
   Recorder recorder_;
-  std::map<std::uint64_t, DecisionTree<std::string>> outcomes_;  // by history
+  std::map<std::uint64_t, DecisionTree<Recovered>> outcomes_;  // by history
   std::size_t variable_ = 0;  // words that may differ, when these were recorded
   std::uint64_t runs_ = 0;
   std::uint64_t memoised_ = 0;

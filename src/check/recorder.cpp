@@ -179,6 +179,24 @@ void Footprint::write(std::uint64_t address, std::uint64_t size, std::uint64_t a
   });
 }
 
+void Footprint::add_to(Noted& all) const {
+  // A word's number has 32 bits at most, and so has a cell's.
+  constexpr std::uint64_t kCell = std::uint64_t{1} << 62;
+  for (const Reading& reading : readings_) {
+    if (all.known.insert(reading.what).second) all.readings.push_back(reading);
+  }
+  for (unsigned order = 0; order < 2; ++order) {
+    for (const std::uint32_t cell : planes_[order].reads) {
+      if (all.known.insert(kCell << order | cell).second) all.reads[order].push_back(cell);
+    }
+  }
+}
+
+void Footprint::show(const Noted& all) {
+  readings_ = all.readings;
+  for (unsigned order = 0; order < 2; ++order) planes_[order].reads = all.reads[order];
+}
+
 void Recorder::begin(Trace* trace, Footprint* footprint) {
   trace_ = trace;
   footprint_ = footprint;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -60,6 +61,16 @@ class Footprint {
 
   // Cells in the order of their first read, without those that the run itself had written.
   const std::vector<std::uint32_t>& reads(unsigned order) const { return planes_[order].reads; }
+  // What several runs from one state have read, in the order in which that was first read.
+  struct Noted {
+    std::vector<Reading> readings;
+    std::vector<std::uint32_t> reads[2];
+    std::unordered_set<std::uint64_t> known;  // of the above
+  };
+  // Adds what the run at hand has read.
+  void add_to(Noted& all) const;
+  // From here on, up to begin(), readings() and reads() tell of all these runs.
+  void show(const Noted& all);
   // Words (of 8 bytes, from the range's first) that the run wrote.
   const std::vector<std::uint32_t>& written() const { return written_; }
   // Who learnt of which half word (4 bytes), by writing it or by reading what may differ, and of

@@ -10,6 +10,7 @@ namespace holdfast::check {
 namespace {
 
 constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyz";
+constexpr char kMore = '_';
 
 bool holds(const std::vector<std::uint32_t>& set, std::uint32_t actor) {
   return std::find(set.begin(), set.end(), actor) != set.end();
@@ -31,7 +32,8 @@ void Schedules::begin_named(std::string_view name) {
   named_ = true;
   wanted_ = name == "-" ? "" : name;
   wanted_at_ = 0;
-  if (name.empty() || wanted_.find_first_not_of(kDigits) != std::string::npos) {
+  const auto is_digit = [](char c) { return c == kMore || kDigits.find(c) != kDigits.npos; };
+  if (name.empty() || !std::all_of(wanted_.begin(), wanted_.end(), is_digit)) {
     throw Error(Errc::invalid_argument,
                 detail::concat("'", name,
                                "' names no schedule: it is digits and letters, as a "
@@ -97,7 +99,8 @@ bool Schedules::same(const Node& node, std::span<const cpu::Step> steps) {
   return true;
 }
 
-void Schedules::lost() const {
+void Schedules::lost() {
+  was_lost_ = true;
   throw Error(Errc::unsupported,
               detail::concat("the program did not do the same under the same schedule, at step ",
                              depth_, ": what it does must depend on persistent memory alone"));
@@ -150,8 +153,9 @@ std::size_t Schedules::pick(Node& node) {
   }
   if (named_) {
     if (able.size() == 1 || wanted_at_ >= wanted_.size()) return able.front();
-    const std::size_t index = kDigits.find(wanted_[wanted_at_++]);
+    const std::size_t index = next_wanted();
     if (index >= able.size()) {
+      was_lost_ = true;
       throw Error(Errc::invalid_argument,
                   detail::concat("schedule ", wanted_, " does not fit the program: at choice ",
                                  wanted_at_, " only ", able.size(), " threads can go on"));
@@ -164,6 +168,15 @@ std::size_t Schedules::pick(Node& node) {
   }
   redundant_ = true;  // the rest of this run is of no interest
   return able.front();
+}
+
+// The next choice of the name.
+std::size_t Schedules::next_wanted() {
+  std::size_t index = 0;
+  for (; wanted_at_ < wanted_.size() && wanted_[wanted_at_] == kMore; ++wanted_at_) {
+    index += kDigits.size();
+  }
+  return wanted_at_ == wanted_.size() ? index : index + kDigits.find(wanted_[wanted_at_++]);
 }
 
 // What the last step did is known now: its place among the others, and which of them it could
@@ -315,7 +328,9 @@ std::string Schedules::name() const {
       if (other == node.chosen) index = able;
       able += !node.steps[other].blocked;
     }
-    if (able > 1) result += index < kDigits.size() ? kDigits[index] : '?';
+    if (able <= 1) continue;
+    result.append(index / kDigits.size(), kMore);
+    result += kDigits[index % kDigits.size()];
   }
   while (!result.empty() && result.back() == '0') result.pop_back();
   return result.empty() ? "-" : result;

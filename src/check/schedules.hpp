@@ -44,12 +44,14 @@ class Schedules : public cpu::Chooser {
   // Of the run that has just been made. Equivalent to an earlier one:
   bool redundant() const { return redundant_; }
   // Its choices: at each step with more than one actor that could go on, the index of the one that
-  // did, in base 36; without the zeros at the end. "-": none.
+  // did, in base 36, with a _ before it for each whole 36; without the zeros at the end. "-": none.
   std::string name() const;
   std::size_t steps() const { return depth_; }
 
   std::uint64_t made() const { return made_; }  // runs that were not redundant
   std::uint64_t redundant_runs() const { return wasted_; }
+  // The program did not do the same again, or the name did not fit it: choose() has thrown.
+  bool was_lost() const { return was_lost_; }
   bool was_cut() const { return was_cut_; }  // a loop was held back: not all can have been made
   // How much of the tree of schedules the runs so far make up, estimated: each step's weight is
   // shared out, by how many steps each has still before it, among the actors that are to be tried
@@ -100,12 +102,13 @@ class Schedules : public cpu::Chooser {
   void fill(Node& node, std::span<const cpu::Step> steps);
   bool same(const Node& node, std::span<const cpu::Step> steps);
   std::size_t pick(Node& node);
+  std::size_t next_wanted();
   void inherit_sleep(Node& node);
   void finish_step();
   void count_left();
   std::uint32_t circle_of(std::uint32_t actor) const;
   void reverse(std::size_t index, const Node& last, const Clock& clock);
-  [[noreturn]] void lost() const;
+  [[noreturn]] void lost();
 
   const Reduction reduction_;
   std::vector<Node> nodes_;
@@ -115,6 +118,7 @@ class Schedules : public cpu::Chooser {
   bool redundant_ = false;
   bool named_ = false;
   bool was_cut_ = false;
+  bool was_lost_ = false;
   std::string wanted_;
   std::size_t wanted_at_ = 0;
   std::unordered_map<cpu::Actor, std::uint32_t> numbers_;

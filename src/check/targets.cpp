@@ -56,8 +56,10 @@ const std::vector<Checker::Target>& Checker::targets() {
     const CrashPoint& point = order_->points()[number];
     for (const Bitset& durable : {point.durable, Bitset::below(point.executed)}) {
       const Level level{order_.get(), &durable};
-      Trace recovery;
-      machine_.run({&level, 1}, {point.started, point.acknowledged}, &recovery);
+      std::vector<Recovery> recoveries;  // since what is recorded is looked through for pairs
+      RunOptions run;
+      run.recoveries = &recoveries;
+      machine_.run({&level, 1}, history_of(point), run);
       machine_.note_flows(groups_);
     }
   }

@@ -35,6 +35,12 @@ std::string schedules_limit(const Report& report) {
                 " % of all");
 }
 
+std::string recovery_limit(const Report& report) {
+  if (report.recovery_raced) return "recovery has a race, or one may have been missed";
+  if (report.recovery_schedules < 2) return "1 schedule of recovery for each state";
+  return concat("up to ", report.recovery_schedules, " schedules of recovery for each state");
+}
+
 std::vector<std::string> limits_of(const Report& report) {
   std::vector<std::string> limits;
   const auto has = [&](Model model) {
@@ -61,7 +67,7 @@ std::vector<std::string> limits_of(const Report& report) {
       limits.push_back(concat("crashes inside recovery not to the end", under));
     }
   }
-  if (!report.recovery_complete) limits.emplace_back("1 schedule of recovery for each state");
+  if (!report.recovery_complete) limits.push_back(recovery_limit(report));
   if (!report.races_sought) limits.emplace_back("races were not looked for");
   if (report.barrier_orders) limits.emplace_back("barriers were taken to order persists");
   return limits;

@@ -179,6 +179,15 @@ TEST(SchedulesTest, ANameMakesTheSameAgain) {
   EXPECT_THROW(SmallRun(program, false).run(other), Error);
 }
 
+TEST(SchedulesTest, ANameTellsManyThreadsApart) {
+  for (const char* const name : {"_3", "_", "z1_2", "_0__3"}) {
+    Schedules one;
+    one.begin_named(name);
+    SmallRun(all_add(80, 1, true), false).run(one);
+    EXPECT_EQ(one.name(), name);
+  }
+}
+
 class RandomPrograms : public ::testing::Test {
  protected:
   explicit RandomPrograms() : random(test::test_seed()) {}
@@ -325,6 +334,110 @@ TEST(ScheduledKernels, ABudgetIsKeptAndTheShareSaid) {
   EXPECT_EQ(report.schedules, 100u);
   EXPECT_FALSE(report.schedules_complete);
   EXPECT_NEAR(report.schedules_share, 100 / 34'650.0, 1e-3);
+}
+
+struct RecoveryBug {
+  const char* name;
+  Program (*make)(bool fixed);
+  bool nested = false;        // it takes a crash inside recovery
+  const char* schedule = "";  // how the state's name goes on where the schedule is told
+};
+void PrintTo(const RecoveryBug& bug, std::ostream* out) { *out << bug.name; }
+
+class RecoveryBugs : public ::testing::TestWithParam<RecoveryBug> {};
+INSTANTIATE_TEST_SUITE_P(
+    Bugs, RecoveryBugs,
+    ::testing::Values(RecoveryBug{"recovered_by_the_winner", test::recovered_by_the_winner},
+                      RecoveryBug{"read_by_the_second", test::read_by_the_second},
+                      RecoveryBug{"published_in_recovery", test::published_in_recovery, true, "r"},
+                      RecoveryBug{"mended_by_the_winner", test::mended_by_the_winner, true, "/r"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+Options one_model(Model model) {
+  Options options;
+  options.model = model;
+  options.races = false;
+  return options;
+}
+
+TEST_P(RecoveryBugs, IsFoundUnderBothModels) {
+  for (const Model model : {Model::sbrp, Model::epoch}) {
+    Options options = one_model(model);
+    const Program program = GetParam().make(false);
+    const Report report = check(program, options);
+    ASSERT_EQ(report.verdict, Verdict::failed) << to_string(model);
+    const Failure& failure = report.failures[0];
+    EXPECT_EQ(failure.nested, GetParam().nested);
+    EXPECT_NE(failure.state.find(GetParam().nested ? GetParam().schedule : "r"), std::string::npos)
+        << failure.state;
+    // And again, by its name.
+    options.replay = failure.state;
+    const Report again = check(program, options);
+    ASSERT_EQ(again.verdict, Verdict::failed) << options.replay;
+    EXPECT_EQ(again.failures[0].message, failure.message);
+    EXPECT_EQ(again.failures[0].state, failure.state);
+    // It is recovery's schedule that it takes.
+    options.replay = "";
+    options.recovery_schedules = 0;
+    const Report one = check(program, options);
+    EXPECT_EQ(one.verdict, Verdict::none_found);
+    EXPECT_FALSE(one.recovery_complete);
+    EXPECT_NE(all_of(one.limits).find("1 schedule of recovery for each state"), std::string::npos)
+        << all_of(one.limits);
+  }
+}
+
+TEST_P(RecoveryBugs, WithoutItsScheduleTheNameIsOfAStateThatDoesNotFail) {
+  Options options = one_model(Model::sbrp);
+  const Program program = GetParam().make(false);
+  std::string state = check(program, options).failures.at(0).state;
+  while (state.find('r') != std::string::npos) {
+    state.erase(state.find('r'), state.find('@') - state.find('r') + 1);
+  }
+  if (GetParam().nested) state.erase(state.find('/'));  // writes have other numbers
+  options.replay = state;
+  EXPECT_EQ(check(program, options).verdict, Verdict::none_found) << state;
+}
+
+TEST_P(RecoveryBugs, TheFixedTwinPassesUnderAllSchedules) {
+  const Report report = check(GetParam().make(true));
+  EXPECT_TRUE(report.recovery_complete);
+  EXPECT_GT(report.recovery_schedules, 1u);
+  EXPECT_TRUE(report.complete);
+  EXPECT_TRUE(report.nested_complete);
+  for (const Failure& failure : report.failures) ADD_FAILURE() << failure.message;
+}
+
+TEST(ScheduledRecovery, StreamsBesideEachOtherAreExplored) {
+  Options options = one_model(Model::sbrp);
+  const Report report = check(test::recovered_by_two_streams(), options);
+  for (const Failure& failure : report.failures) ADD_FAILURE() << failure.message;
+  EXPECT_TRUE(report.recovery_complete);
+  EXPECT_EQ(report.recovery_schedules, 2u);
+}
+
+TEST(ScheduledRecovery, ABudgetIsKeptAndSaid) {
+  Options options = one_model(Model::sbrp);
+  options.nested = false;
+  const Report all = check(test::counting_recovery(2, 2), options);
+  EXPECT_TRUE(all.recovery_complete);
+  EXPECT_EQ(all.recovery_schedules, 6u);  // 4! / 2!^2
+  const Report some = check(test::counting_recovery(3, 4), options);
+  EXPECT_FALSE(some.recovery_complete);
+  EXPECT_EQ(some.recovery_schedules, 100u);
+  EXPECT_NE(all_of(some.limits).find("up to 100 schedules of recovery"), std::string::npos)
+      << all_of(some.limits);
+}
+
+TEST(ScheduledRecovery, ANameThatNamesNoneIsRefused) {
+  Options options = one_model(Model::sbrp);
+  for (const char* state : {"rzz@0:", "r111@0:", "r@0:", "r0:", "r!@0:"}) {
+    options.replay = state;
+    EXPECT_EQ(
+        test::error_of([&] { check(test::recovered_by_the_winner(true), options); }, {"names no"}),
+        Errc::invalid_argument)
+        << state;
+  }
 }
 
 }  // namespace

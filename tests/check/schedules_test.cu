@@ -111,6 +111,64 @@ __global__ void count(Words* words, std::uint32_t* shared, unsigned each) {
   words->records[threadIdx.x] = last + 1;
 }
 
+// Recovery's kernels.
+__global__ void store_both(Words* words, std::uint32_t*) {
+  words->a = 1;
+  words->b = 1;
+}
+
+template <bool kFixed>
+__global__ void copy_if_won(Words* words, std::uint32_t* shared) {
+  if (atomicCAS(&shared[0], 0u, 1u) != 0) return;
+  if (kFixed || threadIdx.x + 1 != blockDim.x) words->total = words->a;
+}
+
+template <bool kFixed>
+__global__ void read_if_second(Words* words, std::uint32_t* shared) {
+  if (atomicCAS(&shared[0], 0u, 1u) != 0 || threadIdx.x != 1) return;
+  words->total = kFixed ? 0 : words->b;
+}
+
+template <bool kFixed>
+__global__ void publish_if_won(Words* words, std::uint32_t* shared) {
+  if (atomicCAS(&shared[0], 0u, 1u) != 0 || words->valid == 1) return;
+  words->total = 7;
+  if (kFixed || threadIdx.x + 1 != blockDim.x) persist();
+  words->valid = 1;
+}
+
+// What publish_if_won() leaves out the first of the block mends.
+template <bool kFixed>
+__global__ void mend_if_won(Words* words, std::uint32_t* shared) {
+  if (atomicCAS(&shared[0], 0u, 1u) != 0) return;
+  if (words->valid == 1 && (kFixed || threadIdx.x == 0)) words->total = 7;
+  if (words->valid == 1) return;
+  words->total = 7;
+  words->valid = 1;
+}
+
+// `threads`: of the kernel that recovers.
+Program recovered_by(const std::string& name, unsigned threads, Kernel kernel,
+                     std::string (*verify)(const Words&, const History&)) {
+  Program program = one_kernel(name, 1, 1, store_both, verify);
+  program.recover = [=](Region& region) {
+    Stream stream;
+    const DeviceBuffer<std::uint32_t> shared(4);
+    fill_async(stream, shared.data(), 0, 4 * sizeof(std::uint32_t));
+    launch(stream, dim3(1), dim3(threads), kernel, words_of(region), shared.data());
+    stream.synchronize();
+  };
+  return program;
+}
+
+std::string verify_copy(const Words& words, const History&) {
+  return words.total != words.a ? "the copy differs" : "";
+}
+
+std::string verify_order(const Words& words, const History&) {
+  return words.total != 0 && words.a == 0 ? "b came without a" : "";
+}
+
 }  // namespace
 
 Program told_before_persist(bool fixed) {
@@ -222,6 +280,55 @@ Program counters(unsigned threads, unsigned each) {
     return std::string(history.acknowledged == 1 && most != std::uint64_t{threads} * each
                            ? "nobody was last"
                            : "");
+  };
+  return program;
+}
+
+Program recovered_by_the_winner(bool fixed) {
+  return recovered_by("recovered_by_the_winner", 3, fixed ? copy_if_won<true> : copy_if_won<false>,
+                      verify_copy);
+}
+
+Program read_by_the_second(bool fixed) {
+  return recovered_by("read_by_the_second", 3, fixed ? read_if_second<true> : read_if_second<false>,
+                      verify_order);
+}
+
+Program published_in_recovery(bool fixed) {
+  return recovered_by("published_in_recovery", 2,
+                      fixed ? publish_if_won<true> : publish_if_won<false>, verify_valid);
+}
+
+Program mended_by_the_winner(bool fixed) {
+  return recovered_by("mended_by_the_winner", 2, fixed ? mend_if_won<true> : mend_if_won<false>,
+                      verify_valid);
+}
+
+Program recovered_by_two_streams() {
+  Program program = one_kernel("recovered_by_two_streams", 1, 1, store_both, verify_copy);
+  program.recover = [=](Region& region) {
+    Stream one, other;
+    const DeviceBuffer<std::uint32_t> shared(4);
+    fill_async(one, shared.data(), 0, 4 * sizeof(std::uint32_t));
+    one.synchronize();
+    for (Stream* stream : {&one, &other}) {
+      launch(*stream, dim3(1), dim3(1), copy_if_won<true>, words_of(region), shared.data());
+    }
+    one.synchronize();
+    other.synchronize();
+  };
+  return program;
+}
+
+Program counting_recovery(unsigned threads, unsigned each) {
+  Program program = one_kernel("counting_recovery", 1, 1, store_both,
+                               [](const Words&, const History&) { return std::string(); });
+  program.recover = [=](Region& region) {
+    Stream stream;
+    const DeviceBuffer<std::uint32_t> shared(4);
+    fill_async(stream, shared.data(), 0, 4 * sizeof(std::uint32_t));
+    launch(stream, dim3(1), dim3(threads), count, words_of(region), shared.data(), each);
+    stream.synchronize();
   };
   return program;
 }

@@ -109,6 +109,8 @@ bool take_number(const std::string& name, Words& words, Arguments& result) {
   } else if (name == "--schedules") {
     result.options.schedules = number<std::uint64_t>(name, words.value(name), 0, kAny);
     result.budget = true;
+  } else if (name == "--recovery-schedules") {
+    result.options.recovery_schedules = number<std::uint64_t>(name, words.value(name), 0, kAny);
   } else if (name == "--seed") {
     result.options.seed = number<std::uint64_t>(name, words.value(name), 0, kAny);
   } else if (name == "--schedule") {
@@ -187,6 +189,7 @@ std::string usage(const std::string& command) {
   --seed S              of random states
   --schedule S          of the kernels' schedule; 0: in index order
   --schedules N         schedules to explore at most (10000); 0: one is run, and none explored
+  --recovery-schedules N   of recovery, from each crash state at most (100); 0: one is run
   --no-nested           do not crash once more, inside recovery
   --no-races            do not look for scoped races
   --robust              judge by what recovery reads: no in-order crash may leave other values

@@ -92,6 +92,8 @@ void for_numbers(Any& report, Visit&& visit) {
   visit("schedules_complete", report.schedules_complete);
   visit("schedules_share", report.schedules_share);
   visit("recovery_complete", report.recovery_complete);
+  visit("recovery_schedules", report.recovery_schedules);
+  visit("recovery_raced", report.recovery_raced);
   visit("races_sought", report.races_sought);
   visit("barrier_orders", report.barrier_orders);
   visit("persists", report.persists);

@@ -228,6 +228,8 @@ void add(Report& whole, const Report& part) {
   whole.schedules_complete = whole.schedules_complete && part.schedules_complete;
   whole.schedules_share = std::min(whole.schedules_share, part.schedules_share);
   whole.recovery_complete = whole.recovery_complete && part.recovery_complete;
+  whole.recovery_schedules = std::max(whole.recovery_schedules, part.recovery_schedules);
+  whole.recovery_raced = whole.recovery_raced || part.recovery_raced;
   whole.races_sought = whole.races_sought && part.races_sought;
   whole.persists = std::max(whole.persists, part.persists);
   whole.threads = std::max(whole.threads, part.threads);

@@ -49,6 +49,9 @@ def check(
         _Number, typer.Option(min=0, help="Seed of the kernels' schedule; 0: in index order.")
     ] = None,
     schedules: Annotated[_Number, typer.Option(min=0, help="Schedules to explore at most.")] = None,
+    recovery_schedules: Annotated[
+        _Number, typer.Option(min=0, help="Schedules of recovery from each crash state at most.")
+    ] = None,
     jobs: Annotated[_Number, typer.Option("--jobs", "-j", min=1, help="Processes.")] = None,
     no_nested: Annotated[
         bool, typer.Option("--no-nested", help="Do not crash once more, inside recovery.")
@@ -106,6 +109,7 @@ def check(
         "--seed": seed,
         "--schedule": schedule,
         "--schedules": schedules,
+        "--recovery-schedules": recovery_schedules,
         "--jobs": jobs,
         "--sizes": sizes,
         "--mutation": mutation,
