@@ -225,8 +225,7 @@ void Machine::recover(Run& run, HostWatch* watch) {
   if (run.failed_to_run) return;
   have_talked_ = have_talked_ || ear.heard_talk();
   if (detector && (ear.heard_choices() || run.schedules != nullptr)) {
-    recovery_schedules_.have_raced =
-        !detector->complete() || detector->lost_streams() || !detector->races().empty();
+    recovery_schedules_.have_raced = !detector->complete() || !detector->races().empty();
   }
   if (run.schedules == nullptr && ear.heard_turns()) {
     run.has_others = true;
