@@ -96,6 +96,9 @@ void try_size(const SizedProgram& sized, const Options& options, std::uint64_t s
 
 }  // namespace
 
+// Schedules of each mutant's recovery that are explored from each state at most.
+static constexpr std::uint64_t kRecoverySchedules = 10;
+
 std::vector<Mutant> check_mutants(const std::vector<SizedProgram>& programs, const Options& options,
                                   std::uint64_t seeds) {
   if (programs.empty() || seeds == 0) {
@@ -105,6 +108,7 @@ std::vector<Mutant> check_mutants(const std::vector<SizedProgram>& programs, con
   own.mutation = {};
   own.replay.clear();
   own.schedules = std::min(own.schedules, kSchedules);
+  own.recovery_schedules = std::min(own.recovery_schedules, kRecoverySchedules);
   own.worker = 0;  // the mutants are shared out, not their states
   own.workers = 1;
   std::vector<Trials> all;
