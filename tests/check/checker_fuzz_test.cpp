@@ -60,7 +60,7 @@ class Fuzzed {
         fuzz_(std::make_shared<const FuzzCase>(generate(seed))) {
     options_.model = random_() % 3 == 0 ? check::Model::epoch : check::Model::sbrp;
     options_.schedule = random_() % 4 == 0 ? 1 + random_() % 100 : 0;
-    options_.schedules = 0;  // as brute force
+    options_.schedules = options_.recovery_schedules = 0;  // as brute force
     options_.max_states = 200'000;
     options_.races = false;
   }

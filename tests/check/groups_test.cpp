@@ -43,6 +43,7 @@ void expect_found(const FuzzCase& fuzz, const Oracle& oracle, Options options,
   // The states of one schedule are what groups take apart;
   // SchedulesTest.ReducedSchedulesLeaveWhatAllInterleavingsLeave is about schedules.
   options.schedules = 0;
+  options.recovery_schedules = 0;
   const check::Program program = make_program(std::make_shared<const FuzzCase>(fuzz), oracle);
   Report report;
   {
