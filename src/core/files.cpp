@@ -9,10 +9,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <random>
+#include <thread>
 
 #include "core/lock_holder.hpp"
 
@@ -123,11 +125,20 @@ int try_lock(int fd, int operation) {
 
 }  // namespace
 
+// Where nobody has the lock, it is about to be free: the system closes a killed process's files
+// after it has reported its end, where they were mapped or are large even noticeably so.
 void lock_file(int fd, bool exclusive, const std::string& path) {
-  const int error = try_lock(fd, exclusive ? LOCK_EX : LOCK_SH);
-  if (error == 0) return;
-  if (error != EWOULDBLOCK) throw system_error(error, "lock", path);
-  throw Error(Errc::in_use, concat("'", path, "' is in use by ", lock_holder_in_words(fd)));
+  constexpr std::chrono::seconds kMostWait{2};
+  for (const auto end = std::chrono::steady_clock::now() + kMostWait;;) {
+    const int error = try_lock(fd, exclusive ? LOCK_EX : LOCK_SH);
+    if (error == 0) return;
+    if (error != EWOULDBLOCK) throw system_error(error, "lock", path);
+    const LockHolder holder = lock_holder(fd);
+    if (holder.was_found || std::chrono::steady_clock::now() > end) {
+      throw Error(Errc::in_use, concat("'", path, "' is in use by ", holder.words));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
 }
 
 void unlock_file(int fd) noexcept { ::flock(fd, LOCK_UN); }

@@ -45,7 +45,8 @@ Error system_error(int error_number, const std::string& action, const std::strin
 UniqueFd open_own_file(const std::string& path, bool writable, const std::string& what);
 
 // Takes the advisory lock of an open file: exclusive for a writer, shared for a reader. Throws
-// in_use, naming the process that has it if /proc/locks tells. A dead process's lock is gone.
+// in_use, naming the process that has it if /proc/locks tells. A dead process's lock is gone, or
+// will be in a moment: waits for that, up to two seconds.
 void lock_file(int fd, bool exclusive, const std::string& path);
 // At once, and for every copy of the descriptor, those that forked children have included.
 void unlock_file(int fd) noexcept;

@@ -142,32 +142,33 @@ long holder_but(long taker, const File& file) {
 
 }  // namespace
 
-std::string lock_holder_in_words(int fd) {
+LockHolder lock_holder(int fd) {
   const std::string close_there = "; close it there first";
   struct stat info {};
-  if (::fstat(fd, &info) != 0) return "another process" + close_there;
+  if (::fstat(fd, &info) != 0) return {"another process" + close_there, true};
   const File file{info.st_dev, info.st_ino};
   const long taker = taker_of_lock(file);
   if (taker == 0) {
     // In a namespace of process numbers locks are not told of who is not in it, or has ended.
-    if (holds(::getpid(), file) == Holds::yes) return "this process" + close_there;
+    if (holds(::getpid(), file) == Holds::yes) return {"this process" + close_there, true};
     const long holder = holder_but(0, file);
-    return (holder != 0 ? concat("process ", holder) : std::string("another process")) +
-           close_there;
+    if (holder != 0) return {concat("process ", holder, close_there), true};
+    return {"another process" + close_there, false};
   }
   const std::string named = concat("process ", taker);
   const std::string plain = (taker == ::getpid() ? "this process" : named) + close_there;
   const State state = state_of(taker);
-  if (state == State::running && holds(taker, file) != Holds::no) return plain;
+  if (state == State::running && holds(taker, file) != Holds::no) return {plain, true};
   if (taker != ::getpid() && holds(::getpid(), file) == Holds::yes) {
-    return concat("this process, which ", named, " forked; close it here first");
+    return {concat("this process, which ", named, " forked; close it here first"), true};
   }
   const long holder = holder_but(taker, file);
-  if (holder != 0) return concat("process ", holder, ", which ", named, " forked; end it");
+  if (holder != 0) return {concat("process ", holder, ", which ", named, " forked; end it"), true};
   if (state == State::gone) {
-    return concat("a process that ", named, " forked, which itself has ended", close_there);
+    return {concat("a process that ", named, " forked, which itself has ended", close_there),
+            false};
   }
-  return plain;
+  return {plain, false};
 }
 
 }  // namespace holdfast::core

@@ -108,7 +108,7 @@ TEST_F(ReadOnlyTest, EveryReadBesideAWriterIsOneCommit) {
     }
   });
   int reads = 0;
-  for (; reads < 40 && !HasFailure(); ++reads) {
+  for (; (reads < 40 || commits <= 10) && !HasFailure(); ++reads) {
     Region reader = Region::open(path(), for_reading());
     const auto seen = reader.find<std::uint64_t>("data");
     for (const std::uint64_t word : seen) ASSERT_EQ(word, seen[0]) << "of two commits";
@@ -118,7 +118,6 @@ TEST_F(ReadOnlyTest, EveryReadBesideAWriterIsOneCommit) {
   }
   stop = true;
   thread.join();
-  EXPECT_GT(commits, 10);
   writer.close();
 }
 

@@ -3,7 +3,9 @@
 // driver does.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 
 #include <atomic>
@@ -172,6 +174,23 @@ std::string refusal(const std::string& path) {
   return "";
 }
 
+bool send_descriptor(int socket, int fd) {
+  char byte = 0;
+  iovec data{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof fd);
+  std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  return ::sendmsg(socket, &message, 0) == 1;
+}
+
 std::string words(const std::string& path, const std::string& rest) {
   return "'" + path + "' is in use by " + rest;
 }
@@ -237,6 +256,36 @@ TEST_F(RegionOwnerTest, ARegionThatWasClosedOpensAtOnceThoughAForkedChildHasItsF
   Region::open(path()).close();
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
+}
+
+// As the system has it while it still closes what a killed process had: the lock is there, and in
+// no process. Here it is in a descriptor that waits in a socket.
+TEST_F(RegionOwnerTest, ALockThatNobodyHasAnyLongerIsWaitedFor) {
+  make();
+  for (const bool goes : {true, false}) {
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const int fd = ::open(path().c_str(), O_RDWR);
+      ::_exit(::flock(fd, LOCK_EX | LOCK_NB) == 0 && send_descriptor(ends[1], fd) ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ASSERT_EQ(status, 0);
+    std::thread later([&] {
+      if (goes) std::this_thread::sleep_for(200ms);
+      if (goes) ::close(ends[0]);
+    });
+    if (goes) {
+      Region::open(path()).close();
+    } else {
+      EXPECT_NE(refusal(path()), "");
+    }
+    later.join();
+    if (!goes) ::close(ends[0]);
+    ::close(ends[1]);
+  }
 }
 
 // A forked child that its parent's descriptors are left to.
