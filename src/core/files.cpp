@@ -125,20 +125,22 @@ int try_lock(int fd, int operation) {
 
 }  // namespace
 
-// Where nobody has the lock, it is about to be free: the system closes a killed process's files
-// after it has reported its end, where they were mapped or are large even noticeably so.
+// A lock that no process has is about to be free: the system closes the files of a process that was
+// killed after it has reported its end.
 void lock_file(int fd, bool exclusive, const std::string& path) {
   constexpr std::chrono::seconds kMostWait{2};
-  for (const auto end = std::chrono::steady_clock::now() + kMostWait;;) {
-    const int error = try_lock(fd, exclusive ? LOCK_EX : LOCK_SH);
-    if (error == 0) return;
-    if (error != EWOULDBLOCK) throw system_error(error, "lock", path);
-    const LockHolder holder = lock_holder(fd);
-    if (holder.was_found || std::chrono::steady_clock::now() > end) {
-      throw Error(Errc::in_use, concat("'", path, "' is in use by ", holder.words));
+  const int operation = exclusive ? LOCK_EX : LOCK_SH;
+  int error = try_lock(fd, operation);
+  if (error == EWOULDBLOCK && !lock_holder(fd).was_found) {
+    const auto end = std::chrono::steady_clock::now() + kMostWait;
+    while (error == EWOULDBLOCK && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      error = try_lock(fd, operation);
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
+  if (error == 0) return;
+  if (error != EWOULDBLOCK) throw system_error(error, "lock", path);
+  throw Error(Errc::in_use, concat("'", path, "' is in use by ", lock_holder(fd).words));
 }
 
 void unlock_file(int fd) noexcept { ::flock(fd, LOCK_UN); }

@@ -118,6 +118,7 @@ TEST_F(ReadOnlyTest, EveryReadBesideAWriterIsOneCommit) {
   }
   stop = true;
   thread.join();
+  EXPECT_GT(commits, 10);
   writer.close();
 }
 

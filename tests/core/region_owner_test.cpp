@@ -262,30 +262,24 @@ TEST_F(RegionOwnerTest, ARegionThatWasClosedOpensAtOnceThoughAForkedChildHasItsF
 // no process. Here it is in a descriptor that waits in a socket.
 TEST_F(RegionOwnerTest, ALockThatNobodyHasAnyLongerIsWaitedFor) {
   make();
-  for (const bool goes : {true, false}) {
-    int ends[2];
-    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-    const pid_t child = ::fork();
-    if (child == 0) {
-      const int fd = ::open(path().c_str(), O_RDWR);
-      ::_exit(::flock(fd, LOCK_EX | LOCK_NB) == 0 && send_descriptor(ends[1], fd) ? 0 : 1);
-    }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    ASSERT_EQ(status, 0);
-    std::thread later([&] {
-      if (goes) std::this_thread::sleep_for(200ms);
-      if (goes) ::close(ends[0]);
-    });
-    if (goes) {
-      Region::open(path()).close();
-    } else {
-      EXPECT_NE(refusal(path()), "");
-    }
-    later.join();
-    if (!goes) ::close(ends[0]);
-    ::close(ends[1]);
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const int fd = ::open(path().c_str(), O_RDWR);
+    ::_exit(::flock(fd, LOCK_EX | LOCK_NB) == 0 && send_descriptor(ends[1], fd) ? 0 : 1);
   }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ASSERT_EQ(status, 0);
+  EXPECT_NE(refusal(path()), "");
+  std::thread later([&] {
+    std::this_thread::sleep_for(200ms);
+    ::close(ends[0]);
+  });
+  Region::open(path()).close();
+  later.join();
+  ::close(ends[1]);
 }
 
 // A forked child that its parent's descriptors are left to.
