@@ -78,7 +78,7 @@ void Checker::start(ModelReport& part) {
 }
 
 bool Checker::out_of_budget() const {
-  if (states_ >= most_states_ || (stop_at_findings_ && !findings_.empty())) return true;
+  if (states_ >= most_states_ || !findings_.empty()) return true;
   return deadline_ && Clock::now() > *deadline_;
 }
 
@@ -125,7 +125,7 @@ std::unique_ptr<Explorer> Checker::make_explorer(std::optional<std::uint32_t> gr
       if (cell >= ever_read_.size()) ever_read_.resize(cell + 1);
       ever_read_[cell] = 1;
     }
-    return seen.outcome.verdict == 0 || !stop_at_findings_;
+    return seen.outcome.verdict == 0;
   });
   return explorer;
 }
@@ -193,7 +193,6 @@ bool Checker::explore_groups() {
 }
 
 void Checker::climb() {
-  stop_at_findings_ = true;
   rung_ = Rung::exhaustive;
   complete_ = first_rung_ == Rung::exhaustive && explore_all(kTrial);
   if (first_rung_ == Rung::sampled) explore_all(kGlance);

@@ -92,6 +92,8 @@ class Checker {
   void start(ModelReport& part);
   void explore(ModelReport& part, const std::string& execution, bool find_causes);
   bool is_spent(const ModelReport& part) const;
+  // Those that are called `place`.
+  std::vector<Site> sites_at(const std::string& place, const std::vector<Site>& among);
   void add_races(const RaceDetector& detector);
   // Says where a GPU may do what no schedule of the executor does.
   void add_weak();
@@ -165,7 +167,6 @@ class Checker {
   std::uint64_t most_states_ = 0;  // of the current rung
   std::uint64_t most_nested_ = 0;  // of one state of the program
   bool nested_cut_ = false;
-  bool stop_at_findings_ = true;
   std::optional<Clock::time_point> deadline_;
 };
 

@@ -13,8 +13,8 @@ namespace holdfast::check {
 // Hears what a run does, before it is recorded: whether it might have gone another way.
 class Ear : public cpu::Listener {
  public:
-  Ear(cpu::Listener& recorder, cpu::Listener* also, Census* census)
-      : recorder_(recorder), also_(also), census_(census) {
+  Ear(cpu::Listener& next, cpu::Listener* also, Census* census)
+      : next_(next), also_(also), census_(census) {
     cpu::watch_streams();
   }
   void on_event(const cpu::Event& event) override {
@@ -30,7 +30,7 @@ class Ear : public cpu::Listener {
       note_strong(event);
     }
     if (census_ != nullptr) census_->on_event(event);
-    recorder_.on_event(event);
+    next_.on_event(event);
     if (also_ != nullptr) also_->on_event(event);
   }
   // The host does something that a crash or a kernel may come before or after.
@@ -64,7 +64,7 @@ class Ear : public cpu::Listener {
     }
   }
 
-  cpu::Listener& recorder_;
+  cpu::Listener& next_;
   cpu::Listener* also_;
   Census* census_;
   bool threads_ = false;                          // a kernel had several

@@ -49,10 +49,7 @@ void Checker::suggest(Report& report) {
   };
   const auto [patch, words] = patch_for(failure, bare(failure.lost.place), bare(failure.fix));
   if (patch.kind == Mutation::Kind::none) return;
-  std::vector<Site> sites;
-  for (const Site& site : sites_of_failure_) {
-    if (places_.name(site) == patch.place) sites.push_back(site);
-  }
+  std::vector<Site> sites = sites_at(patch.place, sites_of_failure_);
   if (sites.empty()) return;
   const Options before = options_;
   options_.max_states = std::min(options_.max_states, kMostStates);

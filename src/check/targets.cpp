@@ -1,5 +1,6 @@
 // What there is to mutate in a program, and the races that were found in it.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "check/checker.hpp"
@@ -68,14 +69,18 @@ const std::vector<Checker::Target>& Checker::targets() {
   return targets_;
 }
 
+std::vector<Site> Checker::sites_at(const std::string& place, const std::vector<Site>& among) {
+  std::vector<Site> sites;
+  std::copy_if(among.begin(), among.end(), std::back_inserter(sites),
+               [&](const Site& site) { return places_.name(site) == place; });
+  return sites;
+}
+
 void Checker::change(const Mutation& mutation) {
   if (mutation.kind == Mutation::Kind::none) return machine_.change(mutation, {});
   std::string places;
   if (mutation.kind == Mutation::Kind::persist || mutation.kind == Mutation::Kind::widen) {
-    std::vector<Site> sites;
-    for (const Site& site : machine_.record().sites) {
-      if (places_.name(site) == mutation.place) sites.push_back(site);
-    }
+    std::vector<Site> sites = sites_at(mutation.place, machine_.record().sites);
     if (!sites.empty()) return machine_.change(mutation, std::move(sites));
   }
   for (const Target& target : targets()) {
