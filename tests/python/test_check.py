@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -284,3 +285,18 @@ def test_json_is_one_line(run: Run) -> None:
     out = run("check", "append_naive", "--json").out
     assert out.count("\n") == 1
     assert json.loads(out)["program"] == "append_naive"
+
+
+def test_errors_can_be_planted() -> None:
+    """`scripts/plant_errors` shows what the fuzzer finds: its patches fit the code that is there."""
+    patches = sorted((REPOSITORY / "tests" / "check" / "planted").glob("*.patch"))
+    assert len(patches) > 20
+    for patch in patches:
+        fits = subprocess.run(
+            ["patch", "--dry-run", "--silent", "-p1", "--input", str(patch)],
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert fits.returncode == 0, f"{patch.name}: {fits.stdout}"
