@@ -288,7 +288,7 @@ def test_json_is_one_line(run: Run) -> None:
 
 
 def test_errors_can_be_planted() -> None:
-    """`scripts/plant_errors` shows what the fuzzer finds: its patches fit the code that is there."""
+    """The patches of `scripts/plant_errors` fit the code that is there."""
     patches = sorted((REPOSITORY / "tests" / "check" / "planted").glob("*.patch"))
     assert len(patches) > 20
     for patch in patches:
