@@ -26,7 +26,8 @@ using race::Strength;
 
 namespace {
 
-constexpr unsigned kMaxAccesses = 32;     // of one kind in a list
+constexpr unsigned kMaxAccesses = 32;     // of one kind in a list, once it was shortened ...
+constexpr unsigned kLongList = 64;        // ... which is done from here on
 constexpr std::size_t kMaxCopies = 4096;  // that the host has not waited for
 
 Strength strength_of(const Event& event) {
@@ -120,7 +121,6 @@ class RaceDetector::Impl {
   bool ordered(const race::Thread& thread, std::uint32_t work, const Access& earlier) const;
   bool observed(const race::Thread& thread, const Access& access, const Access& earlier,
                 std::uint32_t first) const;
-  void limit(std::uint32_t& first, const Access& access);
   std::uint32_t synchronize(race::Thread& thread, const Event& event, bool reads, bool writes,
                             bool shared);
   void overwrite(std::uint64_t granule, std::uint8_t mask);
@@ -330,6 +330,7 @@ bool RaceDetector::Impl::observed(const race::Thread& thread, const Access& acce
 void RaceDetector::Impl::access(const race::Thread& thread, Access access, std::uint64_t granule,
                                 bool shared) {
   std::uint32_t& first = shadow_.first(granule);
+  const bool is_long = first != 0 && shadow_[first].length >= kLongList;
   for (std::uint32_t at = first; at != 0; at = shadow_[at].next) {
     Access& earlier = shadow_[at];
     earlier.is_superseded = false;
@@ -338,7 +339,10 @@ void RaceDetector::Impl::access(const race::Thread& thread, Access access, std::
       earlier.is_superseded = true;  // of other memory, which was at the same address
       continue;
     }
-    const bool conflicts = (earlier.is_write || access.is_write) && !exempt(earlier, access);
+    const bool reads = !earlier.is_write && !access.is_write;
+    // Whether one read comes before another matters to the list's length alone, and takes time.
+    if (reads && earlier.thread != access.thread && !is_long) continue;
+    const bool conflicts = !reads && !exempt(earlier, access);
     if (ordered(thread, access.work, earlier) ||
         (conflicts && observed(thread, access, earlier, first))) {
       earlier.is_superseded = supersedes(access, earlier);
@@ -347,6 +351,7 @@ void RaceDetector::Impl::access(const race::Thread& thread, Access access, std::
     }
   }
   unsigned alike = 0;
+  access.length = 1;
   for (std::uint32_t* link = &first; *link != 0;) {
     const std::uint32_t number = *link;
     Access& earlier = shadow_[number];
@@ -357,29 +362,16 @@ void RaceDetector::Impl::access(const race::Thread& thread, Access access, std::
       }
       earlier.mask = static_cast<std::uint8_t>(earlier.mask & ~access.mask);
     }
-    if (earlier.mask == 0) {
+    if (earlier.mask == 0 || (is_long && earlier.like(access) && ++alike >= kMaxAccesses)) {
       *link = earlier.next;
       shadow_.remove(number);
     } else {
-      alike += earlier.like(access);
+      ++access.length;
       link = &earlier.next;
     }
   }
-  if (alike >= kMaxAccesses) limit(first, access);
   access.next = first;
   first = shadow_.add(access);
-}
-
-// Forgets the oldest access that is like `access`.
-void RaceDetector::Impl::limit(std::uint32_t& first, const Access& access) {
-  std::uint32_t* oldest = nullptr;
-  for (std::uint32_t* link = &first; *link != 0; link = &shadow_[*link].next) {
-    if (shadow_[*link].like(access)) oldest = link;
-  }
-  if (oldest == nullptr) return;
-  const std::uint32_t number = *oldest;
-  *oldest = shadow_[number].next;
-  shadow_.remove(number);
 }
 
 void RaceDetector::Impl::make_room() {
