@@ -272,17 +272,17 @@ def checker_cost() -> str:
             rows.append(
                 [
                     f"`{line['program']}`, {line['threads']} threads, `{line['model']}`, {jobs}",
-                    f"{line['states_per_minute']:,.0f} states a minute, of which {ran:,.0f} recovered"
-                    " (the others are known to read what one of those read)",
+                    f"{line['states_per_minute']:,.0f} states a minute, "
+                    f"{ran:,.0f} of them recovered (the others read what one of those read)",
                 ]
             )
         elif line["benchmark"] == "check_schedules":
             part = "all" if line["complete"] else f"{line['share']:.2g} of all"
             rows.append(
                 [
-                    f"{line['threads']} threads with {line['each']} atomics on one word, both models",
-                    f"{line['schedules']:,} schedules, which is {part}, and {line['states']:,} states"
-                    f" in {line['seconds']:.1f} s",
+                    f"{line['threads']} threads, {line['each']} atomics each, one word; both models",
+                    f"{line['schedules']:,} schedules, which is {part}, "
+                    f"and {line['states']:,} states in {line['seconds']:.1f} s",
                 ]
             )
     return table(["what", "result"], rows)

@@ -58,9 +58,10 @@ std::uint64_t peek(const void* address, std::size_t size) {
   step.writes = writes;
   step.address = address;
   step.size = size;
-  const void* const site = self.standing.pc != nullptr
-                               ? self.standing.pc
-                               : static_cast<const std::byte*>(nullptr) + self.standing.line;
+  const void* const site =
+      self.standing.pc != nullptr
+          ? self.standing.pc
+          : reinterpret_cast<const void*>(static_cast<std::uintptr_t>(self.standing.line));
   self.slot->run().engine->point(self, step, site, state ^ self.stores);
 }
 

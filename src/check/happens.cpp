@@ -159,8 +159,8 @@ Trace late_host(const Trace& trace) {
   if (std::is_sorted(marks_before.begin(), marks_before.end())) return result;
   std::vector<std::uint32_t> order(trace.ops.size());
   for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return marks_before[a] < marks_before[b];
+  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return std::pair(marks_before[a], a) < std::pair(marks_before[b], b);
   });
   for (std::size_t i = 0; i < order.size(); ++i) result.ops[i] = trace.ops[order[i]];
   return result;
