@@ -280,7 +280,7 @@ def checker_cost() -> str:
             part = "all" if line["complete"] else f"{line['share']:.2g} of all"
             rows.append(
                 [
-                    f"{line['threads']} threads, {line['each']} atomics each, one word; both models",
+                    f"{line['threads']} threads with {line['each']} atomics each, both models",
                     f"{line['schedules']:,} schedules, which is {part}, "
                     f"and {line['states']:,} states in {line['seconds']:.1f} s",
                 ]
