@@ -90,14 +90,14 @@ Stream::Impl::~Impl() {
   cpu::Engine* const engine = cpu::Engine::of_host();
   if (engine != nullptr) engine->wait_for(*this);
   cpu::note_waited(this);
-  if (engine == nullptr && !worker_.joinable()) return;
-  if (worker_.joinable()) {
+  if (engine == nullptr && worker_ == nullptr) return;
+  if (worker_ != nullptr) {
     {
       const std::lock_guard lock(mutex_);
       stop_ = true;
     }
     work_.notify_one();
-    worker_.join();
+    worker_->finish();
   }
   if (!error_ && (engine == nullptr || process_ != 0)) cpu::synchronized(nullptr, this);
   if (engine != nullptr) engine->forget(*this);
@@ -114,8 +114,8 @@ void Stream::Impl::push(std::function<void()> task, Run run, std::function<bool(
   cpu::note_queued(this);
   {
     const std::lock_guard lock(mutex_);
-    if (!worker_.joinable()) {  // first: what is queued has someone who serves it
-      worker_ = std::thread([this] { serve(); });
+    if (worker_ == nullptr) {  // first: what is queued has someone who serves it
+      worker_ = cpu::StreamThread::start([this] { serve(); });
       process_ = ::getpid();
     }
     queue_.push_back({std::move(task), run});

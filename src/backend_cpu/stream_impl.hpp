@@ -11,8 +11,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 
+#include "backend_cpu/stream_thread.hpp"
 #include "holdfast/stream.hpp"
 
 namespace holdfast {
@@ -56,7 +56,7 @@ struct Stream::Impl {
   bool stop_ = false;
   bool seen_ = false;  // the error was thrown to the caller
   std::optional<Error> error_;
-  std::thread worker_;  // started by the first push()
+  cpu::StreamThread* worker_ = nullptr;  // started by the first push()
   // That has the worker; a forked child has not.
   std::atomic<pid_t> process_{0};
 };

@@ -331,6 +331,14 @@ void RaceDetector::Impl::access(const race::Thread& thread, Access access, std::
                                 bool shared) {
   std::uint32_t& first = shadow_.first(granule);
   const bool is_long = first != 0 && shadow_[first].length >= kLongList;
+  // A read that only finds reads of others races with none of them.
+  if (first != 0 && !is_long && !access.is_write && !shadow_[first].meets_writes &&
+      shadow_[first].thread != access.thread) {
+    access.length = static_cast<std::uint16_t>(shadow_[first].length + 1);
+    access.next = first;
+    first = shadow_.add(access);
+    return;
+  }
   for (std::uint32_t at = first; at != 0; at = shadow_[at].next) {
     Access& earlier = shadow_[at];
     earlier.is_superseded = false;
@@ -352,6 +360,7 @@ void RaceDetector::Impl::access(const race::Thread& thread, Access access, std::
   }
   unsigned alike = 0;
   access.length = 1;
+  access.meets_writes = access.is_write;
   for (std::uint32_t* link = &first; *link != 0;) {
     const std::uint32_t number = *link;
     Access& earlier = shadow_[number];
@@ -367,6 +376,7 @@ void RaceDetector::Impl::access(const race::Thread& thread, Access access, std::
       shadow_.remove(number);
     } else {
       ++access.length;
+      access.meets_writes = access.meets_writes || earlier.is_write;
       link = &earlier.next;
     }
   }

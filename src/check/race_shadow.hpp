@@ -33,6 +33,7 @@ struct Access {
   std::uint32_t size = 0;    // of the access, which may reach into other granules
   bool is_write = false;
   bool is_superseded = false;  // for a while
+  bool meets_writes = false;   // there was a write in the list when this was added, or it is one
   Strength strength = Strength::weak;
 
   bool like(const Access& other) const {
