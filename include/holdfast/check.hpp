@@ -110,7 +110,7 @@ struct Options {
   bool robust = false;
   Mutation mutation{};
   std::string replay;  // a state as Failure::state names it: try this one alone
-  // This process's share of the states.
+  // This process's share: of executions and models, since the states of one are explored in turn.
   unsigned worker = 0;
   unsigned workers = 1;
 };

@@ -136,8 +136,6 @@ bool Checker::explore_all(std::uint64_t most) {
   most_nested_ = most_states_;
   nested_cut_ = false;
   const auto explorer = make_explorer(std::nullopt);
-  // The trial is everyone's, since everyone must know how it ended.
-  if (most > kTrial) explorer->share(options_.worker, options_.workers);
   return explorer->explore();
 }
 
@@ -153,22 +151,6 @@ void Checker::look_around() {
   }
 }
 
-// The groups that this worker explores: those that hold what was its own of the first groups, and
-// those that were not there then, which everyone explores.
-std::vector<std::uint32_t> Checker::own_groups(const std::vector<std::uint32_t>& first) const {
-  std::set<std::uint32_t> known, own;
-  for (std::size_t i = 0; i < first.size(); ++i) {
-    const std::uint32_t now = groups_.of(first[i]);
-    known.insert(now);
-    if (i % options_.workers == options_.worker) own.insert(now);
-  }
-  std::vector<std::uint32_t> result;
-  for (const std::uint32_t group : groups_.all()) {
-    if (own.count(group) != 0 || known.count(group) == 0) result.push_back(group);
-  }
-  return result;
-}
-
 bool Checker::explore_groups() {
   most_states_ = budget_ - budget_ / 4;  // the rest is for samples
   most_nested_ = budget_;
@@ -176,12 +158,12 @@ bool Checker::explore_groups() {
   machine_.follow_flows(true);
   look_around();
   groups_.form();
-  const std::vector<std::uint32_t> first = groups_.all();
   for (bool again = true; again;) {
     again = false;
     components_ = groups_.all().size();
     if (components_ < 2) return false;
-    for (const std::uint32_t group : own_groups(first)) {
+    const std::vector<std::uint32_t> groups = groups_.all();  // as they are in this pass
+    for (const std::uint32_t group : groups) {
       const std::size_t variable = machine_.variable();
       if (!make_explorer(group)->explore(filter_for(*order_, group))) return false;
       // What was read while it was taken for a constant has not been noted.
@@ -195,6 +177,14 @@ bool Checker::explore_groups() {
 void Checker::climb() {
   rung_ = Rung::exhaustive;
   complete_ = first_rung_ == Rung::exhaustive && explore_all(kTrial);
+  // An execution's states are one worker's, under one model: who explored some of its groups alone
+  // would not learn what links them to others'. The trial takes no longer than sharing it out
+  // would.
+  if (!complete_ && findings_.empty() && part_number_ % options_.workers != options_.worker) {
+    complete_ = true;
+    nested_cut_ = false;
+    return;
+  }
   if (first_rung_ == Rung::sampled) explore_all(kGlance);
   if (!complete_ && findings_.empty() && first_rung_ != Rung::sampled) {
     rung_ = Rung::components;
@@ -229,6 +219,7 @@ bool is_same(const Failure& a, const Failure& b) {
 
 // The states of the execution that is at hand, under one model.
 void Checker::explore(ModelReport& part, const std::string& execution, bool find_causes) {
+  ++part_number_;
   const std::uint64_t runs = machine_.runs();
   const std::uint64_t memoised = machine_.memoised();
   start(part);

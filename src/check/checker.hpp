@@ -125,7 +125,6 @@ class Checker {
   bool explore_all(std::uint64_t most);
   void look_around();
   bool explore_groups();
-  std::vector<std::uint32_t> own_groups(const std::vector<std::uint32_t>& first) const;
   void climb();
   void finish_report();
   void add_hints(Report& report) const;
@@ -151,6 +150,7 @@ class Checker {
   // Of the current execution and model:
   Model model_ = Model::sbrp;
   Trace trace_;
+  std::uint64_t part_number_ = 0;  // of an execution's states under a model
   Moments moments_ = Moments::prefixes;
   std::unique_ptr<Order> order_;
   std::unique_ptr<Robustness> robustness_;

@@ -49,7 +49,6 @@ struct Explorer::Choice {
   Bitset in;
   Bitset out;
   Bitset decided;  // cells
-  unsigned depth = 0;
 };
 
 Explorer::Explorer(const Order& order, RunState run)
@@ -89,9 +88,6 @@ bool Explorer::descend(std::size_t point, Choice& choice,
       later.in.set(writes[version - 1]);
       if (later.in.intersects(choice.out)) break;  // so would every later version
       if (version < writes.size()) later.out.set(writes[version]);
-      // Every worker goes through the first choices, so that all meet the same subtrees.
-      constexpr unsigned kShared = 2;
-      if (++later.depth == kShared + 1 && later.in.hash() % workers_ != worker_) continue;
       if (!descend(point, later, cells)) return false;
     }
     if (now < writes.size()) choice.out.set(writes[now]);

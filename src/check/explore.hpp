@@ -42,11 +42,6 @@ class Explorer {
   void stop_when(std::function<bool()> stop) { stop_ = std::move(stop); }
   // Called for every state that is met; false stops exploring.
   void on_state(std::function<bool(const StateSeen&)> visit) { visit_ = std::move(visit); }
-  // Of the states that differ in more than two choices, explores this worker's share only.
-  void share(unsigned worker, unsigned workers) {
-    worker_ = worker;
-    workers_ = workers;
-  }
 
   // All states that recovery can tell apart; with `cells`, only those that differ from the least
   // in these cells, at the points where that makes a difference. Returns whether it came to an end.
@@ -72,8 +67,6 @@ class Explorer {
   Outcome unfinished_;
   std::function<bool()> stop_;
   std::function<bool(const StateSeen&)> visit_;
-  unsigned worker_ = 0;
-  unsigned workers_ = 1;
 };
 
 }  // namespace holdfast::check

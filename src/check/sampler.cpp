@@ -38,7 +38,6 @@ void Sampler::run() {
 
 bool Sampler::try_state(std::size_t point, const Bitset& durable) {
   if (out_of_budget_()) return false;
-  if (turn_++ % options_.workers != options_.worker) return true;
   return explorer_.outcome(point, durable).verdict == 0;
 }
 
@@ -134,9 +133,7 @@ void Sampler::try_deviations() {
 }
 
 void Sampler::try_random() {
-  // Each worker draws its own.
-  std::mt19937_64 random(options_.seed + options_.worker * 0x9e3779b97f4a7c15u);
-  turn_ = options_.worker;
+  std::mt19937_64 random(options_.seed);
   std::uint64_t idle = 0;
   while (!out_of_budget_() && idle < 1'000) {
     const std::size_t point = random() % order_.points().size();
@@ -147,7 +144,6 @@ void Sampler::try_random() {
       if (random() % 100 < share && state.contains(order_.down(write))) state.set(write);
     }
     const std::uint64_t before = explorer_.runs();
-    turn_ = options_.worker;
     if (!try_state(point, state)) return;
     idle = explorer_.runs() == before ? idle + 1 : 0;
   }

@@ -40,7 +40,6 @@ class Sampler {
   const Options& options_;
   std::function<bool()> out_of_budget_;
   std::vector<std::uint32_t> writes_;  // that recovery reads
-  std::uint64_t turn_ = 0;             // for the workers' shares
   std::uint64_t pairs_ = 0;
   std::uint64_t pairs_tried_ = 0;
 };

@@ -171,6 +171,15 @@ std::uint64_t number_from(const char* name, std::uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 0);
 }
 
+// Programs of which a state was missed, each by two workers that explored some groups each: neither
+// learnt that the groups were linked.
+TEST(CheckerFuzzTest, SaysWhatBruteForceSaysOfWhatItOnceMissed) {
+  Tally tally;
+  for (const std::uint64_t seed : {157688941798624ull, 59330248785895ull, 161699352550207ull}) {
+    EXPECT_EQ(Fuzzed(seed, tally).compare(), "") << "program " << seed;
+  }
+}
+
 // $HOLDFAST_FUZZ_SECONDS: for how long. $HOLDFAST_FUZZ_PROGRAM: the seed of one program, as a
 // failure names it, which alone is tried and shown.
 TEST(CheckerFuzzTest, SaysWhatBruteForceSays) {

@@ -203,7 +203,9 @@ Objects read_all(const Region& region) {
 
 void use(Region& region) {
   succeeds([&] { region.allocate<unsigned>("more", 5000)[4999] = 1; });
-  if (!region.objects().empty()) region.remove(region.objects().front().name);
+  succeeds([&] {  // a directory may have had all the changes that it can have
+    if (!region.objects().empty()) region.remove(region.objects().front().name);
+  });
   succeeds([&] { region.grow(region.size() + 3 * kPage); });
   succeeds([&] { region.allocate<unsigned>("other", 1000)[0] = 2; });
 }

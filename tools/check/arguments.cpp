@@ -183,7 +183,7 @@ std::string usage(const std::string& command) {
 
   --threads N, --blocks N, --persists N   how large the program is made
   --model sbrp|epoch|both   the persistency model (both)
-  --jobs N              processes that share the states (1)
+  --jobs N              processes that share the executions, under each model (1)
   --max-states N        crash states to try at most, for each model and process
   --max-seconds S       time to take at most
   --seed S              of random states

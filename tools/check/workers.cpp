@@ -219,7 +219,7 @@ void add(ModelReport& whole, const ModelReport& part) {
   whole.pairs_tried = std::min(whole.pairs_tried + part.pairs_tried, whole.pairs);
 }
 
-// The workers make the same executions, and share the states of each.
+// The workers make the same executions, and share out whose states each explores, by model.
 void add(Report& whole, const Report& part) {
   for (std::size_t i = 0; i < whole.models.size() && i < part.models.size(); ++i) {
     add(whole.models[i], part.models[i]);
