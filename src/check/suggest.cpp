@@ -59,7 +59,7 @@ void Checker::suggest(Report& report) {
   const Report again = check(false);
   machine_.change({}, {});
   options_ = before;
-  if (!again.failures.empty()) return;
+  if (!again.failures.empty() || again.races.size() > report.races.size()) return;
   const bool all = again.complete && (again.nested_complete || !options_.nested);
   failure.suggestion = concat(words, " (tried: no failure found in ", again.states, " states, ",
                               all ? "all that recovery can tell apart)" : "not all there are)");

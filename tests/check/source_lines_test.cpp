@@ -30,11 +30,13 @@ unsigned line_with(const std::string& text) {
   return 0;
 }
 
-std::vector<const void*> stores() {
+void launch_two(Stream& stream, unsigned* words) { launch(stream, 1, 1, store_two, words); }
+
+std::vector<const void*> stores(void (*launch_kernel)(Stream&, unsigned*) = launch_two) {
   Recorder recorder;
   std::array<unsigned, 2> words{};
   Stream stream;
-  launch(stream, 1, 1, store_two, words.data());
+  launch_kernel(stream, words.data());
   stream.synchronize();
   std::vector<const void*> pcs;
   for (const Recorded& record : recorder.events) {
@@ -63,6 +65,15 @@ TEST(SourceLines, InlinedFramesInnermostFirst) {
   expect_chain(lines.resolve(pcs[1]), "line of the second");
   SourceLines alone;
   expect_chain(alone.resolve(pcs[1]), "line of the second");
+}
+
+TEST(SourceLines, KernelsInAnonymousNamespacesAreNamed) {
+  const auto pcs = stores(launch_unnamed);
+  ASSERT_EQ(pcs.size(), 1u);
+  const auto chain = SourceLines().resolve(pcs[0]);
+  ASSERT_EQ(chain.size(), 1u);
+  EXPECT_EQ(chain[0].line, line_with("line of the unnamed"));
+  EXPECT_NE(chain[0].function.find("::store_unnamed"), std::string::npos) << chain[0].function;
 }
 
 TEST(SourceLines, ManyAtOnce) {

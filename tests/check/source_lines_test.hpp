@@ -6,5 +6,7 @@
 namespace holdfast::test {
 
 __global__ void store_two(unsigned* words);
+// Launches a kernel that stands in an anonymous namespace.
+void launch_unnamed(Stream& stream, unsigned* words);
 
 }  // namespace holdfast::test
