@@ -237,6 +237,8 @@ struct Report {
   bool recovery_raced = false;  // recovery has a race, or one may have been missed
   bool races_sought = false;
   bool barrier_orders = false;
+  std::uint64_t shares = 1;    // Options::workers whose reports are in this one ...
+  std::uint64_t share_of = 1;  // ... of so many
   std::uint64_t persists = 0;  // the most of any execution; and so the threads and points
   std::uint64_t threads = 0;
   std::uint64_t crash_points = 0;

@@ -47,6 +47,7 @@ void Checker::begin_report() {
   report_ = Report{};
   report_.program = program_.name;
   report_.races_sought = options_.races;
+  report_.share_of = options_.workers;
   report_.barrier_orders = options_.barrier_orders;
   for (const Model model : models()) {
     ModelReport& part = report_.models.emplace_back();

@@ -68,6 +68,9 @@ std::vector<std::string> limits_of(const Report& report) {
     }
   }
   if (!report.recovery_complete) limits.push_back(recovery_limit(report));
+  if (report.shares < report.share_of) {
+    limits.push_back(concat("the share of ", report.shares, " of ", report.share_of, " workers"));
+  }
   if (!report.races_sought) limits.emplace_back("races were not looked for");
   if (report.barrier_orders) limits.emplace_back("barriers were taken to order persists");
   return limits;

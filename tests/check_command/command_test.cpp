@@ -31,9 +31,9 @@ Said say(std::vector<std::string> words, const std::vector<Offer>& offers) {
   return {status, Json::parse(testing::internal::GetCapturedStdout())};
 }
 
-Program example(const std::string& name) {
+Program example(const std::string& name, const Sizes& sizes = {}) {
   for (const Offer& offer : checked_append::offers()) {
-    if (offer.name == name) return offer.make({});
+    if (offer.name == name) return offer.make(sizes);
   }
   return {};
 }
@@ -151,6 +151,20 @@ TEST(CheckCommand, MergingAddsAndTakesTheWorst) {
   EXPECT_FALSE(both.complete);
   EXPECT_TRUE(both.nested_complete);
   EXPECT_EQ(both.hints.size(), 1u);
+}
+
+TEST(CheckCommand, AShareAloneHasNotPassed) {
+  Sizes one_thread;
+  one_thread.threads = 1;
+  Options options;
+  options.workers = 2;
+  std::vector<Report> shares;
+  for (options.worker = 0; options.worker < options.workers; ++options.worker) {
+    shares.push_back(check(example("append", one_thread), options));
+    EXPECT_EQ(shares.back().verdict, Verdict::none_found);
+    EXPECT_EQ(shares.back().limits, std::vector<std::string>{"the share of 1 of 2 workers"});
+  }
+  EXPECT_EQ(merge(shares).verdict, Verdict::passed);
 }
 
 TEST(CheckCommand, MergingPutsTheSmallestStateFirst) {

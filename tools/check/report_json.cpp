@@ -95,6 +95,8 @@ void for_numbers(Any& report, Visit&& visit) {
   visit("recovery_schedules", report.recovery_schedules);
   visit("recovery_raced", report.recovery_raced);
   visit("races_sought", report.races_sought);
+  visit("shares", report.shares);
+  visit("share_of", report.share_of);
   visit("barrier_orders", report.barrier_orders);
   visit("persists", report.persists);
   visit("threads", report.threads);

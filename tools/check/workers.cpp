@@ -230,6 +230,7 @@ void add(Report& whole, const Report& part) {
   whole.recovery_complete = whole.recovery_complete && part.recovery_complete;
   whole.recovery_schedules = std::max(whole.recovery_schedules, part.recovery_schedules);
   whole.recovery_raced = whole.recovery_raced || part.recovery_raced;
+  whole.shares += part.shares;
   whole.races_sought = whole.races_sought && part.races_sought;
   whole.persists = std::max(whole.persists, part.persists);
   whole.threads = std::max(whole.threads, part.threads);
