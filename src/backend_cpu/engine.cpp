@@ -8,6 +8,7 @@
 #include "backend_cpu/events.hpp"
 #include "backend_cpu/faults.hpp"
 #include "backend_cpu/host_events.hpp"
+#include "backend_cpu/pending.hpp"
 #include "backend_cpu/team.hpp"
 #include "core/host_asks.hpp"
 
@@ -557,5 +558,6 @@ Exploration::~Exploration() = default;
 }  // namespace holdfast::cpu
 
 void holdfast::core::host_asks() {
+  cpu::note_host_beside(nullptr);
   if (cpu::Engine* const engine = cpu::Engine::of_host()) engine->host_asks();
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend_cpu/engine.hpp"
+#include "backend_cpu/pending.hpp"
 #include "backend_cpu/team.hpp"
 
 namespace holdfast::cpu {
@@ -145,12 +146,13 @@ void on_host_load(const void* address, std::size_t size, bool is_volatile, const
     }
   }
   if (size == 0) return;
+  const bool beside = note_host_beside(address) && Engine::of_host() != nullptr;
   if (is_volatile) {
     before_host_access(false, address, size, pc);
   } else {
     after_plain_host_load(address, size);
   }
-  if (!state.wants(address, is_volatile)) return;
+  if (!beside && !state.wants(address, is_volatile)) return;  // it may race with a kernel's store
   deliver_access(EventKind::load, {address, size}, is_volatile, address, pc);
 }
 
@@ -158,6 +160,7 @@ void on_host_store(const void* address, std::size_t size, bool is_volatile, cons
   HostObserver::State& state = *t_hook.host;
   settle_host_pending();
   if (size == 0) return;
+  note_host_beside(address);
   if (is_volatile) before_host_access(true, address, size, pc);
   if (!state.wants(address, is_volatile)) return;
   const Silence silence;
@@ -165,12 +168,15 @@ void on_host_store(const void* address, std::size_t size, bool is_volatile, cons
 }
 
 void on_host_stored(const void* address, std::size_t size, const void* pc) {
-  if (size == 0 || !t_hook.host->wants(address)) return;
+  if (size == 0) return;
+  note_host_beside(address);
+  if (!t_hook.host->wants(address)) return;
   deliver_access(EventKind::store, {address, size}, false, address, pc);
 }
 
 void on_host_atomic(EventKind kind, const void* address, std::size_t size, const void* value,
                     const void* pc, const void* now, bool failed) {
+  note_host_beside(address);
   if (!t_hook.host->wants(address, true)) return;
   Event event;
   event.kind = kind;

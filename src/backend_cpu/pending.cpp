@@ -1,5 +1,9 @@
 #include "backend_cpu/pending.hpp"
 
+#include <pthread.h>
+
+#include <atomic>
+#include <cstddef>
 #include <mutex>
 #include <set>
 
@@ -13,7 +17,8 @@ namespace {
 struct Pending {
   std::mutex mutex;
   std::set<const void*> streams;
-  bool overlapped = false;
+  std::atomic<bool> any{false};  // streams
+  std::atomic<bool> overlapped{false};
 };
 
 Pending& pending() {
@@ -21,12 +26,31 @@ Pending& pending() {
   return *the;
 }
 
+struct Stack {
+  const std::byte* low = nullptr;
+  const std::byte* high = nullptr;
+
+  Stack() {
+    pthread_attr_t attributes;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
+    void* start = nullptr;
+    std::size_t bytes = 0;
+    if (pthread_attr_getstack(&attributes, &start, &bytes) == 0) {
+      low = static_cast<const std::byte*>(start);
+      high = low + bytes;
+    }
+    pthread_attr_destroy(&attributes);
+  }
+  bool contains(const void* address) const { return address >= low && address < high; }
+};
+
 }  // namespace
 
 void note_queued(const void* stream) {
   if (!kEvents) return;
   const std::lock_guard lock(pending().mutex);
   pending().streams.insert(stream);
+  pending().any = true;
   if (pending().streams.size() > 1) pending().overlapped = true;
 }
 
@@ -38,6 +62,17 @@ void note_waited(const void* stream) {
   } else {
     pending().streams.erase(stream);
   }
+  pending().any = !pending().streams.empty();
+}
+
+bool note_host_beside(const void* address) {
+  if (!pending().any.load(std::memory_order_relaxed)) return false;
+  if (address != nullptr) {
+    static thread_local const Stack stack;
+    if (stack.contains(address)) return false;
+  }
+  pending().overlapped = true;
+  return true;
 }
 
 bool work_is_pending() {

@@ -189,7 +189,11 @@ void Stream::synchronize() {
   cpu::synchronized(__builtin_return_address(0), impl_.get());
 }
 
-void Stream::enqueue(std::function<void()> function) { impl_->push(std::move(function)); }
+// The function is host code that runs beside what the host does meanwhile.
+void Stream::enqueue(std::function<void()> function) {
+  impl_->push(std::move(function));
+  cpu::note_host_beside(nullptr);
+}
 
 void* Stream::native() const { return nullptr; }
 

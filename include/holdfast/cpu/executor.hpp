@@ -73,7 +73,8 @@ void launch(Stream& stream, const Shape& shape, std::function<void()> body);
 void leave_out_barriers(const std::function<bool(const char* file, unsigned line)>* left_out);
 
 // What the host has queued on streams, over all of them: whether nobody has waited for some of it
-// yet; and whether two streams had such work at once since the last watch_streams().
+// yet; and whether, since the last watch_streams(), two streams had such work at once, or
+// instrumented host code accessed memory, asked for a task's end or queued a function meanwhile.
 bool work_is_pending();
 bool streams_have_overlapped();
 void watch_streams();
