@@ -127,7 +127,8 @@ std::vector<Mutant> check_mutants(const std::vector<SizedProgram>& programs, con
   for (const SizedProgram& sized : programs) try_size(sized, own, seeds, ours);
   std::vector<Mutant> result;
   for (Trials& trials : ours) {
-    if (trials.mutant.fate != Mutant::Fate::killed && trials.all_passed) {
+    const bool was_tried = !trials.mutant.sizes.empty();
+    if (trials.mutant.fate != Mutant::Fate::killed && was_tried && trials.all_passed) {
       trials.mutant.fate = Mutant::Fate::not_needed;
     }
     result.push_back(std::move(trials.mutant));

@@ -24,7 +24,8 @@ template <class T>
 T number(const std::string& name, const std::string& text, T least, T most) {
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least || value > most) {
+  if (error != std::errc() || end != text.data() + text.size() ||
+      !(value >= least && value <= most)) {  // NaN is neither
     refuse(concat(name, " is '", text, "': give a number from ", least,
                   most == std::numeric_limits<T>::max() ? "" : concat(" to ", most)));
   }
