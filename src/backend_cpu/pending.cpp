@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <mutex>
 #include <set>
+#include <string>
+#include <utility>
 
 #include "backend_cpu/intercept_state.hpp"
 #include "holdfast/cpu/executor.hpp"
@@ -19,6 +21,7 @@ struct Pending {
   std::set<const void*> streams;
   std::atomic<bool> any{false};  // streams
   std::atomic<bool> overlapped{false};
+  std::string lost_error;
 };
 
 Pending& pending() {
@@ -73,6 +76,17 @@ bool note_host_beside(const void* address) {
   }
   pending().overlapped = true;
   return true;
+}
+
+void note_lost_error(const std::string& message) {
+  if (!kEvents) return;
+  const std::lock_guard lock(pending().mutex);
+  pending().lost_error = message;
+}
+
+std::string take_lost_error() {
+  const std::lock_guard lock(pending().mutex);
+  return std::exchange(pending().lost_error, {});
 }
 
 bool work_is_pending() {

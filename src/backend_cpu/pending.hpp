@@ -1,5 +1,7 @@
-// Which streams have work that the host has not waited for.
+// Which streams have work that the host has not waited for, and errors that it never asked for.
 #pragma once
+
+#include <string>
 
 namespace holdfast::cpu {
 
@@ -11,5 +13,8 @@ void note_waited(const void* stream);
 // does not count: it holds what has just been queued.
 // Returns whether that is so.
 bool note_host_beside(const void* address);
+
+// A stream has ended whose error was thrown to nobody.
+void note_lost_error(const std::string& message);
 
 }  // namespace holdfast::cpu

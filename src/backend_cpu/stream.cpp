@@ -101,7 +101,9 @@ Stream::Impl::~Impl() {
   }
   if (!error_ && (engine == nullptr || process_ != 0)) cpu::synchronized(nullptr, this);
   if (engine != nullptr) engine->forget(*this);
-  if (error_ && !seen_) std::fprintf(stderr, "holdfast: stream: %s\n", error_->what());
+  if (!error_ || seen_) return;
+  cpu::note_lost_error(error_->what());
+  std::fprintf(stderr, "holdfast: stream: %s\n", error_->what());
 }
 
 void Stream::Impl::push(std::function<void()> task, Run run, std::function<bool()> ready,

@@ -98,6 +98,8 @@ Machine::Machine(const Program& program, const Options& options)
   program_.set_up(region_);
   const auto* bytes = static_cast<const std::byte*>(region_.base());
   base_.assign(bytes, bytes + region_.size());
+  objects_ = region_.objects();
+  cpu::take_lost_error();
 }
 
 Machine::~Machine() {
@@ -148,11 +150,36 @@ Trace Machine::record_as(const Around& around) {
     std::memcpy(region_.base(), base_.data(), base_.size());
     throw;
   }
+  check_end_of_run();
   had_choices_ = ear.heard_choices();
   have_talked_ = have_talked_ || ear.heard_talk();
   if (mutator_ != nullptr) mutator_->change(trace);
   if (census_ != nullptr) census_->add_pairs(trace);
   return trace;
+}
+
+// What would be missing from the trace, or no crash would undo.
+void Machine::check_end_of_run() {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(Errc::unsupported, concat("check: run() of program '", program_.name, "' ", what));
+  };
+  if (const std::string lost = cpu::take_lost_error(); !lost.empty()) {
+    refuse(concat("left a stream whose work failed: ", lost));
+  }
+  if (cpu::work_is_pending()) {
+    refuse("ended while a stream had work that nobody has waited for: synchronize() it");
+  }
+  const auto objects = region_.objects();
+  const bool same =
+      std::equal(objects.begin(), objects.end(), objects_.begin(), objects_.end(),
+                 [](const ObjectInfo& a, const ObjectInfo& b) {
+                   return a.name == b.name && a.offset == b.offset && a.bytes() == b.bytes();
+                 });
+  if (!same) {
+    refuse(
+        "allocates or removes an object of the region: do so in set_up(), since what the region "
+        "itself stores is not recorded");
+  }
 }
 
 void Machine::restore(std::span<const Level> levels) {

@@ -130,6 +130,7 @@ class Machine {
   struct Run;
   template <class Around>
   Trace record_as(const Around& around);
+  void check_end_of_run();
   void restore(std::span<const Level> levels);
   void begin(std::span<const Level> levels);
   Recovered run_anew(std::span<const Level> levels, const History& history,
@@ -158,6 +159,7 @@ class Machine {
   std::uint64_t most_schedules_;  // of recovery, beside the first
   PersistentRange range_;
   std::vector<std::byte> base_;        // the region as set_up() left it
+  std::vector<ObjectInfo> objects_;    // its objects
   std::vector<std::uint32_t> placed_;  // words that the last state put into the region
   Footprint footprint_;
   Recorder recorder_;

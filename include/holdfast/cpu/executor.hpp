@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "holdfast/cpu/vector_types.hpp"
 #include "holdfast/stream.hpp"
@@ -78,6 +79,9 @@ void leave_out_barriers(const std::function<bool(const char* file, unsigned line
 bool work_is_pending();
 bool streams_have_overlapped();
 void watch_streams();
+
+// What a stream that has ended since the last call met and threw to nobody; empty: none has.
+std::string take_lost_error();
 
 // Whether the address lies in memory from backend::allocate_device(), which on a GPU the host could
 // not read.
