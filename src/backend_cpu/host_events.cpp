@@ -146,13 +146,13 @@ void on_host_load(const void* address, std::size_t size, bool is_volatile, const
     }
   }
   if (size == 0) return;
-  const bool beside = note_host_beside(address) && Engine::of_host() != nullptr;
   if (is_volatile) {
+    note_host_beside(address);
     before_host_access(false, address, size, pc);
   } else {
     after_plain_host_load(address, size);
   }
-  if (!beside && !state.wants(address, is_volatile)) return;  // it may race with a kernel's store
+  if (!state.wants(address, is_volatile)) return;
   deliver_access(EventKind::load, {address, size}, is_volatile, address, pc);
 }
 
@@ -160,17 +160,17 @@ void on_host_store(const void* address, std::size_t size, bool is_volatile, cons
   HostObserver::State& state = *t_hook.host;
   settle_host_pending();
   if (size == 0) return;
-  note_host_beside(address);
-  if (is_volatile) before_host_access(true, address, size, pc);
+  if (is_volatile) {
+    note_host_beside(address);
+    before_host_access(true, address, size, pc);
+  }
   if (!state.wants(address, is_volatile)) return;
   const Silence silence;
   state.pending.announce(address, size, is_volatile, pc);
 }
 
 void on_host_stored(const void* address, std::size_t size, const void* pc) {
-  if (size == 0) return;
-  note_host_beside(address);
-  if (!t_hook.host->wants(address)) return;
+  if (size == 0 || !t_hook.host->wants(address)) return;
   deliver_access(EventKind::store, {address, size}, false, address, pc);
 }
 

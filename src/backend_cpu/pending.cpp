@@ -68,14 +68,13 @@ void note_waited(const void* stream) {
   pending().any = !pending().streams.empty();
 }
 
-bool note_host_beside(const void* address) {
-  if (!pending().any.load(std::memory_order_relaxed)) return false;
+void note_host_beside(const void* address) {
+  if (!pending().any.load(std::memory_order_relaxed)) return;
   if (address != nullptr) {
     static thread_local const Stack stack;
-    if (stack.contains(address)) return false;
+    if (stack.contains(address)) return;
   }
   pending().overlapped = true;
-  return true;
 }
 
 void note_lost_error(const std::string& message) {

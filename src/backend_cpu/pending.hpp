@@ -8,11 +8,10 @@ namespace holdfast::cpu {
 // Work is queued on the stream; all that is queued on it has been waited for (null: on all).
 void note_queued(const void* stream);
 void note_waited(const void* stream);
-// Host code accesses memory, or (null) does something else that work beside it may see or be seen
-// by. If some is queued, streams_have_overlapped() says so from here on. The caller's own stack
-// does not count: it holds what has just been queued.
-// Returns whether that is so.
-bool note_host_beside(const void* address);
+// Host code makes a strong access, or (null) does something else that work beside it may see or be
+// seen by. If some is queued, streams_have_overlapped() says so from here on. The caller's own
+// stack does not count: no kernel sees it.
+void note_host_beside(const void* address);
 
 // A stream has ended whose error was thrown to nobody.
 void note_lost_error(const std::string& message);

@@ -279,7 +279,7 @@ Report Checker::check(bool find_causes) {
     trace_ = std::move(*trace);
     moments_ = executions.moments();
     if (detector) add_races(*detector);
-    add_weak();
+    add_weak(trace_);
     for (ModelReport& part : report_.models) {
       explore(part, executions.name(), find_causes);
       if (first && &part == &report_.models.front() && findings_.empty()) add_hints(report_);

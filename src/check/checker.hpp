@@ -95,8 +95,8 @@ class Checker {
   // Those that are called `place`.
   std::vector<Site> sites_at(const std::string& place, const std::vector<Site>& among);
   void add_races(const RaceDetector& detector);
-  // Says where a GPU may do what no schedule of the executor does.
-  void add_weak();
+  // Says where a GPU may do what no schedule of the executor does, in the program or in recovery.
+  void add_weak(const Trace& trace);
   bool out_of_budget() const;
   // One state of the program, and the crashes inside recovery of the groups that `group` takes in.
   Outcome run_state(const Bitset& durable, const CrashPoint& point,

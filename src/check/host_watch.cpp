@@ -52,17 +52,30 @@ namespace {
 // what is noted too much is explored for nothing, what is noted too little is not explored.
 std::uint64_t bytes_read_by(const unsigned char* code) {
   constexpr unsigned char kPrefixes[] = {0x66, 0xf2, 0xf3, 0x2e, 0x36, 0x3e, 0x26, 0x64, 0x65};
-  while (std::find(std::begin(kPrefixes), std::end(kPrefixes), *code) != std::end(kPrefixes))
+  unsigned char prefix = 0;  // one that says how wide
+  while (std::find(std::begin(kPrefixes), std::end(kPrefixes), *code) != std::end(kPrefixes)) {
+    if (*code == 0x66 || *code == 0xf2 || *code == 0xf3) prefix = *code;
     ++code;
+  }
   const bool has_rex = (*code & 0xf0) == 0x40;
-  const std::uint64_t word = has_rex && (*code & 8) != 0 ? 8 : 4;
+  const std::uint64_t word = has_rex && (*code & 8) != 0 ? 8 : prefix == 0x66 ? 2 : 4;
   if (has_rex) ++code;
   if (*code == 0x62) return 64;                   // EVEX
   if (*code == 0xc4 || *code == 0xc5) return 32;  // VEX
   if (*code == 0xff) return 8;                    // call, jump or push through memory
   if (*code >= 0xd8 && *code <= 0xdf) return 16;  // x87
+  // Of the one-byte opcodes, even ones of these are of bytes: arithmetic, and test, xchg, mov, not.
+  const bool arithmetic = *code < 0x40 && (*code & 7) < 4;
+  const bool bytes = *code == 0x80 || *code == 0x84 || *code == 0x86 || *code == 0x8a ||
+                     *code == 0xf6 || *code == 0xfe || (arithmetic && (*code & 1) == 0);
+  if (bytes) return 1;
   if (*code != 0x0f) return word;
-  const unsigned group = code[1] >> 4;  // cmov, setcc, bt, movzx, cmpxchg, xadd: plain words
+  if (code[1] == 0xb6 || code[1] == 0xbe) return 1;  // movzx, movsx of a byte ...
+  if (code[1] == 0xb7 || code[1] == 0xbf) return 2;  // ... and of two
+  const bool scalar = code[1] == 0x10 || code[1] == 0x51 || (code[1] >= 0x58 && code[1] <= 0x5f);
+  if (scalar && prefix == 0xf3) return 4;  // float
+  if (scalar && prefix == 0xf2) return 8;  // double
+  const unsigned group = code[1] >> 4;     // cmov, setcc, bt, cmpxchg, xadd: plain words
   return group == 4 || (group >= 9 && group <= 12) ? word : 16;
 }
 
@@ -160,7 +173,10 @@ void HostWatch::set_actor(std::uint64_t actor) {
 void HostWatch::on_event(const cpu::Event& event) {
   if (event.kind == cpu::EventKind::kernel_begin) open();
   next_.on_event(event);
-  if (event.kind == cpu::EventKind::kernel_end) protect();
+  // A copy has opened the pages where it ran into them: they are closed when it was waited for.
+  if (event.kind == cpu::EventKind::kernel_end || event.kind == cpu::EventKind::synchronize) {
+    protect();
+  }
 }
 
 // Opens the page for one instruction. Returns whether it is to be stepped.

@@ -66,6 +66,7 @@ void Checker::run_nested(const Bitset& durable, const CrashPoint& point,
   const std::uint64_t before = nested_states_;
   std::set<std::uint64_t> seen;  // what a crash may leave of a recovery
   for (Recovery& one : recoveries) {
+    if (machine_.threads_have_talked()) add_weak(one.trace);
     Finding crash;
     crash.point = static_cast<std::size_t>(&point - order_->points().data());
     crash.durable = durable;

@@ -113,12 +113,12 @@ void Checker::add_races(const RaceDetector& detector) {
   }
 }
 
-void Checker::add_weak() {
-  for (const WeakReason& reason : find_weak(trace_)) {
-    std::string why = to_string(reason, trace_);
+void Checker::add_weak(const Trace& trace) {
+  for (const WeakReason& reason : find_weak(trace)) {
+    std::string why = to_string(reason, trace);
     if (!reason.gave_up) {
       const auto place = [&](std::uint32_t op) {
-        return to_string(places_.place(trace_.sites[trace_.ops[op].site]));
+        return to_string(places_.place(trace.sites[trace.ops[op].site]));
       };
       why = concat(place(reason.first), " and ", place(reason.second), ": ", why);
     }

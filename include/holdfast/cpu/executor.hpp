@@ -75,7 +75,8 @@ void leave_out_barriers(const std::function<bool(const char* file, unsigned line
 
 // What the host has queued on streams, over all of them: whether nobody has waited for some of it
 // yet; and whether, since the last watch_streams(), two streams had such work at once, or
-// instrumented host code accessed memory, asked for a task's end or queued a function meanwhile.
+// instrumented host code made a strong access, asked for a task's end or queued a function
+// meanwhile.
 bool work_is_pending();
 bool streams_have_overlapped();
 void watch_streams();
