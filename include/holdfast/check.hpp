@@ -257,7 +257,8 @@ void conclude(Report& report);
 // stops at the first failure of a model.
 // Throws unsupported (a build that delivers no events; a recovery that is not a function of
 // persistent memory; host code that is not instrumented and stores to persistent memory, or reads
-// it for the first time after many runs), invalid_argument (a replay or a mutation that names
+// it for the first time after many runs; a run() that allocates or removes objects, or ends while a
+// stream has work that nobody has waited for), invalid_argument (a replay or a mutation that names
 // nothing), and what set_up and run throw. One check at a time in a process.
 Report check(const Program& program, const Options& options = {});
 
