@@ -5,8 +5,8 @@
 #include <atomic>
 #include <cstddef>
 #include <mutex>
+#include <optional>
 #include <set>
-#include <string>
 #include <utility>
 
 #include "backend_cpu/intercept_state.hpp"
@@ -21,7 +21,7 @@ struct Pending {
   std::set<const void*> streams;
   std::atomic<bool> any{false};  // streams
   std::atomic<bool> overlapped{false};
-  std::string lost_error;
+  std::optional<Error> lost_error;
 };
 
 Pending& pending() {
@@ -77,15 +77,15 @@ void note_host_beside(const void* address) {
   pending().overlapped = true;
 }
 
-void note_lost_error(const std::string& message) {
+void note_lost_error(const Error& error) noexcept {
   if (!kEvents) return;
   const std::lock_guard lock(pending().mutex);
-  pending().lost_error = message;
+  pending().lost_error = error;
 }
 
-std::string take_lost_error() {
+std::optional<Error> take_lost_error() {
   const std::lock_guard lock(pending().mutex);
-  return std::exchange(pending().lost_error, {});
+  return std::exchange(pending().lost_error, std::nullopt);
 }
 
 bool work_is_pending() {

@@ -1,7 +1,7 @@
 // Which streams have work that the host has not waited for, and errors that it never asked for.
 #pragma once
 
-#include <string>
+#include "holdfast/error.hpp"
 
 namespace holdfast::cpu {
 
@@ -13,7 +13,7 @@ void note_waited(const void* stream);
 // stack does not count: no kernel sees it.
 void note_host_beside(const void* address);
 
-// A stream has ended whose error was thrown to nobody.
-void note_lost_error(const std::string& message);
+// A stream has ended whose error was thrown to nobody. A destructor says so: no memory is needed.
+void note_lost_error(const Error& error) noexcept;
 
 }  // namespace holdfast::cpu

@@ -102,7 +102,7 @@ Stream::Impl::~Impl() {
   if (!error_ && (engine == nullptr || process_ != 0)) cpu::synchronized(nullptr, this);
   if (engine != nullptr) engine->forget(*this);
   if (!error_ || seen_) return;
-  cpu::note_lost_error(error_->what());
+  cpu::note_lost_error(*error_);
   std::fprintf(stderr, "holdfast: stream: %s\n", error_->what());
 }
 
@@ -160,19 +160,34 @@ void Stream::Impl::serve() {
   }
 }
 
+namespace {
+
+// REQUIRES: within a handler.
+Error error_of_function() noexcept {
+  try {
+    try {
+      throw;
+    } catch (const Error&) {
+      throw;
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw Error(Errc::device,
+                  detail::concat("a function queued on a stream threw: ", error.what()));
+    }
+  } catch (const std::exception&) {  // no memory for the words, too
+    return core::current_error("a function queued on a stream");
+  }
+}
+
+}  // namespace
+
 // Only the worker writes error_, and others read it once the stream is idle.
 void Stream::Impl::attempt(const std::function<void()>& function) {
   try {
     function();
-  } catch (const Error& error) {
-    if (!error_) error_.emplace(error);
-  } catch (const std::bad_alloc&) {
-    if (!error_) error_.emplace(core::current_error("a function queued on a stream"));
-  } catch (const std::exception& error) {
-    if (!error_) {
-      error_.emplace(Errc::device,
-                     detail::concat("a function queued on a stream threw: ", error.what()));
-    }
+  } catch (const std::exception&) {
+    if (!error_) error_.emplace(error_of_function());
   }
 }
 

@@ -163,8 +163,8 @@ void Machine::check_end_of_run() {
   const auto refuse = [&](const std::string& what) {
     throw Error(Errc::unsupported, concat("check: run() of program '", program_.name, "' ", what));
   };
-  if (const std::string lost = cpu::take_lost_error(); !lost.empty()) {
-    refuse(concat("left a stream whose work failed: ", lost));
+  if (const auto lost = cpu::take_lost_error()) {
+    refuse(concat("left a stream whose work failed: ", lost->what()));
   }
   if (cpu::work_is_pending()) {
     refuse("ended while a stream had work that nobody has waited for: synchronize() it");

@@ -220,8 +220,8 @@ void Machine::recover(Run& run, HostWatch* watch) {
     run.failed_to_run = exploration && known != nullptr && known->code() == Errc::unsupported;
   }
   exploration.reset();
-  if (const std::string lost = cpu::take_lost_error(); run.wrong.empty() && !lost.empty()) {
-    run.wrong = concat("recover() failed: its stream ended with an error: ", lost);
+  if (const auto lost = cpu::take_lost_error(); lost && run.wrong.empty()) {
+    run.wrong = concat("recover() failed: its stream ended with an error: ", lost->what());
   }
   recorder_.end_trace();
   if (run.schedules != nullptr && run.schedules->was_lost()) run.failed_to_run = true;

@@ -81,8 +81,8 @@ bool work_is_pending();
 bool streams_have_overlapped();
 void watch_streams();
 
-// What a stream that has ended since the last call met and threw to nobody; empty: none has.
-std::string take_lost_error();
+// What a stream that has ended since the last call met and threw to nobody.
+std::optional<Error> take_lost_error();
 
 // Whether the address lies in memory from backend::allocate_device(), which on a GPU the host could
 // not read.
