@@ -12,6 +12,7 @@ namespace holdfast::cpu {
 struct HookState {
   Thread* thread = nullptr;
   Listener* listener = nullptr;
+  bool copies = false;                    // within a copy that is delivered
   HostObserver::State* host = nullptr;    // null: the thread's own code is not observed
   Event access;                           // for loads and stores: names the thread already
   const std::byte* stack_low = nullptr;   // the thread's own stack, whose accesses are not

@@ -4,6 +4,7 @@
 
 #include "backend_cpu/atomic_core.hpp"
 #include "backend_cpu/hooks.hpp"
+#include "backend_cpu/host_events.hpp"
 #include "holdfast/persist.hpp"
 #include "holdfast/stream.hpp"
 
@@ -125,6 +126,7 @@ void detail::thread_fence(ScopeNumber scope, const char* file, unsigned line) {
 }
 
 void atomic_thread_fence(const void* pc) {
+  if (kEvents && t_hook.host != nullptr && t_hook.thread == nullptr) on_host_fence(pc);
   fence(EventKind::fence, Scope::system, {"std::atomic_thread_fence", nullptr, 0, nullptr, pc});
 }
 

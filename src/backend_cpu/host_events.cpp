@@ -21,10 +21,10 @@ struct HostObserver::State {
   const std::byte* high = nullptr;
   State* outer = nullptr;
 
+  // What the host and kernels tell each other by strong accesses may stand anywhere.
   bool wants(const void* address, bool strong = false) const {
-    if (low == nullptr || (address >= low && address < high)) return true;
-    // What the host and kernels tell each other may stand anywhere.
-    return strong && Engine::of_host() != nullptr;
+    return strong || low == nullptr || (address >= low && address < high) ||
+           is_pinned_memory(address);
   }
 
   // Reads the pending store's memory, which host code may have unmapped since.
@@ -83,6 +83,18 @@ void deliver_fetched(HostObserver::State& state) {
   deliver_access(EventKind::store, bytes, store.is_volatile, state.value.data(), store.pc);
 }
 
+// The calling thread copies while it lives.
+class Copying {
+ public:
+  Copying() : before_(std::exchange(t_hook.copies, true)) {}
+  ~Copying() { t_hook.copies = before_; }
+  Copying(const Copying&) = delete;
+  Copying& operator=(const Copying&) = delete;
+
+ private:
+  bool before_;
+};
+
 void note(EventKind kind, const void* address, std::size_t size, const char* file, unsigned line) {
   if (!kEvents || t_hook.host == nullptr || size == 0 || !t_hook.host->wants(address)) return;
   settle_host_pending();
@@ -114,6 +126,8 @@ HostObserver::~HostObserver() {
   settle_host();
   t_hook.host = state_->outer;
 }
+
+bool is_observed() noexcept { return t_hook.host != nullptr; }
 
 void note_read(const void* address, std::size_t bytes, const char* file, unsigned line) {
   note(EventKind::load, address, bytes, file, line);
@@ -190,6 +204,15 @@ void on_host_atomic(EventKind kind, const void* address, std::size_t size, const
   deliver(event);
 }
 
+void on_host_fence(const void* pc) {
+  settle_host_pending();
+  Event event;
+  event.kind = EventKind::fence;
+  event.scope = Scope::system;
+  event.pc = pc;
+  deliver(event);
+}
+
 void deliver_synchronize(const void* pc, Stream::Impl* stream, std::uint64_t task) {
   settle_host();
   Event event;
@@ -209,6 +232,7 @@ void deliver_copy(std::initializer_list<Bytes> reads, std::initializer_list<Byte
                   const void* pc, const std::function<void()>& work) {
   const auto lock = lock_kernels();
   Listener* const listener = current_listener();
+  const Copying copying;
   const auto deliver_all = [&](EventKind kind, std::initializer_list<Bytes> ranges) {
     for (const Bytes& range : ranges) {
       if (range.size == 0 || listener == nullptr) continue;

@@ -62,6 +62,9 @@ void on_host_stored(const void* address, std::size_t size, const void* pc);
 void on_host_atomic(EventKind kind, const void* address, std::size_t size, const void* value,
                     const void* pc, const void* now = nullptr, bool failed = false);
 
+// A fence of system scope.
+void on_host_fence(const void* pc);
+
 void settle_host_pending();
 
 // Delivers the store that the calling host thread announced, if any.

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -41,6 +42,8 @@ struct DeviceMemory {
 };
 std::map<std::uintptr_t, DeviceMemory> g_device;  // by where they start
 std::uint64_t g_device_allocations = 0;           // ever made
+std::map<std::uintptr_t, std::size_t> g_pinned;   // bytes, by where they start
+std::atomic<bool> g_any_pinned{false};
 
 // Bytes that control group v2 still grants; the largest number where there is no limit.
 std::size_t control_group_room() {
@@ -160,11 +163,27 @@ void free_device(void* address) noexcept {
   release(address);
 }
 void* allocate_pinned(std::size_t bytes) try {
-  return allocate(bytes, kPage);
+  void* const memory = allocate(bytes, kPage);
+  try {
+    const std::lock_guard lock(g_mutex);
+    g_pinned.emplace(reinterpret_cast<std::uintptr_t>(memory), bytes);
+    g_any_pinned = true;
+  } catch (...) {
+    release(memory);
+    throw;
+  }
+  return memory;
 } catch (const std::exception&) {
   core::fail("pinned memory");
 }
-void free_pinned(void* address) noexcept { release(address); }
+void free_pinned(void* address) noexcept {
+  {
+    const std::lock_guard lock(g_mutex);
+    g_pinned.erase(reinterpret_cast<std::uintptr_t>(address));
+    g_any_pinned = !g_pinned.empty();
+  }
+  release(address);
+}
 
 void register_host(void* /*address*/, std::size_t /*bytes*/, const std::string& /*what*/) {}
 void unregister_host(void* /*address*/, std::size_t /*bytes*/) noexcept {}
@@ -181,6 +200,16 @@ std::optional<DeviceAllocation> device_allocation(const void* address) {
   const auto& [start, memory] = *std::prev(next);
   if (at - start >= memory.bytes) return std::nullopt;
   return DeviceAllocation{start, memory.number};
+}
+
+bool is_pinned_memory(const void* address) {
+  if (!backend::g_any_pinned.load(std::memory_order_relaxed)) return false;
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  const std::lock_guard lock(backend::g_mutex);
+  const auto next = backend::g_pinned.upper_bound(at);
+  if (next == backend::g_pinned.begin()) return false;
+  const auto& [start, bytes] = *std::prev(next);
+  return at - start < bytes;
 }
 
 bool is_device_memory(const void* address) { return device_allocation(address).has_value(); }

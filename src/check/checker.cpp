@@ -285,6 +285,7 @@ Report Checker::check(bool find_causes) {
       if (first && &part == &report_.models.front() && findings_.empty()) add_hints(report_);
     }
   }
+  machine_.check_clean();
   report_.schedules = executions.made();
   report_.schedules_complete = executions.complete();
   report_.schedules_share = executions.share();

@@ -130,7 +130,9 @@ class Checker {
   void add_hints(Report& report) const;
   Failure explain(const Finding& finding, bool find_causes);
   // Runs the finding's state again, or one that takes its place, under all schedules of recovery.
-  Recovered run_again(const Finding& finding, const Bitset& state);
+  Recovered run_again(const Finding& finding, const Bitset& state, bool watched = true);
+  // Throws unsupported if the state does not fail again.
+  void confirm(const Finding& finding, const Bitset& state);
 
   const Program& program_;
   Options options_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <string_view>
+#include <utility>
 
 #include "check/happens.hpp"
 
@@ -46,7 +47,11 @@ Trace Executions::first() {
 }
 
 std::optional<Trace> Executions::next() {
-  if (!begun_) return first();
+  if (!begun_) {
+    Trace trace = first();
+    if (over_ || most_ == 0 || !machine_.went_by_chance()) return trace;
+    spare_ = std::move(trace);
+  }
   while (!over_ && !given_up_ && schedules_.made() < most_) {
     if (before_run_) before_run_();
     schedules_.begin();
@@ -56,16 +61,17 @@ std::optional<Trace> Executions::next() {
     } catch (const Error& error) {
       if (error.code() != Errc::unsupported) throw;
       given_up_ = true;
-      return std::nullopt;
+      break;
     }
     const bool redundant = schedules_.redundant();
     if (!redundant) name_ = schedules_.name();
     over_ = !schedules_.end();
     if (redundant) continue;
     explored_ = true;
+    spare_.reset();
     return late_host(*trace);
   }
-  return std::nullopt;
+  return std::exchange(spare_, std::nullopt);
 }
 
 Trace Executions::again(const std::string& name) {

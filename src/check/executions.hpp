@@ -48,7 +48,8 @@ class Executions {
   Moments moments() const { return explored_ ? Moments::cuts : Moments::prefixes; }
   bool complete() const;  // all have been made
   double share() const;   // of all, estimated down the tree of schedules; 0: unknown
-  // The first is equivalent to one of those that are explored, so it does not count beside them.
+  // The first is equivalent to one of those that are explored, so it does not count beside them;
+  // where time decided which one it was, it is left out.
   std::uint64_t made() const;
 
  private:
@@ -59,9 +60,10 @@ class Executions {
   Schedules schedules_;
   std::uint64_t seed_;
   std::uint64_t most_;
-  std::string name_;       // of the last one, without its letter
-  bool begun_ = false;     // the first has been made
-  bool explored_ = false;  // the last one is not the first
+  std::string name_;            // of the last one, without its letter
+  std::optional<Trace> spare_;  // the first, where it will do if no other can be had
+  bool begun_ = false;          // it has been made
+  bool explored_ = false;       // the last one is not the first
   bool over_ = false;
   bool given_up_ = false;
 };

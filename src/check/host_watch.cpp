@@ -92,7 +92,8 @@ struct WatchSignals {
     if (watch == nullptr || info->si_code <= 0 || !watch->range_.contains(address)) {
       chain(g_fault_before, signal, info, context);
     } else if (t_watch != watch) {
-      watch->open();  // another thread: it is let through, and what it does is not seen
+      watch->on_other_thread({address, reinterpret_cast<const void*>(registers[REG_RIP] + 1),
+                              (registers[REG_ERR] & kWriteFault) != 0, true});
     } else if (watch->on_fault(address, (registers[REG_ERR] & kWriteFault) != 0,
                                static_cast<std::uint64_t>(registers[REG_RIP]))) {
       registers[REG_EFL] |= kTrapFlag;
@@ -167,16 +168,27 @@ void HostWatch::open() {
 
 void HostWatch::set_actor(std::uint64_t actor) {
   actor_ = actor;
+  running_ = 0;  // a schedule of recovery may be given up within a kernel
   protect();
 }
 
 void HostWatch::on_event(const cpu::Event& event) {
-  if (event.kind == cpu::EventKind::kernel_begin) open();
-  next_.on_event(event);
-  // A copy has opened the pages where it ran into them: they are closed when it was waited for.
-  if (event.kind == cpu::EventKind::kernel_end || event.kind == cpu::EventKind::synchronize) {
-    protect();
+  using cpu::EventKind;
+  if (event.kind == EventKind::kernel_begin) {
+    ++running_;
+    open();
   }
+  next_.on_event(event);
+  if (event.kind == EventKind::kernel_end && running_ > 0) --running_;
+  // A copy has opened the pages where it ran into them: they are closed when it was waited for.
+  const bool is_end = event.kind == EventKind::kernel_end || event.kind == EventKind::synchronize;
+  if (is_end && running_ == 0) protect();
+}
+
+// It is let through. What copies do is announced; kernels find the pages open.
+void HostWatch::on_other_thread(const UnseenAccess& access) {
+  if (!cpu::t_hook.copies && !has_other_.exchange(true)) other_ = access;
+  open();
 }
 
 // Opens the page for one instruction. Returns whether it is to be stepped.
@@ -228,6 +240,7 @@ std::optional<UnseenAccess> HostWatch::unseen() const {
   for (std::size_t i = 0; i < store_count_; ++i) {
     if (!footprint_.wrote(stores_[i].address)) return stores_[i];
   }
+  if (has_other_) return other_;
   return read_;
 }
 

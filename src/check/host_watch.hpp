@@ -2,8 +2,10 @@
 // protected while recover() and verify() run, and every access to them faults, is noted, and is
 // made by one step of the processor. Slow (two signals an access), so not for every run.
 //
-// Not seen: accesses of other threads than the one that runs recover() and verify(); and what that
-// one does between the first copy of another thread and the next kernel's end, or the next item.
+// Of other threads than the one that runs recover() and verify(), of functions on a stream among
+// them, the first access is seen. Not seen: what any of them does while a kernel is underway, and
+// between the first copy or such access of another thread and the next kernel's end, the next time
+// that the host waits, or the next item.
 #pragma once
 
 #include <array>
@@ -22,6 +24,7 @@ struct UnseenAccess {
   std::uint64_t address = 0;
   const void* pc = nullptr;  // behind the instruction's first byte, as a call's return address is
   bool is_store = false;
+  bool by_other = false;  // another thread than the one that runs recover() and verify()
 };
 
 // Whether this machine can: x86-64 alone.
@@ -44,8 +47,8 @@ class HostWatch : public cpu::Listener {
   // Opens the pages for good.
   void end();
 
-  // The first read that no hook announced; or the first store. REQUIRES: end() was called, and the
-  // stores of hooks are delivered.
+  // The first read that no hook announced; or the first store; or what another thread did.
+  // REQUIRES: end() was called, and the stores of hooks are delivered.
   std::optional<UnseenAccess> unseen() const;
   // How often it was signalled.
   std::uint64_t faults() const { return faults_; }
@@ -53,6 +56,7 @@ class HostWatch : public cpu::Listener {
  private:
   friend struct WatchSignals;
   bool on_fault(std::uint64_t address, bool is_store, std::uint64_t pc);
+  void on_other_thread(const UnseenAccess& access);
   void on_step();
   void note_store(const UnseenAccess& access);
   void protect();
@@ -65,6 +69,9 @@ class HostWatch : public cpu::Listener {
   std::uint64_t faults_ = 0;
   std::atomic<bool> protected_ = false;  // threads of kernels and copies open the pages, too
   bool ended_ = false;
+  std::uint64_t running_ = 0;  // kernels
+  std::atomic<bool> has_other_ = false;
+  UnseenAccess other_;
   std::array<std::uint64_t, 4> stepping_{};  // pages that the current instruction uses
   unsigned steps_ = 0;
   std::optional<UnseenAccess> read_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <thread>
 #include <utility>
 
 #include "check/ear.hpp"
@@ -65,11 +66,13 @@ class Machine::RecordedSession : public Session {
   RecordedSession(Machine& machine, Ear& ear, Trace& trace)
       : machine_(machine), ear_(ear), trace_(trace) {}
   void start() override {
+    expect_own_thread("start()");
     ear_.note_host();
     if (machine_.census_ != nullptr) machine_.census_->started();
     machine_.recorder_.add_host_op(OpKind::start);
   }
   void acknowledge() override {
+    expect_own_thread("acknowledge()");
     ear_.note_host();
     if (machine_.census_ != nullptr) machine_.census_->acknowledged();
     if (machine_.mutator_ != nullptr && machine_.mutator_->acknowledges_early()) {
@@ -80,9 +83,18 @@ class Machine::RecordedSession : public Session {
   }
 
  private:
+  // What another thread does has no place in the host's order.
+  void expect_own_thread(const char* call) const {
+    if (std::this_thread::get_id() == thread_ && cpu::is_observed()) return;
+    throw Error(Errc::unsupported,
+                concat("check: ", call, " is called by another thread than run()'s, or by a ",
+                       "function of a stream: wait for the stream, and call it in run()"));
+  }
+
   Machine& machine_;
   Ear& ear_;
   Trace& trace_;
+  std::thread::id thread_ = std::this_thread::get_id();
 };
 
 Machine::Machine(const Program& program, const Options& options)
@@ -150,8 +162,9 @@ Trace Machine::record_as(const Around& around) {
     std::memcpy(region_.base(), base_.data(), base_.size());
     throw;
   }
-  check_end_of_run();
+  check_end_of_run(trace);
   had_choices_ = ear.heard_choices();
+  went_by_chance_ = ear.heard_beside();
   have_talked_ = have_talked_ || ear.heard_talk();
   if (mutator_ != nullptr) mutator_->change(trace);
   if (census_ != nullptr) census_->add_pairs(trace);
@@ -159,7 +172,7 @@ Trace Machine::record_as(const Around& around) {
 }
 
 // What would be missing from the trace, or no crash would undo.
-void Machine::check_end_of_run() {
+void Machine::check_end_of_run(const Trace& trace) {
   const auto refuse = [&](const std::string& what) {
     throw Error(Errc::unsupported, concat("check: run() of program '", program_.name, "' ", what));
   };
@@ -180,6 +193,32 @@ void Machine::check_end_of_run() {
         "allocates or removes an object of the region: do so in set_up(), since what the region "
         "itself stores is not recorded");
   }
+  if (const auto address = find_unrecorded(trace)) {
+    refuse(concat("stores to ", name_of(*address),
+                  " unheard: the checker hears kernels, copies and instrumented code of the thread "
+                  "that calls run() alone, no other threads, functions of a stream or of the C "
+                  "library. Store there, or say it with cpu::note_write()"));
+  }
+}
+
+// A byte of an object that does not hold what the trace makes of what set_up() left.
+std::optional<std::uint64_t> Machine::find_unrecorded(const Trace& trace) const {
+  std::vector<std::byte> recorded = base_;
+  for (const Op& op : trace.ops) {
+    const bool writes =
+        op.kind == OpKind::write || op.kind == OpKind::update || op.kind == OpKind::release;
+    if (!writes || !range_.contains(op.address)) continue;
+    std::memcpy(recorded.data() + (op.address - range_.begin), trace.bytes.data() + op.value,
+                std::min<std::uint64_t>(op.size, range_.end - op.address));
+  }
+  const auto* const memory = static_cast<const std::byte*>(region_.base());
+  for (const ObjectInfo& object : objects_) {
+    const std::byte* const first = memory + object.offset;
+    const auto [at, other] =
+        std::mismatch(first, first + object.bytes(), recorded.begin() + object.offset);
+    if (at != first + object.bytes()) return range_.begin + (at - memory);
+  }
+  return std::nullopt;
 }
 
 void Machine::restore(std::span<const Level> levels) {
@@ -205,6 +244,13 @@ void Machine::restore(std::span<const Level> levels) {
                   cell.size);
     }
   }
+}
+
+bool Machine::is_own(std::uint64_t address) const {
+  const std::uint64_t offset = address - range_.begin;
+  return std::none_of(objects_.begin(), objects_.end(), [&](const ObjectInfo& object) {
+    return offset >= object.offset && offset < object.offset + object.bytes();
+  });
 }
 
 std::string Machine::name_of(std::uint64_t address) const {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -68,6 +69,9 @@ class Machine {
   // From now on the program and its recovery run as `mutation` changes them, `sites` being where
   // its place is.
   void change(const Mutation& mutation, std::vector<Site> sites);
+  // Throws unsupported if something has stored to an object since, and no event told of it: a crash
+  // state was not what it should have been.
+  void check_clean();
   // Whether the change was met since.
   bool met_change() const { return mutator_ == nullptr || mutator_->met(); }
   // Who hears what the program does as it is recorded, or null.
@@ -82,6 +86,8 @@ class Machine {
   // Whether what was recorded last might have gone another way: threads ran at once, or the host
   // ran beside what it had queued.
   bool had_choices() const { return had_choices_; }
+  // Whether time decided which way it went: the host or streams ran beside each other.
+  bool went_by_chance() const { return went_by_chance_; }
   // Of all recoveries since change().
   RecoverySchedules recovery_schedules() const;
   // Whether threads of a kernel told one another something by atomics, volatile accesses, releases
@@ -99,6 +105,9 @@ class Machine {
   // The same under the one schedule of that name. Throws invalid_argument where there is none.
   Recovered run_named(std::span<const Level> levels, const History& history,
                       const std::string& schedule, const RunOptions& options = {});
+  // Under the schedule of that name, or the first; nobody watches the host.
+  Recovered run_unwatched(std::span<const Level> levels, const History& history,
+                          const std::string& schedule, const RunOptions& options);
   // How often recovery really ran.
   std::uint64_t runs() const { return runs_; }
   // How often it did not have to.
@@ -130,17 +139,21 @@ class Machine {
   struct Run;
   template <class Around>
   Trace record_as(const Around& around);
-  void check_end_of_run();
+  void check_end_of_run(const Trace& trace);
+  std::optional<std::uint64_t> find_unrecorded(const Trace& trace) const;
   void restore(std::span<const Level> levels);
   void begin(std::span<const Level> levels);
   Recovered run_anew(std::span<const Level> levels, const History& history,
                      const RunOptions& options, Footprint::Noted& all);
-  void run_others(std::span<const Level> levels, const History& history, const RunOptions& options,
+  bool run_others(std::span<const Level> levels, const History& history, const RunOptions& options,
                   Footprint::Noted& all, Recovered& result);
   void run_once(const History& history, const RunOptions& options, Run& run);
   void recover(Run& run, HostWatch* watch);
   std::string verify(const History& history, HostWatch* watch);
   void judge(const HostWatch& watch);
+  [[noreturn]] void refuse_recovery(const std::string& what) const;
+  std::optional<std::uint64_t> find_unheard_store() const;
+  bool is_own(std::uint64_t address) const;  // the region's, and of no object
   const Recovered* known(const History& history);
   void remember(const History& history, const Recovered& result);
 
@@ -150,6 +163,7 @@ class Machine {
   cpu::Listener* also_ = nullptr;
   Census* census_ = nullptr;
   bool had_choices_ = false;
+  bool went_by_chance_ = false;
   RecoverySchedules recovery_schedules_;
   bool explored_unseen_ = false;  // a schedule of recovery was run while nobody watched the host
   bool have_talked_ = false;
@@ -167,10 +181,12 @@ class Machine {
   std::size_t variable_ = 0;  // words that may differ, when these were recorded
   std::uint64_t runs_ = 0;
   std::uint64_t memoised_ = 0;
+  std::uint64_t clean_runs_ = 0;  // before check_clean() was last called
   // Runs in which unannounced accesses would be seen are slow: all at first, later some, and all
   // again once there was one.
   std::uint64_t watch_faults_ = 0;
   bool watch_always_ = false;
+  bool watch_never_ = false;
   bool unwatched_ = false;  // there was a run without
   Site unseen_;
 };

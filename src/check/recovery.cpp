@@ -4,6 +4,7 @@
 // it did says which schedule comes next. So what is remembered of a state, and what it must fix,
 // rests on all that was read under any schedule.
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -25,6 +26,8 @@ constexpr std::size_t kMostReadings = std::size_t{8} << 20;
 // Accesses of the host that are made one by one, to see whether hooks announce them, before runs
 // are only looked at now and then.
 constexpr std::uint64_t kWatchedFaults = 8'192;
+// Runs between two looks for stores that nobody heard of.
+constexpr std::uint64_t kCleanRuns = 4'096;
 
 std::uint64_t key_of(const History& history) {
   return std::uint64_t{history.started} << 32 | history.acknowledged;
@@ -39,6 +42,7 @@ struct Machine::Run {
   std::string wrong;
   bool failed_to_run = false;  // it could not be explored
   bool has_others = false;     // not all schedules are equivalent to this one
+  bool by_chance = false;      // something ran beside: which one of them it was, time decided
 };
 
 RecoverySchedules Machine::recovery_schedules() const {
@@ -69,6 +73,10 @@ void Machine::remember(const History& history, const Recovered& result) {
 
 Recovered Machine::run(std::span<const Level> levels, const History& history,
                        const RunOptions& options) {
+  if (runs_ - clean_runs_ >= kCleanRuns) {
+    clean_runs_ = runs_;
+    check_clean();
+  }
   restore(levels);
   if (footprint_.variable() != variable_) {
     variable_ = footprint_.variable();
@@ -101,20 +109,31 @@ Recovered Machine::run_anew(std::span<const Level> levels, const History& histor
   Run run;
   if (options.recoveries != nullptr) run.trace = &recovery.trace;
   run_once(history, options, run);
+  if (run.by_chance && most_schedules_ > 0) {
+    Footprint::Noted first;
+    footprint_.add_to(first);
+    if (run_others(levels, history, options, all, result)) return result;
+    all = std::move(first);  // no other could be run
+    result.wrong = std::move(run.wrong);
+    if (options.recoveries != nullptr) options.recoveries->push_back(std::move(recovery));
+    return result;
+  }
   result.wrong = std::move(run.wrong);
   if (options.recoveries != nullptr) options.recoveries->push_back(std::move(recovery));
   if (!result.wrong.empty() || !run.has_others) return result;
+  footprint_.add_to(all);
   run_others(levels, history, options, all, result);
   return result;
 }
 
-// The first run has shown that there are others. It is equivalent to one of those.
-void Machine::run_others(std::span<const Level> levels, const History& history,
+// The first run has shown that there are others. It is equivalent to one of those. Returns whether
+// one at least was run.
+bool Machine::run_others(std::span<const Level> levels, const History& history,
                          const RunOptions& options, Footprint::Noted& all, Recovered& result) {
   Schedules schedules;
+  const bool keeps_first = options.recoveries != nullptr && !options.recoveries->empty();
   bool more = true;
   while (more && result.wrong.empty() && schedules.made() < most_schedules_) {
-    footprint_.add_to(all);
     restore(levels);
     begin(levels);
     schedules.begin();
@@ -123,6 +142,7 @@ void Machine::run_others(std::span<const Level> levels, const History& history,
     run.schedules = &schedules;
     if (options.recoveries != nullptr) run.trace = &recovery.trace;
     run_once(history, options, run);
+    footprint_.add_to(all);
     if (run.failed_to_run) break;
     const bool redundant = schedules.redundant();
     recovery.schedule = schedules.name();
@@ -130,15 +150,15 @@ void Machine::run_others(std::span<const Level> levels, const History& history,
     if (redundant) continue;
     result.wrong = std::move(run.wrong);
     if (!result.wrong.empty()) result.schedule = recovery.schedule;
-    const bool is_first = !more && schedules.made() == 1;
-    if (options.recoveries != nullptr && !is_first) {
+    const bool is_known = keeps_first && !more && schedules.made() == 1;
+    if (options.recoveries != nullptr && !is_known) {
       options.recoveries->push_back(std::move(recovery));
     }
   }
-  footprint_.add_to(all);
   recovery_schedules_.most = std::max(recovery_schedules_.most, schedules.made());
   const bool all_made = !more && !schedules.was_cut();
   if (!all_made && result.wrong.empty()) recovery_schedules_.complete = false;
+  return schedules.made() > 0;
 }
 
 Recovered Machine::run_named(std::span<const Level> levels, const History& history,
@@ -167,24 +187,29 @@ Recovered Machine::run_named(std::span<const Level> levels, const History& histo
   return {std::move(run.wrong), schedule};
 }
 
-// While recovery is explored nobody watches the host: blocks of its kernels and the host take turns
-// on one thread.
+Recovered Machine::run_unwatched(std::span<const Level> levels, const History& history,
+                                 const std::string& schedule, const RunOptions& options) {
+  watch_never_ = true;
+  Recovered result = run_named(levels, history, schedule, options);
+  watch_never_ = false;
+  return result;
+}
+
 void Machine::run_once(const History& history, const RunOptions& options, Run& run) {
   ++runs_;
   recorder_.begin(run.trace, &footprint_);
-  const bool watched =
-      can_watch_host() && (watch_always_ || watch_faults_ < kWatchedFaults + runs_);
+  const bool watched = can_watch_host() && !watch_never_ &&
+                       (watch_always_ || watch_faults_ < kWatchedFaults + runs_);
   std::optional<HostWatch> watch;
   if (!watched) {
     unwatched_ = true;
-  } else if (run.schedules == nullptr) {
+  } else {
     watch.emplace(recorder_, footprint_, range_);
   }
   recover(run, watch ? &*watch : nullptr);
   const bool goes_on =
       !run.failed_to_run && (run.schedules == nullptr || !run.schedules->redundant());
   if (goes_on && run.wrong.empty() && program_.verify) {
-    if (watched && !watch) watch.emplace(recorder_, footprint_, range_);
     run.wrong = verify(history, watch ? &*watch : nullptr);
   }
   if (watch) {
@@ -232,6 +257,7 @@ void Machine::recover(Run& run, HostWatch* watch) {
   }
   if (run.schedules == nullptr && ear.heard_turns()) {
     run.has_others = true;
+    run.by_chance = ear.heard_beside();
     if (most_schedules_ == 0) recovery_schedules_.complete = false;
   }
   if (run.trace != nullptr && mutator_ != nullptr) mutator_->change(*run.trace);
@@ -263,21 +289,64 @@ std::string Machine::verify(const History& history, HostWatch* watch) {
 void Machine::judge(const HostWatch& watch) {
   const std::optional<UnseenAccess> unseen = watch.unseen();
   if (!unseen) return;
-  if (!unseen->is_store && (watch_always_ || !unwatched_)) {
+  if (!unseen->is_store && !unseen->by_other && (watch_always_ || !unwatched_)) {
     if (!watch_always_) unseen_.pc = unseen->pc;
     watch_always_ = true;
     return;
   }
   SourceLines lines;
   const SourceLine line = lines.resolve(unseen->pc)[0];
+  const std::string what =
+      concat(unseen->is_store ? "stores to " : "reads ", name_of(unseen->address), " unseen, at ",
+             line.file.empty() ? line.function : line.file,
+             line.file.empty() ? "" : concat(":", line.line));
+  if (is_own(unseen->address)) {
+    refuse_recovery(concat(what,
+                           ": it allocates, removes or commits, and what the region itself stores "
+                           "is not explored; do so in set_up()"));
+  }
+  if (unseen->by_other) {
+    refuse_recovery(concat(what,
+                           ", by another thread or a function of a stream: the checker hears "
+                           "kernels, copies and the thread that calls recover() and verify() "
+                           "alone. Do it there"));
+  }
+  refuse_recovery(
+      concat(what,
+             ": that code is not instrumented, so that the checker explores less than it "
+             "says. Name its file in holdfast_kernels(), or ",
+             unseen->is_store ? "store in a kernel" : "read through check::read()"));
+}
+
+void Machine::refuse_recovery(const std::string& what) const {
   throw Error(Errc::unsupported,
-              concat("check: recover() or verify() of program '", program_.name, "' ",
-                     unseen->is_store ? "stores to " : "reads ", name_of(unseen->address),
-                     " unseen, at ", line.file.empty() ? line.function : line.file,
-                     line.file.empty() ? "" : concat(":", line.line),
-                     ": that code is not instrumented, so that the checker explores less than it "
-                     "says. Name its file in holdfast_kernels(), or ",
-                     unseen->is_store ? "store in a kernel" : "read through check::read()"));
+              concat("check: recover() or verify() of program '", program_.name, "' ", what));
+}
+
+// What nobody heard of, no later state takes back.
+void Machine::check_clean() {
+  restore({});
+  if (const auto address = find_unheard_store()) {
+    refuse_recovery(concat("stores to ", name_of(*address),
+                           " unheard: the checker hears kernels, copies and instrumented code of "
+                           "the thread that calls recover() and verify() alone. Do it there"));
+  }
+}
+
+// In objects. REQUIRES: but for words that the last run is known to have written, the region holds
+// what set_up() left.
+std::optional<std::uint64_t> Machine::find_unheard_store() const {
+  const auto* const memory = static_cast<const std::byte*>(region_.base());
+  for (const ObjectInfo& object : objects_) {
+    const std::uint64_t end = object.offset + object.bytes();
+    if (std::memcmp(memory + object.offset, base_.data() + object.offset, object.bytes()) == 0) {
+      continue;
+    }
+    for (std::uint64_t at = object.offset; at < end; ++at) {
+      if (memory[at] != base_[at] && !footprint_.wrote(range_.begin + at)) return range_.begin + at;
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace holdfast::check

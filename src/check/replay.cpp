@@ -60,7 +60,7 @@ Report Checker::replay(const std::string& text) {
   return report_;
 }
 
-Recovered Checker::run_again(const Finding& finding, const Bitset& state) {
+Recovered Checker::run_again(const Finding& finding, const Bitset& state, bool watched) {
   ++states_;
   const bool nested = finding.order != nullptr;
   const CrashPoint& point = order_->points()[finding.point];
@@ -68,7 +68,21 @@ Recovered Checker::run_again(const Finding& finding, const Bitset& state) {
                           {finding.order.get(), &state}};
   RunOptions run;
   if (options_.robust && !nested) run.judge = [&] { return not_robust(state, point); };
-  return machine_.run({levels, nested ? 2u : 1u}, history_of(point), run);
+  const std::span<const Level> all{levels, nested ? 2u : 1u};
+  if (!watched) return machine_.run_unwatched(all, history_of(point), finding.schedule, run);
+  return machine_.run(all, history_of(point), run);
+}
+
+// It fails once more, and not because its pages are protected.
+void Checker::confirm(const Finding& finding, const Bitset& state) {
+  if (options_.robust || !run_again(finding, state, false).wrong.empty()) return;
+  throw Error(
+      Errc::unsupported,
+      concat("check: a crash state of program '", program_.name, "' fails (", finding.message,
+             ") and passes when it is recovered from again: recover() or verify() hands persistent "
+             "memory to a system call, such as read(), write() or fread(), which watched pages "
+             "refuse: let it go through a buffer; or they keep something from one call to the "
+             "next, where a crash keeps the region alone"));
 }
 
 Failure Checker::explain(const Finding& finding, bool find_causes) {
@@ -86,6 +100,7 @@ Failure Checker::explain(const Finding& finding, bool find_causes) {
   };
   failure.state = name(durable, finding.schedule);
   if (!find_causes) return failure;
+  confirm(finding, durable);
 
   const Fails fails = [&](const Bitset& state) { return !run_again(finding, state).wrong.empty(); };
   const Cause cause =

@@ -391,8 +391,8 @@ TEST_P(RecoveryBugs, WithoutItsScheduleTheNameIsOfAStateThatDoesNotFail) {
   Options options = one_model(Model::sbrp);
   const Program program = GetParam().make(false);
   std::string state = check(program, options).failures.at(0).state;
-  while (state.find('r') != std::string::npos) {
-    state.erase(state.find('r'), state.find('@') - state.find('r') + 1);
+  for (auto at = state.find('r'); at != std::string::npos; at = state.find('r')) {
+    state.erase(at, state.find('@', at) - at + 1);
   }
   if (GetParam().nested) state.erase(state.find('/'));  // writes have other numbers
   options.replay = state;

@@ -7,6 +7,8 @@
 namespace holdfast::check {
 namespace {
 
+using test::Unheard;
+
 Verdict verdict_of(const Program& program) {
   Options options;
   options.max_seconds = 20;
@@ -32,6 +34,53 @@ TEST(UnaskedTest, WhatIsNotRecordedIsRefused) {
             Errc::unsupported);
 }
 
+TEST(UnaskedTest, AHostThatLooksPlainlyRaces) {
+  EXPECT_EQ(verdict_of(test::host_asks_plainly()), Verdict::racy);
+}
+
+TEST(UnaskedTest, AFenceOfTheHostOrdersWhatItStoresBehindAMessage) {
+  EXPECT_EQ(verdict_of(test::host_stores_behind_a_message(true)), Verdict::passed);
+  EXPECT_EQ(verdict_of(test::host_stores_behind_a_message(false)), Verdict::failed);
+}
+
+TEST(UnaskedTest, StoresOfRunThatNobodyHeardAreRefused) {
+  for (const auto how : {Unheard::library, Unheard::thread, Unheard::function}) {
+    EXPECT_EQ(test::error_of([&] { check(test::stores_unheard_in_run(how)); },
+                             {"run() of program", "stores to record+128 unheard"}),
+              Errc::unsupported);
+  }
+  EXPECT_EQ(test::error_of([] { check(test::acknowledges_from_its_stream()); },
+                           {"acknowledge() is called by another thread"}),
+            Errc::unsupported);
+}
+
+TEST(UnaskedTest, SoIsWhatOtherThreadsDoInRecovery) {
+  if (!can_see_host()) GTEST_SKIP() << "pages are watched on x86-64 alone";
+  for (const auto how : {Unheard::thread, Unheard::function}) {
+    EXPECT_EQ(test::error_of([&] { check(test::unheard_in_recovery(how, true)); },
+                             {"reads record+0 unseen", "by another thread"}),
+              Errc::unsupported);
+    EXPECT_EQ(test::error_of([&] { check(test::unheard_in_recovery(how, false)); },
+                             {"stores to record+128 unseen", "by another thread"}),
+              Errc::unsupported);
+  }
+  EXPECT_EQ(test::error_of([] { check(test::recovery_allocates()); }, {"it allocates"}),
+            Errc::unsupported);
+}
+
+TEST(UnaskedTest, WhatFailsForItsPagesAloneIsNoFailure) {
+  if (!can_see_host()) GTEST_SKIP() << "pages are watched on x86-64 alone";
+  EXPECT_EQ(test::error_of([] { check(test::verification_writes_to_a_pipe()); },
+                           {"passes when it is recovered from again", "a buffer"}),
+            Errc::unsupported);
+}
+
+TEST(UnaskedTest, StreamsOfRecoveryMayTakeAnyTurns) {
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(verdict_of(test::recovery_reads_on_two_streams()), Verdict::passed);
+  }
+}
+
 TEST(UnaskedTest, RecoveryThatFaultsOnAStreamThatNobodyAsksFails) {
   EXPECT_EQ(verdict_of(test::recovery_faults_unasked()), Verdict::failed);
 }
@@ -39,6 +88,7 @@ TEST(UnaskedTest, RecoveryThatFaultsOnAStreamThatNobodyAsksFails) {
 TEST(UnaskedTest, ReadsBehindACopyAreSeen) {
   if (!can_see_host()) GTEST_SKIP() << "pages are watched on x86-64 alone";
   EXPECT_EQ(verdict_of(test::recovery_reads_behind_a_copy()), Verdict::failed);
+  EXPECT_EQ(verdict_of(test::recovery_reads_in_a_library_under_one_schedule()), Verdict::failed);
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
 #include "check/unasked_test.hpp"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
+#include <thread>
 
 #include "holdfast/kernel.hpp"
 
@@ -90,6 +93,28 @@ struct Flag {
   volatile std::uint32_t* get() { return word.data(); }
   PinnedBuffer<std::uint32_t> word{1};
 };
+
+__global__ void store_and_release(Record* record, std::uint64_t* flag) {
+  record->payload = 42;
+  prel<Scope::system>(flag, std::uint64_t{1});
+}
+__global__ void read_valid(const Record* record, std::uint64_t* found) { *found = record->valid; }
+__global__ void read_payload(const Record* record, std::uint64_t* found) {
+  *found = record->payload;
+}
+__global__ void who_comes_first(std::uint32_t* turn) {
+  if (atomicAdd(turn, 1u) == 0) turn[1] = threadIdx.x;
+}
+
+// `access` is made where nobody hears it.
+void unheard(Unheard how, Stream& stream, const std::function<void()>& access) {
+  if (how == Unheard::thread) {
+    std::thread(access).join();
+  } else {
+    stream.enqueue(access);
+    stream.synchronize();
+  }
+}
 
 }  // namespace
 
@@ -192,6 +217,131 @@ Program recovery_faults_unasked() {
       [](Region& region) {
         Stream stream;
         launch(stream, 1, 1, fault_where_torn, record(region));
+      });
+  result.verify = [](Region&, const History&, std::uint64_t) { return std::string(); };
+  return result;
+}
+
+Program host_asks_plainly() {
+  return program("host_asks_plainly", [](Region& region, Session& session) {
+    Flag flag;
+    session.start();
+    Stream stream;
+    launch(stream, 1, 1, store_and_tell, record(region), flag.get());
+    if (flag.word[0] == 0) stream.synchronize();
+    session.acknowledge();
+    stream.synchronize();
+  });
+}
+
+Program host_stores_behind_a_message(bool fenced) {
+  return program("host_stores_behind_a_message", [=](Region& region, Session&) {
+    PinnedBuffer<std::uint64_t> flag(1);
+    flag[0] = 0;
+    Stream stream;
+    launch(stream, 1, 1, store_and_release, record(region), flag.data());
+    while (std::atomic_ref<std::uint64_t>(flag[0]).load() == 0) {
+    }
+    if (fenced) std::atomic_thread_fence(std::memory_order_seq_cst);
+    record(region)->valid = 1;
+    stream.synchronize();
+  });
+}
+
+Program stores_unheard_in_run(Unheard how) {
+  Program result = program("stores_unheard_in_run", [=](Region& region, Session& session) {
+    Record* const it = record(region);
+    session.start();
+    Stream stream;
+    launch(stream, 1, 1, store_safely, it);
+    stream.synchronize();
+    session.acknowledge();
+    if (how == Unheard::library) {
+      std::strcpy(it->name, "a");
+    } else {
+      unheard(how, stream, [it] { it->name[0] = 'a'; });
+    }
+  });
+  result.verify = [](Region& region, const History& history, std::uint64_t) -> std::string {
+    return history.acknowledged != 0 && record(region)->name[0] == 0 ? "without a name" : "";
+  };
+  return result;
+}
+
+Program unheard_in_recovery(Unheard how, bool reads) {
+  return program("unheard_in_recovery", store_it, [=](Region& region) {
+    Record* const it = record(region);
+    if (it->valid == 0) return;
+    Stream stream;
+    bool is_torn = false;
+    unheard(how, stream, [&] {
+      if (reads) is_torn = it->payload != 42;
+      if (!reads) it->name[0] = 'a';
+    });
+    if (is_torn) throw std::runtime_error("valid without payload");
+  });
+}
+
+Program acknowledges_from_its_stream() {
+  return program("acknowledges_from_its_stream", [](Region& region, Session& session) {
+    session.start();
+    Stream stream;
+    launch(stream, 1, 1, store_safely, record(region));
+    stream.enqueue([&] { session.acknowledge(); });
+    stream.synchronize();
+  });
+}
+
+Program recovery_allocates() {
+  return program("recovery_allocates", store_it, [](Region& region) {
+    if (!region.contains("again")) region.allocate<std::uint64_t>("again", 1);
+  });
+}
+
+Program verification_writes_to_a_pipe() {
+  Program result = program("verification_writes_to_a_pipe", store_it);
+  result.verify = [](Region& region, const History&, std::uint64_t) -> std::string {
+    int ends[2];
+    if (::pipe(ends) != 0) return "no pipe";
+    const auto written = ::write(ends[1], record(region), sizeof(Record));
+    ::close(ends[0]);
+    ::close(ends[1]);
+    return written == sizeof(Record) ? "" : "write() fails";
+  };
+  return result;
+}
+
+Program recovery_reads_on_two_streams() {
+  return program("recovery_reads_on_two_streams", store_it, [](Region& region) {
+    PinnedBuffer<std::uint64_t> found(32);
+    Stream first, second;
+    launch(first, 1, 1, read_valid, static_cast<const Record*>(record(region)), &found[0]);
+    launch(second, 1, 1, read_payload, static_cast<const Record*>(record(region)), &found[16]);
+    first.synchronize();
+    second.synchronize();
+    if (found[0] == 1 && found[16] != 42) throw std::runtime_error("valid without payload");
+  });
+}
+
+Program recovery_reads_in_a_library_under_one_schedule() {
+  Program result = program(
+      "recovery_reads_in_a_library_under_one_schedule",
+      [](Region& region, Session&) {
+        Stream stream;
+        launch(stream, 1, 1, name_and_publish, record(region));
+        stream.synchronize();
+      },
+      [](Region& region) {
+        Stream stream;
+        const DeviceBuffer<std::uint32_t> turn(2);
+        fill_async(stream, turn.data(), 0, 2 * sizeof(std::uint32_t));
+        launch(stream, 1, 2, who_comes_first, turn.data());
+        std::uint32_t first = 0;
+        copy_async(stream, &first, turn.data() + 1, sizeof first);
+        stream.synchronize();
+        if (first == 1 && std::strcmp(record(region)->name, "a") == 0) {
+          throw std::runtime_error("it has a name");
+        }
       });
   result.verify = [](Region&, const History&, std::uint64_t) { return std::string(); };
   return result;

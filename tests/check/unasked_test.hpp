@@ -23,6 +23,26 @@ check::Program allocates_in_run();
 check::Program leaves_work_behind();
 // A kernel of recovery faults after some crashes, on a stream that nobody asks.
 check::Program recovery_faults_unasked();
+// The host looks at a flag by a plain load, beside the kernel that stores it.
+check::Program host_asks_plainly();
+// The host stores what is ordered behind what a kernel has told it, by a fence and without.
+check::Program host_stores_behind_a_message(bool fenced);
+// A store that nobody hears, made behind the acknowledgement: by the C library, another thread, a
+// function of the stream.
+enum class Unheard { library, thread, function };
+check::Program stores_unheard_in_run(Unheard how);
+// The same in recovery, where the record is valid; `reads`: it is read instead.
+check::Program unheard_in_recovery(Unheard how, bool reads);
+// The acknowledgement is a function of the stream.
+check::Program acknowledges_from_its_stream();
+// Recovery allocates an object.
+check::Program recovery_allocates();
+// Verification hands persistent memory to write().
+check::Program verification_writes_to_a_pipe();
+// Two kernels of two streams of recovery read.
+check::Program recovery_reads_on_two_streams();
+// The C library reads the name under one schedule of recovery alone.
+check::Program recovery_reads_in_a_library_under_one_schedule();
 // Recovery reads in a library, behind a copy out of the region.
 check::Program recovery_reads_behind_a_copy();
 

@@ -87,6 +87,8 @@ std::optional<Error> take_lost_error();
 // Whether the address lies in memory from backend::allocate_device(), which on a GPU the host could
 // not read.
 bool is_device_memory(const void* address);
+// Whether it lies in memory from backend::allocate_pinned(), which the host and kernels share.
+bool is_pinned_memory(const void* address);
 
 // The allocation that the address lies in: where it starts, and its number, counted from 1.
 struct DeviceAllocation {

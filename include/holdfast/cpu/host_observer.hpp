@@ -36,6 +36,9 @@ class HostObserver {
   std::unique_ptr<State> state_;
 };
 
+// Whether the calling thread has an observer, and is not within a function of a stream.
+bool is_observed() noexcept;
+
 // Says that the calling thread reads, or has just written, `bytes` bytes. Does nothing where the
 // thread has no HostObserver.
 void note_read(const void* address, std::size_t bytes, const char* file = __builtin_FILE(),
