@@ -29,8 +29,8 @@ constexpr std::uint64_t kSampledNested = 64;
 Checker::Checker(const Program& program, const Options& options)
     : program_(program), options_(options), machine_(program, options) {
   if (options.workers == 0 || options.worker >= options.workers) {
-    throw Error(Errc::invalid_argument, concat("check: worker ", options.worker, " of ",
-                                               options.workers, ": count workers from 0"));
+    throw OptionError(concat("check: worker ", options.worker, " of ", options.workers,
+                             ": count workers from 0"));
   }
 }
 

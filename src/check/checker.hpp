@@ -94,6 +94,7 @@ class Checker {
   bool is_spent(const ModelReport& part) const;
   // Those that are called `place`.
   std::vector<Site> sites_at(const std::string& place, const std::vector<Site>& among);
+  std::vector<Site> sites_to_add_to(const Mutation& mutation);
   void add_races(const RaceDetector& detector);
   // Says where a GPU may do what no schedule of the executor does, in the program or in recovery.
   void add_weak(const Trace& trace);

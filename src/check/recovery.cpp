@@ -155,10 +155,9 @@ Recovered Machine::run_named(std::span<const Level> levels, const History& histo
   }
   run_once(history, options, run);
   if (!schedule.empty() && (run.failed_to_run || schedules.name() != schedule)) {
-    throw Error(Errc::invalid_argument,
-                concat("'r", schedule,
-                       "@' names no schedule of recovery from this state: take the "
-                       "whole state from a report, such as 12:345.350/r102@3:7"));
+    throw OptionError(concat("'r", schedule,
+                             "@' names no schedule of recovery from this state: take the "
+                             "whole state from a report, such as 12:345.350/r102@3:7"));
   }
   if (options.recoveries != nullptr) {
     recovery.schedule = schedule;

@@ -9,6 +9,12 @@ using detail::concat;
 
 Report Checker::replay(const std::string& text) {
   const ReplayName name = parse_replay(text);
+  const std::vector<StateName> parts = parse_state(name.state, text);
+  if (name.model && options_.model && *name.model != *options_.model) {
+    throw OptionError(concat("--replay is '", text, "', a state under ", to_string(*name.model),
+                             ", but --model is ", to_string(*options_.model),
+                             ": leave --model out, or give the state's"));
+  }
   if (name.model) options_.model = name.model;
   if (!options_.model) options_.model = Model::sbrp;
   begin_report();
@@ -18,7 +24,6 @@ Report Checker::replay(const std::string& text) {
   moments_ = executions.moments();
   ModelReport& part = report_.models.front();
   start(part);
-  const std::vector<StateName> parts = parse_state(name.state);
   Finding finding;
   finding.point = parts[0].point;
   finding.durable = state_of(*order_, parts[0]);

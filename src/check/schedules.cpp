@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "holdfast/error.hpp"
+#include "holdfast/check.hpp"
 
 namespace holdfast::check {
 
@@ -34,10 +34,9 @@ void Schedules::begin_named(std::string_view name) {
   wanted_at_ = 0;
   const auto is_digit = [](char c) { return c == kMore || kDigits.find(c) != kDigits.npos; };
   if (name.empty() || !std::all_of(wanted_.begin(), wanted_.end(), is_digit)) {
-    throw Error(Errc::invalid_argument,
-                detail::concat("'", name,
-                               "' names no schedule: it is digits and letters, as a "
-                               "report has them, or -"));
+    throw OptionError(detail::concat("'", name,
+                                     "' names no schedule: it is digits and letters, as a "
+                                     "report has them, or -"));
   }
 }
 
@@ -156,9 +155,9 @@ std::size_t Schedules::pick(Node& node) {
     const std::size_t index = next_wanted();
     if (index >= able.size()) {
       was_lost_ = true;
-      throw Error(Errc::invalid_argument,
-                  detail::concat("schedule ", wanted_, " does not fit the program: at choice ",
-                                 wanted_at_, " only ", able.size(), " threads can go on"));
+      throw OptionError(detail::concat("schedule ", wanted_,
+                                       " does not fit the program: at choice ", wanted_at_,
+                                       " only ", able.size(), " threads can go on"));
     }
     return able[index];
   }

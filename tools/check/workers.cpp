@@ -52,9 +52,16 @@ void write_all(int fd, const std::string& text) {
   }
 }
 
-// The error's code goes with it, for the exit status.
-Json error_json(Errc code, const char* message) {
-  return {{"error", {{"code", static_cast<int>(code)}, {"message", message}}}};
+// The error's code goes with it, and whether it is of what was asked for, for the exit status.
+Json error_json(Errc code, const char* message, bool of_option = false) {
+  return {{"error",
+           {{"code", static_cast<int>(code)}, {"message", message}, {"of_option", of_option}}}};
+}
+
+[[noreturn]] void throw_error(const Json& error) {
+  const std::string message = error["message"];
+  if (error["of_option"]) throw OptionError(message);
+  throw Error(static_cast<Errc>(error["code"].get<int>()), message);
 }
 
 [[noreturn]] void be_worker(int pipe, const std::function<Json()>& work) {
@@ -62,6 +69,8 @@ Json error_json(Errc code, const char* message) {
   Json answer;
   try {
     answer = {{"answer", work()}};
+  } catch (const OptionError& error) {
+    answer = error_json(error.code(), error.what(), true);
   } catch (const Error& error) {
     answer = error_json(error.code(), error.what());
   } catch (const std::bad_alloc&) {
@@ -266,8 +275,7 @@ Answers run_workers(const std::string& title, unsigned workers,
     if (message.is_discarded() || !WIFEXITED(child.status)) {
       result.dead.push_back(obituary(child, i, workers));
     } else if (message.contains("error")) {
-      const Json& error = message["error"];
-      throw Error(static_cast<Errc>(error["code"].get<int>()), error["message"]);
+      throw_error(message["error"]);
     } else {
       result.answers.push_back(message["answer"]);
     }
