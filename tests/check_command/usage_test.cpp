@@ -169,5 +169,21 @@ TEST(CheckUsage, SizesThatAProgramRefusesAreWrongUsage) {
   EXPECT_EQ(message_of(said), "at most 3 threads");
 }
 
+TEST(CheckUsage, AProgramThatLacksSomethingIsToldSo) {
+  expect_blamed([](Program& program) { program.set_up = nullptr; }, {"'changed' needs set_up"});
+  expect_blamed([](Program& program) { program.recover = nullptr; }, {"'changed' needs"});
+  for (const std::uint64_t bytes :
+       {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{1} << 40, ~std::uint64_t{0}}) {
+    expect_blamed([&](Program& program) { program.region_bytes = bytes; },
+                  {"region_bytes", "'changed'", std::to_string(bytes)});
+  }
+  expect_blamed(
+      [](Program& program) {
+        program.region_bytes = 128 << 10;
+        program.set_up = [](Region& region) { region.allocate<char>("large", 1 << 20); };
+      },
+      {"region_bytes", "'changed'", "is 131072: give more"});
+}
+
 }  // namespace
 }  // namespace holdfast::check
