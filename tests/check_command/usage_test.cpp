@@ -1,7 +1,9 @@
 // What a person can type wrongly, and what a program under check can do wrongly: told apart.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <functional>
+#include <iostream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -183,6 +185,26 @@ TEST(CheckUsage, AProgramThatLacksSomethingIsToldSo) {
         program.set_up = [](Region& region) { region.allocate<char>("large", 1 << 20); };
       },
       {"region_bytes", "'changed'", "is 131072: give more"});
+}
+
+TEST(CheckUsage, WhatAProgramPrintsIsNotInTheReport) {
+  testing::internal::CaptureStderr();
+  const Said said = say_of([](Program& program) {  // which parses what is on standard output
+    program.recover = [recover = program.recover](Region& region) {
+      std::puts("recover() says this");
+      std::cout << "and this\n";
+      recover(region);
+    };
+    program.run = [run = program.run](Region& region, Session& session) {
+      std::puts("run() says this");
+      run(region, session);
+    };
+  });
+  const std::string err = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(said.json.contains("verdict"));
+  for (const char* words : {"recover() says this\n", "and this\n", "run() says this\n"}) {
+    EXPECT_NE(err.find(words), std::string::npos) << words;
+  }
 }
 
 }  // namespace

@@ -64,8 +64,16 @@ Json error_json(Errc code, const char* message, bool of_option = false) {
   throw Error(static_cast<Errc>(error["code"].get<int>()), message);
 }
 
+// What the program prints goes to standard error: on standard output, the report is alone.
+void keep_output_apart() {
+  if (::dup2(STDERR_FILENO, STDOUT_FILENO) >= 0) return;
+  const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (nowhere >= 0 && nowhere != STDOUT_FILENO) ::dup2(nowhere, STDOUT_FILENO);
+}
+
 [[noreturn]] void be_worker(int pipe, const std::function<Json()>& work) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  keep_output_apart();
   Json answer;
   try {
     answer = {{"answer", work()}};
@@ -78,6 +86,7 @@ Json error_json(Errc code, const char* message, bool of_option = false) {
   } catch (const std::exception& error) {
     answer = error_json(Errc::io, error.what());
   }
+  std::fflush(nullptr);  // what the program has printed
   write_all(pipe, print(answer));
   ::_exit(0);
 }
