@@ -105,6 +105,10 @@ struct Options {
   std::uint64_t schedules = 10'000;      // to explore at most, beside the first; 0: that one alone
   // Of recovery, to explore from each crash state at most, beside the first; 0: that one alone.
   std::uint64_t recovery_schedules = 100;
+  // One recover(), or the verify() of one item, may take: one that takes longer is taken for one
+  // that never ends, and the process ends with a line that names the crash state. 0: 30, or
+  // max_seconds where that is more.
+  double recovery_seconds = 0;
   bool nested = true;           // crash once more, inside recovery
   bool barrier_orders = false;  // for study: a barrier alone orders persists
   bool races = true;            // look for scoped races

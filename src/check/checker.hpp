@@ -91,6 +91,7 @@ class Checker {
   // Of an execution: its states under one model.
   void start(ModelReport& part);
   void explore(ModelReport& part, const std::string& execution, bool find_causes);
+  std::string prefix_of(const std::string& execution) const;
   bool is_spent(const ModelReport& part) const;
   // Those that are called `place`.
   std::vector<Site> sites_at(const std::string& place, const std::vector<Site>& among);

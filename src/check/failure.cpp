@@ -26,7 +26,7 @@ std::string name_state(const Order& order, const StateName& name, const Bitset& 
 
 void bad_form(const std::string& text) {
   throw OptionError(concat(
-      "--replay is '", text, "', which is no state as reports name them: [EXECUTION@][MODEL@]",
+      "--replay is '", text, "', which names no crash state as reports do: [EXECUTION@][MODEL@]",
       "POINT:STORES[/POINT:STORES], such as 12:345.350, epoch@12: or x102@epoch@r1@12:345/3:7"));
 }
 

@@ -89,6 +89,7 @@ class Machine::RecordedSession : public Session {
 
 Machine::Machine(const Program& program, const Options& options)
     : program_(program),
+      vigil_(program.name, options),
       schedule_before_(take_schedule(options)),
       region_(make_region(program, options.robust)),
       robust_(options.robust),
@@ -128,6 +129,7 @@ void Machine::change(const Mutation& mutation, std::vector<Site> sites) {
   recovery_schedules_ = {};
   explored_unseen_ = have_talked_ = false;
   mutator_.reset();
+  vigil_.set_mutation(mutation);
   if (mutation.kind == Mutation::Kind::none) return;
   mutator_ = std::make_unique<Mutator>(mutation, std::move(sites));
 }

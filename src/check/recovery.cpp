@@ -100,7 +100,7 @@ Recovered Machine::run_anew(std::span<const Level> levels, const History& histor
   Recovery recovery;
   Run run;
   if (options.recoveries != nullptr) run.trace = &recovery.trace;
-  run_once(history, options, run);
+  run_once(levels, history, options, run);
   result.wrong = std::move(run.wrong);
   if (options.recoveries != nullptr) options.recoveries->push_back(std::move(recovery));
   if (!result.wrong.empty() || !run.has_others) return result;
@@ -122,7 +122,7 @@ void Machine::run_others(std::span<const Level> levels, const History& history,
     Run run;
     run.schedules = &schedules;
     if (options.recoveries != nullptr) run.trace = &recovery.trace;
-    run_once(history, options, run);
+    run_once(levels, history, options, run);
     if (run.failed_to_run) break;
     const bool redundant = schedules.redundant();
     recovery.schedule = schedules.name();
@@ -153,7 +153,7 @@ Recovered Machine::run_named(std::span<const Level> levels, const History& histo
     schedules.begin_named(schedule);
     run.schedules = &schedules;
   }
-  run_once(history, options, run);
+  run_once(levels, history, options, run);
   if (!schedule.empty() && (run.failed_to_run || schedules.name() != schedule)) {
     throw OptionError(concat("'r", schedule,
                              "@' names no schedule of recovery from this state: take the "
@@ -168,7 +168,8 @@ Recovered Machine::run_named(std::span<const Level> levels, const History& histo
 
 // While recovery is explored nobody watches the host: blocks of its kernels and the host take turns
 // on one thread.
-void Machine::run_once(const History& history, const RunOptions& options, Run& run) {
+void Machine::run_once(std::span<const Level> levels, const History& history,
+                       const RunOptions& options, Run& run) {
   ++runs_;
   recorder_.begin(run.trace, &footprint_);
   const bool watched =
@@ -179,12 +180,12 @@ void Machine::run_once(const History& history, const RunOptions& options, Run& r
   } else if (run.schedules == nullptr) {
     watch.emplace(recorder_, footprint_, range_);
   }
-  recover(run, watch ? &*watch : nullptr);
+  recover(levels, run, watch ? &*watch : nullptr);
   const bool goes_on =
       !run.failed_to_run && (run.schedules == nullptr || !run.schedules->redundant());
   if (goes_on && run.wrong.empty() && program_.verify) {
     if (watched && !watch) watch.emplace(recorder_, footprint_, range_);
-    run.wrong = verify(history, watch ? &*watch : nullptr);
+    run.wrong = verify(levels, history, run, watch ? &*watch : nullptr);
   }
   if (watch) {
     watch->end();
@@ -194,7 +195,7 @@ void Machine::run_once(const History& history, const RunOptions& options, Run& r
   if (goes_on && run.wrong.empty() && options.judge) run.wrong = options.judge();
 }
 
-void Machine::recover(Run& run, HostWatch* watch) {
+void Machine::recover(std::span<const Level> levels, Run& run, HostWatch* watch) {
   cpu::Listener& listener = watch != nullptr ? static_cast<cpu::Listener&>(*watch) : recorder_;
   // Threads that tell each other nothing and do not race have one execution, up to equivalence.
   std::optional<RaceDetector> detector;
@@ -208,6 +209,7 @@ void Machine::recover(Run& run, HostWatch* watch) {
   try {
     const Recording recording(ear, mutator_.get());
     const cpu::HostObserver observer(region_.base(), region_.size());
+    const Vigil::Call call(vigil_, "recover()", levels, run.schedules);
     if (exploration) {
       exploration->run([&] { program_.recover(region_); });
     } else {
@@ -237,11 +239,14 @@ void Machine::recover(Run& run, HostWatch* watch) {
   if (run.trace != nullptr && census_ != nullptr) census_->add_pairs(*run.trace);
 }
 
-std::string Machine::verify(const History& history, HostWatch* watch) {
+std::string Machine::verify(std::span<const Level> levels, const History& history, const Run& run,
+                            HostWatch* watch) {
   cpu::Listener& listener = watch != nullptr ? static_cast<cpu::Listener&>(*watch) : recorder_;
   const Recording recording(listener, nullptr);
   std::string wrong;
+  Vigil::Call call(vigil_, "verify()", levels, run.schedules);
   for (std::uint64_t item = 0; item < program_.items && wrong.empty(); ++item) {
+    call.go_on();
     recorder_.set_actor(Recorder::kItemActor | item);
     if (watch != nullptr) watch->set_actor(Recorder::kItemActor | item);
     try {

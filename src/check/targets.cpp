@@ -52,12 +52,13 @@ const std::vector<Checker::Target>& Checker::targets() {
   Census of_recovery;
   machine_.let_gather(&of_recovery);
   start(report_.models.front());
+  machine_.name_states(prefix_of(""));
   const std::size_t points = order_->points().size();
   const std::size_t step = std::max<std::size_t>(1, points / 16);
   for (std::size_t number = 0; number < points; number += step) {
     const CrashPoint& point = order_->points()[number];
     for (const Bitset& durable : {point.durable, Bitset::below(point.executed)}) {
-      const Level level{order_.get(), &durable};
+      const Level level{order_.get(), &durable, number};
       std::vector<Recovery> recoveries;  // since what is recorded is looked through for pairs
       RunOptions run;
       run.recoveries = &recoveries;

@@ -105,6 +105,8 @@ bool take_number(const std::string& name, Words& words, Arguments& result) {
   } else if (name == "--max-seconds") {
     result.options.max_seconds = number<double>(name, words.value(name), 0, 1e9);
     result.budget = true;
+  } else if (name == "--recovery-seconds") {
+    result.options.recovery_seconds = number<double>(name, words.value(name), 0.01, 1e9);
   } else if (name == "--schedules") {
     result.options.schedules = number<std::uint64_t>(name, words.value(name), 0, kAny);
     result.budget = true;
@@ -197,6 +199,7 @@ std::string usage(const std::string& command) {
   --jobs N              processes that share the executions, under each model (1)
   --max-states N        crash states to try at most, for each model and process
   --max-seconds S       time to take at most
+  --recovery-seconds S  one recovery may take, before it is said not to end (30, or --max-seconds)
   --seed S              of random states
   --schedule S          of the kernels' schedule; 0: in index order
   --schedules N         schedules to explore at most (10000); 0: one is run, and none explored
@@ -235,6 +238,9 @@ std::vector<std::string> replay_arguments(const Arguments& arguments, const Muta
   if (options.schedule != 0) add("--schedule", std::to_string(options.schedule));
   if (options.barrier_orders) result.emplace_back("--barrier-orders");
   if (options.robust) result.emplace_back("--robust");
+  if (options.recovery_seconds > 0) {
+    add("--recovery-seconds", concat(options.recovery_seconds));
+  }
   if (mutation.kind != Mutation::Kind::none) add("--mutation", to_string(mutation));
   add("--replay", state);
   return result;

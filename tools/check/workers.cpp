@@ -19,6 +19,7 @@
 #include <new>
 #include <tuple>
 
+#include "check/vigil.hpp"
 #include "holdfast/error.hpp"
 
 namespace holdfast::check {
@@ -74,6 +75,7 @@ void keep_output_apart() {
 [[noreturn]] void be_worker(int pipe, const std::function<Json()>& work) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   keep_output_apart();
+  tell_also(pipe);
   Json answer;
   try {
     answer = {{"answer", work()}};
@@ -175,8 +177,17 @@ class Crew {
   std::vector<Child> children_;
 };
 
+// What a worker said as it was ended in a recovery.
+std::string last_words(const std::string& text) {
+  const std::size_t end = text.find('\n');
+  return text.rfind("check: ", 0) == 0 ? text.substr(7, end - 7) : std::string();
+}
+
 std::string obituary(const Child& child, std::size_t worker, std::size_t workers) {
   const std::string who = concat("worker ", worker + 1, " of ", workers);
+  if (const std::string words = last_words(child.text); !words.empty()) {
+    return concat(who, ": ", words);
+  }
   if (!WIFSIGNALED(child.status)) {
     return concat(who, " ended with exit status ", WEXITSTATUS(child.status),
                   " before it reported: does the program under check call exit()?");
