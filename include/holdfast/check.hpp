@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "holdfast/error.hpp"
 #include "holdfast/persist.hpp"
 #include "holdfast/region.hpp"
 
@@ -46,7 +47,7 @@ class Session {
 // items tell each other nothing there (docs/model.md, "Groups").
 struct Program {
   std::string name;
-  std::uint64_t region_bytes = std::uint64_t{1} << 20;
+  std::uint64_t region_bytes = std::uint64_t{1} << 20;  // from 116 KiB to 256 MiB
   // Makes the objects. No crash is explored here.
   std::function<void(Region&)> set_up;
   // The operations. A crash may come at any moment of it.
@@ -92,6 +93,8 @@ struct Mutation {
   bool operator==(const Mutation&) const = default;
 };
 const char* to_string(Mutation::Kind kind) noexcept;
+// As --mutation takes it: drop@FILE:LINE, narrow=block@FILE:LINE.
+std::string to_string(const Mutation& mutation);
 
 struct Options {
   std::optional<Model> model;            // nothing: sbrp and epoch
@@ -102,6 +105,10 @@ struct Options {
   std::uint64_t schedules = 10'000;      // to explore at most, beside the first; 0: that one alone
   // Of recovery, to explore from each crash state at most, beside the first; 0: that one alone.
   std::uint64_t recovery_schedules = 100;
+  // One recover(), or the verify() of one item, may take: one that takes longer is taken for one
+  // that never ends, and the process ends with a line that names the crash state. 0: 30, or
+  // max_seconds where that is more.
+  double recovery_seconds = 0;
   bool nested = true;           // crash once more, inside recovery
   bool barrier_orders = false;  // for study: a barrier alone orders persists
   bool races = true;            // look for scoped races
@@ -113,6 +120,13 @@ struct Options {
   // This process's share: of executions and models, since the states of one are explored in turn.
   unsigned worker = 0;
   unsigned workers = 1;
+};
+
+// Options ask for what is not there: a replay or a mutation that names nothing. Its own type, since
+// a program's functions throw invalid_argument, too, which is no matter of what was asked for.
+class OptionError : public Error {
+ public:
+  explicit OptionError(const std::string& message) : Error(Errc::invalid_argument, message) {}
 };
 
 // How thoroughly the states were explored. Each rung is tried where the one before it is too much.
@@ -258,8 +272,8 @@ void conclude(Report& report);
 // Throws unsupported (a build that delivers no events; a recovery that is not a function of
 // persistent memory; host code that is not instrumented and stores to persistent memory, or reads
 // it for the first time after many runs; a run() that allocates or removes objects, or ends while a
-// stream has work that nobody has waited for), invalid_argument (a replay or a mutation that names
-// nothing), and what set_up and run throw. One check at a time in a process.
+// stream has work that nobody has waited for), OptionError, invalid_argument (a Program that lacks
+// something), and what set_up and run throw. One check at a time in a process.
 Report check(const Program& program, const Options& options = {});
 
 // A change of the program, and what it takes to notice it.

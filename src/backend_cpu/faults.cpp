@@ -4,6 +4,7 @@
 #include <ucontext.h>
 
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -29,6 +30,7 @@ struct FaultState {
 constinit thread_local FaultState t_fault{};
 
 std::array<struct sigaction, 65> g_previous;
+std::atomic<void (*)(int) noexcept> g_tell{nullptr};
 
 // The signal stack of an OS thread, for the thread's life.
 class SignalStack {
@@ -73,6 +75,7 @@ void chain(int signal, siginfo_t* info, void* context) {
   } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
     previous.sa_handler(signal);
   } else {
+    if (const auto tell = g_tell.load()) tell(signal);
     // The instruction runs again on return, and the default action ends the process.
     struct sigaction action {};
     action.sa_handler = SIG_DFL;
@@ -94,6 +97,8 @@ void on_fault(int signal, siginfo_t* info, void* context) {
 }
 
 }  // namespace
+
+void tell_of_fatal_faults(void (*tell)(int) noexcept) { g_tell = tell; }
 
 void install_fault_handlers() {
   if (kSanitized) return;

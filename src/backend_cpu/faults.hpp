@@ -14,6 +14,9 @@ namespace holdfast::cpu {
 // Installs the handlers, once for the process.
 void install_fault_handlers();
 
+// Whom to tell of a fault that nobody takes care of, before it ends the process; async-signal-safe.
+void tell_of_fatal_faults(void (*tell)(int signal) noexcept);
+
 // Catches the faults of the fibers that run on this OS thread while it lives.
 // Use: if (sigsetjmp(scope.landing(), 0) != 0) { a fault happened }; scope.arm();
 class FaultScope {

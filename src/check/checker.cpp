@@ -29,8 +29,8 @@ constexpr std::uint64_t kSampledNested = 64;
 Checker::Checker(const Program& program, const Options& options)
     : program_(program), options_(options), machine_(program, options) {
   if (options.workers == 0 || options.worker >= options.workers) {
-    throw Error(Errc::invalid_argument, concat("check: worker ", options.worker, " of ",
-                                               options.workers, ": count workers from 0"));
+    throw OptionError(concat("check: worker ", options.worker, " of ", options.workers,
+                             ": count workers from 0"));
   }
 }
 
@@ -218,12 +218,19 @@ bool is_same(const Failure& a, const Failure& b) {
 
 }  // namespace
 
+// What comes before a state in its name.
+std::string Checker::prefix_of(const std::string& execution) const {
+  return model_ == Model::sbrp ? execution : concat(execution, to_string(model_), "@");
+}
+
 // The states of the execution that is at hand, under one model.
 void Checker::explore(ModelReport& part, const std::string& execution, bool find_causes) {
   ++part_number_;
   const std::uint64_t runs = machine_.runs();
   const std::uint64_t memoised = machine_.memoised();
   start(part);
+  const std::string prefix = prefix_of(execution);
+  machine_.name_states(prefix);
   // Executions that differ in what nobody's crash can show need be explored once.
   if (moments_ == Moments::cuts && !options_.robust &&
       !seen_.insert({model_, signature(*order_)}).second) {
@@ -237,9 +244,7 @@ void Checker::explore(ModelReport& part, const std::string& execution, bool find
       sites_of_failure_.insert(sites_of_failure_.end(), sites.begin(), sites.end());
     }
     Failure failure = explain(findings_.front(), find_causes);
-    const std::string model =
-        model_ == Model::sbrp ? std::string() : concat(to_string(model_), "@");
-    failure.state = concat(execution, model, failure.state);
+    failure.state = concat(prefix, failure.state);
     failure.model = model_;
     const bool known = std::any_of(report_.failures.begin(), report_.failures.end(),
                                    [&](const Failure& other) { return is_same(failure, other); });

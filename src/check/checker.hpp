@@ -91,9 +91,11 @@ class Checker {
   // Of an execution: its states under one model.
   void start(ModelReport& part);
   void explore(ModelReport& part, const std::string& execution, bool find_causes);
+  std::string prefix_of(const std::string& execution) const;
   bool is_spent(const ModelReport& part) const;
   // Those that are called `place`.
   std::vector<Site> sites_at(const std::string& place, const std::vector<Site>& among);
+  std::vector<Site> sites_to_add_to(const Mutation& mutation);
   void add_races(const RaceDetector& detector);
   // Says where a GPU may do what no schedule of the executor does, in the program or in recovery.
   void add_weak(const Trace& trace);

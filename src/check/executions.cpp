@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "check/failure.hpp"
 #include "check/happens.hpp"
 
 namespace holdfast::check {
@@ -14,23 +15,26 @@ using detail::concat;
 ReplayName parse_replay(const std::string& text) {
   ReplayName name;
   name.state = text;
-  // The state itself begins with a number, or with the schedule of its recovery.
-  const auto is_state = [&] {
-    return name.state.empty() || name.state.front() == 'r' ||
-           (name.state.front() >= '0' && name.state.front() <= '9');
-  };
-  for (std::size_t at = name.state.find('@'); at != std::string::npos && !is_state();
-       at = name.state.find('@')) {
-    const std::string part = name.state.substr(0, at + 1);
+  const auto take = [&](std::string& part) {
+    const std::size_t at = name.state.find('@');
+    if (at == std::string::npos) bad_form(text);
+    part = name.state.substr(0, at + 1);
     name.state.erase(0, at + 1);
-    if (part == concat(to_string(Model::sbrp), "@")) {
-      name.model = Model::sbrp;
-    } else if (part == concat(to_string(Model::epoch), "@")) {
-      name.model = Model::epoch;
-    } else {
-      name.execution += part;
-    }
-  }
+  };
+  const auto begins_with = [&](Model model) {
+    return name.state.rfind(concat(to_string(model), "@"), 0) == 0;
+  };
+  const auto take_model = [&](Model model) {
+    if (name.model || !begins_with(model)) return;
+    std::string part;
+    take(part);
+    name.model = model;
+  };
+  const bool has_model = begins_with(Model::sbrp) || begins_with(Model::epoch);
+  const char first = name.state.empty() ? '\0' : name.state.front();
+  if (!has_model && (first == 's' || first == 'x')) take(name.execution);
+  take_model(Model::sbrp);
+  take_model(Model::epoch);
   return name;
 }
 
@@ -83,19 +87,18 @@ Trace Executions::again(const std::string& name) {
     one.begin_named(name_);
     const Trace trace = machine_.record(one);
     if (one.name() == name_) return late_host(trace);
-    throw Error(
-        Errc::invalid_argument,
-        concat("'", name, "' names no execution of this program: take the whole state from ",
-               "a report, such as x102@12:345.350"));
+    throw OptionError(concat("'", name,
+                             "' names no execution of this program: take the whole state from ",
+                             "a report, such as x102@12:345.350"));
   }
   if (!name.empty()) {
     const char* const end = name.data() + name.size() - 1;
     std::uint64_t seed = 0;
     const auto [at, error] = std::from_chars(name.data() + 1, end, seed);
-    if (name.front() != 's' || error != std::errc() || at != end || *end != '@') {
-      throw Error(Errc::invalid_argument,
-                  concat("'", name, "' names no execution of this program: take the whole state ",
-                         "from a report, such as s7@12:345.350"));
+    const bool is_one = error == std::errc() && name == concat("s", seed, "@");
+    if (!is_one || at != end) {
+      throw OptionError(concat("'", name, "' names no execution of this program: take the whole ",
+                               "state from a report, such as s7@12:345.350"));
     }
     seed_ = seed;
   }

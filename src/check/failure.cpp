@@ -24,48 +24,64 @@ std::string name_state(const Order& order, const StateName& name, const Bitset& 
   return text;
 }
 
+void bad_form(const std::string& text) {
+  throw OptionError(concat(
+      "--replay is '", text, "', which names no crash state as reports do: [EXECUTION@][MODEL@]",
+      "POINT:STORES[/POINT:STORES], such as 12:345.350, epoch@12: or x102@epoch@r1@12:345/3:7"));
+}
+
 namespace {
 
 [[noreturn]] void bad_state(const std::string& text) {
-  throw Error(Errc::invalid_argument,
-              concat("'", text, "' names no crash state of this program: take it from a report of ",
-                     "the same program with the same options, such as 12:345.350/3:7"));
+  throw OptionError(concat("'", text, "' names no crash state of this program: take it from a ",
+                           "report of the same program with the same options"));
 }
 
+// As it is printed: without zeros before it.
 std::uint64_t take_number(const char*& at, const char* end, const std::string& text) {
   std::uint64_t value = 0;
   const auto [next, error] = std::from_chars(at, end, value);
-  if (error != std::errc() || value > 0xffffffffu) bad_state(text);
+  const bool has_zeros = error == std::errc() && *at == '0' && next != at + 1;
+  if (error != std::errc() || has_zeros || value > 0xffffffffu) bad_form(text);
   at = next;
   return value;
 }
 
+// The stores of a state: in order, with a dot between two.
+std::vector<std::uint32_t> take_stores(const char*& at, const char* end, const std::string& text) {
+  std::vector<std::uint32_t> stores;
+  while (at != end && *at != '/') {
+    if (!stores.empty() && *at++ != '.') bad_form(text);
+    const auto store = static_cast<std::uint32_t>(take_number(at, end, text));
+    if (!stores.empty() && store <= stores.back()) bad_form(text);
+    stores.push_back(store);
+  }
+  return stores;
+}
+
 }  // namespace
 
-std::vector<StateName> parse_state(const std::string& text) {
+std::vector<StateName> parse_state(const std::string& state, const std::string& text) {
   std::vector<StateName> result;
-  const char* at = text.data();
-  const char* const end = at + text.size();
+  const char* at = state.data();
+  const char* const end = at + state.size();
   for (;;) {
     StateName name;
     if (at != end && *at == 'r') {
       const char* const mark = std::find(at, end, '@');
-      if (mark == end || mark == at + 1) bad_state(text);
+      if (mark == end || mark == at + 1) bad_form(text);
       name.schedule.assign(at + 1, mark);
       at = mark + 1;
     }
     name.point = take_number(at, end, text);
-    if (at == end || *at != ':') bad_state(text);
+    if (at == end || *at != ':') bad_form(text);
     ++at;
-    while (at != end && *at != '/') {
-      name.top.push_back(static_cast<std::uint32_t>(take_number(at, end, text)));
-      if (at != end && *at == '.') ++at;
-    }
+    name.top = take_stores(at, end, text);
     result.push_back(std::move(name));
     if (at == end) break;
     ++at;
   }
-  if (result.size() > 2) bad_state(text);
+  if (result.size() > 2) bad_form(text);
   return result;
 }
 

@@ -23,9 +23,12 @@ struct StateName {
 };
 // `name.top` is worked out.
 std::string name_state(const Order& order, const StateName& name, const Bitset& durable);
-// Throws invalid_argument. One part or two.
-std::vector<StateName> parse_state(const std::string& text);
-// Throws invalid_argument if the order has no such point or write.
+// Takes what name_state() makes and nothing else; throws OptionError. One part or two. `text`: all
+// that was given, of which `state` is the end.
+std::vector<StateName> parse_state(const std::string& state, const std::string& text);
+// What is no name of a state, and what one looks like.
+[[noreturn]] void bad_form(const std::string& text);
+// Throws OptionError if the order has no such point or write.
 Bitset state_of(const Order& order, const StateName& name);
 
 // Fills in all of a failure but message, state and nested.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "check/ear.hpp"
+#include "core/format.hpp"
 #include "holdfast/cpu/host_observer.hpp"
 
 namespace holdfast::check {
@@ -32,10 +33,11 @@ Region make_region(const Program& program, bool robust) {
                 concat("check: program '", program.name,
                        "' needs set_up, run, recover, verify and at least one item"));
   }
-  if (program.region_bytes > kMaxRegion) {
+  if (program.region_bytes < core::kMetadataBytes || program.region_bytes > kMaxRegion) {
     throw Error(Errc::invalid_argument,
-                concat("check: program '", program.name, "' has a region of ", program.region_bytes,
-                       " bytes; the checker takes up to ", kMaxRegion));
+                concat("check: region_bytes of program '", program.name, "' is ",
+                       program.region_bytes, ": give from ", core::kMetadataBytes, " to ",
+                       kMaxRegion, ", of which the region itself takes ", core::kMetadataBytes));
   }
   RegionOptions options;
   options.domain = Domain::emulated;
@@ -99,6 +101,7 @@ class Machine::RecordedSession : public Session {
 
 Machine::Machine(const Program& program, const Options& options)
     : program_(program),
+      vigil_(program.name, options),
       schedule_before_(take_schedule(options)),
       region_(make_region(program, options.robust)),
       robust_(options.robust),
@@ -107,7 +110,13 @@ Machine::Machine(const Program& program, const Options& options)
       range_(range_of(region_)),
       footprint_(range_),
       recorder_(range_) {
-  program_.set_up(region_);
+  try {
+    program_.set_up(region_);
+  } catch (const Error& error) {
+    if (error.code() != Errc::no_space) throw;
+    throw Error(Errc::no_space, concat(error.what(), "; region_bytes of program '", program_.name,
+                                       "' is ", program_.region_bytes, ": give more"));
+  }
   const auto* bytes = static_cast<const std::byte*>(region_.base());
   base_.assign(bytes, bytes + region_.size());
   objects_ = region_.objects();
@@ -132,6 +141,7 @@ void Machine::change(const Mutation& mutation, std::vector<Site> sites) {
   recovery_schedules_ = {};
   explored_unseen_ = have_talked_ = false;
   mutator_.reset();
+  vigil_.set_mutation(mutation);
   if (mutation.kind == Mutation::Kind::none) return;
   mutator_ = std::make_unique<Mutator>(mutation, std::move(sites));
 }

@@ -7,26 +7,21 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "check/groups.hpp"
 #include "check/host_watch.hpp"
+#include "check/level.hpp"
 #include "check/mutate.hpp"
-#include "check/order.hpp"
 #include "check/recorder.hpp"
 #include "check/schedules.hpp"
+#include "check/vigil.hpp"
 #include "holdfast/check.hpp"
 #include "holdfast/cpu/chooser.hpp"
 #include "holdfast/cpu/executor.hpp"
 
 namespace holdfast::check {
-
-// A crash state: that of the first order, and on top of it, what recovery's own writes left at a
-// crash in the second.
-struct Level {
-  const Order* order = nullptr;
-  const Bitset* durable = nullptr;
-};
 
 // What recovery did under one schedule of it.
 struct Recovery {
@@ -74,6 +69,8 @@ class Machine {
   void check_clean();
   // Whether the change was met since.
   bool met_change() const { return mutator_ == nullptr || mutator_->met(); }
+  // What states are called from now on, before the point: their execution and model.
+  void name_states(std::string prefix) { vigil_.set_execution(std::move(prefix)); }
   // Who hears what the program does as it is recorded, or null.
   void let_hear(cpu::Listener* also) { also_ = also; }
   // Who gathers what there is to change, in all runs; or null.
@@ -147,9 +144,11 @@ class Machine {
                      const RunOptions& options, Footprint::Noted& all);
   bool run_others(std::span<const Level> levels, const History& history, const RunOptions& options,
                   Footprint::Noted& all, Recovered& result);
-  void run_once(const History& history, const RunOptions& options, Run& run);
-  void recover(Run& run, HostWatch* watch);
-  std::string verify(const History& history, HostWatch* watch);
+  void run_once(std::span<const Level> levels, const History& history, const RunOptions& options,
+                Run& run);
+  void recover(std::span<const Level> levels, Run& run, HostWatch* watch);
+  std::string verify(std::span<const Level> levels, const History& history, const Run& run,
+                     HostWatch* watch);
   void judge(const HostWatch& watch);
   [[noreturn]] void refuse_recovery(const std::string& what) const;
   std::optional<std::uint64_t> find_unheard_store() const;
@@ -158,6 +157,7 @@ class Machine {
   void remember(const History& history, const Recovered& result);
 
   const Program& program_;
+  Vigil vigil_;  // before anything else handles signals
   cpu::Schedule schedule_before_;
   std::unique_ptr<Mutator> mutator_;
   cpu::Listener* also_ = nullptr;

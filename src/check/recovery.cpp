@@ -108,7 +108,7 @@ Recovered Machine::run_anew(std::span<const Level> levels, const History& histor
   Recovery recovery;
   Run run;
   if (options.recoveries != nullptr) run.trace = &recovery.trace;
-  run_once(history, options, run);
+  run_once(levels, history, options, run);
   if (run.by_chance && most_schedules_ > 0) {
     Footprint::Noted first;
     footprint_.add_to(first);
@@ -141,7 +141,7 @@ bool Machine::run_others(std::span<const Level> levels, const History& history,
     Run run;
     run.schedules = &schedules;
     if (options.recoveries != nullptr) run.trace = &recovery.trace;
-    run_once(history, options, run);
+    run_once(levels, history, options, run);
     footprint_.add_to(all);
     if (run.failed_to_run) break;
     const bool redundant = schedules.redundant();
@@ -173,12 +173,11 @@ Recovered Machine::run_named(std::span<const Level> levels, const History& histo
     schedules.begin_named(schedule);
     run.schedules = &schedules;
   }
-  run_once(history, options, run);
+  run_once(levels, history, options, run);
   if (!schedule.empty() && (run.failed_to_run || schedules.name() != schedule)) {
-    throw Error(Errc::invalid_argument,
-                concat("'r", schedule,
-                       "@' names no schedule of recovery from this state: take the "
-                       "whole state from a report, such as 12:345.350/r102@3:7"));
+    throw OptionError(concat("'r", schedule,
+                             "@' names no schedule of recovery from this state: take the "
+                             "whole state from a report, such as 12:345.350/r102@3:7"));
   }
   if (options.recoveries != nullptr) {
     recovery.schedule = schedule;
@@ -195,7 +194,8 @@ Recovered Machine::run_unwatched(std::span<const Level> levels, const History& h
   return result;
 }
 
-void Machine::run_once(const History& history, const RunOptions& options, Run& run) {
+void Machine::run_once(std::span<const Level> levels, const History& history,
+                       const RunOptions& options, Run& run) {
   ++runs_;
   recorder_.begin(run.trace, &footprint_);
   const bool watched = can_watch_host() && !watch_never_ &&
@@ -206,11 +206,11 @@ void Machine::run_once(const History& history, const RunOptions& options, Run& r
   } else {
     watch.emplace(recorder_, footprint_, range_);
   }
-  recover(run, watch ? &*watch : nullptr);
+  recover(levels, run, watch ? &*watch : nullptr);
   const bool goes_on =
       !run.failed_to_run && (run.schedules == nullptr || !run.schedules->redundant());
   if (goes_on && run.wrong.empty() && program_.verify) {
-    run.wrong = verify(history, watch ? &*watch : nullptr);
+    run.wrong = verify(levels, history, run, watch ? &*watch : nullptr);
   }
   if (watch) {
     watch->end();
@@ -220,7 +220,7 @@ void Machine::run_once(const History& history, const RunOptions& options, Run& r
   if (goes_on && run.wrong.empty() && options.judge) run.wrong = options.judge();
 }
 
-void Machine::recover(Run& run, HostWatch* watch) {
+void Machine::recover(std::span<const Level> levels, Run& run, HostWatch* watch) {
   cpu::Listener& listener = watch != nullptr ? static_cast<cpu::Listener&>(*watch) : recorder_;
   // Threads that tell each other nothing and do not race have one execution, up to equivalence.
   std::optional<RaceDetector> detector;
@@ -234,6 +234,7 @@ void Machine::recover(Run& run, HostWatch* watch) {
   try {
     const Recording recording(ear, mutator_.get());
     const cpu::HostObserver observer(region_.base(), region_.size());
+    const Vigil::Call call(vigil_, "recover()", levels, run.schedules);
     if (exploration) {
       exploration->run([&] { program_.recover(region_); });
     } else {
@@ -264,11 +265,14 @@ void Machine::recover(Run& run, HostWatch* watch) {
   if (run.trace != nullptr && census_ != nullptr) census_->add_pairs(*run.trace);
 }
 
-std::string Machine::verify(const History& history, HostWatch* watch) {
+std::string Machine::verify(std::span<const Level> levels, const History& history, const Run& run,
+                            HostWatch* watch) {
   cpu::Listener& listener = watch != nullptr ? static_cast<cpu::Listener&>(*watch) : recorder_;
   const Recording recording(listener, nullptr);
   std::string wrong;
+  Vigil::Call call(vigil_, "verify()", levels, run.schedules);
   for (std::uint64_t item = 0; item < program_.items && wrong.empty(); ++item) {
+    call.go_on();
     recorder_.set_actor(Recorder::kItemActor | item);
     if (watch != nullptr) watch->set_actor(Recorder::kItemActor | item);
     try {

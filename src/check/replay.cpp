@@ -9,6 +9,12 @@ using detail::concat;
 
 Report Checker::replay(const std::string& text) {
   const ReplayName name = parse_replay(text);
+  const std::vector<StateName> parts = parse_state(name.state, text);
+  if (name.model && options_.model && *name.model != *options_.model) {
+    throw OptionError(concat("--replay is '", text, "', a state under ", to_string(*name.model),
+                             ", but --model is ", to_string(*options_.model),
+                             ": leave --model out, or give the state's"));
+  }
   if (name.model) options_.model = name.model;
   if (!options_.model) options_.model = Model::sbrp;
   begin_report();
@@ -18,13 +24,13 @@ Report Checker::replay(const std::string& text) {
   moments_ = executions.moments();
   ModelReport& part = report_.models.front();
   start(part);
-  const std::vector<StateName> parts = parse_state(name.state);
   Finding finding;
   finding.point = parts[0].point;
   finding.durable = state_of(*order_, parts[0]);
   finding.schedule = parts[0].schedule;
   const CrashPoint& point = order_->points()[finding.point];
-  const Level level{order_.get(), &finding.durable};
+  machine_.name_states(text.substr(0, text.size() - name.state.size()));
+  const Level level{order_.get(), &finding.durable, finding.point, &parts[0].schedule};
   std::vector<Recovery> recoveries;
   RunOptions run;
   run.recoveries = &recoveries;
@@ -37,7 +43,9 @@ Report Checker::replay(const std::string& text) {
     finding.nested_point = parts[1].point;
     finding.nested_durable = state_of(*finding.order, parts[1]);
     finding.schedule = parts[1].schedule;
-    const Level levels[] = {level, {finding.order.get(), &finding.nested_durable}};
+    const Level levels[] = {
+        level,
+        {finding.order.get(), &finding.nested_durable, finding.nested_point, &parts[1].schedule}};
     finding.message = machine_.run_named(levels, history_of(point), finding.schedule).wrong;
     ++states_;
     ++nested_states_;
@@ -64,8 +72,9 @@ Recovered Checker::run_again(const Finding& finding, const Bitset& state, bool w
   ++states_;
   const bool nested = finding.order != nullptr;
   const CrashPoint& point = order_->points()[finding.point];
-  const Level levels[] = {{order_.get(), nested ? &finding.durable : &state},
-                          {finding.order.get(), &state}};
+  const std::string* const first = nested ? &finding.recovery->schedule : nullptr;
+  const Level levels[] = {{order_.get(), nested ? &finding.durable : &state, finding.point, first},
+                          {finding.order.get(), &state, finding.nested_point}};
   RunOptions run;
   if (options_.robust && !nested) run.judge = [&] { return not_robust(state, point); };
   const std::span<const Level> all{levels, nested ? 2u : 1u};

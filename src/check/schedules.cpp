@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <optional>
 
-#include "holdfast/error.hpp"
+#include "holdfast/check.hpp"
 
 namespace holdfast::check {
 
 namespace {
-
-constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyz";
-constexpr char kMore = '_';
 
 bool holds(const std::vector<std::uint32_t>& set, std::uint32_t actor) {
   return std::find(set.begin(), set.end(), actor) != set.end();
@@ -34,10 +31,9 @@ void Schedules::begin_named(std::string_view name) {
   wanted_at_ = 0;
   const auto is_digit = [](char c) { return c == kMore || kDigits.find(c) != kDigits.npos; };
   if (name.empty() || !std::all_of(wanted_.begin(), wanted_.end(), is_digit)) {
-    throw Error(Errc::invalid_argument,
-                detail::concat("'", name,
-                               "' names no schedule: it is digits and letters, as a "
-                               "report has them, or -"));
+    throw OptionError(detail::concat("'", name,
+                                     "' names no schedule: it is digits and letters, as a "
+                                     "report has them, or -"));
   }
 }
 
@@ -113,7 +109,10 @@ std::size_t Schedules::choose(std::span<const cpu::Step> steps) {
     if (!same(node, steps)) lost();
     fill(node, steps);  // memory may lie elsewhere now
   } else {
-    fill(nodes_.emplace_back(), steps);
+    moving_ = 1;
+    nodes_.emplace_back();
+    moving_ = 0;
+    fill(nodes_.back(), steps);
     inherit_sleep(nodes_.back());
     nodes_.back().chosen = pick(nodes_.back());
     if (!named_) nodes_.back().backtrack.push_back(nodes_.back().step().actor);
@@ -156,9 +155,9 @@ std::size_t Schedules::pick(Node& node) {
     const std::size_t index = next_wanted();
     if (index >= able.size()) {
       was_lost_ = true;
-      throw Error(Errc::invalid_argument,
-                  detail::concat("schedule ", wanted_, " does not fit the program: at choice ",
-                                 wanted_at_, " only ", able.size(), " threads can go on"));
+      throw OptionError(detail::concat("schedule ", wanted_,
+                                       " does not fit the program: at choice ", wanted_at_,
+                                       " only ", able.size(), " threads can go on"));
     }
     return able[index];
   }
@@ -320,20 +319,8 @@ double Schedules::share() const {
 
 std::string Schedules::name() const {
   std::string result;
-  for (std::size_t i = 0; i < depth_; ++i) {
-    const Node& node = nodes_[i];
-    std::size_t able = 0;
-    std::size_t index = 0;
-    for (std::size_t other = 0; other < node.steps.size(); ++other) {
-      if (other == node.chosen) index = able;
-      able += !node.steps[other].blocked;
-    }
-    if (able <= 1) continue;
-    result.append(index / kDigits.size(), kMore);
-    result += kDigits[index % kDigits.size()];
-  }
-  while (!result.empty() && result.back() == '0') result.pop_back();
-  return result.empty() ? "-" : result;
+  spell([&](char c) { result += c; });
+  return result;
 }
 
 }  // namespace holdfast::check

@@ -15,6 +15,7 @@
 // the orders in which they may come. Steps are what threads can tell each other by, alone.
 #pragma once
 
+#include <csignal>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -46,6 +47,10 @@ class Schedules : public cpu::Chooser {
   // Its choices: at each step with more than one actor that could go on, the index of the one that
   // did, in base 36, with a _ before it for each whole 36; without the zeros at the end. "-": none.
   std::string name() const;
+  // The same for the handler of a signal: gives the characters to add(), and needs no memory. False
+  // at a moment when it cannot be told.
+  template <class Add>
+  bool spell(Add&& add) const;
   std::size_t steps() const { return depth_; }
 
   std::uint64_t made() const { return made_; }  // runs that were not redundant
@@ -68,6 +73,8 @@ class Schedules : public cpu::Chooser {
 
  private:
   using Clock = std::vector<std::uint32_t>;  // by actor: how many of its steps
+  static constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyz";
+  static constexpr char kMore = '_';
 
   struct Sleeper {
     std::uint32_t actor;
@@ -119,6 +126,7 @@ class Schedules : public cpu::Chooser {
   bool named_ = false;
   bool was_cut_ = false;
   bool was_lost_ = false;
+  volatile std::sig_atomic_t moving_ = 0;  // nodes_ may be elsewhere
   std::string wanted_;
   std::size_t wanted_at_ = 0;
   std::unordered_map<cpu::Actor, std::uint32_t> numbers_;
@@ -128,5 +136,35 @@ class Schedules : public cpu::Chooser {
   std::uint64_t wasted_ = 0;
   bool over_ = false;
 };
+
+template <class Add>
+bool Schedules::spell(Add&& add) const {
+  if (moving_ != 0) return false;
+  std::size_t zeros = 0;  // that come before the next digit, if one comes
+  bool any = false;
+  const auto put = [&](char c) {
+    for (; zeros > 0; --zeros) add('0');
+    add(c);
+    any = true;
+  };
+  for (std::size_t i = 0; i < depth_; ++i) {
+    const Node& node = nodes_[i];
+    std::size_t able = 0;
+    std::size_t index = 0;
+    for (std::size_t other = 0; other < node.steps.size(); ++other) {
+      if (other == node.chosen) index = able;
+      able += !node.steps[other].blocked;
+    }
+    if (able <= 1) continue;
+    for (std::size_t more = index / kDigits.size(); more > 0; --more) put(kMore);
+    if (index % kDigits.size() == 0) {
+      ++zeros;
+    } else {
+      put(kDigits[index % kDigits.size()]);
+    }
+  }
+  if (!any) add('-');
+  return true;
+}
 
 }  // namespace holdfast::check

@@ -42,7 +42,8 @@ std::uint64_t signature(const Order& order) {
 Outcome Checker::run_state(const Bitset& durable, const CrashPoint& point,
                            std::optional<std::uint32_t> group) {
   ++states_;
-  const Level level{order_.get(), &durable};
+  const auto number = static_cast<std::size_t>(&point - order_->points().data());
+  const Level level{order_.get(), &durable, number};
   std::vector<Recovery> recoveries;
   RunOptions run;
   if (options_.nested) run.recoveries = &recoveries;
@@ -51,7 +52,6 @@ Outcome Checker::run_state(const Bitset& durable, const CrashPoint& point,
   machine_.note_flows(groups_);
   Outcome outcome{machine_.footprint().reads(0), 0};
   if (!result.wrong.empty()) {
-    const auto number = static_cast<std::size_t>(&point - order_->points().data());
     outcome.verdict =
         note({result.wrong, number, durable, result.schedule, nullptr, nullptr, 0, {}});
   } else if (options_.nested) {
@@ -89,7 +89,9 @@ void Checker::explore_nested(const Finding& crash, std::optional<std::uint32_t> 
   Explorer explorer(order, [&](const Bitset& again, const CrashPoint& where) {
     ++states_;
     ++nested_states_;
-    const Level levels[] = {{order_.get(), &crash.durable}, {&order, &again}};
+    const auto number = static_cast<std::size_t>(&where - order.points().data());
+    const Level levels[] = {{order_.get(), &crash.durable, crash.point, &crash.recovery->schedule},
+                            {&order, &again, number}};
     const Recovered result = machine_.run(levels, history);
     machine_.note_flows(groups_);
     // What only the second recovery reads is part of what the first state must fix, too.
@@ -101,7 +103,7 @@ void Checker::explore_nested(const Finding& crash, std::optional<std::uint32_t> 
       Finding finding = crash;
       finding.message = result.wrong;
       finding.schedule = result.schedule;
-      finding.nested_point = static_cast<std::size_t>(&where - order.points().data());
+      finding.nested_point = number;
       finding.nested_durable = again;
       nested.verdict = note(std::move(finding));
     }

@@ -1,6 +1,7 @@
 // What there is to mutate in a program, and the races that were found in it.
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "check/checker.hpp"
@@ -51,12 +52,13 @@ const std::vector<Checker::Target>& Checker::targets() {
   Census of_recovery;
   machine_.let_gather(&of_recovery);
   start(report_.models.front());
+  machine_.name_states(prefix_of(""));
   const std::size_t points = order_->points().size();
   const std::size_t step = std::max<std::size_t>(1, points / 16);
   for (std::size_t number = 0; number < points; number += step) {
     const CrashPoint& point = order_->points()[number];
     for (const Bitset& durable : {point.durable, Bitset::below(point.executed)}) {
-      const Level level{order_.get(), &durable};
+      const Level level{order_.get(), &durable, number};
       std::vector<Recovery> recoveries;  // since what is recorded is looked through for pairs
       RunOptions run;
       run.recoveries = &recoveries;
@@ -76,23 +78,51 @@ std::vector<Site> Checker::sites_at(const std::string& place, const std::vector<
   return sites;
 }
 
+// Where what persist and widen add to would change anything.
+std::vector<Site> Checker::sites_to_add_to(const Mutation& mutation) {
+  const Trace trace = machine_.record();
+  std::vector<bool> fits(trace.sites.size());
+  for (const Op& op : trace.ops) {
+    const bool kernel = op.thread != kHostThread && op.thread != kCopyThread;
+    const bool stores =
+        op.kind == OpKind::write || op.kind == OpKind::update || op.kind == OpKind::release;
+    const bool scoped = op.strong || op.kind == OpKind::fence || op.kind == OpKind::release ||
+                        op.kind == OpKind::acquire;
+    const bool widens = scoped && op.scope < mutation.scope;
+    if (kernel && (mutation.kind == Mutation::Kind::widen ? widens : stores)) fits[op.site] = true;
+  }
+  std::vector<Site> sites;
+  for (std::size_t site = 0; site < fits.size(); ++site) {
+    if (fits[site]) sites.push_back(trace.sites[site]);
+  }
+  places_.look_up(sites);
+  return sites;
+}
+
 void Checker::change(const Mutation& mutation) {
   if (mutation.kind == Mutation::Kind::none) return machine_.change(mutation, {});
-  std::string places;
+  std::set<std::string> there;  // what could be changed so
+  const auto offer = [&](const std::string& place) {
+    there.insert(to_string(Mutation{mutation.kind, place, mutation.scope}));
+  };
   if (mutation.kind == Mutation::Kind::persist || mutation.kind == Mutation::Kind::widen) {
-    std::vector<Site> sites = sites_at(mutation.place, machine_.record().sites);
+    const std::vector<Site> all = sites_to_add_to(mutation);
+    std::vector<Site> sites = sites_at(mutation.place, all);
     if (!sites.empty()) return machine_.change(mutation, std::move(sites));
-  }
-  for (const Target& target : targets()) {
-    if (target.mutation == mutation) return machine_.change(mutation, target.sites);
-    if (target.mutation.kind == mutation.kind) {
-      places += concat(places.empty() ? "" : ", ", target.mutation.place);
+    for (const Site& site : all) offer(places_.name(site));
+  } else {
+    for (const Target& target : targets()) {
+      if (target.mutation == mutation) return machine_.change(mutation, target.sites);
+      if (target.mutation.kind != mutation.kind) continue;
+      there.insert(to_string(target.mutation));
     }
   }
-  throw Error(Errc::invalid_argument,
-              concat("there is nothing at '", mutation.place, "' to ", to_string(mutation.kind),
-                     places.empty() ? std::string("; --mutants lists what can be changed")
-                                    : concat(" so; there is at ", places)));
+  std::string list;
+  for (const std::string& one : there) list += concat(list.empty() ? "" : ", ", one);
+  throw OptionError(concat("there is nothing at '", mutation.place, "' for ", to_string(mutation),
+                           there.empty()
+                               ? concat("; nor is there elsewhere in program '", program_.name, "'")
+                               : concat(": there is ", list)));
 }
 
 void Checker::add_races(const RaceDetector& detector) {

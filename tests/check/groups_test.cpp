@@ -151,6 +151,70 @@ TEST_P(TalkTest, WhatRecoverysThreadsTellEachOtherIsVariedTogether) {
       options);
 }
 
+// The same by the copy engine: all words are copied into device memory, where one thread looks at
+// three of them.
+TEST(GroupsTest, CopiesCarryWhatWasRead) {
+  constexpr unsigned kThreads = 13;
+  constexpr unsigned kReader = 5;
+  FuzzCase fuzz;
+  fuzz.words = 2 * kThreads + 1;
+  fuzz.device_words = kThreads;
+  fuzz.kernels = {block_of(kThreads), block_of(kThreads)};
+  for (unsigned t = 0; t < kThreads; ++t) {
+    fuzz.kernels[0].code[t] = {op(Code::store, t, 1)};
+    fuzz.kernels[1].code[t] = {in(Space::device, op(Code::load, t)),
+                               plus_register(op(Code::store, kThreads + t))};
+    fuzz.items.push_back({read(kThreads + t)});
+  }
+  fuzz.kernels[1].code[kReader] = {in(Space::device, op(Code::load, kReader, 0, 1)),
+                                   unless(1, 1, 4),
+                                   in(Space::device, op(Code::load, kReader + 1)),
+                                   plus_register(op(Code::store, kThreads + kReader, 10)),
+                                   in(Space::device, op(Code::load, kReader + 2)),
+                                   plus_register(op(Code::store, 2 * kThreads, 10))};
+  fuzz.items[kReader].push_back(read(2 * kThreads));
+  fuzz.run = {launch(0)};
+  FuzzStep copy;
+  copy.kind = FuzzStep::Kind::copy_in;
+  copy.count = kThreads;
+  fuzz.recover = {copy, launch(1)};
+  Options options;
+  options.nested = false;
+  expect_found(
+      fuzz,
+      [](const Observation& seen) {
+        const bool wrong = seen[0] == kReader && seen[3] == 11 && seen.back() == 10;
+        return wrong ? std::string("the next word was there, and not the one behind it")
+                     : std::string();
+      },
+      options);
+}
+
+// Recovery stores half of a word and reads all of it: the other half is as the crash left it.
+TEST(MemoryTest, WhatIsLeftOfAWordInPartIsVaried) {
+  FuzzCase fuzz;
+  fuzz.words = 3;
+  fuzz.device_words = 1;
+  fuzz.kernels = {block_of(2), block_of(1)};
+  fuzz.kernels[0].code[0] = {op(Code::store, 0, std::uint64_t{7} << 32)};
+  fuzz.kernels[0].code[1] = {op(Code::store, 1, 1)};
+  FuzzOp half = op(Code::store, 0, 5);
+  half.size = 4;
+  fuzz.kernels[1].code[0] = {half, op(Code::load, 0), plus_register(op(Code::store, 2))};
+  fuzz.items = {{read(2), read(1)}};
+  fuzz.run = {launch(0)};
+  fuzz.recover = {launch(1)};
+  Options options;
+  options.nested = false;
+  expect_found(
+      fuzz,
+      [](const Observation& seen) {
+        const bool wrong = seen[3] >> 32 == 7 && seen[4] == 0;
+        return wrong ? std::string("the other half alone") : std::string();
+      },
+      options, check::Rung::exhaustive);
+}
+
 // Recovery's atomic leaves the same in both states, and reads what differs.
 TEST(MemoryTest, WhatAnAtomicReadTellsStatesApart) {
   FuzzCase fuzz;

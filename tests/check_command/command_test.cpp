@@ -9,34 +9,11 @@
 #include "check/arguments.hpp"
 #include "check/report_json.hpp"
 #include "check/workers.hpp"
-#include "checked_append/append.hpp"
+#include "check_command/command_support.hpp"
 #include "holdfast/error.hpp"
 
 namespace holdfast::check {
 namespace {
-
-// What a command prints to stdout, and its exit status.
-struct Said {
-  int status;
-  Json json;
-};
-
-Said say(std::vector<std::string> words, const std::vector<Offer>& offers) {
-  words.insert(words.begin(), "tool");
-  words.emplace_back("--json");
-  std::vector<const char*> argv;
-  for (const std::string& word : words) argv.push_back(word.c_str());
-  testing::internal::CaptureStdout();
-  const int status = command_line(static_cast<int>(argv.size()), argv.data(), offers);
-  return {status, Json::parse(testing::internal::GetCapturedStdout())};
-}
-
-Program example(const std::string& name, const Sizes& sizes = {}) {
-  for (const Offer& offer : checked_append::offers()) {
-    if (offer.name == name) return offer.make(sizes);
-  }
-  return {};
-}
 
 // A program whose recovery ends the process in one of two workers.
 Offer deadly(void (*end)()) {

@@ -16,9 +16,7 @@ namespace {
 
 constexpr unsigned kMaxJobs = 256;
 
-[[noreturn]] void refuse(const std::string& message) {
-  throw Error(Errc::invalid_argument, message);
-}
+[[noreturn]] void refuse(const std::string& message) { throw OptionError(message); }
 
 template <class T>
 T number(const std::string& name, const std::string& text, T least, T most) {
@@ -107,6 +105,8 @@ bool take_number(const std::string& name, Words& words, Arguments& result) {
   } else if (name == "--max-seconds") {
     result.options.max_seconds = number<double>(name, words.value(name), 0, 1e9);
     result.budget = true;
+  } else if (name == "--recovery-seconds") {
+    result.options.recovery_seconds = number<double>(name, words.value(name), 0.01, 1e9);
   } else if (name == "--schedules") {
     result.options.schedules = number<std::uint64_t>(name, words.value(name), 0, kAny);
     result.budget = true;
@@ -143,24 +143,10 @@ bool take_word(const std::string& name, Words& words, Arguments& result) {
   return true;
 }
 
-}  // namespace
-
-Arguments parse_arguments(const std::vector<std::string>& list) {
-  Arguments result;
-  Words words(list);
-  while (!words.done()) {
-    const std::string name = words.next();
-    if (name.rfind('-', 0) != 0) {
-      if (!result.program.empty()) {
-        refuse(concat("'", name, "' comes after the program '", result.program,
-                      "': one program at a time"));
-      }
-      result.program = name;
-    } else if (take_flag(name, result)) {
-      if (words.has_loose_value()) refuse(concat(name, " takes no value"));
-    } else if (!take_number(name, words, result) && !take_word(name, words, result)) {
-      refuse(concat("there is no option ", name, ": --help lists them"));
-    }
+// What cannot stand together. `stray`: the first option that `list` has no use for.
+void refuse_mixtures(const Arguments& result, const std::string& stray) {
+  if (result.program == "list" && !stray.empty() && !result.help) {
+    refuse(concat("'list' takes no option but --json: leave ", stray, " out"));
   }
   if (result.mutants && !result.options.replay.empty()) {
     refuse("--mutants and --replay exclude each other: give one");
@@ -174,6 +160,32 @@ Arguments parse_arguments(const std::vector<std::string>& list) {
   if (!result.mutant_sizes.empty() && result.sizes != Sizes{}) {
     refuse("--sizes and --threads, --blocks or --persists exclude each other");
   }
+}
+
+}  // namespace
+
+Arguments parse_arguments(const std::vector<std::string>& list) {
+  Arguments result;
+  Words words(list);
+  std::string stray;
+  while (!words.done()) {
+    const std::string name = words.next();
+    if (name.rfind('-', 0) != 0) {
+      if (!result.program.empty()) {
+        refuse(concat("'", name, "' comes after the program '", result.program,
+                      "': one program at a time"));
+      }
+      result.program = name;
+      continue;
+    }
+    if (take_flag(name, result)) {
+      if (words.has_loose_value()) refuse(concat(name, " takes no value"));
+    } else if (!take_number(name, words, result) && !take_word(name, words, result)) {
+      refuse(concat("there is no option ", name, ": --help lists them"));
+    }
+    if (stray.empty() && name != "--json") stray = name;
+  }
+  refuse_mixtures(result, stray);
   return result;
 }
 
@@ -187,6 +199,7 @@ std::string usage(const std::string& command) {
   --jobs N              processes that share the executions, under each model (1)
   --max-states N        crash states to try at most, for each model and process
   --max-seconds S       time to take at most
+  --recovery-seconds S  one recovery may take, before it is said not to end (30, or --max-seconds)
   --seed S              of random states
   --schedule S          of the kernels' schedule; 0: in index order
   --schedules N         schedules to explore at most (10000); 0: one is run, and none explored
@@ -225,6 +238,9 @@ std::vector<std::string> replay_arguments(const Arguments& arguments, const Muta
   if (options.schedule != 0) add("--schedule", std::to_string(options.schedule));
   if (options.barrier_orders) result.emplace_back("--barrier-orders");
   if (options.robust) result.emplace_back("--robust");
+  if (options.recovery_seconds > 0) {
+    add("--recovery-seconds", concat(options.recovery_seconds));
+  }
   if (mutation.kind != Mutation::Kind::none) add("--mutation", to_string(mutation));
   add("--replay", state);
   return result;
@@ -283,13 +299,6 @@ Mutation parse_mutation(const std::string& text) {
   }
   result.place = text.substr(at + 1);
   return result;
-}
-
-std::string to_string(const Mutation& mutation) {
-  const bool has_scope =
-      mutation.kind == Mutation::Kind::narrow || mutation.kind == Mutation::Kind::widen;
-  const std::string scope = has_scope ? concat("=", to_string(mutation.scope)) : std::string();
-  return concat(to_string(mutation.kind), scope, "@", mutation.place);
 }
 
 }  // namespace holdfast::check

@@ -21,7 +21,7 @@ struct Arguments {
   bool help = false;
 };
 
-// Throws invalid_argument, naming the word and what could stand there.
+// Throws OptionError, naming the word and what could stand there.
 Arguments parse_arguments(const std::vector<std::string>& words);
 
 // The usage, as --help prints it. `command` is the executable's name.
@@ -31,12 +31,11 @@ std::string usage(const std::string& command);
 std::vector<std::string> replay_arguments(const Arguments& arguments, const Mutation& mutation,
                                           const std::string& state);
 
-// What to_string() makes of sizes, back. Throws invalid_argument.
+// What to_string() makes of sizes, back. Throws OptionError.
 Sizes parse_sizes(const std::string& text);
 
-// Parses and prints a mutation as --mutation takes it: drop@FILE:LINE, narrow=block@FILE:LINE.
+// What to_string() makes of a mutation, back. Throws OptionError.
 Mutation parse_mutation(const std::string& text);
-std::string to_string(const Mutation& mutation);
 const char* to_string(Scope scope) noexcept;
 
 }  // namespace holdfast::check

@@ -2,6 +2,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <new>
+#include <stdexcept>
+#include <utility>
 
 #include "check/report_text.hpp"
 #include "check/workers.hpp"
@@ -17,12 +20,55 @@ constexpr int kPassed = 0;
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
+// Passes on what `call` throws, with where that was: a program's own words need not tell.
+template <class Call>
+void call_named(const char* function, const std::string& program, Call&& call) {
+  const auto words = [&](const std::exception& error) {
+    return concat(function, "() of program '", program, "' failed: ", error.what());
+  };
+  try {
+    call();
+  } catch (const std::bad_alloc&) {
+    throw;  // of the checker's own, as likely
+  } catch (const Error& error) {
+    throw Error(error.code(), words(error));
+  } catch (const std::exception& error) {
+    throw std::runtime_error(words(error));
+  }
+}
+
+// The program at a size; what it throws here is about the sizes that were asked for.
+Program make(const Offer& offer, const Sizes& sizes) {
+  try {
+    return offer.make(sizes);
+  } catch (const Error& error) {
+    if (error.code() == Errc::invalid_argument) throw OptionError(error.what());
+    throw;
+  }
+}
+
 // The program, counting its recoveries for the progress line.
 Program counted(Program program, Progress& progress) {
+  if (!program.recover) return program;  // which check() will say
   program.recover = [recover = program.recover, &progress](Region& region) {
     progress.recoveries.fetch_add(1, std::memory_order_relaxed);
     recover(region);
   };
+  return program;
+}
+
+// The program, naming the function that threw.
+Program named(Program program) {
+  if (program.set_up) {
+    program.set_up = [set_up = program.set_up, name = program.name](Region& region) {
+      call_named("set_up", name, [&] { set_up(region); });
+    };
+  }
+  if (program.run) {
+    program.run = [run = program.run, name = program.name](Region& region, Session& session) {
+      call_named("run", name, [&] { run(region, session); });
+    };
+  }
   return program;
 }
 
@@ -43,7 +89,7 @@ Checked check_in_workers(const Arguments& arguments, const Offer& offer) {
   const unsigned jobs = arguments.options.replay.empty() ? arguments.jobs : 1;
   Answers answers = run_workers(
       arguments.program, jobs, [&](unsigned worker, unsigned workers, Progress& progress) {
-        const Program program = counted(offer.make(arguments.sizes), progress);
+        const Program program = named(counted(make(offer, arguments.sizes), progress));
         return to_json(check(program, share(arguments, worker, workers)));
       });
   std::vector<Report> reports;
@@ -88,7 +134,7 @@ int check_mutants_of(const Arguments& arguments, const Offer& offer, const std::
           std::vector<SizedProgram> programs;
           for (const Sizes& one : sizes) {
             programs.push_back(
-                {to_string(one), [&, one] { return counted(offer.make(one), progress); }});
+                {to_string(one), [&, one] { return counted(make(offer, one), progress); }});
           }
           Json list = Json::array();
           for (const Mutant& one : check_mutants(programs, share(arguments, worker, workers))) {
@@ -128,8 +174,8 @@ const Offer& find(const std::vector<Offer>& offers, const std::string& name,
   const auto found = std::find_if(offers.begin(), offers.end(),
                                   [&](const Offer& offer) { return offer.name == name; });
   if (found == offers.end()) {
-    throw Error(Errc::invalid_argument, concat("there is no program '", name, "': '", command,
-                                               " list' names those there are"));
+    throw OptionError(
+        concat("there is no program '", name, "': '", command, " list' names those there are"));
   }
   return *found;
 }
@@ -141,7 +187,7 @@ int run(const Arguments& arguments, const std::vector<Offer>& offers, const std:
   }
   if (arguments.program == "list") return list(offers, arguments.json);
   if (arguments.program.empty()) {
-    throw Error(Errc::invalid_argument, "no program is named; --help shows the usage");
+    throw OptionError("no program is named; --help shows the usage");
   }
   const Offer& offer = find(offers, arguments.program, command);
   return arguments.mutants ? check_mutants_of(arguments, offer, command)
@@ -169,9 +215,10 @@ int command_line(int argc, const char* const* argv, const std::vector<Offer>& of
   const bool as_json = std::find(words.begin(), words.end(), "--json") != words.end();
   try {
     return run(parse_arguments(words), offers, command);
+  } catch (const OptionError& error) {
+    return report_error(to_string(error.code()), error.what(), as_json, command, kUsage);
   } catch (const Error& error) {
-    const int status = error.code() == Errc::invalid_argument ? kUsage : kFailed;
-    return report_error(to_string(error.code()), error.what(), as_json, command, status);
+    return report_error(to_string(error.code()), error.what(), as_json, command, kFailed);
   } catch (const std::exception& error) {
     return report_error("io", error.what(), as_json, command, kFailed);
   }

@@ -19,6 +19,7 @@
 #include <new>
 #include <tuple>
 
+#include "check/vigil.hpp"
 #include "holdfast/error.hpp"
 
 namespace holdfast::check {
@@ -52,16 +53,34 @@ void write_all(int fd, const std::string& text) {
   }
 }
 
-// The error's code goes with it, for the exit status.
-Json error_json(Errc code, const char* message) {
-  return {{"error", {{"code", static_cast<int>(code)}, {"message", message}}}};
+// The error's code goes with it, and whether it is of what was asked for, for the exit status.
+Json error_json(Errc code, const char* message, bool of_option = false) {
+  return {{"error",
+           {{"code", static_cast<int>(code)}, {"message", message}, {"of_option", of_option}}}};
+}
+
+[[noreturn]] void throw_error(const Json& error) {
+  const std::string message = error["message"];
+  if (error["of_option"]) throw OptionError(message);
+  throw Error(static_cast<Errc>(error["code"].get<int>()), message);
+}
+
+// What the program prints goes to standard error: on standard output, the report is alone.
+void keep_output_apart() {
+  if (::dup2(STDERR_FILENO, STDOUT_FILENO) >= 0) return;
+  const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (nowhere >= 0 && nowhere != STDOUT_FILENO) ::dup2(nowhere, STDOUT_FILENO);
 }
 
 [[noreturn]] void be_worker(int pipe, const std::function<Json()>& work) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  keep_output_apart();
+  tell_also(pipe);
   Json answer;
   try {
     answer = {{"answer", work()}};
+  } catch (const OptionError& error) {
+    answer = error_json(error.code(), error.what(), true);
   } catch (const Error& error) {
     answer = error_json(error.code(), error.what());
   } catch (const std::bad_alloc&) {
@@ -69,6 +88,7 @@ Json error_json(Errc code, const char* message) {
   } catch (const std::exception& error) {
     answer = error_json(Errc::io, error.what());
   }
+  std::fflush(nullptr);  // what the program has printed
   write_all(pipe, print(answer));
   ::_exit(0);
 }
@@ -157,8 +177,17 @@ class Crew {
   std::vector<Child> children_;
 };
 
+// What a worker said as it was ended in a recovery.
+std::string last_words(const std::string& text) {
+  const std::size_t end = text.find('\n');
+  return text.rfind("check: ", 0) == 0 ? text.substr(7, end - 7) : std::string();
+}
+
 std::string obituary(const Child& child, std::size_t worker, std::size_t workers) {
   const std::string who = concat("worker ", worker + 1, " of ", workers);
+  if (const std::string words = last_words(child.text); !words.empty()) {
+    return concat(who, ": ", words);
+  }
   if (!WIFSIGNALED(child.status)) {
     return concat(who, " ended with exit status ", WEXITSTATUS(child.status),
                   " before it reported: does the program under check call exit()?");
@@ -266,8 +295,7 @@ Answers run_workers(const std::string& title, unsigned workers,
     if (message.is_discarded() || !WIFEXITED(child.status)) {
       result.dead.push_back(obituary(child, i, workers));
     } else if (message.contains("error")) {
-      const Json& error = message["error"];
-      throw Error(static_cast<Errc>(error["code"].get<int>()), error["message"]);
+      throw_error(message["error"]);
     } else {
       result.answers.push_back(message["answer"]);
     }

@@ -52,6 +52,10 @@ def check(
     recovery_schedules: Annotated[
         _Number, typer.Option(min=0, help="Schedules of recovery from each crash state at most.")
     ] = None,
+    recovery_seconds: Annotated[
+        float | None,
+        typer.Option(min=0.01, help="One recovery may take. Default: 30, or --max-seconds."),
+    ] = None,
     jobs: Annotated[_Number, typer.Option("--jobs", "-j", min=1, help="Processes.")] = None,
     no_nested: Annotated[
         bool, typer.Option("--no-nested", help="Do not crash once more, inside recovery.")
@@ -110,6 +114,7 @@ def check(
         "--schedule": schedule,
         "--schedules": schedules,
         "--recovery-schedules": recovery_schedules,
+        "--recovery-seconds": recovery_seconds,
         "--jobs": jobs,
         "--sizes": sizes,
         "--mutation": mutation,

@@ -178,7 +178,7 @@ std::optional<std::set<Observation>> BruteForce::explore(std::uint64_t most) {
 }
 
 std::set<Observation> BruteForce::replay(const std::string& state) {
-  const std::vector<check::StateName> parts = check::parse_state(state);
+  const std::vector<check::StateName> parts = check::parse_state(state, state);
   const CrashPoint& point = order_->points().at(parts[0].point);
   Image image = image_of(base_, *order_, check::state_of(*order_, parts[0]));
   std::set<Observation> seen;
