@@ -75,7 +75,7 @@ std::uint64_t peek(const void* address, std::size_t size) {
   step.writes = writes;
   step.address = address;
   step.size = size;
-  engine.host_point(step, site, state);
+  engine.host_point(step, site, state ^ engine.host_stores());
 }
 
 Engine::Engine(Chooser& chooser) : chooser_(chooser), outer_(std::exchange(t_engine, this)) {
@@ -202,6 +202,11 @@ void Engine::host_reads(const void* address, std::size_t size) {
   const std::uint64_t value = peek(address, size);
   if (read.address != address || read.value != value) read = {address, value, 0};
   let_others(++read.times);
+}
+
+void Engine::host_stores(const void* address) {
+  const bool on_stack = address >= __builtin_frame_address(0) && address < host_stack_;
+  if (!on_stack && running_task_ == 0) ++stores_;
 }
 
 void Engine::let_others(std::uint64_t asked) {

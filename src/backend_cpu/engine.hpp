@@ -47,6 +47,9 @@ class Engine {
   // that does so all else must go on, though it is no step of a schedule.
   void host_asks();
   void host_reads(const void* address, std::size_t size);
+  // It stores where its stack does not show it: a loop that counts there is not in the same state.
+  void host_stores(const void* address);
+  std::uint64_t host_stores() const { return stores_; }
   const std::byte* host_stack() const { return host_stack_; }
   void set_host_stack(const std::byte* top) { host_stack_ = top; }
   void forget(Stream::Impl& stream);
@@ -165,6 +168,7 @@ class Engine {
   void let_others(std::uint64_t asked);
   std::uint64_t released_ = 0;
   const std::byte* host_stack_ = nullptr;
+  std::uint64_t stores_ = 0;  // of the host, elsewhere
 };
 
 // The bytes of the caller's stack up to `high`, as a number.
@@ -181,6 +185,11 @@ inline void before_host_access(bool writes, const void* address, std::size_t siz
 inline void after_plain_host_load(const void* address, std::size_t size) {
   if constexpr (kEvents) {
     if (Engine* const engine = Engine::of_host()) engine->host_reads(address, size);
+  }
+}
+inline void before_plain_host_store(const void* address) {
+  if constexpr (kEvents) {
+    if (Engine* const engine = Engine::of_host()) engine->host_stores(address);
   }
 }
 // The access that was announced last wrote nothing.

@@ -177,6 +177,8 @@ void on_host_store(const void* address, std::size_t size, bool is_volatile, cons
   if (is_volatile) {
     note_host_beside(address);
     before_host_access(true, address, size, pc);
+  } else {
+    before_plain_host_store(address);
   }
   if (!state.wants(address, is_volatile)) return;
   const Silence silence;

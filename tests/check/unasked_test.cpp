@@ -20,6 +20,7 @@ TEST(UnaskedTest, AHostThatAsksOnceIsSeenToAskAtAllTimes) {
   EXPECT_EQ(verdict_of(test::host_asks_once(true)), Verdict::failed);
   EXPECT_EQ(verdict_of(test::host_is_told_by_its_stream()), Verdict::failed);
   EXPECT_EQ(verdict_of(test::host_tells_once()), Verdict::failed);
+  EXPECT_NE(verdict_of(test::host_gives_up_waiting()), Verdict::passed);
   EXPECT_EQ(verdict_of(test::recovery_asks_once()), Verdict::failed);
 }
 

@@ -234,6 +234,20 @@ Program host_asks_plainly() {
   });
 }
 
+Program host_gives_up_waiting() {
+  return program("host_gives_up_waiting", [](Region& region, Session& session) {
+    Flag flag;
+    const auto looks = std::make_unique<int>(0);
+    session.start();
+    Stream stream;
+    launch(stream, 1, 1, store_and_tell, record(region), flag.get());
+    while (*flag.get() == 0 && *looks < 4) ++*looks;
+    if (*looks < 4) stream.synchronize();
+    session.acknowledge();
+    stream.synchronize();
+  });
+}
+
 Program host_stores_behind_a_message(bool fenced) {
   return program("host_stores_behind_a_message", [=](Region& region, Session&) {
     PinnedBuffer<std::uint64_t> flag(1);

@@ -27,6 +27,8 @@ check::Program recovery_faults_unasked();
 check::Program host_asks_plainly();
 // The host stores what is ordered behind what a kernel has told it, by a fence and without.
 check::Program host_stores_behind_a_message(bool fenced);
+// The host gives up after four looks at a flag; it counts them in memory of the heap.
+check::Program host_gives_up_waiting();
 // A store that nobody hears, made behind the acknowledgement: by the C library, another thread, a
 // function of the stream.
 enum class Unheard { library, thread, function };
