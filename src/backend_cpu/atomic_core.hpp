@@ -40,8 +40,12 @@ Bits run_atomic(detail::ScopeNumber scope, Bits* address, std::uint64_t operand,
   before_access(self, true, address, sizeof(Bits));
   const Bits old = exchange(address, update, now);
   const bool failed = expected != nullptr && old != *expected;
-  if (kEvents && failed && self.slot->run().engine != nullptr) {
-    self.slot->run().engine->only_read(self);
+  if (Engine* const engine = kEvents ? self.slot->run().engine : nullptr) {
+    if (failed) {
+      engine->only_read(self);
+    } else if (old == now) {
+      engine->left_alone(self);
+    }
   }
   if (listened(self)) {
     deliver_atomic(self, static_cast<Scope>(scope), address, sizeof(Bits), &old, &now, failed);

@@ -21,6 +21,8 @@ namespace {
 constexpr unsigned kRepeats = 2;
 // How often one that counts as spinning is let go on because nobody else can.
 constexpr std::uint64_t kReleases = 10'000;
+// How often one goes on while others could, too, before they do.
+constexpr std::uint64_t kInARow = 1'000;
 
 // How often the host may ask the same before all else goes on a little each time it asks, and how
 // often in vain.
@@ -189,15 +191,21 @@ void Engine::synchronized(Stream::Impl* stream, std::uint64_t task) {
 
 void Engine::host_point(const Step& step, const void* site, std::uint64_t state) {
   if (running_task_ != 0) return;  // work of a stream
+  const Silence silence;           // what the engine looks at, the host does not read
   Pending& host = pending_[kHostActor];
   arrive(host, step, site, state);
   host_at_point_ = true;
   while (host_at_point_) advance();
 }
 
-void Engine::host_asks() { let_others(++asked_); }
+// Whether it is told so now or later is no step of a schedule: one answer alone is tried.
+void Engine::host_asks() {
+  if (has_work() && running_task_ == 0) chooser_.cut();
+  let_others(++asked_);
+}
 
 void Engine::host_reads(const void* address, std::size_t size) {
+  const Silence silence;
   Asked& read = reads_[reinterpret_cast<std::uintptr_t>(address) / 4 % reads_.size()];
   const std::uint64_t value = peek(address, size);
   if (read.address != address || read.value != value) read = {address, value, 0};
@@ -209,14 +217,16 @@ void Engine::host_stores(const void* address) {
   if (!on_stack && running_task_ == 0) ++stores_;
 }
 
-void Engine::let_others(std::uint64_t asked) {
-  if (asked <= kAsked || running_task_ != 0) return;
-  const bool any = std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) {
+bool Engine::has_work() const {
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) {
     return lane.stream != nullptr && (lane.running || !lane.items.empty());
   });
-  if (!any) return;
+}
+
+void Engine::let_others(std::uint64_t asked) {
+  if (asked <= kAsked || running_task_ != 0) return;
+  if (!has_work()) return;
   chooser_.cut();  // it might have been told earlier
-  settle_host();
   if (next_.kind == Decision::Kind::none) next_ = decide();
   if (next_.kind != Decision::Kind::stuck) return advance();
   take();
@@ -225,6 +235,7 @@ void Engine::let_others(std::uint64_t asked) {
 
 // On the host's thread: lets whoever is next go on.
 void Engine::advance() {
+  const Silence silence;
   if (next_.kind == Decision::Kind::none) next_ = decide();
   switch (next_.kind) {
     case Decision::Kind::host:
@@ -280,6 +291,7 @@ void Engine::begin_kernel(Lane& lane, Item item) {
       to_begin_.push_back(&slot);
       --kernel.unassigned;
     }
+    if (kernel.unassigned > 0) chooser_.cut();  // none of them comes before all of the first
   } catch (const std::exception& error) {
     kernel.run.fail(Errc::no_memory, concat("the kernel could not start: ", error.what()));
     end_kernel(kernel);
@@ -389,6 +401,13 @@ void Engine::only_read(const Thread& self) {
   pending_[actor_of(self)].wrote = false;
 }
 
+// It may count as spinning, though to others it is a write.
+void Engine::left_alone(const Thread& self) { pending_[actor_of(self)].wrote = false; }
+
+void Engine::host_left_alone() {
+  if (running_task_ == 0) pending_[kHostActor].wrote = false;
+}
+
 void Engine::host_only_read() {
   if (running_task_ != 0) return;
   chooser_.only_read();
@@ -447,9 +466,24 @@ bool Engine::is_blocked(const Pending& pending) {
 // Where nobody can go on, a loop that counts its turns may.
 bool Engine::release_one() {
   if (++released_ > kReleases) return false;
+  Pending* next = nullptr;  // the one that has waited for longest
   for (Pending* pending : points_) {
-    if (!pending->is_cut) continue;
-    pending->spins = pending->is_cut = false;
+    if (pending->is_cut && (next == nullptr || pending->released < next->released)) next = pending;
+  }
+  if (next == nullptr) return false;
+  next->spins = next->is_cut = false;
+  next->released = released_;
+  return true;
+}
+
+// Whoever goes on and on, though others could: a loop that writes is not known to spin.
+bool Engine::hold_back() {
+  in_a_row_ = 0;
+  for (Pending* pending : points_) {
+    if (pending->step.actor != last_) continue;
+    pending->spins = pending->is_cut = true;
+    pending->reads.clear();
+    chooser_.cut();
     return true;
   }
   return false;
@@ -482,21 +516,24 @@ Decision Engine::decide() {
 
 Decision Engine::choose() {
   steps_.clear();
-  bool any = false;
+  std::size_t able = 0;
   for (Pending* pending : points_) {
     steps_.push_back(pending->step);
     steps_.back().blocked = is_blocked(*pending);
-    any = any || !steps_.back().blocked;
+    able += steps_.back().blocked ? 0 : 1;
   }
-  if (!any) {
+  if (able == 0) {
     if (release_one()) return choose();
     return {Decision::Kind::stuck};
   }
+  if (able > 1 && in_a_row_ > kInARow && hold_back()) return choose();
   const std::size_t chosen = chooser_.choose(steps_);
   Pending& pending = *points_[chosen];
   for (Read& read : pending.reads) {  // what it reads now, where it has waited for that
     if (read.address == pending.step.address) read.value = peek(read.address, read.size);
   }
+  in_a_row_ = able > 1 && pending.step.actor == last_ ? in_a_row_ + 1 : 0;
+  last_ = pending.step.actor;
   pending.listed = false;
   points_.erase(points_.begin() + static_cast<std::ptrdiff_t>(chosen));
   if (pending.thread == nullptr) return {Decision::Kind::host};

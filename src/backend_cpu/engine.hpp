@@ -65,6 +65,11 @@ class Engine {
   void point(Thread& self, const Step& step, const void* site, std::uint64_t state);
   void only_read(const Thread& self);
   void host_only_read();
+  // The access that was announced last left the value as it was.
+  void left_alone(const Thread& self);
+  void host_left_alone();
+  // Something is done that takes no turns with others: not all schedules can be made.
+  void cut() { chooser_.cut(); }
   Decision decide();
   void follow(Thread& self, const Decision& decision);  // leaves self, unless it goes on itself
   void make_local(Thread& thread) { locals_.push_back(&thread); }
@@ -119,9 +124,10 @@ class Engine {
     std::vector<Read> reads;
     unsigned repeats = 0;
     bool wrote = false;
-    bool spins = false;   // it has read all this before
-    bool is_cut = false;  // not in quite the same state
-    bool listed = false;  // in points_
+    bool spins = false;          // it has read all this before
+    bool is_cut = false;         // not in quite the same state
+    std::uint64_t released = 0;  // number of the last time that it was let go on nevertheless
+    bool listed = false;         // in points_
   };
 
   Lane& lane(Stream::Impl& stream);
@@ -139,6 +145,8 @@ class Engine {
   void arrive(Pending& pending, const Step& step, const void* site, std::uint64_t state);
   static bool is_blocked(const Pending& pending);
   bool release_one();
+  bool hold_back();
+  bool has_work() const;  // some stream has
   Actor actor_of(const Thread& thread) const;
 
   Chooser& chooser_;
@@ -167,6 +175,8 @@ class Engine {
   std::uint64_t asked_ = 0;
   void let_others(std::uint64_t asked);
   std::uint64_t released_ = 0;
+  Actor last_ = kHostActor;     // who was chosen last ...
+  std::uint64_t in_a_row_ = 0;  // ... so often, while others could have been
   const std::byte* host_stack_ = nullptr;
   std::uint64_t stores_ = 0;  // of the host, elsewhere
 };
@@ -196,6 +206,12 @@ inline void before_plain_host_store(const void* address) {
 inline void host_only_read() {
   if constexpr (kEvents) {
     if (Engine* const engine = Engine::of_host()) engine->host_only_read();
+  }
+}
+// The value is as it was before.
+inline void host_left_alone() {
+  if constexpr (kEvents) {
+    if (Engine* const engine = Engine::of_host()) engine->host_left_alone();
   }
 }
 // The same for a kernel's thread.

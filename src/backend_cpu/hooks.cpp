@@ -82,7 +82,11 @@ using namespace holdfast::cpu;
                                                bool is_volatile, const void* pc) {
   Thread* const self = t_hook.thread;
   if (__builtin_expect(self == nullptr, 1)) {
-    if (t_hook.host != nullptr) on_host_load(address, size, is_volatile, pc);
+    if (t_hook.host != nullptr) {
+      on_host_load(address, size, is_volatile, pc);
+    } else if (is_volatile) {
+      note_unobserved();
+    }
   } else if (!on_own_stack(address)) {
     on_load(*self, address, size, is_volatile, pc);
   }
@@ -92,7 +96,11 @@ using namespace holdfast::cpu;
                                                 const void* pc) {
   Thread* const self = t_hook.thread;
   if (__builtin_expect(self == nullptr, 1)) {
-    if (t_hook.host != nullptr) on_host_store(address, size, is_volatile, pc);
+    if (t_hook.host != nullptr) {
+      on_host_store(address, size, is_volatile, pc);
+    } else if (is_volatile) {
+      note_unobserved();
+    }
   } else if (!on_own_stack(address)) {
     on_store(*self, address, size, is_volatile, pc);
   }

@@ -22,6 +22,7 @@ Bits load(const volatile Bits* address, const void* pc) {
   Thread* const self = hooked(plain);
   if (self == nullptr) {
     settle_host();
+    if (t_hook.host == nullptr) note_unobserved();
     if (t_hook.host) before_host_access(false, plain, sizeof(Bits), pc);
     const Bits value = silently([&] { return __atomic_load_n(plain, __ATOMIC_SEQ_CST); });
     if (t_hook.host) on_host_atomic(EventKind::load, plain, sizeof value, &value, pc);
@@ -42,6 +43,7 @@ void store(volatile Bits* address, Bits value, const void* pc) {
   Thread* const self = hooked(plain);
   if (self == nullptr) {
     settle_host();
+    if (t_hook.host == nullptr) note_unobserved();
     if (t_hook.host) before_host_access(true, plain, sizeof(Bits), pc);
     silently([&] { __atomic_store_n(plain, value, __ATOMIC_SEQ_CST); });
     if (t_hook.host) on_host_atomic(EventKind::store, plain, sizeof value, &value, pc);
@@ -61,12 +63,17 @@ Bits modify(volatile Bits* address, std::uint64_t operand, const void* pc, Updat
   auto* plain = const_cast<Bits*>(address);
   if (hooked(plain) == nullptr) {
     settle_host();
+    if (t_hook.host == nullptr) note_unobserved();
     if (t_hook.host) before_host_access(true, plain, sizeof(Bits), pc);
     Bits now;
     const Bits old = silently([&] { return exchange(plain, update, now); });
     const bool failed = expected != nullptr && old != *expected;
     if (t_hook.host) {
-      if (failed) host_only_read();
+      if (failed) {
+        host_only_read();
+      } else if (old == now) {
+        host_left_alone();
+      }
       on_host_atomic(EventKind::atomic, plain, sizeof old, &old, pc, &now, failed);
     }
     return old;
@@ -145,7 +152,9 @@ HOLDFAST_ATOMICS(16)
 HOLDFAST_ATOMICS(32)
 HOLDFAST_ATOMICS(64)
 
-void __tsan_atomic_thread_fence(int /*order*/) { holdfast::cpu::atomic_thread_fence(HOLDFAST_PC); }
+void __tsan_atomic_thread_fence(int order) {
+  if (order != __ATOMIC_RELAXED) holdfast::cpu::atomic_thread_fence(HOLDFAST_PC);
+}
 void __tsan_atomic_signal_fence(int /*order*/) {}
 
 }  // extern "C"

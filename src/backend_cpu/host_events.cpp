@@ -10,6 +10,7 @@
 
 #include "backend_cpu/engine.hpp"
 #include "backend_cpu/pending.hpp"
+#include "backend_cpu/stream_thread.hpp"
 #include "backend_cpu/team.hpp"
 
 namespace holdfast::cpu {
@@ -24,7 +25,7 @@ struct HostObserver::State {
   // What the host and kernels tell each other by strong accesses may stand anywhere.
   bool wants(const void* address, bool strong = false) const {
     return strong || low == nullptr || (address >= low && address < high) ||
-           is_pinned_memory(address);
+           is_pinned_memory(address) || is_copied(address);
   }
 
   // Reads the pending store's memory, which host code may have unmapped since.
@@ -204,6 +205,15 @@ void on_host_atomic(EventKind kind, const void* address, std::size_t size, const
   event.failed = failed;
   event.pc = pc;
   deliver(event);
+}
+
+void note_unobserved() {
+  if (current_listener() == nullptr) return;
+  if (Engine* const engine = Engine::of_host()) {
+    if (engine->running_task() != 0) engine->cut();
+  } else if (!StreamThread::is_one()) {
+    note_stranger();
+  }
 }
 
 void on_host_fence(const void* pc) {

@@ -62,6 +62,10 @@ void on_host_stored(const void* address, std::size_t size, const void* pc);
 void on_host_atomic(EventKind kind, const void* address, std::size_t size, const void* value,
                     const void* pc, const void* now = nullptr, bool failed = false);
 
+// Before a strong access in host code of a thread that nobody observes: a function of a stream, or
+// another thread than that which makes the run.
+void note_unobserved();
+
 // A fence of system scope.
 void on_host_fence(const void* pc);
 

@@ -2,14 +2,18 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
+#include "backend_cpu/events.hpp"
 #include "backend_cpu/intercept_state.hpp"
+#include "backend_cpu/stream_thread.hpp"
 #include "holdfast/cpu/executor.hpp"
 
 namespace holdfast::cpu {
@@ -21,7 +25,10 @@ struct Pending {
   std::set<const void*> streams;
   std::atomic<bool> any{false};  // streams
   std::atomic<bool> overlapped{false};
+  std::atomic<bool> stranger{false};
   std::optional<Error> lost_error;
+  std::vector<std::pair<const std::byte*, std::size_t>> copied;
+  std::atomic<bool> any_copied{false};
 };
 
 Pending& pending() {
@@ -51,6 +58,10 @@ struct Stack {
 
 void note_queued(const void* stream) {
   if (!kEvents) return;
+  if (current_listener() != nullptr && t_hook.host == nullptr && t_hook.thread == nullptr &&
+      !StreamThread::is_one()) {
+    note_stranger();
+  }
   const std::lock_guard lock(pending().mutex);
   pending().streams.insert(stream);
   pending().any = true;
@@ -77,6 +88,27 @@ void note_host_beside(const void* address) {
   pending().overlapped = true;
 }
 
+void note_stranger() noexcept { pending().stranger = true; }
+
+bool stranger_was_met() { return pending().stranger; }
+
+void note_copied(const void* address, std::size_t bytes) {
+  if (!kEvents || current_listener() == nullptr || is_device_memory(address)) return;
+  const std::lock_guard lock(pending().mutex);
+  const std::pair range{static_cast<const std::byte*>(address), bytes};
+  auto& copied = pending().copied;
+  if (std::find(copied.begin(), copied.end(), range) == copied.end()) copied.push_back(range);
+  pending().any_copied = true;
+}
+
+bool is_copied(const void* address) {
+  if (!pending().any_copied.load(std::memory_order_relaxed)) return false;
+  const std::lock_guard lock(pending().mutex);
+  return std::any_of(pending().copied.begin(), pending().copied.end(), [&](const auto& range) {
+    return address >= range.first && address < range.first + range.second;
+  });
+}
+
 void note_lost_error(const Error& error) noexcept {
   if (!kEvents) return;
   const std::lock_guard lock(pending().mutex);
@@ -100,7 +132,8 @@ bool streams_have_overlapped() {
 
 void watch_streams() {
   const std::lock_guard lock(pending().mutex);
-  pending().overlapped = false;
+  pending().overlapped = pending().stranger = pending().any_copied = false;
+  pending().copied.clear();
 }
 
 }  // namespace holdfast::cpu

@@ -217,6 +217,8 @@ void* Stream::native() const { return nullptr; }
 void copy_async(Stream& stream, void* dst, const void* src, std::size_t bytes) {
   if (bytes == 0) return;
   const void* const pc = __builtin_return_address(0);
+  cpu::note_copied(src, bytes);
+  cpu::note_copied(dst, bytes);
   stream.impl().push([=] {
     cpu::copy_observed({{src, bytes}}, {{dst, bytes}}, pc, [=] { std::memmove(dst, src, bytes); });
   });
@@ -225,6 +227,7 @@ void copy_async(Stream& stream, void* dst, const void* src, std::size_t bytes) {
 void fill_async(Stream& stream, void* dst, int byte, std::size_t bytes) {
   if (bytes == 0) return;
   const void* const pc = __builtin_return_address(0);
+  cpu::note_copied(dst, bytes);
   stream.impl().push([=] {
     cpu::copy_observed({}, {{dst, bytes}}, pc, [=] { std::memset(dst, byte, bytes); });
   });

@@ -13,6 +13,8 @@ namespace {
 
 constexpr std::size_t kMostIdle = 64;
 
+constinit thread_local bool t_is_one = false;
+
 }  // namespace
 
 // Never destroyed: streams may be later than any static object.
@@ -73,7 +75,10 @@ void StreamThread::finish() {
   delete this;
 }
 
+bool StreamThread::is_one() noexcept { return t_is_one; }
+
 void StreamThread::serve() {
+  t_is_one = true;
   for (;;) {
     given_.acquire();
     if (!job_) return;

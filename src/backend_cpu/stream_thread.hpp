@@ -13,6 +13,8 @@ class StreamThread {
   // A thread that runs `job`: an idle one, or a new one. Never null. Throws std::system_error where
   // the system has no thread left. Any thread may call it.
   static StreamThread* start(std::function<void()> job);
+  // Whether the calling thread is one.
+  static bool is_one() noexcept;
   // Waits until the job is over and gives the thread back: it must not be used any more.
   void finish();
 

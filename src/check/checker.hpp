@@ -72,6 +72,7 @@ class Checker {
   void change(const Mutation& mutation);
   // Whether any run since met what is changed.
   bool met_change() const { return machine_.met_change(); }
+  bool dropped_wait() const { return machine_.dropped_wait(); }
   bool threads_have_talked() const { return machine_.threads_have_talked(); }
   // Whether check() threw because the program's run() did.
   bool run_failed() const { return run_failed_; }

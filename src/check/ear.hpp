@@ -29,6 +29,7 @@ class Ear : public cpu::Listener {
     } else if (!talked_ && !event.host && is_strong(event)) {
       note_strong(event);
     }
+    if (event.kind == cpu::EventKind::kernel_end && !event.completed) failed_ = true;
     if (census_ != nullptr) census_->on_event(event);
     next_.on_event(event);
     if (also_ != nullptr) also_->on_event(event);
@@ -41,6 +42,8 @@ class Ear : public cpu::Listener {
   // There may be executions that are not equivalent, unless by a race.
   bool heard_turns() const { return talked_ || heard_beside(); }
   bool heard_talk() const { return talked_; }
+  // A kernel failed: what its threads stored last was not told.
+  bool heard_failure() const { return failed_; }
 
  private:
   struct Told {
@@ -71,6 +74,7 @@ class Ear : public cpu::Listener {
   bool beside_ = false;                           // the host ran beside what it had queued
   std::unordered_map<std::uint64_t, Told> told_;  // by 4 bytes, of the kernel that runs
   bool talked_ = false;
+  bool failed_ = false;
 };
 
 // Kernels, copies and this thread's host code are listened to while it lives.

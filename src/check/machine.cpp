@@ -20,6 +20,8 @@ namespace {
 constexpr std::uint64_t kMaxRegion = std::uint64_t{256} << 20;
 // Recovery that spins for ever is reported after this many rounds.
 constexpr std::uint64_t kLivelockRounds = 2'000;
+// What a GPU has room for at once, as blocks of a program under check.
+constexpr unsigned kResidentBlocks = 64;
 
 Region make_region(const Program& program, bool robust) {
   if (!cpu::can_listen()) {
@@ -56,6 +58,7 @@ cpu::Schedule take_schedule(const Options& options) {
   cpu::Schedule ours = before;
   ours.seed = options.schedule;
   ours.lockstep = true;
+  ours.resident_blocks = std::max(ours.resident_blocks, kResidentBlocks);
   ours.livelock_rounds = kLivelockRounds;
   cpu::set_schedule(ours);
   return before;
@@ -172,6 +175,11 @@ Trace Machine::record_as(const Around& around) {
     std::memcpy(region_.base(), base_.data(), base_.size());
     throw;
   }
+  if (ear.heard_failure()) {
+    refuse_run(
+        "goes on though a kernel of it failed: what that stored last is not recorded; let it "
+        "throw the error");
+  }
   check_end_of_run(trace);
   had_choices_ = ear.heard_choices();
   went_by_chance_ = ear.heard_beside();
@@ -181,16 +189,22 @@ Trace Machine::record_as(const Around& around) {
   return trace;
 }
 
+void Machine::refuse_run(const std::string& what) const {
+  throw Error(Errc::unsupported, concat("check: run() of program '", program_.name, "' ", what));
+}
+
 // What would be missing from the trace, or no crash would undo.
 void Machine::check_end_of_run(const Trace& trace) {
-  const auto refuse = [&](const std::string& what) {
-    throw Error(Errc::unsupported, concat("check: run() of program '", program_.name, "' ", what));
-  };
   if (const auto lost = cpu::take_lost_error()) {
-    refuse(concat("left a stream whose work failed: ", lost->what()));
+    refuse_run(concat("left a stream whose work failed: ", lost->what()));
   }
   if (cpu::work_is_pending()) {
-    refuse("ended while a stream had work that nobody has waited for: synchronize() it");
+    refuse_run("ended while a stream had work that nobody has waited for: synchronize() it");
+  }
+  if (cpu::stranger_was_met()) {
+    refuse_run(
+        "lets a thread of its own launch kernels or talk to others: the checker explores what "
+        "the thread that calls run() does alone");
   }
   const auto objects = region_.objects();
   const bool same =
@@ -199,15 +213,16 @@ void Machine::check_end_of_run(const Trace& trace) {
                    return a.name == b.name && a.offset == b.offset && a.bytes() == b.bytes();
                  });
   if (!same) {
-    refuse(
+    refuse_run(
         "allocates or removes an object of the region: do so in set_up(), since what the region "
         "itself stores is not recorded");
   }
   if (const auto address = find_unrecorded(trace)) {
-    refuse(concat("stores to ", name_of(*address),
-                  " unheard: the checker hears kernels, copies and instrumented code of the thread "
-                  "that calls run() alone, no other threads, functions of a stream or of the C "
-                  "library. Store there, or say it with cpu::note_write()"));
+    refuse_run(
+        concat("stores to ", name_of(*address),
+               " unheard: the checker hears kernels, copies and instrumented code of the thread "
+               "that calls run() alone, no other threads, functions of a stream or of the C "
+               "library. Store there, or say it with cpu::note_write()"));
   }
 }
 

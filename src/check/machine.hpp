@@ -71,6 +71,7 @@ class Machine {
   bool met_change() const { return mutator_ == nullptr || mutator_->met(); }
   // What states are called from now on, before the point: their execution and model.
   void name_states(std::string prefix) { vigil_.set_execution(std::move(prefix)); }
+  bool dropped_wait() const { return mutator_ != nullptr && mutator_->dropped_wait(); }
   // Who hears what the program does as it is recorded, or null.
   void let_hear(cpu::Listener* also) { also_ = also; }
   // Who gathers what there is to change, in all runs; or null.
@@ -150,6 +151,7 @@ class Machine {
   std::string verify(std::span<const Level> levels, const History& history, const Run& run,
                      HostWatch* watch);
   void judge(const HostWatch& watch);
+  [[noreturn]] void refuse_run(const std::string& what) const;
   [[noreturn]] void refuse_recovery(const std::string& what) const;
   std::optional<std::uint64_t> find_unheard_store() const;
   bool is_own(std::uint64_t address) const;  // the region's, and of no object

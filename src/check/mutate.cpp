@@ -180,6 +180,7 @@ void Mutator::on_event(const Event& event) {
     case Mutation::Kind::drop:
       met_ = true;
       // Without its order it is still an access, and one that cannot tear.
+      dropped_wait_ = dropped_wait_ || event.kind == EventKind::synchronize;
       if (event.kind != EventKind::release && event.kind != EventKind::acquire) return;
       changed.kind = event.kind == EventKind::release ? EventKind::store : EventKind::load;
       changed.is_volatile = true;

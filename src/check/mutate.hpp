@@ -71,6 +71,9 @@ class Mutator : public cpu::Listener {
 
   // Whether the change was met in any run so far.
   bool met() const { return met_; }
+  // Whether it has taken away a wait of the host, which it waits for all the same: what it might do
+  // earlier without it is not run.
+  bool dropped_wait() const { return dropped_wait_; }
   // Whether what the host acknowledges now is to be acknowledged before its work.
   bool acknowledges_early() const { return early_; }
   // A recording of the changed program, where that takes a change of it: stores swapped.
@@ -86,6 +89,7 @@ class Mutator : public cpu::Listener {
   std::function<bool(const char*, unsigned)> leaves_out_;
   cpu::Listener* to_ = nullptr;
   bool met_ = false;
+  bool dropped_wait_ = false;
   bool early_ = false;
 };
 

@@ -249,6 +249,11 @@ void Machine::recover(std::span<const Level> levels, Run& run, HostWatch* watch)
   if (const auto lost = cpu::take_lost_error(); lost && run.wrong.empty()) {
     run.wrong = concat("recover() failed: its stream ended with an error: ", lost->what());
   }
+  if (cpu::stranger_was_met()) {
+    refuse_recovery(
+        "lets a thread of its own launch kernels or talk to others: the checker explores "
+        "what the thread that calls it does alone");
+  }
   recorder_.end_trace();
   if (run.schedules != nullptr && run.schedules->was_lost()) run.failed_to_run = true;
   if (run.failed_to_run) return;

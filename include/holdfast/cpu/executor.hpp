@@ -80,6 +80,9 @@ void leave_out_barriers(const std::function<bool(const char* file, unsigned line
 bool work_is_pending();
 bool streams_have_overlapped();
 void watch_streams();
+// Whether since then another thread of the host than the one that is observed, and no function of a
+// stream, gave work to a stream or made a strong access in instrumented code.
+bool stranger_was_met();
 
 // What a stream that has ended since the last call met and threw to nobody.
 std::optional<Error> take_lost_error();
