@@ -21,6 +21,8 @@ namespace {
 constexpr unsigned kRepeats = 2;
 // How often one that counts as spinning is let go on because nobody else can.
 constexpr std::uint64_t kReleases = 10'000;
+// How many updates in a row may change nothing before they count as looks.
+constexpr unsigned kIdle = 16;
 // How often one goes on while others could, too, before they do.
 constexpr std::uint64_t kInARow = 1'000;
 
@@ -401,11 +403,16 @@ void Engine::only_read(const Thread& self) {
   pending_[actor_of(self)].wrote = false;
 }
 
-// It may count as spinning, though to others it is a write.
-void Engine::left_alone(const Thread& self) { pending_[actor_of(self)].wrote = false; }
+// One that goes on so counts as spinning, though to others each is a write.
+void Engine::left_alone(Pending& pending) {
+  pending.was_idle = true;
+  if (++pending.idle > kIdle) pending.wrote = false;
+}
+
+void Engine::left_alone(const Thread& self) { left_alone(pending_[actor_of(self)]); }
 
 void Engine::host_left_alone() {
-  if (running_task_ == 0) pending_[kHostActor].wrote = false;
+  if (running_task_ == 0) left_alone(pending_[kHostActor]);
 }
 
 void Engine::host_only_read() {
@@ -415,6 +422,7 @@ void Engine::host_only_read() {
 }
 
 void Engine::arrive(Pending& pending, const Step& step, const void* site, std::uint64_t state) {
+  if (!std::exchange(pending.was_idle, false)) pending.idle = 0;
   if (pending.wrote) {
     pending.reads.clear();
     pending.repeats = 0;

@@ -123,6 +123,8 @@ class Engine {
     const void* site = nullptr;
     std::vector<Read> reads;
     unsigned repeats = 0;
+    unsigned idle = 0;      // updates in a row that changed nothing
+    bool was_idle = false;  // the last access was one
     bool wrote = false;
     bool spins = false;          // it has read all this before
     bool is_cut = false;         // not in quite the same state
@@ -144,6 +146,7 @@ class Engine {
   Pending& pending_of(Actor actor, Thread* thread);
   void arrive(Pending& pending, const Step& step, const void* site, std::uint64_t state);
   static bool is_blocked(const Pending& pending);
+  static void left_alone(Pending& pending);
   bool release_one();
   bool hold_back();
   bool has_work() const;  // some stream has

@@ -1,0 +1,325 @@
+#include "check/turns_test.hpp"
+
+#include <atomic>
+#include <thread>
+
+#include "holdfast/kernel.hpp"
+
+namespace holdfast::test {
+namespace {
+
+using check::History;
+using check::Program;
+using check::Session;
+
+struct Record {
+  alignas(64) std::uint64_t payload;
+  alignas(64) std::uint64_t valid;
+  alignas(64) std::uint64_t state;
+};
+Record* record(Region& region) { return region.find<Record>("record").data(); }
+
+using Word = std::uint32_t;
+using Flag = volatile Word;
+
+__global__ void store_safely(Record* record) {
+  record->payload = 42;
+  persist();
+  record->valid = 1;
+  persist();
+}
+__global__ void set(Flag* flag) { *flag = 1; }
+__global__ void store_and_tell(Record* record, Flag* flag) {
+  record->payload = 42;
+  *flag = 1;
+}
+__global__ void store_and_release(Record* record, Word* flag) {
+  record->payload = 42;
+  prel<Scope::system>(flag, Word{1});
+}
+__global__ void look(Flag* flag, Word* seen) {
+  if (blockIdx.x + 1 < gridDim.x) {
+    seen[blockIdx.x] = *flag;
+  } else {
+    *flag = 1;
+  }
+}
+__global__ void lose_where_all_saw(Record* record, const Word* seen, unsigned count) {
+  Word sum = 0;
+  for (unsigned i = 0; i < count; ++i) sum += seen[i];
+  if (sum == count) record->valid = 1;
+}
+__global__ void wait_for_all(Record* record, Word* arrived) {
+  if (blockIdx.x == 0) {
+    record->payload = 42;
+    persist();
+  }
+  __threadfence();
+  atomicAdd(arrived, 1u);
+  while (*static_cast<Flag*>(arrived) < gridDim.x) {
+  }
+  __threadfence();
+  if (blockIdx.x + 1 == gridDim.x) record->valid = 1;
+}
+__global__ void poll_by_adding(Record* record, Word* flag) {
+  if (blockIdx.x == 1) {
+    record->payload = 42;
+    persist();
+    atomicAdd(flag, 1u);
+    return;
+  }
+  while (atomicAdd(flag, 0u) == 0) {
+  }
+  __threadfence();
+  record->valid = 1;
+}
+__global__ void lock_and_store(Record* record, Word* lock) {
+  while (atomicExch(lock, 1u) != 0) {
+  }
+  __threadfence();
+  record->state = blockIdx.x;
+  __threadfence();
+  atomicExch(lock, 0u);
+}
+__global__ void read_beside_a_poll(Record* record, Flag* flags, unsigned reads) {
+  if (blockIdx.x == 1) {
+    Word sum = 0;
+    for (unsigned i = 0; i < reads; ++i) sum += flags[32];
+    record->payload = 42 + sum;
+    persist();
+    flags[0] = 1;
+    return;
+  }
+  while (flags[0] == 0) {
+  }
+  persist();
+  record->valid = 1;
+}
+__global__ void count_looks(Record* record, Word* words) {
+  if (blockIdx.x == 1) {
+    record->payload = 42;
+    persist();
+    atomicExch(words, 1u);
+    return;
+  }
+  while (*static_cast<Flag*>(words) == 0) atomicAdd(words + 32, 1u);
+  __threadfence();
+  record->valid = 1;
+}
+__global__ void store_state(Record* record) { record->state = 1; }
+__global__ void store_and_trap(Record* record) {
+  record->payload = 42;
+  *reinterpret_cast<volatile int*>(8) = 1;
+}
+__global__ void answer(std::uint64_t* word) { *word = 42; }
+__global__ void store_answer(Record* record, const std::uint64_t* word) { record->payload = *word; }
+
+Program program(
+    const char* name, std::function<void(Region&, Session&)> run,
+    std::function<void(Region&)> recover = [](Region&) {}) {
+  Program result;
+  result.name = name;
+  result.set_up = [](Region& region) { region.allocate<Record>("record", 1); };
+  result.run = std::move(run);
+  result.recover = std::move(recover);
+  result.verify = [](Region& region, const History& history, std::uint64_t) -> std::string {
+    const Record& found = *record(region);
+    if (history.acknowledged != 0 && found.payload != 42) return "acknowledged and lost";
+    return found.valid == 1 && found.payload != 42 ? "valid without payload" : "";
+  };
+  return result;
+}
+
+void store_it(Region& region, Session& session) {
+  session.start();
+  Stream stream;
+  launch(stream, 1, 1, store_safely, record(region));
+  stream.synchronize();
+  session.acknowledge();
+}
+
+// A kernel on some words of device memory, all 0.
+template <class... Extra>
+Program on_words(const char* name, unsigned blocks, void (*kernel)(Record*, Word*, Extra...),
+                 Extra... extra) {
+  return program(name, [=](Region& region, Session&) {
+    const DeviceBuffer<Word> words(64);
+    Stream stream;
+    fill_async(stream, words.data(), 0, 64 * sizeof(Word));
+    launch(stream, blocks, 1, kernel, record(region), words.data(), extra...);
+    stream.synchronize();
+  });
+}
+
+struct Shared {
+  Shared() { words[0] = 0; }
+  Flag* flag() { return words.data(); }
+  PinnedBuffer<Word> words{1};
+};
+
+void launch_elsewhere(Record* record) {
+  std::thread([record] {
+    Stream stream;
+    launch(stream, 1, 1, store_state, record);
+    stream.synchronize();
+  }).join();
+}
+
+Word look_elsewhere() {
+  Shared shared;
+  Stream stream;
+  launch(stream, 1, 1, set, shared.flag());
+  Word seen = 0;
+  std::thread([&] { seen = *shared.flag(); }).join();
+  stream.synchronize();
+  return seen;
+}
+
+Program with_thread(const char* name, bool in_recovery, std::function<void(Region&)> act) {
+  if (in_recovery) return program(name, store_it, std::move(act));
+  return program(name, [act](Region& region, Session&) { act(region); });
+}
+
+}  // namespace
+
+Program last_block_stores(unsigned blocks) {
+  return program("last_block_stores", [=](Region& region, Session&) {
+    const DeviceBuffer<Word> words(64), seen(64);
+    Stream stream;
+    fill_async(stream, words.data(), 0, 64 * sizeof(Word));
+    launch(stream, blocks, 1, look, static_cast<Flag*>(words.data()), seen.data());
+    launch(stream, 1, 1, lose_where_all_saw, record(region), static_cast<const Word*>(seen.data()),
+           blocks - 1);
+    stream.synchronize();
+  });
+}
+
+Program blocks_wait_for_all(unsigned blocks) {
+  return on_words("blocks_wait_for_all", blocks, wait_for_all);
+}
+
+Program polls_by_adding_nothing() { return on_words("polls_by_adding_nothing", 2, poll_by_adding); }
+
+Program locks_by_exchange() { return on_words("locks_by_exchange", 2, lock_and_store); }
+
+Program reads_beside_a_poll(unsigned reads) {
+  return program("reads_beside_a_poll", [=](Region& region, Session&) {
+    const DeviceBuffer<Word> words(64);
+    Stream stream;
+    fill_async(stream, words.data(), 0, 64 * sizeof(Word));
+    launch(stream, 2, 1, read_beside_a_poll, record(region), static_cast<Flag*>(words.data()),
+           reads);
+    stream.synchronize();
+  });
+}
+
+Program counts_its_looks() { return on_words("counts_its_looks", 2, count_looks); }
+
+Program asks_an_event_once() {
+  return program("asks_an_event_once", [](Region& region, Session& session) {
+    Shared shared;
+    session.start();
+    Stream stream;
+    Event before, behind;
+    before.record(stream);
+    launch(stream, 1, 1, store_and_tell, record(region), shared.flag());
+    behind.record(stream);
+    bool is_over = true;
+    try {
+      (void)Event::elapsed_ms(before, behind);
+    } catch (const Error&) {
+      is_over = false;
+    }
+    if (!is_over) stream.synchronize();
+    session.acknowledge();
+    stream.synchronize();
+  });
+}
+
+Program thread_launches(bool in_recovery) {
+  return with_thread("thread_launches", in_recovery,
+                     [](Region& region) { launch_elsewhere(record(region)); });
+}
+
+Program thread_looks(bool in_recovery) {
+  return with_thread("thread_looks", in_recovery, [](Region&) { look_elsewhere(); });
+}
+
+Program function_looks() {
+  return program("function_looks", [](Region& region, Session&) {
+    Shared shared;
+    Word seen = 0;
+    Stream one, other;
+    launch(one, 1, 1, set, shared.flag());
+    other.enqueue([&] { seen = *shared.flag(); });
+    one.synchronize();
+    other.synchronize();
+    if (seen == 0) record(region)->valid = 1;
+  });
+}
+
+Program reads_beside_a_copy() {
+  return program("reads_beside_a_copy", [](Region& region, Session& session) {
+    const auto found = std::make_unique<std::uint64_t>(0);
+    session.start();
+    Stream stream;
+    launch(stream, 1, 1, store_safely, record(region));
+    copy_async(stream, found.get(), &record(region)->payload, sizeof *found);
+    if (*found == 0) stream.synchronize();
+    session.acknowledge();
+    stream.synchronize();
+  });
+}
+
+Program orders_by_a_relaxed_fence() {
+  return program("orders_by_a_relaxed_fence", [](Region& region, Session&) {
+    Shared shared;
+    Stream stream;
+    launch(stream, 1, 1, store_and_release, record(region), shared.words.data());
+    while (std::atomic_ref<Word>(shared.words[0]).load(std::memory_order_relaxed) == 0) {
+    }
+    std::atomic_thread_fence(std::memory_order_relaxed);
+    record(region)->valid = 1;
+    stream.synchronize();
+  });
+}
+
+Program goes_on_behind_a_trap() {
+  return program("goes_on_behind_a_trap", [](Region& region, Session&) {
+    Stream stream;
+    launch(stream, 1, 1, store_and_trap, record(region));
+    try {
+      stream.synchronize();
+    } catch (const Error&) {
+    }
+  });
+}
+
+Program recovers_on_streams_behind_a_read() {
+  return program("recovers_on_streams_behind_a_read", store_it, [](Region& region) {
+    if (record(region)->state == 2 || record(region)->valid == 0) return;
+    Shared shared;
+    Stream one, other;
+    launch(one, 1, 1, store_state, record(region));
+    launch(other, 1, 1, set, shared.flag());
+    one.synchronize();
+    other.synchronize();
+    record(region)->state = 2;
+  });
+}
+
+Program streams_apart_by_a_wait() {
+  return program("streams_apart_by_a_wait", [](Region& region, Session& session) {
+    const DeviceBuffer<std::uint64_t> word(1);
+    session.start();
+    Stream one, other;
+    launch(one, 1, 1, answer, word.data());
+    one.synchronize();
+    launch(other, 1, 1, store_answer, record(region),
+           static_cast<const std::uint64_t*>(word.data()));
+    other.synchronize();
+    session.acknowledge();
+  });
+}
+
+}  // namespace holdfast::test

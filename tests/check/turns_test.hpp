@@ -1,0 +1,37 @@
+// Programs for which an attack got a wrong verdict, or none: who takes turns with whom.
+#pragma once
+
+#include "holdfast/check.hpp"
+
+namespace holdfast::test {
+
+// Where the last of `blocks` blocks stores before the others read, the payload is lost. A wait for
+// all blocks goes wrong nowhere.
+check::Program last_block_stores(unsigned blocks);
+check::Program blocks_wait_for_all(unsigned blocks);
+// A block polls by an addition of nothing; by an exchange of what is there.
+check::Program polls_by_adding_nothing();
+check::Program locks_by_exchange();
+// A block reads one word `reads` times while another one polls.
+check::Program reads_beside_a_poll(unsigned reads);
+// A block counts its looks by additions, for ever if nobody answers.
+check::Program counts_its_looks();
+// The host asks an event for its time once, and acknowledges without a wait where it has none yet.
+check::Program asks_an_event_once();
+// A thread of run()'s or of recovery's own launches a kernel, or looks at a flag.
+check::Program thread_launches(bool in_recovery);
+check::Program thread_looks(bool in_recovery);
+// A function of one stream looks at a flag that a kernel of another one sets.
+check::Program function_looks();
+// The host reads what a copy may not have written yet.
+check::Program reads_beside_a_copy();
+// The host takes a relaxed fence for one that orders.
+check::Program orders_by_a_relaxed_fence();
+// run() goes on though a kernel trapped.
+check::Program goes_on_behind_a_trap();
+// Recovery reads a word, and works on two streams if it has to.
+check::Program recovers_on_streams_behind_a_read();
+// A wait of the host alone keeps two streams apart.
+check::Program streams_apart_by_a_wait();
+
+}  // namespace holdfast::test
