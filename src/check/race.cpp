@@ -221,7 +221,8 @@ void RaceDetector::Impl::on_kernel_event(const Event& event) {
       return order_.fence(thread, Scope::system);
     case EventKind::barrier:
       return order_.barrier(thread, event.generation);
-    case EventKind::warp_barrier:
+    case EventKind::warp_barrier:  // votes and shuffles order no memory
+      if (event.exchanges) return;
       return order_.warp_barrier(thread, event.mask);
     case EventKind::load:
     case EventKind::store:

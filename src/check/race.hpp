@@ -37,7 +37,7 @@ std::string to_string(const Race& race);
 
 // Two accesses to a common byte, at least one of them a write, race if nothing orders them, unless
 // both are strong (atomics, volatile accesses, prel, pacq), of the same bytes, and each thread is
-// within the other's scope. What orders: the program, block barriers, warp collectives, releases
+// within the other's scope. What orders: the program, block barriers, __syncwarp, releases
 // and acquires, fences around strong accesses of which one reads what the other wrote, the order of
 // a stream, events that streams wait for, launches, and the host's waiting. persist() and dfence()
 // are system fences; ofence() orders persistent memory alone. std::atomic counts as release and
@@ -52,8 +52,7 @@ std::string to_string(const Race& race);
 // - some, where more than 32 unordered accesses share 8 bytes;
 // - what complete() says.
 // An atomic is a write even if it stores the value that was there, as in PTX; a compare-and-swap
-// that fails is a read. Warp collectives count as ordering memory, as
-// __syncwarp does, though CUDA promises that of __syncwarp only.
+// that fails is a read. Votes and shuffles of a warp order no memory, as CUDA says.
 //
 // Register it with cpu::set_listener(), or hand it each event; thread safety as cpu::Listener.
 class RaceDetector : public cpu::Listener {

@@ -473,6 +473,8 @@ void Recorder::on_order(const cpu::Event& event) {
       break;
     case cpu::EventKind::barrier:
     case cpu::EventKind::warp_barrier:
+      // Votes and shuffles of a warp order no memory.
+      if (event.kind == cpu::EventKind::warp_barrier && event.exchanges) break;
       add(event, OpKind::barrier, nullptr);
       break;
     case cpu::EventKind::synchronize:

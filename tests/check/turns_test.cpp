@@ -60,6 +60,16 @@ TEST(TurnsTest, ARelaxedFenceOrdersNothing) {
   EXPECT_EQ(verdict_of(test::orders_by_a_relaxed_fence()), Verdict::failed);
 }
 
+TEST(TurnsTest, AShuffleOrdersNoMemory) {
+  const auto fails = [](bool by_shuffle) {
+    Options options;
+    options.model = Model::sbrp;
+    return check(test::lanes_apart(by_shuffle), options).models.at(0).failed;
+  };
+  EXPECT_TRUE(fails(true));
+  EXPECT_FALSE(fails(false));
+}
+
 TEST(TurnsTest, ARunThatGoesOnBehindATrapIsRefused) {
   EXPECT_EQ(test::error_of([] { check(test::goes_on_behind_a_trap()); }, {"a kernel of it failed"}),
             Errc::unsupported);

@@ -114,6 +114,23 @@ __global__ void store_and_trap(Record* record) {
 __global__ void answer(std::uint64_t* word) { *word = 42; }
 __global__ void store_answer(Record* record, const std::uint64_t* word) { record->payload = *word; }
 
+template <bool kShuffle>
+__global__ void store_by_lanes(Record* record) {
+  if (threadIdx.x == 0) {
+    record->payload = 42;
+    __threadfence_system();
+  }
+  if (kShuffle) {
+    (void)__shfl_sync(3u, threadIdx.x, 0);
+  } else {
+    __syncwarp(3u);
+  }
+  if (threadIdx.x == 1) {
+    __threadfence_system();
+    record->valid = 1;
+  }
+}
+
 Program program(
     const char* name, std::function<void(Region&, Session&)> run,
     std::function<void(Region&)> recover = [](Region&) {}) {
@@ -305,6 +322,14 @@ Program recovers_on_streams_behind_a_read() {
     one.synchronize();
     other.synchronize();
     record(region)->state = 2;
+  });
+}
+
+Program lanes_apart(bool by_shuffle) {
+  return program("lanes_apart", [=](Region& region, Session&) {
+    Stream stream;
+    launch(stream, 1, 2, by_shuffle ? store_by_lanes<true> : store_by_lanes<false>, record(region));
+    stream.synchronize();
   });
 }
 

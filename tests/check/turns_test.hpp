@@ -31,6 +31,8 @@ check::Program orders_by_a_relaxed_fence();
 check::Program goes_on_behind_a_trap();
 // Recovery reads a word, and works on two streams if it has to.
 check::Program recovers_on_streams_behind_a_read();
+// Two lanes that a shuffle, or __syncwarp, keeps apart store one behind the other.
+check::Program lanes_apart(bool by_shuffle);
 // A wait of the host alone keeps two streams apart.
 check::Program streams_apart_by_a_wait();
 
