@@ -285,7 +285,7 @@ struct Mutant {
     killed,      // some size shows what the change breaks
     not_needed,  // at every size it was reached at, the changed program passes, and its threads
                  // tell one another nothing by atomics, volatile accesses, releases and acquires
-    not_killed,  // neither: not all was explored
+    not_killed,  // neither: not all was explored, as what the host does earlier without a wait
   } fate = Fate::not_killed;
   enum class Killer : std::uint8_t { none, state, race, executor } killer = Killer::none;
   std::vector<std::string> sizes;  // at which it was tried

@@ -152,7 +152,8 @@ def test_mutants(run: Run) -> None:
     assert "--mutation" in command
     assert run(*command[1:], "--json").status == 1
     answer = run("check", "append_sum", "--mutants", "--sizes", 1)
-    assert (answer.status, "not needed" in answer.out) == (0, True)
+    # A dropped wait of the host is never called not needed, since the run still waits.
+    assert (answer.status, "not needed" in answer.out) == (3, True)
     assert run("check", "append_sum", "--mutants", "--schedules", 0).status == 3
     answer = run("check", "append_naive", "--mutants")
     assert answer.status == 1
