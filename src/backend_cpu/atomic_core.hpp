@@ -40,12 +40,10 @@ Bits run_atomic(detail::ScopeNumber scope, Bits* address, std::uint64_t operand,
   before_access(self, true, address, sizeof(Bits));
   const Bits old = exchange(address, update, now);
   const bool failed = expected != nullptr && old != *expected;
-  if (Engine* const engine = kEvents ? self.slot->run().engine : nullptr) {
-    if (failed) {
-      engine->only_read(self);
-    } else if (old == now) {
-      engine->left_alone(self);
-    }
+  if constexpr (kEvents) {
+    Engine* const engine = self.slot->run().engine;
+    if (engine != nullptr && failed) engine->only_read(self);
+    if (engine != nullptr && !failed && old == now) engine->left_alone(self);
   }
   if (listened(self)) {
     deliver_atomic(self, static_cast<Scope>(scope), address, sizeof(Bits), &old, &now, failed);
