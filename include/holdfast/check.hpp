@@ -93,6 +93,7 @@ struct Mutation {
   bool operator==(const Mutation&) const = default;
 };
 const char* to_string(Mutation::Kind kind) noexcept;
+const char* to_string(Scope scope) noexcept;
 // As --mutation takes it: drop@FILE:LINE, narrow=block@FILE:LINE.
 std::string to_string(const Mutation& mutation);
 

@@ -136,9 +136,8 @@ Engine::Item& Engine::add(Stream::Impl& stream, std::uint64_t waits_for) {
     event.stream = its.number;
     event.task = item.task;
     event.generation = waits_for;
-    HostObserver::State* const silent = std::exchange(t_hook.host, nullptr);
+    const Silence silence;
     listener->on_event(event);
-    t_hook.host = silent;
   }
   return item;
 }
@@ -237,7 +236,7 @@ void Engine::let_others(std::uint64_t asked) {
 
 // On the host's thread: lets whoever is next go on.
 void Engine::advance() {
-  const Silence silence;
+  const Silence silence;  // functions of streams are not the host's, either
   if (next_.kind == Decision::Kind::none) next_ = decide();
   switch (next_.kind) {
     case Decision::Kind::host:
@@ -305,13 +304,11 @@ void Engine::do_work(Stream::Impl& stream) {
   Item item = std::move(its.items.front());
   its.items.pop_front();
   its.last = item.task;
-  HostObserver::State* const silent = std::exchange(t_hook.host, nullptr);
   const std::uint64_t task = std::exchange(running_task_, item.task);
   const std::uint32_t number = std::exchange(running_stream_, its.number);
   stream.attempt(item.work);
   running_task_ = task;
   running_stream_ = number;
-  t_hook.host = silent;
 }
 
 Engine::Kernel& Engine::kernel_of(const Slot& slot) {

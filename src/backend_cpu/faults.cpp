@@ -68,26 +68,17 @@ const std::byte* stack_pointer_of(const void* context) {
 #endif
 }
 
-void chain(int signal, siginfo_t* info, void* context) {
-  const struct sigaction& previous = g_previous[static_cast<unsigned>(signal)];
-  if ((previous.sa_flags & SA_SIGINFO) != 0) {
-    previous.sa_sigaction(signal, info, context);
-  } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
-    previous.sa_handler(signal);
-  } else {
-    if (const auto tell = g_tell.load()) tell(signal);
-    // The instruction runs again on return, and the default action ends the process.
-    struct sigaction action {};
-    action.sa_handler = SIG_DFL;
-    sigaction(signal, &action, nullptr);
-    if (info->si_code <= 0) raise(signal);  // sent by kill(), which is not raised again
-  }
+bool is_handled(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) != 0 ||
+         (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
 }
 
 void on_fault(int signal, siginfo_t* info, void* context) {
   const bool raised_here = info->si_code > 0;  // by an instruction, not by kill()
   if (t_current == nullptr || !t_fault.armed || !raised_here) {
-    chain(signal, info, context);
+    const struct sigaction& before = g_previous[static_cast<unsigned>(signal)];
+    if (const auto tell = g_tell.load(); tell != nullptr && !is_handled(before)) tell(signal);
+    pass_on(before, signal, info, context);
     return;
   }
   t_fault.signal = signal;
@@ -97,6 +88,20 @@ void on_fault(int signal, siginfo_t* info, void* context) {
 }
 
 }  // namespace
+
+void pass_on(const struct sigaction& before, int signal, siginfo_t* info, void* context) noexcept {
+  if ((before.sa_flags & SA_SIGINFO) != 0) {
+    before.sa_sigaction(signal, info, context);
+  } else if (is_handled(before)) {
+    before.sa_handler(signal);
+  } else {
+    // What raised it runs again on return, and the default action ends the process.
+    struct sigaction action {};
+    action.sa_handler = SIG_DFL;
+    ::sigaction(signal, &action, nullptr);
+    if (info->si_code <= 0) ::raise(signal);  // sent by kill() or abort(): not raised again
+  }
+}
 
 void tell_of_fatal_faults(void (*tell)(int) noexcept) { g_tell = tell; }
 

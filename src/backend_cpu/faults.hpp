@@ -5,6 +5,7 @@
 #pragma once
 
 #include <csetjmp>
+#include <csignal>
 #include <string>
 
 #include "backend_cpu/fiber.hpp"
@@ -13,6 +14,10 @@ namespace holdfast::cpu {
 
 // Installs the handlers, once for the process.
 void install_fault_handlers();
+
+// For a handler: hands the signal to the one that was there `before` it; where there was none, the
+// process ends by the signal. Async-signal-safe.
+void pass_on(const struct sigaction& before, int signal, siginfo_t* info, void* context) noexcept;
 
 // Whom to tell of a fault that nobody takes care of, before it ends the process; async-signal-safe.
 void tell_of_fatal_faults(void (*tell)(int signal) noexcept);

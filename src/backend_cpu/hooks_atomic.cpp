@@ -16,14 +16,22 @@ auto silently(Operation operation) {
   return operation();
 }
 
+// In host code, of whichever thread.
+void before_host_atomic(bool writes, const void* address, std::size_t size, const void* pc) {
+  settle_host();
+  if (t_hook.host == nullptr) {
+    note_unobserved();
+  } else {
+    before_host_access(writes, address, size, pc);
+  }
+}
+
 template <class Bits>
 Bits load(const volatile Bits* address, const void* pc) {
   auto* plain = const_cast<Bits*>(address);
   Thread* const self = hooked(plain);
   if (self == nullptr) {
-    settle_host();
-    if (t_hook.host == nullptr) note_unobserved();
-    if (t_hook.host) before_host_access(false, plain, sizeof(Bits), pc);
+    before_host_atomic(false, plain, sizeof(Bits), pc);
     const Bits value = silently([&] { return __atomic_load_n(plain, __ATOMIC_SEQ_CST); });
     if (t_hook.host) on_host_atomic(EventKind::load, plain, sizeof value, &value, pc);
     return value;
@@ -42,9 +50,7 @@ void store(volatile Bits* address, Bits value, const void* pc) {
   auto* plain = const_cast<Bits*>(address);
   Thread* const self = hooked(plain);
   if (self == nullptr) {
-    settle_host();
-    if (t_hook.host == nullptr) note_unobserved();
-    if (t_hook.host) before_host_access(true, plain, sizeof(Bits), pc);
+    before_host_atomic(true, plain, sizeof(Bits), pc);
     silently([&] { __atomic_store_n(plain, value, __ATOMIC_SEQ_CST); });
     if (t_hook.host) on_host_atomic(EventKind::store, plain, sizeof value, &value, pc);
     return;
@@ -62,9 +68,7 @@ Bits modify(volatile Bits* address, std::uint64_t operand, const void* pc, Updat
             const Bits* expected = nullptr) {
   auto* plain = const_cast<Bits*>(address);
   if (hooked(plain) == nullptr) {
-    settle_host();
-    if (t_hook.host == nullptr) note_unobserved();
-    if (t_hook.host) before_host_access(true, plain, sizeof(Bits), pc);
+    before_host_atomic(true, plain, sizeof(Bits), pc);
     Bits now;
     const Bits old = silently([&] { return exchange(plain, update, now); });
     const bool failed = expected != nullptr && old != *expected;

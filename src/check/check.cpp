@@ -18,12 +18,16 @@ const char* to_string(Mutation::Kind kind) noexcept {
   return kNames[static_cast<int>(kind)];
 }
 
+const char* to_string(Scope scope) noexcept {
+  constexpr const char* kNames[] = {"block", "device", "system"};
+  return kNames[static_cast<int>(scope)];
+}
+
 std::string to_string(const Mutation& mutation) {
-  constexpr const char* kScopes[] = {"block", "device", "system"};
   const bool has_scope =
       mutation.kind == Mutation::Kind::narrow || mutation.kind == Mutation::Kind::widen;
   return concat(to_string(mutation.kind), has_scope ? "=" : "",
-                has_scope ? kScopes[static_cast<int>(mutation.scope)] : "", "@", mutation.place);
+                has_scope ? to_string(mutation.scope) : "", "@", mutation.place);
 }
 
 const char* to_string(Rung rung) noexcept {

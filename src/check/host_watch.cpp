@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "backend_cpu/events.hpp"
+#include "backend_cpu/faults.hpp"
 
 namespace holdfast::check {
 
@@ -25,20 +26,6 @@ thread_local HostWatch* t_watch = nullptr;  // of the thread that made it
 
 struct sigaction g_fault_before;
 struct sigaction g_trap_before;
-
-void chain(const struct sigaction& before, int signal, siginfo_t* info, void* context) {
-  if ((before.sa_flags & SA_SIGINFO) != 0) {
-    before.sa_sigaction(signal, info, context);
-  } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
-    before.sa_handler(signal);
-  } else {
-    // The instruction runs again on return, and the default action ends the process.
-    struct sigaction action {};
-    action.sa_handler = SIG_DFL;
-    ::sigaction(signal, &action, nullptr);
-    if (info->si_code <= 0) ::raise(signal);
-  }
-}
 
 }  // namespace
 
@@ -90,7 +77,7 @@ struct WatchSignals {
     const auto address = reinterpret_cast<std::uint64_t>(info->si_addr);
     HostWatch* const watch = g_watch.load();
     if (watch == nullptr || info->si_code <= 0 || !watch->range_.contains(address)) {
-      chain(g_fault_before, signal, info, context);
+      cpu::pass_on(g_fault_before, signal, info, context);
     } else if (t_watch != watch) {
       watch->on_other_thread({address, reinterpret_cast<const void*>(registers[REG_RIP] + 1),
                               (registers[REG_ERR] & kWriteFault) != 0, true});
@@ -102,7 +89,7 @@ struct WatchSignals {
 
   static void on_trap(int signal, siginfo_t* info, void* context) {
     if (t_watch == nullptr || t_watch->steps_ == 0) {
-      chain(g_trap_before, signal, info, context);
+      cpu::pass_on(g_trap_before, signal, info, context);
       return;
     }
     static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_EFL] &= ~kTrapFlag;

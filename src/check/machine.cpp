@@ -236,11 +236,15 @@ std::optional<std::uint64_t> Machine::find_unrecorded(const Trace& trace) const 
     std::memcpy(recorded.data() + (op.address - range_.begin), trace.bytes.data() + op.value,
                 std::min<std::uint64_t>(op.size, range_.end - op.address));
   }
+  return find_difference(recorded);
+}
+
+std::optional<std::uint64_t> Machine::find_difference(std::span<const std::byte> expected) const {
   const auto* const memory = static_cast<const std::byte*>(region_.base());
   for (const ObjectInfo& object : objects_) {
     const std::byte* const first = memory + object.offset;
     const auto [at, other] =
-        std::mismatch(first, first + object.bytes(), recorded.begin() + object.offset);
+        std::mismatch(first, first + object.bytes(), expected.begin() + object.offset);
     if (at != first + object.bytes()) return range_.begin + (at - memory);
   }
   return std::nullopt;
@@ -271,21 +275,19 @@ void Machine::restore(std::span<const Level> levels) {
   }
 }
 
-bool Machine::is_own(std::uint64_t address) const {
+const ObjectInfo* Machine::object_at(std::uint64_t address) const {
   const std::uint64_t offset = address - range_.begin;
-  return std::none_of(objects_.begin(), objects_.end(), [&](const ObjectInfo& object) {
+  const auto found = std::find_if(objects_.begin(), objects_.end(), [&](const ObjectInfo& object) {
     return offset >= object.offset && offset < object.offset + object.bytes();
   });
+  return found == objects_.end() ? nullptr : &*found;
 }
 
 std::string Machine::name_of(std::uint64_t address) const {
   const std::uint64_t offset = address - range_.begin;
-  for (const ObjectInfo& object : region_.objects()) {
-    if (offset >= object.offset && offset < object.offset + object.bytes()) {
-      return concat(object.name, "+", offset - object.offset);
-    }
-  }
-  return concat("region+", offset);
+  const ObjectInfo* const object = object_at(address);
+  if (object == nullptr) return concat("region+", offset);
+  return concat(object->name, "+", offset - object->offset);
 }
 
 }  // namespace holdfast::check

@@ -153,8 +153,9 @@ class Machine {
   void judge(const HostWatch& watch);
   [[noreturn]] void refuse_run(const std::string& what) const;
   [[noreturn]] void refuse_recovery(const std::string& what) const;
-  std::optional<std::uint64_t> find_unheard_store() const;
-  bool is_own(std::uint64_t address) const;  // the region's, and of no object
+  // A byte of an object that is not as in `expected`, which is as large as the region.
+  std::optional<std::uint64_t> find_difference(std::span<const std::byte> expected) const;
+  const ObjectInfo* object_at(std::uint64_t address) const;  // null: the bytes are the region's own
   const Recovered* known(const History& history);
   void remember(const History& history, const Recovered& result);
 

@@ -4,7 +4,6 @@
 // it did says which schedule comes next. So what is remembered of a state, and what it must fix,
 // rests on all that was read under any schedule.
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -309,7 +308,7 @@ void Machine::judge(const HostWatch& watch) {
       concat(unseen->is_store ? "stores to " : "reads ", name_of(unseen->address), " unseen, at ",
              line.file.empty() ? line.function : line.file,
              line.file.empty() ? "" : concat(":", line.line));
-  if (is_own(unseen->address)) {
+  if (object_at(unseen->address) == nullptr) {
     refuse_recovery(concat(what,
                            ": it allocates, removes or commits, and what the region itself stores "
                            "is not explored; do so in set_up()"));
@@ -335,27 +334,11 @@ void Machine::refuse_recovery(const std::string& what) const {
 // What nobody heard of, no later state takes back.
 void Machine::check_clean() {
   restore({});
-  if (const auto address = find_unheard_store()) {
+  if (const auto address = find_difference(base_)) {
     refuse_recovery(concat("stores to ", name_of(*address),
                            " unheard: the checker hears kernels, copies and instrumented code of "
                            "the thread that calls recover() and verify() alone. Do it there"));
   }
-}
-
-// In objects. REQUIRES: but for words that the last run is known to have written, the region holds
-// what set_up() left.
-std::optional<std::uint64_t> Machine::find_unheard_store() const {
-  const auto* const memory = static_cast<const std::byte*>(region_.base());
-  for (const ObjectInfo& object : objects_) {
-    const std::uint64_t end = object.offset + object.bytes();
-    if (std::memcmp(memory + object.offset, base_.data() + object.offset, object.bytes()) == 0) {
-      continue;
-    }
-    for (std::uint64_t at = object.offset; at < end; ++at) {
-      if (memory[at] != base_[at] && !footprint_.wrote(range_.begin + at)) return range_.begin + at;
-    }
-  }
-  return std::nullopt;
 }
 
 }  // namespace holdfast::check

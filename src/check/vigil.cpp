@@ -118,24 +118,9 @@ bool add_state(Line& line, const Level& level, const Schedules* schedules) {
   return !line.is_full();
 }
 
-void chain(int signal, siginfo_t* info, void* context) {
-  const struct sigaction& before = g_before[index_of(signal)];
-  if ((before.sa_flags & SA_SIGINFO) != 0) {
-    before.sa_sigaction(signal, info, context);
-  } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
-    before.sa_handler(signal);
-  } else {
-    // What raised it runs again on return, and the default action ends the process.
-    struct sigaction action {};
-    action.sa_handler = SIG_DFL;
-    ::sigaction(signal, &action, nullptr);
-    if (info->si_code <= 0) ::raise(signal);  // sent by kill() or abort()
-  }
-}
-
 void on_fatal(int signal, siginfo_t* info, void* context) {
   Vigil::say_crashed(signal);
-  chain(signal, info, context);
+  cpu::pass_on(g_before[index_of(signal)], signal, info, context);
 }
 
 void on_overdue(int) { Vigil::say_overdue(); }

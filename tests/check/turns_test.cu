@@ -3,6 +3,7 @@
 #include <atomic>
 #include <thread>
 
+#include "check/record_program.hpp"
 #include "holdfast/kernel.hpp"
 
 namespace holdfast::test {
@@ -12,32 +13,15 @@ using check::History;
 using check::Program;
 using check::Session;
 
-struct Record {
-  alignas(64) std::uint64_t payload;
-  alignas(64) std::uint64_t valid;
-  alignas(64) std::uint64_t state;
-};
-Record* record(Region& region) { return region.find<Record>("record").data(); }
-
 using Word = std::uint32_t;
-using Flag = volatile Word;
+using Shared = volatile Word;
 
-__global__ void store_safely(Record* record) {
-  record->payload = 42;
-  persist();
-  record->valid = 1;
-  persist();
-}
-__global__ void set(Flag* flag) { *flag = 1; }
-__global__ void store_and_tell(Record* record, Flag* flag) {
-  record->payload = 42;
-  *flag = 1;
-}
+__global__ void set(Shared* flag) { *flag = 1; }
 __global__ void store_and_release(Record* record, Word* flag) {
   record->payload = 42;
   prel<Scope::system>(flag, Word{1});
 }
-__global__ void look(Flag* flag, Word* seen) {
+__global__ void look(Shared* flag, Word* seen) {
   if (blockIdx.x + 1 < gridDim.x) {
     seen[blockIdx.x] = *flag;
   } else {
@@ -56,7 +40,7 @@ __global__ void wait_for_all(Record* record, Word* arrived) {
   }
   __threadfence();
   atomicAdd(arrived, 1u);
-  while (*static_cast<Flag*>(arrived) < gridDim.x) {
+  while (*static_cast<Shared*>(arrived) < gridDim.x) {
   }
   __threadfence();
   if (blockIdx.x + 1 == gridDim.x) record->valid = 1;
@@ -81,7 +65,7 @@ __global__ void lock_and_store(Record* record, Word* lock) {
   __threadfence();
   atomicExch(lock, 0u);
 }
-__global__ void read_beside_a_poll(Record* record, Flag* flags, unsigned reads) {
+__global__ void read_beside_a_poll(Record* record, Shared* flags, unsigned reads) {
   if (blockIdx.x == 1) {
     Word sum = 0;
     for (unsigned i = 0; i < reads; ++i) sum += flags[32];
@@ -102,7 +86,7 @@ __global__ void count_looks(Record* record, Word* words) {
     atomicExch(words, 1u);
     return;
   }
-  while (*static_cast<Flag*>(words) == 0) atomicAdd(words + 32, 1u);
+  while (*static_cast<Shared*>(words) == 0) atomicAdd(words + 32, 1u);
   __threadfence();
   record->valid = 1;
 }
@@ -131,30 +115,6 @@ __global__ void store_by_lanes(Record* record) {
   }
 }
 
-Program program(
-    const char* name, std::function<void(Region&, Session&)> run,
-    std::function<void(Region&)> recover = [](Region&) {}) {
-  Program result;
-  result.name = name;
-  result.set_up = [](Region& region) { region.allocate<Record>("record", 1); };
-  result.run = std::move(run);
-  result.recover = std::move(recover);
-  result.verify = [](Region& region, const History& history, std::uint64_t) -> std::string {
-    const Record& found = *record(region);
-    if (history.acknowledged != 0 && found.payload != 42) return "acknowledged and lost";
-    return found.valid == 1 && found.payload != 42 ? "valid without payload" : "";
-  };
-  return result;
-}
-
-void store_it(Region& region, Session& session) {
-  session.start();
-  Stream stream;
-  launch(stream, 1, 1, store_safely, record(region));
-  stream.synchronize();
-  session.acknowledge();
-}
-
 // A kernel on some words of device memory, all 0.
 template <class... Extra>
 Program on_words(const char* name, unsigned blocks, void (*kernel)(Record*, Word*, Extra...),
@@ -168,12 +128,6 @@ Program on_words(const char* name, unsigned blocks, void (*kernel)(Record*, Word
   });
 }
 
-struct Shared {
-  Shared() { words[0] = 0; }
-  Flag* flag() { return words.data(); }
-  PinnedBuffer<Word> words{1};
-};
-
 void launch_elsewhere(Record* record) {
   std::thread([record] {
     Stream stream;
@@ -183,11 +137,11 @@ void launch_elsewhere(Record* record) {
 }
 
 Word look_elsewhere() {
-  Shared shared;
+  Flag flag;
   Stream stream;
-  launch(stream, 1, 1, set, shared.flag());
+  launch(stream, 1, 1, set, flag.get());
   Word seen = 0;
-  std::thread([&] { seen = *shared.flag(); }).join();
+  std::thread([&] { seen = *flag.get(); }).join();
   stream.synchronize();
   return seen;
 }
@@ -204,7 +158,7 @@ Program last_block_stores(unsigned blocks) {
     const DeviceBuffer<Word> words(64), seen(64);
     Stream stream;
     fill_async(stream, words.data(), 0, 64 * sizeof(Word));
-    launch(stream, blocks, 1, look, static_cast<Flag*>(words.data()), seen.data());
+    launch(stream, blocks, 1, look, static_cast<Shared*>(words.data()), seen.data());
     launch(stream, 1, 1, lose_where_all_saw, record(region), static_cast<const Word*>(seen.data()),
            blocks - 1);
     stream.synchronize();
@@ -224,7 +178,7 @@ Program reads_beside_a_poll(unsigned reads) {
     const DeviceBuffer<Word> words(64);
     Stream stream;
     fill_async(stream, words.data(), 0, 64 * sizeof(Word));
-    launch(stream, 2, 1, read_beside_a_poll, record(region), static_cast<Flag*>(words.data()),
+    launch(stream, 2, 1, read_beside_a_poll, record(region), static_cast<Shared*>(words.data()),
            reads);
     stream.synchronize();
   });
@@ -234,12 +188,12 @@ Program counts_its_looks() { return on_words("counts_its_looks", 2, count_looks)
 
 Program asks_an_event_once() {
   return program("asks_an_event_once", [](Region& region, Session& session) {
-    Shared shared;
+    Flag flag;
     session.start();
     Stream stream;
     Event before, behind;
     before.record(stream);
-    launch(stream, 1, 1, store_and_tell, record(region), shared.flag());
+    launch(stream, 1, 1, store_and_tell, record(region), flag.get());
     behind.record(stream);
     bool is_over = true;
     try {
@@ -264,11 +218,11 @@ Program thread_looks(bool in_recovery) {
 
 Program function_looks() {
   return program("function_looks", [](Region& region, Session&) {
-    Shared shared;
+    Flag flag;
     Word seen = 0;
     Stream one, other;
-    launch(one, 1, 1, set, shared.flag());
-    other.enqueue([&] { seen = *shared.flag(); });
+    launch(one, 1, 1, set, flag.get());
+    other.enqueue([&] { seen = *flag.get(); });
     one.synchronize();
     other.synchronize();
     if (seen == 0) record(region)->valid = 1;
@@ -290,10 +244,10 @@ Program reads_beside_a_copy() {
 
 Program orders_by_a_relaxed_fence() {
   return program("orders_by_a_relaxed_fence", [](Region& region, Session&) {
-    Shared shared;
+    Flag flag;
     Stream stream;
-    launch(stream, 1, 1, store_and_release, record(region), shared.words.data());
-    while (std::atomic_ref<Word>(shared.words[0]).load(std::memory_order_relaxed) == 0) {
+    launch(stream, 1, 1, store_and_release, record(region), flag.word.data());
+    while (std::atomic_ref<Word>(flag.word[0]).load(std::memory_order_relaxed) == 0) {
     }
     std::atomic_thread_fence(std::memory_order_relaxed);
     record(region)->valid = 1;
@@ -315,10 +269,10 @@ Program goes_on_behind_a_trap() {
 Program recovers_on_streams_behind_a_read() {
   return program("recovers_on_streams_behind_a_read", store_it, [](Region& region) {
     if (record(region)->state == 2 || record(region)->valid == 0) return;
-    Shared shared;
+    Flag flag;
     Stream one, other;
     launch(one, 1, 1, store_state, record(region));
-    launch(other, 1, 1, set, shared.flag());
+    launch(other, 1, 1, set, flag.get());
     one.synchronize();
     other.synchronize();
     record(region)->state = 2;

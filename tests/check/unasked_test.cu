@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "check/record_program.hpp"
 #include "holdfast/kernel.hpp"
 
 namespace holdfast::test {
@@ -17,27 +18,10 @@ using check::History;
 using check::Program;
 using check::Session;
 
-struct Record {
-  alignas(64) std::uint64_t payload;
-  alignas(64) std::uint64_t valid;
-  alignas(64) char name[64];
-};
-Record* record(Region& region) { return region.find<Record>("record").data(); }
-
 __global__ void store(Record* record) { record->payload = 42; }
-__global__ void store_safely(Record* record) {
-  record->payload = 42;
-  persist();
-  record->valid = 1;
-  persist();
-}
 __global__ void store_in_the_wrong_order(Record* record) {
   record->valid = 1;
   record->payload = 42;
-}
-__global__ void store_and_tell(Record* record, volatile std::uint32_t* flag) {
-  record->payload = 42;
-  *flag = 1;
 }
 __global__ void store_as_told(Record* record, volatile std::uint32_t* mode) {
   if (*mode == 1) {
@@ -63,36 +47,6 @@ __global__ void name_and_publish(Record* record) {
   record->name[0] = 'a';
   record->valid = 1;
 }
-
-Program program(
-    const char* name, std::function<void(Region&, Session&)> run,
-    std::function<void(Region&)> recover = [](Region&) {}) {
-  Program result;
-  result.name = name;
-  result.set_up = [](Region& region) { region.allocate<Record>("record", 1); };
-  result.run = std::move(run);
-  result.recover = std::move(recover);
-  result.verify = [](Region& region, const History& history, std::uint64_t) -> std::string {
-    const Record& found = *record(region);
-    if (history.acknowledged != 0 && found.payload != 42) return "acknowledged and lost";
-    return found.valid == 1 && found.payload != 42 ? "valid without payload" : "";
-  };
-  return result;
-}
-
-void store_it(Region& region, Session& session) {
-  session.start();
-  Stream stream;
-  launch(stream, 1, 1, store_safely, record(region));
-  stream.synchronize();
-  session.acknowledge();
-}
-
-struct Flag {
-  Flag() { word[0] = 0; }
-  volatile std::uint32_t* get() { return word.data(); }
-  PinnedBuffer<std::uint32_t> word{1};
-};
 
 __global__ void store_and_release(Record* record, std::uint64_t* flag) {
   record->payload = 42;

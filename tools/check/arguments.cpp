@@ -269,11 +269,6 @@ std::string to_string(const Sizes& sizes) {
   return concat(sizes.threads);
 }
 
-const char* to_string(Scope scope) noexcept {
-  constexpr const char* kNames[] = {"block", "device", "system"};
-  return kNames[static_cast<int>(scope)];
-}
-
 Mutation parse_mutation(const std::string& text) {
   const std::size_t at = text.find('@');
   const std::string what = text.substr(0, at);

@@ -36,6 +36,5 @@ Sizes parse_sizes(const std::string& text);
 
 // What to_string() makes of a mutation, back. Throws OptionError.
 Mutation parse_mutation(const std::string& text);
-const char* to_string(Scope scope) noexcept;
 
 }  // namespace holdfast::check
