@@ -306,9 +306,17 @@ void Engine::do_work(Stream::Impl& stream) {
   its.last = item.task;
   const std::uint64_t task = std::exchange(running_task_, item.task);
   const std::uint32_t number = std::exchange(running_stream_, its.number);
+  work_frame_ = static_cast<const std::byte*>(__builtin_frame_address(0));
+  accessed_.clear();
   stream.attempt(item.work);
   running_task_ = task;
   running_stream_ = number;
+}
+
+bool Engine::is_new_to_function(EventKind kind, const void* address, std::size_t size) {
+  if (running_task_ == 0 || size == 0) return false;
+  if (address >= __builtin_frame_address(0) && address < work_frame_) return false;
+  return accessed_.emplace(kind, address, size).second;
 }
 
 Engine::Kernel& Engine::kernel_of(const Slot& slot) {

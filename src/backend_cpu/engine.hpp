@@ -12,11 +12,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <tuple>
 #include <vector>
 
 #include "backend_cpu/run.hpp"
 #include "backend_cpu/stream_impl.hpp"
 #include "holdfast/cpu/chooser.hpp"
+#include "holdfast/cpu/listener.hpp"
 
 namespace holdfast::cpu {
 
@@ -60,6 +63,9 @@ class Engine {
   void synchronized(Stream::Impl* stream, std::uint64_t task);
   std::uint64_t running_task() const { return running_task_; }  // whose work the host carries out
   std::uint32_t running_stream() const { return running_stream_; }
+  // A function of a stream runs, and has not accessed these bytes so before; they are not of its
+  // own variables.
+  bool is_new_to_function(EventKind kind, const void* address, std::size_t size);
 
   // Calls of threads.
   void point(Thread& self, const Step& step, const void* site, std::uint64_t state);
@@ -158,6 +164,8 @@ class Engine {
   std::uint64_t tasks_ = 0;
   std::uint64_t running_task_ = 0;
   std::uint32_t running_stream_ = 0;
+  const std::byte* work_frame_ = nullptr;  // of who called the function that runs
+  std::set<std::tuple<EventKind, const void*, std::size_t>> accessed_;  // by it
   std::vector<Thread*> locals_;   // can go on without a choice
   std::vector<Slot*> to_begin_;   // have a block to begin
   std::vector<bool> used_slots_;  // by number

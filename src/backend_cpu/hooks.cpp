@@ -84,8 +84,8 @@ using namespace holdfast::cpu;
   if (__builtin_expect(self == nullptr, 1)) {
     if (t_hook.host != nullptr) {
       on_host_load(address, size, is_volatile, pc);
-    } else if (is_volatile) {
-      note_unobserved();
+    } else {
+      on_unobserved(EventKind::load, address, size, is_volatile, pc);
     }
   } else if (!on_own_stack(address)) {
     on_load(*self, address, size, is_volatile, pc);
@@ -98,8 +98,8 @@ using namespace holdfast::cpu;
   if (__builtin_expect(self == nullptr, 1)) {
     if (t_hook.host != nullptr) {
       on_host_store(address, size, is_volatile, pc);
-    } else if (is_volatile) {
-      note_unobserved();
+    } else {
+      on_unobserved(EventKind::store, address, size, is_volatile, pc);
     }
   } else if (!on_own_stack(address)) {
     on_store(*self, address, size, is_volatile, pc);

@@ -216,6 +216,27 @@ void note_unobserved() {
   }
 }
 
+// To whoever looks for races, a function of a stream is as a copy.
+void on_unobserved(EventKind kind, const void* address, std::size_t size, bool is_volatile,
+                   const void* pc) {
+  Listener* const listener = current_listener();
+  if (listener == nullptr) return;
+  if (is_volatile) return note_unobserved();
+  Engine* const engine = Engine::of_host();
+  if (engine == nullptr || !engine->is_new_to_function(kind, address, size)) return;
+  if (kind == EventKind::store) note_copied(address, size);
+  Event event;
+  event.kind = kind;
+  event.host = event.is_copy = true;
+  event.stream = engine->running_stream();
+  event.task = engine->running_task();
+  event.address = event.value = address;
+  event.size = size;
+  event.pc = pc;
+  const auto lock = lock_kernels();
+  listener->on_event(event);
+}
+
 void on_host_fence(const void* pc) {
   settle_host_pending();
   Event event;

@@ -65,6 +65,9 @@ void on_host_atomic(EventKind kind, const void* address, std::size_t size, const
 // Before a strong access in host code of a thread that nobody observes: a function of a stream, or
 // another thread than that which makes the run.
 void note_unobserved();
+// Before any other access there.
+void on_unobserved(EventKind kind, const void* address, std::size_t size, bool is_volatile,
+                   const void* pc);
 
 // A fence of system scope.
 void on_host_fence(const void* pc);

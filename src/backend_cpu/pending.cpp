@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <iterator>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include "backend_cpu/events.hpp"
 #include "backend_cpu/intercept_state.hpp"
@@ -27,7 +28,7 @@ struct Pending {
   std::atomic<bool> overlapped{false};
   std::atomic<bool> stranger{false};
   std::optional<Error> lost_error;
-  std::vector<std::pair<const std::byte*, std::size_t>> copied;
+  std::map<const std::byte*, const std::byte*> copied;  // where ranges begin and end: apart
   std::atomic<bool> any_copied{false};
 };
 
@@ -95,18 +96,25 @@ bool stranger_was_met() { return pending().stranger; }
 void note_copied(const void* address, std::size_t bytes) {
   if (!kEvents || current_listener() == nullptr || is_device_memory(address)) return;
   const std::lock_guard lock(pending().mutex);
-  const std::pair range{static_cast<const std::byte*>(address), bytes};
+  const auto* begin = static_cast<const std::byte*>(address);
+  const std::byte* end = begin + bytes;
   auto& copied = pending().copied;
-  if (std::find(copied.begin(), copied.end(), range) == copied.end()) copied.push_back(range);
+  auto next = copied.upper_bound(begin);
+  if (next != copied.begin() && std::prev(next)->second >= begin) --next;
+  while (next != copied.end() && next->first <= end) {  // they become one
+    begin = std::min(begin, next->first);
+    end = std::max(end, next->second);
+    next = copied.erase(next);
+  }
+  copied.emplace(begin, end);
   pending().any_copied = true;
 }
 
 bool is_copied(const void* address) {
   if (!pending().any_copied.load(std::memory_order_relaxed)) return false;
   const std::lock_guard lock(pending().mutex);
-  return std::any_of(pending().copied.begin(), pending().copied.end(), [&](const auto& range) {
-    return address >= range.first && address < range.first + range.second;
-  });
+  const auto next = pending().copied.upper_bound(static_cast<const std::byte*>(address));
+  return next != pending().copied.begin() && address < std::prev(next)->second;
 }
 
 void note_lost_error(const Error& error) noexcept {

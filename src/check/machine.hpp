@@ -150,6 +150,7 @@ class Machine {
   void recover(std::span<const Level> levels, Run& run, HostWatch* watch);
   std::string verify(std::span<const Level> levels, const History& history, const Run& run,
                      HostWatch* watch);
+  void check_alone();
   void judge(const HostWatch& watch);
   [[noreturn]] void refuse_run(const std::string& what) const;
   [[noreturn]] void refuse_recovery(const std::string& what) const;

@@ -32,6 +32,21 @@ std::uint64_t key_of(const History& history) {
   return std::uint64_t{history.started} << 32 | history.acknowledged;
 }
 
+// Looks for races from the first kernel on: until then there is nothing beside the host.
+class OnceKernelsRun : public cpu::Listener {
+ public:
+  OnceKernelsRun(std::optional<RaceDetector>& detector, bool looks)
+      : detector_(detector), looks_(looks) {}
+  void on_event(const cpu::Event& event) override {
+    if (looks_ && !detector_ && event.kind == cpu::EventKind::kernel_begin) detector_.emplace();
+    if (detector_) detector_->on_event(event);
+  }
+
+ private:
+  std::optional<RaceDetector>& detector_;
+  bool looks_;
+};
+
 }  // namespace
 
 // One run of recovery.
@@ -248,11 +263,7 @@ void Machine::recover(std::span<const Level> levels, Run& run, HostWatch* watch)
   if (const auto lost = cpu::take_lost_error(); lost && run.wrong.empty()) {
     run.wrong = concat("recover() failed: its stream ended with an error: ", lost->what());
   }
-  if (cpu::stranger_was_met()) {
-    refuse_recovery(
-        "lets a thread of its own launch kernels or talk to others: the checker explores "
-        "what the thread that calls it does alone");
-  }
+  check_alone();
   recorder_.end_trace();
   if (run.schedules != nullptr && run.schedules->was_lost()) run.failed_to_run = true;
   if (run.failed_to_run) return;
@@ -272,7 +283,11 @@ void Machine::recover(std::span<const Level> levels, Run& run, HostWatch* watch)
 std::string Machine::verify(std::span<const Level> levels, const History& history, const Run& run,
                             HostWatch* watch) {
   cpu::Listener& listener = watch != nullptr ? static_cast<cpu::Listener&>(*watch) : recorder_;
-  const Recording recording(listener, nullptr);
+  // It is not explored: what comes of its kernels must not depend on who is first.
+  std::optional<RaceDetector> detector;
+  OnceKernelsRun race(detector, seeks_races_ && !recovery_schedules_.have_raced);
+  Ear ear(listener, &race, nullptr);
+  const Recording recording(ear, nullptr);
   std::string wrong;
   Vigil::Call call(vigil_, "verify()", levels, run.schedules);
   for (std::uint64_t item = 0; item < program_.items && wrong.empty(); ++item) {
@@ -289,7 +304,25 @@ std::string Machine::verify(std::span<const Level> levels, const History& histor
     if (!wrong.empty() && program_.items > 1) wrong = concat("item ", item, ": ", wrong);
   }
   recorder_.no_actor();
+  check_alone();
+  if (ear.heard_turns()) recovery_schedules_.complete = false;
+  if (detector && (!detector->complete() || !detector->races().empty())) {
+    recovery_schedules_.have_raced = true;
+  }
   return wrong;
+}
+
+// What recover() or verify() does, it has done when it returns, and by itself.
+void Machine::check_alone() {
+  if (cpu::stranger_was_met()) {
+    refuse_recovery(
+        "lets a thread of its own launch kernels or talk to others: the checker explores "
+        "what the thread that calls it does alone");
+  }
+  if (cpu::work_is_pending()) {
+    refuse_recovery(
+        "returns while a stream has work that nobody has waited for: synchronize() it");
+  }
 }
 
 // A read that no hook announced is noted from here on. Where there were runs before that might have

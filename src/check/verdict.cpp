@@ -36,7 +36,7 @@ std::string schedules_limit(const Report& report) {
 }
 
 std::string recovery_limit(const Report& report) {
-  if (report.recovery_raced) return "recovery has a race, or one may have been missed";
+  if (report.recovery_raced) return "recovery or verify() has a race, or one may have been missed";
   if (report.recovery_schedules < 2) return "1 schedule of recovery for each state";
   return concat("up to ", report.recovery_schedules, " schedules of recovery for each state");
 }

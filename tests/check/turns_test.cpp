@@ -42,6 +42,28 @@ TEST(TurnsTest, OneAnswerIsNotAll) {
   EXPECT_NE(verdict_of(test::function_looks()), Verdict::passed);
 }
 
+TEST(TurnsTest, AFunctionOfAStreamRacesAsACopyDoes) {
+  using test::Reader;
+  for (const Reader reader : {Reader::kernel, Reader::copy, Reader::function, Reader::host}) {
+    const Verdict verdict = verdict_of(test::function_stores(reader, false));
+    EXPECT_TRUE(verdict == Verdict::racy || verdict == Verdict::failed) << to_string(verdict);
+    EXPECT_NE(verdict_of(test::function_stores(reader, true)), Verdict::passed);
+  }
+  EXPECT_EQ(verdict_of(test::function_stores(Reader::host_later, false)), Verdict::passed);
+  EXPECT_EQ(verdict_of(test::function_stores(Reader::host_later, true)), Verdict::passed);
+}
+
+TEST(TurnsTest, TurnsInVerifyAreNotExploredAndSaidToBe) {
+  EXPECT_EQ(verdict_of(test::verifies_by_turns(true)), Verdict::none_found);
+  EXPECT_EQ(verdict_of(test::verifies_by_turns(false)), Verdict::none_found);
+}
+
+TEST(TurnsTest, RecoveryThatLeavesWorkBehindIsRefused) {
+  EXPECT_EQ(test::error_of([] { check(test::leaves_recovery_early()); },
+                           {"recover()", "nobody has waited for"}),
+            Errc::unsupported);
+}
+
 TEST(TurnsTest, OtherThreadsOfTheHostAreRefused) {
   for (const bool in_recovery : {false, true}) {
     for (const auto make : {test::thread_launches, test::thread_looks}) {

@@ -98,6 +98,16 @@ __global__ void store_and_trap(Record* record) {
 __global__ void answer(std::uint64_t* word) { *word = 42; }
 __global__ void store_answer(Record* record, const std::uint64_t* word) { record->payload = *word; }
 
+__global__ void pass_on(const std::uint64_t* from, std::uint64_t* to) { *to = *from; }
+template <bool kRace>
+__global__ void come_first(Word* first) {
+  if (kRace) {
+    if (*first == 0) *first = threadIdx.x + 1;
+  } else {
+    atomicCAS(first, 0u, threadIdx.x + 1);
+  }
+}
+
 template <bool kShuffle>
 __global__ void store_by_lanes(Record* record) {
   if (threadIdx.x == 0) {
@@ -226,6 +236,49 @@ Program function_looks() {
     one.synchronize();
     other.synchronize();
     if (seen == 0) record(region)->valid = 1;
+  });
+}
+
+Program function_stores(Reader reader, bool in_recovery) {
+  return with_thread("function_stores", in_recovery, [=](Region& region) {
+    const auto words = std::make_unique<std::uint64_t[]>(2);
+    std::uint64_t& told = words[0];
+    std::uint64_t& seen = words[1];
+    Stream one, other;
+    const auto read = [&] {
+      if (reader == Reader::kernel) launch(other, 1, 1, pass_on, &told, &seen);
+      if (reader == Reader::copy) copy_async(other, &seen, &told, sizeof told);
+      if (reader == Reader::function) other.enqueue([&] { seen = told; });
+      if (reader == Reader::host) seen = told;
+    };
+    one.enqueue([&] { told = 1; });
+    read();
+    one.synchronize();
+    other.synchronize();
+    if (reader == Reader::host_later) seen = told;
+    if (seen == 0) record(region)->valid = 1;
+  });
+}
+
+Program verifies_by_turns(bool races) {
+  Program result = program("verifies_by_turns", store_it);
+  result.verify = [races](Region&, const History&, std::uint64_t) -> std::string {
+    const DeviceBuffer<Word> first(1);
+    Word who = 0;
+    Stream stream;
+    fill_async(stream, first.data(), 0, sizeof(Word));
+    launch(stream, 1, 2, races ? come_first<true> : come_first<false>, first.data());
+    copy_async(stream, &who, first.data(), sizeof who);
+    stream.synchronize();
+    return who == 2 ? "the second one was first" : "";
+  };
+  return result;
+}
+
+Program leaves_recovery_early() {
+  const auto stream = std::make_shared<Stream>();  // ends with the program
+  return program("leaves_recovery_early", store_it, [stream](Region& region) {
+    launch(*stream, 1, 1, store_state, record(region));
   });
 }
 

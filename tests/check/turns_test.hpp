@@ -23,6 +23,14 @@ check::Program thread_launches(bool in_recovery);
 check::Program thread_looks(bool in_recovery);
 // A function of one stream looks at a flag that a kernel of another one sets.
 check::Program function_looks();
+// A function of one stream stores to a word that a kernel, a copy or a function of another one, or
+// the host, reads; the host reads it once it has waited for the function.
+enum class Reader { kernel, copy, function, host, host_later };
+check::Program function_stores(Reader reader, bool in_recovery);
+// verify() asks a kernel of two threads which of them was first: by a race, or by atomics.
+check::Program verifies_by_turns(bool races);
+// recover() returns before its kernel has run.
+check::Program leaves_recovery_early();
 // The host reads what a copy may not have written yet.
 check::Program reads_beside_a_copy();
 // The host takes a relaxed fence for one that orders.
