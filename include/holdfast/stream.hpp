@@ -109,7 +109,8 @@ void set_persist_delay_ns(double nanoseconds) noexcept;
 
 }  // namespace backend
 
-// Owns `size()` elements of device memory, zeroed. Not copyable.
+// Owns `size()` elements of device memory, zeroed. Not copyable. REQUIRES, when it ends: no work that
+// uses it is left (cudaFree() happens to wait; the CPU backend does not).
 template <class T>
 class DeviceBuffer {
  public:
@@ -142,7 +143,7 @@ class DeviceBuffer {
   std::size_t size_ = 0;
 };
 
-// Owns pinned host memory that kernels can use at the same address.
+// Owns pinned host memory that kernels can use at the same address. REQUIRES as a DeviceBuffer.
 template <class T>
 class PinnedBuffer {
  public:

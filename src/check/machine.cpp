@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "check/ear.hpp"
+#include "check/source_lines.hpp"
 #include "core/format.hpp"
 #include "holdfast/cpu/host_observer.hpp"
 
@@ -123,6 +124,14 @@ Machine::Machine(const Program& program, const Options& options)
   const auto* bytes = static_cast<const std::byte*>(region_.base());
   base_.assign(bytes, bytes + region_.size());
   objects_ = region_.objects();
+  std::vector<PersistentRange> ranges;
+  for (const ObjectInfo& object : objects_) {
+    ranges.push_back(
+        {range_.begin + object.offset, range_.begin + object.offset + object.bytes()});
+  }
+  std::sort(ranges.begin(), ranges.end(),
+            [](const auto& one, const auto& other) { return one.begin < other.begin; });
+  recorder_.allow(std::move(ranges));
   cpu::take_lost_error();
 }
 
@@ -217,6 +226,7 @@ void Machine::check_end_of_run(const Trace& trace) {
         "allocates or removes an object of the region: do so in set_up(), since what the region "
         "itself stores is not recorded");
   }
+  if (const auto what = describe_stray(); !what.empty()) refuse_run(what);
   if (const auto address = find_unrecorded(trace)) {
     refuse_run(
         concat("stores to ", name_of(*address),
@@ -224,6 +234,15 @@ void Machine::check_end_of_run(const Trace& trace) {
                "that calls run() alone, no other threads, functions of a stream or of the C "
                "library. Store there, or say it with cpu::note_write()"));
   }
+}
+
+// Empty: nothing was stored but to objects.
+std::string Machine::describe_stray() const {
+  const auto& stray = recorder_.stray();
+  if (!stray) return {};
+  return concat("stores to ", name_of(stray->address), at_line(stray->site),
+                ", which is not, or not wholly, in an object: the region's own tables may be "
+                "there, without which it is not opened again");
 }
 
 // A byte of an object that does not hold what the trace makes of what set_up() left.
@@ -273,6 +292,14 @@ void Machine::restore(std::span<const Level> levels) {
                   cell.size);
     }
   }
+}
+
+std::string Machine::at_line(const Site& site) {
+  if (site.file != nullptr) return concat(", at ", site.file, ":", site.line);
+  SourceLines lines;
+  const SourceLine line = lines.resolve(site.pc)[0];
+  if (line.file.empty()) return concat(", at ", line.function);
+  return concat(", at ", line.file, ":", line.line);
 }
 
 const ObjectInfo* Machine::object_at(std::uint64_t address) const {

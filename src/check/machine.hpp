@@ -151,6 +151,8 @@ class Machine {
   std::string verify(std::span<const Level> levels, const History& history, const Run& run,
                      HostWatch* watch);
   void check_alone();
+  std::string describe_stray() const;
+  static std::string at_line(const Site& site);
   void judge(const HostWatch& watch);
   [[noreturn]] void refuse_run(const std::string& what) const;
   [[noreturn]] void refuse_recovery(const std::string& what) const;

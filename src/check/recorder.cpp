@@ -207,6 +207,7 @@ void Recorder::begin(Trace* trace, Footprint* footprint) {
   launches_ = host_ops_ = 0;
   copies_.clear();
   copying_ = Copy{};
+  stray_.reset();
   first_allocation_ = cpu::device_allocations();
   if (trace_ != nullptr) {
     trace_->persistent = range_;
@@ -425,6 +426,21 @@ void Recorder::on_meeting(const cpu::Event& event) {
   flows.learn(actor_of(event), place);
 }
 
+void Recorder::look_for_stray(std::uint64_t address, const cpu::Event& event) {
+  const auto holds = [&](const PersistentRange& object) {
+    return object.contains(address) && event.size <= object.end - address;
+  };
+  if (stray_ || (last_object_ < objects_.size() && holds(objects_[last_object_]))) return;
+  const auto next = std::upper_bound(
+      objects_.begin(), objects_.end(), address,
+      [](std::uint64_t at, const PersistentRange& object) { return at < object.begin; });
+  if (next == objects_.begin() || !holds(*std::prev(next))) {
+    stray_ = {address, site_of(event)};
+  } else {
+    last_object_ = static_cast<std::size_t>(std::prev(next) - objects_.begin());
+  }
+}
+
 void Recorder::on_access(const cpu::Event& event) {
   using cpu::EventKind;
   const auto address = reinterpret_cast<std::uintptr_t>(event.address);
@@ -436,6 +452,7 @@ void Recorder::on_access(const cpu::Event& event) {
   if (!persistent && !strong && (reads || !is_sync_variable(address))) return;
   const bool writes =
       event.kind != EventKind::load && event.kind != EventKind::acquire && !event.failed;
+  if (persistent && writes) look_for_stray(address, event);
   if (persistent && footprint_ != nullptr) {
     if (reads && !event.is_copy) {
       footprint_->read(address, event.size, actor_of(event),

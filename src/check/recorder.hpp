@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -125,12 +126,20 @@ class Footprint {
 class Recorder : public cpu::Listener {
  public:
   explicit Recorder(PersistentRange range) : range_(range) {}
+  // What a program may store to, in order of address.
+  void allow(std::vector<PersistentRange> objects) { objects_ = std::move(objects); }
 
   // What follows goes to `trace` and `footprint`; either may be null.
   void begin(Trace* trace, Footprint* footprint);
   // Everything from here on is done by `actor`: an item of verify().
   void set_actor(std::uint64_t actor) { actor_ = actor; }
   void no_actor() { actor_ = kNoActor; }
+  // The first store since begin() to persistent memory that is not wholly in an object.
+  struct Stray {
+    std::uint64_t address = 0;
+    Site site;
+  };
+  const std::optional<Stray>& stray() const { return stray_; }
   // Stops the trace, and goes on with the footprint.
   void end_trace() { trace_ = nullptr; }
   void add_host_op(OpKind kind);
@@ -170,7 +179,12 @@ class Recorder : public cpu::Listener {
     return (sync_filter_[address >> 2 & 0xffff] & 1) != 0;
   }
 
+  void look_for_stray(std::uint64_t address, const cpu::Event& event);
+
   PersistentRange range_;
+  std::vector<PersistentRange> objects_;
+  std::size_t last_object_ = 0;  // that was stored to
+  std::optional<Stray> stray_;
   Trace* trace_ = nullptr;
   Footprint* footprint_ = nullptr;
   std::uint64_t actor_ = kNoActor;

@@ -11,7 +11,6 @@
 #include "check/ear.hpp"
 #include "check/machine.hpp"
 #include "check/race.hpp"
-#include "check/source_lines.hpp"
 #include "holdfast/cpu/host_observer.hpp"
 
 namespace holdfast::check {
@@ -264,6 +263,7 @@ void Machine::recover(std::span<const Level> levels, Run& run, HostWatch* watch)
     run.wrong = concat("recover() failed: its stream ended with an error: ", lost->what());
   }
   check_alone();
+  if (run.wrong.empty() && recorder_.stray()) run.wrong = "recover() " + describe_stray();
   recorder_.end_trace();
   if (run.schedules != nullptr && run.schedules->was_lost()) run.failed_to_run = true;
   if (run.failed_to_run) return;
@@ -305,6 +305,7 @@ std::string Machine::verify(std::span<const Level> levels, const History& histor
   }
   recorder_.no_actor();
   check_alone();
+  if (wrong.empty() && recorder_.stray()) wrong = "verify() " + describe_stray();
   if (ear.heard_turns()) recovery_schedules_.complete = false;
   if (detector && (!detector->complete() || !detector->races().empty())) {
     recovery_schedules_.have_raced = true;
@@ -335,12 +336,8 @@ void Machine::judge(const HostWatch& watch) {
     watch_always_ = true;
     return;
   }
-  SourceLines lines;
-  const SourceLine line = lines.resolve(unseen->pc)[0];
-  const std::string what =
-      concat(unseen->is_store ? "stores to " : "reads ", name_of(unseen->address), " unseen, at ",
-             line.file.empty() ? line.function : line.file,
-             line.file.empty() ? "" : concat(":", line.line));
+  const std::string what = concat(unseen->is_store ? "stores to " : "reads ",
+                                  name_of(unseen->address), " unseen", at_line({unseen->pc}));
   if (object_at(unseen->address) == nullptr) {
     refuse_recovery(concat(what,
                            ": it allocates, removes or commits, and what the region itself stores "

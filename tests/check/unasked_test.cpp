@@ -55,6 +55,20 @@ TEST(UnaskedTest, StoresOfRunThatNobodyHeardAreRefused) {
             Errc::unsupported);
 }
 
+TEST(UnaskedTest, StoresToNoObjectAreNamed) {
+  for (const bool before_all : {false, true}) {
+    const std::string where = before_all ? "stores to region+64" : "stores to region+";
+    EXPECT_EQ(test::error_of([&] { check(test::stores_astray(before_all, false)); },
+                             {where, "unasked_test.cu:", "not wholly, in an object"}),
+              Errc::unsupported);
+    const Report report = check(test::stores_astray(before_all, true));
+    ASSERT_EQ(report.verdict, Verdict::failed);
+    ASSERT_FALSE(report.failures.empty());
+    EXPECT_NE(report.failures[0].message.find(where), std::string::npos)
+        << report.failures[0].message;
+  }
+}
+
 TEST(UnaskedTest, SoIsWhatOtherThreadsDoInRecovery) {
   if (!can_see_host()) GTEST_SKIP() << "pages are watched on x86-64 alone";
   for (const auto how : {Unheard::thread, Unheard::function}) {

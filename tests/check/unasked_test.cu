@@ -43,6 +43,7 @@ __global__ void name_it(Record* record, const std::uint32_t* count) {
 __global__ void fault_where_torn(Record* record) {
   if (record->valid == 1 && record->payload != 42) *reinterpret_cast<volatile int*>(8) = 1;
 }
+__global__ void store_at(std::uint64_t* word) { *word = 42; }
 __global__ void name_and_publish(Record* record) {
   record->name[0] = 'a';
   record->valid = 1;
@@ -258,6 +259,19 @@ Program acknowledges_from_its_stream() {
     stream.enqueue([&] { session.acknowledge(); });
     stream.synchronize();
   });
+}
+
+Program stores_astray(bool before_all, bool in_recovery) {
+  const auto stray = [=](Region& region) {
+    auto* const first = static_cast<std::byte*>(region.base());
+    Stream stream;
+    launch(stream, 1, 1, store_at,
+           before_all ? reinterpret_cast<std::uint64_t*>(first + 64)
+                      : reinterpret_cast<std::uint64_t*>(record(region) + 1));
+    stream.synchronize();
+  };
+  if (in_recovery) return program("stores_astray", store_it, stray);
+  return program("stores_astray", [=](Region& region, Session&) { stray(region); });
 }
 
 Program recovery_allocates() {

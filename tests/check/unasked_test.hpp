@@ -37,6 +37,8 @@ check::Program stores_unheard_in_run(Unheard how);
 check::Program unheard_in_recovery(Unheard how, bool reads);
 // The acknowledgement is a function of the stream.
 check::Program acknowledges_from_its_stream();
+// A kernel of run(), or of recovery, stores behind its object, or before the region's first one.
+check::Program stores_astray(bool before_all, bool in_recovery);
 // Recovery allocates an object.
 check::Program recovery_allocates();
 // Verification hands persistent memory to write().
