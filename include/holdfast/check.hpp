@@ -57,7 +57,7 @@ struct Program {
   // Whether item number `item` is as it should be after recovery: empty, or what is wrong. Items
   // that share no persistent bytes are explored apart, which is what makes large programs
   // tractable; with one item the program is explored as a whole.
-  std::uint64_t items = 1;
+  std::uint64_t items = 1;  // to 2^20
   std::function<std::string(Region&, const History&, std::uint64_t item)> verify;
 };
 
@@ -108,7 +108,7 @@ struct Options {
   std::uint64_t recovery_schedules = 100;
   // One recover(), or the verify() of one item, may take: one that takes longer is taken for one
   // that never ends, and the process ends with a line that names the crash state. 0: 30, or
-  // max_seconds where that is more.
+  // max_seconds where that is more. So does one call of set_up() or run(), which 0 gives 300.
   double recovery_seconds = 0;
   bool nested = true;           // crash once more, inside recovery
   bool barrier_orders = false;  // for study: a barrier alone orders persists

@@ -109,8 +109,8 @@ void set_persist_delay_ns(double nanoseconds) noexcept;
 
 }  // namespace backend
 
-// Owns `size()` elements of device memory, zeroed. Not copyable. REQUIRES, when it ends: no work that
-// uses it is left (cudaFree() happens to wait; the CPU backend does not).
+// Owns `size()` elements of device memory, zeroed. Not copyable. REQUIRES, when it ends: no work
+// that uses it is left (cudaFree() happens to wait; the CPU backend does not).
 template <class T>
 class DeviceBuffer {
  public:

@@ -437,18 +437,22 @@ void Engine::arrive(Pending& pending, const Step& step, const void* site, std::u
   pending.step.actor = actor;
   pending.wrote = step.writes;
   pending.spins = pending.is_cut = false;
-  const Read now{site, step.address, step.size, peek(step.address, step.size), state};
+  const Read now{site,  step.address,    step.size, peek(step.address, step.size),
+                 state, pending.meetings};
   const auto before = std::find_if(
       pending.reads.begin(), pending.reads.end(),
       [&](const Read& read) { return read.site == site && read.address == step.address; });
+  const auto is_as_before = [&] {
+    return before->state == now.state && before->meetings == now.meetings;
+  };
   if (before == pending.reads.end()) {
     pending.reads.push_back(now);
   } else if (before->value != now.value) {
     pending.reads.assign(1, now);
     pending.repeats = 0;
-  } else if (before->state == state || ++pending.repeats > kRepeats) {
+  } else if (is_as_before() || ++pending.repeats > kRepeats) {
     pending.spins = true;
-    pending.is_cut = before->state != state;
+    pending.is_cut = !is_as_before();
     // What it read before it came here is no part of the loop.
     if (pending.is_cut) {
       pending.reads.assign(1, now);
@@ -457,7 +461,7 @@ void Engine::arrive(Pending& pending, const Step& step, const void* site, std::u
     }
     if (pending.is_cut || pending.reads.size() > 1) chooser_.cut();
   } else {
-    before->state = state;
+    *before = now;
   }
   if (!pending.listed) {
     pending.listed = true;
@@ -581,7 +585,7 @@ void Engine::met(const Slot& slot, std::uint32_t first, std::uint32_t lanes) {
   for (unsigned lane = 0; lane < kLanes; ++lane) {
     if ((lanes >> lane & 1) != 0) actors.push_back(actor_of(slot.threads_[first + lane]));
   }
-  chooser_.meet(actors);
+  met(actors);
 }
 
 void Engine::met_block(const Slot& slot) {
@@ -591,7 +595,17 @@ void Engine::met_block(const Slot& slot) {
       actors.push_back(actor_of(slot.threads_[i]));
     }
   }
+  met(actors);
+}
+
+void Engine::met(const std::vector<Actor>& actors) {
   chooser_.meet(actors);
+  if (actors.size() < 2) return;
+  for (const Actor actor : actors) {
+    if (const auto pending = pending_.find(actor); pending != pending_.end()) {
+      ++pending->second.meetings;
+    }
+  }
 }
 
 Exploration::Exploration(Chooser& chooser) {

@@ -83,6 +83,7 @@ class Engine {
   // Threads [first, ...) of the slot's block, as far as their bits are set.
   void met(const Slot& slot, std::uint32_t first, std::uint32_t lanes);
   void met_block(const Slot& slot);
+  void met(const std::vector<Actor>& actors);
 
   // Calls of a slot's own context.
   Decision take() { return std::exchange(next_, Decision{}); }
@@ -122,6 +123,7 @@ class Engine {
     std::size_t size = 0;
     std::uint64_t value = 0;
     std::uint64_t state = 0;  // of its stack
+    std::uint64_t meetings = 0;
   };
   struct Pending {
     Step step;
@@ -129,6 +131,8 @@ class Engine {
     const void* site = nullptr;
     std::vector<Read> reads;
     unsigned repeats = 0;
+    // With other threads, at barriers, votes and shuffles: they may bring what those have counted.
+    std::uint64_t meetings = 0;
     unsigned idle = 0;      // updates in a row that changed nothing
     bool was_idle = false;  // the last access was one
     bool wrote = false;

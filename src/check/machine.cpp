@@ -19,6 +19,7 @@ namespace {
 
 // What a program under check may have, so that every state can be put in place in no time.
 constexpr std::uint64_t kMaxRegion = std::uint64_t{256} << 20;
+constexpr std::uint64_t kMaxItems = std::uint64_t{1} << 20;
 // Recovery that spins for ever is reported after this many rounds.
 constexpr std::uint64_t kLivelockRounds = 2'000;
 // What a GPU has room for at once, as blocks of a program under check.
@@ -35,6 +36,11 @@ Region make_region(const Program& program, bool robust) {
     throw Error(Errc::invalid_argument,
                 concat("check: program '", program.name,
                        "' needs set_up, run, recover, verify and at least one item"));
+  }
+  if (program.items > kMaxItems) {
+    throw Error(Errc::invalid_argument,
+                concat("check: items of program '", program.name, "' is ", program.items, ": give ",
+                       kMaxItems, " at most, each of which is verified in every state"));
   }
   if (program.region_bytes < core::kMetadataBytes || program.region_bytes > kMaxRegion) {
     throw Error(Errc::invalid_argument,
@@ -115,6 +121,7 @@ Machine::Machine(const Program& program, const Options& options)
       footprint_(range_),
       recorder_(range_) {
   try {
+    const Vigil::Call call(vigil_, "set_up()");
     program_.set_up(region_);
   } catch (const Error& error) {
     if (error.code() != Errc::no_space) throw;
@@ -125,9 +132,9 @@ Machine::Machine(const Program& program, const Options& options)
   base_.assign(bytes, bytes + region_.size());
   objects_ = region_.objects();
   std::vector<PersistentRange> ranges;
+  ranges.reserve(objects_.size());
   for (const ObjectInfo& object : objects_) {
-    ranges.push_back(
-        {range_.begin + object.offset, range_.begin + object.offset + object.bytes()});
+    ranges.push_back({range_.begin + object.offset, range_.begin + object.offset + object.bytes()});
   }
   std::sort(ranges.begin(), ranges.end(),
             [](const auto& one, const auto& other) { return one.begin < other.begin; });
@@ -178,6 +185,7 @@ Trace Machine::record_as(const Around& around) {
     RecordedSession session(*this, ear, trace);
     const Recording recording(ear, mutator_.get());
     const cpu::HostObserver observer(region_.base(), region_.size());
+    const Vigil::Call call(vigil_, "run()");
     around([&] { program_.run(region_, session); });
   } catch (...) {
     recorder_.end_trace();

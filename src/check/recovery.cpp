@@ -321,8 +321,7 @@ void Machine::check_alone() {
         "what the thread that calls it does alone");
   }
   if (cpu::work_is_pending()) {
-    refuse_recovery(
-        "returns while a stream has work that nobody has waited for: synchronize() it");
+    refuse_recovery("returns while a stream has work that nobody has waited for: synchronize() it");
   }
 }
 

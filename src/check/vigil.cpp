@@ -59,6 +59,7 @@ using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
 constexpr double kLimit = 30;       // seconds, where none is given
+constexpr double kRunLimit = 300;   // of set_up() and run()
 constexpr double kLongestTick = 1;  // of the watch
 // The handler's answer, before the watch itself ends the process.
 constexpr auto kGrace = std::chrono::seconds(2);
@@ -158,9 +159,12 @@ void install_stack() {
   ::sigaltstack(&stack, nullptr);
 }
 
-double limit_of(const Options& options) {
+double limit_of(const Options& options, double otherwise) {
   if (options.recovery_seconds > 0) return options.recovery_seconds;
-  return std::max(kLimit, options.max_seconds);
+  return std::max(otherwise, options.max_seconds);
+}
+std::string describe_overdue(double limit) {
+  return concat(" has run for ", limit, " s: it may never end");
 }
 
 }  // namespace
@@ -169,8 +173,10 @@ void tell_also(int fd) { g_also = fd; }
 
 Vigil::Vigil(const std::string& program, const Options& options)
     : program_(program),
-      limit_(limit_of(options)),
-      overdue_(concat(" has run for ", limit_, " s: it may never end")) {
+      limit_(limit_of(options, kLimit)),
+      run_limit_(limit_of(options, kRunLimit)),
+      overdue_(describe_overdue(limit_)),
+      run_overdue_(describe_overdue(run_limit_)) {
   install();
   install_stack();
   struct sigaction action {};
@@ -215,10 +221,11 @@ void Vigil::watch() {
     const std::uint64_t number = number_.load(std::memory_order_acquire);
     if (number != std::exchange(seen, number) || number % 2 == 0) lasted = 0;
     if (lasted < limit_) continue;
+    if (lasted < run_limit_ && number % 2 == 1 && !is_recovery_) continue;
     give_up(number);
     wake_.wait_for(lock, kGrace, [this] { return over_; });
     if (!over_ && !g_said && number_.load() == number) {  // the signal did not get through
-      say(overdue_.c_str(), nullptr, false);
+      say(overdue().c_str(), nullptr, false);
       ::_exit(1);
     }
   }
@@ -231,13 +238,14 @@ void Vigil::give_up(std::uint64_t number) {
 }
 
 bool Vigil::add_name(Line& line) const noexcept {
-  line.add("; repeat it with ");
+  if (!is_recovery_ && mutation_.empty()) return true;
+  line.add("; repeat it with");
   if (!mutation_.empty()) {
-    line.add("--mutation ");
+    line.add(" --mutation ");
     line.add(mutation_.c_str());
-    line.add(' ');
   }
-  line.add("--replay ");
+  if (!is_recovery_) return true;
+  line.add(" --replay ");
   line.add(execution_.c_str());
   for (std::size_t i = 0; i < levels_.size(); ++i) {
     if (i > 0) line.add('/');
@@ -280,7 +288,7 @@ void Vigil::say_crashed(int signal) noexcept {
 void Vigil::say_overdue() noexcept {
   const Vigil* const vigil = g_vigil;
   if (vigil == nullptr || vigil->number_ != vigil->given_up_) return;
-  vigil->say(vigil->overdue_.c_str(), ", or give it more with --recovery-seconds");
+  vigil->say(vigil->overdue().c_str(), ", or give it more with --recovery-seconds");
   ::_exit(1);
 }
 

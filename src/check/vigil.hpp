@@ -1,4 +1,4 @@
-// Watches over recoveries: one that ends the process, or that does not end, is named first.
+// Watches over the program's own code: what ends the process, or does not end, is named first.
 //
 // A recovery is code of the program under check, which may do anything. Where it raises a signal
 // that ends the process, or takes longer than it may, one line on standard error says from which
@@ -49,7 +49,15 @@ class Vigil {
         : vigil_(vigil) {
       vigil.function_ = function;
       vigil.levels_ = levels;
+      vigil.is_recovery_ = true;
       vigil.schedules_ = schedules;
+      vigil.turn();
+    }
+    // Of set_up() or run(), which no crash state comes before.
+    Call(Vigil& vigil, const char* function) : vigil_(vigil) {
+      vigil.function_ = function;
+      vigil.levels_ = {};
+      vigil.is_recovery_ = false;
       vigil.turn();
     }
     ~Call() { vigil_.turn(); }
@@ -74,6 +82,7 @@ class Vigil {
     number_.store(number_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
   bool is_under_way() const { return number_.load(std::memory_order_acquire) % 2 == 1; }
+  const std::string& overdue() const { return is_recovery_ ? overdue_ : run_overdue_; }
   void watch();
   void give_up(std::uint64_t number);
   // `name`: the state, too.
@@ -83,11 +92,14 @@ class Vigil {
   const std::string program_;
   std::string execution_;
   std::string mutation_;
-  const double limit_;  // in seconds
+  const double limit_;      // in seconds, of a recovery
+  const double run_limit_;  // of all else
   const std::string overdue_;
+  const std::string run_overdue_;
   std::atomic<std::uint64_t> number_{0};  // odd: a call is under way
   const char* function_ = "";
   std::span<const Level> levels_;
+  std::atomic<bool> is_recovery_{false};
   const Schedules* schedules_ = nullptr;
 
   const pthread_t checker_ = ::pthread_self();

@@ -30,6 +30,20 @@ TEST(TurnsTest, LoopsThatWriteLetOthersGoOn) {
   EXPECT_EQ(verdict_of(test::counts_its_looks()), Verdict::none_found);
 }
 
+TEST(TurnsTest, OthersMayCountTheTurnsOfAPoll) {
+  using test::Vote;
+  for (const Vote vote : {Vote::block, Vote::warp, Vote::shuffle}) {
+    EXPECT_EQ(verdict_of(test::gives_up_by_vote(vote, 2, false)), Verdict::failed);
+    for (const unsigned turns : {3u, 4u, 10u}) {
+      const Verdict verdict = verdict_of(test::gives_up_by_vote(vote, turns, false));
+      EXPECT_TRUE(verdict == Verdict::failed || verdict == Verdict::none_found)
+          << to_string(verdict);
+    }
+    // Recovery does no harm by it, but not all of its schedules are made.
+    EXPECT_EQ(verdict_of(test::gives_up_by_vote(vote, 10, true)), Verdict::none_found);
+  }
+}
+
 TEST(TurnsTest, ALoopThatCountsIsNoLivelockBesideOneThatPolls) {
   for (const unsigned reads : {3u, 4u, 100u}) {
     const Verdict verdict = verdict_of(test::reads_beside_a_poll(reads));

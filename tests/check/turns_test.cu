@@ -90,6 +90,27 @@ __global__ void count_looks(Record* record, Word* words) {
   __threadfence();
   record->valid = 1;
 }
+__global__ void poll_together(Record* record, Word* flag, Vote vote, unsigned turns) {
+  if (blockIdx.x == 0) {
+    if (threadIdx.x != 0) return;
+    record->payload = 42;
+    persist();
+    atomicExch(flag, 1u);
+    return;
+  }
+  unsigned counted = 0;
+  for (bool leave = false; !leave;) {
+    const bool told = threadIdx.x == 0 && *static_cast<Shared*>(flag) != 0;
+    const bool tired = threadIdx.x == 1 && ++counted == turns;
+    if (vote == Vote::block) leave = __syncthreads_or(told || tired) != 0;
+    if (vote == Vote::warp) leave = __any_sync(3u, told || tired) != 0;
+    if (vote == Vote::shuffle) {
+      leave = (__shfl_sync(3u, told ? 1u : 0u, 0) | __shfl_sync(3u, tired ? 1u : 0u, 1)) != 0;
+    }
+  }
+  __threadfence();
+  if (threadIdx.x == 0) record->valid = 1;
+}
 __global__ void store_state(Record* record) { record->state = 1; }
 __global__ void store_and_trap(Record* record) {
   record->payload = 42;
@@ -196,6 +217,16 @@ Program reads_beside_a_poll(unsigned reads) {
 
 Program counts_its_looks() { return on_words("counts_its_looks", 2, count_looks); }
 
+Program gives_up_by_vote(Vote vote, unsigned turns, bool in_recovery) {
+  return with_thread("gives_up_by_vote", in_recovery, [=](Region& region) {
+    const DeviceBuffer<Word> words(64);
+    Stream stream;
+    fill_async(stream, words.data(), 0, 64 * sizeof(Word));
+    launch(stream, 2, 2, poll_together, record(region), words.data(), vote, turns);
+    stream.synchronize();
+  });
+}
+
 Program asks_an_event_once() {
   return program("asks_an_event_once", [](Region& region, Session& session) {
     Flag flag;
@@ -277,9 +308,8 @@ Program verifies_by_turns(bool races) {
 
 Program leaves_recovery_early() {
   const auto stream = std::make_shared<Stream>();  // ends with the program
-  return program("leaves_recovery_early", store_it, [stream](Region& region) {
-    launch(*stream, 1, 1, store_state, record(region));
-  });
+  return program("leaves_recovery_early", store_it,
+                 [stream](Region& region) { launch(*stream, 1, 1, store_state, record(region)); });
 }
 
 Program reads_beside_a_copy() {

@@ -16,6 +16,10 @@ check::Program locks_by_exchange();
 check::Program reads_beside_a_poll(unsigned reads);
 // A block counts its looks by additions, for ever if nobody answers.
 check::Program counts_its_looks();
+// The threads of a block leave a poll together: where its flag is set, or `turns` were counted by
+// one that does not poll. They tell each other by a barrier's vote, a warp's, or a shuffle.
+enum class Vote { block, warp, shuffle };
+check::Program gives_up_by_vote(Vote vote, unsigned turns, bool in_recovery);
 // The host asks an event for its time once, and acknowledges without a wait where it has none yet.
 check::Program asks_an_event_once();
 // A thread of run()'s or of recovery's own launches a kernel, or looks at a flag.

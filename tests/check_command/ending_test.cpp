@@ -89,6 +89,20 @@ Offer ending(const Ending& end) {
           }};
 }
 
+// A program that ends so in run(), or in set_up().
+Offer ending_before(const Ending& end, bool in_set_up) {
+  return {"ending", "", false, [=](const Sizes& sizes) {
+            Program program = example("append_naive", sizes);
+            program.name = "ending";
+            if (in_set_up) {
+              program.set_up = end;
+            } else {
+              program.run = [=](Region& region, Session&) { end(region); };
+            }
+            return program;
+          }};
+}
+
 Make example_of(const std::string& name) {
   return [=](const Sizes& sizes) { return example(name, sizes); };
 }
@@ -185,6 +199,21 @@ TEST(CheckEnding, ARecoveryThatNeverEndsIsEnded) {
                                 never_end),
                soon, {"@r"});
   expect_named(ending(never_end), {"--recovery-seconds", "0.5", "--jobs", "2"}, {"has run for"});
+}
+
+TEST(CheckEnding, ARunThatCrashesOrNeverEndsIsNamed) {
+  const std::vector<std::string> soon{"--recovery-seconds", "0.5"};
+  const auto expect_dead = [&](const Ending& end, bool in_set_up, const std::string& words) {
+    const Ended ended = end_of(soon, ending_before(end, in_set_up));
+    EXPECT_EQ(ended.said.status, 1);
+    EXPECT_NE(ended.dead.find(words), std::string::npos) << ended.said.json;
+    EXPECT_EQ(ended.dead.find("--replay"), std::string::npos) << ended.dead;
+  };
+  expect_dead(end_by_address, false, "run() of program 'ending' crashed (SIGSEGV)");
+  expect_dead(never_end, false, "run() of program 'ending' has run for 0.5 s");
+  expect_dead(spin_in_a_kernel, false, "run() of program 'ending' has run for 0.5 s");
+  expect_dead(end_by_abort, true, "set_up() of program 'ending' crashed (SIGABRT)");
+  expect_dead(never_end, true, "set_up() of program 'ending' has run for 0.5 s");
 }
 
 TEST(CheckEnding, ARecoveryThatHearsNoSignalsIsEndedWithoutItsName) {

@@ -174,6 +174,8 @@ TEST(CheckUsage, SizesThatAProgramRefusesAreWrongUsage) {
 TEST(CheckUsage, AProgramThatLacksSomethingIsToldSo) {
   expect_blamed([](Program& program) { program.set_up = nullptr; }, {"'changed' needs set_up"});
   expect_blamed([](Program& program) { program.recover = nullptr; }, {"'changed' needs"});
+  expect_blamed([](Program& program) { program.items = std::uint64_t{1} << 40; },
+                {"items", "'changed'", "1048576 at most"});
   for (const std::uint64_t bytes :
        {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{1} << 40, ~std::uint64_t{0}}) {
     expect_blamed([&](Program& program) { program.region_bytes = bytes; },

@@ -199,7 +199,8 @@ std::string usage(const std::string& command) {
   --jobs N              processes that share the executions, under each model (1)
   --max-states N        crash states to try at most, for each model and process
   --max-seconds S       time to take at most
-  --recovery-seconds S  one recovery may take, before it is said not to end (30, or --max-seconds)
+  --recovery-seconds S  one recovery may take, before it is said not to end (30, or --max-seconds);
+                        run() may take as long (300)
   --seed S              of random states
   --schedule S          of the kernels' schedule; 0: in index order
   --schedules N         schedules to explore at most (10000); 0: one is run, and none explored

@@ -54,7 +54,7 @@ def check(
     ] = None,
     recovery_seconds: Annotated[
         float | None,
-        typer.Option(min=0.01, help="One recovery may take. Default: 30, or --max-seconds."),
+        typer.Option(min=0.01, help="One recovery (30, or --max-seconds) or run() (300) may take."),
     ] = None,
     jobs: Annotated[_Number, typer.Option("--jobs", "-j", min=1, help="Processes.")] = None,
     no_nested: Annotated[
