@@ -538,11 +538,14 @@ void Recorder::on_event(const cpu::Event& event) {
       on_access(event);
       break;
     }
+    case cpu::EventKind::atomic:
+    case cpu::EventKind::acquire:
+      if (!copies_.empty() && !event.host) tell_copied(address, event.size, actor_of(event));
+      on_access(event);
+      break;
     case cpu::EventKind::store:
       if (event.is_copy) on_copy(event);
       [[fallthrough]];
-    case cpu::EventKind::atomic:
-    case cpu::EventKind::acquire:
     case cpu::EventKind::release:
       on_access(event);
       break;
