@@ -6,9 +6,11 @@
     scripts/against_ptx.py --flags "..." FILE.cu with further flags for g++
 
 The checker sees the stores that g++ instruments (preset cpu-check); a GPU makes those that nvcc
-leaves in PTX. Both are read as control flow graphs, and their stores to global memory are compared
-by source line: whether there are any, how wide their pieces are, how many bytes one pass of the
-line stores, and whether they stand in a loop.
+leaves in PTX and, of these, ptxas in machine code (SASS). All are read as control flow graphs, and
+their stores to global memory are compared by source line: whether there are any, how wide their
+pieces are, how many bytes one pass of the line stores, and whether they stand in a loop. SASS is
+read where nvdisasm is there (of CUDA, or of requirements-dev.txt), and tells less: it stores
+several words at once where PTX's memory model has single ones, so only what it adds is named.
 
 A line is named *missed* where a GPU may stop in a state that the checker does not look at: nvcc
 stores and g++ does not, in narrower pieces, more often in a row, or in a loop that g++ has moved
@@ -18,7 +20,8 @@ wrong use.
 
 Not compared: atomics, releases and what is stored in Holdfast's own headers (the checker hears of
 these from functions, not from instrumented stores), shared and local memory, and host code.
-Needs build/cpu-check/compile_commands.json (cmake --preset cpu-check) and nvcc.
+Needs build/cpu-check/compile_commands.json (cmake --preset cpu-check) and nvcc. --no-sass leaves
+SASS out.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("apps", "examples", "src", "tools")
@@ -261,6 +265,55 @@ class Ptx:
         )
 
 
+class Sass:
+    """The stores to global memory in `nvdisasm -g`'s text, and the lines that store elsewhere."""
+
+    WIDTHS: ClassVar[dict[str, int]] = {
+        "U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16
+    }  # fmt: skip
+
+    def __init__(self, text: str, folder: Path) -> None:
+        self.code = Code()
+        self.elsewhere: set[tuple[str, int]] = set()
+        self._folder = folder
+        self._place = ("", 0)
+        self._labels = set(re.findall(r"^(\.L_x_\d+):", text, re.M))
+        at = r"\s*/\*[0-9a-f]+\*/\s+(@!?U?P\w+\s+)?"
+        rules: list[Rule] = [
+            (re.compile(r'\s*//## File "([^"]*)", line (\d+)'), self._loc),
+            (re.compile(r"(\.L_x_\d+):"), lambda m: self.code.label(m[1])),
+            (re.compile(r"\.text\.\S+:"), lambda _: self.code.jump(set(), False)),
+            (re.compile(at + r"BRA\S*\s+(.*)`\((\.L_x_\d+)\)"), self._branch),
+            (
+                re.compile(at + r"(?:BRX|JMX)"),
+                lambda m: self.code.jump(self._labels, m[1] is not None),
+            ),
+            (
+                re.compile(at + r"(?:EXIT|RET|BPT)"),
+                lambda m: self.code.jump(set(), m[1] is not None),
+            ),
+            (re.compile(at + r"STG?((?:\.\S+)?)\s"), self._store),
+            (re.compile(at + r"ST[SL]\b"), lambda _: self.elsewhere.add(self._place)),
+        ]
+        apply(rules, text)
+
+    def _loc(self, match: re.Match[str]) -> None:
+        self._place = (real(match[1], self._folder), int(match[2]))
+
+    def _branch(self, match: re.Match[str]) -> None:
+        self.code.jump({match[3]}, match[1] is not None or bool(match[2].strip()))
+
+    def _store(self, match: re.Match[str]) -> None:
+        sizes = [self.WIDTHS[word] for word in match[2].split(".") if word in self.WIDTHS]
+        width = sizes[0] if sizes else 4
+        # A predicate stands for a branch: what two of them guard may never be stored in a row.
+        if match[1]:
+            self.code.jump(set(), True)
+        self.code.store(Store(*self._place, width, min(width, 8)))
+        if match[1]:
+            self.code.jump(set(), True)
+
+
 def command_of(file: Path, build: Path) -> tuple[list[str], Path]:
     """How the intercepted flavour compiles the file, and where."""
     database = build / "compile_commands.json"
@@ -285,8 +338,25 @@ def run(command: list[str], folder: Path) -> str:
     return done.stdout
 
 
-def compile_both(file: Path, build: Path, nvcc: str, flags: list[str]) -> tuple[str, str, Path]:
-    """The assembly, the PTX, and the folder that their names are relative to."""
+def disassembler() -> str | None:
+    """CUDA's, or that of requirements-dev.txt."""
+    packaged = ROOT.glob(".venv/lib/python3*/site-packages/nvidia/cu*/bin/nvdisasm")
+    found = shutil.which("nvdisasm") or shutil.which("/usr/local/cuda/bin/nvdisasm")
+    return found or next((str(one) for one in packaged), None)
+
+
+@dataclass
+class Made:
+    """What the compilers make of a file."""
+
+    assembly: str  # of g++
+    ptx: str
+    sass: str | None  # as text, if it was asked for
+    folder: Path  # that names in them are relative to
+
+
+def compile_all(file: Path, build: Path, nvcc: str, nvdisasm: str | None, flags: list[str]) -> Made:
+    """Compiles the file by g++ and nvcc."""
     command, folder = command_of(file, build)
     if Path(command[0]).name == "ccache":
         command = command[1:]
@@ -326,7 +396,12 @@ def compile_both(file: Path, build: Path, nvcc: str, flags: list[str]) -> tuple[
             ],
             folder,
         )
-        return assembly, out.read_text(), folder
+        sass = None
+        if nvdisasm is not None:
+            binary = str(Path(scratch) / "kernels.cubin")
+            run([nvcc, "-arch=sm_90", "-lineinfo", "-cubin", "-o", binary, str(out)], folder)
+            sass = run([nvdisasm, "-g", "-c", binary], folder)
+        return Made(assembly, out.read_text(), sass, folder)
 
 
 def differences(ours: Line | None, theirs: Line | None) -> tuple[list[str], list[str]]:
@@ -356,14 +431,27 @@ def differences(ours: Line | None, theirs: Line | None) -> tuple[list[str], list
     return missed, more
 
 
+def added_by_ptxas(ours: Line | None, ptx: Line | None, sass: Line) -> list[str]:
+    """What of a line is missed by what ptxas made of it."""
+    if ours is None:
+        return [] if ptx is not None else ["the GPU stores here (SASS) and g++ does not"]
+    missed: list[str] = []
+    if ptx is not None and sass.loop and not ours.loop and not ptx.loop:
+        missed.append("in a loop of SASS alone")
+    if ours.piece and sass.piece < min(ours.piece, ptx.piece if ptx else 8):
+        missed.append(f"pieces of {sass.piece} bytes in SASS, and of {ours.piece} in g++")
+    return missed
+
+
 Difference = tuple[str, int, str, str]  # file, line, kind, what
 
 
-def compare(file: Path, assembly: str, ptx: str, folder: Path) -> list[Difference]:
+def compare(file: Path, made: Made) -> list[Difference]:
     """The differences in the project's own code."""
-    nvcc = Ptx(ptx, folder)
-    ours = Assembly(assembly, folder).code.lines()
+    nvcc = Ptx(made.ptx, made.folder)
+    ours = Assembly(made.assembly, made.folder).code.lines()
     theirs = nvcc.code.lines()
+    sass = Sass(made.sass or "", made.folder)
 
     def matters(place: tuple[str, int]) -> bool:
         inside = place[0].startswith(f"{ROOT}/") or place[0] == str(file)
@@ -375,6 +463,11 @@ def compare(file: Path, assembly: str, ptx: str, folder: Path) -> list[Differenc
         missed, more = differences(ours.get(place), theirs.get(place))
         found += [(*place, "missed", words) for words in missed]
         found += [(*place, "more", words) for words in more]
+    for place, line in sorted(sass.code.lines().items()):
+        if not matters(place) or place in sass.elsewhere:
+            continue
+        added = added_by_ptxas(ours.get(place), theirs.get(place), line)
+        found += [(*place, "missed", words) for words in added]
     return found
 
 
@@ -404,6 +497,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "cpu-check")
     parser.add_argument("--flags", default="")
+    parser.add_argument("--no-sass", action="store_true")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if not arguments.files and not arguments.all:
@@ -418,12 +512,15 @@ def main() -> int:
     if nvcc is None:
         print("against_ptx: there is no nvcc on PATH or in /usr/local/cuda/bin", file=sys.stderr)
         return 2
+    nvdisasm = None if arguments.no_sass else disassembler()
+    if nvdisasm is None:
+        print("against_ptx: SASS is left out", file=sys.stderr)
     files = [file.resolve() for file in arguments.files]
     files += kernel_files(arguments.build) if arguments.all else []
     seen: set[Difference] = set()
     for file in files:
         try:
-            made = compile_both(file, arguments.build, nvcc, shlex.split(arguments.flags))
+            made = compile_all(file, arguments.build, nvcc, nvdisasm, shlex.split(arguments.flags))
         except CompileError as error:
             if not arguments.all:
                 print(f"against_ptx: {error}", file=sys.stderr)
@@ -431,7 +528,7 @@ def main() -> int:
             # Such as host code that the checker alone runs as a kernel.
             print(f"{file.relative_to(ROOT)}: not compared: nvcc refuses it", file=sys.stderr)
             continue
-        fresh = [one for one in compare(file, *made) if one not in seen]
+        fresh = [one for one in compare(file, made) if one not in seen]
         seen.update(fresh)
         for one in [] if arguments.json else fresh:
             print_text(one)
