@@ -14,6 +14,7 @@
 #include "backend_cpu/engine.hpp"
 #include "backend_cpu/host_events.hpp"
 #include "backend_cpu/pending.hpp"
+#include "backend_cpu/soon.hpp"
 #include "backend_cpu/stream_impl.hpp"
 #include "core/guard.hpp"
 #include "core/host_asks.hpp"
@@ -121,6 +122,7 @@ void Stream::Impl::push(std::function<void()> task, Run run, std::function<bool(
       process_ = ::getpid();
     }
     queue_.push_back({std::move(task), run});
+    ++left_;
   }
   work_.notify_one();
 } catch (const std::exception&) {
@@ -130,6 +132,7 @@ void Stream::Impl::push(std::function<void()> task, Run run, std::function<bool(
 void Stream::Impl::wait() {
   cpu::settle_host();
   if (cpu::Engine* const engine = cpu::Engine::of_host()) engine->wait_for(*this);
+  cpu::look_for([this] { return left_ == 0; });
   std::unique_lock lock(mutex_);
   idle_.wait(lock, [this] { return queue_.empty() && !busy_; });
 }
@@ -145,6 +148,11 @@ bool Stream::Impl::is_serving() const { return process_ == ::getpid(); }
 void Stream::Impl::serve() {
   std::unique_lock lock(mutex_);
   for (;;) {
+    if (queue_.empty() && !stop_) {
+      lock.unlock();
+      cpu::look_for([this] { return left_ != 0 || stop_; });
+      lock.lock();
+    }
     work_.wait(lock, [this] { return !queue_.empty() || stop_; });
     if (queue_.empty()) return;
     {
@@ -156,6 +164,7 @@ void Stream::Impl::serve() {
     }  // what the task holds is released before the stream is idle
     lock.lock();
     busy_ = false;
+    --left_;
     if (queue_.empty()) idle_.notify_all();
   }
 }

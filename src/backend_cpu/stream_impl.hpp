@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -53,8 +54,9 @@ struct Stream::Impl {
   std::condition_variable work_, idle_;
   std::deque<Task> queue_;
   bool busy_ = false;
-  bool stop_ = false;
-  bool seen_ = false;  // the error was thrown to the caller
+  std::atomic<bool> stop_{false};
+  std::atomic<std::uint32_t> left_{0};  // tasks that are queued or run
+  bool seen_ = false;                   // the error was thrown to the caller
   std::optional<Error> error_;
   cpu::StreamThread* worker_ = nullptr;  // started by the first push()
   // That has the worker; a forked child has not.

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "backend_cpu/soon.hpp"
+
 namespace holdfast::cpu {
 namespace {
 
@@ -61,7 +63,7 @@ StreamThread* StreamThread::start(std::function<void()> job) {
 }
 
 void StreamThread::finish() {
-  done_.acquire();
+  acquire_soon(done_);
   IdleThreads& idle = IdleThreads::instance();
   {
     const std::lock_guard lock(idle.mutex);
@@ -80,7 +82,7 @@ bool StreamThread::is_one() noexcept { return t_is_one; }
 void StreamThread::serve() {
   t_is_one = true;
   for (;;) {
-    given_.acquire();
+    acquire_soon(given_);
     if (!job_) return;
     std::exchange(job_, nullptr)();
     done_.release();
