@@ -172,12 +172,12 @@ std::uint64_t number_from(const char* name, std::uint64_t otherwise) {
 }
 
 // Programs of which a state was missed. The first three: each by two workers that explored some
-// groups each, and neither learnt that the groups were linked. The last: an atomic of recovery reads
-// a copy of persistent words in device memory.
+// groups each, and neither learnt that the groups were linked. The last: an atomic of recovery
+// reads a copy of persistent words in device memory.
 TEST(CheckerFuzzTest, SaysWhatBruteForceSaysOfWhatItOnceMissed) {
   Tally tally;
-  for (const std::uint64_t seed : {157688941798624ull, 59330248785895ull, 161699352550207ull,
-                                   23976552946714ull}) {
+  for (const std::uint64_t seed :
+       {157688941798624ull, 59330248785895ull, 161699352550207ull, 23976552946714ull}) {
     EXPECT_EQ(Fuzzed(seed, tally).compare(), "") << "program " << seed;
   }
 }
