@@ -84,6 +84,21 @@ void deliver_fetched(HostObserver::State& state) {
   deliver_access(EventKind::store, bytes, store.is_volatile, state.value.data(), store.pc);
 }
 
+Event event_of_copy(EventKind kind, const Bytes& bytes, const void* pc) {
+  Event event;
+  event.kind = kind;
+  event.host = event.is_copy = true;
+  event.stream = 1;
+  if (Engine* const engine = Engine::of_host()) {
+    event.stream = engine->running_stream();
+    event.task = engine->running_task();
+  }
+  event.address = event.value = bytes.address;
+  event.size = bytes.size;
+  event.pc = pc;
+  return event;
+}
+
 // The calling thread copies while it lives.
 class Copying {
  public:
@@ -225,16 +240,8 @@ void on_unobserved(EventKind kind, const void* address, std::size_t size, bool i
   Engine* const engine = Engine::of_host();
   if (engine == nullptr || !engine->is_new_to_function(kind, address, size)) return;
   if (kind == EventKind::store) note_copied(address, size);
-  Event event;
-  event.kind = kind;
-  event.host = event.is_copy = true;
-  event.stream = engine->running_stream();
-  event.task = engine->running_task();
-  event.address = event.value = address;
-  event.size = size;
-  event.pc = pc;
   const auto lock = lock_kernels();
-  listener->on_event(event);
+  listener->on_event(event_of_copy(kind, {address, size}, pc));
 }
 
 void on_host_fence(const void* pc) {
@@ -269,18 +276,7 @@ void deliver_copy(std::initializer_list<Bytes> reads, std::initializer_list<Byte
   const auto deliver_all = [&](EventKind kind, std::initializer_list<Bytes> ranges) {
     for (const Bytes& range : ranges) {
       if (range.size == 0 || listener == nullptr) continue;
-      Event event;
-      event.kind = kind;
-      event.host = event.is_copy = true;
-      event.stream = 1;
-      if (Engine* const engine = Engine::of_host()) {
-        event.stream = engine->running_stream();
-        event.task = engine->running_task();
-      }
-      event.address = event.value = range.address;
-      event.size = range.size;
-      event.pc = pc;
-      listener->on_event(event);
+      listener->on_event(event_of_copy(kind, range, pc));
     }
   };
   deliver_all(EventKind::load, reads);

@@ -31,6 +31,11 @@ std::uint64_t key_of(const History& history) {
   return std::uint64_t{history.started} << 32 | history.acknowledged;
 }
 
+// A race was met, or may have been missed.
+bool may_race(const RaceDetector& detector) {
+  return !detector.complete() || !detector.races().empty();
+}
+
 // Looks for races from the first kernel on: until then there is nothing beside the host.
 class OnceKernelsRun : public cpu::Listener {
  public:
@@ -269,7 +274,7 @@ void Machine::recover(std::span<const Level> levels, Run& run, HostWatch* watch)
   if (run.failed_to_run) return;
   have_talked_ = have_talked_ || ear.heard_talk();
   if (detector && (ear.heard_choices() || run.schedules != nullptr)) {
-    recovery_schedules_.have_raced = !detector->complete() || !detector->races().empty();
+    recovery_schedules_.have_raced = may_race(*detector);
   }
   if (run.schedules == nullptr && ear.heard_turns()) {
     run.has_others = true;
@@ -307,9 +312,7 @@ std::string Machine::verify(std::span<const Level> levels, const History& histor
   check_alone();
   if (wrong.empty() && recorder_.stray()) wrong = "verify() " + describe_stray();
   if (ear.heard_turns()) recovery_schedules_.complete = false;
-  if (detector && (!detector->complete() || !detector->races().empty())) {
-    recovery_schedules_.have_raced = true;
-  }
+  if (detector && may_race(*detector)) recovery_schedules_.have_raced = true;
   return wrong;
 }
 

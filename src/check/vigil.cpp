@@ -220,8 +220,7 @@ void Vigil::watch() {
     before = now;
     const std::uint64_t number = number_.load(std::memory_order_acquire);
     if (number != std::exchange(seen, number) || number % 2 == 0) lasted = 0;
-    if (lasted < limit_) continue;
-    if (lasted < run_limit_ && number % 2 == 1 && !is_recovery_) continue;
+    if (lasted < (is_recovery_ ? limit_ : run_limit_)) continue;
     give_up(number);
     wake_.wait_for(lock, kGrace, [this] { return over_; });
     if (!over_ && !g_said && number_.load() == number) {  // the signal did not get through
