@@ -184,7 +184,7 @@ enum class CauseKind : std::uint8_t {
 const char* to_string(CauseKind kind) noexcept;
 
 struct Failure {
-  std::string message;  // what verify() or recover() said
+  std::string message;  // what verify() or recover() said; control characters as \x1b
   std::string state;    // names the crash state for Options::replay
   Model model = Model::sbrp;
   bool nested = false;  // the second crash, inside recovery, is what it takes

@@ -124,6 +124,7 @@ bool Engine::idle(Stream::Impl& stream) {
 // The host gives the stream one more task.
 Engine::Item& Engine::add(Stream::Impl& stream, std::uint64_t waits_for) {
   stream.adopt();
+  host_acts();
   Lane& its = lane(stream);
   Item& item = its.items.emplace_back();
   item.task = its.given = ++tasks_;

@@ -52,6 +52,8 @@ class Engine {
   void host_reads(const void* address, std::size_t size);
   // It stores where its stack does not show it: a loop that counts there is not in the same state.
   void host_stores(const void* address);
+  // It does something else of which its stack shows nothing.
+  void host_acts() { ++stores_; }
   std::uint64_t host_stores() const { return stores_; }
   const std::byte* host_stack() const { return host_stack_; }
   void set_host_stack(const std::byte* top) { host_stack_ = top; }
@@ -193,7 +195,7 @@ class Engine {
   Actor last_ = kHostActor;     // who was chosen last ...
   std::uint64_t in_a_row_ = 0;  // ... so often, while others could have been
   const std::byte* host_stack_ = nullptr;
-  std::uint64_t stores_ = 0;  // of the host, elsewhere
+  std::uint64_t stores_ = 0;  // of the host, elsewhere, and what else it did
 };
 
 // The bytes of the caller's stack up to `high`, as a number.

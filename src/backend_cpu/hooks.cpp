@@ -25,12 +25,29 @@ void probe(const void* address, std::size_t size) {
   (void)bytes[size - 1];
 }
 
+// PendingStore says why.
+void deliver_presumed(Thread& self) {
+  if (!listened(self)) return;
+  Event event;
+  event.kind = EventKind::load;
+  event.presumed = true;
+  event.address = self.pending.address;
+  event.value = self.pending.replaced();
+  event.size = self.pending.size;
+  event.pc = self.pending.pc;
+  deliver_now(self, event);
+}
+
 }  // namespace
 
 void on_load(Thread& self, const void* address, std::size_t size, bool is_volatile,
              const void* pc) {
-  if (is_volatile || self.pending.load_passed || self.pending.address == nullptr ||
-      self.pending.changed()) {
+  const PendingStore& store = self.pending;
+  if (store.address != nullptr && store.may_be_of_itself(address, size, is_volatile)) {
+    deliver_presumed(self);
+    settle(self);
+  } else if (is_volatile || store.load_passed || store.address == nullptr ||
+             store.is_read_back(address, size) || store.changed()) {
     settle(self);
   } else {
     self.pending.load_passed = true;
@@ -57,6 +74,19 @@ void on_store(Thread& self, void* address, std::size_t size, bool is_volatile, c
   if (size == 0) return;
   ++self.stores;
   self.pending.announce(address, size, is_volatile, pc);
+}
+
+// nvcc knows nothing of the addresses that memcpy() and its like are given, and stores bytes.
+void on_copied(Thread& self, const void* address, std::size_t size, const void* pc) {
+  if (!listened(self)) return;
+  ++self.stores;
+  Event event;
+  event.kind = EventKind::store;
+  event.by_bytes = true;
+  event.address = event.value = address;
+  event.size = size;
+  event.pc = pc;
+  deliver_now(self, event);
 }
 
 void deliver_atomic_access(Thread& self, EventKind kind, const void* address, std::size_t size,
@@ -114,10 +144,13 @@ void before_copy(const void* from, std::size_t bytes, const void* pc) {
 }
 
 void after_copy(void* to, std::size_t bytes, const void* pc) {
-  if (t_hook.host != nullptr) {
+  Thread* const self = t_hook.thread;
+  if (self == nullptr && t_hook.host != nullptr) {
     on_host_stored(to, bytes, pc);
-  } else {
-    before_store(to, bytes, false, pc);
+  } else if (self == nullptr) {
+    on_unobserved(EventKind::store, to, bytes, false, pc);
+  } else if (!on_own_stack(to) && bytes != 0) {
+    on_copied(*self, to, bytes, pc);
   }
 }
 

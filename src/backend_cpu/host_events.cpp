@@ -41,12 +41,7 @@ struct HostObserver::State {
     std::memcpy(value.data(), pending.address, value.size());
     return true;
   }
-  bool changed() const {
-    const void* const old = pending.size <= sizeof pending.before
-                                ? static_cast<const void*>(pending.before)
-                                : pending.large.data();
-    return std::memcmp(old, value.data(), value.size()) != 0;
-  }
+  bool changed() const { return std::memcmp(pending.replaced(), value.data(), value.size()) != 0; }
 };
 
 namespace {
@@ -75,6 +70,18 @@ void deliver_access(EventKind kind, const Bytes& bytes, bool is_volatile, const 
   event.size = bytes.size;
   event.value = value;
   event.pc = pc;
+  deliver(event);
+}
+
+// PendingStore says why.
+void deliver_presumed(const PendingStore& store) {
+  Event event;
+  event.kind = EventKind::load;
+  event.presumed = true;
+  event.address = store.address;
+  event.size = store.size;
+  event.value = store.replaced();
+  event.pc = store.pc;
   deliver(event);
 }
 
@@ -169,7 +176,11 @@ void on_host_load(const void* address, std::size_t size, bool is_volatile, const
   if (state.pending.address != nullptr) {
     if (!fetch_silently(state)) {
       state.pending.address = nullptr;
-    } else if (is_volatile || state.pending.load_passed || state.changed()) {
+    } else if (state.pending.may_be_of_itself(address, size, is_volatile)) {
+      deliver_presumed(state.pending);
+      deliver_fetched(state);
+    } else if (is_volatile || state.pending.load_passed ||
+               state.pending.is_read_back(address, size) || state.changed()) {
       deliver_fetched(state);
     } else {
       state.pending.load_passed = true;

@@ -51,9 +51,21 @@ struct PendingStore {
                    static_cast<const unsigned char*>(at) + bytes);
     }
   }
-  bool changed() const {
-    const void* old = size <= sizeof before ? static_cast<const void*>(before) : large.data();
-    return std::memcmp(old, address, size) != 0;
+  const void* replaced() const {
+    return size <= sizeof before ? static_cast<const void*>(before) : large.data();
+  }
+  bool changed() const { return std::memcmp(replaced(), address, size) != 0; }
+
+  // A load that is announced next, of the very same bytes, reads the store back; or it is of a
+  // struct that is copied onto itself, and reads what was there. Which, cannot be seen.
+  bool may_be_of_itself(const void* from, std::size_t bytes, bool volatile_load) const {
+    return from == address && bytes == size && !load_passed && !is_volatile && !volatile_load;
+  }
+  // What is copied does not overlap what it is copied to, but where it is the same.
+  bool is_read_back(const void* from, std::size_t bytes) const {
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    const auto first = reinterpret_cast<std::uintptr_t>(from);
+    return first < at + size && at < first + bytes;
   }
 };
 

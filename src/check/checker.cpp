@@ -97,7 +97,7 @@ std::uint32_t Checker::note(Finding finding) {
 std::string Checker::not_robust(const Bitset& durable, const CrashPoint& point) const {
   if (!options_.robust) return {};
   return robustness_->violation(
-      durable, point, machine_.footprint().reads(0),
+      durable, point, machine_.footprint().sure_reads(),
       [this](std::uint64_t address) { return machine_.name_of(address); });
 }
 

@@ -24,6 +24,21 @@ std::string name_state(const Order& order, const StateName& name, const Bitset& 
   return text;
 }
 
+std::string printable(const std::string& text) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string shown;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte >= 0x20 && byte != 0x7f) || c == '\n' || c == '\t') {
+      shown += c;
+    } else {
+      shown.append("\\x") += kDigits[byte >> 4];
+      shown += kDigits[byte & 15];
+    }
+  }
+  return shown;
+}
+
 void bad_form(const std::string& text) {
   throw OptionError(concat(
       "--replay is '", text, "', which names no crash state as reports do: [EXECUTION@][MODEL@]",

@@ -31,6 +31,9 @@ std::vector<StateName> parse_state(const std::string& state, const std::string& 
 // Throws OptionError if the order has no such point or write.
 Bitset state_of(const Order& order, const StateName& name);
 
+// What a program says, as a terminal may show it: control characters in hexadecimal.
+std::string printable(const std::string& text);
+
 // Fills in all of a failure but message, state and nested.
 void describe(Failure& failure, const Cause& cause, const Order& order, std::size_t point,
               const Machine& machine, Places& places);

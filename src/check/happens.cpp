@@ -134,7 +134,7 @@ void Happens::done(const Op& op) {
       (writes(op) ? location.written : location.read).join(past);
     });
   }
-  if (op.kind == OpKind::barrier) {
+  if (op.kind == OpKind::barrier || op.kind == OpKind::exchange) {
     barriers_[op.group].join(past);
     at_barrier_[op.thread] = op.group + 1;
   }

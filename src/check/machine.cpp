@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <mutex>
 #include <thread>
 #include <utility>
 
+#include "backend_cpu/engine.hpp"
+#include "backend_cpu/team.hpp"
 #include "check/ear.hpp"
 #include "check/source_lines.hpp"
 #include "core/format.hpp"
@@ -79,13 +82,13 @@ class Machine::RecordedSession : public Session {
       : machine_(machine), ear_(ear), trace_(trace) {}
   void start() override {
     expect_own_thread("start()");
-    ear_.note_host();
+    const auto lock = act();
     if (machine_.census_ != nullptr) machine_.census_->started();
     machine_.recorder_.add_host_op(OpKind::start);
   }
   void acknowledge() override {
     expect_own_thread("acknowledge()");
-    ear_.note_host();
+    const auto lock = act();
     if (machine_.census_ != nullptr) machine_.census_->acknowledged();
     if (machine_.mutator_ != nullptr && machine_.mutator_->acknowledges_early()) {
       acknowledge_early(trace_);
@@ -95,6 +98,13 @@ class Machine::RecordedSession : public Session {
   }
 
  private:
+  // Kernels that run beside are recorded at the same time.
+  std::unique_lock<std::mutex> act() {
+    if (cpu::Engine* const engine = cpu::Engine::of_host()) engine->host_acts();
+    auto lock = cpu::lock_kernels();
+    ear_.note_host();
+    return lock;
+  }
   // What another thread does has no place in the host's order.
   void expect_own_thread(const char* call) const {
     if (std::this_thread::get_id() == thread_ && cpu::is_observed()) return;

@@ -104,14 +104,15 @@ class OrderBuilder {
   bool epoch() const { return options_.model == Model::epoch; }
   const Axioms& axioms() const { return options_.axioms; }
 
-  // Bytes of a store, as aligned words of at most 8.
+  // Bytes of a store, as aligned words of at most 8, or one by one.
   template <class Visit>
   void for_each_atom(const Op& op, Visit&& visit) const {
     if (!trace_.persistent.contains(op.address)) return;
+    const std::uint64_t widest = op.by_bytes ? 1 : 8;
     for (std::uint32_t done = 0; done < op.size;) {
       const std::uint64_t address = op.address + done;
-      const auto size =
-          static_cast<std::uint32_t>(std::min<std::uint64_t>(8 - address % 8, op.size - done));
+      const auto size = static_cast<std::uint32_t>(
+          std::min<std::uint64_t>(widest - address % widest, op.size - done));
       visit(address, size, op.value + done);
       done += size;
     }
@@ -179,6 +180,8 @@ class OrderBuilder {
         break;
       case OpKind::barrier:
         arrive(op);
+        break;
+      case OpKind::exchange:  // whoever has the others' values has waited for them, and no more
         break;
       case OpKind::synchronize:
         synchronize(index, op);

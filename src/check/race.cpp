@@ -527,7 +527,9 @@ void RaceDetector::Impl::add(Race race, std::uint32_t first, std::uint32_t secon
 
 RaceDetector::RaceDetector(std::size_t max_bytes) : impl_(std::make_unique<Impl>(max_bytes)) {}
 RaceDetector::~RaceDetector() = default;
-void RaceDetector::on_event(const Event& event) { impl_->on_event(event); }
+void RaceDetector::on_event(const Event& event) {
+  if (!event.presumed) impl_->on_event(event);  // the store of the same bytes says more
+}
 std::vector<Race> RaceDetector::races() const { return impl_->races; }
 bool RaceDetector::complete() const { return impl_->is_complete(); }
 

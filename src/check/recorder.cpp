@@ -24,6 +24,7 @@ void Footprint::Plane::set(const Order* next, std::uint64_t begin) {
   if (order == nullptr) return;
   const auto& cells = order->cells();
   cell_seen.assign(cells.size(), 0);
+  cell_presumed.assign(cells.size(), 0);
   for (auto i = static_cast<std::uint32_t>(cells.size()); i-- > 0;) {
     const auto word = static_cast<std::uint32_t>((cells[i].address - begin) / 8);
     first_cell[word] = i + 1;
@@ -41,6 +42,23 @@ void Footprint::Plane::for_cells(std::uint64_t word, std::uint64_t address, std:
   for (--cell; cell < cells.size() && cells[cell].address < std::min(end, base + 8); ++cell) {
     if (cells[cell].address + cells[cell].size > address) visit(cell);
   }
+}
+
+void Footprint::Plane::read(std::uint32_t cell, std::uint32_t run, bool presumed) {
+  if (!presumed && cell_presumed[cell] == run) cell_presumed[cell] = 0;
+  if (cell_seen[cell] == run) return;
+  cell_seen[cell] = run;
+  if (presumed) cell_presumed[cell] = run;
+  reads.push_back(cell);
+}
+
+std::vector<std::uint32_t> Footprint::sure_reads() const {
+  const Plane& plane = planes_[0];
+  std::vector<std::uint32_t> sure;
+  for (const std::uint32_t cell : plane.reads) {
+    if (plane.cell_presumed[cell] != run_) sure.push_back(cell);
+  }
+  return sure;
 }
 
 template <class Visit>
@@ -103,47 +121,47 @@ std::uint64_t Footprint::masked(std::uint64_t value, std::uint64_t bytes) {
   return value & mask;
 }
 
-void Footprint::note_reading(std::uint64_t word, std::uint8_t bytes, std::uint64_t now) {
+void Footprint::note_reading(std::uint64_t word, std::uint8_t bytes, std::uint64_t now,
+                             bool presumed) {
   Known& known = known_[word];
   if (known.run != run_) known = {run_, 0};
   const auto fresh = static_cast<std::uint8_t>(bytes & ~known.bytes);
   if (fresh == 0) return;
   known.bytes |= fresh;
-  const std::uint64_t what = word << 8 | fresh;
+  const std::uint64_t what = (presumed ? kPresumed : 0) | word << 8 | fresh;
   readings_.push_back({what, masked(now, what)});
 }
 
 void Footprint::replay(std::uint64_t what) {
-  const std::uint64_t word = what >> 8;
+  const std::uint64_t word = word_of(what);
   const std::uint64_t address = range_.begin + word * 8;
   for (Plane& plane : planes_) {
     plane.for_cells(word, address, address + 8, [&](std::uint32_t number) {
       const Cell& cell = plane.order->cells()[number];
       if ((bytes_within(address, cell.address, cell.address + cell.size) & what) == 0) return;
-      if (plane.cell_seen[number] == run_) return;
-      plane.cell_seen[number] = run_;
-      plane.reads.push_back(number);
+      plane.read(number, run_, (what & kPresumed) != 0);
     });
   }
 }
 
 void Footprint::read(std::uint64_t address, std::uint64_t size, std::uint64_t actor,
-                     const void* value) {
+                     const void* value, bool presumed) {
   for_words(address, size, [&](std::uint64_t word, std::uint64_t end) {
     if (!variable_[word]) return;
     const std::uint8_t bytes = bytes_within(range_.begin + word * 8, address, end);
     std::uint64_t now = word_at(word);
-    if (value != nullptr) {  // of an atomic, which has at most 8 aligned bytes
-      std::memcpy(reinterpret_cast<std::byte*>(&now) + address % 8, value, size);
+    if (value != nullptr) {
+      const std::uint64_t begin = range_.begin + word * 8;
+      const std::uint64_t first = std::max(begin, address);
+      std::memcpy(reinterpret_cast<std::byte*>(&now) + (first - begin),
+                  static_cast<const std::byte*>(value) + (first - address),
+                  std::min(begin + 8, end) - first);
     }
-    note_reading(word, bytes, now);
+    note_reading(word, bytes, now, presumed);
     touch(actor, word, bytes, false);
     for (Plane& plane : planes_) {
-      plane.for_cells(word, address, end, [&](std::uint32_t cell) {
-        if (plane.cell_seen[cell] == run_) return;
-        plane.cell_seen[cell] = run_;
-        plane.reads.push_back(cell);
-      });
+      plane.for_cells(word, address, end,
+                      [&](std::uint32_t cell) { plane.read(cell, run_, presumed); });
     }
   });
 }
@@ -296,6 +314,7 @@ void Recorder::add(const cpu::Event& event, OpKind kind, const void* value) {
   Op op;
   op.kind = kind;
   op.scope = event.scope;
+  op.by_bytes = event.by_bytes;
   op.thread = thread_of(event);
   op.stream = event.stream;
   op.site = number_of_site(event);
@@ -306,7 +325,9 @@ void Recorder::add(const cpu::Event& event, OpKind kind, const void* value) {
   // A volatile access reaches every thread; the event says so of the others.
   if (event.is_volatile) op.scope = Scope::system;
   if (value != nullptr && range_.contains(op.address)) op.value = trace_->keep(value, event.size);
-  if (kind == OpKind::barrier) op.group = group_of(event, op.thread);
+  if (kind == OpKind::barrier || kind == OpKind::exchange) {
+    op.group = group_of(event, op.thread);
+  }
   if (op.thread == kCopyThread) op.task = static_cast<std::uint32_t>(event.task);
   if (op.thread == kHostThread) ++host_ops_;
   trace_->ops.push_back(op);
@@ -456,7 +477,8 @@ void Recorder::on_access(const cpu::Event& event) {
   if (persistent && footprint_ != nullptr) {
     if (reads && !event.is_copy) {
       footprint_->read(address, event.size, actor_of(event),
-                       event.kind == EventKind::atomic ? event.value : nullptr);
+                       event.kind == EventKind::atomic || event.presumed ? event.value : nullptr,
+                       event.presumed);
     }
     if (writes) footprint_->write(address, event.size, actor_of(event));
   }
@@ -490,9 +512,10 @@ void Recorder::on_order(const cpu::Event& event) {
       break;
     case cpu::EventKind::barrier:
     case cpu::EventKind::warp_barrier:
-      // Votes and shuffles of a warp order no memory.
-      if (event.kind == cpu::EventKind::warp_barrier && event.exchanges) break;
-      add(event, OpKind::barrier, nullptr);
+      add(event,
+          event.kind == cpu::EventKind::warp_barrier && event.exchanges ? OpKind::exchange
+                                                                        : OpKind::barrier,
+          nullptr);
       break;
     case cpu::EventKind::synchronize:
       add_host_op(OpKind::synchronize);
@@ -514,6 +537,7 @@ void Recorder::on_event(const cpu::Event& event) {
     kernel_ = &kernels_[task_];
   }
   const auto address = reinterpret_cast<std::uintptr_t>(event.address);
+  if (event.presumed && (footprint_ == nullptr || !range_.contains(address))) return;
   if (follows_flows() && event.host) {
     footprint_->flows().stand({});
   } else if (follows_flows() && event.kind >= cpu::EventKind::load) {

@@ -33,22 +33,23 @@ class Footprint {
 
   // `actor` may be kNobody: someone who is told later what was read. `value`: the `size` bytes that
   // were read, where memory holds others by now; null: it holds them.
+  // `presumed`: as of cpu::Event.
   void read(std::uint64_t address, std::uint64_t size, std::uint64_t actor,
-            const void* value = nullptr);
+            const void* value = nullptr, bool presumed = false);
   // The actor learns of bytes that have been read.
   void tell(std::uint64_t address, std::uint64_t size, std::uint64_t actor);
   static constexpr std::uint64_t kNobody = ~std::uint64_t{0};
   void write(std::uint64_t address, std::uint64_t size, std::uint64_t actor);
 
   // What a run read before it wrote it, of the words that are not always the same: word << 8 |
-  // bytes of it. With the values that were read.
+  // bytes of it, and kPresumed. With the values that were read.
   const std::vector<Reading>& readings() const { return readings_; }
   // Takes note of what a run would read, without running it. REQUIRES: such a word and bytes.
   void replay(std::uint64_t what);
   // Words that runs or crash states change. Returns how many there are.
   std::size_t variable() const { return variable_count_; }
   void set_variable(std::uint64_t word);
-  std::uint64_t value_of(std::uint64_t what) const { return masked(word_at(what >> 8), what); }
+  std::uint64_t value_of(std::uint64_t what) const { return masked(word_at(word_of(what)), what); }
   // Of a byte of the range: whether it may differ from state to state, whether the run has written
   // in its word, and whether it has read or written the byte.
   bool may_differ(std::uint64_t address) const { return variable_[(address - range_.begin) / 8]; }
@@ -62,6 +63,8 @@ class Footprint {
 
   // Cells in the order of their first read, without those that the run itself had written.
   const std::vector<std::uint32_t>& reads(unsigned order) const { return planes_[order].reads; }
+  // The same of the first order, without what was presumed to be read.
+  std::vector<std::uint32_t> sure_reads() const;
   // What several runs from one state have read, in the order in which that was first read.
   struct Noted {
     std::vector<Reading> readings;
@@ -85,22 +88,26 @@ class Footprint {
   // The cells of one order.
   struct Plane {
     const Order* order = nullptr;
-    std::vector<std::uint32_t> first_cell;  // by word: number of its first cell + 1
-    std::vector<std::uint32_t> words;       // that have one
-    std::vector<std::uint32_t> cell_seen;   // the run in which it was read or written
+    std::vector<std::uint32_t> first_cell;     // by word: number of its first cell + 1
+    std::vector<std::uint32_t> words;          // that have one
+    std::vector<std::uint32_t> cell_seen;      // the run in which it was read or written
+    std::vector<std::uint32_t> cell_presumed;  // the run in which no read of it was sure
     std::vector<std::uint32_t> reads;
 
     void set(const Order* next, std::uint64_t begin);
     // Calls visit(cell) for those that overlap bytes [address, end) of the word.
     template <class Visit>
     void for_cells(std::uint64_t word, std::uint64_t address, std::uint64_t end, Visit&& visit);
+    void read(std::uint32_t cell, std::uint32_t run, bool presumed);
   };
+  static constexpr std::uint64_t kPresumed = std::uint64_t{1} << 63;
+  static std::uint64_t word_of(std::uint64_t what) { return (what & ~kPresumed) >> 8; }
   std::uint64_t word_at(std::uint64_t word) const;
   static std::uint64_t masked(std::uint64_t value, std::uint64_t bytes);
   template <class Visit>
   void for_words(std::uint64_t address, std::uint64_t size, Visit&& visit);
   void touch(std::uint64_t actor, std::uint64_t word, std::uint8_t bytes, bool writes);
-  void note_reading(std::uint64_t word, std::uint8_t bytes, std::uint64_t now);
+  void note_reading(std::uint64_t word, std::uint8_t bytes, std::uint64_t now, bool presumed);
 
   // What the run has read or written of a word so far.
   struct Known {

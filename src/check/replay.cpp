@@ -96,7 +96,7 @@ void Checker::confirm(const Finding& finding, const Bitset& state) {
 
 Failure Checker::explain(const Finding& finding, bool find_causes) {
   Failure failure;
-  failure.message = finding.message;
+  failure.message = printable(finding.message);
   failure.nested = finding.order != nullptr;
   const Order& order = failure.nested ? *finding.order : *order_;
   const std::size_t point = failure.nested ? finding.nested_point : finding.point;
@@ -115,8 +115,10 @@ Failure Checker::explain(const Finding& finding, bool find_causes) {
   const Cause cause =
       find_cause({&order, point, durable}, order_options(failure.nested ? Moments::cuts : moments_),
                  failure.nested, fails);
-  if (!(cause.smallest == durable)) {  // which may fail under another schedule
-    failure.state = name(cause.smallest, run_again(finding, cause.smallest).schedule);
+  if (!(cause.smallest == durable)) {  // which may fail in another way, and under another schedule
+    const Recovered again = run_again(finding, cause.smallest);
+    failure.message = printable(again.wrong);
+    failure.state = name(cause.smallest, again.schedule);
   }
   describe(failure, cause, order, point, machine_, places_);
   return failure;

@@ -21,6 +21,7 @@ enum class OpKind : std::uint8_t {
   release,           // prel(): a strong write
   acquire,           // pacq(): a strong read
   barrier,           // the thread arrives; Op::group says at which one
+  exchange,          // the same at a vote or shuffle, which orders no memory
   synchronize,       // the host has waited for what Op::stream has done so far, or for an event
   record,            // an event (Op::group) stands behind what Op::stream has done so far
   wait_event,        // Op::stream goes on behind the event's last record
@@ -58,6 +59,7 @@ struct Op {
   OpKind kind = OpKind::read;
   Scope scope = Scope::system;  // fence, release, acquire, strong accesses
   bool strong = false;          // write, read, update: atomic or volatile
+  bool by_bytes = false;        // write: each byte by itself
   std::uint32_t thread = kHostThread;
   std::uint32_t site = 0;   // index into Trace::sites
   std::uint32_t group = 0;  // barrier: those of one group meet; record, wait_event,

@@ -44,6 +44,26 @@ TEST(TurnsTest, OthersMayCountTheTurnsOfAPoll) {
   }
 }
 
+TEST(TurnsTest, WhatTheHostDoesInAPollCountsItsTurns) {
+  using test::Count;
+  const auto expect_not_passed = [](Count count, std::uint64_t turns, bool in_recovery) {
+    const Verdict verdict = verdict_of(test::host_polls_and_counts(count, turns, in_recovery));
+    EXPECT_TRUE(verdict == Verdict::failed || verdict == Verdict::none_found)
+        << static_cast<int>(count) << ", " << turns << ": " << to_string(verdict);
+  };
+  for (const auto count : {Count::started, Count::acknowledged, Count::function}) {
+    EXPECT_EQ(verdict_of(test::host_polls_and_counts(count, 1, false)), Verdict::failed);
+    for (const std::uint64_t turns : {5u, 9u}) expect_not_passed(count, turns, false);
+  }
+  expect_not_passed(Count::function, 5, true);
+}
+
+TEST(TurnsTest, AnAcknowledgeIsRecordedBesideAKernel) {
+  for (int i = 0; i < 30; ++i) {
+    EXPECT_EQ(verdict_of(test::acknowledges_beside_a_kernel()), Verdict::none_found);
+  }
+}
+
 TEST(TurnsTest, ALoopThatCountsIsNoLivelockBesideOneThatPolls) {
   for (const unsigned reads : {3u, 4u, 100u}) {
     const Verdict verdict = verdict_of(test::reads_beside_a_poll(reads));

@@ -227,6 +227,51 @@ Program gives_up_by_vote(Vote vote, unsigned turns, bool in_recovery) {
   });
 }
 
+Program host_polls_and_counts(Count count, std::uint64_t turns, bool in_recovery) {
+  const auto polls = [=](Region& region, Session* session) {
+    Flag flag;
+    PinnedBuffer<std::uint64_t> counted(1);
+    counted[0] = 0;
+    Stream stream, other;
+    launch(stream, 1, 1, set, flag.get());
+    while (*flag.get() == 0) {
+      if (count == Count::started) session->start();
+      if (count == Count::acknowledged) session->acknowledge();
+      if (count == Count::function) other.enqueue([at = counted.data()] { ++*at; });
+    }
+    stream.synchronize();
+    other.synchronize();
+    record(region)->state = counted[0];
+  };
+  Program result =
+      in_recovery ? program("host_polls_and_counts", store_it,
+                            [=](Region& region) { polls(region, nullptr); })
+                  : program("host_polls_and_counts",
+                            [=](Region& region, Session& session) { polls(region, &session); });
+  result.verify = [=](Region& region, const History& history, std::uint64_t) {
+    const std::uint64_t found = count == Count::started        ? history.started
+                                : count == Count::acknowledged ? history.acknowledged
+                                                               : record(region)->state;
+    return found == turns ? "so many turns" : "";
+  };
+  return result;
+}
+
+Program acknowledges_beside_a_kernel() {
+  return program("acknowledges_beside_a_kernel", [](Region& region, Session& session) {
+    Flag flag;
+    Stream stream;
+    launch(stream, 1, 1, store_safely, record(region));
+    stream.synchronize();
+    launch(stream, 1, 1, set, flag.get());
+    while (*flag.get() == 0) {
+      session.start();
+      session.acknowledge();
+    }
+    stream.synchronize();
+  });
+}
+
 Program asks_an_event_once() {
   return program("asks_an_event_once", [](Region& region, Session& session) {
     Flag flag;

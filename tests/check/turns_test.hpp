@@ -20,6 +20,12 @@ check::Program counts_its_looks();
 // one that does not poll. They tell each other by a barrier's vote, a warp's, or a shuffle.
 enum class Vote { block, warp, shuffle };
 check::Program gives_up_by_vote(Vote vote, unsigned turns, bool in_recovery);
+// The host polls a flag; each turn begins an operation, acknowledges one, or queues a function that
+// counts. It goes wrong where it took `turns` of them.
+enum class Count { started, acknowledged, function };
+check::Program host_polls_and_counts(Count count, std::uint64_t turns, bool in_recovery);
+// The host acknowledges again and again while a kernel runs.
+check::Program acknowledges_beside_a_kernel();
 // The host asks an event for its time once, and acknowledges without a wait where it has none yet.
 check::Program asks_an_event_once();
 // A thread of run()'s or of recovery's own launches a kernel, or looks at a flag.

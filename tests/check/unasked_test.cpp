@@ -100,6 +100,11 @@ TEST(UnaskedTest, RecoveryThatFaultsOnAStreamThatNobodyAsksFails) {
   EXPECT_EQ(verdict_of(test::recovery_faults_unasked()), Verdict::failed);
 }
 
+TEST(UnaskedTest, ACallOfMemcpyStoresBytes) {
+  EXPECT_EQ(verdict_of(test::stores_a_word(false)), Verdict::passed);
+  EXPECT_EQ(verdict_of(test::stores_a_word(true)), Verdict::failed);
+}
+
 TEST(UnaskedTest, ReadsBehindACopyAreSeen) {
   if (!can_see_host()) GTEST_SKIP() << "pages are watched on x86-64 alone";
   EXPECT_EQ(verdict_of(test::recovery_reads_behind_a_copy()), Verdict::failed);

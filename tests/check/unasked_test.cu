@@ -49,6 +49,15 @@ __global__ void name_and_publish(Record* record) {
   record->valid = 1;
 }
 
+__global__ void store_word(Record* record, bool by_memcpy) {
+  const std::uint64_t word = 0x0202020202020202;
+  if (by_memcpy) {
+    memcpy(&record->state, &word, sizeof word);
+  } else {
+    record->state = word;
+  }
+}
+
 __global__ void store_and_release(Record* record, std::uint64_t* flag) {
   record->payload = 42;
   prel<Scope::system>(flag, std::uint64_t{1});
@@ -272,6 +281,19 @@ Program stores_astray(bool before_all, bool in_recovery) {
   };
   if (in_recovery) return program("stores_astray", store_it, stray);
   return program("stores_astray", [=](Region& region, Session&) { stray(region); });
+}
+
+Program stores_a_word(bool by_memcpy) {
+  Program result = program("stores_a_word", [=](Region& region, Session&) {
+    Stream stream;
+    launch(stream, 1, 1, store_word, record(region), by_memcpy);
+    stream.synchronize();
+  });
+  result.verify = [](Region& region, const History&, std::uint64_t) {
+    const std::uint64_t word = record(region)->state;
+    return word == 0 || word == 0x0202020202020202 ? "" : "half a word";
+  };
+  return result;
 }
 
 Program recovery_allocates() {

@@ -39,6 +39,8 @@ check::Program unheard_in_recovery(Unheard how, bool reads);
 check::Program acknowledges_from_its_stream();
 // A kernel of run(), or of recovery, stores behind its object, or before the region's first one.
 check::Program stores_astray(bool before_all, bool in_recovery);
+// A kernel stores a word whole, or by memcpy(), of which nvcc makes stores of bytes.
+check::Program stores_a_word(bool by_memcpy);
 // Recovery allocates an object.
 check::Program recovery_allocates();
 // Verification hands persistent memory to write().

@@ -171,6 +171,33 @@ TEST(CheckUsage, SizesThatAProgramRefusesAreWrongUsage) {
   EXPECT_EQ(message_of(said), "at most 3 threads");
 }
 
+TEST(CheckUsage, TheFailureIsThatOfTheStateThatIsNamed) {
+  const auto message = [](const Said& said) {
+    return said.json["failures"][0]["message"].get<std::string>();
+  };
+  const Said said = say({"append_naive"}, checked_append::offers());
+  const Json& words = said.json["failures"][0]["replay"];
+  const Said again = say(words.get<std::vector<std::string>>(), checked_append::offers());
+  EXPECT_EQ(message(again), message(said));
+}
+
+TEST(CheckUsage, WhatAProgramSaysIsNoCommandToATerminal) {
+  const Said said = say_of([](Program& program) {
+    program.verify = [](Region&, const History&, std::uint64_t) { return "\x1b[31mred\n"; };
+  });
+  EXPECT_EQ(said.status, 1);
+  EXPECT_EQ(said.json["failures"][0]["message"], "\\x1b[31mred\n");
+}
+
+TEST(CheckUsage, AProgramThatCannotBeNamedIsRefused) {
+  for (const char* const name : {"list", "", "--json"}) {
+    const Said said = say({"list"}, {{name, "", true, [](const Sizes&) { return Program(); }}});
+    EXPECT_EQ(said.status, 2) << name;
+    EXPECT_NE(message_of(said).find(std::string("cannot be named '") + name + "'"),
+              std::string::npos);
+  }
+}
+
 TEST(CheckUsage, AProgramThatLacksSomethingIsToldSo) {
   expect_blamed([](Program& program) { program.set_up = nullptr; }, {"'changed' needs set_up"});
   expect_blamed([](Program& program) { program.recover = nullptr; }, {"'changed' needs"});

@@ -40,6 +40,7 @@ class Watch : public Recorder {
           static_cast<const char*>(event.address) - reinterpret_cast<const char*>(words.data());
       if (!marks && (offset < 0 || offset >= static_cast<long>(sizeof words))) continue;
       std::string text = event.is_copy ? "copy " : event.host ? "host " : "";
+      if (event.presumed) text += "presumed ";
       text += to_string(event.kind);
       if (!marks) {
         text += " " + std::to_string(offset) + ":" + std::to_string(event.size) + "=" +
@@ -213,8 +214,9 @@ TEST(HostEvents, AnObserverOfARangeSeesThatRange) {
   }
   store_word(&watch.words[3], 4);
   load_word(&watch.words[3]);
-  EXPECT_EQ(watch.texts(), (Texts{"host store 0:4=1", "host store 16:4=3", "host store 12:4=4",
-                                  "host load 12:4=4"}));
+  EXPECT_EQ(watch.texts(),
+            (Texts{"host store 0:4=1", "host store 16:4=3", "host presumed load 12:4=2",
+                   "host store 12:4=4", "host load 12:4=4"}));
 }
 
 TEST(HostEvents, MemoryThatIsUnmappedAfterAStoreDoesNoHarm) {
@@ -227,7 +229,8 @@ TEST(HostEvents, MemoryThatIsUnmappedAfterAStoreDoesNoHarm) {
   munmap(page, 4096);
   store_word(&watch.words[0], 2);
   load_word(&watch.words[0]);
-  EXPECT_EQ(watch.texts(), (Texts{"host store 0:4=2", "host load 0:4=2"}));
+  EXPECT_EQ(watch.texts(),
+            (Texts{"host presumed load 0:4=0", "host store 0:4=2", "host load 0:4=2"}));
 }
 
 TEST(HostEvents, OneCallAtATimeWithManyStreamsAndHostThreads) {

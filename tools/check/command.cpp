@@ -205,6 +205,15 @@ int report_error(const char* code, const char* message, bool as_json, const std:
   return status;
 }
 
+// The words that mean something else.
+void check_names(const std::vector<Offer>& offers) {
+  for (const Offer& offer : offers) {
+    if (offer.name != "list" && !offer.name.empty() && offer.name.front() != '-') continue;
+    throw OptionError(concat("a program cannot be named '", offer.name,
+                             "': give it a name that is no option and not 'list'"));
+  }
+}
+
 }  // namespace
 
 int command_line(int argc, const char* const* argv, const std::vector<Offer>& offers) {
@@ -214,6 +223,7 @@ int command_line(int argc, const char* const* argv, const std::vector<Offer>& of
   // Errors in the arguments themselves are to be JSON, too.
   const bool as_json = std::find(words.begin(), words.end(), "--json") != words.end();
   try {
+    check_names(offers);
     return run(parse_arguments(words), offers, command);
   } catch (const OptionError& error) {
     return report_error(to_string(error.code()), error.what(), as_json, command, kUsage);

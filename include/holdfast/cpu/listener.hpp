@@ -55,6 +55,10 @@ struct Event {
   bool is_copy = false;         // load, store: made by copy_async() and its like
   bool completed = false;       // kernel_end
   bool failed = false;          // atomic: a compare-and-swap that found another value, so a read
+  // load: of what a plain store replaced, which may not have happened. g++ announces a copy of a
+  // struct by its store, and a store that is read back at once the same way; `value` has the bytes.
+  bool presumed = false;
+  bool by_bytes = false;        // store: of memcpy() and its like, which nvcc makes byte by byte
   bool exchanges = false;       // barrier, warp_barrier: its threads get values of each other
   std::uint8_t lane = 0;
   std::uint32_t warp = 0;        // within the block
