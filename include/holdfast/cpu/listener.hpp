@@ -58,8 +58,8 @@ struct Event {
   // load: of what a plain store replaced, which may not have happened. g++ announces a copy of a
   // struct by its store, and a store that is read back at once the same way; `value` has the bytes.
   bool presumed = false;
-  bool by_bytes = false;        // store: of memcpy() and its like, which nvcc makes byte by byte
-  bool exchanges = false;       // barrier, warp_barrier: its threads get values of each other
+  bool by_bytes = false;   // store: of memcpy() and its like, which nvcc makes byte by byte
+  bool exchanges = false;  // barrier, warp_barrier: its threads get values of each other
   std::uint8_t lane = 0;
   std::uint32_t warp = 0;        // within the block
   std::uint32_t thread = 0;      // within the block: x + y * blockDim.x + ...
