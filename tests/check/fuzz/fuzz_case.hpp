@@ -18,7 +18,9 @@ enum class Code : std::uint8_t {
   store,
   load_volatile,
   store_volatile,
-  store_wide,  // 16 bytes: the value, and the value + 1
+  store_wide,      // 16 bytes: the value, and the value + 1
+  clear_and_add,   // stores 0, reads it back and adds
+  copy_to_itself,  // 16 bytes, as a struct
   atomic_add,
   atomic_or,
   exchange,

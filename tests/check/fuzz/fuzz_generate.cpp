@@ -358,16 +358,16 @@ class Generator {
 
   FuzzOp any_op(bool shares) {
     constexpr Code kCodes[] = {
-        Code::load,        Code::load,          Code::load,         Code::store,
-        Code::store,       Code::store,         Code::store,        Code::load_volatile,
-        Code::store_wide,  Code::atomic_add,    Code::atomic_or,    Code::exchange,
-        Code::acquire,     Code::release,       Code::ofence,       Code::persist,
-        Code::fence_block, Code::fence_device,  Code::fence_system, Code::skip_unless,
-        Code::skip_unless, Code::store_volatile};
-    FuzzOp result = op(kCodes[below(22)], below(fuzz_.words), below(4), below(kRegisters));
+        Code::load,        Code::load,           Code::load,          Code::store,
+        Code::store,       Code::store,          Code::store,         Code::load_volatile,
+        Code::store_wide,  Code::atomic_add,     Code::atomic_or,     Code::exchange,
+        Code::acquire,     Code::release,        Code::ofence,        Code::persist,
+        Code::fence_block, Code::fence_device,   Code::fence_system,  Code::skip_unless,
+        Code::skip_unless, Code::store_volatile, Code::clear_and_add, Code::copy_to_itself};
+    FuzzOp result = op(kCodes[below(24)], below(fuzz_.words), below(4), below(kRegisters));
     result.scope = scope();
     result.adds = chance(40);
-    if (result.code == Code::store_wide) {
+    if (result.code == Code::store_wide || result.code == Code::copy_to_itself) {
       result.place = static_cast<std::uint8_t>(4 * below(fuzz_.words / 2));
     } else {
       if (chance(25)) result.space = shares && chance(50) ? Space::shared : Space::device;
@@ -385,11 +385,13 @@ class Generator {
 };
 
 const char* name_of(Code code) {
-  constexpr const char* kNames[] = {
-      "load",    "store",      "load_volatile", "store_volatile", "store_wide",
-      "add",     "or",         "exchange",      "acquire",        "release",
-      "ofence",  "persist",    "fence.block",   "fence.device",   "fence.system",
-      "barrier", "barrier_or", "ballot",        "skip_unless"};
+  constexpr const char* kNames[] = {"load",           "store",        "load_volatile",
+                                    "store_volatile", "store_wide",   "clear_and_add",
+                                    "copy_to_itself", "add",          "or",
+                                    "exchange",       "acquire",      "release",
+                                    "ofence",         "persist",      "fence.block",
+                                    "fence.device",   "fence.system", "barrier",
+                                    "barrier_or",     "ballot",       "skip_unless"};
   return kNames[static_cast<int>(code)];
 }
 

@@ -23,6 +23,10 @@ __device__ void access(const FuzzOp& op, T* address, std::uint64_t& reg) {
     case Code::store:
       *address = value;
       break;
+    case Code::clear_and_add:
+      *address = 0;
+      *address += value;
+      break;
     case Code::load_volatile:
       reg = *static_cast<const volatile T*>(address);
       break;
@@ -111,6 +115,9 @@ __global__ void interpret(const Thread* threads, unsigned char* persistent, unsi
       if (reg != op.value) i += op.count;
     } else if (op.code == Code::store_wide) {
       *static_cast<ulonglong2*>(address) = make_ulonglong2(op.value, op.value + 1);
+    } else if (op.code == Code::copy_to_itself) {
+      const void* const from = op.value == ~std::uint64_t{0} ? nullptr : address;
+      *static_cast<ulonglong2*>(address) = *static_cast<const ulonglong2*>(from);
     } else if (op.code >= Code::ofence) {
       synchronise(op, reg);
     } else if (op.size == 4) {
