@@ -102,6 +102,7 @@ inline std::uint64_t test_seed() {
   const char* given = std::getenv("HOLDFAST_TEST_SEED");
   const std::uint64_t seed = given ? std::strtoull(given, nullptr, 0) : std::random_device()();
   std::printf("HOLDFAST_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
+  std::fflush(stdout);  // a test that is killed for its time has said it
   return seed;
 }
 
