@@ -1,7 +1,9 @@
-# holdfast_kernels(TARGET FILE...): adds kernel files (.cu) to a target.
+# holdfast_kernels(TARGET FILE...): adds kernel files (.cu) to a target that links holdfast::holdfast
+# or holdfast::check, before or after this call.
 #
 # With the CUDA backend nvcc compiles them. With the CPU backend the C++ compiler compiles the same
-# files against holdfast/cpu/simt.hpp. In the intercepted flavour they are compiled with
+# files against holdfast/cpu/simt.hpp. In a target that links holdfast::check, and in all of a tree
+# that was configured with HOLDFAST_INTERCEPT, they are compiled in the intercepted flavour: with
 # -fsanitize=thread, whose hooks the CPU backend supplies in place of the sanitizer's runtime;
 # docs/architecture.md says why each flag is there. Of those that surprise: -fno-weak gives each
 # kernel file inline functions of its own, which the linker would otherwise merge with copies in
@@ -14,7 +16,7 @@
 # written, store by store: what a pass deletes, merges or moves out of a loop is a crash that is never
 # explored. So every pass before the hooks that does such a thing to a store is off; tests/cpu/stores.cu
 # has a kernel for each kind. Passes behind the hooks may stay: no store passes the call of a hook.
-set(HOLDFAST_FAITHFUL_STORES
+set(faithful_stores
     -fno-strict-aliasing # nothing is known of two pointers by their types
     -fno-tree-loop-im # moves stores out of loops
     -fno-tree-dse # deletes stores that are overwritten, and trims wide ones
@@ -26,34 +28,52 @@ set(HOLDFAST_FAITHFUL_STORES
     -fno-ipa-icf # makes one function of two equal ones
     -fno-tree-loop-distribute-patterns -fno-tree-loop-distribution -fno-tree-vectorize
     -fno-tree-slp-vectorize -fno-tree-loop-if-convert)
+set(intercept_options
+    -g -fsanitize=thread -fno-builtin -fno-weak -D__GXX_TYPEINFO_EQUALITY_INLINE=1 -w
+    ${faithful_stores}
+    --param=tsan-distinguish-volatile=1 --param=tsan-instrument-func-entry-exit=0
+    -include holdfast/cpu/intercept.hpp)
+# A target is of the flavour of what it links; two flavours in one program are refused.
+set_property(
+  GLOBAL PROPERTY HOLDFAST_KERNEL_OPTIONS
+                  "$<$<BOOL:$<TARGET_PROPERTY:HOLDFAST_INTERCEPT>>:${intercept_options}>")
+
 function(holdfast_kernels target)
+  get_property(backend GLOBAL PROPERTY HOLDFAST_BACKEND)
+  get_property(options GLOBAL PROPERTY HOLDFAST_KERNEL_OPTIONS)
   foreach(file IN LISTS ARGN)
-    if(HOLDFAST_BACKEND STREQUAL "cpu")
-      set_source_files_properties(${file} TARGET_DIRECTORY ${target} PROPERTIES LANGUAGE CXX)
-      if(HOLDFAST_INTERCEPT)
-        set_source_files_properties(
-          ${file} TARGET_DIRECTORY ${target}
-          PROPERTIES COMPILE_OPTIONS
-                     "-g;-fsanitize=thread;-fno-builtin;-fno-weak;-D__GXX_TYPEINFO_EQUALITY_INLINE=1;-w;${HOLDFAST_FAITHFUL_STORES};--param=tsan-distinguish-volatile=1;--param=tsan-instrument-func-entry-exit=0;-include;${PROJECT_SOURCE_DIR}/include/holdfast/cpu/intercept.hpp"
-        )
-      endif()
+    if(backend STREQUAL "cpu")
+      set_source_files_properties(${file} TARGET_DIRECTORY ${target}
+                                  PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "${options}")
     endif()
     target_sources(${target} PRIVATE ${file})
   endforeach()
+  if(backend STREQUAL "cuda")
+    get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
+    if(NOT "CUDA" IN_LIST languages)
+      message(FATAL_ERROR "holdfast_kernels(${target}): this Holdfast is of the CUDA backend: name "
+                          "CUDA among the languages of project()")
+    endif()
+    set_target_properties(${target} PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON)
+  endif()
 endfunction()
 
-# holdfast_warnings(TARGET): the warnings that all of our code is compiled with. They are errors in
-# our presets (HOLDFAST_WERROR), not in a user's build: a newer compiler may warn of more.
-function(holdfast_warnings target)
-  target_compile_options(
-    ${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wno-unknown-pragmas>
-                      $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
-  if(HOLDFAST_WERROR)
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Werror>
-                                             $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
+# holdfast_flavour(TARGET plain|intercepted): of a library of Holdfast itself.
+function(holdfast_flavour target flavour)
+  set(intercepted OFF)
+  if(flavour STREQUAL "intercepted")
+    set(intercepted ON)
+    target_compile_definitions(${target} PUBLIC HOLDFAST_INTERCEPT=1)
   endif()
-  if(HOLDFAST_SANITIZE)
-    # Under the sanitizers g++ takes parts of std::regex for uninitialized.
-    target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized)
-  endif()
+  set_target_properties(
+    ${target}
+    PROPERTIES HOLDFAST_INTERCEPT ${intercepted} INTERFACE_HOLDFAST_INTERCEPT ${intercepted}
+               COMPATIBLE_INTERFACE_BOOL HOLDFAST_INTERCEPT)
 endfunction()
+
+# CMake 3.25 does not know that nvcc takes C++20. In the cache, since whoever adds Holdfast as a
+# subproject has to know it, too.
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20" CACHE INTERNAL "")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20" CACHE INTERNAL "")
+endif()

@@ -2,6 +2,10 @@
 // HOLDFAST_BACKEND_CPU and HOLDFAST_BACKEND_CUDA, through the CMake target that it links.
 #pragma once
 
+#if defined(__cplusplus) && __cplusplus < 202002L
+#error "Holdfast takes C++20: link holdfast::holdfast in CMake, or compile with -std=c++20"
+#endif
+
 #if defined(HOLDFAST_BACKEND_CPU) == defined(HOLDFAST_BACKEND_CUDA)
 #error \
     "define exactly one of HOLDFAST_BACKEND_CPU and HOLDFAST_BACKEND_CUDA: link holdfast::holdfast"

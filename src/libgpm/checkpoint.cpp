@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "holdfast/checkpoint.hpp"
-#include "holdfast/libgpm.h"
+#include "holdfast/compat/libgpm.h"
 #include "holdfast/platform.hpp"
 #include "holdfast/region.hpp"
 

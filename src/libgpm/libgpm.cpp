@@ -1,4 +1,4 @@
-#include "holdfast/libgpm.h"
+#include "holdfast/compat/libgpm.h"
 
 #include <map>
 #include <memory>

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "check/report_json.hpp"
+#include "check/command/report_json.hpp"
 #include "checked_append/append.hpp"
 #include "holdfast/check_command.hpp"
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "check/arguments.hpp"
-#include "check/report_json.hpp"
-#include "check/workers.hpp"
+#include "check/command/arguments.hpp"
+#include "check/command/report_json.hpp"
+#include "check/command/workers.hpp"
 #include "check_command/command_support.hpp"
 #include "holdfast/error.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "holdfast/libgpm.h"
+#include "holdfast/compat/libgpm.h"
 #include "holdfast/stream.hpp"
 
 namespace figure6 {

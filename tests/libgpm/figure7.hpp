@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "holdfast/libgpm.h"
+#include "holdfast/compat/libgpm.h"
 #include "holdfast/stream.hpp"
 
 namespace figure7 {

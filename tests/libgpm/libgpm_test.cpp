@@ -1,5 +1,5 @@
 // Code written for libGPM: the paper's Figure 6, killed and recovered.
-#include "holdfast/libgpm.h"
+#include "holdfast/compat/libgpm.h"
 
 #include <gtest/gtest.h>
 

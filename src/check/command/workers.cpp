@@ -1,4 +1,4 @@
-#include "check/workers.hpp"
+#include "check/command/workers.hpp"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "check/report_json.hpp"
+#include "check/command/report_json.hpp"
 
 namespace holdfast::check {
 

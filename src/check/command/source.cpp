@@ -1,4 +1,4 @@
-#include "check/source.hpp"
+#include "check/command/source.hpp"
 
 #include <fstream>
 #include <map>

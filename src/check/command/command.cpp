@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "check/report_text.hpp"
-#include "check/workers.hpp"
+#include "check/command/report_text.hpp"
+#include "check/command/workers.hpp"
 #include "holdfast/error.hpp"
 
 namespace holdfast::check {

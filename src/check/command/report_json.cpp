@@ -1,8 +1,8 @@
-#include "check/report_json.hpp"
+#include "check/command/report_json.hpp"
 
 #include <algorithm>
 
-#include "check/source.hpp"
+#include "check/command/source.hpp"
 #include "holdfast/error.hpp"
 
 namespace holdfast::check {

@@ -1,4 +1,4 @@
-#include "check/arguments.hpp"
+#include "check/command/arguments.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "check/arguments.hpp"
+#include "check/command/arguments.hpp"
 #include "holdfast/check.hpp"
 
 namespace holdfast::check {

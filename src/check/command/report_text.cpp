@@ -1,4 +1,4 @@
-#include "check/report_text.hpp"
+#include "check/command/report_text.hpp"
 
 #include <iomanip>
 #include <sstream>

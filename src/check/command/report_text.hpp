@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "check/report_json.hpp"
+#include "check/command/report_json.hpp"
 
 namespace holdfast::check {
 
