@@ -12,6 +12,7 @@
 namespace {
 
 struct alignas(16) Pair {
+  static constexpr const char* kTypeName = "scatter_pair";
   std::uint64_t key;
   std::uint64_t value;
 };
