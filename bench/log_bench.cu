@@ -44,7 +44,7 @@ double measure(holdfast::Transaction& transaction, Log log, const Run& run) {
   for (int i = 0; i <= run.repeat; ++i) {
     holdfast::Event start, stop;
     start.record(stream);
-    holdfast::launch(stream, dim3((run.threads + kBlock - 1) / kBlock), dim3(kBlock),
+    holdfast::launch(stream, holdfast::blocks_for(run.threads, kBlock), kBlock,
                      insert_entries<Log, Bytes>, log, run.threads, run.entries, failures.data());
     stop.record(stream);
     transaction.clear_logs(stream);

@@ -12,6 +12,7 @@
 namespace {
 
 struct alignas(16) Pair {
+  static constexpr const char* kTypeName = "scatter_pair";
   std::uint64_t key;
   std::uint64_t value;
 };
@@ -41,7 +42,7 @@ void measure(std::uint64_t bytes, std::uint32_t count, std::uint64_t repeat) {
       holdfast::copy_async(stream, on_device.data(), places.data(), on_device.bytes());
       stream.synchronize();
       const double took = bench::seconds([&] {
-        holdfast::launch(stream, dim3((count + kBlock - 1) / kBlock), dim3(kBlock), persist_at,
+        holdfast::launch(stream, holdfast::blocks_for(count, kBlock), kBlock, persist_at,
                          table.data(), on_device.data(), count);
         stream.synchronize();
       });

@@ -247,7 +247,7 @@ Reached Search::recover(u32 source) {
   holdfast::copy_async(stream_, state_.data(), &state, sizeof(state));
   const holdfast::DeviceBuffer<u32> device_ends(ends.size());
   holdfast::copy_async(stream_, device_ends.data(), ends.data(), device_ends.bytes());
-  const u32 blocks = std::min((reached_.end + threads_ - 1) / threads_, 1024u);
+  const u32 blocks = std::min(holdfast::blocks_for(reached_.end, threads_), 1024u);
   holdfast::launch(stream_, dim3(blocks), dim3(threads_), load_search, durable_,
                    Working{queue_.data(), seen_.data(), state_.data()}, device_ends.data(),
                    reached_.levels, nodes_, persists_);
@@ -260,7 +260,7 @@ Reached Search::expand(u32 levels) {
   if (levels == 0 || reached_.complete()) return reached_;
   const u32 frontier = reached_.end - reached_.begin;
   const u32 blocks =
-      std::min((frontier + threads_ - 1) / threads_, on_cpu() ? kMostBlocksOnCpu : kMostBlocks);
+      std::min(holdfast::blocks_for(frontier, threads_), on_cpu() ? kMostBlocksOnCpu : kMostBlocks);
   holdfast::launch(stream_, dim3(blocks), dim3(threads_), expand_levels,
                    DeviceGraph{offsets_.data(), targets_.data(), nodes_}, durable_,
                    Working{queue_.data(), seen_.data(), state_.data()}, levels, persists_);

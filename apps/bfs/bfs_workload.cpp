@@ -72,17 +72,11 @@ Input generated_input(const Settings& settings) {
 }
 
 Input read_or_make(const Settings& settings) {
-  const auto named = settings.options.find("graph");
-  if (named != settings.options.end()) {
-    const std::string& path = named->second;
-    const std::optional<std::string> text = workload::read_input_file(path);
-    if (!text) {
-      throw Error(Errc::invalid_argument, concat("option graph=", path,
-                                                 ": there is no such file; name one in the DIMACS "
-                                                 "form, or leave the option out"));
-    }
-    return real_input(*text, path, path);
-  }
+  const auto named = workload::read_named_input(
+      settings, "graph",
+      "a graph in the DIMACS form, such as a road network of the 9th DIMACS challenge "
+      "(http://www.diag.uniroma1.it/challenge9)");
+  if (named) return real_input(named->text, named->path, named->path);
   if (settings.size == Size::real) {
     const auto text = workload::read_input(settings.data_folder, kRealInput);
     if (text) return real_input(*text, kRealInput, "New York road network");

@@ -8,13 +8,8 @@
 namespace bfs {
 namespace {
 
+using workload::damaged_input;
 using Arc = std::pair<std::uint32_t, std::uint32_t>;
-
-[[noreturn]] void damaged(const std::string& name, const std::string& what) {
-  throw holdfast::Error(holdfast::Errc::damaged,
-                        holdfast::detail::concat("graph '", name, "': ", what,
-                                                 "; get the file again, or name another"));
-}
 
 Graph graph_of(std::uint32_t nodes, const std::vector<Arc>& arcs, bool both_ways) {
   Graph graph;
@@ -70,22 +65,25 @@ class RoadGrid {
 Graph parse_graph(std::string_view text, const std::string& name) {
   workload::NumberReader reader(text, name);
   reader.skip_lines('c');
-  if (reader.word() != "p") damaged(name, "does not begin with a line 'p tw n m' or 'p sp n m'");
+  if (reader.word() != "p")
+    damaged_input(name, "does not begin with a line 'p tw n m' or 'p sp n m'");
   const std::string_view form = reader.word();
-  if (form != "tw" && form != "sp") damaged(name, "is of a form that is neither 'tw' nor 'sp'");
+  if (form != "tw" && form != "sp")
+    damaged_input(name, "is of a form that is neither 'tw' nor 'sp'");
   const bool arcs_given = form == "sp";
   const auto nodes = static_cast<std::uint32_t>(reader.whole(1, kMostNodes));
   const std::uint64_t count = reader.whole(0, UINT32_MAX / 2);
   // Before memory is set aside for what a header claims. The shortest edge is "1 2" and a line end.
   if (count > text.size() / 4 + 1 || nodes > text.size()) {
-    damaged(name, holdfast::detail::concat("the first line speaks of ", nodes, " nodes and ", count,
-                                           " edges, more than the text holds"));
+    damaged_input(name, holdfast::detail::concat("the first line speaks of ", nodes, " nodes and ",
+                                                 count, " edges, more than the text holds"));
   }
   std::vector<Arc> arcs;
   arcs.reserve(count);
   for (std::uint64_t i = 0; i < count; ++i) {
     reader.skip_lines('c');
-    if (arcs_given && reader.word() != "a") damaged(name, "a line of an arc does not begin with a");
+    if (arcs_given && reader.word() != "a")
+      damaged_input(name, "a line of an arc does not begin with a");
     const auto from = static_cast<std::uint32_t>(reader.whole(1, nodes)) - 1;
     const auto to = static_cast<std::uint32_t>(reader.whole(1, nodes)) - 1;
     if (arcs_given) reader.whole(0, UINT64_MAX);
@@ -93,8 +91,8 @@ Graph parse_graph(std::string_view text, const std::string& name) {
   }
   reader.skip_lines('c');
   if (!reader.at_end()) {
-    damaged(name, holdfast::detail::concat("more follows the ", count,
-                                           " edges of which the first line speaks"));
+    damaged_input(name, holdfast::detail::concat("more follows the ", count,
+                                                 " edges of which the first line speaks"));
   }
   return graph_of(nodes, arcs, !arcs_given);
 }

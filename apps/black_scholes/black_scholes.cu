@@ -16,8 +16,8 @@ __global__ void price_all(Book book, Scenario scenario, std::uint64_t number) {
 }  // namespace
 
 void price(holdfast::Stream& stream, const Book& book, Scenario scenario, std::uint64_t number) {
-  const auto blocks = static_cast<unsigned>((book.count + kThreads - 1) / kThreads);
-  holdfast::launch(stream, dim3(blocks), dim3(kThreads), price_all, book, scenario, number);
+  holdfast::launch(stream, holdfast::blocks_for(book.count, kThreads), kThreads, price_all, book,
+                   scenario, number);
 }
 
 }  // namespace black_scholes

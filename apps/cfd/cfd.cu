@@ -27,7 +27,7 @@ __global__ void advance(Arrays arrays, unsigned stage) {
 }  // namespace
 
 void iterate(holdfast::Stream& stream, const Arrays& arrays, std::uint64_t iterations) {
-  const dim3 blocks(static_cast<unsigned>((arrays.cells + kThreads - 1) / kThreads));
+  const dim3 blocks(holdfast::blocks_for(arrays.cells, kThreads));
   const dim3 threads(kThreads);
   const State far = load(far_field().variables, 1, 0);
   for (std::uint64_t i = 0; i < iterations; ++i) {

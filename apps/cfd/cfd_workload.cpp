@@ -23,17 +23,16 @@ Shape usual_shape(workload::Size size) {
 }
 
 Mesh make_mesh(const workload::Settings& settings, const Shape& usual) {
-  std::string path;
-  const std::string text = checkpointing::option_file(settings, "mesh", path);
   const std::uint64_t cells =
       workload::number_option(settings, "cells", usual.cells, kMinCells, kMaxCells);
-  if (path.empty()) return generate_mesh(cells, settings.seed);
-  if (settings.options.count("cells") != 0) {
+  if (settings.options.count("mesh") != 0 && settings.options.count("cells") != 0) {
     throw holdfast::Error(holdfast::Errc::invalid_argument,
                           "cfd: options mesh and cells are both given: leave out cells, the file "
                           "says how many there are");
   }
-  return parse_mesh(text, path);
+  const auto mesh = workload::read_named_input(
+      settings, "mesh", "a mesh in Rodinia's form, such as data/cfd/fvcorr.domn.097K of Rodinia");
+  return mesh ? parse_mesh(mesh->text, mesh->path) : generate_mesh(cells, settings.seed);
 }
 
 class Cfd : public checkpointing::Iterative {

@@ -9,9 +9,8 @@
 namespace cfd {
 namespace {
 
-using holdfast::Errc;
-using holdfast::Error;
 using holdfast::detail::concat;
+using workload::damaged_input;
 
 constexpr std::uint64_t kNumbersPerCell = 1 + kFaces * (1 + kAxes);
 
@@ -21,8 +20,7 @@ class Parser {
     mesh_.cells = reader_.whole(1, kMaxCells);
     // Before memory is taken: each number takes two characters.
     if (text.size() / (2 * kNumbersPerCell) + 1 < mesh_.cells) {
-      throw Error(Errc::damaged,
-                  concat(name, ": is of ", mesh_.cells, " cells, and too short for that"));
+      damaged_input(name, concat("is of ", mesh_.cells, " cells, and too short for that"));
     }
     mesh_.areas.resize(mesh_.cells);
     mesh_.neighbours.resize(mesh_.cells * kFaces);
@@ -33,7 +31,7 @@ class Parser {
   Mesh parse() {
     for (std::uint64_t cell = 0; cell < mesh_.cells; ++cell) parse_cell(cell);
     if (!reader_.at_end()) {
-      throw Error(Errc::damaged, concat(name_, ": goes on after its ", mesh_.cells, " cells"));
+      damaged_input(name_, concat("goes on after its ", mesh_.cells, " cells"));
     }
     return std::move(mesh_);
   }
@@ -67,7 +65,7 @@ class Parser {
   }
 
   [[noreturn]] void fail(std::uint64_t cell, const std::string& what) const {
-    throw Error(Errc::damaged, concat(name_, ": cell ", cell + 1, " ", what));
+    damaged_input(name_, concat("cell ", cell + 1, " ", what));
   }
 
   workload::NumberReader reader_;

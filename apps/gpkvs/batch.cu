@@ -62,7 +62,7 @@ void BatchPlanner::choose(holdfast::Stream& stream, const Table& table, const Ba
 
 Batch BatchPlanner::plan(holdfast::Stream& stream, const Table& table, bool ordered, bool chains,
                          Outcome* outcome) {
-  const dim3 grid((count_ + kThreads - 1) / kThreads);
+  const dim3 grid(holdfast::blocks_for(count_, kThreads));
   const dim3 block(kThreads);
   holdfast::launch(stream, grid, block, find_buckets, table, keys_.data(), count_, bucket_.data(),
                    op_.data(), outcome);

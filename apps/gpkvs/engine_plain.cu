@@ -46,8 +46,8 @@ class PlainEngine : public Engine {
     holdfast::Stream& stream = backing_.stream();
     planner_.load(stream, keys, nullptr, count);
     const Batch batch = plan(count, false);
-    holdfast::launch(stream, grid_for(count), dim3(kBlock), get_from_kvs, table_, batch,
-                     values_.data(), found_.data());
+    holdfast::launch(stream, holdfast::blocks_for(count, kBlock), kBlock, get_from_kvs, table_,
+                     batch, values_.data(), found_.data());
     holdfast::copy_async(stream, values, values_.data(), count * sizeof(*values));
     holdfast::copy_async(stream, found, found_.data(), count);
     stream.synchronize();
@@ -68,10 +68,6 @@ class PlainEngine : public Engine {
   bool cached() const override { return copy_.size() != 0; }
 
  private:
-  static dim3 grid_for(std::uint64_t count) {
-    return dim3(static_cast<unsigned>((count + kBlock - 1) / kBlock));
-  }
-
   void load_copy(Cache cache) {
     copy_ = make_copy(cache, array_.count, false);
     if (copy_.size() == 0) return;

@@ -284,8 +284,6 @@ __global__ void recover(Table kvs, Log log, Outcome* outcome) {
   }
 }
 
-dim3 grid_for(std::uint32_t threads) { return dim3((threads + kBlock - 1) / kBlock); }
-
 // Calls body(view) with the view of the log's layout.
 template <class Body>
 void with_view(const holdfast::UndoLog& log, Body&& body) {
@@ -300,7 +298,7 @@ void with_view(const holdfast::UndoLog& log, Body&& body) {
 
 void launch_choose(holdfast::Stream& stream, const Table& kvs, const Batch& batch,
                    Outcome* outcome) {
-  holdfast::launch(stream, grid_for(batch.count), dim3(kBlock),
+  holdfast::launch(stream, holdfast::blocks_for(batch.count, kBlock), kBlock,
                    batch.erases() ? choose_changes<Erase> : choose_changes<Set>, kvs, batch,
                    outcome);
 }
@@ -308,22 +306,22 @@ void launch_choose(holdfast::Stream& stream, const Table& kvs, const Batch& batc
 void launch_store(holdfast::Stream& stream, const Table& kvs, const holdfast::UndoLog& log,
                   const Batch& batch, Outcome* outcome) {
   with_view(log, [&](auto view) {
-    holdfast::launch(stream, grid_for(batch.count), dim3(kBlock), log_and_store<decltype(view)>,
-                     kvs, view, batch, outcome);
+    holdfast::launch(stream, holdfast::blocks_for(batch.count, kBlock), kBlock,
+                     log_and_store<decltype(view)>, kvs, view, batch, outcome);
   });
 }
 
 void launch_store_unlogged(holdfast::Stream& stream, const Table& kvs, const Batch& batch,
                            const Outcome* outcome) {
-  holdfast::launch(stream, grid_for(batch.count), dim3(kBlock), store_unlogged, kvs, batch,
-                   outcome);
+  holdfast::launch(stream, holdfast::blocks_for(batch.count, kBlock), kBlock, store_unlogged, kvs,
+                   batch, outcome);
 }
 
 void launch_recover(holdfast::Stream& stream, const Table& kvs, const holdfast::UndoLog& log,
                     Outcome* outcome) {
   with_view(log, [&](auto view) {
-    holdfast::launch(stream, grid_for(log.shape().slots), dim3(kBlock), recover<decltype(view)>,
-                     kvs, view, outcome);
+    holdfast::launch(stream, holdfast::blocks_for(log.shape().slots, kBlock), kBlock,
+                     recover<decltype(view)>, kvs, view, outcome);
   });
 }
 

@@ -24,8 +24,7 @@ __global__ void update(Rates rates, std::uint64_t side, const float* temperature
 void iterate(holdfast::Stream& stream, std::uint64_t side, std::uint64_t iterations,
              float* temperature, float* other, const float* power) {
   const dim3 block(kColumns, kRows);
-  const dim3 grid(static_cast<unsigned>((side + kColumns - 1) / kColumns),
-                  static_cast<unsigned>((side + kRows - 1) / kRows));
+  const dim3 grid(holdfast::blocks_for(side, kColumns), holdfast::blocks_for(side, kRows));
   float* from = temperature;
   float* to = other;
   for (std::uint64_t i = 0; i < iterations; ++i) {

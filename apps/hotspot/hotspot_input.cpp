@@ -4,8 +4,6 @@
 namespace hotspot {
 namespace {
 
-using holdfast::Errc;
-using holdfast::Error;
 using holdfast::detail::concat;
 
 std::uint64_t usual_side(workload::Size size) {
@@ -44,17 +42,16 @@ Grids generate(std::uint64_t side, std::uint64_t seed) {
 
 // The user's two files.
 bool read_given(const workload::Settings& settings, std::uint64_t side, Grids& grids) {
-  std::string temperature_path, power_path;
-  const std::string temperature =
-      checkpointing::option_file(settings, "temperature", temperature_path);
-  const std::string power = checkpointing::option_file(settings, "power", power_path);
-  if (temperature_path.empty() != power_path.empty()) {
-    throw Error(Errc::invalid_argument,
-                "hotspot: give both options, temperature and power, or neither");
-  }
-  if (temperature_path.empty()) return false;
-  grids = {side, read_grid(temperature, temperature_path, side), read_grid(power, power_path, side),
-           concat("temperatures of ", temperature_path, ", power of ", power_path, ", ", side,
+  workload::check_together(settings, {"temperature", "power"});
+  const auto temperature = workload::read_named_input(
+      settings, "temperature",
+      "temperatures in kelvins, one a line, such as data/hotspot/temp_512 of Rodinia");
+  const auto power = workload::read_named_input(
+      settings, "power", "powers in watts, one a line, such as data/hotspot/power_512 of Rodinia");
+  if (!temperature) return false;
+  grids = {side, read_grid(temperature->text, temperature->path, side),
+           read_grid(power->text, power->path, side),
+           concat("temperatures of ", temperature->path, ", power of ", power->path, ", ", side,
                   " x ", side, " cells")};
   return true;
 }
@@ -78,18 +75,19 @@ std::vector<float> read_grid(const std::string& text, const std::string& name, s
   std::vector<float> values(side * side);
   for (std::uint64_t i = 0; i < values.size(); ++i) {
     if (reader.at_end()) {
-      throw Error(Errc::damaged, concat(name, ": has ", i, " numbers, and ", side, " x ", side,
-                                        " are needed: give the whole file, or option grid"));
+      workload::damaged_input(name, concat("has ", i, " numbers, and ", side, " x ", side,
+                                           " are needed, unless option grid says otherwise"));
     }
     values[i] = static_cast<float>(reader.real());
     if (!(values[i] >= 0 && values[i] < 1e6f)) {
-      throw Error(Errc::damaged, concat(name, ": number ", i + 1, " is ", values[i],
-                                        ", neither a temperature in kelvins nor a power in watts"));
+      workload::damaged_input(name,
+                              concat("number ", i + 1, " is ", values[i],
+                                     ", neither a temperature in kelvins nor a power in watts"));
     }
   }
   if (!reader.at_end()) {
-    throw Error(Errc::damaged, concat(name, ": has more than ", side, " x ", side,
-                                      " numbers: set option grid to its rows"));
+    workload::damaged_input(
+        name, concat("has more than ", side, " x ", side, " numbers: set option grid to its rows"));
   }
   return values;
 }

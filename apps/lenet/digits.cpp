@@ -4,21 +4,17 @@
 #include <cmath>
 
 #include "holdfast/error.hpp"
+#include "workload/inputs.hpp"
 
 namespace lenet {
 namespace {
 
-using holdfast::Errc;
-using holdfast::Error;
 using holdfast::detail::concat;
+using workload::damaged_input;
 
 // An idx file: two zero bytes, the element's type, the number of dimensions, each dimension as a
 // big-endian word, then the elements.
 constexpr std::uint8_t kBytes = 0x08;
-
-[[noreturn]] void damaged(const std::string& name, const std::string& what) {
-  throw Error(Errc::damaged, concat("digits in '", name, "': ", what, "; get the file again"));
-}
 
 std::uint32_t word(const std::string& bytes, std::size_t at) {
   std::uint32_t value = 0;
@@ -30,11 +26,12 @@ std::uint32_t word(const std::string& bytes, std::size_t at) {
 std::vector<std::uint32_t> parse_header(const std::string& bytes, const std::string& name,
                                         unsigned dimensions) {
   const std::size_t header = 4 + 4 * std::size_t{dimensions};
-  if (bytes.size() < header) damaged(name, concat("ends in its header, after ", bytes.size()));
+  if (bytes.size() < header)
+    damaged_input(name, concat("ends in its header, after ", bytes.size()));
   const std::uint32_t magic = kBytes << 8 | dimensions;
   if (word(bytes, 0) != magic) {
-    damaged(name, concat("starts with ", word(bytes, 0), ", not ", magic,
-                         " (an idx file of bytes with ", dimensions, " dimensions)"));
+    damaged_input(name, concat("starts with ", word(bytes, 0), ", not ", magic,
+                               " (an idx file of bytes with ", dimensions, " dimensions)"));
   }
   std::vector<std::uint32_t> sizes;
   sizes.reserve(dimensions);
@@ -46,8 +43,8 @@ std::vector<std::uint32_t> parse_header(const std::string& bytes, const std::str
     if (size == 0 || elements > bytes.size()) break;
   }
   if (elements != bytes.size() - header) {
-    damaged(name, concat("its header names ", elements, " or more bytes, and ",
-                         bytes.size() - header, " follow"));
+    damaged_input(name, concat("its header names ", elements, " or more bytes, and ",
+                               bytes.size() - header, " follow"));
   }
   return sizes;
 }
@@ -147,13 +144,13 @@ Digits parse_idx(const std::string& images, const std::string& images_name,
                  const std::string& labels, const std::string& labels_name) {
   const std::vector<std::uint32_t> sizes = parse_header(images, images_name, 3);
   if (sizes[1] != kSide || sizes[2] != kSide) {
-    damaged(images_name,
-            concat("its images are ", sizes[1], " x ", sizes[2], ", not ", kSide, " x ", kSide));
+    damaged_input(images_name, concat("its images are ", sizes[1], " x ", sizes[2], ", not ", kSide,
+                                      " x ", kSide));
   }
   const std::uint32_t count = parse_header(labels, labels_name, 1)[0];
   if (count != sizes[0]) {
-    damaged(labels_name,
-            concat("has ", count, " labels for the ", sizes[0], " images of '", images_name, "'"));
+    damaged_input(labels_name, concat("has ", count, " labels for the ", sizes[0], " images of '",
+                                      images_name, "'"));
   }
   Digits digits;
   digits.source = concat(count, " handwritten digits of ", images_name);
@@ -163,7 +160,7 @@ Digits parse_idx(const std::string& images, const std::string& images_name,
   digits.labels.assign(labels.end() - static_cast<std::ptrdiff_t>(count), labels.end());
   for (std::uint32_t i = 0; i < count; ++i) {
     if (digits.labels[i] >= kClasses) {
-      damaged(labels_name, concat("label ", i, " is ", unsigned{digits.labels[i]}));
+      damaged_input(labels_name, concat("label ", i, " is ", unsigned{digits.labels[i]}));
     }
   }
   return digits;

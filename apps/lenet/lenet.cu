@@ -286,9 +286,7 @@ __global__ void descend(const float* gradient, unsigned count, float rate, float
   }
 }
 
-dim3 blocks(std::size_t threads) {
-  return dim3(static_cast<unsigned>((threads + kThreads - 1) / kThreads));
-}
+dim3 blocks(std::size_t threads) { return dim3(holdfast::blocks_for(threads, kThreads)); }
 
 unsigned tiles(unsigned count, unsigned tile) { return (count + tile - 1) / tile; }
 

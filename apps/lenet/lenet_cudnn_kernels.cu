@@ -10,9 +10,7 @@ constexpr std::uint32_t kAligned = 64;  // numbers: 256 bytes
 
 __device__ unsigned thread_number() { return blockIdx.x * blockDim.x + threadIdx.x; }
 
-dim3 blocks(std::size_t threads) {
-  return dim3(static_cast<unsigned>((threads + kThreads - 1) / kThreads));
-}
+dim3 blocks(std::size_t threads) { return dim3(holdfast::blocks_for(threads, kThreads)); }
 
 __device__ unsigned aligned_place(const Placement& placement, unsigned i) {
   unsigned part = 0;

@@ -41,28 +41,14 @@ Defaults defaults(Size size) {
   }
 }
 
-std::string read_named(const std::string& path) {
-  std::optional<std::string> bytes = workload::read_input_file(path);
-  if (!bytes) {
-    throw Error(Errc::not_found, concat("there is no file '", path,
-                                        "' of digits: name an idx file, or leave images and "
-                                        "labels out"));
-  }
-  return std::move(*bytes);
-}
-
 Digits read_digits(const Settings& settings, std::uint32_t most) {
-  const auto images = settings.options.find("images");
-  const auto labels = settings.options.find("labels");
-  const bool named = images != settings.options.end();
-  if (named != (labels != settings.options.end())) {
-    throw Error(Errc::invalid_argument,
-                "options images and labels name two files that belong together: give both");
-  }
-  if (named) {
-    const std::string image_file = read_named(images->second);
-    return parse_idx(image_file, images->second, read_named(labels->second), labels->second);
-  }
+  workload::check_together(settings, {"images", "labels"});
+  const auto images = workload::read_named_input(
+      settings, "images",
+      "an idx file of 28 x 28 images, such as MNIST's t10k-images-idx3-ubyte.gz");
+  const auto labels = workload::read_named_input(
+      settings, "labels", "an idx file of labels, such as MNIST's t10k-labels-idx1-ubyte.gz");
+  if (images) return parse_idx(images->text, images->path, labels->text, labels->path);
   const auto found = workload::read_input(settings.data_folder, kImages);
   const auto found_labels = workload::read_input(settings.data_folder, kLabels);
   if (found && found_labels) return parse_idx(*found, kImages, *found_labels, kLabels);

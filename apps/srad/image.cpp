@@ -9,11 +9,7 @@
 namespace srad {
 namespace {
 
-[[noreturn]] void damaged(const std::string& name, const std::string& what) {
-  throw holdfast::Error(holdfast::Errc::damaged,
-                        holdfast::detail::concat("image '", name, "': ", what,
-                                                 "; get the file again, or name another"));
-}
+using workload::damaged_input;
 
 // splitmix64's finalizer.
 std::uint64_t mixed(std::uint64_t value) {
@@ -30,15 +26,16 @@ Image parse_pgm(std::string_view text, const std::string& name) {
     reader.skip_lines('#');
     return reader.whole(least, most);
   };
-  if (reader.word() != "P2") damaged(name, "does not begin with P2, as a PGM in text form does");
+  if (reader.word() != "P2")
+    damaged_input(name, "does not begin with P2, as a PGM in text form does");
   Image image;
   image.columns = static_cast<std::uint32_t>(next(1, kMostSide));
   image.rows = static_cast<std::uint32_t>(next(1, kMostSide));
   image.most = static_cast<std::uint32_t>(next(1, 65535));
   // Before memory is set aside for what a header claims: a pixel takes two characters.
   if (image.size() > text.size() / 2 + 1) {
-    damaged(name, holdfast::detail::concat("its header speaks of ", image.columns, " x ",
-                                           image.rows, " pixels, more than the text holds"));
+    damaged_input(name, holdfast::detail::concat("its header speaks of ", image.columns, " x ",
+                                                 image.rows, " pixels, more than the text holds"));
   }
   image.pixels.resize(image.size());
   for (std::uint16_t& pixel : image.pixels) {
@@ -46,8 +43,8 @@ Image parse_pgm(std::string_view text, const std::string& name) {
   }
   reader.skip_lines('#');
   if (!reader.at_end()) {
-    damaged(name, holdfast::detail::concat("more follows the ", image.size(),
-                                           " pixels of which its header speaks"));
+    damaged_input(name, holdfast::detail::concat("more follows the ", image.size(),
+                                                 " pixels of which its header speaks"));
   }
   return image;
 }

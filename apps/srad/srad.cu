@@ -137,7 +137,7 @@ template <class Value>
 __device__ void make_quad(const Frame& frame, const Target& target, u32 first, u32 end,
                           bool is_there, const Value& value_at) {
   Place at = place_of(frame, first);
-  Quad quad;
+  Quad quad = {};  // not all of it is made at the end of the image
 #pragma unroll
   for (u32 k = 0; k < kQuad; ++k) {
     if (first + k >= end) break;

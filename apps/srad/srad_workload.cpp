@@ -56,18 +56,10 @@ Image generated_input(const Settings& settings, std::string& words) {
 }
 
 Image read_or_make(const Settings& settings, std::string& words) {
-  const auto named = settings.options.find("image");
-  if (named != settings.options.end()) {
-    const std::string& path = named->second;
-    const auto text = workload::read_input_file(path);
-    if (!text) {
-      throw Error(Errc::invalid_argument,
-                  concat("option image=", path,
-                         ": there is no such file; name a PGM in text form, or leave the option "
-                         "out"));
-    }
-    words = path;
-    return parse_pgm(*text, path);
+  if (const auto named = workload::read_named_input(
+          settings, "image", "a PGM in text form (P2), such as data/srad/image.pgm of Rodinia")) {
+    words = named->path;
+    return parse_pgm(named->text, named->path);
   }
   if (settings.size == Size::real) {
     if (const auto text = workload::read_input(settings.data_folder, kRealInput)) {
@@ -197,7 +189,7 @@ workload::Info info() {
       "srad",
       "speckle-reducing anisotropic diffusion with persistent image and coefficients",
       workload::Info::Class::native,
-      {{"image", "PGM in text form, .gz and .xz too (default: an ultrasound image)"},
+      {{"image", "file with a PGM in text form, .gz and .xz too (default: an ultrasound image)"},
        {"region", "side of the even square in the first corner that shows speckle (default 32)"},
        {"lambda", "step size of the diffusion in percent, 1 to 100 (default 50)"},
        {"rows", "of a generated image (default 64, 502 or 131,072 by size)"},

@@ -125,8 +125,7 @@ void FileCalls::write(holdfast::Stream& stream, const FileTarget& file, const vo
   if (std::string_view(holdfast::backend::name()) == "cuda") {
     for (unsigned i = 0; i < kServers; ++i) servers.emplace_back([&service, i] { service.run(i); });
   }
-  const auto blocks = static_cast<unsigned>(
-      std::clamp<std::uint64_t>((bytes + kCallBytes - 1) / kCallBytes, 1, kBlocks));
+  const unsigned blocks = std::min(holdfast::blocks_for(bytes, kCallBytes), kBlocks);
   std::exception_ptr failed;
   try {
     holdfast::launch(stream, blocks, kThreads, write_blocks,

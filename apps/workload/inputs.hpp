@@ -10,12 +10,35 @@
 
 namespace workload {
 
+struct Settings;
+
+// What is wrong with an input, the same for every workload:
+// - not_found: an option names a file that is not there; says what the option takes, and who has
+// it;
+// - invalid_argument: the value of an option, such as a folder's name, one of two files that belong
+//   together, or a file that is too large;
+// - permission, io: the file is there and cannot be read;
+// - damaged: what the file holds.
+
+constexpr std::size_t kMostInputBytes = std::size_t{1} << 30;
+
 // The whole of folder/name, decompressed where the name ends in .gz or .xz. Empty where the folder
-// is "" or the file is not there. Throws Error(damaged) for a file that does not decompress,
-// io for one that cannot be read. At most 1 GiB.
+// is "" or the file is not there.
 std::optional<std::string> read_input(const std::string& folder, const std::string& name);
-// The same for a file that a user names. Empty where it is not there.
-std::optional<std::string> read_input_file(const std::string& path);
+
+// A file that an option names.
+struct NamedInput {
+  std::string path;
+  std::string text;  // decompressed
+};
+// Empty where the option is not given. `takes` is for who names a file that is not there: what the
+// option takes, and where that is to be had.
+std::optional<NamedInput> read_named_input(const Settings& settings, const std::string& option,
+                                           const std::string& takes,
+                                           std::size_t most_bytes = kMostInputBytes);
+
+// Throws Error(damaged), naming the input.
+[[noreturn]] void damaged_input(const std::string& name, const std::string& what);
 
 // Numbers of a text, taken one by one. Errors name the input and the line.
 class NumberReader {

@@ -11,8 +11,7 @@ bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; 
 }  // namespace
 
 void NumberReader::fail(const std::string& what) const {
-  throw holdfast::Error(holdfast::Errc::damaged,
-                        holdfast::detail::concat("input '", name_, "', line ", line_, ": ", what));
+  damaged_input(name_, holdfast::detail::concat("line ", line_, ": ", what));
 }
 
 void NumberReader::skip_space() {

@@ -1,5 +1,6 @@
 #include "workload/workload.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 namespace workload {
@@ -30,6 +31,18 @@ std::uint64_t number_option(const Settings& settings, const std::string& name,
                                  " to ", most));
   }
   return value;
+}
+
+void check_together(const Settings& settings, const std::vector<std::string>& names) {
+  const auto given = std::count_if(names.begin(), names.end(), [&](const std::string& name) {
+    return settings.options.count(name) != 0;
+  });
+  if (given == 0 || given == std::ssize(names)) return;
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "" : " and ") + name;
+  throw holdfast::Error(
+      holdfast::Errc::invalid_argument,
+      holdfast::detail::concat("options ", all, " belong together: give all of them, or none"));
 }
 
 }  // namespace workload

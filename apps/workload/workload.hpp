@@ -99,6 +99,9 @@ void check_options(const Info& info, const Settings& settings);
 std::uint64_t number_option(const Settings& settings, const std::string& name,
                             std::uint64_t otherwise, std::uint64_t least, std::uint64_t most);
 
+// Throws invalid_argument, naming all of `names`, where some are given and others are not.
+void check_together(const Settings& settings, const std::vector<std::string>& names);
+
 // The choice that an option says in a word; the first where it is not given. Throws
 // invalid_argument, naming the option and the choices.
 template <class T>

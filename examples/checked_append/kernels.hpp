@@ -9,6 +9,7 @@ namespace checked_append {
 
 // The log's head. Records 0 to count - 1 are in the log; what lies behind them is not.
 struct Head {
+  static constexpr const char* kTypeName = "append_head";
   std::uint64_t count = 0;
   std::uint64_t summed = 0;  // records that `total` holds
   std::uint64_t total = 0;

@@ -74,7 +74,7 @@ class Checkpoint {
   template <class T>
   void add(std::string_view group, std::string_view buffer, T* data, std::uint64_t count,
            BufferMemory memory = BufferMemory::device) {
-    add_raw(group, {std::string(buffer), TypeName<T>::value, count, sizeof(T)}, data, memory);
+    add_raw(group, {std::string(buffer), type_name<T>(), count, sizeof(T)}, data, memory);
   }
   void add_raw(std::string_view group, const CheckpointBuffer& buffer, void* data,
                BufferMemory memory = BufferMemory::device);

@@ -1,6 +1,10 @@
 // launch(): starts a kernel on either backend.
+//
+// Thread safety: any thread may launch, several at once; as with all else that is queued, one at a
+// time on one stream.
 #pragma once
 
+#include <cstdint>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -10,9 +14,21 @@
 
 #if defined(HOLDFAST_BACKEND_CPU)
 #include "holdfast/cpu/executor.hpp"
+#include "holdfast/cpu/simt.hpp"
 #elif defined(__CUDACC__)
 #include <cuda_runtime.h>
 #endif
+
+namespace holdfast {
+
+// How many blocks have a place for each of `items`, with `per_block` of them to a block: for
+// kernels that give each thread an item, the threads of a block. The last block may have places
+// left over, which the kernel leaves alone; for no items there is one block of such places, since a
+// launch has at least one. Throws invalid_argument if per_block is 0, or a grid cannot have as many
+// blocks.
+unsigned blocks_for(std::uint64_t items, std::uint64_t per_block);
+
+}  // namespace holdfast
 
 #if HOLDFAST_DEVICE_CODE
 namespace holdfast {

@@ -17,6 +17,7 @@
 #include "holdfast/medium_model.hpp"
 #include "holdfast/page_marks.hpp"
 #include "holdfast/stream.hpp"
+#include "holdfast/type_name.hpp"
 
 namespace holdfast {
 
@@ -132,30 +133,6 @@ class Commit {
   std::shared_ptr<State> state_;
 };
 
-// The name by which an element type is known on the medium. Specialise it for your structs:
-//   template <> struct holdfast::TypeName<Bucket> { static constexpr const char* value = "Bucket";
-//   };
-// At most 23 characters.
-template <class T>
-struct TypeName {
-  static constexpr const char* value = "struct";
-};
-#define HOLDFAST_TYPE_NAME(type, name)         \
-  template <>                                  \
-  struct TypeName<type> {                      \
-    static constexpr const char* value = name; \
-  }
-HOLDFAST_TYPE_NAME(std::int8_t, "i8");
-HOLDFAST_TYPE_NAME(std::uint8_t, "u8");
-HOLDFAST_TYPE_NAME(std::int16_t, "i16");
-HOLDFAST_TYPE_NAME(std::uint16_t, "u16");
-HOLDFAST_TYPE_NAME(std::int32_t, "i32");
-HOLDFAST_TYPE_NAME(std::uint32_t, "u32");
-HOLDFAST_TYPE_NAME(std::int64_t, "i64");
-HOLDFAST_TYPE_NAME(std::uint64_t, "u64");
-HOLDFAST_TYPE_NAME(float, "f32");
-HOLDFAST_TYPE_NAME(double, "f64");
-
 // Invariants:
 // - At any instant, a kill leaves a region that opens again with the same objects: an object
 //   either is there whole or not at all.
@@ -194,20 +171,22 @@ class Region {
   // Lets go of the region as a crash would: nothing is committed, the arena stays.
   void abandon() noexcept;
 
-  // Makes a zeroed object of `count` elements. Throws already_exists, invalid_argument (name
-  // empty or over 55 bytes, count 0), no_space (no room in the region: grow() it).
+  // Makes a zeroed object of `count` elements of a type that has a name (TypeName). Throws
+  // already_exists, invalid_argument (name empty or over 55 bytes, count 0), no_space (no room in
+  // the region: grow() it).
   template <class T>
   std::span<T> allocate(std::string_view name, std::uint64_t count,
                         Tracking tracking = Tracking::hashed) {
-    return {static_cast<T*>(allocate_raw(name, TypeName<T>::value, sizeof(T), count, tracking)),
+    return {static_cast<T*>(allocate_raw(name, type_name<T>(), sizeof(T), count, tracking)),
             static_cast<std::size_t>(count)};
   }
 
-  // Throws not_found, or invalid_argument if the object has another type.
+  // Throws not_found, or invalid_argument if the object has another type, or a name that does not
+  // tell: "struct", from before types had to be named.
   template <class T>
   std::span<T> find(std::string_view name) {
     const ObjectInfo info = object(name);
-    check_type(info, TypeName<T>::value, sizeof(T));
+    check_type(info, type_name<T>(), sizeof(T));
     return {static_cast<T*>(address(info)), static_cast<std::size_t>(info.count)};
   }
 

@@ -16,15 +16,15 @@
 
 namespace holdfast {
 
-// On the medium: object of type "transaction". docs/format.md.
+// On the medium. docs/format.md.
 struct TransactionHeader {
+  static constexpr const char* kTypeName = "transaction";
   static constexpr std::uint64_t kMagic = 0x315854444c4f48ull;  // "HOLDTX1"
   static constexpr std::uint64_t kActive = 1;                   // between begin and commit
   static constexpr std::uint64_t kSweeping = 2;                 // stale tails are being zeroed
   std::uint64_t magic;
   std::uint64_t state;  // epoch << 2 | flags
 };
-HOLDFAST_TYPE_NAME(TransactionHeader, "transaction");
 
 // Life of a batch:
 //   tx.begin(stream);  launch(... log.insert(old); store in place; persist() ...);

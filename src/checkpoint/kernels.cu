@@ -156,9 +156,8 @@ void publish(Stream& stream, Tally* tally, const Publication& publication, const
 
 void mark_pages(Stream& stream, const unsigned char* address, std::uint64_t bytes,
                 const PageMarks& marks) {
-  const std::uint64_t pages = (bytes + kPageBytes - 1) / kPageBytes;
-  launch(stream, dim3(static_cast<unsigned>((pages + kThreads - 1) / kThreads)), dim3(kThreads),
-         note_pages, address, bytes, marks);
+  const std::uint64_t bytes_per_block = std::uint64_t{kThreads} * kPageBytes;
+  launch(stream, blocks_for(bytes, bytes_per_block), kThreads, note_pages, address, bytes, marks);
 }
 
 std::uint64_t slot_check(std::uint64_t tag, std::uint64_t data, std::uint64_t sequence) {

@@ -24,6 +24,10 @@ std::string text_of(const char (&field)[N]) {
   return std::string(field, ::strnlen(field, N));
 }
 
+constexpr const char* kHowToRestore =
+    " (struct was every struct's name before each had its own: add_raw() with that type restores "
+    "it, and a group of another name can hold it under its own)";
+
 std::string describe(const CheckpointBuffer& buffer) {
   return concat(buffer.count, " x ", buffer.type, " (", buffer.bytes(), " bytes)");
 }
@@ -121,7 +125,8 @@ std::string difference(const std::vector<CheckpointBuffer>& stored,
       return concat("it holds buffer '", a.name, "', which was not added");
     }
     if (a.type != b.type || a.count != b.count || a.element_bytes != b.element_bytes) {
-      return concat("it holds buffer '", a.name, "' as ", describe(a), ", not as ", describe(b));
+      return concat("it holds buffer '", a.name, "' as ", describe(a), ", not as ", describe(b),
+                    a.type == detail::kUnnamedType ? kHowToRestore : "");
     }
   }
   return {};

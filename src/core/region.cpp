@@ -294,9 +294,16 @@ void* Region::allocate_raw(std::string_view name, std::string_view type,
 
 void Region::check_type(const ObjectInfo& info, std::string_view type, std::uint32_t bytes) const {
   if (info.type == type && info.element_bytes == bytes) return;
+  const std::string what = concat("object '", info.name, "' of '", alive(impl_).path, "' holds ",
+                                  info.type, " of ", info.element_bytes, " bytes");
+  if (info.type != detail::kUnnamedType) {
+    throw Error(Errc::invalid_argument, concat(what, ", not ", type, " of ", bytes));
+  }
+  const std::string source = concat("address(object(\"", info.name, "\"))");
   throw Error(Errc::invalid_argument,
-              concat("object '", info.name, "' of '", alive(impl_).path, "' holds ", info.type,
-                     " of ", info.element_bytes, " bytes, not ", type, " of ", bytes));
+              concat(what, ", which was every struct's name before each had its own: nothing says ",
+                     "whether it is ", type, " of ", bytes, ". If it is, copy it from ", source,
+                     " into an object that allocate() makes under another name, and remove() it"));
 }
 
 bool Region::contains(std::string_view name) const {

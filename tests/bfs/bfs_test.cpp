@@ -201,7 +201,6 @@ TEST(BfsTest, BadOptionsAreRefused) {
   expect_refused(info(), {{"levels_per_step", "none"}}, {"levels_per_step", "give"});
   expect_refused(info(), {{"width", "0"}}, {"width", "give"});
   expect_refused(info(), {{"width", "65536"}, {"height", "65536"}}, {"width", "at most"});
-  expect_refused(info(), {{"graph", "/nowhere/graph.gr"}}, {"/nowhere/graph.gr", "no such file"});
 }
 
 class GraphFileTest : public holdfast::test::Scratch {};

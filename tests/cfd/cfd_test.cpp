@@ -130,8 +130,8 @@ TEST(Cfd, TheBumpIsFelt) {
 TEST(Cfd, BadOptionsAreRefused) {
   EXPECT_EQ(error_with(info(), {{"cells", "5"}}, {"cells=5", "6 to"}), Errc::invalid_argument);
   EXPECT_EQ(error_with(info(), {{"iterations", "x"}}, {"iterations=x"}), Errc::invalid_argument);
-  EXPECT_EQ(error_with(info(), {{"mesh", "/no/such/file"}}, {"mesh", "/no/such/file"}),
-            Errc::not_found);
+  EXPECT_EQ(error_with(info(), {{"cells", "9"}, {"mesh", "/no/such/file"}}, {"leave out cells"}),
+            Errc::invalid_argument);
 }
 
 // Table 1: a checkpoint of 8.9 MB.

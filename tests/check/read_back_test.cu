@@ -11,6 +11,7 @@ using check::Program;
 using check::Session;
 
 struct Totals {
+  static constexpr const char* kTypeName = "totals";
   alignas(64) std::uint32_t part[2];
   alignas(64) std::uint64_t total;
 };
@@ -47,6 +48,7 @@ struct Pair {
   std::uint64_t key, value;
 };
 struct Pairs {
+  static constexpr const char* kTypeName = "pairs";
   alignas(64) Pair pair[2];
   alignas(64) std::uint64_t valid[2];
 };

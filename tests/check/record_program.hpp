@@ -13,6 +13,7 @@
 namespace holdfast::test {
 
 struct Record {
+  static constexpr const char* kTypeName = "record";
   alignas(64) std::uint64_t payload;
   alignas(64) std::uint64_t valid;
   alignas(64) char name[64];

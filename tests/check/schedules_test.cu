@@ -14,6 +14,7 @@ using check::Program;
 using check::Session;
 
 struct Words {
+  static constexpr const char* kTypeName = "words";
   alignas(64) std::uint64_t a;
   alignas(64) std::uint64_t b;
   alignas(64) std::uint64_t total;

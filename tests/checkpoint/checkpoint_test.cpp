@@ -45,6 +45,17 @@ std::vector<std::uint8_t> bytes(std::size_t count, unsigned seed) {
   return values;
 }
 
+struct Moment {
+  static constexpr const char* kTypeName = "moment";
+  double time;
+  float value, error;
+};
+struct Place {
+  static constexpr const char* kTypeName = "place";
+  float x, y, z, w;
+};
+static_assert(sizeof(Moment) == sizeof(Place));
+
 class CheckpointTest : public test::Scratch {
  protected:
   static constexpr std::size_t kWeights = 70001;  // more than a chunk, not a multiple of anything
@@ -303,6 +314,44 @@ TEST_F(CheckpointTest, MisuseIsRefused) {
   Checkpoint full(*region_, "full");
   full.add("g", "x", reinterpret_cast<std::uint8_t*>(large.data()), large.size());
   EXPECT_EQ(error_of([&] { full.save(stream_, "g"); }), Errc::no_space);
+}
+
+TEST_F(CheckpointTest, TellsStructsOfOneSizeApart) {
+  const DeviceBuffer<Moment> moments(4);
+  const auto saving = [&](auto* buffer) {
+    Checkpoint checkpoint(*region_, "of structs");
+    checkpoint.add("g", "x", buffer, 4);
+    checkpoint.save(stream_, "g", 7);
+    stream_.synchronize();
+  };
+  saving(moments.data());
+  saving(moments.data());
+  EXPECT_EQ(error_of([&] { saving(reinterpret_cast<Place*>(moments.data())); },
+                     {"of structs/g", "'x'", "4 x moment", "4 x place"}),
+            Errc::invalid_argument);
+}
+
+// As builds left it in which all structs had one name.
+TEST_F(CheckpointTest, StructsWithoutANameOfTheirOwnAreRestoredByThatName) {
+  const CheckpointBuffer unnamed{"x", "struct", 4, sizeof(Moment)};
+  const DeviceBuffer<Moment> moments(4);
+  write(moments.data(), std::vector<Moment>{{1, 2, 3}});
+  {
+    Checkpoint old(*region_, "old");
+    old.add_raw("g", unnamed, moments.data());
+    old.save(stream_, "g", 7);
+  }
+  stream_.synchronize();
+  write(moments.data(), std::vector<Moment>(1));
+  Checkpoint named(*region_, "old");
+  named.add("g", "x", moments.data(), 4);
+  EXPECT_EQ(error_of([&] { named.restore(stream_, "g"); },
+                     {"old/g", "'x'", "4 x struct", "4 x moment", "add_raw()"}),
+            Errc::invalid_argument);
+  Checkpoint raw(*region_, "old");
+  raw.add_raw("g", unnamed, moments.data());
+  EXPECT_EQ(raw.restore(stream_, "g"), 7u);
+  EXPECT_EQ(read(moments.data(), 1)[0].value, 2);
 }
 
 // Any bytes that the medium may hold: an error or the right data, never a crash.

@@ -20,8 +20,7 @@ __global__ void fault_kernel(std::uint32_t* nowhere) { *nowhere = 1; }
 
 void store_words(Stream& stream, std::uint32_t* words, std::size_t count, std::uint32_t value,
                  PageMarks marks) {
-  const unsigned blocks = static_cast<unsigned>((count + 255) / 256);
-  launch(stream, dim3(blocks), dim3(256), store_words_kernel, words, count, value, marks);
+  launch(stream, blocks_for(count, 256), 256, store_words_kernel, words, count, value, marks);
 }
 
 void fault(Stream& stream) {

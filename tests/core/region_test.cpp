@@ -12,12 +12,31 @@
 
 namespace holdfast {
 namespace {
+enum class Colour : std::uint16_t { red, green };
+}
+
+template <>
+struct TypeName<Colour> {
+  static constexpr const char* value = "colour";
+};
+
+namespace {
 
 using test::error_of;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 class RegionTest : public test::Scratch {};
+
+struct Point {
+  static constexpr const char* kTypeName = "point";
+  float x, y;
+};
+struct Span {
+  static constexpr const char* kTypeName = "span";
+  std::uint32_t first, count;
+};
+static_assert(sizeof(Point) == sizeof(Span));
 
 TEST_F(RegionTest, KeepsObjectsAcrossCloseAndOpen) {
   {
@@ -96,6 +115,51 @@ TEST_F(RegionTest, RefusesWrongTypes) {
   EXPECT_EQ(error_of([&] { region.find<double>("weights"); }, {"weights", "f32", "f64"}),
             Errc::invalid_argument);
   EXPECT_EQ(error_of([&] { region.find<std::uint32_t>("weights"); }), Errc::invalid_argument);
+}
+
+TEST_F(RegionTest, TellsStructsOfOneSizeApart) {
+  {
+    Region region = Region::create(path(), options(kMiB));
+    region.allocate<Point>("a", 3)[1] = {1, 2};
+    region.allocate<Span>("b", 3)[1] = {3, 4};
+  }
+  Region region = Region::open(path());
+  EXPECT_EQ(region.object("a").type, "point");
+  EXPECT_EQ(region.find<Point>("a")[1].y, 2);
+  EXPECT_EQ(region.find<const Span>("b")[1].count, 4u) << "whether it is const is no other type";
+  EXPECT_EQ(error_of([&] { region.find<Span>("a"); }, {"'a'", path(), "point", "span"}),
+            Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { region.find<Point>("b"); }, {"'b'", "span", "point"}),
+            Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { region.find<double>("a"); }, {"point", "f64"}), Errc::invalid_argument);
+}
+
+TEST_F(RegionTest, NamesTypesOfOneLayoutAlike) {
+  EXPECT_STREQ(type_name<long>(), "i64");
+  EXPECT_STREQ(type_name<long long>(), "i64");
+  EXPECT_STREQ(type_name<unsigned long long>(), "u64");
+  EXPECT_STREQ(type_name<const std::uint16_t>(), "u16");
+  EXPECT_STREQ(type_name<char>(), "char");
+  EXPECT_STREQ(type_name<signed char>(), "i8");
+  EXPECT_STREQ(type_name<bool>(), "bool");
+  EXPECT_STREQ(type_name<Colour>(), "colour") << "by a specialisation";
+}
+
+// As builds left it in which all structs had one name.
+TEST_F(RegionTest, RefusesStructsWithoutANameOfTheirOwn) {
+  Region region = Region::create(path(), options(kMiB));
+  region.allocate_raw("old", "struct", sizeof(Point), 2, Tracking::hashed);
+  const std::vector<std::string> words = {"'old'", path(), "struct of 8 bytes",
+                                          "address(object(\"old\"))", "remove()"};
+  EXPECT_EQ(error_of([&] { region.find<Point>("old"); }, words), Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { region.find<Span>("old"); }, words), Errc::invalid_argument);
+  // What the message advises.
+  auto* const old = static_cast<Point*>(region.address(region.object("old")));
+  old[1] = {5, 6};
+  const auto points = region.allocate<Point>("new", region.object("old").count);
+  std::memcpy(points.data(), old, points.size_bytes());
+  region.remove("old");
+  EXPECT_EQ(region.find<Point>("new")[1].x, 5);
 }
 
 TEST_F(RegionTest, RefusesBadArguments) {

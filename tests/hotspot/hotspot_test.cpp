@@ -124,8 +124,6 @@ TEST(Hotspot, BadOptionsAreRefused) {
   EXPECT_EQ(error_with(info(), {{"grid", "many"}}, {"grid=many"}), Errc::invalid_argument);
   EXPECT_EQ(error_with(info(), {{"iterations", "0"}}, {"iterations", "1 to"}),
             Errc::invalid_argument);
-  EXPECT_EQ(error_with(info(), {{"power", "/no/such/file"}}, {"power", "/no/such/file"}),
-            Errc::not_found);
 }
 
 class HotspotFiles : public checkpointing_checks::Files {

@@ -86,7 +86,7 @@ __global__ void sum_one(gpmlog* log, std::uint64_t* sum) {
   }
 }
 
-dim3 grid_for(std::uint32_t threads) { return dim3((threads + kBlock - 1) / kBlock); }
+dim3 grid_for(std::uint32_t threads) { return dim3(holdfast::blocks_for(threads, kBlock)); }
 
 }  // namespace
 

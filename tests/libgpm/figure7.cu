@@ -17,7 +17,7 @@ __global__ void count(std::uint32_t* iterations) { ++*iterations; }
 }  // namespace
 
 void train(holdfast::Stream& stream, float* weights, std::uint32_t* iterations) {
-  holdfast::launch(stream, dim3((kWeights + kBlock - 1) / kBlock), dim3(kBlock), update, weights,
+  holdfast::launch(stream, holdfast::blocks_for(kWeights, kBlock), kBlock, update, weights,
                    iterations);
   holdfast::launch(stream, dim3(1), dim3(1), count, iterations);
 }

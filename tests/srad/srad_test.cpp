@@ -249,7 +249,6 @@ TEST(SradTest, BadOptionsAreRefused) {
   expect_refused(info(), {{"rows", "0"}}, {"rows", "give"});
   expect_refused(info(), {{"region", "big"}}, {"region", "give"});
   expect_refused(info(), {{"rows", "1048576"}, {"columns", "1048576"}}, {"rows", "at most"});
-  expect_refused(info(), {{"image", "/nowhere/a.pgm"}}, {"/nowhere/a.pgm", "no such file"});
   Settings settings;
   settings.steps = 1ull << 40;
   EXPECT_EQ(error_of([&] { info().make(settings); }, {"steps"}), Errc::invalid_argument);

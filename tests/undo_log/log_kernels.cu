@@ -125,7 +125,7 @@ __global__ void undo_kernel(CoalescedLogRef log, std::uint64_t* cells, std::uint
   }
 }
 
-dim3 grid_for(std::uint32_t threads) { return dim3((threads + kBlock - 1) / kBlock); }
+dim3 grid_for(std::uint32_t threads) { return dim3(blocks_for(threads, kBlock)); }
 
 template <class Body>
 void with_ref(const UndoLog& log, Body&& body) {

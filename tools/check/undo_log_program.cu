@@ -117,8 +117,8 @@ void undo_interrupted(Region& region, std::uint64_t* cells, const Shape& shape) 
   if (!transaction.interrupted()) return;
   Stream stream;
   with_view(log, [&](auto view) {
-    launch(stream, dim3((view.slots + kBlock - 1) / kBlock), dim3(kBlock), undo<decltype(view)>,
-           view, cells, shape.counter() + 1, region.marks());
+    launch(stream, blocks_for(view.slots, kBlock), kBlock, undo<decltype(view)>, view, cells,
+           shape.counter() + 1, region.marks());
   });
   transaction.roll_back(stream);
   stream.synchronize();
