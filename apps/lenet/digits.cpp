@@ -26,8 +26,9 @@ std::uint32_t word(const std::string& bytes, std::size_t at) {
 std::vector<std::uint32_t> parse_header(const std::string& bytes, const std::string& name,
                                         unsigned dimensions) {
   const std::size_t header = 4 + 4 * std::size_t{dimensions};
-  if (bytes.size() < header)
+  if (bytes.size() < header) {
     damaged_input(name, concat("ends in its header, after ", bytes.size()));
+  }
   const std::uint32_t magic = kBytes << 8 | dimensions;
   if (word(bytes, 0) != magic) {
     damaged_input(name, concat("starts with ", word(bytes, 0), ", not ", magic,
