@@ -187,11 +187,13 @@ class Region {
   // crash would leave it: the next open() finds everything that was persisted.
   ~Region();
 
-  // Waits for commits, commits what changed, and (file domain) removes the arena.
-  // REQUIRES: no kernel still uses the region.
+  // Waits for pending writers and commits, commits what changed, and (file domain) removes the
+  // arena. REQUIRES: no other kernel still uses the region.
   void close();
 
-  // Lets go of the region as a crash would: nothing is committed, the arena stays.
+  // Lets go of the region as a crash would: nothing is committed, the arena stays. Does not wait
+  // for pending writers: until they have ended their memory stays, and opening the region throws
+  // in_use.
   void abandon() noexcept;
 
   // Makes a zeroed object of `count` elements. Throws already_exists, invalid_argument (name
@@ -225,14 +227,31 @@ class Region {
   // The GPU and the host use the same address.
   void* base() const;
 
-  // Makes all that precedes it in `stream` durable on disk, atomically. The stream is held only
+  // Registers a writer that goes on behind the call that began it, on whichever stream: `end` is
+  // recorded behind its last store (and page mark), and is not recorded again. Commits and close()
+  // come after it, so that none takes half of it, or takes its marks before its stores are made:
+  // no later commit would look at those pages. It is an event rather than a stream, so that what
+  // follows on the writer's stream holds no commit up, and shared, so that the writer can use it,
+  // too.
+  //
+  // A writer whose stream has failed counts as ended. Commits go on: what it left is what a crash
+  // would have left, with which its recovery deals, and to refuse would keep all else off the disk.
+  // Such a commit compares every page, since what was stored may not have been marked.
+  // Throws invalid_argument (null).
+  void pending(std::shared_ptr<Event> end);
+  // Waits on the host for all pending writers. What failed is for its own waits to say.
+  void settle();
+
+  // Makes all that precedes it in `stream`, and all pending writers store, durable on disk,
+  // atomically. The stream waits for those writers, and then is held only
   // while changed pages are copied aside; the disk is written behind it. What the host stores
   // itself is not ordered by the stream: it waits for Commit::wait_snapshot() first.
   // On a dax domain it is a host-side fence; on device and emulated it throws unsupported.
-  // REQUIRES: work on other streams that writes the region is ordered before or after it by
+  // REQUIRES: other work on other streams that writes the region is ordered before or after it by
   // events.
   Commit commit(Stream& stream);
-  // The same, now, and waits. REQUIRES: no kernel is writing the region.
+  // The same, now, and waits. REQUIRES: no kernel but those of pending writers is writing the
+  // region.
   CommitStats commit();
 
   // For kernels that write objects with Tracking::marked; trivially copyable.

@@ -67,6 +67,8 @@ class Committer {
 
   // After a crash the marks are gone: the next commit compares every page.
   void compare_everything() { *compare_everything_ = true; }
+  // The same, for who finds out later.
+  const std::shared_ptr<std::atomic<bool>>& everything() const { return compare_everything_; }
   MarkMap& marks() { return marks_; }
   // Of the last commit that is durable.
   std::uint64_t generation() const { return generation_; }

@@ -14,6 +14,7 @@
 #include "core/file_domain.hpp"
 #include "core/guard.hpp"
 #include "core/medium.hpp"
+#include "core/pending_writers.hpp"
 #include "core/read_only.hpp"
 #include "core/region_access.hpp"
 #include "core/uuid.hpp"
@@ -69,6 +70,7 @@ struct Region::Impl {
   std::unique_ptr<core::Directory> other_directory;
   std::mutex other_mutex;
   std::unique_ptr<Stream> stream;  // for dax commits on the host's behalf
+  core::PendingWriters pending;
 
   core::Medium& medium() { return file ? file->arena() : *other; }
   core::Directory& directory() { return file ? file->directory() : *other_directory; }
@@ -80,6 +82,10 @@ struct Region::Impl {
   void load_directory() {
     other_directory = std::make_unique<core::Directory>(
         core::Directory::load(other->metadata(), other->size(), path, flusher()));
+  }
+  // On the host. What a writer that failed has stored it may not have marked.
+  void settle() {
+    if (pending.wait() && file) file->committer().compare_everything();
   }
 };
 
@@ -151,6 +157,7 @@ Region core::RegionAccess::create(const std::string& path, const RegionOptions& 
                                   const Surroundings& around) {
   using Impl = Region::Impl;
   check_path(path);
+  release_kept();
   const std::uint64_t size = checked_size(options.size, path);
   const std::uint64_t max_size = core::checked_max_size(size, options.max_size);
   // Its persists wait one by one.
@@ -187,6 +194,7 @@ Region core::RegionAccess::open(const std::string& path, const OpenOptions& opti
                                 const Surroundings& around) {
   using Impl = Region::Impl;
   check_path(path);
+  release_kept();
   auto impl = std::make_unique<Impl>(options.medium);
   impl->path = path;
   impl->read_only = options.mode == OpenMode::read_only;
@@ -225,6 +233,7 @@ Region core::RegionAccess::open(const std::string& path, const OpenOptions& opti
 
 void Region::destroy(const std::string& path, const OpenOptions& options) try {
   check_path(path);
+  core::release_kept();
   if (core::is_dax_region(path)) {
     core::destroy_dax_region(path);
   } else {
@@ -236,6 +245,7 @@ void Region::destroy(const std::string& path, const OpenOptions& options) try {
 
 void Region::close() try {
   Impl& impl = alive(impl_);
+  impl.settle();
   if (impl.file) {
     impl.file->close();
   } else if (impl.domain == Domain::dax) {
@@ -246,7 +256,12 @@ void Region::close() try {
   core::fail("close()");
 }
 
-void Region::abandon() noexcept { impl_.reset(); }
+void Region::abandon() noexcept {
+  if (!impl_) return;
+  core::PendingWriters writers = std::move(impl_->pending);
+  core::WrittenMemory memory(impl_.release(), [](void* impl) { delete static_cast<Impl*>(impl); });
+  if (!writers.all_ended()) core::keep_for(std::move(writers), std::move(memory));
+}
 
 // ---- Objects ----------------------------------------------------------------------------------
 
@@ -364,14 +379,30 @@ void* Region::base() const { return alive(impl_).medium().base(); }
 
 // ---- Commits ----------------------------------------------------------------------------------
 
+void Region::pending(std::shared_ptr<Event> end) try {
+  Impl& impl = alive(impl_);
+  if (!end) throw Error(Errc::invalid_argument, "pending(): give an event that is recorded");
+  impl.pending.add(std::move(end));
+} catch (const std::exception&) {
+  core::fail("pending()");
+}
+
+void Region::settle() try { alive(impl_).settle(); } catch (const std::exception&) {
+  core::fail("settle()");
+}
+
 Commit Region::commit(Stream& stream) try {
   Impl& impl = alive(impl_);
   check_writable("commit()");
-  if (impl.file) return Commit(impl.file->committer().start(stream));
+  if (impl.file) {
+    impl.pending.hold(stream, impl.file->committer().everything());
+    return Commit(impl.file->committer().start(stream));
+  }
   if (impl.domain != Domain::dax) {
     throw Error(Errc::unsupported, concat("'", impl.path, "' is of the ", to_string(impl.domain),
                                           " domain, which keeps nothing: there is no commit()"));
   }
+  impl.pending.hold(stream, std::make_shared<std::atomic<bool>>());
   const auto state = std::make_shared<Commit::State>();
   state->stats.generation = ++impl.dax_commits;
   stream.enqueue([state, medium = impl.other.get()] {
@@ -395,7 +426,10 @@ Commit Region::commit(Stream& stream) try {
 
 CommitStats Region::commit() try {
   Impl& impl = alive(impl_);
-  if (impl.file) return impl.file->commit(core::Committer::Unchanged::commit);
+  if (impl.file) {
+    impl.settle();
+    return impl.file->commit(core::Committer::Unchanged::commit);
+  }
   if (!impl.stream) impl.stream = std::make_unique<Stream>();
   return commit(*impl.stream).wait();
 } catch (const std::exception&) {
