@@ -51,7 +51,14 @@ struct Guarantee {
 enum class Tracking : std::uint32_t {
   hashed,  // raw stores: commit() compares a hash of every page
   marked,  // whoever writes calls PageMarks::mark(); commit() looks at marked pages alone
+  // Not at all, for what can be made again, such as a cache: commits, close() and backups leave the
+  // object's bytes out, and never read them. It lives in the arena and survives what that survives
+  // (kill -9, and a persist in a kernel has its rung); opened from the image, after a close or a
+  // power cut, the object is there and reads as zeros. OpenReport::arena_found says which it was.
+  // On a dax domain, which is used in place, it stays as the others do.
+  none,
 };
+const char* to_string(Tracking tracking) noexcept;
 
 class Throttle;
 
@@ -256,7 +263,7 @@ class Region {
 
   // For kernels that write objects with Tracking::marked; trivially copyable.
   PageMarks marks() const;
-  // Says on the host that [address, address + bytes) changes. No effect on hashed objects.
+  // Says on the host that [address, address + bytes) changes. Of effect on marked objects alone.
   void mark(const void* address, std::size_t bytes);
 
   const std::string& path() const;

@@ -26,9 +26,10 @@ Domain parse_domain(const std::string& name) {
 }
 
 Tracking parse_tracking(const std::string& name) {
-  if (name == "hashed") return Tracking::hashed;
-  if (name == "marked") return Tracking::marked;
-  throw Error(Errc::invalid_argument, "tracking is '" + name + "': use hashed or marked");
+  for (const Tracking tracking : {Tracking::hashed, Tracking::marked, Tracking::none}) {
+    if (name == to_string(tracking)) return tracking;
+  }
+  throw Error(Errc::invalid_argument, "tracking is '" + name + "': use hashed, marked or none");
 }
 
 // A commit on its way to the disk, and the region that it belongs to.
@@ -140,9 +141,7 @@ void bind_records(nb::module_& module) {
       .def_ro("element_bytes", &ObjectInfo::element_bytes)
       .def_prop_ro("nbytes", &ObjectInfo::bytes)
       .def_prop_ro("tracking",
-                   [](const ObjectInfo& info) {
-                     return std::string(info.tracking == Tracking::hashed ? "hashed" : "marked");
-                   })
+                   [](const ObjectInfo& info) { return std::string(to_string(info.tracking)); })
       .def("__repr__", [](const ObjectInfo& info) {
         return detail::concat("ObjectInfo(", info.name, ": ", info.count, " x ", info.type, ")");
       });

@@ -169,7 +169,8 @@ class Region:
         """Makes an array of zeros and returns it.
 
         tracking="hashed": commit() finds changed pages by itself. "marked": call mark() for what
-        you write, and commit() looks there alone.
+        you write, and commit() looks there alone. "none": commits, close() and backups leave the
+        array out; it survives a kill, and is zeros once the region was closed or power was lost.
         """
         _check_host_can_read(self._handle, name)
         self._allocate(name, shape, dtype, tracking)

@@ -51,6 +51,18 @@ const char* to_string(Rung rung) noexcept {
   return "unknown";
 }
 
+const char* to_string(Tracking tracking) noexcept {
+  switch (tracking) {
+    case Tracking::hashed:
+      return "hashed";
+    case Tracking::marked:
+      return "marked";
+    case Tracking::none:
+      return "none";
+  }
+  return "unknown";
+}
+
 struct Region::Impl {
   explicit Impl(const MediumModel& medium_model) : throttle(medium_model) {}
 
@@ -275,7 +287,7 @@ void* Region::allocate_raw(std::string_view name, std::string_view type,
   if (count == 0 || element_bytes == 0) {
     throw Error(Errc::invalid_argument, concat("object '", name, "' must have at least one byte"));
   }
-  if (tracking != Tracking::hashed && tracking != Tracking::marked) {
+  if (tracking > Tracking::none) {
     throw Error(Errc::invalid_argument, concat("object '", name, "': unknown tracking"));
   }
   const std::lock_guard lock(impl.mutex());
