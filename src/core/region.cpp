@@ -417,20 +417,14 @@ Commit Region::commit(Stream& stream) try {
   impl.pending.hold(stream, std::make_shared<std::atomic<bool>>());
   const auto state = std::make_shared<Commit::State>();
   state->stats.generation = ++impl.dax_commits;
-  stream.enqueue([state, medium = impl.other.get()] {
-    {
-      const std::lock_guard lock(state->mutex);
-      state->started = true;
-    }
+  state->queue(stream, [medium = impl.other.get()](Commit::State& commit) {
     try {
       medium->flush(medium->base(), medium->size());
-      state->finish(std::nullopt);
+      commit.finish(std::nullopt);
     } catch (const Error& error) {
-      state->finish(error);
+      commit.finish(error);
     }
   });
-  state->reached = std::make_shared<Event>();
-  state->reached->record(stream);
   return Commit(state);
 } catch (const std::exception&) {
   core::fail("commit()");
