@@ -185,6 +185,16 @@ class Region {
   // that do nothing), permission, no_shared_memory, io. A file that is refused is not written to.
   static Region open(const std::string& path, const OpenOptions& options = {});
 
+  // Opens the region at `path`, whatever its size, or creates it where nothing is. Of processes
+  // that do so at once one creates it; the others open it when that has closed it, and get in_use
+  // until then. What is there and is no whole region is refused as open() does, and not written to;
+  // so is a dax device that holds none, which create() would take. For opening, an arena folder or
+  // medium that `opening` does not give is that of `options`. On the device and emulated domains,
+  // which keep nothing, it is create(). Throws as both, and invalid_argument for a region of
+  // another domain and for OpenMode::read_only.
+  static Region open_or_create(const std::string& path, const RegionOptions& options,
+                               const OpenOptions& opening = {});
+
   // Removes a region's files, arena included. Throws as open() does for a file that is not ours.
   static void destroy(const std::string& path, const OpenOptions& options = {});
 

@@ -75,6 +75,19 @@ std::shared_ptr<RegionHandle> open_region(const std::string& path, const std::st
   return std::make_shared<RegionHandle>(path, Region::open(path, options));
 }
 
+std::shared_ptr<RegionHandle> open_or_create_region(const std::string& path, std::uint64_t size,
+                                                    const std::string& domain,
+                                                    std::uint64_t max_size,
+                                                    const std::string& arena_folder) {
+  RegionOptions options;
+  options.domain = parse_domain(domain);
+  options.size = size;
+  options.max_size = max_size;
+  options.arena_folder = arena_folder;
+  nb::gil_scoped_release no_gil;
+  return std::make_shared<RegionHandle>(path, Region::open_or_create(path, options));
+}
+
 BackupReport backup_region(const std::string& from, const std::string& to,
                            const std::string& arena_folder, bool last_commit) {
   OpenOptions options;
@@ -277,6 +290,8 @@ void bind_region(nb::module_& module) {
              "arena_folder"_a, "persist_latency_ns"_a, "write_bytes_per_second"_a);
   module.def("open", &open_region, "path"_a, "arena_folder"_a, "max_size"_a, "read_only"_a,
              "last_commit"_a);
+  module.def("open_or_create", &open_or_create_region, "path"_a, "size"_a, "domain"_a, "max_size"_a,
+             "arena_folder"_a);
   module.def("backup", &backup_region, "source"_a, "target"_a, "arena_folder"_a, "last_commit"_a);
   module.def("destroy", &destroy_region, "path"_a, "arena_folder"_a);
 }

@@ -165,6 +165,13 @@ Region Region::open(const std::string& path, const OpenOptions& options) try {
   core::fail("opening a region");
 }
 
+Region Region::open_or_create(const std::string& path, const RegionOptions& options,
+                              const OpenOptions& opening) try {
+  return core::RegionAccess::open_or_create(path, options, opening, {});
+} catch (const std::exception&) {
+  core::fail("opening or creating a region");
+}
+
 Region core::RegionAccess::create(const std::string& path, const RegionOptions& options,
                                   const Surroundings& around) {
   using Impl = Region::Impl;
@@ -241,6 +248,52 @@ Region core::RegionAccess::open(const std::string& path, const OpenOptions& opti
     }
   }
   return Region(std::move(impl));
+}
+
+namespace {
+
+// What a region of another domain guarantees is not what is asked for.
+void check_domain(const std::string& path, Domain wanted) {
+  const Domain other = wanted == Domain::dax ? Domain::file : Domain::dax;
+  if (other == Domain::dax ? !core::is_dax_region(path) : !core::is_image(path)) return;
+  throw Error(Errc::invalid_argument,
+              concat("'", path, "' is of the ", to_string(other), " domain, not of the ",
+                     to_string(wanted), " domain: ask for that one, or choose another path"));
+}
+
+}  // namespace
+
+Region core::RegionAccess::open_or_create(const std::string& path, const RegionOptions& options,
+                                          const OpenOptions& opening, const Surroundings& around) {
+  if (options.domain != Domain::file && options.domain != Domain::dax) {
+    return create(path, options, around);
+  }
+  if (opening.mode == OpenMode::read_only) {
+    throw Error(Errc::invalid_argument,
+                concat("'", path, "' cannot be created for reading: open() it, or for writing"));
+  }
+  check_path(path);
+  check_domain(path, options.domain);
+  OpenOptions how = opening;
+  if (how.arena_folder.empty()) how.arena_folder = options.arena_folder;
+  if (!how.medium.slows()) how.medium = options.medium;
+  // Between the two another process may make a region there, or take it away.
+  constexpr int kAttempts = 8;
+  for (int attempt = 1;; ++attempt) {
+    std::optional<Error> missing;
+    try {
+      return open(path, how, around);
+    } catch (const Error& error) {
+      if (error.code() != Errc::not_found) throw;
+      missing = error;
+    }
+    try {
+      return create(path, options, around);
+    } catch (const Error& error) {
+      if (error.code() != Errc::already_exists) throw;
+      if (attempt == kAttempts) throw *missing;
+    }
+  }
 }
 
 void Region::destroy(const std::string& path, const OpenOptions& options) try {

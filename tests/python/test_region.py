@@ -327,6 +327,27 @@ def test_marked_objects_are_committed_where_marked(path: Path) -> None:
         assert region["a"].sum() == 1024 + 512
 
 
+def test_open_or_create(path: Path) -> None:
+    for value in range(3):
+        with holdfast.open_or_create(path, (value + 1) * MIB) as region:
+            assert region.size == MIB
+            assert ("a" in region) == (value > 0)
+            array = region["a"] if value else region.allocate("a", 4, "int32")
+            assert (array == value).all()
+            array += 1
+            with pytest.raises(holdfast.Error) as raised:
+                holdfast.open_or_create(path, MIB)
+            assert raised.value.code == "in_use"
+        with pytest.raises(holdfast.Error, match="still in use: 'a'"):
+            holdfast.open_or_create(path, MIB)
+        del array
+    path.write_bytes(b"something else")
+    with pytest.raises(holdfast.Error) as raised:
+        holdfast.open_or_create(path, MIB)
+    assert raised.value.code == "foreign"
+    assert path.read_bytes() == b"something else"
+
+
 def test_what_commits_leave_out(path: Path) -> None:
     with holdfast.create(path, 8 * MIB) as region:
         cache = region.allocate("cache", 6 * MIB, "uint8", tracking="none")
