@@ -19,8 +19,9 @@ struct BackupReport {
 // Writes a consistent copy of the file-backed region `from` into the new file `to`, durably, with a
 // uuid of its own: both may be open at once. Beside a process that has the region open it is a copy
 // of the last commit; after a crash, of what was persisted. `from` may be of an older version of
-// the format, or an arena whose image is lost. Takes as much memory as the region has bytes. Throws
-// as Region::open() for `from`, as Region::create() for `to`; `to` then does not exist.
+// the format, or an arena whose image is lost. Objects with Tracking::none are zeros in it. Takes
+// as much memory as the region has bytes. Throws as Region::open() for `from`, as Region::create()
+// for `to`; `to` then does not exist.
 BackupReport backup(const std::string& from, const std::string& to,
                     const OpenOptions& options = {});
 

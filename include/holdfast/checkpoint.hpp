@@ -61,13 +61,14 @@ struct CheckpointBuffer {
 //   restore, after which no buffer can be added to the group.
 // - REQUIRES: one object at a time saves a group; it knows which of the two copies is the older.
 //
-// Thread safety: one thread at a time. The region and the buffers outlive it.
+// Thread safety: one thread at a time. The region and the buffers outlive it. Use of one that was
+// moved from throws Errc::closed.
 class Checkpoint {
  public:
   Checkpoint(Region& region, std::string_view name);
   ~Checkpoint();  // waits for saves under way
   Checkpoint(Checkpoint&&) noexcept;
-  Checkpoint& operator=(Checkpoint&&) noexcept;
+  Checkpoint& operator=(Checkpoint&&) noexcept;  // the old one waits, as its destructor does
 
   // Adds a buffer of `count` elements to a group. Throws invalid_argument: a name that is empty,
   // too long, or there already; nothing to save; the group was saved or restored before.
@@ -88,7 +89,9 @@ class Checkpoint {
   void save(Stream& stream, std::string_view group, std::uint64_t tag = 0);
 
   // The same, but the stream is held only while the buffers are copied aside, in device memory
-  // (as much as the group has). Throws no_memory where that does not fit: use save().
+  // (as much as the group has). The region's commits, on whichever stream, and its close() come
+  // after the save (Region::pending()), so no PendingSave has to be waited for on their account.
+  // Throws no_memory where the copy does not fit: use save().
   PendingSave save_async(Stream& stream, std::string_view group, std::uint64_t tag = 0);
 
   // Loads the last save of a group and returns its number; nothing, with the buffers untouched, if

@@ -52,7 +52,14 @@ struct Guarantee {
 enum class Tracking : std::uint32_t {
   hashed,  // raw stores: commit() compares a hash of every page
   marked,  // whoever writes calls PageMarks::mark(); commit() looks at marked pages alone
+  // Not at all, for what can be made again, such as a cache: commits, close() and backups leave the
+  // object's bytes out, and never read them. It lives in the arena and survives what that survives
+  // (kill -9, and a persist in a kernel has its rung); opened from the image, after a close or a
+  // power cut, the object is there and reads as zeros. OpenReport::arena_found says which it was.
+  // On a dax domain, which is used in place, it stays as the others do.
+  none,
 };
+const char* to_string(Tracking tracking) noexcept;
 
 class Throttle;
 
@@ -155,6 +162,16 @@ class Region {
   // that do nothing), permission, no_shared_memory, io. A file that is refused is not written to.
   static Region open(const std::string& path, const OpenOptions& options = {});
 
+  // Opens the region at `path`, whatever its size, or creates it where nothing is. Of processes
+  // that do so at once one creates it; the others open it when that has closed it, and get in_use
+  // until then. What is there and is no whole region is refused as open() does, and not written to;
+  // so is a dax device that holds none, which create() would take. For opening, an arena folder or
+  // medium that `opening` does not give is that of `options`. On the device and emulated domains,
+  // which keep nothing, it is create(). Throws as both, and invalid_argument for a region of
+  // another domain and for OpenMode::read_only.
+  static Region open_or_create(const std::string& path, const RegionOptions& options,
+                               const OpenOptions& opening = {});
+
   // Removes a region's files, arena included. Throws as open() does for a file that is not ours.
   static void destroy(const std::string& path, const OpenOptions& options = {});
 
@@ -164,11 +181,13 @@ class Region {
   // crash would leave it: the next open() finds everything that was persisted.
   ~Region();
 
-  // Waits for commits, commits what changed, and (file domain) removes the arena.
-  // REQUIRES: no kernel still uses the region.
+  // Waits for pending writers and commits, commits what changed, and (file domain) removes the
+  // arena. REQUIRES: no other kernel still uses the region.
   void close();
 
-  // Lets go of the region as a crash would: nothing is committed, the arena stays.
+  // Lets go of the region as a crash would: nothing is committed, the arena stays. Does not wait
+  // for pending writers: until they have ended their memory stays, and opening the region throws
+  // in_use.
   void abandon() noexcept;
 
   // Makes a zeroed object of `count` elements of a type that has a name (TypeName). Throws
@@ -204,19 +223,36 @@ class Region {
   // The GPU and the host use the same address.
   void* base() const;
 
-  // Makes all that precedes it in `stream` durable on disk, atomically. The stream is held only
+  // Registers a writer that goes on behind the call that began it, on whichever stream: `end` is
+  // recorded behind its last store (and page mark), and is not recorded again. Commits and close()
+  // come after it, so that none takes half of it, or takes its marks before its stores are made:
+  // no later commit would look at those pages. It is an event rather than a stream, so that what
+  // follows on the writer's stream holds no commit up, and shared, so that the writer can use it,
+  // too.
+  //
+  // A writer whose stream has failed counts as ended. Commits go on: what it left is what a crash
+  // would have left, with which its recovery deals, and to refuse would keep all else off the disk.
+  // Such a commit compares every page, since what was stored may not have been marked.
+  // Throws invalid_argument (null).
+  void pending(std::shared_ptr<Event> end);
+  // Waits on the host for all pending writers. What failed is for its own waits to say.
+  void settle();
+
+  // Makes all that precedes it in `stream`, and all pending writers store, durable on disk,
+  // atomically. The stream waits for those writers, and then is held only
   // while changed pages are copied aside; the disk is written behind it. What the host stores
   // itself is not ordered by the stream: it waits for Commit::wait_snapshot() first.
   // On a dax domain it is a host-side fence; on device and emulated it throws unsupported.
-  // REQUIRES: work on other streams that writes the region is ordered before or after it by
+  // REQUIRES: other work on other streams that writes the region is ordered before or after it by
   // events.
   Commit commit(Stream& stream);
-  // The same, now, and waits. REQUIRES: no kernel is writing the region.
+  // The same, now, and waits. REQUIRES: no kernel but those of pending writers is writing the
+  // region.
   CommitStats commit();
 
   // For kernels that write objects with Tracking::marked; trivially copyable.
   PageMarks marks() const;
-  // Says on the host that [address, address + bytes) changes. No effect on hashed objects.
+  // Says on the host that [address, address + bytes) changes. Of effect on marked objects alone.
   void mark(const void* address, std::size_t bytes);
 
   const std::string& path() const;

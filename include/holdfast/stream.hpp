@@ -12,6 +12,10 @@
 
 namespace holdfast {
 
+namespace core {
+struct EventAccess;
+}
+
 // An in-order queue of kernels, copies and host functions. Operations are asynchronous on both
 // backends: the CPU backend runs them on a worker thread of the stream, one kernel at a time
 // over the whole process.
@@ -63,6 +67,7 @@ class Event {
   struct Impl;
 
  private:
+  friend struct core::EventAccess;
   std::unique_ptr<Impl> impl_;
 };
 

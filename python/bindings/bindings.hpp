@@ -28,7 +28,8 @@ class Dependent {
   virtual ~Dependent() = default;
   // Lets go of the region. Later use throws Errc::closed.
   virtual void release() noexcept = 0;
-  // Returns once nothing that it queued still writes the region: a commit comes after that.
+  // Returns once nothing that it queued, and did not register with the region as a pending writer,
+  // still writes the region: a commit comes after that.
   virtual void settle() {}
 };
 
@@ -98,7 +99,8 @@ class RegionHandle : public std::enable_shared_from_this<RegionHandle> {
   void release_export(const std::string& name) noexcept;
 
   void add_dependent(const std::shared_ptr<Dependent>& dependent);
-  // Calls `function(Region&)` once no dependent writes the region any more.
+  // Calls `function(Region&)` once no dependent writes the region any more, but for pending
+  // writers, for whom commits wait by themselves.
   template <class Function>
   auto with_settled(Function&& function) {
     // Let go of under the interpreter's lock: it may be for the last time.

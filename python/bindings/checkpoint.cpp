@@ -36,12 +36,6 @@ class CheckpointHandle : public Dependent {
   CheckpointHandle& operator=(const CheckpointHandle&) = delete;
 
   void release() noexcept override { parts_.reset(); }
-  void settle() override {
-    for (auto& pending : pending_) {
-      if (!pending.done()) pending.wait();
-    }
-    pending_.clear();
-  }
 
   // Calls function(Checkpoint&, Stream&).
   template <class Function>
@@ -58,9 +52,7 @@ class CheckpointHandle : public Dependent {
 
   PendingSave save_async(const std::string& group, std::uint64_t tag) {
     return with([&](Checkpoint& checkpoint, Stream& stream) {
-      std::erase_if(pending_, [](const PendingSave& pending) { return pending.done(); });
       PendingSave pending = checkpoint.save_async(stream, group, tag);
-      pending_.push_back(pending);
       // What the caller queues on streams of its own is not ordered behind this one.
       stream.synchronize();
       return pending;
@@ -81,7 +73,6 @@ class CheckpointHandle : public Dependent {
   std::shared_ptr<RegionHandle> region_;
   const std::string name_;
   std::optional<Parts> parts_;
-  std::vector<PendingSave> pending_;
 };
 
 using Handle = std::shared_ptr<CheckpointHandle>;

@@ -26,9 +26,10 @@ Domain parse_domain(const std::string& name) {
 }
 
 Tracking parse_tracking(const std::string& name) {
-  if (name == "hashed") return Tracking::hashed;
-  if (name == "marked") return Tracking::marked;
-  throw Error(Errc::invalid_argument, "tracking is '" + name + "': use hashed or marked");
+  for (const Tracking tracking : {Tracking::hashed, Tracking::marked, Tracking::none}) {
+    if (name == to_string(tracking)) return tracking;
+  }
+  throw Error(Errc::invalid_argument, "tracking is '" + name + "': use hashed, marked or none");
 }
 
 // A commit on its way to the disk, and the region that it belongs to.
@@ -72,6 +73,19 @@ std::shared_ptr<RegionHandle> open_region(const std::string& path, const std::st
   if (read_only) options.mode = OpenMode::read_only;
   nb::gil_scoped_release no_gil;
   return std::make_shared<RegionHandle>(path, Region::open(path, options));
+}
+
+std::shared_ptr<RegionHandle> open_or_create_region(const std::string& path, std::uint64_t size,
+                                                    const std::string& domain,
+                                                    std::uint64_t max_size,
+                                                    const std::string& arena_folder) {
+  RegionOptions options;
+  options.domain = parse_domain(domain);
+  options.size = size;
+  options.max_size = max_size;
+  options.arena_folder = arena_folder;
+  nb::gil_scoped_release no_gil;
+  return std::make_shared<RegionHandle>(path, Region::open_or_create(path, options));
 }
 
 BackupReport backup_region(const std::string& from, const std::string& to,
@@ -140,9 +154,7 @@ void bind_records(nb::module_& module) {
       .def_ro("element_bytes", &ObjectInfo::element_bytes)
       .def_prop_ro("nbytes", &ObjectInfo::bytes)
       .def_prop_ro("tracking",
-                   [](const ObjectInfo& info) {
-                     return std::string(info.tracking == Tracking::hashed ? "hashed" : "marked");
-                   })
+                   [](const ObjectInfo& info) { return std::string(to_string(info.tracking)); })
       .def("__repr__", [](const ObjectInfo& info) {
         return detail::concat("ObjectInfo(", info.name, ": ", info.count, " x ", info.type, ")");
       });
@@ -278,6 +290,8 @@ void bind_region(nb::module_& module) {
              "arena_folder"_a, "persist_latency_ns"_a, "write_bytes_per_second"_a);
   module.def("open", &open_region, "path"_a, "arena_folder"_a, "max_size"_a, "read_only"_a,
              "last_commit"_a);
+  module.def("open_or_create", &open_or_create_region, "path"_a, "size"_a, "domain"_a, "max_size"_a,
+             "arena_folder"_a);
   module.def("backup", &backup_region, "source"_a, "target"_a, "arena_folder"_a, "last_commit"_a);
   module.def("destroy", &destroy_region, "path"_a, "arena_folder"_a);
 }

@@ -151,7 +151,7 @@ void RegionHandle::tell_failures(const char* what_now) {
 }
 
 void RegionHandle::settle() {
-  with_settled([](Region&) {});
+  with_settled([](Region& region) { region.settle(); });
 }
 
 CommitStats RegionHandle::commit() {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from . import _backend
 from ._checkpoint import Checkpoint, PendingSave, StoredBuffer
 from ._errors import Error
-from ._region import DeviceArray, Region, backup, create, destroy, open
+from ._region import DeviceArray, Region, backup, create, destroy, open, open_or_create
 from ._state import RestoredState, restore_state, save_state
 from ._store import RESERVED_KEY, KeyValueStore
 
@@ -43,6 +43,7 @@ __all__ = [
     "create",
     "destroy",
     "open",
+    "open_or_create",
     "restore_state",
     "save_state",
 ]

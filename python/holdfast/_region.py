@@ -7,6 +7,7 @@ import os
 import sys
 import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -169,7 +170,8 @@ class Region:
         """Makes an array of zeros and returns it.
 
         tracking="hashed": commit() finds changed pages by itself. "marked": call mark() for what
-        you write, and commit() looks there alone.
+        you write, and commit() looks there alone. "none": commits, close() and backups leave the
+        array out; it survives a kill, and is zeros once the region was closed or power was lost.
         """
         _check_host_can_read(self._handle, name)
         self._allocate(name, shape, dtype, tracking)
@@ -409,7 +411,7 @@ def open(
     newer_version, unsupported (an older version, of which holdfast.backup() makes a new one; or
     locks that do nothing), permission, no_shared_memory, io.
     """
-    try:
+    with _naming_arrays(path):
         handle = ext.open(
             path_text(path),
             path_text(arena_folder or ""),
@@ -417,13 +419,45 @@ def open(
             read_only,
             last_commit,
         )
+    return Region(handle)
+
+
+def open_or_create(
+    path: Path,
+    size: int,
+    *,
+    domain: str = "file",
+    max_size: int = 0,
+    arena_folder: Path | None = None,
+) -> Region:
+    """Opens the region at `path`, whatever its size, or makes it where nothing is.
+
+    Of processes that do so at once one makes it; the others open it when that has closed it, and
+    get in_use until then. The parameters are those of create(); max_size is for making it. What is
+    there and is no whole region is refused as open() does, and a region of another domain, too.
+    """
+    with _naming_arrays(path):
+        handle = ext.open_or_create(
+            path_text(path),
+            checked_number(size, "size"),
+            domain,
+            checked_number(max_size, "max_size"),
+            path_text(arena_folder or ""),
+        )
+    return Region(handle)
+
+
+@contextmanager
+def _naming_arrays(path: Path) -> Iterator[None]:
+    """Has an Error in_use name the arrays by which this process still has the region."""
+    try:
+        yield
     except Error as error:
         left = _arrays_left(path) if error.code == "in_use" else ""
         if not left:
             raise
         message = f"{error}: arrays of it are still in use: {left}. Delete them (del array)"
         raise Error(message, error.code) from None
-    return Region(handle)
 
 
 def _arrays_left(path: Path) -> str:

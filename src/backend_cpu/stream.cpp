@@ -16,6 +16,7 @@
 #include "backend_cpu/pending.hpp"
 #include "backend_cpu/soon.hpp"
 #include "backend_cpu/stream_impl.hpp"
+#include "core/event_access.hpp"
 #include "core/guard.hpp"
 #include "core/host_asks.hpp"
 
@@ -275,11 +276,34 @@ void Event::wait(Stream& stream) {
 }
 
 bool Event::failed() const {
-  const auto& point = impl_->last;
+  if (impl_->last) core::host_asks();
+  return core::EventAccess::failed(*this);
+}
+
+bool core::EventAccess::failed(const Event& event) {
+  const auto& point = event.impl_->last;
   if (!point) return false;
-  core::host_asks();
   const std::lock_guard lock(point->mutex);
   return point->done && point->error;
+}
+
+bool core::EventAccess::ended(const Event& event) {
+  const auto& point = event.impl_->last;
+  if (!point) return true;
+  const std::lock_guard lock(point->mutex);
+  return point->done;
+}
+
+void core::EventAccess::wait(Event& event, Stream& stream,
+                             std::shared_ptr<std::atomic<bool>> failed) {
+  if (auto point = event.impl_->last) {
+    stream.impl().push(
+        [point, failed] {
+          point->wait();
+          if (point->error) *failed = true;
+        },
+        Stream::Impl::Run::always, [point] { return point->done; }, point->task);
+  }
 }
 
 float Event::elapsed_ms(const Event& start, const Event& stop) {

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "backend_cuda/check.hpp"
+#include "core/event_access.hpp"
 #include "core/host_asks.hpp"
 #include "holdfast/launch.hpp"
 #include "holdfast/stream.hpp"
@@ -81,7 +82,15 @@ void Event::synchronize() { HOLDFAST_CUDA(cudaEventSynchronize(impl_->event)); }
 void Event::wait(Stream& stream) {
   HOLDFAST_CUDA(cudaStreamWaitEvent(stream.impl().stream, impl_->event));
 }
-bool Event::failed() const { return false; }
+bool Event::failed() const { return core::EventAccess::failed(*this); }
+bool core::EventAccess::failed(const Event&) { return false; }
+bool core::EventAccess::ended(const Event& event) {
+  return cudaEventQuery(event.impl_->event) != cudaErrorNotReady;
+}
+// A failure takes the context with it, and every stream.
+void core::EventAccess::wait(Event& event, Stream& stream, std::shared_ptr<std::atomic<bool>>) {
+  event.wait(stream);
+}
 float Event::elapsed_ms(const Event& start, const Event& stop) {
   float milliseconds = 0;
   HOLDFAST_CUDA(cudaEventElapsedTime(&milliseconds, start.impl_->event, stop.impl_->event));

@@ -41,6 +41,17 @@ struct Checkpoint::Impl {
   }
 };
 
+namespace {
+
+// The checkpoint's own, or the error for one that was moved from.
+template <class Pointer>
+auto& alive(const Pointer& impl) {
+  if (!impl) throw Error(Errc::closed, "the checkpoint was moved from: use what it was moved to");
+  return *impl;
+}
+
+}  // namespace
+
 Checkpoint::Checkpoint(Region& region, std::string_view name) try
     : impl_(std::make_unique<Impl>()) {
   if (name.empty() || name.find('/') != std::string_view::npos) {
@@ -58,21 +69,29 @@ Checkpoint::~Checkpoint() {
   for (auto& [name, group] : impl_->groups) group.wait();
 }
 Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
-Checkpoint& Checkpoint::operator=(Checkpoint&&) noexcept = default;
+
+Checkpoint& Checkpoint::operator=(Checkpoint&& other) noexcept {
+  if (this != &other) {
+    const Checkpoint old(std::move(*this));  // waits as the destructor does
+    impl_ = std::move(other.impl_);
+  }
+  return *this;
+}
 
 void Checkpoint::add_raw(std::string_view group, const CheckpointBuffer& buffer, void* data,
                          BufferMemory memory) try {
-  auto found = impl_->groups.find(group);
-  if (found == impl_->groups.end()) {
-    const std::string object = concat(impl_->name, "/", std::string(group));
+  Impl& impl = alive(impl_);
+  auto found = impl.groups.find(group);
+  if (found == impl.groups.end()) {
+    const std::string object = concat(impl.name, "/", std::string(group));
     if (group.empty() || object.size() > 55) {
       throw Error(Errc::invalid_argument,
-                  concat("group '", std::string(group), "' of checkpoint '", impl_->name,
+                  concat("group '", std::string(group), "' of checkpoint '", impl.name,
                          "': give names of at most 54 bytes together"));
     }
     Group fresh(std::string(group), object);
     fresh.add(buffer, data, memory);  // a group of nothing is not kept
-    impl_->groups.emplace(std::string(group), std::move(fresh));
+    impl.groups.emplace(std::string(group), std::move(fresh));
     return;
   }
   found->second.add(buffer, data, memory);
@@ -81,51 +100,53 @@ void Checkpoint::add_raw(std::string_view group, const CheckpointBuffer& buffer,
 }
 
 void Checkpoint::save(Stream& stream, std::string_view group, std::uint64_t tag) try {
-  impl_->region->check_writable("save()");
-  impl_->find(group).save(*impl_->region, stream, tag, impl_->engine_threshold);
+  Impl& impl = alive(impl_);
+  impl.region->check_writable("save()");
+  impl.find(group).save(*impl.region, stream, tag, impl.engine_threshold);
 } catch (const std::exception&) {
   core::fail("save()");
 }
 
 PendingSave Checkpoint::save_async(Stream& stream, std::string_view group, std::uint64_t tag) try {
-  impl_->region->check_writable("save_async()");
-  return PendingSave(
-      impl_->find(group).save_async(*impl_->region, stream, tag, impl_->engine_threshold));
+  Impl& impl = alive(impl_);
+  impl.region->check_writable("save_async()");
+  return PendingSave(impl.find(group).save_async(*impl.region, stream, tag, impl.engine_threshold));
 } catch (const std::exception&) {
   core::fail("save_async()");
 }
 
 std::optional<std::uint64_t> Checkpoint::restore(Stream& stream, std::string_view group) try {
-  return impl_->find(group).restore(*impl_->region, stream, impl_->engine_threshold);
+  Impl& impl = alive(impl_);
+  return impl.find(group).restore(*impl.region, stream, impl.engine_threshold);
 } catch (const std::exception&) {
   core::fail("restore()");
 }
 
 void Checkpoint::forget(std::string_view group) {
-  const auto found = impl_->groups.find(group);
-  if (found == impl_->groups.end()) return;
+  Impl& impl = alive(impl_);
+  const auto found = impl.groups.find(group);
+  if (found == impl.groups.end()) return;
   found->second.wait();
-  impl_->groups.erase(found);
+  impl.groups.erase(found);
 }
 
 std::vector<CheckpointBuffer> Checkpoint::stored(std::string_view group) const try {
+  const Region& region = *alive(impl_).region;
   const std::string object = concat(impl_->name, "/", std::string(group));
-  const ObjectInfo info = impl_->region->object(object);
-  const std::string what =
-      concat("checkpoint '", object, "' of region '", impl_->region->path(), "'");
+  const ObjectInfo info = region.object(object);
+  const std::string what = concat("checkpoint '", object, "' of region '", region.path(), "'");
   if (info.type != checkpoint::kTypeName) {
     throw Error(Errc::invalid_argument, concat(what, ": the object is no checkpoint"));
   }
   Stream stream;
   return checkpoint::decode_header(
-      checkpoint::read_header(stream, impl_->region->address(info), info.bytes()), info.bytes(),
-      what);
+      checkpoint::read_header(stream, region.address(info), info.bytes()), info.bytes(), what);
 } catch (const std::exception&) {
   core::fail("stored()");
 }
 
 std::vector<std::string> Checkpoint::stored_groups() const try {
-  const std::string prefix = impl_->name + "/";
+  const std::string prefix = alive(impl_).name + "/";
   std::vector<std::string> names;
   for (const ObjectInfo& info : impl_->region->objects()) {
     if (info.type == checkpoint::kTypeName && info.name.starts_with(prefix)) {
@@ -137,7 +158,9 @@ std::vector<std::string> Checkpoint::stored_groups() const try {
   core::fail("stored_groups()");
 }
 
-void Checkpoint::set_engine_threshold(std::uint64_t bytes) { impl_->engine_threshold = bytes; }
+void Checkpoint::set_engine_threshold(std::uint64_t bytes) {
+  alive(impl_).engine_threshold = bytes;
+}
 
 std::uint64_t Checkpoint::region_bytes(std::uint64_t buffer_bytes, std::uint64_t buffers) {
   return checkpoint::layout_of(buffer_bytes + buffers * checkpoint::kAlignment, buffers)

@@ -87,7 +87,7 @@ void Group::bind(Region& region, Stream& stream) {
   }
   marks_ = region.marks();
   tally_ = DeviceBuffer<Tally>(1);
-  last_.emplace();
+  last_ = std::make_shared<Event>();
   base_ = static_cast<unsigned char*>(region.address(region.object(object_)));
   try {
     sequence_ = read_current(stream).sequence;
@@ -207,10 +207,12 @@ void Group::throttled(Throttle& throttle, Stream& stream, Body&& body) const {
 // one's number would go over the last save that is whole. A save that is queued before it fails
 // waits for it, and fails with it.
 void Group::begin_anew_after_failure(Stream& stream) {
-  if (!last_->failed()) return;
+  if (!is_uncertain_ && !last_->failed()) return;
   sequence_ = read_current(stream).sequence;
-  last_.emplace();
+  tally_ = DeviceBuffer<Tally>(1);  // may hold half a sum
+  last_ = std::make_shared<Event>();
   if (drain_) drain_ = std::make_shared<Stream>();
+  is_uncertain_ = false;
 }
 
 Publication Group::next_save(std::uint64_t tag, Stream& stream) {
@@ -232,15 +234,17 @@ void Group::save(Region& region, Stream& stream, std::uint64_t tag, std::uint64_
   bind(region, stream);
   begin_anew_after_failure(stream);
   const Plan& plan = this->plan(Direction::save, (sequence_ + 1) % 2, threshold);
+  auto end = std::make_shared<Event>();
   const Publication publication = next_save(tag, stream);
   try {
     throttled(region.throttle(), stream, [&] { run(stream, plan, tally_, publication, marks_); });
-    last_->record(stream);
+    end->record(stream);
   } catch (...) {
     settle(stream);
-    --sequence_;  // the next save must not go over the last one
+    is_uncertain_ = true;  // the next save must not go over the last one
     throw;
   }
+  last_ = std::move(end);
   if (plan.waits) stream.synchronize();
 }
 
@@ -286,9 +290,10 @@ std::shared_ptr<PendingSave::State> Group::save_async(Region& region, Stream& st
   const std::uint64_t which = (sequence_ + 1) % 2;
   const bool by_kernel = bytes_ < threshold;
   const Plan* const drain = by_kernel ? &drain_plan(which) : nullptr;
-  const Publication publication = next_save(tag, stream);
   auto state = std::make_shared<PendingSave::State>();
   state->drain = drain_;
+  auto end = std::make_shared<Event>();
+  const Publication publication = next_save(tag, stream);
   try {
     run(stream, *aside_, by_kernel ? unused_ : tally_, {}, {});
     set_aside_->record(stream);
@@ -303,13 +308,15 @@ std::shared_ptr<PendingSave::State> Group::save_async(Region& region, Stream& st
       publish(*drain_, tally_.data(), publication, marks_);
     });
     drain_->enqueue([done = state->is_done] { *done = true; });
-    last_->record(*drain_);
+    end->record(*drain_);
+    region.pending(end);
   } catch (...) {
     settle(stream);
     settle(*drain_);
-    --sequence_;  // as in save()
+    is_uncertain_ = true;  // as in save()
     throw;
   }
+  last_ = std::move(end);
   if (aside_->waits) stream.synchronize();
   return state;
 }

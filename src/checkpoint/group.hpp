@@ -109,7 +109,8 @@ class Group {
   std::shared_ptr<Stream> drain_;
   std::optional<Event> set_aside_;  // behind the copy within device memory
 
-  std::optional<Event> last_;  // behind the last save, whatever its stream
+  std::shared_ptr<Event> last_;  // behind the last save, whatever its stream
+  bool is_uncertain_ = false;    // whether a save that could not be queued to its end was made
 };
 
 }  // namespace holdfast::checkpoint

@@ -41,7 +41,33 @@ void Commit::State::give_up(const char* why) noexcept {
 }
 
 namespace {
+
 constexpr char kStreamFailed[] = "its stream failed before";
+
+// What the stream holds of a commit. If the stream drops it, the commit has failed.
+struct Ticket {
+  explicit Ticket(std::shared_ptr<Commit::State> state_of) : state(std::move(state_of)) {}
+  Ticket(const Ticket&) = delete;
+  Ticket& operator=(const Ticket&) = delete;
+  ~Ticket() { state->give_up(kStreamFailed); }
+  const std::shared_ptr<Commit::State> state;
+};
+
+}  // namespace
+
+void Commit::State::queue(Stream& stream, std::function<void(State&)> body) {
+  reached = std::make_shared<Event>();
+  const auto ticket = std::make_shared<Ticket>(shared_from_this());
+  stream.enqueue([ticket, body = std::move(body)] {
+    State& state = *ticket->state;
+    {
+      const std::lock_guard lock(state.mutex);
+      if (state.done) return;  // given up by wait()
+      state.started = true;
+    }
+    body(state);
+  });
+  reached->record(stream);
 }
 
 void Commit::State::await_stream() {
@@ -89,10 +115,9 @@ namespace core {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double ms_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+double ms_since(std::chrono::steady_clock::time_point start) {
+  const auto passed = std::chrono::steady_clock::now() - start;
+  return std::chrono::duration<double, std::milli>(passed).count();
 }
 
 }  // namespace
@@ -105,17 +130,6 @@ struct Committer::Job {
   Throttle::Mark begun;
   Snapshot snapshot;
   Clock::time_point copied;
-};
-
-// What the stream holds of a commit. If the stream drops it, the commit has failed.
-struct Committer::Ticket {
-  std::shared_ptr<Commit::State> state;
-  Unchanged unchanged;
-  Ticket(std::shared_ptr<Commit::State> state_of, Unchanged what)
-      : state(std::move(state_of)), unchanged(what) {}
-  Ticket(const Ticket&) = delete;
-  Ticket& operator=(const Ticket&) = delete;
-  ~Ticket() { state->give_up(kStreamFailed); }
 };
 
 Committer::Committer(Image& image, Arena& arena, Directory& directory, std::mutex& mutex)
@@ -140,16 +154,13 @@ std::shared_ptr<Commit::State> Committer::start(Stream& stream, Unchanged unchan
   start_writer();
   const auto state = std::make_shared<Commit::State>();
   state->compare_everything = compare_everything_;
-  const auto ticket = std::make_shared<Ticket>(state, unchanged);
-  state->reached = std::make_shared<Event>();
   std::erase_if(queued_, [](const auto& earlier) { return earlier.use_count() == 1; });
   queued_.push_back(state);
   // The region's size now: marks of what grows later are the next commit's.
   marks_.fetch(stream, pages_of(arena_.size()));
   try {
-    stream.enqueue([this, ticket] { run_ticket(*ticket); });
+    state->queue(stream, [this, unchanged](Commit::State& commit) { run(commit, unchanged); });
     marks_.taken(stream);
-    state->reached->record(stream);
   } catch (...) {
     *compare_everything_ = true;  // the marks have been cleared, and no one has seen them
     throw;
@@ -157,43 +168,42 @@ std::shared_ptr<Commit::State> Committer::start(Stream& stream, Unchanged unchan
   return state;
 }
 
-void Committer::run_ticket(const Ticket& ticket) noexcept {
+void Committer::run(Commit::State& state, Unchanged unchanged) noexcept {
   const Clock::time_point begun = Clock::now();
-  const std::shared_ptr<Commit::State>& state = ticket.state;
-  {
-    const std::lock_guard lock(state->mutex);
-    if (state->done) return;  // given up by wait()
-    state->started = true;
-  }
   wait_idle();
-  auto job = std::unique_ptr<Job>();
   try {
-    job = std::make_unique<Job>();
-    job->state = state;
-    job->unchanged = ticket.unchanged;
-    job->begun = mark();
-    job->snapshot = snapshot(true);
-    job->copied = Clock::now();
-    const std::lock_guard lock(state->mutex);
-    state->stats.pages_examined = job->snapshot.pages_examined;
-    state->stats.snapshot_ms = ms_since(begun);
-    state->copied = true;
-  } catch (...) {
-    const Error error = current_error("the snapshot");
-    {
-      const std::lock_guard lock(mutex_);
-      busy_ = false;
-    }
-    changed_.notify_all();
-    state->finish(error);
-    return;
-  }
-  state->changed.notify_all();
-  {
+    std::unique_ptr<Job> job = copy_aside(state.shared_from_this(), unchanged, true, begun);
     const std::lock_guard lock(mutex_);
     job_ = std::move(job);
+  } catch (const Error& error) {
+    state.finish(error);
   }
   changed_.notify_all();
+}
+
+std::unique_ptr<Committer::Job> Committer::copy_aside(std::shared_ptr<Commit::State> state,
+                                                      Unchanged unchanged, bool with_device_marks,
+                                                      Clock::time_point begun) {
+  try {
+    auto job = std::make_unique<Job>();
+    job->state = std::move(state);
+    job->unchanged = unchanged;
+    job->begun = mark();
+    job->snapshot = snapshot(with_device_marks);
+    job->copied = Clock::now();
+    {
+      const std::lock_guard lock(job->state->mutex);
+      job->state->stats.pages_examined = job->snapshot.pages_examined;
+      job->state->stats.snapshot_ms = ms_since(begun);
+      job->state->copied = true;
+    }
+    job->state->changed.notify_all();
+    return job;
+  } catch (...) {
+    const Error error = current_error("the snapshot");
+    set_idle();
+    throw error;
+  }
 }
 
 // The region's mutex is held throughout: an object that is removed meanwhile, and its space
@@ -234,6 +244,14 @@ void Committer::wait_idle() {
   busy_ = true;
 }
 
+void Committer::set_idle() {
+  {
+    const std::lock_guard lock(mutex_);
+    busy_ = false;
+  }
+  changed_.notify_all();
+}
+
 void Committer::write(Job& job) noexcept {
   std::optional<Error> failure;
   try {
@@ -267,11 +285,7 @@ void Committer::write(Job& job) noexcept {
     failure = current_error("writing the image");
     *compare_everything_ = true;  // before the next snapshot can begin
   }
-  {
-    const std::lock_guard lock(mutex_);
-    busy_ = false;
-  }
-  changed_.notify_all();
+  set_idle();
   job.state->finish(failure);
 }
 
@@ -312,27 +326,11 @@ void Committer::writer_loop() noexcept {
 }
 
 CommitStats Committer::now(Unchanged unchanged) {
-  Job job;
-  job.state = std::make_shared<Commit::State>();
   wait_idle();
-  job.unchanged = unchanged;
-  job.begun = mark();
-  const Clock::time_point begun = Clock::now();
-  try {
-    job.snapshot = snapshot(false);
-  } catch (...) {
-    {
-      const std::lock_guard lock(mutex_);
-      busy_ = false;
-    }
-    throw current_error("the snapshot");
-  }
-  job.copied = Clock::now();
-  job.state->stats.pages_examined = job.snapshot.pages_examined;
-  job.state->stats.snapshot_ms = ms_since(begun);
-  write(job);
-  if (job.state->error) throw *job.state->error;
-  return job.state->stats;
+  const auto state = std::make_shared<Commit::State>();
+  write(*copy_aside(state, unchanged, false, Clock::now()));
+  if (state->error) throw *state->error;
+  return state->stats;
 }
 
 void Committer::drain() noexcept {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,7 +21,7 @@
 
 namespace holdfast {
 
-struct Commit::State {
+struct Commit::State : std::enable_shared_from_this<Commit::State> {
   std::mutex mutex;
   std::condition_variable changed;
   bool started = false;  // the stream has reached the commit
@@ -31,6 +33,9 @@ struct Commit::State {
   // Set when it fails: the marks that it took are lost.
   std::shared_ptr<std::atomic<bool>> compare_everything;
 
+  // Queues `body`, which is called at the commit's place in the stream and finishes it. If the
+  // stream never comes there, the commit has failed.
+  void queue(Stream& stream, std::function<void(State&)> body);
   void finish(const std::optional<Error>& failure);
   // As finish(), unless the stream has reached it; after this it never will.
   void give_up(const char* why) noexcept;
@@ -67,6 +72,8 @@ class Committer {
 
   // After a crash the marks are gone: the next commit compares every page.
   void compare_everything() { *compare_everything_ = true; }
+  // The same, for who finds out later.
+  const std::shared_ptr<std::atomic<bool>>& everything() const { return compare_everything_; }
   MarkMap& marks() { return marks_; }
   // Of the last commit that is durable.
   std::uint64_t generation() const { return generation_; }
@@ -76,12 +83,16 @@ class Committer {
 
  private:
   struct Job;
-  struct Ticket;
+  using Clock = std::chrono::steady_clock;
 
-  void run_ticket(const Ticket& ticket) noexcept;
+  void run(Commit::State& state, Unchanged unchanged) noexcept;
+  // Takes the snapshot. REQUIRES: wait_idle() has returned. If it throws, the next one can begin.
+  std::unique_ptr<Job> copy_aside(std::shared_ptr<Commit::State> state, Unchanged unchanged,
+                                  bool with_device_marks, Clock::time_point begun);
   bool may_skip(const Job& job) const;
   Snapshot snapshot(bool with_device_marks);
   void wait_idle();
+  void set_idle();
   Throttle::Mark mark() const { return throttle_ ? throttle_->mark() : Throttle::Mark(); }
   void write(Job& job) noexcept;
   void writer_loop() noexcept;

@@ -35,7 +35,7 @@ bool terminated(const char* field, std::size_t bytes) {
 }
 
 ObjectInfo checked_object(const DirectoryEntry& entry, std::uint64_t region_bytes,
-                          const std::string& where) {
+                          Tracking last_tracking, const std::string& where) {
   if (!terminated(entry.name, kNameBytes) || !terminated(entry.type, kTypeBytes) ||
       entry.name[0] == 0) {
     damaged(where, "an object's name or type in the directory is not a proper string");
@@ -49,7 +49,7 @@ ObjectInfo checked_object(const DirectoryEntry& entry, std::uint64_t region_byte
   const auto bad = [&](const char* what) {
     damaged(where, concat("object '", info.name, "' in the directory has ", what));
   };
-  if (entry.tracking > static_cast<std::uint32_t>(Tracking::marked)) bad("an unknown tracking");
+  if (entry.tracking > static_cast<std::uint32_t>(last_tracking)) bad("an unknown tracking");
   info.tracking = static_cast<Tracking>(entry.tracking);
   if (entry.element_bytes == 0 || entry.count == 0) bad("no bytes");
   if (entry.count > kMaxRegionBytes / entry.element_bytes) bad("an impossible count");
@@ -63,7 +63,7 @@ ObjectInfo checked_object(const DirectoryEntry& entry, std::uint64_t region_byte
 // REQUIRES: the slot's checksum holds. A slot that was damaged before its checksum was computed,
 // or one made on purpose, still must not lead anywhere.
 std::vector<ObjectInfo> checked_objects(const DirectorySlot& slot, std::uint64_t bytes_there,
-                                        const std::string& where) {
+                                        Tracking last_tracking, const std::string& where) {
   if (std::memcmp(slot.magic, kDirectoryMagic, 8) != 0)
     damaged(where, "the directory has no magic");
   if (slot.count > kMaxObjects) damaged(where, "the directory has an impossible count");
@@ -82,7 +82,7 @@ std::vector<ObjectInfo> checked_objects(const DirectorySlot& slot, std::uint64_t
   std::set<std::string> names;
   std::uint64_t end = kMetadataBytes;
   for (std::uint32_t i = 0; i < slot.count; ++i) {
-    ObjectInfo info = checked_object(slot.entries[i], slot.region_bytes, where);
+    ObjectInfo info = checked_object(slot.entries[i], slot.region_bytes, last_tracking, where);
     if (info.offset < end) {
       damaged(where, concat("object '", info.name, "' in the directory overlaps another"));
     }
@@ -95,11 +95,24 @@ std::vector<ObjectInfo> checked_objects(const DirectorySlot& slot, std::uint64_t
   return objects;
 }
 
+std::uint64_t header_checksum(const RegionHeader& header) {
+  return hash_bytes(&header, offsetof(RegionHeader, checksum));
+}
+
+// A kill within raise_version() leaves the new version with the checksum of the old one.
+bool is_sound(const RegionHeader& header) {
+  if (header.checksum == header_checksum(header)) return true;
+  if (header.version != kRegionVersion) return false;
+  RegionHeader before = header;
+  before.version = kRegionVersionAllTracked;
+  return header.checksum == header_checksum(before);
+}
+
 void check_region_header(const RegionHeader& header, const std::string& where) {
   if (std::memcmp(header.magic, kRegionMagic, 8) != 0) {
     throw Error(Errc::foreign, concat(where, ": these are not the bytes of a region"));
   }
-  if (header.checksum != hash_bytes(&header, offsetof(RegionHeader, checksum))) {
+  if (!is_sound(header)) {
     damaged(where, "the region's header (page 0) does not match its checksum");
   }
   if (header.version > kRegionVersion) {
@@ -107,7 +120,7 @@ void check_region_header(const RegionHeader& header, const std::string& where) {
                 concat(where, ": written in format version ", header.version,
                        ", and this build reads up to ", kRegionVersion, "; use a newer build"));
   }
-  if (header.version != kRegionVersion || header.page_bytes != kPage ||
+  if (header.version < kRegionVersionAllTracked || header.page_bytes != kPage ||
       header.max_objects != kMaxObjects || header.directory_pages != kDirectoryPages) {
     damaged(where, "the region's header (page 0) has impossible values");
   }
@@ -127,12 +140,12 @@ void Directory::format(std::byte* metadata, const Uuid& uuid, std::uint64_t regi
                        const Flush& flush) {
   RegionHeader header{};
   std::memcpy(header.magic, kRegionMagic, 8);
-  header.version = kRegionVersion;
+  header.version = kRegionVersionAllTracked;
   header.page_bytes = kPageBytes;
   header.uuid = uuid;
   header.max_objects = kMaxObjects;
   header.directory_pages = kDirectoryPages;
-  header.checksum = hash_bytes(&header, offsetof(RegionHeader, checksum));
+  header.checksum = header_checksum(header);
 
   Directory directory;
   directory.metadata_ = metadata;
@@ -150,7 +163,7 @@ void Directory::set_uuid(std::byte* metadata, const Uuid& uuid) {
   RegionHeader header;
   std::memcpy(&header, metadata, sizeof header);
   header.uuid = uuid;
-  header.checksum = hash_bytes(&header, offsetof(RegionHeader, checksum));
+  header.checksum = header_checksum(header);
   std::memcpy(metadata, &header, sizeof header);
 }
 
@@ -175,7 +188,9 @@ Directory Directory::load(std::byte* metadata, std::uint64_t bytes_there, const 
     }
   }
   if (newest == nullptr) damaged(where, "the object directory is empty in both slots");
-  result.objects_ = checked_objects(*newest, bytes_there, where);
+  const Tracking last_tracking =
+      header.version == kRegionVersionAllTracked ? Tracking::marked : Tracking::none;
+  result.objects_ = checked_objects(*newest, bytes_there, last_tracking, where);
   result.metadata_ = metadata;
   result.flush_ = std::move(flush);
   result.uuid_ = header.uuid;
@@ -244,6 +259,7 @@ void Directory::check_room(std::string_view name) const {
 void Directory::insert(ObjectInfo object) {
   check_countable();
   objects_.reserve(objects_.size() + 1);
+  if (object.tracking == Tracking::none) raise_version();
   const auto place = std::upper_bound(
       objects_.begin(), objects_.end(), object.offset,
       [](std::uint64_t value, const ObjectInfo& other) { return value < other.offset; });
@@ -256,6 +272,21 @@ void Directory::check_countable() const {
   throw Error(Errc::unsupported,
               "the object directory has had all the changes that it can have; "
               "make a region of this one: holdfast backup");
+}
+
+// Before the entry is there. Two stores, the version's first: load() takes what a kill leaves of
+// them.
+void Directory::raise_version() {
+  auto* const stored = reinterpret_cast<RegionHeader*>(metadata_);
+  RegionHeader header = *stored;
+  header.version = kRegionVersion;
+  header.checksum = header_checksum(header);
+  if (stored->checksum == header.checksum) return;
+  std::atomic_ref<std::uint32_t>(stored->version).store(header.version);
+  flush_(&stored->version, sizeof stored->version);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  std::atomic_ref<std::uint64_t>(stored->checksum).store(header.checksum);
+  flush_(&stored->checksum, sizeof stored->checksum);
 }
 
 void Directory::remove(std::string_view name) {

@@ -62,6 +62,7 @@ class Directory {
  private:
   Directory() : next_(std::make_unique<DirectorySlot>()) {}
   void check_countable() const;
+  void raise_version();
   void store();
 
   std::byte* metadata_ = nullptr;

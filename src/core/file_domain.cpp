@@ -146,6 +146,13 @@ void check_fits(const FoundArena& found, const Image& image, const ImageIdentity
   fate_of(found, arena_in_use(image, identity, boot), image, identity, boot, false);
 }
 
+bool is_image(const std::string& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  char magic[8];
+  return fd && ::pread(fd.get(), magic, sizeof magic, 0) == sizeof magic &&
+         std::memcmp(magic, kImageMagic, sizeof magic) == 0;
+}
+
 std::uint64_t checked_max_size(std::uint64_t size, std::uint64_t wanted) {
   if (wanted == 0) return std::min(size, kMaxRegionBytes / 4) * 4;
   const std::uint64_t rounded = pages_of(std::min(wanted, kMaxRegionBytes)) * kPage;

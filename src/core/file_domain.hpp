@@ -85,6 +85,9 @@ void check_fits(const FoundArena& found, const Image& image, const ImageIdentity
 // Reads all pages of an image into zeroed memory, and checks the region's metadata. Throws damaged.
 void load_verified(const Image& image, std::byte* region, std::uint64_t bytes);
 
+// Whether the file at `path` begins as an image does. Does not follow links, block or throw.
+bool is_image(const std::string& path);
+
 // Space for grow(): `wanted`, or four times the size. Throws invalid_argument.
 std::uint64_t checked_max_size(std::uint64_t size, std::uint64_t wanted);
 

@@ -18,8 +18,10 @@ static_assert(std::endian::native == std::endian::little,
 
 // Of the image and the arena. Version 1 images are read and not written; see docs/format.md.
 inline constexpr std::uint32_t kFormatVersion = 2;
-// Of the region bytes, which have not changed since.
-inline constexpr std::uint32_t kRegionVersion = 1;
+// Of the region bytes. Version 2 is version 1 with objects that commits leave out: a region has it
+// from the first such object on, so that a build which knows none refuses it by its version.
+inline constexpr std::uint32_t kRegionVersion = 2;
+inline constexpr std::uint32_t kRegionVersionAllTracked = 1;
 inline constexpr std::uint64_t kPage = kPageBytes;
 inline constexpr std::size_t kSecretBytes = 192;
 inline constexpr std::uint64_t kMaxRegionBytes = std::uint64_t{1} << 40;

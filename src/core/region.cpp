@@ -14,6 +14,7 @@
 #include "core/file_domain.hpp"
 #include "core/guard.hpp"
 #include "core/medium.hpp"
+#include "core/pending_writers.hpp"
 #include "core/read_only.hpp"
 #include "core/region_access.hpp"
 #include "core/uuid.hpp"
@@ -50,6 +51,18 @@ const char* to_string(Rung rung) noexcept {
   return "unknown";
 }
 
+const char* to_string(Tracking tracking) noexcept {
+  switch (tracking) {
+    case Tracking::hashed:
+      return "hashed";
+    case Tracking::marked:
+      return "marked";
+    case Tracking::none:
+      return "none";
+  }
+  return "unknown";
+}
+
 struct Region::Impl {
   explicit Impl(const MediumModel& medium_model) : throttle(medium_model) {}
 
@@ -69,6 +82,7 @@ struct Region::Impl {
   std::unique_ptr<core::Directory> other_directory;
   std::mutex other_mutex;
   std::unique_ptr<Stream> stream;  // for dax commits on the host's behalf
+  core::PendingWriters pending;
 
   core::Medium& medium() { return file ? file->arena() : *other; }
   core::Directory& directory() { return file ? file->directory() : *other_directory; }
@@ -80,6 +94,10 @@ struct Region::Impl {
   void load_directory() {
     other_directory = std::make_unique<core::Directory>(
         core::Directory::load(other->metadata(), other->size(), path, flusher()));
+  }
+  // On the host. What a writer that failed has stored it may not have marked.
+  void settle() {
+    if (pending.wait() && file) file->committer().compare_everything();
   }
 };
 
@@ -147,10 +165,18 @@ Region Region::open(const std::string& path, const OpenOptions& options) try {
   core::fail("opening a region");
 }
 
+Region Region::open_or_create(const std::string& path, const RegionOptions& options,
+                              const OpenOptions& opening) try {
+  return core::RegionAccess::open_or_create(path, options, opening, {});
+} catch (const std::exception&) {
+  core::fail("opening or creating a region");
+}
+
 Region core::RegionAccess::create(const std::string& path, const RegionOptions& options,
                                   const Surroundings& around) {
   using Impl = Region::Impl;
   check_path(path);
+  release_kept();
   const std::uint64_t size = checked_size(options.size, path);
   const std::uint64_t max_size = core::checked_max_size(size, options.max_size);
   // Its persists wait one by one.
@@ -187,6 +213,7 @@ Region core::RegionAccess::open(const std::string& path, const OpenOptions& opti
                                 const Surroundings& around) {
   using Impl = Region::Impl;
   check_path(path);
+  release_kept();
   auto impl = std::make_unique<Impl>(options.medium);
   impl->path = path;
   impl->read_only = options.mode == OpenMode::read_only;
@@ -223,8 +250,55 @@ Region core::RegionAccess::open(const std::string& path, const OpenOptions& opti
   return Region(std::move(impl));
 }
 
+namespace {
+
+// What a region of another domain guarantees is not what is asked for.
+void check_domain(const std::string& path, Domain wanted) {
+  const Domain other = wanted == Domain::dax ? Domain::file : Domain::dax;
+  if (other == Domain::dax ? !core::is_dax_region(path) : !core::is_image(path)) return;
+  throw Error(Errc::invalid_argument,
+              concat("'", path, "' is of the ", to_string(other), " domain, not of the ",
+                     to_string(wanted), " domain: ask for that one, or choose another path"));
+}
+
+}  // namespace
+
+Region core::RegionAccess::open_or_create(const std::string& path, const RegionOptions& options,
+                                          const OpenOptions& opening, const Surroundings& around) {
+  if (options.domain != Domain::file && options.domain != Domain::dax) {
+    return create(path, options, around);
+  }
+  if (opening.mode == OpenMode::read_only) {
+    throw Error(Errc::invalid_argument,
+                concat("'", path, "' cannot be created for reading: open() it, or for writing"));
+  }
+  check_path(path);
+  check_domain(path, options.domain);
+  OpenOptions how = opening;
+  if (how.arena_folder.empty()) how.arena_folder = options.arena_folder;
+  if (!how.medium.slows()) how.medium = options.medium;
+  // Between the two another process may make a region there, or take it away.
+  constexpr int kAttempts = 8;
+  for (int attempt = 1;; ++attempt) {
+    std::optional<Error> missing;
+    try {
+      return open(path, how, around);
+    } catch (const Error& error) {
+      if (error.code() != Errc::not_found) throw;
+      missing = error;
+    }
+    try {
+      return create(path, options, around);
+    } catch (const Error& error) {
+      if (error.code() != Errc::already_exists) throw;
+      if (attempt == kAttempts) throw *missing;
+    }
+  }
+}
+
 void Region::destroy(const std::string& path, const OpenOptions& options) try {
   check_path(path);
+  core::release_kept();
   if (core::is_dax_region(path)) {
     core::destroy_dax_region(path);
   } else {
@@ -236,6 +310,7 @@ void Region::destroy(const std::string& path, const OpenOptions& options) try {
 
 void Region::close() try {
   Impl& impl = alive(impl_);
+  impl.settle();
   if (impl.file) {
     impl.file->close();
   } else if (impl.domain == Domain::dax) {
@@ -246,7 +321,12 @@ void Region::close() try {
   core::fail("close()");
 }
 
-void Region::abandon() noexcept { impl_.reset(); }
+void Region::abandon() noexcept {
+  if (!impl_) return;
+  core::PendingWriters writers = std::move(impl_->pending);
+  core::WrittenMemory memory(impl_.release(), [](void* impl) { delete static_cast<Impl*>(impl); });
+  if (!writers.all_ended()) core::keep_for(std::move(writers), std::move(memory));
+}
 
 // ---- Objects ----------------------------------------------------------------------------------
 
@@ -260,7 +340,7 @@ void* Region::allocate_raw(std::string_view name, std::string_view type,
   if (count == 0 || element_bytes == 0) {
     throw Error(Errc::invalid_argument, concat("object '", name, "' must have at least one byte"));
   }
-  if (tracking != Tracking::hashed && tracking != Tracking::marked) {
+  if (tracking > Tracking::none) {
     throw Error(Errc::invalid_argument, concat("object '", name, "': unknown tracking"));
   }
   const std::lock_guard lock(impl.mutex());
@@ -371,30 +451,40 @@ void* Region::base() const { return alive(impl_).medium().base(); }
 
 // ---- Commits ----------------------------------------------------------------------------------
 
+void Region::pending(std::shared_ptr<Event> end) try {
+  Impl& impl = alive(impl_);
+  if (!end) throw Error(Errc::invalid_argument, "pending(): give an event that is recorded");
+  impl.pending.add(std::move(end));
+} catch (const std::exception&) {
+  core::fail("pending()");
+}
+
+void Region::settle() try { alive(impl_).settle(); } catch (const std::exception&) {
+  core::fail("settle()");
+}
+
 Commit Region::commit(Stream& stream) try {
   Impl& impl = alive(impl_);
   check_writable("commit()");
-  if (impl.file) return Commit(impl.file->committer().start(stream));
+  if (impl.file) {
+    impl.pending.hold(stream, impl.file->committer().everything());
+    return Commit(impl.file->committer().start(stream));
+  }
   if (impl.domain != Domain::dax) {
     throw Error(Errc::unsupported, concat("'", impl.path, "' is of the ", to_string(impl.domain),
                                           " domain, which keeps nothing: there is no commit()"));
   }
+  impl.pending.hold(stream, std::make_shared<std::atomic<bool>>());
   const auto state = std::make_shared<Commit::State>();
   state->stats.generation = ++impl.dax_commits;
-  stream.enqueue([state, medium = impl.other.get()] {
-    {
-      const std::lock_guard lock(state->mutex);
-      state->started = true;
-    }
+  state->queue(stream, [medium = impl.other.get()](Commit::State& commit) {
     try {
       medium->flush(medium->base(), medium->size());
-      state->finish(std::nullopt);
+      commit.finish(std::nullopt);
     } catch (const Error& error) {
-      state->finish(error);
+      commit.finish(error);
     }
   });
-  state->reached = std::make_shared<Event>();
-  state->reached->record(stream);
   return Commit(state);
 } catch (const std::exception&) {
   core::fail("commit()");
@@ -402,7 +492,10 @@ Commit Region::commit(Stream& stream) try {
 
 CommitStats Region::commit() try {
   Impl& impl = alive(impl_);
-  if (impl.file) return impl.file->commit(core::Committer::Unchanged::commit);
+  if (impl.file) {
+    impl.settle();
+    return impl.file->commit(core::Committer::Unchanged::commit);
+  }
   if (!impl.stream) impl.stream = std::make_unique<Stream>();
   return commit(*impl.stream).wait();
 } catch (const std::exception&) {

@@ -9,11 +9,13 @@
 namespace holdfast::core {
 
 struct RegionAccess {
-  // As Region::create() and Region::open(); of domains only the file domain has surroundings.
+  // As the functions of Region; of domains only the file domain has surroundings.
   static Region create(const std::string& path, const RegionOptions& options,
                        const Surroundings& around);
   static Region open(const std::string& path, const OpenOptions& options,
                      const Surroundings& around);
+  static Region open_or_create(const std::string& path, const RegionOptions& options,
+                               const OpenOptions& opening, const Surroundings& around);
 };
 
 }  // namespace holdfast::core

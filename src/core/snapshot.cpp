@@ -49,6 +49,7 @@ void plan_segment(const SnapshotInput& input, std::uint64_t first, std::uint64_t
       [](std::uint64_t value, const ObjectInfo& other) { return value < other.offset; });
   if (object != objects.begin()) --object;
   for (; object != objects.end() && object->offset < last * kPage; ++object) {
+    if (object->tracking == Tracking::none) continue;  // to the image it is free space
     const std::uint64_t begin = std::max(first, object->offset / kPage);
     const std::uint64_t end = std::min(last, object->offset / kPage + pages_of(object->bytes()));
     const bool all = input.compare_everything || object->tracking == Tracking::hashed;

@@ -43,7 +43,8 @@ struct Snapshot {
 };
 
 // Compares the region with the image's tables. Pages that changed are copied into `staging`;
-// what does not fit there is written to the image at once. Free space counts as zero.
+// what does not fit there is written to the image at once. Free space, and what commits leave out,
+// counts as zero.
 // Throws no_space or io. REQUIRES: no one changes the directory meanwhile. A page that is
 // written meanwhile is taken in some state between.
 Snapshot take_snapshot(const SnapshotInput& input, Image& image, StagingBuffer& staging);

@@ -311,6 +311,7 @@ TEST_F(ImageDamageTest, DirectoriesWithSoundChecksumsAreCheckedAllTheSame) {
   refuse("outside", [](Slot& slot) { slot.entries[1].count = kSize; });
   refuse("count", [](Slot& slot) { slot.entries[1].count = ~std::uint64_t{0}; });
   refuse("no bytes", [](Slot& slot) { slot.entries[1].element_bytes = 0; });
+  // As a region of version 1 knows them.
   refuse("tracking", [](Slot& slot) { slot.entries[1].tracking = 2; });
   refuse("overlaps", [](Slot& slot) { slot.entries[1].offset = slot.entries[0].offset; });
   refuse("overlaps", [](Slot& slot) { std::swap(slot.entries[0], slot.entries[1]); });

@@ -162,6 +162,7 @@ class Scenario {
   void live(Life& life, Region region);
   void change(Region& region);
   void change_object(Region& region);
+  void forget_untracked(Region& region);
   void allocate(Region& region);
   bool commit(Region& region, bool close);
 
@@ -179,6 +180,7 @@ class Scenario {
   std::unique_ptr<Life> life_;
   std::deque<std::string> trace_;
   std::uint64_t names_ = 0;
+  bool opened_in_vain_ = false;  // a life was cut off that may have begun with the image
   bool failed_ = false;
 };
 
@@ -353,9 +355,12 @@ void Scenario::reopen() {
   } catch (const Error& error) {
     trace(concat("open: ", error.what()));
     end_life(*life_);
+    opened_in_vain_ = true;
     if (life_->dead() || life_->faults() > 0) return;
     return fail(Failure::unfit, concat("the next process: ", error.what()));
   }
+  if (!region->open_report().arena_found || opened_in_vain_) forget_untracked(*region);
+  opened_in_vain_ = false;
   if (!holds(*region, live_))
     fail(Failure::unfit, "the next process finds other bytes than the last one left");
   const Verdict verdict = judge(std::make_unique<test::FrozenStore>(disk_), ledger_);
@@ -368,6 +373,19 @@ void Scenario::reopen() {
   sample(settings_.samples);
   live(*life_, std::move(*region));
   end_life(*life_);
+}
+
+// What commits leave out is zero where the region began with its image.
+void Scenario::forget_untracked(Region& region) {
+  const Content forgotten = in_image(live_);
+  for (auto& [name, object] : live_.objects) {
+    if (object.tracking != Tracking::none || !region.contains(name)) continue;
+    const ObjectInfo info = region.object(name);
+    const std::vector<std::byte>& zeroes = forgotten.objects.at(name).bytes;
+    const bool zero = info.bytes() == zeroes.size() &&
+                      std::memcmp(region.address(info), zeroes.data(), zeroes.size()) == 0;
+    if (zero || !region.open_report().arena_found) object.bytes = zeroes;
+  }
 }
 
 // False: the power cut took the region, which need not have been there.
@@ -442,7 +460,7 @@ bool Scenario::commit(Region& region, bool close) {
 
 void Scenario::allocate(Region& region) {
   const std::string name = concat("object ", names_++);
-  const Tracking tracking = chance(random_, 50) ? Tracking::hashed : Tracking::marked;
+  const auto tracking = static_cast<Tracking>(below(random_, 3));
   const std::uint64_t bytes = (1 + below(random_, 12)) * kPage - below(random_, 100);
   try {
     region.allocate<std::uint8_t>(name, bytes, tracking);

@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <filesystem>
-#include <mutex>
 #include <thread>
 
 #include "core/commit.hpp"
 #include "holdfast/region.hpp"
+#include "support/gate.hpp"
 #include "support/io_recorder.hpp"
 #include "support/scratch.hpp"
 
@@ -19,6 +18,7 @@ namespace holdfast {
 namespace {
 
 using test::error_of;
+using test::Gate;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
@@ -37,32 +37,6 @@ class RegionCommitTest : public test::Scratch {
     copy.close();
     return result;
   }
-};
-
-// Holds a stream or a writer until it is let go.
-class Gate {
- public:
-  void wait() {
-    std::unique_lock lock(mutex_);
-    reached_ = true;
-    changed_.notify_all();
-    changed_.wait(lock, [&] { return open_; });
-  }
-  void open() {
-    const std::lock_guard lock(mutex_);
-    open_ = true;
-    changed_.notify_all();
-  }
-  void wait_until_reached() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return reached_; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool open_ = false;
-  bool reached_ = false;
 };
 
 // Holds the first sync of a commit at a gate.

@@ -327,6 +327,47 @@ def test_marked_objects_are_committed_where_marked(path: Path) -> None:
         assert region["a"].sum() == 1024 + 512
 
 
+def test_open_or_create(path: Path) -> None:
+    for value in range(3):
+        with holdfast.open_or_create(path, (value + 1) * MIB) as region:
+            assert region.size == MIB
+            assert ("a" in region) == (value > 0)
+            array = region["a"] if value else region.allocate("a", 4, "int32")
+            assert (array == value).all()
+            array += 1
+            with pytest.raises(holdfast.Error) as raised:
+                holdfast.open_or_create(path, MIB)
+            assert raised.value.code == "in_use"
+        with pytest.raises(holdfast.Error, match="still in use: 'a'"):
+            holdfast.open_or_create(path, MIB)
+        del array
+    path.write_bytes(b"something else")
+    with pytest.raises(holdfast.Error) as raised:
+        holdfast.open_or_create(path, MIB)
+    assert raised.value.code == "foreign"
+    assert path.read_bytes() == b"something else"
+
+
+def test_what_commits_leave_out(path: Path) -> None:
+    with holdfast.create(path, 8 * MIB) as region:
+        cache = region.allocate("cache", 6 * MIB, "uint8", tracking="none")
+        kept = region.allocate("kept", 10, "uint8")
+        cache[:] = kept[:] = 7
+        stats = region.commit()
+        assert max(stats.pages_written, stats.pages_examined) < 40
+        assert {o.name: o.tracking for o in region.objects()}["cache"] == "none"
+        region.abandon()
+        del cache, kept
+    with holdfast.open(path) as region:
+        assert region.open_report.arena_found
+        assert (region["cache"] == 7).all()
+    assert path.stat().st_blocks * 512 < MIB
+    with holdfast.open(path) as region:
+        assert not region.open_report.arena_found
+        assert not region["cache"].any()
+        assert region["kept"].tolist() == [7] * 10
+
+
 def test_properties(path: Path) -> None:
     with holdfast.create(path, MIB) as region:
         assert region.domain == "file"

@@ -30,6 +30,14 @@ struct Content {
   bool operator==(const Content&) const = default;
 };
 
+// What an image holds of it: nothing of what commits leave out.
+inline Content in_image(Content content) {
+  for (auto& [name, object] : content.objects) {
+    if (object.tracking == Tracking::none) object.bytes.assign(object.bytes.size(), std::byte{0});
+  }
+  return content;
+}
+
 // Whether memory that begins with a region's first byte holds the content.
 inline bool holds(const std::byte* base, std::uint64_t region_bytes,
                   const std::vector<ObjectInfo>& found, const Content& content) {
@@ -51,9 +59,10 @@ inline bool holds(Region& region, const Content& content) {
 class Ledger {
  public:
   // A commit begins. REQUIRES: acknowledge() or withdraw() follows, or its outcome is unknown.
-  void attempt(const Content& content) {
+  void attempt(const Content& region) {
+    Content content = in_image(region);
     if (possible_.empty() || *possible_.back() != content) {
-      possible_.push_back(std::make_shared<const Content>(content));
+      possible_.push_back(std::make_shared<const Content>(std::move(content)));
     }
   }
   void acknowledge() {

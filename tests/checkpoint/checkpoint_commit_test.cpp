@@ -1,0 +1,211 @@
+// Commits and closes behind saves that are still draining, and behind saves that failed.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include "holdfast/checkpoint.hpp"
+#include "support/gate.hpp"
+#include "support/scratch.hpp"
+
+namespace holdfast {
+namespace {
+
+using test::error_of;
+using test::Gate;
+
+constexpr std::size_t kWeights = 70001;
+
+// Drained by a kernel, or by the engine.
+class CheckpointCommitTest : public test::Scratch, public ::testing::WithParamInterface<bool> {
+ protected:
+  void SetUp() override {
+    region_.emplace(Region::create(path(), options(8u << 20)));
+    Checkpoint checkpoint = make(*region_);
+    save(checkpoint, 1);
+    region_->commit();
+  }
+  Checkpoint make(Region& region) {
+    Checkpoint checkpoint(region, "training");
+    checkpoint.add("model", "weights", weights_.data(), kWeights);
+    if (GetParam()) checkpoint.set_engine_threshold(1);
+    return checkpoint;
+  }
+  // One that has looked at the region: the first call of all waits for its stream.
+  Checkpoint make_bound() {
+    Stream stream;
+    Checkpoint checkpoint = make(*region_);
+    checkpoint.restore(stream, "model");
+    return checkpoint;
+  }
+  void set(int value) {
+    Stream stream;
+    fill_async(stream, weights_.data(), value, weights_.bytes());
+    stream.synchronize();
+  }
+  void save(Checkpoint& checkpoint, int value) {
+    Stream stream;
+    set(value);
+    checkpoint.save(stream, "model", static_cast<std::uint64_t>(value));
+    stream.synchronize();
+  }
+  // Begins a save whose drain comes once the gate is open.
+  PendingSave save_behind(Gate& gate, Stream& stream, Checkpoint& checkpoint, int value) {
+    set(value);
+    stream.enqueue([&] { gate.wait(); });
+    return checkpoint.save_async(stream, "model", static_cast<std::uint64_t>(value));
+  }
+  // The save that a region holds, if it is whole.
+  std::uint64_t saved_in(Region& region) {
+    Stream stream;
+    Checkpoint checkpoint = make(region);
+    set(0);
+    const std::uint64_t tag = checkpoint.restore(stream, "model").value_or(0);
+    std::vector<std::uint8_t> found(weights_.bytes());
+    copy_async(stream, found.data(), weights_.data(), found.size());
+    stream.synchronize();
+    EXPECT_EQ(found, std::vector<std::uint8_t>(found.size(), static_cast<std::uint8_t>(tag)));
+    return tag;
+  }
+  std::uint64_t saved_in_image() {
+    std::filesystem::copy_file(path(), path("copy"),
+                               std::filesystem::copy_options::overwrite_existing);
+    OpenOptions elsewhere = for_reading();
+    elsewhere.arena_folder = other_arenas();
+    Region copy = Region::open(path("copy"), elsewhere);
+    return saved_in(copy);
+  }
+
+  std::optional<Region> region_;
+  DeviceBuffer<float> weights_{kWeights};
+};
+
+INSTANTIATE_TEST_SUITE_P(By, CheckpointCommitTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "engine" : "kernel"; });
+
+TEST_P(CheckpointCommitTest, ACommitOnAnyStreamTakesTheSaveIn) {
+  Gate gate;
+  Stream stream, other;
+  Checkpoint checkpoint = make_bound();
+  save_behind(gate, stream, checkpoint, 2);
+  Commit commit = region_->commit(other);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(commit.done());
+  gate.open();
+  commit.wait();
+  EXPECT_EQ(saved_in_image(), 2u);
+  region_->commit(other).wait();
+  EXPECT_EQ(saved_in_image(), 2u);
+}
+
+TEST_P(CheckpointCommitTest, ACommitBehindItInItsStreamTakesTheSaveIn) {
+  Stream stream;
+  Checkpoint checkpoint = make_bound();
+  for (int value = 2; value < 12; ++value) {
+    set(value);
+    checkpoint.save_async(stream, "model", static_cast<std::uint64_t>(value));
+    region_->commit(stream).wait();
+    EXPECT_EQ(saved_in_image(), static_cast<std::uint64_t>(value));
+  }
+}
+
+TEST_P(CheckpointCommitTest, ACommitOnTheHostTakesTheSaveIn) {
+  Gate gate;
+  Stream stream;
+  Checkpoint checkpoint = make_bound();
+  save_behind(gate, stream, checkpoint, 2);
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    gate.open();
+  });
+  region_->commit();
+  later.join();
+  EXPECT_EQ(saved_in_image(), 2u);
+}
+
+TEST_P(CheckpointCommitTest, ACloseTakesTheSaveIn) {
+  Gate gate;
+  Stream stream;
+  {
+    Checkpoint checkpoint = make_bound();
+    save_behind(gate, stream, checkpoint, 2);
+    std::thread later([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      gate.open();
+    });
+    region_->close();
+    later.join();
+  }
+  region_.emplace(Region::open(path()));
+  EXPECT_FALSE(region_->open_report().arena_found);
+  EXPECT_EQ(saved_in(*region_), 2u);
+}
+
+TEST_P(CheckpointCommitTest, ASaveThatFailedStopsNoCommitAndIsInNone) {
+  if (std::strcmp(backend::name(), "cuda") == 0) GTEST_SKIP() << "the context would be lost";
+  const auto other = region_->allocate<int>("other", 1);
+  Gate gate;
+  Stream failing, stream;
+  Checkpoint checkpoint = make_bound();
+  set(2);
+  failing.enqueue([&] {
+    gate.wait();
+    throw Error(Errc::kernel_fault, "made to fail");
+  });
+  PendingSave pending = checkpoint.save_async(failing, "model", 2);
+  other[0] = 7;
+  Commit commit = region_->commit(stream);
+  gate.open();
+  commit.wait();
+  stream.synchronize();
+  EXPECT_EQ(error_of([&] { failing.synchronize(); }), Errc::kernel_fault);
+  EXPECT_EQ(error_of([&] { pending.wait(); }), Errc::kernel_fault);
+  EXPECT_EQ(saved_in_image(), 1u);
+  set(3);
+  checkpoint.save_async(stream, "model", 3);  // the next one can succeed
+  region_->commit();
+  EXPECT_EQ(saved_in_image(), 3u);
+  region_->abandon();
+  region_.emplace(Region::open(path(), last_commit()));
+  EXPECT_EQ(region_->find<int>("other")[0], 7);
+}
+
+TEST_P(CheckpointCommitTest, AnAssignedCheckpointWaitsForItsSaves) {
+  Gate gate;
+  Stream stream;
+  Checkpoint checkpoint = make_bound();
+  PendingSave pending = save_behind(gate, stream, checkpoint, 2);
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    gate.open();
+  });
+  checkpoint = make(*region_);  // what the drain reads goes with the old one
+  EXPECT_TRUE(pending.done());
+  later.join();
+  EXPECT_EQ(saved_in(*region_), 2u);
+}
+
+TEST_P(CheckpointCommitTest, ACheckpointThatWasMovedFromSaysSo) {
+  Stream stream;
+  Checkpoint checkpoint = make_bound();
+  Checkpoint other = std::move(checkpoint);
+  const auto closed = [&](auto&& body) { EXPECT_EQ(error_of(body, {"moved"}), Errc::closed); };
+  closed([&] { checkpoint.save(stream, "model"); });
+  closed([&] { checkpoint.save_async(stream, "model"); });
+  closed([&] { checkpoint.restore(stream, "model"); });
+  closed([&] { checkpoint.add("model", "more", weights_.data(), 1); });
+  closed([&] { checkpoint.forget("model"); });
+  closed([&] { checkpoint.stored("model"); });
+  closed([&] { checkpoint.stored_groups(); });
+  closed([&] { checkpoint.set_engine_threshold(1); });
+  set(2);
+  other.save_async(stream, "model", 2);
+  region_->commit();
+  EXPECT_EQ(saved_in_image(), 2u);
+}
+
+}  // namespace
+}  // namespace holdfast

@@ -1,0 +1,338 @@
+// Writers that go on behind the call that began them, and what commits, closes and abandons make of
+// them.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <thread>
+
+#include "core/region_kernels.hpp"
+#include "holdfast/region.hpp"
+#include "support/gate.hpp"
+#include "support/scratch.hpp"
+
+namespace holdfast {
+namespace {
+
+using test::error_of;
+using test::Gate;
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+constexpr std::size_t kWords = 5000;
+constexpr std::chrono::milliseconds kAWhile{50};
+
+// Stores to a region behind a gate, on a stream of its own. Declared behind the region.
+class HeldWriter {
+ public:
+  ~HeldWriter() { gate.open(); }
+  void begin(Region& region, std::span<std::uint32_t> words, std::uint32_t first) {
+    stream.enqueue([this] { gate.wait(); });
+    test::store_words(stream, words.data(), words.size(), first, region.marks());
+    end->record(stream);
+    region.pending(end);
+  }
+  // Marks pages, waits at the gate, and stores to them: what a commit that comes in between takes
+  // the marks of, no later one would write.
+  void begin_with_marks(Region& region, std::span<std::uint32_t> words, std::uint32_t first) {
+    const std::uint64_t page = region.object("words").offset / kPageBytes;
+    fill_async(stream, region.marks().map + page, 1,
+               (words.size_bytes() + kPageBytes - 1) / kPageBytes);
+    stream.enqueue([this, words, first] {
+      gate.wait();
+      for (std::size_t i = 0; i < words.size(); ++i) {
+        words[i] = first + static_cast<std::uint32_t>(i);
+      }
+    });
+    end->record(stream);
+    region.pending(end);
+    gate.wait_until_reached();
+  }
+
+  Gate gate;
+  Stream stream;
+  std::shared_ptr<Event> end = std::make_shared<Event>();
+};
+
+class PendingWritersTest : public test::Scratch {
+ protected:
+  Region make() {
+    Region region = Region::create(path(), options(kMiB));
+    words_ = region.allocate<std::uint32_t>("words", kWords, Tracking::marked);
+    region.commit();
+    return region;
+  }
+  // The first word, and whether the others fit, as a region holds them.
+  static std::uint32_t first_of(Region& region) {
+    const auto words = region.find<std::uint32_t>("words");
+    for (std::size_t i = 1; i < kWords; ++i) {
+      if (words[i] != words[0] + i) return ~0u;
+    }
+    return words[0];
+  }
+  // Of what the image holds, read through a copy.
+  std::uint32_t committed() {
+    std::filesystem::copy_file(path(), path("copy"),
+                               std::filesystem::copy_options::overwrite_existing);
+    OpenOptions elsewhere = for_reading();
+    elsewhere.arena_folder = other_arenas();
+    Region copy = Region::open(path("copy"), elsewhere);
+    return first_of(copy);
+  }
+  // Runs `body` on a thread, and opens the gate once it has been seen to wait.
+  static void expect_waits(Gate& gate, const std::function<void()>& body) {
+    std::atomic<bool> passed = false;
+    std::thread host([&] {
+      body();
+      passed = true;
+    });
+    std::this_thread::sleep_for(kAWhile);
+    EXPECT_FALSE(passed);
+    gate.open();
+    host.join();
+  }
+
+  std::span<std::uint32_t> words_;
+};
+
+TEST_F(PendingWritersTest, ACommitOnAnotherStreamComesBehindThem) {
+  Region region = make();
+  Stream stream;
+  HeldWriter writer;
+  writer.begin_with_marks(region, words_, 100);
+  Commit commit = region.commit(stream);
+  std::this_thread::sleep_for(kAWhile);
+  EXPECT_FALSE(commit.done());
+  writer.gate.open();
+  commit.wait();
+  EXPECT_EQ(committed(), 100u);
+  region.commit(stream).wait();
+  EXPECT_EQ(committed(), 100u);
+  region.abandon();
+  Region last = Region::open(path(), last_commit());
+  EXPECT_EQ(first_of(last), 100u);
+}
+
+TEST_F(PendingWritersTest, ACommitWaitsOnTheHost) {
+  Region region = make();
+  HeldWriter writer;
+  writer.begin_with_marks(region, words_, 100);
+  expect_waits(writer.gate, [&] { region.commit(); });
+  EXPECT_EQ(committed(), 100u);
+}
+
+TEST_F(PendingWritersTest, CloseWaits) {
+  {
+    Region region = make();
+    HeldWriter writer;
+    writer.begin_with_marks(region, words_, 100);
+    expect_waits(writer.gate, [&] { region.close(); });
+  }
+  EXPECT_TRUE(is_empty(arenas()));
+  Region region = Region::open(path());
+  EXPECT_EQ(first_of(region), 100u);
+}
+
+TEST_F(PendingWritersTest, TheDestructorWaits) {
+  HeldWriter writer;
+  {
+    std::optional<Region> region(make());
+    writer.begin_with_marks(*region, words_, 100);
+    expect_waits(writer.gate, [&] { region.reset(); });
+  }
+  EXPECT_EQ(committed(), 100u);
+}
+
+TEST_F(PendingWritersTest, SettleWaitsForAll) {
+  Region region = make();
+  auto other = region.allocate<std::uint32_t>("other", kWords);
+  HeldWriter first, second;
+  first.begin(region, words_, 100);
+  second.begin(region, other, 200);
+  first.gate.open();
+  expect_waits(second.gate, [&] { region.settle(); });
+  EXPECT_EQ(first_of(region), 100u);
+  EXPECT_EQ(other[kWords - 1], 200 + kWords - 1);
+}
+
+TEST_F(PendingWritersTest, AMovedRegionTakesThemAlong) {
+  Region region = make();
+  HeldWriter writer;
+  writer.begin_with_marks(region, words_, 100);
+  Region other = std::move(region);
+  EXPECT_EQ(error_of([&] { region.pending(writer.end); }), Errc::closed);
+  EXPECT_EQ(error_of([&] { region.settle(); }), Errc::closed);
+  expect_waits(writer.gate, [&] { other.commit(); });
+  EXPECT_EQ(committed(), 100u);
+}
+
+TEST_F(PendingWritersTest, AssigningWaitsForThoseOfTheOldRegion) {
+  Region region = make();
+  Region other = Region::create(path("other"), options(kMiB));
+  HeldWriter writer;
+  writer.begin_with_marks(region, words_, 100);
+  expect_waits(writer.gate, [&] { region = std::move(other); });
+  EXPECT_EQ(region.path(), path("other"));
+  EXPECT_EQ(committed(), 100u);
+}
+
+// The memory stays, and no one else gets the region: the writer would store into what they use.
+TEST_F(PendingWritersTest, AbandonDoesNotWait) {
+  Region region = make();
+  HeldWriter writer;
+  writer.begin(region, words_, 100);
+  region.abandon();
+  EXPECT_EQ(error_of([&] { region.base(); }), Errc::closed);
+  EXPECT_EQ(error_of([&] { Region::open(path()); }, {path()}), Errc::in_use);
+  writer.gate.open();
+  writer.stream.synchronize();  // throws if the memory is gone
+  Region again = Region::open(path());
+  EXPECT_TRUE(again.open_report().arena_found);
+  EXPECT_EQ(first_of(again), 100u);
+  EXPECT_EQ(again.generation(), 1u) << "nothing was committed";
+}
+
+TEST_F(PendingWritersTest, AbandonBehindTheirEndLeavesTheRegionAtOnce) {
+  Region region = make();
+  HeldWriter writer;
+  writer.gate.open();
+  writer.begin(region, words_, 100);
+  writer.stream.synchronize();
+  region.abandon();
+  Region again = Region::open(path());
+  EXPECT_EQ(first_of(again), 100u);
+}
+
+TEST_F(PendingWritersTest, CloseOfARegionThatIsReadWaitsToo) {
+  make().close();
+  Region region = Region::open(path(), for_reading());
+  HeldWriter writer;
+  writer.begin(region, region.find<std::uint32_t>("words"), 100);
+  EXPECT_EQ(error_of([&] { region.commit(writer.stream); }), Errc::unsupported);
+  expect_waits(writer.gate, [&] { region.close(); });
+  writer.stream.synchronize();  // throws if the memory was gone
+  EXPECT_NE(committed(), 100u);
+}
+
+TEST_F(PendingWritersTest, CloseWaitsWhereNothingIsKept) {
+  for (const Domain domain : {Domain::device, Domain::emulated}) {
+    RegionOptions wanted = options(kMiB);
+    wanted.domain = domain;
+    Region region = Region::create("a name", wanted);
+    HeldWriter writer;
+    writer.begin(region, region.allocate<std::uint32_t>("words", kWords), 100);
+    expect_waits(writer.gate, [&] { region.close(); });
+    writer.stream.synchronize();
+  }
+}
+
+TEST_F(PendingWritersTest, CommitsInPlaceComeBehindThem) {
+  ::setenv("HOLDFAST_DAX_PLAIN_FILE", "1", 1);
+  RegionOptions wanted = options(kMiB);
+  wanted.domain = Domain::dax;
+  const std::string medium = arenas() + "/medium";
+  Region region = Region::create(medium, wanted);
+  words_ = region.allocate<std::uint32_t>("words", kWords);
+  Stream stream;
+  for (const bool in_stream : {true, false}) {
+    HeldWriter writer;
+    writer.begin(region, words_, 100);
+    if (in_stream) {
+      Commit commit = region.commit(stream);
+      std::this_thread::sleep_for(kAWhile);
+      EXPECT_FALSE(commit.done());
+      writer.gate.open();
+      commit.wait();
+    } else {
+      expect_waits(writer.gate, [&] { region.commit(); });
+    }
+    EXPECT_EQ(first_of(region), 100u);
+    std::memset(words_.data(), 0, words_.size_bytes());
+  }
+  region.close();
+  ::unsetenv("HOLDFAST_DAX_PLAIN_FILE");
+}
+
+// What it stored before it failed is taken in though it set no mark, as a crash's leavings are.
+TEST_F(PendingWritersTest, AWriterThatFailedStopsNoCommit) {
+  if (std::strcmp(backend::name(), "cuda") == 0) GTEST_SKIP() << "the context would be lost";
+  for (const char* const how : {"stream", "stream, later", "host", "close"}) {
+    const std::string what = how;
+    Region region = make();
+    auto other = region.allocate<std::uint32_t>("other", 1);
+    region.commit();
+    Stream stream, failing;
+    Gate gate;
+    failing.enqueue([&] {
+      gate.wait();
+      for (std::uint32_t i = 0; i < kWords; ++i) words_[i] = 100 + i;
+      throw Error(Errc::kernel_fault, "made to fail");
+    });
+    failing.enqueue([&] { words_[7] = 0; });  // is never done
+    const auto end = std::make_shared<Event>();
+    end->record(failing);
+    region.pending(end);
+    other[0] = 5;
+    if (what == "stream") {
+      Commit commit = region.commit(stream);
+      gate.open();
+      EXPECT_EQ(commit.wait().generation, 3u);
+    } else if (what == "stream, later") {  // dropped by then
+      gate.open();
+      EXPECT_EQ(error_of([&] { failing.synchronize(); }), Errc::kernel_fault);
+      EXPECT_EQ(region.commit(stream).wait().generation, 3u);
+    } else if (what == "host") {
+      expect_waits(gate, [&] { region.commit(); });
+    } else {
+      expect_waits(gate, [&] { region.close(); });
+    }
+    stream.synchronize();  // the caller's stream has not failed
+    EXPECT_EQ(committed(), 100u) << how;
+    EXPECT_EQ(error_of([&] { failing.synchronize(); }), Errc::kernel_fault);
+    if (what != "close") {
+      EXPECT_LT(region.commit().pages_examined, 40u) << "marks are relied on again";
+      region.close();
+    }
+    Region again = Region::open(path());
+    EXPECT_EQ(again.find<std::uint32_t>("other")[0], 5u);
+    again.close();
+    Region::destroy(path());
+  }
+}
+
+TEST_F(PendingWritersTest, ThoseThatHaveEndedAreLetGoOf) {
+  Region region = make();
+  HeldWriter held;
+  held.begin(region, words_, 100);
+  Stream stream;
+  std::vector<std::weak_ptr<Event>> ends;
+  for (int i = 0; i < 1000; ++i) {
+    auto end = std::make_shared<Event>();
+    end->record(stream);
+    end->synchronize();
+    region.pending(end);
+    ends.emplace_back(end);
+  }
+  const auto left =
+      std::count_if(ends.begin(), ends.end(), [](const auto& end) { return !end.expired(); });
+  EXPECT_LE(left, 32);
+  EXPECT_GT(held.end.use_count(), 1) << "one that has not ended stays";
+  held.gate.open();
+  region.commit();
+  EXPECT_EQ(held.end.use_count(), 1);
+  EXPECT_EQ(committed(), 100u);
+}
+
+TEST_F(PendingWritersTest, MisuseIsRefused) {
+  Region region = make();
+  EXPECT_EQ(error_of([&] { region.pending(nullptr); }, {"event"}), Errc::invalid_argument);
+  region.pending(std::make_shared<Event>());  // recorded nowhere: it holds nothing up
+  region.commit();
+  region.close();
+  EXPECT_EQ(error_of([&] { region.pending(std::make_shared<Event>()); }), Errc::closed);
+}
+
+}  // namespace
+}  // namespace holdfast
