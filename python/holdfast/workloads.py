@@ -13,11 +13,19 @@ from typing import IO, Any
 
 from . import _backend
 from ._errors import Error
-from .bench import repository
 
 MODES = ("gpm", "cap-fs", "cap-mm", "ndp", "gpufs", "cpu", "eadr", "cap-eadr")
 PROJECTIONS = ("eadr", "cap-eadr")
 SIZES = ("test", "real", "paper")
+
+
+def repository() -> Path | None:
+    """Returns the repository that the working folder is in, if it is Holdfast's."""
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / "include" / "holdfast").is_dir():
+            return folder
+    return None
 
 
 @dataclass(frozen=True)

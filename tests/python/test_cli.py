@@ -210,11 +210,11 @@ def test_bench(run: Run, tmp_path: Path) -> None:
     program.write_text(BENCHMARK)
     program.chmod(0o755)
     options = ["--programs", programs, "--results", results, "--json"]
-    answer = run("bench", "run", *options, "--", "wide")
+    answer = run("bench", "run", *options, "--", "--wide")
     assert answer.status == 0, answer.out
     (file,) = results.glob("*.json")
     text = file.read_text()
-    for word in ('"machine"', '"date"', '"command": "stream_bench wide"', '"medium"', '"commit"'):
+    for word in ('"machine"', '"date"', '"command": "stream_bench --wide"', '"medium"', '"commit"'):
         assert word in text
     answer = run("bench", "plot", "--results", results, "--json")
     assert answer.status == 0, answer.out

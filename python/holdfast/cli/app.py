@@ -42,4 +42,14 @@ app.command("run", epilog="Example: holdfast run bfs --mode cap-mm")(run.run)
 app.command("crash", epilog="Example: holdfast crash gpkvs --kills 200 --seed 7")(crash.crash)
 app.command("check", epilog="Example: holdfast check append_naive --diagram state.svg")(check.check)
 app.add_typer(kv.app, name="kv")
-app.add_typer(bench.app, name="bench")
+app.command(
+    "bench",
+    epilog="Example: holdfast bench run --json",
+    add_help_option=False,  # each of its commands has its own
+    # Every word is handed on as it is, `--` too.
+    context_settings={
+        "allow_extra_args": True,
+        "allow_interspersed_args": False,
+        "ignore_unknown_options": True,
+    },
+)(bench.bench)

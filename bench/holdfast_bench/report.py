@@ -13,10 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import gpm_report
-from tables import FIGURES, RESULTS, ROOT, Line, kept_campaigns, table
-
-from holdfast.plots import pyplot
+from . import gpm_report
+from .gpm.results import Line
+from .gpm.tables import table
+from .kept import FIGURES, RESULTS, ROOT, kept_campaigns
+from .plots import pyplot
 
 PAGE = ROOT / "docs" / "results.md"
 README = ROOT / "README.md"
@@ -425,11 +426,10 @@ def page(path: Path, tables: dict[str, Callable[[], str]]) -> str:
     """Returns the page with its tables made anew."""
     text = path.read_text()
     for name, make in tables.items():
-        mark = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        if not mark.search(text):
+        place = re.search(rf"(?<=<!-- {name} -->\n).*?(?=<!-- end -->)", text, re.DOTALL)
+        if place is None:
             raise SystemExit(f"{path} has no place for the table '{name}'")
-        made = make()
-        text = mark.sub(lambda m, made=made: f"{m[1]}{made}\n{m[2]}", text)
+        text = f"{text[: place.start()]}{make()}\n{text[place.end() :]}"
     return text
 
 

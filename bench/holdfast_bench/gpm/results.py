@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .._errors import Error
+from holdfast import Error
 
 Line = dict[str, Any]
 

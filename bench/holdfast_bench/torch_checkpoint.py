@@ -1,6 +1,7 @@
 """Saves a large PyTorch tensor by Holdfast and by torch's distributed checkpoints, in one run.
 
-Needs a GPU, PyTorch, and the holdfast package on PYTHONPATH. Writes torch_checkpoint-cuda.json.
+Needs a GPU and PyTorch; `python -m holdfast_bench.torch_checkpoint` writes
+torch_checkpoint-cuda.json.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from typing import Any
 import torch
 
 import holdfast
-from holdfast import bench
+
+from . import runner
+from .kept import RESULTS
 
 _ON_DISK = 3  # repetitions of what goes to the disk: seconds each
 
@@ -146,7 +149,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mib", type=int, default=4096)
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--results", type=Path, default=Path("bench/results"))
+    parser.add_argument("--results", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     started = datetime.datetime.now(datetime.timezone.utc)
     tensor = torch.randn(arguments.mib << 18, device="cuda")
@@ -167,8 +170,8 @@ def main() -> None:
             lines.append(line)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    path = bench.write_results(
-        bench.results_path(arguments.results, "torch_checkpoint"),
+    path = runner.write_results(
+        runner.results_path(arguments.results, "torch_checkpoint"),
         program="torch_checkpoint.py",
         command=f"torch_checkpoint.py --mib={arguments.mib}",
         medium="dram",

@@ -16,30 +16,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from . import _backend
-from ._backend import ext
-from ._errors import Error
+import holdfast
+from holdfast import Error
+from holdfast._backend import ext
 
-
-def repository() -> Path | None:
-    """Returns the repository that the working folder is in, if it is Holdfast's."""
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / "include" / "holdfast").is_dir():
-            return folder
-    return None
+from .kept import ROOT
 
 
 def programs(folder: Path | None, backend: str) -> list[Path]:
-    """Returns the benchmark programs: of `folder`, of the package, or of the build folders."""
-    folders = [folder] if folder else [Path(__file__).parent / "bench"]
-    root = repository()
-    if root and not folder:
-        folders.append(root / "build" / backend / "bench")
+    """Returns the benchmark programs: of `folder`, or of the tree's build folder."""
+    folder = folder or ROOT / "build" / backend / "bench"
     found = [
         path
-        for folder in folders
-        if folder.is_dir()
         for path in sorted(folder.rglob("*"))
         if path.is_file()
         and os.access(path, os.X_OK)
@@ -47,9 +35,8 @@ def programs(folder: Path | None, backend: str) -> list[Path]:
         and not path.suffix
     ]
     if not found:
-        looked = ", ".join(str(folder) for folder in folders)
         raise Error(
-            f"no benchmark programs in {looked}: build them (cmake --build --preset {backend}), "
+            f"no benchmark programs in {folder}: build them (cmake --build --preset {backend}), "
             "or name their folder with --programs",
             "not_found",
         )
@@ -86,10 +73,7 @@ def commit() -> str:
     given = os.environ.get("HOLDFAST_COMMIT")
     if given:
         return given
-    root = repository()
-    if root is None:
-        return f"version {ext.version()}"
-    git = ["git", "-C", str(root)]
+    git = ["git", "-C", str(ROOT)]
     try:
         head = subprocess.run(
             [*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
@@ -101,7 +85,7 @@ def commit() -> str:
             check=True,
         )
     except (OSError, subprocess.CalledProcessError):
-        return f"version {ext.version()}"
+        return f"version {holdfast.__version__}"
     return head.stdout.strip() + ("+" if changed.stdout.strip() else "")
 
 
@@ -159,7 +143,7 @@ def run(
 
 def results_path(results: Path, name: str) -> Path:
     """Returns the results file of a name, for the backend in use."""
-    return results / f"{name}-{_backend.name()}.json"
+    return results / f"{name}-{holdfast.backend}.json"
 
 
 def write_results(
@@ -181,7 +165,7 @@ def write_results(
         "command": command,
         "date": started.isoformat(timespec="seconds"),
         "commit": commit(),
-        "backend": _backend.name(),
+        "backend": holdfast.backend,
         "medium": medium,
         "machine": machine(),
         **(notes or {}),

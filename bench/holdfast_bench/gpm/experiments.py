@@ -16,10 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .. import _backend, bench, workloads
-from .._errors import Error
-from ..crash import ResumeCampaign
-from ..workloads import Run
+import holdfast
+from holdfast import Error, workloads
+from holdfast.crash import ResumeCampaign
+from holdfast.workloads import Run
+
+from .. import runner
 from .results import (
     CHECKPOINTING,
     LOGGING,
@@ -240,7 +242,7 @@ def _modules_loaded_at_start() -> Iterator[None]:
 
 def measure_restore(what: Run, kills: int) -> Line:
     """Kills a workload and takes the longest recovery, against the time of the usual run."""
-    longer = KILLED_STEPS.get(what.size, {}) if _backend.name() == "cuda" else {}
+    longer = KILLED_STEPS.get(what.size, {}) if holdfast.backend == "cuda" else {}
     killed_steps = longer.get(what.workload, what.steps)
     killed = replace(what, steps=killed_steps, verify=what.verify and killed_steps == what.steps)
     with _modules_loaded_at_start():
@@ -277,17 +279,17 @@ def write(
     notes: Line | None = None,
 ) -> Path:
     """Adds lines to a results file; those of the same workload, mode, log and size are replaced."""
-    path = bench.results_path(settings.results, results_name(name, settings.size, settings.medium))
+    path = runner.results_path(settings.results, results_name(name, settings.size, settings.medium))
     kept: list[Line] = []
     if path.is_file():
         before = json.loads(path.read_text())
         # Lines of one file come from one commit and one machine.
-        if before["commit"] == bench.commit() and before["machine"] == bench.machine():
+        if before["commit"] == runner.commit() and before["machine"] == runner.machine():
             replaced = {_key(line) for line in lines}
             kept = [line for line in before["results"] if _key(line) not in replaced]
             if kept:
                 command = "; ".join(dict.fromkeys([*before["command"].split("; "), command]))
-    return bench.write_results(
+    return runner.write_results(
         path,
         program="holdfast-run",
         command=command,
@@ -348,7 +350,7 @@ class _Session:
 
     def _find(self, name: str) -> Path:
         """Returns a benchmark program. Raises Error where there is none."""
-        for path in bench.programs(self._settings.programs, _backend.name()):
+        for path in runner.programs(self._settings.programs, holdfast.backend):
             if path.name == name:
                 return path
         raise Error(
@@ -365,9 +367,9 @@ class _Session:
             self._on_note(program.absent)
             return
         size = self._settings.size
-        written = bench.run(
+        written = runner.run(
             path,
-            program.arguments(size, _backend.name()),
+            program.arguments(size, holdfast.backend),
             self._settings.results,
             self._on_line,
             program.results(size),
@@ -382,7 +384,7 @@ class _Session:
             program = self._find("cap_bench")
         except Error:
             return {}
-        (line,) = bench.measured(program, ["--only_link=1"])
+        (line,) = runner.measured(program, ["--only_link=1"])
         return {"copy_engine_gb_per_s": line["gb_per_s"]}
 
     def _keep(self, name: str, lines: list[Line], line: Line, notes: Line | None = None) -> None:

@@ -1,21 +1,19 @@
 """Makes the tables and figures of docs/results/gpm.md from bench/results: `make results`.
 
-Those of GPM's own figures and tables are the package's (holdfast.gpm); here are the others.
+Those of GPM's own figures and tables are in gpm/; here are the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-import tables
-from tables import RESULTS, Line, table
+from . import gpm
+from .gpm.bounds import on_optane, pattern
+from .gpm.results import CHECKPOINTING, TITLES, Line
+from .gpm.tables import ratio, table, time
+from .kept import FIGURES, RESULTS, ROOT, kept_campaigns
 
-from holdfast import gpm
-from holdfast.gpm.bounds import on_optane, pattern
-from holdfast.gpm.results import CHECKPOINTING, TITLES
-from holdfast.gpm.tables import ratio, time
-
-PAGE = tables.ROOT / "docs" / "results" / "gpm.md"
+PAGE = ROOT / "docs" / "results" / "gpm.md"
 SIZES = ("paper", "real")
 # Of the GPU where there are results of one; what only the CPU backend has is labelled so.
 MEASURED = gpm.Results(RESULTS)
@@ -174,7 +172,7 @@ def torch() -> str:
 def resumes() -> str:
     """Kills of workloads that resume."""
     rows: list[list[object]] = []
-    for _, r in tables.kept_campaigns("resumes"):
+    for _, r in kept_campaigns("resumes"):
         rows.append(
             [
                 TITLES.get(r["app"], r["app"]),
@@ -250,4 +248,4 @@ TABLES: dict[str, Callable[[], str]] = {
 def draw() -> None:
     """Draws GPM's figures."""
     for name in gpm.figures.FIGURES:
-        gpm.figures.draw(name, MEASURED, tables.FIGURES / f"{name}.svg")
+        gpm.figures.draw(name, MEASURED, FIGURES / f"{name}.svg")

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ._errors import Error, missing_extra
+from holdfast import Error
+
+from .kept import ROOT
 
 # What a result's line may say about how it is drawn: "x" and "y" name the fields of the axes,
 # "series" the curve it belongs to. Without these the first pair of known fields is used.
@@ -22,7 +24,11 @@ def pyplot() -> Any:
     try:
         import matplotlib as mpl
     except ImportError:
-        raise missing_extra("plots", "matplotlib, which draws figures, is") from None
+        raise Error(
+            "matplotlib, which draws figures, is not installed: "
+            f"pip install -r {ROOT / 'bench' / 'requirements.txt'}",
+            "unsupported",
+        ) from None
 
     mpl.use("Agg")
     mpl.rcParams["svg.hashsalt"] = "holdfast"  # the same file from the same results
