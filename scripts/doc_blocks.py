@@ -3,7 +3,7 @@
 - A ```console block shows a command after `$` and what it prints. A line `...` stands for lines
   that are left out. Times, memory and addresses may differ.
 - `<!-- quote FILE [NAME] -->` stands before a block of code: what FILE has between `// [NAME]` and
-  `// [end]`.
+  `// [end]` (`#` for `//` in CMake's files).
 - A figure of FIGURES is what its command draws.
 """
 
@@ -95,7 +95,9 @@ def shortened(shown: str, printed: str) -> str:
 def quoted(file: str, name: str) -> str:
     """Returns the marked part of a file."""
     text = (ROOT / file).read_text()
-    found = re.search(rf"^ *// \[{re.escape(name)}\]\n(.*?)^ *// \[end\]\n", text, re.M | re.S)
+    found = re.search(
+        rf"^ *(?://|#) \[{re.escape(name)}\]\n(.*?)^ *(?://|#) \[end\]\n", text, re.M | re.S
+    )
     if found is None:
         raise SystemExit(f"{file} has no part marked [{name}]")
     return textwrap.dedent(found[1])

@@ -29,17 +29,24 @@ shell_syntax() {
   for file in scripts/*.sh scripts/fresh_machine scripts/gpu_round .ci/run; do bash -n "$file" || return 1; done
 }
 
-# clang-tidy over the host files that the cpu preset compiles. Kernels are left out: it does not
-# know CUDA's names as our header spells them. It brings no OpenMP header: the compiler's does.
+# clang-tidy over the host files that the presets cpu and cpu-check compile. Kernels are left out: it
+# does not know CUDA's names as our header spells them. It brings no OpenMP header: the compiler's
+# does.
 tidy() {
-  cmake --preset cpu >/dev/null || return 1
+  local preset
   mkdir -p build/tidy
   ln -sf "$(c++ -print-file-name=include/omp.h)" build/tidy/omp.h
-  files 'src/*.cpp' 'apps/*.cpp' 'tools/*.cpp' 'bench/*.cpp' |
-    python scripts/in_compile_commands.py build/cpu/compile_commands.json |
-    xargs -r -n 1 -P "$(nproc)" clang-tidy --quiet -p build/cpu "--extra-arg=-isystem$PWD/build/tidy" \
-      2>build/clang-tidy.log ||
-    { grep -A 20 ': error:' build/clang-tidy.log; return 1; }
+  : >build/tidy/seen
+  for preset in cpu cpu-check; do
+    cmake --preset $preset >/dev/null || return 1
+    files 'src/*.cpp' 'apps/*.cpp' 'tools/*.cpp' 'bench/*.cpp' |
+      python scripts/in_compile_commands.py build/$preset/compile_commands.json |
+      grep -vxFf build/tidy/seen >build/tidy/files
+    cat build/tidy/files >>build/tidy/seen
+    xargs -r -n 1 -P "$(nproc)" clang-tidy --quiet -p build/$preset \
+      "--extra-arg=-isystem$PWD/build/tidy" <build/tidy/files 2>build/clang-tidy.log ||
+      { grep -A 20 ': error:' build/clang-tidy.log; return 1; }
+  done
 }
 
 check "ruff" ruff check

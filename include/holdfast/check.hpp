@@ -1,8 +1,8 @@
 // The crash-state checker: runs a program on the CPU backend, works out every state in which a
 // crash may leave its persistent memory, and lets recovery face each of them.
 //
-// docs/crash-consistent-kernels.md teaches its use; docs/model.md has the model. Builds of the
-// intercepted flavour alone (CMake option HOLDFAST_INTERCEPT).
+// docs/crash-consistent-kernels.md teaches its use; docs/model.md has the model. Link
+// holdfast::check.
 #pragma once
 
 #include <cstdint>

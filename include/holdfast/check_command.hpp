@@ -1,5 +1,5 @@
 // The checker's command line, for programs of your own: what holdfast-check does with those that
-// Holdfast ships. Link holdfast::check_command; docs/crash-consistent-kernels.md has an example.
+// Holdfast ships. Link holdfast::check; docs/crash-consistent-kernels.md has an example.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // What a crash may leave on an emulated medium: of the stores that no fence has waited for yet,
-// some are there and some are not. For tests; builds of the intercepted flavour alone
-// (HOLDFAST_INTERCEPT).
+// some are there and some are not. For tests; the intercepted flavour alone
+// (holdfast::check).
 #pragma once
 
 #include <cstdint>

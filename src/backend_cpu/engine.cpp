@@ -612,8 +612,7 @@ void Engine::met(const std::vector<Actor>& actors) {
 Exploration::Exploration(Chooser& chooser) {
   if (!kEvents) {
     throw Error(Errc::unsupported,
-                "this build cannot explore schedules: configure it with -DHOLDFAST_INTERCEPT=ON "
-                "(preset cpu-check)");
+                "this program's library cannot explore schedules: link holdfast::check");
   }
   engine_ = std::make_unique<Engine>(chooser);
 }

@@ -20,8 +20,7 @@ bool can_listen() noexcept { return kEvents; }
 Listener* set_listener(Listener* listener) {
   if (!kEvents && listener != nullptr) {
     throw Error(Errc::unsupported,
-                "this build delivers no events of kernels: configure it with "
-                "-DHOLDFAST_INTERCEPT=ON (preset cpu-check)");
+                "this program's library delivers no events of kernels: link holdfast::check");
   }
   settle_host();
   return g_listener.exchange(listener);

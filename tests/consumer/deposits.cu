@@ -68,10 +68,9 @@ Program program(const std::string& name, Kernel kernel) {
 }
 
 Offer offer(const std::string& name, const std::string& summary, bool correct, Kernel kernel) {
-  return {.name = name,
-          .summary = summary,
-          .correct = correct,
-          .make = [=](const Sizes&) { return program(name, kernel); }};
+  return {.name = name, .summary = summary, .correct = correct, .make = [=](const Sizes&) {
+            return program(name, kernel);
+          }};
 }
 
 }  // namespace

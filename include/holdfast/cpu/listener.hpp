@@ -1,8 +1,8 @@
 // What a kernel does, event by event, and what the host does between kernels: for the crash-state
 // checker and the timing simulator.
 //
-// Source: docs/model.md, "Events". Events are delivered by builds of the intercepted flavour
-// (CMake option HOLDFAST_INTERCEPT) alone.
+// Source: docs/model.md, "Events". Events are delivered in the intercepted flavour alone: in
+// programs that link holdfast::check, and in trees configured with HOLDFAST_INTERCEPT.
 #pragma once
 
 #include <cstddef>
