@@ -238,10 +238,10 @@ class Region {
   // Waits on the host for all pending writers. What failed is for its own waits to say.
   void settle();
 
-  // Makes all that precedes it in `stream`, and all pending writers store, durable on disk,
-  // atomically. The stream waits for those writers, and then is held only
-  // while changed pages are copied aside; the disk is written behind it. What the host stores
-  // itself is not ordered by the stream: it waits for Commit::wait_snapshot() first.
+  // Makes all that precedes it in `stream`, and all that pending writers store, durable on disk,
+  // atomically. The stream waits for those writers, and is then held only while changed pages are
+  // copied aside; the disk is written behind it. What the host stores itself is not ordered by the
+  // stream: it waits for Commit::wait_snapshot() first.
   // On a dax domain it is a host-side fence; on device and emulated it throws unsupported.
   // REQUIRES: other work on other streams that writes the region is ordered before or after it by
   // events.

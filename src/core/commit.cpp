@@ -55,19 +55,22 @@ struct Ticket {
 
 }  // namespace
 
-void Commit::State::queue(Stream& stream, std::function<void(State&)> body) {
+void Commit::State::queue(Stream& stream, std::function<void(State&)> body) try {
   reached = std::make_shared<Event>();
   const auto ticket = std::make_shared<Ticket>(shared_from_this());
   stream.enqueue([ticket, body = std::move(body)] {
     State& state = *ticket->state;
     {
       const std::lock_guard lock(state.mutex);
-      if (state.done) return;  // given up by wait()
+      if (state.done) return;  // given up
       state.started = true;
     }
     body(state);
   });
   reached->record(stream);
+} catch (...) {
+  give_up("it could not be queued");
+  throw;
 }
 
 void Commit::State::await_stream() {
@@ -326,8 +329,8 @@ void Committer::writer_loop() noexcept {
 }
 
 CommitStats Committer::now(Unchanged unchanged) {
-  wait_idle();
   const auto state = std::make_shared<Commit::State>();
+  wait_idle();
   write(*copy_aside(state, unchanged, false, Clock::now()));
   if (state->error) throw *state->error;
   return state->stats;
@@ -341,7 +344,7 @@ void Committer::drain() noexcept {
       // Whoever holds the Commit learns of it.
     }
     try {
-      state->reached->synchronize();  // the stream has let go of it
+      if (state->reached) state->reached->synchronize();  // the stream has let go of it
     } catch (const Error&) {
     }
   }
