@@ -160,8 +160,8 @@ TEST_F(LenetTest, BadOptionsAreRefused) {
   refused("channels2", "129", {"128"});
   refused("hidden", "30", {"hidden=30", "multiple of 4"});
   refused("digits", "9", {"digits=9", "10"});
-  refused("images", "/nowhere", {"labels", "both"});
-  refused("labels", "/nowhere", {"images", "both"});
+  refused("images", "/nowhere", {"images and labels", "belong together"});
+  refused("labels", "/nowhere", {"images and labels", "belong together"});
   Settings settings;
   settings.steps = ~std::uint64_t{0};
   EXPECT_EQ(error_of([&] { LeNet lenet(settings); }, {"at most"}), Errc::invalid_argument);
