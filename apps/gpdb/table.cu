@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <type_traits>
+#include <optional>
 
 #include "holdfast/kernel.hpp"
 #include "holdfast/launch.hpp"
-#include "holdfast/transaction.hpp"
-#include "holdfast/undo_log.hpp"
+#include "holdfast/undo.hpp"
 
 namespace gpdb {
 namespace {
@@ -59,10 +58,8 @@ struct LogEntry {
 
 // What kernels report; in device memory.
 struct Outcome {
-  std::uint32_t slots;         // of the log that blocks have taken
-  std::uint32_t updated;       // rows
-  std::uint32_t log_failures;  // rows that the log had no room for: they are unchanged
-  std::uint32_t bad_entries;   // met by recovery: they point outside the table
+  std::uint32_t slots;    // of the log that blocks have taken
+  std::uint32_t updated;  // rows
 };
 
 // Neighbouring threads store neighbouring quarters, so that a warp's store is 512 bytes in a row.
@@ -86,13 +83,9 @@ __global__ void insert_rows(Quarter* table, std::uint64_t first_row, const Quart
 }
 
 // One thread: the head, as part of the same transaction.
-__global__ void move_head(Head* head, ConventionalLogRef log, std::uint64_t rows_added,
-                          Outcome* outcome) {
+__global__ void move_head(Head* head, ConventionalLogRef log, std::uint64_t rows_added) {
   const Head before = *head;
-  if (log.insert(before) != LogStatus::ok) {
-    outcome->log_failures += 1;
-    return;
-  }
+  if (log.insert(before) != LogStatus::ok) return;
   head->rows = before.rows + rows_added;
   head->batches = before.batches + 1;
   persist();
@@ -114,7 +107,7 @@ __device__ Changed* changeable(Row* row) { return reinterpret_cast<Changed*>(row
 // Logs what the query overwrites, then stores in place, then persists.
 template <class Log>
 __device__ void update_row(Row* table, std::uint32_t number, const Query& query, const Log& log,
-                           std::uint32_t slot, Outcome* outcome, bool persists) {
+                           std::uint32_t slot, bool persists) {
   Changed* const place = changeable(table + number);
   const Measured measured = reinterpret_cast<const Measured*>(table + number)[kChangeable - 1];
   if (persists) {
@@ -125,19 +118,10 @@ __device__ void update_row(Row* table, std::uint32_t number, const Query& query,
     entry.old[1] = static_cast<std::uint32_t>(before.expected_delay);
     entry.old[2] = before.fare;
     entry.old[3] = before.compensation;
-    if (log.insert(entry, slot) != LogStatus::ok) {
-      atomicAdd(&outcome->log_failures, 1u);
-      return;
-    }
+    if (log.insert(entry, slot) != LogStatus::ok) return;
   }
   *place = changed_by(query, measured);
   if (persists) persist();
-}
-
-// The slot of the `number`-th row that is logged: one of its own, or a partition, in turn.
-__device__ std::uint32_t slot_of(const CoalescedLogRef&, std::uint32_t number) { return number; }
-__device__ std::uint32_t slot_of(const ConventionalLogRef& log, std::uint32_t number) {
-  return number % log.slots;
 }
 
 // A block looks at kScanned rows, gathers those that the query selects, and gives each a thread.
@@ -163,39 +147,27 @@ __global__ void update_rows(Row* table, std::uint32_t rows, const std::uint16_t*
   }
   __syncthreads();
   for (std::uint32_t i = threadIdx.x; i < selected; i += blockDim.x) {
-    const std::uint32_t slot = persists ? slot_of(log, first_slot + i) : 0;
-    update_row(table, start + list[i], query, log, slot, outcome, persists);
+    const std::uint32_t slot = persists ? log.slot_for(first_slot + i) : 0;
+    update_row(table, start + list[i], query, log, slot, persists);
   }
 }
 
-// A thread for each slot puts back what UPDATE overwrote.
-template <class Log>
-__global__ void undo_update(Row* table, std::uint64_t rows, Log log, Outcome* outcome) {
-  const std::uint32_t slot = blockIdx.x * blockDim.x + threadIdx.x;
-  LogEntry entry;
-  while (log.read_bytes(&entry, sizeof(entry), slot) == LogStatus::ok) {
-    if (entry.row >= rows) {
-      atomicAdd(&outcome->bad_entries, 1u);
-      return;
-    }
+// Puts back what UPDATE overwrote.
+struct UndoRow {
+  using Entry = LogEntry;
+  Row* table;
+  std::uint64_t rows;
+  __device__ bool operator()(const LogEntry& entry) const {
+    if (entry.row >= rows) return false;
     Changed before;
     before.revision = entry.old[0];
     before.expected_delay = static_cast<std::int32_t>(entry.old[1]);
     before.fare = entry.old[2];
     before.compensation = entry.old[3];
     *changeable(table + entry.row) = before;
-    persist();
-    if (log.remove(sizeof(LogEntry), slot) != LogStatus::ok) return;
+    return true;
   }
-}
-
-__global__ void undo_head(Head* head, ConventionalLogRef log) {
-  Head before;
-  if (log.read(&before) != LogStatus::ok) return;
-  *head = before;
-  persist();
-  if (log.remove(sizeof(Head)) != LogStatus::ok) return;
-}
+};
 
 unsigned blocks_for(std::uint64_t items, std::uint64_t of_a_block) {
   return static_cast<unsigned>((items + of_a_block - 1) / of_a_block);
@@ -253,75 +225,38 @@ struct Transactions::Impl {
   Shape shape;
   holdfast::Transaction transaction;
   holdfast::UndoLog head_log;
-  std::unique_ptr<holdfast::UndoLog> row_log;  // none: a table that is only appended to
+  std::optional<holdfast::UndoLog> row_log;  // none: a table that is only appended to
   holdfast::DeviceBuffer<Outcome> outcome{1};
   holdfast::PinnedBuffer<Outcome> outcome_host{1};
   std::uint64_t bytes_stored = 0;
-
-  Outcome fetch_outcome(holdfast::Stream& stream) {
-    holdfast::copy_async(stream, outcome_host.data(), outcome.data(), sizeof(Outcome));
-    stream.synchronize();
-    return outcome_host[0];
-  }
 
   void begin(holdfast::Stream& stream) {
     holdfast::fill_async(stream, outcome.data(), 0, sizeof(Outcome));
     transaction.begin(stream);
   }
 
-  // Moves the head and ends the transaction; takes it back where a log was full.
+  // Moves the head and ends the transaction.
   Outcome end(holdfast::Stream& stream, std::uint64_t rows_added) {
-    holdfast::launch(stream, dim3(1), dim3(1), move_head, head, head_log.conventional(), rows_added,
-                     outcome.data());
-    const Outcome done = fetch_outcome(stream);
-    if (done.log_failures != 0) {
-      undo(stream);
-      throw holdfast::Error(
-          holdfast::Errc::log_full,
-          holdfast::detail::concat("gpdb: the undo log had no room for ", done.log_failures,
-                                   " entries; the batch was taken back: make the table with a "
-                                   "larger most_updated"));
-    }
+    holdfast::launch(stream, dim3(1), dim3(1), move_head, head, head_log.conventional(),
+                     rows_added);
     transaction.commit(stream);
-    stream.synchronize();
+    holdfast::copy_async(stream, outcome_host.data(), outcome.data(), sizeof(Outcome));
+    with_undos([&](const auto&... undos) { transaction.finish(stream, undos...); });
     bytes_stored += 2 * sizeof(Head) + sizeof(std::uint32_t) + 2 * sizeof(std::uint64_t);
-    return done;
+    return outcome_host[0];
   }
 
-  // Calls body with the log of rows as kernels see it.
+  // Calls body with what undoes each log.
   template <class Body>
-  void with_row_log(const Body& body) {
-    if (row_log->shape().layout == LogLayout::coalesced) {
-      body(row_log->coalesced());
+  void with_undos(const Body& body) {
+    const auto undo_head = holdfast::undo(head_log, holdfast::PutBack<Head>{head, {}});
+    if (row_log) {
+      body(holdfast::undo(*row_log, UndoRow{table, rows}), undo_head);
     } else {
-      body(row_log->conventional());
+      body(undo_head);
     }
   }
-
-  void undo(holdfast::Stream& stream);
 };
-
-void Transactions::Impl::undo(holdfast::Stream& stream) {
-  holdfast::fill_async(stream, outcome.data(), 0, sizeof(Outcome));
-  if (row_log) {
-    const unsigned blocks = blocks_for(row_log->shape().slots, shape.threads);
-    with_row_log([&](const auto& log) {
-      holdfast::launch(stream, dim3(blocks), dim3(shape.threads),
-                       undo_update<std::decay_t<decltype(log)>>, table, rows, log, outcome.data());
-    });
-  }
-  holdfast::launch(stream, dim3(1), dim3(1), undo_head, head, head_log.conventional());
-  const Outcome done = fetch_outcome(stream);
-  if (done.bad_entries != 0) {
-    throw holdfast::Error(holdfast::Errc::damaged,
-                          holdfast::detail::concat(
-                              "gpdb: ", done.bad_entries,
-                              " undo log entries point outside the table; reopen the region from "
-                              "its last commit"));
-  }
-  transaction.roll_back(stream);
-  stream.synchronize();
-}
 
 std::uint64_t Transactions::object_bytes(const LogNeeds& needs) {
   std::uint64_t bytes =
@@ -336,22 +271,17 @@ void Transactions::create(holdfast::Region& region, const LogNeeds& needs) {
   for (const char* name : {kTransaction, kHeadLog, kRowLog}) {
     if (region.contains(name)) region.remove(name);
   }
-  const auto transaction = holdfast::Transaction::create(region, kTransaction);
-  holdfast::UndoLog::create(region, kHeadLog, transaction, head_log_shape());
-  if (needs.most_updated != 0) {
-    holdfast::UndoLog::create(region, kRowLog, transaction, row_log_shape(needs));
-  }
+  auto transaction = holdfast::Transaction::create(region, kTransaction);
+  transaction.create_log(region, kHeadLog, head_log_shape());
+  if (needs.most_updated != 0) transaction.create_log(region, kRowLog, row_log_shape(needs));
 }
 
 Transactions::Transactions(holdfast::Region& region, Row* table, std::uint64_t rows, Head* head,
                            Shape shape) {
   auto transaction = holdfast::Transaction::open(region, kTransaction);
-  auto head_log = holdfast::UndoLog::open(region, kHeadLog, transaction);
-  std::unique_ptr<holdfast::UndoLog> row_log;
-  if (region.contains(kRowLog)) {
-    row_log =
-        std::make_unique<holdfast::UndoLog>(holdfast::UndoLog::open(region, kRowLog, transaction));
-  }
+  auto head_log = transaction.log(kHeadLog);
+  std::optional<holdfast::UndoLog> row_log;
+  if (region.contains(kRowLog)) row_log = transaction.log(kRowLog);
   impl_.reset(new Impl{table, rows, head, shape, std::move(transaction), std::move(head_log),
                        std::move(row_log)});
 }
@@ -359,7 +289,7 @@ Transactions::Transactions(holdfast::Region& region, Row* table, std::uint64_t r
 Transactions::~Transactions() = default;
 
 void Transactions::recover(holdfast::Stream& stream) {
-  if (impl_->transaction.interrupted()) impl_->undo(stream);
+  impl_->with_undos([&](const auto&... undos) { impl_->transaction.recover(stream, undos...); });
 }
 
 void Transactions::insert(holdfast::Stream& stream, const Row* rows, std::uint64_t count) {
@@ -387,7 +317,7 @@ std::uint64_t Transactions::update(holdfast::Stream& stream, const std::uint16_t
   }
   const std::uint64_t rows = head(stream).rows;
   self.begin(stream);
-  self.with_row_log([&](const auto& log) {
+  self.row_log->visit([&](const auto& log) {
     launch_update(stream, self.table, rows, carriers, query, log, self.outcome.data(),
                   self.shape.threads, true);
   });

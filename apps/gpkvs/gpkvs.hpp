@@ -9,6 +9,7 @@
 
 #include "holdfast/region.hpp"
 #include "holdfast/stream.hpp"
+#include "holdfast/transaction.hpp"
 #include "holdfast/undo_log_ref.hpp"
 
 namespace gpkvs {
@@ -61,12 +62,6 @@ struct StoreStats {
   BatchResult total;  // over all committed batches
 };
 
-struct RecoveryReport {
-  bool needed = false;       // a transaction was cut off
-  std::uint64_t undone = 0;  // log entries that were undone
-  double milliseconds = 0;
-};
-
 // Milliseconds of the parts of the last batch, by events in the stream.
 struct BatchTiming {
   double copy = 0;    // keys to the device; values come beside what follows
@@ -95,8 +90,8 @@ class Store {
   ~Store();
 
   // Stores `count` pairs as one transaction. `keys` and `values` are host, device or region
-  // memory. Throws invalid_argument if count exceeds max_batch or a key is kReservedKey; the
-  // table is then unchanged. Returns when the transaction is committed.
+  // memory. Throws invalid_argument if count exceeds max_batch or a key is kReservedKey, log_full;
+  // the store is then unchanged. Returns when the transaction is committed.
   BatchResult set(const std::uint64_t* keys, const std::uint64_t* values, std::size_t count);
 
   // Looks up `count` keys. values[i] is 0 and found[i] is 0 where a key is absent.
@@ -120,7 +115,7 @@ class Store {
 
   void set_order(Order order);
   StoreStats stats() const;
-  RecoveryReport recovery() const;  // of open()
+  holdfast::Recovery recovery() const;  // of open()
   BatchTiming timing() const;
   holdfast::Stream& stream();
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <optional>
@@ -15,7 +14,6 @@
 #include "gpkvs/kernels.hpp"
 #include "gpkvs/read_copy.hpp"
 #include "gpkvs/rules.hpp"
-#include "holdfast/transaction.hpp"
 
 namespace gpkvs {
 namespace {
@@ -127,7 +125,7 @@ struct Store::Impl {
   holdfast::DeviceBuffer<std::uint64_t> values_out;  // made at the first get()
   holdfast::DeviceBuffer<std::uint8_t> found_out;
   holdfast::Event marks[5];
-  RecoveryReport recovery;
+  holdfast::Recovery recovery;
 
   Impl(holdfast::Region& r, holdfast::Transaction tx, holdfast::UndoLog entries,
        holdfast::UndoLog counters, const StoreHeader& shape, Cache cache)
@@ -162,15 +160,13 @@ struct Store::Impl {
                                  max_batch, " at most (max_batch): split the batch"));
   }
 
-  Outcome fetch_outcome() {
-    holdfast::copy_async(stream, outcome_host.data(), outcome.data(), sizeof(Outcome));
-    stream.synchronize();
-    return outcome_host[0];
+  auto undo_pairs() const { return holdfast::undo(log, UndoPair{table}); }
+  auto undo_counters() const {
+    return holdfast::undo(meta, holdfast::PutBack<Counters>{&header->counters, table.marks});
   }
 
   // `values`: null to erase.
   BatchResult update(const std::uint64_t* keys, const std::uint64_t* values, std::size_t count);
-  void recover_interrupted();
   // Begins to load the copy. REQUIRES: the table is as a committed batch left it.
   void load_copy();
   // Returns once it is loaded.
@@ -197,8 +193,10 @@ BatchResult Store::Impl::update(const std::uint64_t* keys, const std::uint64_t* 
                    table.marks, outcome.data());
   transaction.commit(stream);
   marks[4].record(stream);
+  holdfast::copy_async(stream, outcome_host.data(), outcome.data(), sizeof(Outcome));
+  transaction.finish(stream, undo_pairs(), undo_counters());
 
-  const Outcome done = fetch_outcome();
+  const Outcome done = outcome_host[0];
   if (done.reserved_keys != 0) {
     throw holdfast::Error(holdfast::Errc::invalid_argument,
                           holdfast::detail::concat("store: ", done.reserved_keys,
@@ -206,34 +204,7 @@ BatchResult Store::Impl::update(const std::uint64_t* keys, const std::uint64_t* 
                                                    ", which marks an empty place and cannot be "
                                                    "stored; nothing of this batch was"));
   }
-  if (done.log_failures != 0) {
-    throw holdfast::Error(
-        holdfast::Errc::log_full,
-        holdfast::detail::concat("store: the undo log had no room for ", done.log_failures,
-                                 " entries; those operations were not applied"));
-  }
   return {done.inserted, done.updated, done.evicted, done.removed};
-}
-
-void Store::Impl::recover_interrupted() {
-  if (!transaction.interrupted()) return;
-  const auto start = std::chrono::steady_clock::now();
-  holdfast::fill_async(stream, outcome.data(), 0, sizeof(Outcome));
-  launch_recover(stream, table, log, outcome.data());
-  holdfast::launch(stream, dim3(1), dim3(1), recover_counters, &header->counters,
-                   meta.conventional(), table.marks);
-  const Outcome done = fetch_outcome();
-  if (done.bad_entries != 0) {
-    throw holdfast::Error(
-        holdfast::Errc::damaged,
-        holdfast::detail::concat("store in '", region.path(), "': ", done.bad_entries,
-                                 " undo log entries point outside the table; reopen the region "
-                                 "from its last commit"));
-  }
-  transaction.roll_back(stream);
-  stream.synchronize();
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  recovery = {true, done.undone, took.count()};
 }
 
 void Store::Impl::load_copy() {
@@ -292,9 +263,8 @@ Store Store::create(holdfast::Region& region, const StoreOptions& options) {
   region.allocate_raw(kTable, "kvs_bucket", sizeof(Bucket), header.buckets,
                       holdfast::Tracking::marked);
   auto transaction = holdfast::Transaction::create(region, kTransaction);
-  auto log = holdfast::UndoLog::create(region, kLog, transaction,
-                                       log_shape(options.max_batch, options.log));
-  auto meta = holdfast::UndoLog::create(region, kMeta, transaction, meta_shape());
+  auto log = transaction.create_log(region, kLog, log_shape(options.max_batch, options.log));
+  auto meta = transaction.create_log(region, kMeta, meta_shape());
   auto impl = std::make_unique<Impl>(region, std::move(transaction), std::move(log),
                                      std::move(meta), header, options.cache);
   impl->table.copy = impl->copy.data();  // zeroed, as the table is
@@ -330,16 +300,17 @@ Store Store::open(holdfast::Region& region, Cache cache) {
     throw refuse(holdfast::Errc::damaged, "has a store header that does not fit its table");
   }
   auto transaction = holdfast::Transaction::open(region, kTransaction);
-  auto log = holdfast::UndoLog::open(region, kLog, transaction);
-  auto meta = holdfast::UndoLog::open(region, kMeta, transaction);
+  auto log = transaction.log(kLog);
+  auto meta = transaction.log(kMeta);
   const holdfast::LogShape shape = log_shape(header.max_batch, log.shape().layout);
-  if (log.shape().slots != shape.slots || log.shape().bytes_per_slot < shape.bytes_per_slot ||
+  if (log.shape().slots < shape.slots || log.shape().bytes_per_slot < shape.bytes_per_slot ||
       meta.shape().layout != holdfast::LogLayout::conventional) {
     throw refuse(holdfast::Errc::damaged, "has undo logs that do not fit its store");
   }
   auto impl = std::make_unique<Impl>(region, std::move(transaction), std::move(log),
                                      std::move(meta), header, cache);
-  impl->recover_interrupted();
+  impl->recovery =
+      impl->transaction.recover(impl->stream, impl->undo_pairs(), impl->undo_counters());
   impl->load_copy();
   return Store(std::move(impl));
 }
@@ -419,7 +390,7 @@ StoreStats Store::stats() const {
           {counters.inserted, counters.updated, counters.evicted, counters.removed}};
 }
 
-RecoveryReport Store::recovery() const { return impl_->recovery; }
+holdfast::Recovery Store::recovery() const { return impl_->recovery; }
 
 BatchTiming Store::timing() const {
   const holdfast::Event* const marks = impl_->marks;

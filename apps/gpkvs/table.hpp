@@ -99,9 +99,6 @@ struct Outcome {
   unsigned long long evicted;
   unsigned long long removed;
   std::uint32_t reserved_keys;  // operations whose key cannot be stored: nothing is changed then
-  std::uint32_t log_failures;   // entries that the log had no room for: their ways are unchanged
-  std::uint32_t undone;         // by recovery
-  std::uint32_t bad_entries;    // met by recovery: they point outside the table
 };
 
 }  // namespace gpkvs
