@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <utility>
 
 #include "holdfast/kernel.hpp"
 #include "holdfast/launch.hpp"
@@ -16,11 +17,11 @@ using holdfast::ConventionalLogRef;
 using holdfast::LogLayout;
 using holdfast::LogShape;
 using holdfast::LogStatus;
+using holdfast::Part;
 using holdfast::persist;
 
-constexpr const char* kTransaction = "gpdb.tx";
-constexpr const char* kHeadLog = "gpdb.head_log";
-constexpr const char* kRowLog = "gpdb.row_log";
+constexpr const char* kName = "gpdb";
+constexpr const char* kRowLog = "row_log";
 
 constexpr unsigned kWarp = 32;
 constexpr unsigned kQuarters = 4;    // of a row
@@ -190,7 +191,7 @@ void launch_update(holdfast::Stream& stream, Row* table, std::uint64_t rows,
 }
 
 // Slots for as many rows, and for the rest of each block's last warp; or as many in partitions.
-LogShape row_log_shape(const LogNeeds& needs) {
+LogShape row_log_shape(const TableParameters& needs) {
   const std::uint64_t blocks = blocks_for(needs.rows, kScanned);
   const std::uint64_t slots = std::min(
       needs.most_updated + (kWarp - 1) * std::min(needs.most_updated, blocks), blocks * kScanned);
@@ -210,25 +211,42 @@ LogShape row_log_shape(const LogNeeds& needs) {
                                 static_cast<std::uint32_t>(entries * sizeof(LogEntry)));
 }
 
-LogShape head_log_shape() { return LogShape::conventional(1, sizeof(Head)); }
-
-std::uint64_t pages(std::uint64_t bytes) {
-  return (bytes + holdfast::kPageBytes - 1) / holdfast::kPageBytes * holdfast::kPageBytes;
-}
-
 }  // namespace
 
-struct Transactions::Impl {
-  Row* table;
-  std::uint64_t rows;
-  Head* head;
+std::vector<Part> TableParameters::parts() const {
+  if (rows == 0 || rows > kMaxRows || most_updated > rows || partitions == 0 ||
+      partitions > LogShape::kMaxSlots) {
+    throw holdfast::Error(
+        holdfast::Errc::invalid_argument,
+        holdfast::detail::concat("gpdb: a table of ", rows, " rows, of which ", most_updated,
+                                 " change at once, and ", partitions, " partitions; it has 1 to ",
+                                 kMaxRows, " rows"));
+  }
+  // Whoever changes rows does not mark them.
+  std::vector<Part> all{Part::array<Row>("rows", rows, holdfast::Tracking::hashed),
+                        Part::array<Head>("head", 1, holdfast::Tracking::hashed),
+                        Part::transaction(),
+                        Part::undo_log("head_log", LogShape::conventional(1, sizeof(Head)))};
+  if (most_updated != 0) all.push_back(Part::undo_log(kRowLog, row_log_shape(*this)));
+  return all;
+}
+
+struct Table::Impl {
+  holdfast::Durable<TableParameters> object;
   Shape shape;
-  holdfast::Transaction transaction;
-  holdfast::UndoLog head_log;
+  holdfast::Transaction& transaction = object.transaction();
+  Row* table = object.part<Row>("rows").data();
+  std::uint64_t rows = object.parameters().rows;
+  Head* head = object.part<Head>("head").data();
+  holdfast::UndoLog head_log = object.log("head_log");
   std::optional<holdfast::UndoLog> row_log;  // none: a table that is only appended to
   holdfast::DeviceBuffer<Outcome> outcome{1};
   holdfast::PinnedBuffer<Outcome> outcome_host{1};
   std::uint64_t bytes_stored = 0;
+
+  Impl(holdfast::Durable<TableParameters> made, Shape with) : object(std::move(made)), shape(with) {
+    if (object.parameters().most_updated != 0) row_log = object.log(kRowLog);
+  }
 
   void begin(holdfast::Stream& stream) {
     holdfast::fill_async(stream, outcome.data(), 0, sizeof(Outcome));
@@ -258,41 +276,33 @@ struct Transactions::Impl {
   }
 };
 
-std::uint64_t Transactions::object_bytes(const LogNeeds& needs) {
-  std::uint64_t bytes =
-      holdfast::kPageBytes + pages(holdfast::UndoLog::object_bytes(head_log_shape()));
-  if (needs.most_updated != 0) {
-    bytes += pages(holdfast::UndoLog::object_bytes(row_log_shape(needs)));
-  }
-  return bytes;
+Table::Table(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Table::Table(Table&&) noexcept = default;
+Table::~Table() = default;
+
+Table Table::create(holdfast::Region& region, const TableParameters& parameters, Shape shape) {
+  return Table(std::make_unique<Impl>(
+      holdfast::Durable<TableParameters>::create(region, kName, parameters), shape));
 }
 
-void Transactions::create(holdfast::Region& region, const LogNeeds& needs) {
-  for (const char* name : {kTransaction, kHeadLog, kRowLog}) {
-    if (region.contains(name)) region.remove(name);
-  }
-  auto transaction = holdfast::Transaction::create(region, kTransaction);
-  transaction.create_log(region, kHeadLog, head_log_shape());
-  if (needs.most_updated != 0) transaction.create_log(region, kRowLog, row_log_shape(needs));
+Table Table::open(holdfast::Region& region, Shape shape) {
+  return Table(
+      std::make_unique<Impl>(holdfast::Durable<TableParameters>::open(region, kName), shape));
 }
 
-Transactions::Transactions(holdfast::Region& region, Row* table, std::uint64_t rows, Head* head,
-                           Shape shape) {
-  auto transaction = holdfast::Transaction::open(region, kTransaction);
-  auto head_log = transaction.log(kHeadLog);
-  std::optional<holdfast::UndoLog> row_log;
-  if (region.contains(kRowLog)) row_log = transaction.log(kRowLog);
-  impl_.reset(new Impl{table, rows, head, shape, std::move(transaction), std::move(head_log),
-                       std::move(row_log)});
+std::uint64_t Table::bytes(const TableParameters& parameters) {
+  return holdfast::Durable<TableParameters>::bytes(parameters);
 }
 
-Transactions::~Transactions() = default;
+const TableParameters& Table::parameters() const { return impl_->object.parameters(); }
+std::span<Row> Table::rows() const { return impl_->object.part<Row>("rows"); }
+std::span<Head> Table::head_part() const { return impl_->object.part<Head>("head"); }
 
-void Transactions::recover(holdfast::Stream& stream) {
+void Table::recover(holdfast::Stream& stream) {
   impl_->with_undos([&](const auto&... undos) { impl_->transaction.recover(stream, undos...); });
 }
 
-void Transactions::insert(holdfast::Stream& stream, const Row* rows, std::uint64_t count) {
+void Table::insert(holdfast::Stream& stream, const Row* rows, std::uint64_t count) {
   Impl& self = *impl_;
   const std::uint64_t first = head(stream).rows;
   if (count > self.rows - first) {
@@ -307,8 +317,8 @@ void Transactions::insert(holdfast::Stream& stream, const Row* rows, std::uint64
   self.bytes_stored += count * sizeof(Row);
 }
 
-std::uint64_t Transactions::update(holdfast::Stream& stream, const std::uint16_t* carriers,
-                                   const Query& query) {
+std::uint64_t Table::update(holdfast::Stream& stream, const std::uint16_t* carriers,
+                            const Query& query) {
   Impl& self = *impl_;
   if (!self.row_log) {
     throw holdfast::Error(holdfast::Errc::invalid_argument,
@@ -327,16 +337,14 @@ std::uint64_t Transactions::update(holdfast::Stream& stream, const std::uint16_t
   return done.updated;
 }
 
-LogLayout Transactions::layout() const { return impl_->row_log->shape().layout; }
-
-Head Transactions::head(holdfast::Stream& stream) const {
+Head Table::head(holdfast::Stream& stream) const {
   Head head;
   holdfast::copy_async(stream, &head, impl_->head, sizeof(head));
   stream.synchronize();
   return head;
 }
 
-std::uint64_t Transactions::bytes_stored() const { return impl_->bytes_stored; }
+std::uint64_t Table::bytes_stored() const { return impl_->bytes_stored; }
 
 void store_rows(holdfast::Stream& stream, Row* table, std::uint64_t first, const Row* rows,
                 std::uint64_t count) {

@@ -75,11 +75,12 @@ struct BatchTiming {
 // Thread safety: one thread at a time per store; one store at a time per region.
 class Store {
  public:
-  // Objects "kvs.header", "kvs.table", "kvs.tx", "kvs.log" and "kvs.meta" in `region`.
-  // Throws invalid_argument, no_space (the region is too small; the message says how large),
-  // no_memory (Cache::on).
+  // The durable object "kvs" in `region`: a kill leaves it whole or absent. Throws
+  // invalid_argument, already_exists, no_space (the message says what it takes), no_memory
+  // (Cache::on), and as Durable::create().
   static Store create(holdfast::Region& region, const StoreOptions& options);
-  // Opens and recovers. Throws not_found, damaged, no_memory (Cache::on). The copy in device memory
+  // Opens and recovers. Throws not_found, damaged, unsupported (a store of an earlier version, which
+  // has to be made again), no_memory (Cache::on), and as Durable::open(). The copy in device memory
   // may still be being loaded when it returns; batches wait for that.
   static Store open(holdfast::Region& region, Cache cache = Cache::automatic);
   // Bytes that a region must have for a store of these options. Throws invalid_argument.

@@ -18,10 +18,12 @@ struct alignas(16) Pair {
 };
 
 struct alignas(128) Bucket {
+  static constexpr const char* kTypeName = "kvs_bucket";
   Pair ways[kWays];
 };
 
 struct Counters {
+  static constexpr const char* kTypeName = "kvs_counters";
   std::uint64_t records;
   std::uint64_t batches;
   std::uint64_t inserted;
@@ -102,3 +104,8 @@ struct Outcome {
 };
 
 }  // namespace gpkvs
+
+namespace holdfast {
+HOLDFAST_TYPE_NAME(gpkvs::Bucket, gpkvs::Bucket::kTypeName);
+HOLDFAST_TYPE_NAME(gpkvs::Counters, gpkvs::Counters::kTypeName);
+}  // namespace holdfast
