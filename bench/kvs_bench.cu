@@ -131,7 +131,7 @@ void measure_undo(bench::ScratchRegion& scratch, Keys& keys, Order order,
     {
       holdfast::Region& region = scratch.get();
       auto transaction = holdfast::Transaction::open(region, "kvs.tx");
-      const auto log = holdfast::UndoLog::open(region, "kvs.log", transaction);
+      const auto log = transaction.log("kvs.log");
       const auto info = region.object("kvs.table");
       const gpkvs::Table table{static_cast<gpkvs::Bucket*>(region.address(info)), info.count - 1,
                                region.marks()};

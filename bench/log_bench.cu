@@ -63,15 +63,12 @@ double measure_layout(const char* layout, const holdfast::LogShape& shape, bool 
                       const Run& run) {
   bench::ScratchRegion scratch(holdfast::UndoLog::object_bytes(shape) + (4 << 20));
   auto transaction = holdfast::Transaction::create(scratch.get(), "tx");
-  const auto log = holdfast::UndoLog::create(scratch.get(), "log", transaction, shape);
+  const auto log = transaction.create_log(scratch.get(), "log", shape);
   double took = 0;
-  if (shape.layout == holdfast::LogLayout::coalesced) {
-    took = measure<Bytes>(transaction, log.coalesced(), run);
-  } else {
-    auto ref = log.conventional();
+  log.visit([&](auto ref) {
     if (!locked) ref.locks = nullptr;
     took = measure<Bytes>(transaction, ref, run);
-  }
+  });
   const double inserts = static_cast<double>(run.threads) * run.entries;
   bench::Line("log_insert")
       .text("layout", layout)

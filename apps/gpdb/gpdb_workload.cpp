@@ -1,6 +1,8 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <optional>
+#include <span>
 
 #include "gpdb/gpdb.hpp"
 #include "gpdb/gpdb_cpu.hpp"
@@ -69,32 +71,23 @@ class TableWorkload : public workload::Workload {
   std::string input() const override { return input_.description; }
   std::uint64_t steps() const override { return steps_; }
   std::uint64_t medium_bytes() const override {
-    std::uint64_t bytes = input_.rows.size() * sizeof(Row) + sizeof(Head);
-    if (workload::kernel_persists(settings_.mode)) {
-      bytes += Transactions::object_bytes(log_needs());
-    }
+    if (workload::kernel_persists(settings_.mode)) return Table::bytes(parameters());
+    std::uint64_t bytes = input_.rows.size() * sizeof(Row);
     if (settings_.mode == Mode::cpu) bytes += most_updated() * sizeof(cpu::Undo);
     return bytes;
   }
 
   void prepare(Backing& backing) override {
     backing_ = &backing;
-    table_ = backing.array<Row>("table", input_.rows.size());
-    if (workload::kernel_persists(settings_.mode)) head_ = backing.array<Head>("head", 1);
     // Progress is 1 where everything is set up, and then one more for each step where the CPU
     // persists.
     const bool made = backing.progress() != 0;
-    if (!made) fill();
     if (workload::kernel_persists(settings_.mode)) {
-      if (!made) Transactions::create(backing.region(), log_needs());
-      transactions_ = std::make_unique<Transactions>(backing.region(), table_.data,
-                                                     input_.rows.size(), head_.data);
-      if (most_updated() != 0 && transactions_->layout() != layout_) {
-        throw Error(Errc::invalid_argument,
-                    "gpdb: the region was made with the other log: give the option log as then, "
-                    "or remove the region");
-      }
+      open_table(made);
+    } else {
+      rows_ = backing.array<Row>("table", input_.rows.size());
     }
+    if (!made) fill();
     if (settings_.mode == Mode::cpu && most_updated() != 0) {
       undo_ = backing.array<cpu::Undo>("undo", most_updated());
     }
@@ -103,13 +96,13 @@ class TableWorkload : public workload::Workload {
   }
 
   std::uint64_t resume() override {
-    if (transactions_) {
-      transactions_->recover(backing_->stream());
-      return transactions_->head(backing_->stream()).batches;
+    if (table_) {
+      table_->recover(backing_->stream());
+      return table_->head(backing_->stream()).batches;
     }
     const std::uint64_t done = backing_->progress() - 1;
     if (undo_.data != nullptr) {
-      cpu::undo(table_.data, table_.count, undo_.data, undo_.count, done + 1,
+      cpu::undo(rows_.data, rows_.count, undo_.data, undo_.count, done + 1,
                 backing_->cpu_threads());
     }
     return done;
@@ -123,15 +116,23 @@ class TableWorkload : public workload::Workload {
   std::string verify() override { return oracle::compare(durable_rows(), input_.rows, queries()); }
 
   std::uint64_t kernel_bytes() const override {
-    return transactions_ ? transactions_->bytes_stored() : plain_bytes_;
+    return table_ ? table_->bytes_stored() : plain_bytes_;
   }
 
  protected:
   virtual std::uint64_t most_updated() const { return 0; }
-  LogNeeds log_needs() const { return {input_.rows.size(), most_updated(), layout_}; }
+  TableParameters parameters() const {
+    return {.rows = input_.rows.size(), .most_updated = most_updated(), .layout = layout_};
+  }
   virtual std::uint64_t rows_after(std::uint64_t batches) const = 0;
   virtual std::vector<Query> queries() const { return {}; }
   virtual void fill() {}
+  template <class T>
+  void fill_part(std::span<T> part, const std::vector<T>& values) {
+    holdfast::copy_async(backing_->stream(), part.data(), values.data(), part.size_bytes());
+    backing_->stream().synchronize();
+    Backing::flush(part.data(), part.size_bytes());
+  }
   virtual void set_up_volatile() = 0;
 
   void set_steps(std::uint64_t usual, std::uint64_t most) {
@@ -142,12 +143,35 @@ class TableWorkload : public workload::Workload {
   }
 
   std::vector<Row> durable_rows() {
-    const std::uint64_t batches = transactions_ ? 0 : backing_->progress() - 1;
-    const std::uint64_t rows =
-        transactions_ ? transactions_->head(backing_->stream()).rows : rows_after(batches);
-    std::vector<Row> all = backing_->read(table_);
+    const std::uint64_t batches = table_ ? 0 : backing_->progress() - 1;
+    const std::uint64_t rows = table_ ? table_->head(backing_->stream()).rows : rows_after(batches);
+    std::vector<Row> all = backing_->read(rows_);
     all.resize(std::min<std::uint64_t>(rows, all.size()));
     return all;
+  }
+
+  // A kill in set-up may have left a table that is not filled, or part of one.
+  void open_table(bool made) {
+    try {
+      table_.emplace(Table::open(backing_->region()));
+    } catch (const Error& error) {
+      if (made || error.code() != Errc::not_found) throw;
+      table_.emplace(Table::create(backing_->region(), parameters()));
+    }
+    const TableParameters& found = table_->parameters();
+    if (found.rows != input_.rows.size() || found.most_updated != most_updated()) {
+      throw Error(
+          Errc::invalid_argument,
+          concat("gpdb: the region holds a table of ", found.rows, " rows, ", found.most_updated,
+                 " of them for one UPDATE, not of ", input_.rows.size(), " and ", most_updated(),
+                 ": give the input of then, or remove the region"));
+    }
+    if (found.layout != layout_) {
+      throw Error(Errc::invalid_argument,
+                  "gpdb: the region was made with the other log: give the option log as then, "
+                  "or remove the region");
+    }
+    rows_ = {table_->rows().data(), table_->rows().size(), 0};
   }
 
   Settings settings_;
@@ -155,11 +179,10 @@ class TableWorkload : public workload::Workload {
   Input input_;
   std::uint64_t steps_ = 0;
   Backing* backing_ = nullptr;
-  Array<Row> table_;
-  Array<Head> head_;
+  Array<Row> rows_;  // where kernels persist, the table's
   Array<cpu::Undo> undo_;
-  std::unique_ptr<Transactions> transactions_;  // where kernels persist
-  std::uint64_t plain_bytes_ = 0;               // that other kernels stored directly
+  std::optional<Table> table_;     // where kernels persist
+  std::uint64_t plain_bytes_ = 0;  // that other kernels stored directly
 };
 
 class InsertWorkload : public TableWorkload {
@@ -171,15 +194,15 @@ class InsertWorkload : public TableWorkload {
   void step(std::uint64_t number) override {
     const std::uint64_t first = rows_after(number);
     const std::uint64_t count = rows_after(number + 1) - first;
-    if (transactions_) {
-      transactions_->insert(backing_->stream(), new_rows_.data() + first, count);
+    if (table_) {
+      table_->insert(backing_->stream(), new_rows_.data() + first, count);
       return;
     }
     if (settings_.mode == Mode::cpu) {
-      cpu::insert(table_.data, first, input_.rows.data() + first, count, backing_->cpu_threads());
+      cpu::insert(rows_.data, first, input_.rows.data() + first, count, backing_->cpu_threads());
     } else {
-      store_rows(backing_->stream(), table_.data, first, new_rows_.data() + first, count);
-      backing_->publish(table_, first, count);
+      store_rows(backing_->stream(), rows_.data, first, new_rows_.data() + first, count);
+      backing_->publish(rows_, first, count);
       if (stores_directly(settings_.mode)) plain_bytes_ += count * sizeof(Row);
     }
     backing_->set_progress(number + 2);
@@ -211,17 +234,17 @@ class UpdateWorkload : public TableWorkload {
 
   void step(std::uint64_t number) override {
     const Query query = query_of(number);
-    if (transactions_) {
-      transactions_->update(backing_->stream(), carriers_.data(), query);
+    if (table_) {
+      table_->update(backing_->stream(), carriers_.data(), query);
       return;
     }
     if (settings_.mode == Mode::cpu) {
-      cpu::update(table_.data, table_.count, query, undo_.data, undo_.count, number + 1,
+      cpu::update(rows_.data, rows_.count, query, undo_.data, undo_.count, number + 1,
                   backing_->cpu_threads());
     } else {
       const std::uint64_t updated =
-          store_update(backing_->stream(), table_.data, table_.count, carriers_.data(), query);
-      backing_->publish(table_);
+          store_update(backing_->stream(), rows_.data, rows_.count, carriers_.data(), query);
+      backing_->publish(rows_);
       if (stores_directly(settings_.mode)) plain_bytes_ += updated * 4 * sizeof(std::uint32_t);
     }
     backing_->set_progress(number + 2);
@@ -241,8 +264,12 @@ class UpdateWorkload : public TableWorkload {
   void fill() override {
     std::vector<Row> rows = input_.rows;
     for (std::uint64_t i = 0; i < rows.size(); ++i) rows[i].id = i;
-    backing_->fill(table_, rows);
-    if (head_.data != nullptr) backing_->fill(head_, {Head{rows.size(), 0}});
+    if (!table_) {
+      backing_->fill(rows_, rows);
+      return;
+    }
+    fill_part(table_->rows(), rows);
+    fill_part(table_->head_part(), {Head{rows.size(), 0}});
   }
 
   // The column that the predicate reads, which no batch changes: recovery does not need it.

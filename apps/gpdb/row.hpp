@@ -14,6 +14,7 @@ inline constexpr std::uint64_t kMaxRows = std::uint64_t{1} << 30;
 // which flight it is; the last 32 are one sector of a GPU's access to host memory, and hold all
 // that UPDATE reads and, in their second half, all that it writes.
 struct alignas(16) Row {
+  static constexpr const char* kTypeName = "gpdb_row";
   std::uint64_t id;              // the row's number, given by INSERT
   std::uint32_t day;             // year * 10000 + month * 100 + day
   std::uint16_t carrier;         // two letters or digits, base 36

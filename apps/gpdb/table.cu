@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <type_traits>
+#include <optional>
+#include <utility>
 
 #include "holdfast/kernel.hpp"
 #include "holdfast/launch.hpp"
-#include "holdfast/transaction.hpp"
-#include "holdfast/undo_log.hpp"
+#include "holdfast/undo.hpp"
 
 namespace gpdb {
 namespace {
@@ -17,11 +17,11 @@ using holdfast::ConventionalLogRef;
 using holdfast::LogLayout;
 using holdfast::LogShape;
 using holdfast::LogStatus;
+using holdfast::Part;
 using holdfast::persist;
 
-constexpr const char* kTransaction = "gpdb.tx";
-constexpr const char* kHeadLog = "gpdb.head_log";
-constexpr const char* kRowLog = "gpdb.row_log";
+constexpr const char* kName = "gpdb";
+constexpr const char* kRowLog = "row_log";
 
 constexpr unsigned kWarp = 32;
 constexpr unsigned kQuarters = 4;    // of a row
@@ -59,10 +59,8 @@ struct LogEntry {
 
 // What kernels report; in device memory.
 struct Outcome {
-  std::uint32_t slots;         // of the log that blocks have taken
-  std::uint32_t updated;       // rows
-  std::uint32_t log_failures;  // rows that the log had no room for: they are unchanged
-  std::uint32_t bad_entries;   // met by recovery: they point outside the table
+  std::uint32_t slots;    // of the log that blocks have taken
+  std::uint32_t updated;  // rows
 };
 
 // Neighbouring threads store neighbouring quarters, so that a warp's store is 512 bytes in a row.
@@ -86,13 +84,9 @@ __global__ void insert_rows(Quarter* table, std::uint64_t first_row, const Quart
 }
 
 // One thread: the head, as part of the same transaction.
-__global__ void move_head(Head* head, ConventionalLogRef log, std::uint64_t rows_added,
-                          Outcome* outcome) {
+__global__ void move_head(Head* head, ConventionalLogRef log, std::uint64_t rows_added) {
   const Head before = *head;
-  if (log.insert(before) != LogStatus::ok) {
-    outcome->log_failures += 1;
-    return;
-  }
+  if (log.insert(before) != LogStatus::ok) return;
   head->rows = before.rows + rows_added;
   head->batches = before.batches + 1;
   persist();
@@ -114,7 +108,7 @@ __device__ Changed* changeable(Row* row) { return reinterpret_cast<Changed*>(row
 // Logs what the query overwrites, then stores in place, then persists.
 template <class Log>
 __device__ void update_row(Row* table, std::uint32_t number, const Query& query, const Log& log,
-                           std::uint32_t slot, Outcome* outcome, bool persists) {
+                           std::uint32_t slot, bool persists) {
   Changed* const place = changeable(table + number);
   const Measured measured = reinterpret_cast<const Measured*>(table + number)[kChangeable - 1];
   if (persists) {
@@ -125,19 +119,10 @@ __device__ void update_row(Row* table, std::uint32_t number, const Query& query,
     entry.old[1] = static_cast<std::uint32_t>(before.expected_delay);
     entry.old[2] = before.fare;
     entry.old[3] = before.compensation;
-    if (log.insert(entry, slot) != LogStatus::ok) {
-      atomicAdd(&outcome->log_failures, 1u);
-      return;
-    }
+    if (log.insert(entry, slot) != LogStatus::ok) return;
   }
   *place = changed_by(query, measured);
   if (persists) persist();
-}
-
-// The slot of the `number`-th row that is logged: one of its own, or a partition, in turn.
-__device__ std::uint32_t slot_of(const CoalescedLogRef&, std::uint32_t number) { return number; }
-__device__ std::uint32_t slot_of(const ConventionalLogRef& log, std::uint32_t number) {
-  return number % log.slots;
 }
 
 // A block looks at kScanned rows, gathers those that the query selects, and gives each a thread.
@@ -163,39 +148,27 @@ __global__ void update_rows(Row* table, std::uint32_t rows, const std::uint16_t*
   }
   __syncthreads();
   for (std::uint32_t i = threadIdx.x; i < selected; i += blockDim.x) {
-    const std::uint32_t slot = persists ? slot_of(log, first_slot + i) : 0;
-    update_row(table, start + list[i], query, log, slot, outcome, persists);
+    const std::uint32_t slot = persists ? log.slot_for(first_slot + i) : 0;
+    update_row(table, start + list[i], query, log, slot, persists);
   }
 }
 
-// A thread for each slot puts back what UPDATE overwrote.
-template <class Log>
-__global__ void undo_update(Row* table, std::uint64_t rows, Log log, Outcome* outcome) {
-  const std::uint32_t slot = blockIdx.x * blockDim.x + threadIdx.x;
-  LogEntry entry;
-  while (log.read_bytes(&entry, sizeof(entry), slot) == LogStatus::ok) {
-    if (entry.row >= rows) {
-      atomicAdd(&outcome->bad_entries, 1u);
-      return;
-    }
+// Puts back what UPDATE overwrote.
+struct UndoRow {
+  using Entry = LogEntry;
+  Row* table;
+  std::uint64_t rows;
+  __device__ bool operator()(const LogEntry& entry) const {
+    if (entry.row >= rows) return false;
     Changed before;
     before.revision = entry.old[0];
     before.expected_delay = static_cast<std::int32_t>(entry.old[1]);
     before.fare = entry.old[2];
     before.compensation = entry.old[3];
     *changeable(table + entry.row) = before;
-    persist();
-    if (log.remove(sizeof(LogEntry), slot) != LogStatus::ok) return;
+    return true;
   }
-}
-
-__global__ void undo_head(Head* head, ConventionalLogRef log) {
-  Head before;
-  if (log.read(&before) != LogStatus::ok) return;
-  *head = before;
-  persist();
-  if (log.remove(sizeof(Head)) != LogStatus::ok) return;
-}
+};
 
 unsigned blocks_for(std::uint64_t items, std::uint64_t of_a_block) {
   return static_cast<unsigned>((items + of_a_block - 1) / of_a_block);
@@ -218,7 +191,7 @@ void launch_update(holdfast::Stream& stream, Row* table, std::uint64_t rows,
 }
 
 // Slots for as many rows, and for the rest of each block's last warp; or as many in partitions.
-LogShape row_log_shape(const LogNeeds& needs) {
+LogShape row_log_shape(const TableParameters& needs) {
   const std::uint64_t blocks = blocks_for(needs.rows, kScanned);
   const std::uint64_t slots = std::min(
       needs.most_updated + (kWarp - 1) * std::min(needs.most_updated, blocks), blocks * kScanned);
@@ -238,30 +211,41 @@ LogShape row_log_shape(const LogNeeds& needs) {
                                 static_cast<std::uint32_t>(entries * sizeof(LogEntry)));
 }
 
-LogShape head_log_shape() { return LogShape::conventional(1, sizeof(Head)); }
-
-std::uint64_t pages(std::uint64_t bytes) {
-  return (bytes + holdfast::kPageBytes - 1) / holdfast::kPageBytes * holdfast::kPageBytes;
-}
-
 }  // namespace
 
-struct Transactions::Impl {
-  Row* table;
-  std::uint64_t rows;
-  Head* head;
+std::vector<Part> TableParameters::parts() const {
+  if (rows == 0 || rows > kMaxRows || most_updated > rows || partitions == 0 ||
+      partitions > LogShape::kMaxSlots) {
+    throw holdfast::Error(
+        holdfast::Errc::invalid_argument,
+        holdfast::detail::concat("gpdb: a table of ", rows, " rows, of which ", most_updated,
+                                 " change at once, and ", partitions, " partitions; it has 1 to ",
+                                 kMaxRows, " rows"));
+  }
+  // Whoever changes rows does not mark them.
+  std::vector<Part> all{Part::array<Row>("rows", rows, holdfast::Tracking::hashed),
+                        Part::array<Head>("head", 1, holdfast::Tracking::hashed),
+                        Part::transaction(),
+                        Part::undo_log("head_log", LogShape::conventional(1, sizeof(Head)))};
+  if (most_updated != 0) all.push_back(Part::undo_log(kRowLog, row_log_shape(*this)));
+  return all;
+}
+
+struct Table::Impl {
+  holdfast::Durable<TableParameters> object;
   Shape shape;
-  holdfast::Transaction transaction;
-  holdfast::UndoLog head_log;
-  std::unique_ptr<holdfast::UndoLog> row_log;  // none: a table that is only appended to
+  holdfast::Transaction& transaction = object.transaction();
+  Row* table = object.part<Row>("rows").data();
+  std::uint64_t rows = object.parameters().rows;
+  Head* head = object.part<Head>("head").data();
+  holdfast::UndoLog head_log = object.log("head_log");
+  std::optional<holdfast::UndoLog> row_log;  // none: a table that is only appended to
   holdfast::DeviceBuffer<Outcome> outcome{1};
   holdfast::PinnedBuffer<Outcome> outcome_host{1};
   std::uint64_t bytes_stored = 0;
 
-  Outcome fetch_outcome(holdfast::Stream& stream) {
-    holdfast::copy_async(stream, outcome_host.data(), outcome.data(), sizeof(Outcome));
-    stream.synchronize();
-    return outcome_host[0];
+  Impl(holdfast::Durable<TableParameters> made, Shape with) : object(std::move(made)), shape(with) {
+    if (object.parameters().most_updated != 0) row_log = object.log(kRowLog);
   }
 
   void begin(holdfast::Stream& stream) {
@@ -269,100 +253,56 @@ struct Transactions::Impl {
     transaction.begin(stream);
   }
 
-  // Moves the head and ends the transaction; takes it back where a log was full.
+  // Moves the head and ends the transaction.
   Outcome end(holdfast::Stream& stream, std::uint64_t rows_added) {
-    holdfast::launch(stream, dim3(1), dim3(1), move_head, head, head_log.conventional(), rows_added,
-                     outcome.data());
-    const Outcome done = fetch_outcome(stream);
-    if (done.log_failures != 0) {
-      undo(stream);
-      throw holdfast::Error(
-          holdfast::Errc::log_full,
-          holdfast::detail::concat("gpdb: the undo log had no room for ", done.log_failures,
-                                   " entries; the batch was taken back: make the table with a "
-                                   "larger most_updated"));
-    }
+    holdfast::launch(stream, dim3(1), dim3(1), move_head, head, head_log.conventional(),
+                     rows_added);
     transaction.commit(stream);
-    stream.synchronize();
+    holdfast::copy_async(stream, outcome_host.data(), outcome.data(), sizeof(Outcome));
+    with_undos([&](const auto&... undos) { transaction.finish(stream, undos...); });
     bytes_stored += 2 * sizeof(Head) + sizeof(std::uint32_t) + 2 * sizeof(std::uint64_t);
-    return done;
+    return outcome_host[0];
   }
 
-  // Calls body with the log of rows as kernels see it.
+  // Calls body with what undoes each log.
   template <class Body>
-  void with_row_log(const Body& body) {
-    if (row_log->shape().layout == LogLayout::coalesced) {
-      body(row_log->coalesced());
+  void with_undos(const Body& body) {
+    const auto undo_head = holdfast::undo(head_log, holdfast::PutBack<Head>{head, {}});
+    if (row_log) {
+      body(holdfast::undo(*row_log, UndoRow{table, rows}), undo_head);
     } else {
-      body(row_log->conventional());
+      body(undo_head);
     }
   }
-
-  void undo(holdfast::Stream& stream);
 };
 
-void Transactions::Impl::undo(holdfast::Stream& stream) {
-  holdfast::fill_async(stream, outcome.data(), 0, sizeof(Outcome));
-  if (row_log) {
-    const unsigned blocks = blocks_for(row_log->shape().slots, shape.threads);
-    with_row_log([&](const auto& log) {
-      holdfast::launch(stream, dim3(blocks), dim3(shape.threads),
-                       undo_update<std::decay_t<decltype(log)>>, table, rows, log, outcome.data());
-    });
-  }
-  holdfast::launch(stream, dim3(1), dim3(1), undo_head, head, head_log.conventional());
-  const Outcome done = fetch_outcome(stream);
-  if (done.bad_entries != 0) {
-    throw holdfast::Error(holdfast::Errc::damaged,
-                          holdfast::detail::concat(
-                              "gpdb: ", done.bad_entries,
-                              " undo log entries point outside the table; reopen the region from "
-                              "its last commit"));
-  }
-  transaction.roll_back(stream);
-  stream.synchronize();
+Table::Table(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Table::Table(Table&&) noexcept = default;
+Table::~Table() = default;
+
+Table Table::create(holdfast::Region& region, const TableParameters& parameters, Shape shape) {
+  return Table(std::make_unique<Impl>(
+      holdfast::Durable<TableParameters>::create(region, kName, parameters), shape));
 }
 
-std::uint64_t Transactions::object_bytes(const LogNeeds& needs) {
-  std::uint64_t bytes =
-      holdfast::kPageBytes + pages(holdfast::UndoLog::object_bytes(head_log_shape()));
-  if (needs.most_updated != 0) {
-    bytes += pages(holdfast::UndoLog::object_bytes(row_log_shape(needs)));
-  }
-  return bytes;
+Table Table::open(holdfast::Region& region, Shape shape) {
+  return Table(
+      std::make_unique<Impl>(holdfast::Durable<TableParameters>::open(region, kName), shape));
 }
 
-void Transactions::create(holdfast::Region& region, const LogNeeds& needs) {
-  for (const char* name : {kTransaction, kHeadLog, kRowLog}) {
-    if (region.contains(name)) region.remove(name);
-  }
-  const auto transaction = holdfast::Transaction::create(region, kTransaction);
-  holdfast::UndoLog::create(region, kHeadLog, transaction, head_log_shape());
-  if (needs.most_updated != 0) {
-    holdfast::UndoLog::create(region, kRowLog, transaction, row_log_shape(needs));
-  }
+std::uint64_t Table::bytes(const TableParameters& parameters) {
+  return holdfast::Durable<TableParameters>::bytes(parameters);
 }
 
-Transactions::Transactions(holdfast::Region& region, Row* table, std::uint64_t rows, Head* head,
-                           Shape shape) {
-  auto transaction = holdfast::Transaction::open(region, kTransaction);
-  auto head_log = holdfast::UndoLog::open(region, kHeadLog, transaction);
-  std::unique_ptr<holdfast::UndoLog> row_log;
-  if (region.contains(kRowLog)) {
-    row_log =
-        std::make_unique<holdfast::UndoLog>(holdfast::UndoLog::open(region, kRowLog, transaction));
-  }
-  impl_.reset(new Impl{table, rows, head, shape, std::move(transaction), std::move(head_log),
-                       std::move(row_log)});
+const TableParameters& Table::parameters() const { return impl_->object.parameters(); }
+std::span<Row> Table::rows() const { return impl_->object.part<Row>("rows"); }
+std::span<Head> Table::head_part() const { return impl_->object.part<Head>("head"); }
+
+void Table::recover(holdfast::Stream& stream) {
+  impl_->with_undos([&](const auto&... undos) { impl_->transaction.recover(stream, undos...); });
 }
 
-Transactions::~Transactions() = default;
-
-void Transactions::recover(holdfast::Stream& stream) {
-  if (impl_->transaction.interrupted()) impl_->undo(stream);
-}
-
-void Transactions::insert(holdfast::Stream& stream, const Row* rows, std::uint64_t count) {
+void Table::insert(holdfast::Stream& stream, const Row* rows, std::uint64_t count) {
   Impl& self = *impl_;
   const std::uint64_t first = head(stream).rows;
   if (count > self.rows - first) {
@@ -377,8 +317,8 @@ void Transactions::insert(holdfast::Stream& stream, const Row* rows, std::uint64
   self.bytes_stored += count * sizeof(Row);
 }
 
-std::uint64_t Transactions::update(holdfast::Stream& stream, const std::uint16_t* carriers,
-                                   const Query& query) {
+std::uint64_t Table::update(holdfast::Stream& stream, const std::uint16_t* carriers,
+                            const Query& query) {
   Impl& self = *impl_;
   if (!self.row_log) {
     throw holdfast::Error(holdfast::Errc::invalid_argument,
@@ -387,7 +327,7 @@ std::uint64_t Transactions::update(holdfast::Stream& stream, const std::uint16_t
   }
   const std::uint64_t rows = head(stream).rows;
   self.begin(stream);
-  self.with_row_log([&](const auto& log) {
+  self.row_log->visit([&](const auto& log) {
     launch_update(stream, self.table, rows, carriers, query, log, self.outcome.data(),
                   self.shape.threads, true);
   });
@@ -397,16 +337,14 @@ std::uint64_t Transactions::update(holdfast::Stream& stream, const std::uint16_t
   return done.updated;
 }
 
-LogLayout Transactions::layout() const { return impl_->row_log->shape().layout; }
-
-Head Transactions::head(holdfast::Stream& stream) const {
+Head Table::head(holdfast::Stream& stream) const {
   Head head;
   holdfast::copy_async(stream, &head, impl_->head, sizeof(head));
   stream.synchronize();
   return head;
 }
 
-std::uint64_t Transactions::bytes_stored() const { return impl_->bytes_stored; }
+std::uint64_t Table::bytes_stored() const { return impl_->bytes_stored; }
 
 void store_rows(holdfast::Stream& stream, Row* table, std::uint64_t first, const Row* rows,
                 std::uint64_t count) {

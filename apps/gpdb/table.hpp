@@ -4,16 +4,19 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "gpdb/row.hpp"
+#include "holdfast/durable.hpp"
 #include "holdfast/region.hpp"
 #include "holdfast/stream.hpp"
-#include "holdfast/undo_log.hpp"
 
 namespace gpdb {
 
 // The table's metadata: rows from rows on are not part of it.
 struct Head {
+  static constexpr const char* kTypeName = "gpdb_head";
   std::uint64_t rows;
   std::uint64_t batches;  // transactions that are in
 };
@@ -23,50 +26,53 @@ struct Shape {
   unsigned threads = 256;  // of a block
 };
 
-// What a table needs beside itself.
-struct LogNeeds {
-  std::uint64_t rows = 0;          // of the table
+// What a table is made for: the durable object "gpdb". docs/format.md.
+struct TableParameters {
+  static constexpr const char* kTypeName = "gpdb table";
+  static constexpr std::uint32_t kVersion = 1;
+  std::uint64_t rows = 0;          // that there is room for
   std::uint64_t most_updated = 0;  // rows that one UPDATE may change; 0: there is no UPDATE
   // Of the log of rows.
   holdfast::LogLayout layout = holdfast::LogLayout::coalesced;
   std::uint32_t partitions = 1024;  // of a conventional log; as in GPM, Figure 11
+
+  // Throws invalid_argument: more rows updated than a conventional log's partitions hold.
+  std::vector<holdfast::Part> parts() const;
 };
 
-// Transactions on a table in a region, for kernels that persist what they store. What UPDATE
-// overwrites is logged in one log, the head in another (a conventional one), and both end with the
-// same word.
+// A table in a region, for kernels that persist what they store. What UPDATE overwrites is logged
+// in one log, the head in another (a conventional one), and both end with the same word.
 //
 // Invariant, after any crash and recover(): every batch is in the table whole or not at all, and
 // head() says how many are.
-// Thread safety: one thread. The region and the table in it outlive it.
-class Transactions {
+// Thread safety: one thread. The region outlives it.
+class Table {
  public:
-  // Makes the objects "gpdb.tx", "gpdb.head_log" and, if there is UPDATE, "gpdb.row_log", in place
-  // of what a creation that was cut off has left. Throws invalid_argument: more rows updated than
-  // a conventional log's partitions hold.
-  static void create(holdfast::Region& region, const LogNeeds& needs);
-  // Bytes of these objects. Throws as create().
-  static std::uint64_t object_bytes(const LogNeeds& needs);
+  // Zeroed rows, and a head of no rows. Throws as Durable::create() and open() do.
+  static Table create(holdfast::Region& region, const TableParameters& parameters,
+                      Shape shape = {});
+  static Table open(holdfast::Region& region, Shape shape = {});
+  // Bytes that it takes in a region.
+  static std::uint64_t bytes(const TableParameters& parameters);
 
-  // Throws not_found, damaged. `table` has room for `rows` rows. The log is of the layout that it
-  // was made with.
-  Transactions(holdfast::Region& region, Row* table, std::uint64_t rows, Head* head,
-               Shape shape = {});
-  ~Transactions();
+  Table(Table&&) noexcept;
+  ~Table();
+
+  const TableParameters& parameters() const;
+  // What set-up fills in.
+  std::span<Row> rows() const;
+  std::span<Head> head_part() const;
 
   // Undoes what a crash cut off: call it before anything else. Safe to be cut off itself. Throws
   // damaged (a log that points outside the table).
   void recover(holdfast::Stream& stream);
 
-  // Appends `count` rows of device memory. Returns when they are durable. REQUIRES: there is room.
+  // Appends `count` rows of device memory. Returns when they are durable. Throws no_space.
   void insert(holdfast::Stream& stream, const Row* rows, std::uint64_t count);
   // Changes the rows that the query selects, found through `carriers`, a copy of that column in
   // device memory. Returns how many; they are durable. Throws log_full (more than most_updated: the
   // table is as before).
   std::uint64_t update(holdfast::Stream& stream, const std::uint16_t* carriers, const Query& query);
-
-  // REQUIRES: the table was made with UPDATE.
-  holdfast::LogLayout layout() const;
 
   Head head(holdfast::Stream& stream) const;
   // Bytes that kernels stored to the region so far.
@@ -74,6 +80,7 @@ class Transactions {
 
  private:
   struct Impl;
+  explicit Table(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -9,6 +9,7 @@
 
 #include "holdfast/region.hpp"
 #include "holdfast/stream.hpp"
+#include "holdfast/transaction.hpp"
 #include "holdfast/undo_log_ref.hpp"
 
 namespace gpkvs {
@@ -61,12 +62,6 @@ struct StoreStats {
   BatchResult total;  // over all committed batches
 };
 
-struct RecoveryReport {
-  bool needed = false;       // a transaction was cut off
-  std::uint64_t undone = 0;  // log entries that were undone
-  double milliseconds = 0;
-};
-
 // Milliseconds of the parts of the last batch, by events in the stream.
 struct BatchTiming {
   double copy = 0;    // keys to the device; values come beside what follows
@@ -80,12 +75,13 @@ struct BatchTiming {
 // Thread safety: one thread at a time per store; one store at a time per region.
 class Store {
  public:
-  // Objects "kvs.header", "kvs.table", "kvs.tx", "kvs.log" and "kvs.meta" in `region`.
-  // Throws invalid_argument, no_space (the region is too small; the message says how large),
-  // no_memory (Cache::on).
+  // The durable object "kvs" in `region`: a kill leaves it whole or absent. Throws
+  // invalid_argument, already_exists, no_space (the message says what it takes), no_memory
+  // (Cache::on), and as Durable::create().
   static Store create(holdfast::Region& region, const StoreOptions& options);
-  // Opens and recovers. Throws not_found, damaged, no_memory (Cache::on). The copy in device memory
-  // may still be being loaded when it returns; batches wait for that.
+  // Opens and recovers. Throws not_found, damaged, unsupported (a store of an earlier version,
+  // which has to be made again), no_memory (Cache::on), and as Durable::open(). The copy in device
+  // memory may still be being loaded when it returns; batches wait for that.
   static Store open(holdfast::Region& region, Cache cache = Cache::automatic);
   // Bytes that a region must have for a store of these options. Throws invalid_argument.
   static std::uint64_t region_bytes(const StoreOptions& options);
@@ -95,8 +91,8 @@ class Store {
   ~Store();
 
   // Stores `count` pairs as one transaction. `keys` and `values` are host, device or region
-  // memory. Throws invalid_argument if count exceeds max_batch or a key is kReservedKey; the
-  // table is then unchanged. Returns when the transaction is committed.
+  // memory. Throws invalid_argument if count exceeds max_batch or a key is kReservedKey, log_full;
+  // the store is then unchanged. Returns when the transaction is committed.
   BatchResult set(const std::uint64_t* keys, const std::uint64_t* values, std::size_t count);
 
   // Looks up `count` keys. values[i] is 0 and found[i] is 0 where a key is absent.
@@ -120,7 +116,7 @@ class Store {
 
   void set_order(Order order);
   StoreStats stats() const;
-  RecoveryReport recovery() const;  // of open()
+  holdfast::Recovery recovery() const;  // of open()
   BatchTiming timing() const;
   holdfast::Stream& stream();
 

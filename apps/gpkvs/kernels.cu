@@ -230,27 +230,16 @@ __device__ void store_in_copy(const Table& kvs, const Replacement& done) {
   if (kvs.copy != nullptr) kvs.copy[done.change.bucket].ways[done.change.way] = done.after;
 }
 
-// A position's slot is its own in the coalesced log, and a partition that it shares in the other.
-__device__ std::uint32_t slot_for(const holdfast::CoalescedLogRef&, std::uint32_t position) {
-  return position;
-}
-__device__ std::uint32_t slot_for(const holdfast::ConventionalLogRef& log, std::uint32_t position) {
-  return position % log.slots;
-}
-
 // Logs what each change overwrites, then stores in place, then persists. Both waits are needed: the
 // log's before anything is overwritten, the other before the transaction commits. A kernel of its
 // own: beside stores that wait for the link, reads would wait for them (docs/results.md).
 template <class Log>
-__global__ void log_and_store(Table kvs, Log log, Batch batch, Outcome* outcome) {
+__global__ void log_and_store(Table kvs, Log log, Batch batch, const Outcome* outcome) {
   const Replacement mine = replacement_of_thread(batch, outcome);
   if (!mine.needed) return;
   const Change& change = mine.change;
   const LogEntry entry{change.bucket, change.way, change.before.key, change.before.value};
-  if (log.insert(entry, slot_for(log, position_of_thread())) != LogStatus::ok) {
-    atomicAdd(&outcome->log_failures, 1u);
-    return;
-  }
+  if (log.insert(entry, log.slot_for(position_of_thread())) != LogStatus::ok) return;
   Pair* const place = place_of(kvs, change);
   *place = mine.after;
   kvs.marks.mark(place, sizeof(Pair));
@@ -265,35 +254,6 @@ __global__ void store_unlogged(Table kvs, Batch batch, const Outcome* outcome) {
   store_in_copy(kvs, mine);
 }
 
-// A thread for each slot of the log.
-template <class Log>
-__global__ void recover(Table kvs, Log log, Outcome* outcome) {
-  const std::uint32_t slot = position_of_thread();
-  LogEntry entry;
-  while (log.read_bytes(&entry, sizeof(entry), slot) == LogStatus::ok) {
-    if (entry.bucket > kvs.mask || entry.way >= kWays) {
-      atomicAdd(&outcome->bad_entries, 1u);
-      return;
-    }
-    Pair* const place = &kvs.buckets[entry.bucket].ways[entry.way];
-    *place = Pair{entry.key, entry.value};
-    kvs.marks.mark(place, sizeof(Pair));
-    persist();
-    if (log.remove(sizeof(LogEntry), slot) != LogStatus::ok) return;
-    holdfast::tally(&outcome->undone, 1u);
-  }
-}
-
-// Calls body(view) with the view of the log's layout.
-template <class Body>
-void with_view(const holdfast::UndoLog& log, Body&& body) {
-  if (log.shape().layout == holdfast::LogLayout::coalesced) {
-    body(log.coalesced());
-  } else {
-    body(log.conventional());
-  }
-}
-
 }  // namespace
 
 void launch_choose(holdfast::Stream& stream, const Table& kvs, const Batch& batch,
@@ -304,8 +264,8 @@ void launch_choose(holdfast::Stream& stream, const Table& kvs, const Batch& batc
 }
 
 void launch_store(holdfast::Stream& stream, const Table& kvs, const holdfast::UndoLog& log,
-                  const Batch& batch, Outcome* outcome) {
-  with_view(log, [&](auto view) {
+                  const Batch& batch, const Outcome* outcome) {
+  log.visit([&](auto view) {
     holdfast::launch(stream, holdfast::blocks_for(batch.count, kBlock), kBlock,
                      log_and_store<decltype(view)>, kvs, view, batch, outcome);
   });
@@ -315,14 +275,6 @@ void launch_store_unlogged(holdfast::Stream& stream, const Table& kvs, const Bat
                            const Outcome* outcome) {
   holdfast::launch(stream, holdfast::blocks_for(batch.count, kBlock), kBlock, store_unlogged, kvs,
                    batch, outcome);
-}
-
-void launch_recover(holdfast::Stream& stream, const Table& kvs, const holdfast::UndoLog& log,
-                    Outcome* outcome) {
-  with_view(log, [&](auto view) {
-    holdfast::launch(stream, holdfast::blocks_for(log.shape().slots, kBlock), kBlock,
-                     recover<decltype(view)>, kvs, view, outcome);
-  });
 }
 
 __global__ void get_from_kvs(Table kvs, Batch batch, std::uint64_t* values, std::uint8_t* found) {
@@ -356,13 +308,10 @@ __global__ void get_from_kvs(Table kvs, Batch batch, std::uint64_t* values, std:
 }
 
 __global__ void count_batch(Counters* counters, holdfast::ConventionalLogRef log,
-                            holdfast::PageMarks marks, Outcome* outcome) {
+                            holdfast::PageMarks marks, const Outcome* outcome) {
   if (outcome->reserved_keys != 0) return;
   const Counters before = *counters;
-  if (log.insert(before) != LogStatus::ok) {
-    outcome->log_failures += 1;
-    return;
-  }
+  if (log.insert(before) != LogStatus::ok) return;
   counters->records = before.records + outcome->inserted - outcome->evicted - outcome->removed;
   counters->batches = before.batches + 1;
   counters->inserted = before.inserted + outcome->inserted;
@@ -371,16 +320,6 @@ __global__ void count_batch(Counters* counters, holdfast::ConventionalLogRef log
   counters->removed = before.removed + outcome->removed;
   marks.mark(counters, sizeof(Counters));
   persist();
-}
-
-__global__ void recover_counters(Counters* counters, holdfast::ConventionalLogRef log,
-                                 holdfast::PageMarks marks) {
-  Counters before;
-  if (log.read(&before) != LogStatus::ok) return;
-  *counters = before;
-  marks.mark(counters, sizeof(Counters));
-  persist();
-  if (log.remove(sizeof(Counters)) != LogStatus::ok) return;
 }
 
 }  // namespace gpkvs

@@ -1,11 +1,5 @@
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <algorithm>
 #include <bit>
-#include <chrono>
-#include <cstddef>
-#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -15,136 +9,111 @@
 #include "gpkvs/kernels.hpp"
 #include "gpkvs/read_copy.hpp"
 #include "gpkvs/rules.hpp"
-#include "holdfast/transaction.hpp"
+#include "holdfast/durable.hpp"
 
 namespace gpkvs {
 namespace {
 
-// The object "kvs.header". docs/format.md.
-struct StoreHeader {
-  static constexpr std::uint64_t kMagic = 0x313053564b444c48ull;  // "HLDKVS01"
-  std::uint64_t magic;
-  std::uint64_t buckets;
-  std::uint64_t max_batch;
-  std::uint64_t checksum;  // of the three before it
-  Counters counters;       // changed by transactions
-};
+using holdfast::Errc;
+using holdfast::Error;
+using holdfast::LogLayout;
+using holdfast::LogShape;
+using holdfast::Part;
+using holdfast::detail::concat;
 
-constexpr const char* kHeader = "kvs.header";
-constexpr const char* kTable = "kvs.table";
-constexpr const char* kTransaction = "kvs.tx";
-constexpr const char* kLog = "kvs.log";
-constexpr const char* kMeta = "kvs.meta";
+constexpr const char* kName = "kvs";
 constexpr std::uint32_t kMaxBatch = 1u << 26;
 constexpr std::uint64_t kMaxBuckets = std::uint64_t{1} << 32;
 constexpr std::uint32_t kPartitions = 1024;  // of the conventional log
 constexpr std::uint32_t kMaxPartitionedBatch =
-    holdfast::LogShape::kMaxSlotBytes / sizeof(LogEntry) * kPartitions;
-
-std::uint64_t header_checksum(const StoreHeader& header) {
-  return XXH3_64bits(&header, offsetof(StoreHeader, checksum));
-}
-
-void check_options(const StoreOptions& options) {
-  if (options.capacity == 0 || options.capacity > kMaxBuckets * kWays) {
-    throw holdfast::Error(holdfast::Errc::invalid_argument,
-                          holdfast::detail::concat("store: capacity ", options.capacity,
-                                                   "; give 1 to ", kMaxBuckets * kWays, " pairs"));
-  }
-  if (options.max_batch == 0 || options.max_batch > kMaxBatch) {
-    throw holdfast::Error(holdfast::Errc::invalid_argument,
-                          holdfast::detail::concat("store: max_batch ", options.max_batch,
-                                                   "; give 1 to ", kMaxBatch, " operations"));
-  }
-  if (options.log == holdfast::LogLayout::conventional &&
-      options.max_batch > kMaxPartitionedBatch) {
-    throw holdfast::Error(
-        holdfast::Errc::invalid_argument,
-        holdfast::detail::concat("store: max_batch ", options.max_batch,
-                                 "; a conventional log takes ", kMaxPartitionedBatch,
-                                 " operations at most: give fewer, or the coalesced log"));
-  }
-}
-
-std::uint64_t buckets_for(std::uint64_t capacity) {
-  return std::bit_ceil((capacity + kWays - 1) / kWays);
-}
+    LogShape::kMaxSlotBytes / sizeof(LogEntry) * kPartitions;
 
 // Every position of a batch logs one entry at most, so neither layout is ever full.
-holdfast::LogShape log_shape(std::uint64_t max_batch, holdfast::LogLayout layout) {
+LogShape log_shape(std::uint64_t max_batch, LogLayout layout) {
   const auto threads = static_cast<std::uint32_t>((max_batch + kBlock - 1) / kBlock * kBlock);
-  if (layout == holdfast::LogLayout::coalesced) {
-    return holdfast::LogShape::coalesced(threads, sizeof(LogEntry));
-  }
+  if (layout == LogLayout::coalesced) return LogShape::coalesced(threads, sizeof(LogEntry));
   const std::uint32_t partitions = std::min(threads, kPartitions);
   const std::uint32_t sharers = (threads + partitions - 1) / partitions;
-  return holdfast::LogShape::conventional(partitions,
-                                          static_cast<std::uint32_t>(sharers * sizeof(LogEntry)));
+  return LogShape::conventional(partitions, static_cast<std::uint32_t>(sharers * sizeof(LogEntry)));
 }
 
-holdfast::LogShape meta_shape() { return holdfast::LogShape::conventional(1, sizeof(Counters)); }
+// The durable object "kvs". docs/format.md.
+struct StoreParameters {
+  static constexpr const char* kTypeName = "key-value store";
+  static constexpr std::uint32_t kVersion = 2;  // version 1 was no durable object
+  std::uint64_t buckets;                        // a power of two
+  std::uint32_t max_batch;
+  LogLayout log;
 
-std::uint64_t pages(std::uint64_t bytes) {
-  return (bytes + holdfast::kPageBytes - 1) / holdfast::kPageBytes * holdfast::kPageBytes;
-}
-
-// What a creation that was cut off left behind: the header's magic number is stored last.
-void remove_remains(holdfast::Region& region) {
-  for (const char* name : {kHeader, kTable, kTransaction, kLog, kMeta}) {
-    if (region.contains(name)) region.remove(name);
+  std::vector<Part> parts() const {
+    if (!std::has_single_bit(buckets) || buckets > kMaxBuckets) {
+      throw Error(Errc::invalid_argument,
+                  concat("store: ", buckets, " buckets; there are 2^0 to 2^32"));
+    }
+    if (max_batch == 0 || max_batch > kMaxBatch) {
+      throw Error(Errc::invalid_argument,
+                  concat("store: max_batch ", max_batch, "; give 1 to ", kMaxBatch, " operations"));
+    }
+    if (log == LogLayout::conventional && max_batch > kMaxPartitionedBatch) {
+      throw Error(
+          Errc::invalid_argument,
+          concat("store: max_batch ", max_batch, "; a conventional log takes ",
+                 kMaxPartitionedBatch, " operations at most: give fewer, or the coalesced log"));
+    }
+    return {Part::array<Bucket>("table", buckets), Part::array<Counters>("counters", 1),
+            Part::transaction(), Part::undo_log("log", log_shape(max_batch, log)),
+            Part::undo_log("meta", LogShape::conventional(1, sizeof(Counters)))};
   }
+};
+using StoreObject = holdfast::Durable<StoreParameters>;
+
+StoreParameters parameters_of(const StoreOptions& options) {
+  if (options.capacity == 0 || options.capacity > kMaxBuckets * kWays) {
+    throw Error(Errc::invalid_argument, concat("store: capacity ", options.capacity, "; give 1 to ",
+                                               kMaxBuckets * kWays, " pairs"));
+  }
+  return {std::bit_ceil((options.capacity + kWays - 1) / kWays), options.max_batch, options.log};
 }
 
-// Without the counters: recovery may be about to change them.
-StoreHeader read_header(holdfast::Region& region, holdfast::Stream& stream) {
-  const holdfast::ObjectInfo info = region.object(kHeader);
-  StoreHeader header{};
-  if (info.bytes() == sizeof(header)) {
-    holdfast::copy_async(stream, &header, region.address(info), offsetof(StoreHeader, counters));
-    stream.synchronize();
-  }
-  return header;
-}
+// A store's device memory.
+struct Buffers {
+  Buffers(const holdfast::Region& region, const StoreParameters& parameters, Cache cache)
+      : planner(parameters.max_batch),
+        copy(make_copy(cache, parameters.buckets, region.domain() == holdfast::Domain::device)) {}
+  BatchPlanner planner;
+  holdfast::DeviceBuffer<Bucket> copy;  // of the table; may be empty
+  holdfast::DeviceBuffer<Outcome> outcome{1};
+  holdfast::PinnedBuffer<Outcome> outcome_host{1};
+  holdfast::DeviceBuffer<std::uint64_t> values_out;  // made at the first get()
+  holdfast::DeviceBuffer<std::uint8_t> found_out;
+};
 
 }  // namespace
 
 struct Store::Impl {
   holdfast::Region& region;
-  holdfast::Transaction transaction;
-  holdfast::UndoLog log;
-  holdfast::UndoLog meta;
-  StoreHeader* header;  // in the region
-  Table table;
-  std::uint64_t max_batch;
+  StoreObject object;
+  holdfast::Transaction& transaction = object.transaction();
+  holdfast::UndoLog log = object.log("log");
+  holdfast::UndoLog meta = object.log("meta");
+  Counters* counters = object.part<Counters>("counters").data();
+  std::uint64_t max_batch = object.parameters().max_batch;
+  Table table{object.part<Bucket>("table").data(), object.parameters().buckets - 1, region.marks()};
+  Buffers buffers;
   Order order = Order::automatic;
   holdfast::Stream stream;
-  BatchPlanner planner;
-  holdfast::DeviceBuffer<Outcome> outcome{1};
-  holdfast::PinnedBuffer<Outcome> outcome_host{1};
-  holdfast::DeviceBuffer<Bucket> copy;     // of the table; may be empty
   std::optional<holdfast::Stream> loader;  // of the copy, behind other work
   bool loading = false;
-  holdfast::DeviceBuffer<std::uint64_t> values_out;  // made at the first get()
-  holdfast::DeviceBuffer<std::uint8_t> found_out;
   holdfast::Event marks[5];
-  RecoveryReport recovery;
+  holdfast::Recovery recovery;
 
-  Impl(holdfast::Region& r, holdfast::Transaction tx, holdfast::UndoLog entries,
-       holdfast::UndoLog counters, const StoreHeader& shape, Cache cache)
-      : region(r),
-        transaction(std::move(tx)),
-        log(std::move(entries)),
-        meta(std::move(counters)),
-        header(static_cast<StoreHeader*>(r.address(r.object(kHeader)))),
-        table{static_cast<Bucket*>(r.address(r.object(kTable))), shape.buckets - 1, r.marks()},
-        max_batch(shape.max_batch),
-        planner(static_cast<std::uint32_t>(shape.max_batch)),
-        copy(make_copy(cache, shape.buckets, r.domain() == holdfast::Domain::device)) {}
+  Impl(holdfast::Region& r, StoreObject o, Buffers b)
+      : region(r), object(std::move(o)), buffers(std::move(b)) {}
 
   ~Impl() {
     try {
       if (loading) loader->synchronize();
-    } catch (const holdfast::Error&) {
+    } catch (const Error&) {
       // Nobody needs the copy any more.
     }
   }
@@ -156,21 +125,18 @@ struct Store::Impl {
 
   void check_count(std::size_t count) const {
     if (count <= max_batch) return;
-    throw holdfast::Error(
-        holdfast::Errc::invalid_argument,
-        holdfast::detail::concat("store: a batch of ", count, " operations; this store takes ",
-                                 max_batch, " at most (max_batch): split the batch"));
+    throw Error(Errc::invalid_argument,
+                concat("store: a batch of ", count, " operations; this store takes ", max_batch,
+                       " at most (max_batch): split the batch"));
   }
 
-  Outcome fetch_outcome() {
-    holdfast::copy_async(stream, outcome_host.data(), outcome.data(), sizeof(Outcome));
-    stream.synchronize();
-    return outcome_host[0];
+  auto undo_pairs() const { return holdfast::undo(log, UndoPair{table}); }
+  auto undo_counters() const {
+    return holdfast::undo(meta, holdfast::PutBack<Counters>{counters, table.marks});
   }
 
   // `values`: null to erase.
   BatchResult update(const std::uint64_t* keys, const std::uint64_t* values, std::size_t count);
-  void recover_interrupted();
   // Begins to load the copy. REQUIRES: the table is as a committed batch left it.
   void load_copy();
   // Returns once it is loaded.
@@ -184,64 +150,40 @@ BatchResult Store::Impl::update(const std::uint64_t* keys, const std::uint64_t* 
   if (count == 0) return {};
   await_cache();
   marks[0].record(stream);
-  planner.load(stream, keys, values, count);
-  holdfast::fill_async(stream, outcome.data(), 0, sizeof(Outcome));
+  buffers.planner.load(stream, keys, values, count);
+  holdfast::fill_async(stream, buffers.outcome.data(), 0, sizeof(Outcome));
   marks[1].record(stream);
-  const Batch batch = planner.plan(stream, table, ordered(count, true), true, outcome.data());
+  const Batch batch =
+      buffers.planner.plan(stream, table, ordered(count, true), true, buffers.outcome.data());
   marks[2].record(stream);
-  planner.choose(stream, table, batch, outcome.data());
+  buffers.planner.choose(stream, table, batch, buffers.outcome.data());
   transaction.begin(stream);
-  launch_store(stream, table, log, batch, outcome.data());
+  launch_store(stream, table, log, batch, buffers.outcome.data());
   marks[3].record(stream);
-  holdfast::launch(stream, dim3(1), dim3(1), count_batch, &header->counters, meta.conventional(),
-                   table.marks, outcome.data());
+  holdfast::launch(stream, dim3(1), dim3(1), count_batch, counters, meta.conventional(),
+                   table.marks, buffers.outcome.data());
   transaction.commit(stream);
   marks[4].record(stream);
+  holdfast::copy_async(stream, buffers.outcome_host.data(), buffers.outcome.data(),
+                       sizeof(Outcome));
+  transaction.finish(stream, undo_pairs(), undo_counters());
 
-  const Outcome done = fetch_outcome();
+  const Outcome done = buffers.outcome_host[0];
   if (done.reserved_keys != 0) {
-    throw holdfast::Error(holdfast::Errc::invalid_argument,
-                          holdfast::detail::concat("store: ", done.reserved_keys,
-                                                   " operation(s) have the key ", kReservedKey,
-                                                   ", which marks an empty place and cannot be "
-                                                   "stored; nothing of this batch was"));
-  }
-  if (done.log_failures != 0) {
-    throw holdfast::Error(
-        holdfast::Errc::log_full,
-        holdfast::detail::concat("store: the undo log had no room for ", done.log_failures,
-                                 " entries; those operations were not applied"));
+    throw Error(Errc::invalid_argument,
+                concat("store: ", done.reserved_keys, " operation(s) have the key ", kReservedKey,
+                       ", which marks an empty place and cannot be "
+                       "stored; nothing of this batch was"));
   }
   return {done.inserted, done.updated, done.evicted, done.removed};
 }
 
-void Store::Impl::recover_interrupted() {
-  if (!transaction.interrupted()) return;
-  const auto start = std::chrono::steady_clock::now();
-  holdfast::fill_async(stream, outcome.data(), 0, sizeof(Outcome));
-  launch_recover(stream, table, log, outcome.data());
-  holdfast::launch(stream, dim3(1), dim3(1), recover_counters, &header->counters,
-                   meta.conventional(), table.marks);
-  const Outcome done = fetch_outcome();
-  if (done.bad_entries != 0) {
-    throw holdfast::Error(
-        holdfast::Errc::damaged,
-        holdfast::detail::concat("store in '", region.path(), "': ", done.bad_entries,
-                                 " undo log entries point outside the table; reopen the region "
-                                 "from its last commit"));
-  }
-  transaction.roll_back(stream);
-  stream.synchronize();
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  recovery = {true, done.undone, took.count()};
-}
-
 void Store::Impl::load_copy() {
-  if (copy.size() == 0) return;
+  if (buffers.copy.size() == 0) return;
   loader.emplace();
-  holdfast::copy_async(*loader, copy.data(), table.buckets, copy.bytes());
+  holdfast::copy_async(*loader, buffers.copy.data(), table.buckets, buffers.copy.bytes());
   loading = true;
-  table.copy = copy.data();
+  table.copy = buffers.copy.data();
 }
 
 void Store::Impl::await_cache() {
@@ -256,98 +198,34 @@ Store& Store::operator=(Store&&) noexcept = default;
 Store::~Store() = default;
 
 std::uint64_t Store::region_bytes(const StoreOptions& options) {
-  check_options(options);
-  // Objects, a page each for the header and the transaction, and the region's own metadata.
-  constexpr std::uint64_t kMetadata = std::uint64_t{1} << 20;
-  return buckets_for(options.capacity) * sizeof(Bucket) +
-         pages(holdfast::UndoLog::object_bytes(log_shape(options.max_batch, options.log))) +
-         pages(holdfast::UndoLog::object_bytes(meta_shape())) + 2 * holdfast::kPageBytes +
-         kMetadata;
+  constexpr std::uint64_t kRoom = std::uint64_t{1} << 20;  // for some other objects
+  return StoreObject::region_bytes(parameters_of(options)) + kRoom;
 }
 
 Store Store::create(holdfast::Region& region, const StoreOptions& options) {
-  check_options(options);
-  holdfast::Stream stream;
-  if (region.contains(kHeader) && read_header(region, stream).magic == StoreHeader::kMagic) {
-    throw holdfast::Error(
-        holdfast::Errc::already_exists,
-        holdfast::detail::concat("region '", region.path(), "' already holds a store: open it"));
-  }
-  remove_remains(region);
-  const std::uint64_t free = region.size() - region.used();
-  if (region_bytes(options) > free + (std::uint64_t{1} << 20)) {
-    throw holdfast::Error(
-        holdfast::Errc::no_space,
-        holdfast::detail::concat("a store of ", options.capacity, " pairs and batches of ",
-                                 options.max_batch, " takes a region of ", region_bytes(options),
-                                 " bytes; '", region.path(), "' has ", free, " free: grow() it"));
-  }
-  StoreHeader header{};
-  header.magic = StoreHeader::kMagic;
-  header.buckets = buckets_for(options.capacity);
-  header.max_batch = options.max_batch;
-  header.checksum = header_checksum(header);
-
-  region.allocate_raw(kHeader, "kvs_header", sizeof(StoreHeader), 1, holdfast::Tracking::marked);
-  region.allocate_raw(kTable, "kvs_bucket", sizeof(Bucket), header.buckets,
-                      holdfast::Tracking::marked);
-  auto transaction = holdfast::Transaction::create(region, kTransaction);
-  auto log = holdfast::UndoLog::create(region, kLog, transaction,
-                                       log_shape(options.max_batch, options.log));
-  auto meta = holdfast::UndoLog::create(region, kMeta, transaction, meta_shape());
-  auto impl = std::make_unique<Impl>(region, std::move(transaction), std::move(log),
-                                     std::move(meta), header, options.cache);
-  impl->table.copy = impl->copy.data();  // zeroed, as the table is
-  holdfast::copy_async(stream, &impl->header->buckets, &header.buckets,
-                       sizeof(header) - offsetof(StoreHeader, buckets));
-  stream.synchronize();
-  holdfast::copy_async(stream, &impl->header->magic, &header.magic, sizeof(header.magic));
-  stream.synchronize();
-  region.mark(impl->header, sizeof(header));
+  const StoreParameters parameters = parameters_of(options);
+  (void)StoreObject::bytes(parameters);  // refuses parameters before there is memory for them
+  Buffers buffers(region, parameters, options.cache);
+  auto impl = std::make_unique<Impl>(region, StoreObject::create(region, kName, parameters),
+                                     std::move(buffers));
+  impl->table.copy = impl->buffers.copy.data();  // zeroed, as the table is
   return Store(std::move(impl));
 }
 
 Store Store::open(holdfast::Region& region, Cache cache) {
-  holdfast::Stream stream;
-  const auto refuse = [&](holdfast::Errc code, const char* what) {
-    return holdfast::Error(code, holdfast::detail::concat("region '", region.path(), "' ", what));
-  };
-  if (!region.contains(kHeader)) {
-    throw refuse(holdfast::Errc::not_found, "holds no store: create one in it");
-  }
-  const StoreHeader header = read_header(region, stream);
-  if (header.magic == 0) {
-    throw refuse(holdfast::Errc::not_found,
-                 "holds a store whose creation was cut off: create it again");
-  }
-  if (header.magic != StoreHeader::kMagic || header.checksum != header_checksum(header)) {
-    throw refuse(holdfast::Errc::damaged,
-                 "has a damaged store header; reopen the region from its last commit");
-  }
-  if (!std::has_single_bit(header.buckets) || header.buckets > kMaxBuckets ||
-      header.max_batch == 0 || header.max_batch > kMaxBatch || !region.contains(kTable) ||
-      region.object(kTable).bytes() != header.buckets * sizeof(Bucket)) {
-    throw refuse(holdfast::Errc::damaged, "has a store header that does not fit its table");
-  }
-  auto transaction = holdfast::Transaction::open(region, kTransaction);
-  auto log = holdfast::UndoLog::open(region, kLog, transaction);
-  auto meta = holdfast::UndoLog::open(region, kMeta, transaction);
-  const holdfast::LogShape shape = log_shape(header.max_batch, log.shape().layout);
-  if (log.shape().slots != shape.slots || log.shape().bytes_per_slot < shape.bytes_per_slot ||
-      meta.shape().layout != holdfast::LogLayout::conventional) {
-    throw refuse(holdfast::Errc::damaged, "has undo logs that do not fit its store");
-  }
-  auto impl = std::make_unique<Impl>(region, std::move(transaction), std::move(log),
-                                     std::move(meta), header, cache);
-  impl->recover_interrupted();
+  StoreObject object = StoreObject::open(region, kName);
+  Buffers buffers(region, object.parameters(), cache);
+  auto impl = std::make_unique<Impl>(region, std::move(object), std::move(buffers));
+  impl->recovery =
+      impl->transaction.recover(impl->stream, impl->undo_pairs(), impl->undo_counters());
   impl->load_copy();
   return Store(std::move(impl));
 }
 
 BatchResult Store::set(const std::uint64_t* keys, const std::uint64_t* values, std::size_t count) {
   if (values == nullptr && count != 0) {
-    throw holdfast::Error(holdfast::Errc::invalid_argument,
-                          "store: set() was given no values: give one for each key, or erase()");
+    throw Error(Errc::invalid_argument,
+                "store: set() was given no values: give one for each key, or erase()");
   }
   return impl_->update(keys, values, count);
 }
@@ -362,22 +240,23 @@ void Store::get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* 
   self.check_count(count);
   if (count == 0) return;
   self.await_cache();
-  if (self.values_out.size() == 0) {
-    self.values_out = holdfast::DeviceBuffer<std::uint64_t>(self.max_batch);
-    self.found_out = holdfast::DeviceBuffer<std::uint8_t>(self.max_batch);
+  if (self.buffers.values_out.size() == 0) {
+    self.buffers.values_out = holdfast::DeviceBuffer<std::uint64_t>(self.max_batch);
+    self.buffers.found_out = holdfast::DeviceBuffer<std::uint8_t>(self.max_batch);
   }
   self.marks[0].record(self.stream);
-  self.planner.load(self.stream, keys, nullptr, count);
+  self.buffers.planner.load(self.stream, keys, nullptr, count);
   self.marks[1].record(self.stream);
-  const Batch batch = self.planner.plan(self.stream, self.table, self.ordered(count, false), false,
-                                        self.outcome.data());
+  const Batch batch = self.buffers.planner.plan(self.stream, self.table, self.ordered(count, false),
+                                                false, self.buffers.outcome.data());
   self.marks[2].record(self.stream);
   const dim3 grid(static_cast<unsigned>((count + kBlock - 1) / kBlock));
   holdfast::launch(self.stream, grid, dim3(kBlock), get_from_kvs, self.table, batch,
-                   self.values_out.data(), self.found_out.data());
+                   self.buffers.values_out.data(), self.buffers.found_out.data());
   self.marks[3].record(self.stream);
-  holdfast::copy_async(self.stream, values, self.values_out.data(), count * sizeof(*values));
-  holdfast::copy_async(self.stream, found, self.found_out.data(), count);
+  holdfast::copy_async(self.stream, values, self.buffers.values_out.data(),
+                       count * sizeof(*values));
+  holdfast::copy_async(self.stream, found, self.buffers.found_out.data(), count);
   self.marks[4].record(self.stream);
   self.stream.synchronize();
 }
@@ -408,7 +287,7 @@ void Store::set_order(Order order) { impl_->order = order; }
 
 StoreStats Store::stats() const {
   Counters counters;
-  holdfast::copy_async(impl_->stream, &counters, &impl_->header->counters, sizeof(counters));
+  holdfast::copy_async(impl_->stream, &counters, impl_->counters, sizeof(counters));
   impl_->stream.synchronize();
   return {counters.records,
           (impl_->table.mask + 1) * kWays,
@@ -419,7 +298,7 @@ StoreStats Store::stats() const {
           {counters.inserted, counters.updated, counters.evicted, counters.removed}};
 }
 
-RecoveryReport Store::recovery() const { return impl_->recovery; }
+holdfast::Recovery Store::recovery() const { return impl_->recovery; }
 
 BatchTiming Store::timing() const {
   const holdfast::Event* const marks = impl_->marks;

@@ -18,10 +18,12 @@ struct alignas(16) Pair {
 };
 
 struct alignas(128) Bucket {
+  static constexpr const char* kTypeName = "kvs_bucket";
   Pair ways[kWays];
 };
 
 struct Counters {
+  static constexpr const char* kTypeName = "kvs_counters";
   std::uint64_t records;
   std::uint64_t batches;
   std::uint64_t inserted;
@@ -99,9 +101,6 @@ struct Outcome {
   unsigned long long evicted;
   unsigned long long removed;
   std::uint32_t reserved_keys;  // operations whose key cannot be stored: nothing is changed then
-  std::uint32_t log_failures;   // entries that the log had no room for: their ways are unchanged
-  std::uint32_t undone;         // by recovery
-  std::uint32_t bad_entries;    // met by recovery: they point outside the table
 };
 
 }  // namespace gpkvs

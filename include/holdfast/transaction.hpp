@@ -9,12 +9,16 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "holdfast/config.hpp"
 #include "holdfast/region.hpp"
 #include "holdfast/stream.hpp"
 
 namespace holdfast {
+
+struct LogShape;
+class UndoLog;
 
 // On the medium. docs/format.md.
 struct TransactionHeader {
@@ -26,28 +30,79 @@ struct TransactionHeader {
   std::uint64_t state;  // epoch << 2 | flags
 };
 
+// What recover() did.
+struct Recovery {
+  bool needed = false;       // there was something to take back
+  std::uint64_t undone = 0;  // log entries
+  double milliseconds = 0;
+};
+
+namespace detail {
+
+// What undoing counts, for each log; in device memory.
+struct UndoTally {
+  std::uint32_t undone;
+  std::uint32_t bad;  // entries that point outside what they belong to
+};
+
+}  // namespace detail
+
+// A transaction and its logs, which it finds in the region by itself and owns: their volatile parts
+// live as long as it does, or as one of its UndoLogs. Copies are the same transaction. REQUIRES,
+// when the last of them ends: streams that use it were waited for.
+//
 // Life of a batch:
-//   tx.begin(stream);  launch(... log.insert(old); store in place; persist() ...);
+//   tx.begin(stream);
+//   launch(... log.insert(old); store in place; persist() ...);
 //   tx.commit(stream);
+//   tx.finish(stream, undo(log, PutBack{...}), ...);
 // After a crash:
-//   if (tx.interrupted()) { launch(undo kernel); tx.roll_back(stream); }
+//   tx.recover(stream, undo(log, PutBack{...}), ...);
+//
+// A batch of which an insert said anything but `ok` does not commit: finish() takes all of it back
+// and throws log_full. So whoever cannot log a change need only leave it undone.
 //
 // Invariants: a tail counts only if its tag is that of the current epoch; the epoch changes by one
 // 8-byte persisted store. Thread safety: one thread at a time.
 class Transaction {
  public:
+  // Throws already_exists (also where a log is left of another transaction of this name). What a
+  // creation that was cut off has left is removed.
   static Transaction create(Region& region, std::string_view name);
-  // Throws not_found, damaged.
+  // Opens all of its logs, too. Throws not_found, damaged.
   static Transaction open(Region& region, std::string_view name);
+
+  // A log of this transaction, which must be in the same region. Throws invalid_argument (shape,
+  // another region), already_exists, no_space.
+  UndoLog create_log(Region& region, std::string_view name, const LogShape& shape);
+  // Throws not_found.
+  UndoLog log(std::string_view name) const;
+  // Removes a log's object; REQUIRES: no UndoLog of it is used any more. Throws not_found, and
+  // invalid_argument inside a transaction.
+  void remove_log(Region& region, std::string_view name);
 
   // Stream-ordered. Throws invalid_argument if a transaction is open (begin) or none is (commit).
   void begin(Stream& stream);
+  // Whether it did commit is known once the stream is through: finish() says so.
   void commit(Stream& stream);
 
-  // Whether a crash cut off a transaction that has not been rolled back yet.
+  // Waits for the stream. Where an insert of the last batch failed, or of one before it that was
+  // not finished, takes back what is not committed, and throws log_full. As recover() otherwise.
+  // In files with kernels: holdfast/undo.hpp.
+  template <class... Undos>
+  void finish(Stream& stream, const Undos&... undos);
+
+  // Takes back what a crash cut off, or what this process has begun: gives each entry of each log,
+  // newest first in its slot, to the undo of that log, then ends the transaction. Waits for the
+  // stream. A crash in it is taken back by the next one. REQUIRES: undoing twice is as once.
+  // Throws damaged, naming the log, if an entry points outside of what it belongs to: the
+  // transaction then stays open; invalid_argument if the logs are not those of the transaction.
+  // In files with kernels: holdfast/undo.hpp.
+  template <class... Undos>
+  Recovery recover(Stream& stream, const Undos&... undos);
+
+  // Whether a crash cut off a transaction that has not been recovered yet.
   bool interrupted() const;
-  // Ends recovery. REQUIRES: a kernel ordered before it undid and persisted every entry.
-  void roll_back(Stream& stream);
 
   // Empties every log of this transaction, outside of begin and commit.
   void clear_logs(Stream& stream);
@@ -55,10 +110,23 @@ class Transaction {
   std::string_view name() const;
 
   struct Impl;
-  const std::shared_ptr<Impl>& impl() const { return impl_; }
 
  private:
   explicit Transaction(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+  // Waits for the stream, and returns how many inserts of what is not committed failed. If any did,
+  // the transaction is open again.
+  std::uint64_t await_failures(Stream& stream);
+  // Zeroed tallies, one for each log. Throws invalid_argument if these are not all of its logs.
+  detail::UndoTally* begin_undo(Stream& stream, const std::vector<const UndoLog*>& logs);
+  // Ends the transaction; returns how many entries were undone. Throws damaged.
+  std::uint64_t end_undo(Stream& stream, const std::vector<const UndoLog*>& logs);
+  bool is_open() const;
+  bool is_unfinished() const;  // what commit() did is not known yet
+  template <class... Undos>
+  std::uint64_t take_back(Stream& stream, const Undos&... undos);
+  [[noreturn]] void throw_log_full(std::uint64_t failures) const;
+
   std::shared_ptr<Impl> impl_;
 };
 

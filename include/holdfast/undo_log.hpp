@@ -32,30 +32,40 @@ struct LogShape {
   }
 };
 
-// A log in a region, as one object. The log belongs to a transaction, whose epoch says which
-// entries count; several logs may share one. Thread safety: one thread at a time on the host.
+// A log that a transaction owns, as Transaction::log() gives it. The transaction's epoch says which
+// entries count. Copyable; a copy keeps what kernels need alive, for as long as the region is open.
+// Thread safety: one thread at a time on the host.
 class UndoLog {
  public:
-  // Bytes that the object takes in its region.
+  // Bytes that the object of such a log takes in its region. Throws invalid_argument.
   static std::uint64_t object_bytes(const LogShape& shape);
 
-  // Throws invalid_argument (shape), already_exists, no_space.
-  static UndoLog create(Region& region, std::string_view name, const Transaction& transaction,
-                        const LogShape& shape);
-  // Throws not_found, damaged, invalid_argument (another transaction's log).
-  static UndoLog open(Region& region, std::string_view name, const Transaction& transaction);
-
+  const std::string& name() const;
+  // Rounded up to whole warps and an even number of words.
   const LogShape& shape() const;
 
-  // For kernels, by value. Throws invalid_argument if the log has the other layout.
+  // Calls body(ref) with the view that kernels take by value, a CoalescedLogRef or a
+  // ConventionalLogRef.
+  template <class Body>
+  void visit(Body&& body) const {
+    if (shape().layout == LogLayout::coalesced) {
+      body(coalesced());
+    } else {
+      body(conventional());
+    }
+  }
+  // For logs that are of one layout always. Throws invalid_argument if it is the other one.
   CoalescedLogRef coalesced() const;
   ConventionalLogRef conventional() const;
 
   struct Impl;
 
  private:
-  explicit UndoLog(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
-  std::shared_ptr<Impl> impl_;
+  friend class Transaction;
+  UndoLog(std::shared_ptr<const Impl> impl, std::shared_ptr<const void> transaction)
+      : impl_(std::move(impl)), transaction_(std::move(transaction)) {}
+  std::shared_ptr<const Impl> impl_;
+  std::shared_ptr<const void> transaction_;
 };
 
 }  // namespace holdfast

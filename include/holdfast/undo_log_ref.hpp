@@ -42,16 +42,22 @@ struct LogRef {
   std::uint32_t* tails_cached = nullptr;  // volatile copy, so that no insert waits for a read
   std::uint32_t* locks = nullptr;         // volatile, conventional only; null: one thread per slot
   const std::uint32_t* tag = nullptr;     // volatile: the current epoch's tag
+  std::uint32_t* failures = nullptr;      // volatile: inserts of the transaction that failed
   std::uint32_t slots = 0;
   std::uint32_t slot_words = 0;
   PageMarks marks;
 
 #if HOLDFAST_DEVICE_CODE
-  // The slot that a call without one uses: the thread's number in the grid (coalesced), or that
-  // modulo the partitions (conventional).
+  // The slot for the `number`-th of those who log: one of its own (coalesced), or a partition, in
+  // turn (conventional).
+  __device__ std::uint32_t slot_for(std::uint32_t number) const {
+    return L == LogLayout::coalesced ? number : number % slots;
+  }
+  // The slot that a call without one uses: slot_for() the thread's number in the grid.
   __device__ std::uint32_t own_slot() const;
 
-  // Appends an entry and makes it durable.
+  // Appends an entry and makes it durable. Where the answer is not `ok`, nothing was written, the
+  // change must not be made, and the transaction will not commit (transaction.hpp).
   template <class T>
   [[nodiscard]] __device__ LogStatus insert(const T& entry) const {
     return insert(entry, own_slot());
@@ -90,6 +96,8 @@ struct LogRef {
   __device__ void set_tail(std::uint32_t slot, std::uint32_t used_words) const;
   __device__ void lock(std::uint32_t slot) const;
   __device__ void unlock(std::uint32_t slot) const;
+  __device__ LogStatus insert_checked(const void* entry, std::uint32_t bytes,
+                                      std::uint32_t slot) const;
   __device__ LogStatus insert_locked(const void* entry, std::uint32_t bytes,
                                      std::uint32_t slot) const;
 #endif

@@ -65,8 +65,7 @@ __device__ __forceinline__ void store_entry(std::uint32_t* words, std::uint32_t 
 
 template <LogLayout L>
 __device__ std::uint32_t LogRef<L>::own_slot() const {
-  const std::uint32_t thread = detail::thread_in_grid();
-  return L == LogLayout::coalesced ? thread : thread % slots;
+  return slot_for(detail::thread_in_grid());
 }
 
 template <LogLayout L>
@@ -114,9 +113,10 @@ __device__ __forceinline__ LogStatus LogRef<L>::insert_locked(const void* entry,
   const std::uint32_t count = detail::words_of(bytes);
   if (count > slot_words - at) return LogStatus::full;
   detail::store_entry<L>(words, slot, slot_words, at, entry, bytes);
-  marks.mark(words + detail::word_index<L>(slot, at, slot_words), sizeof(std::uint32_t));
-  marks.mark(words + detail::word_index<L>(slot, at + count - 1, slot_words),
-             sizeof(std::uint32_t));
+  // All between its first and its last word: a stripe leaps over pages.
+  const std::uint64_t first = detail::word_index<L>(slot, at, slot_words);
+  const std::uint64_t last = detail::word_index<L>(slot, at + count - 1, slot_words);
+  marks.mark(words + first, (last - first + 1) * sizeof(std::uint32_t));
   persist();
   set_tail(slot, at + count);
   persist();
@@ -126,6 +126,15 @@ __device__ __forceinline__ LogStatus LogRef<L>::insert_locked(const void* entry,
 template <LogLayout L>
 __device__ __forceinline__ LogStatus LogRef<L>::insert_bytes(const void* entry, std::uint32_t bytes,
                                                              std::uint32_t slot) const {
+  const LogStatus status = insert_checked(entry, bytes, slot);
+  if (status != LogStatus::ok && failures != nullptr) atomicAdd(failures, 1u);
+  return status;
+}
+
+template <LogLayout L>
+__device__ __forceinline__ LogStatus LogRef<L>::insert_checked(const void* entry,
+                                                               std::uint32_t bytes,
+                                                               std::uint32_t slot) const {
   if (bytes == 0 || bytes > kMaxEntryBytes) return LogStatus::bad_size;
   if (slot >= slots) return LogStatus::bad_slot;
   lock(slot);

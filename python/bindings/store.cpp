@@ -184,10 +184,10 @@ void bind_records(nb::module_& module) {
                               ", batches=", stats.batches, ")");
       });
 
-  nb::class_<gpkvs::RecoveryReport>(module, "RecoveryReport", "What opening a store undid.")
-      .def_ro("needed", &gpkvs::RecoveryReport::needed, "a batch was cut off")
-      .def_ro("undone", &gpkvs::RecoveryReport::undone, "log entries that were undone")
-      .def_ro("milliseconds", &gpkvs::RecoveryReport::milliseconds);
+  nb::class_<Recovery>(module, "RecoveryReport", "What opening a store undid.")
+      .def_ro("needed", &Recovery::needed, "a batch was cut off")
+      .def_ro("undone", &Recovery::undone, "log entries that were undone")
+      .def_ro("milliseconds", &Recovery::milliseconds);
 
   nb::class_<gpkvs::BatchTiming>(module, "BatchTiming", "Milliseconds of the last batch's parts.")
       .def_ro("copy", &gpkvs::BatchTiming::copy)

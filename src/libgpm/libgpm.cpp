@@ -49,14 +49,13 @@ Region create_region(const char* path, std::uint64_t bytes) {
   return Region::create(path, options);
 }
 
+void set(gpmlog& view, const holdfast::CoalescedLogRef& ref) { view.coalesced = ref; }
+void set(gpmlog& view, const holdfast::ConventionalLogRef& ref) { view.conventional = ref; }
+
 gpmlog* keep(Region region, holdfast::Transaction transaction, holdfast::UndoLog log) {
   gpmlog view{};
   view.layout = log.shape().layout;
-  if (view.layout == holdfast::LogLayout::coalesced) {
-    view.coalesced = log.coalesced();
-  } else {
-    view.conventional = log.conventional();
-  }
+  log.visit([&](const auto& ref) { set(view, ref); });
   auto open = std::make_unique<OpenLog>(OpenLog{std::move(region), std::move(transaction),
                                                 std::move(log), holdfast::DeviceBuffer<gpmlog>(1)});
   holdfast::Stream stream;
@@ -71,7 +70,7 @@ gpmlog* keep(Region region, holdfast::Transaction transaction, holdfast::UndoLog
 gpmlog* create_log(const char* path, const holdfast::LogShape& shape) {
   Region region = create_region(path, holdfast::UndoLog::object_bytes(shape));
   auto transaction = holdfast::Transaction::create(region, kTransaction);
-  auto log = holdfast::UndoLog::create(region, kLog, transaction, shape);
+  auto log = transaction.create_log(region, kLog, shape);
   return keep(std::move(region), std::move(transaction), std::move(log));
 }
 
@@ -143,7 +142,7 @@ gpmlog* gpmlog_create_hcl(const char* path, std::size_t size, int blocks, int th
 gpmlog* gpmlog_open(const char* path) {
   Region region = Region::open(path);
   auto transaction = holdfast::Transaction::open(region, kTransaction);
-  auto log = holdfast::UndoLog::open(region, kLog, transaction);
+  auto log = transaction.log(kLog);
   return keep(std::move(region), std::move(transaction), std::move(log));
 }
 

@@ -1,82 +1,133 @@
 #include "holdfast/transaction.hpp"
 
+#include <algorithm>
+
 #include "holdfast/kernel.hpp"
+#include "holdfast/undo_log.hpp"
+#include "undo_log/medium_store.hpp"
 #include "undo_log/transaction_impl.hpp"
+#include "undo_log/undo_log_impl.hpp"
 
 namespace holdfast {
 namespace {
 
-__global__ void store_state(TransactionHeader* header, std::uint64_t state, std::uint32_t* tag,
-                            std::uint32_t new_tag, PageMarks marks) {
-  *tag = new_tag;
+using detail::concat;
+using detail::UndoTally;
+
+constexpr const LogKind* kKinds[] = {&kUndoLogKind};
+
+// Moves the medium's word to where the host wants it. A transaction whose inserts failed stays
+// where it is, whatever the stream holds behind it, until what it did is taken back: so it never
+// commits in part, though the host learns of it later.
+__global__ void store_state(TransactionHeader* header, std::uint64_t state, std::uint32_t tag,
+                            Step step, TransactionWords* words, CommitVerdict* verdict,
+                            PageMarks marks) {
+  if (step == Step::end) words->stuck = 0;
+  if (step == Step::commit && words->failures != 0) words->stuck = 1;
+  if (step == Step::commit) {
+    verdict->failures = words->failures;
+    if (words->stuck != 0) verdict->state = header->state;
+  }
+  if (words->stuck != 0) return;
+  words->failures = 0;
+  words->tag = tag;
   header->state = state;
   marks.mark(header, sizeof(*header));
   persist();
 }
 
-__global__ void zero_tails(std::uint32_t* persistent, std::uint32_t* cached, std::uint32_t slots,
-                           PageMarks marks) {
-  const std::uint32_t slot = blockIdx.x * blockDim.x + threadIdx.x;
-  if (slot >= slots) return;
-  persistent[slot] = 0;
-  cached[slot] = 0;
-  marks.mark(&persistent[slot], sizeof(std::uint32_t));
-  persist();
+// Whether a kill came before the magic number, which is stored last.
+bool is_cut_off(Region& region, Stream& stream, std::string_view name) {
+  if (!region.contains(name) || region.object(name).type != TransactionHeader::kTypeName) {
+    return false;
+  }
+  TransactionHeader header;
+  read_back(stream, &header, region.address(region.object(name)), sizeof(header));
+  return header.magic == 0;
 }
 
-constexpr unsigned kBlock = 256;
-
-[[noreturn]] void misuse(const std::string& name, const char* what) {
-  throw Error(Errc::invalid_argument, detail::concat("transaction '", name, "': ", what));
+[[noreturn]] void misuse(const std::string& where, const char* what) {
+  throw Error(Errc::invalid_argument, concat(where, ": ", what));
 }
 
 }  // namespace
 
+Transaction::Impl::Impl(Region& region, std::string_view name, TransactionHeader* header)
+    : name(name),
+      where(concat("transaction '", name, "' of region '", region.path(), "'")),
+      base(region.base()),
+      header(header),
+      marks(region.marks()) {}
+
+void Transaction::Impl::start(Stream& stream) {
+  const TransactionWords fresh{tag_of(epoch), 0, 0};
+  verdict[0] = {};
+  copy_async(stream, words.data(), &fresh, sizeof(fresh));
+  stream.synchronize();
+}
+
 // Moves the medium's word to the epoch and flags that the host has chosen.
-void Transaction::Impl::set_state(Stream& stream, std::uint64_t flags) {
-  launch(stream, dim3(1), dim3(1), store_state, header, epoch << 2 | flags, tag.data(),
-         tag_of(epoch), marks);
+void Transaction::Impl::set_state(Stream& stream, std::uint64_t flags, Step step) {
+  launch(stream, dim3(1), dim3(1), store_state, header, epoch << 2 | flags, tag_of(epoch), step,
+         words.data(), verdict.data(), marks);
 }
 
 // Goes to the next epoch, which makes every tail stale at once. When tags start over, tails of
 // the last round would come to life again: they are zeroed under the sweeping flag first, so
 // that a crash in between is seen on open.
-void Transaction::Impl::advance(Stream& stream) {
+void Transaction::Impl::advance(Stream& stream, Step step) {
   ++epoch;
   active = false;
   interrupted = false;
   if (epoch % kTags != 0) {
-    set_state(stream, 0);
+    set_state(stream, 0, step);
     return;
   }
-  set_state(stream, TransactionHeader::kSweeping);
-  sweep(stream);
+  set_state(stream, TransactionHeader::kSweeping, step);
+  sweep(stream, step);
 }
 
-void Transaction::Impl::sweep(Stream& stream) {
-  for (const Tails& log : logs) {
-    launch(stream, dim3((log.slots + kBlock - 1) / kBlock), dim3(kBlock), zero_tails,
-           log.persistent, log.cached, log.slots, log.marks);
-  }
+void Transaction::Impl::sweep(Stream& stream, Step step) {
+  for (const auto& log : logs) log->sweep(stream, words.data());
   sweep_pending = false;
-  set_state(stream, 0);
+  set_state(stream, 0, step);
+}
+
+void Transaction::Impl::open_logs(Region& region) {
+  for (const ObjectInfo& object : region.objects()) {
+    for (const LogKind* const kind : kKinds) {
+      if (object.type != kind->type) continue;
+      auto log = kind->open(region, object, name, words.data());
+      if (log) logs.push_back(std::move(log));
+    }
+  }
+}
+
+std::shared_ptr<OwnedLog> Transaction::Impl::find(std::string_view log) const {
+  const auto found = std::find_if(logs.begin(), logs.end(),
+                                  [&](const auto& owned) { return owned->name() == log; });
+  return found == logs.end() ? nullptr : *found;
+}
+
+void Transaction::Impl::check_region(Region& region) const {
+  if (region.base() == base) return;
+  throw Error(Errc::invalid_argument,
+              concat(where, ": a log of it cannot be in region '", region.path(), "'"));
 }
 
 Transaction Transaction::create(Region& region, std::string_view name) {
-  TransactionHeader* const header =
-      region.allocate<TransactionHeader>(name, 1, Tracking::marked).data();
-  auto impl = std::make_shared<Impl>();
-  impl->name = name;
-  impl->header = header;
-  impl->marks = region.marks();
-  impl->tag = DeviceBuffer<std::uint32_t>(1);
-  const TransactionHeader fresh{TransactionHeader::kMagic, 0};
-  const std::uint32_t tag = tag_of(0);
   Stream stream;
-  copy_async(stream, header, &fresh, sizeof(fresh));
-  copy_async(stream, impl->tag.data(), &tag, sizeof(tag));
-  stream.synchronize();
-  region.mark(header, sizeof(*header));
+  if (is_cut_off(region, stream, name)) region.remove(name);
+  auto impl = std::make_shared<Impl>(region, name, nullptr);
+  if (!region.contains(name)) impl->open_logs(region);
+  if (!impl->logs.empty()) {
+    throw Error(Errc::already_exists,
+                concat(impl->where, ": object '", impl->logs[0]->name(),
+                       "' is left of another transaction of this name: remove it first"));
+  }
+  impl->header = region.allocate<TransactionHeader>(name, 1, Tracking::marked).data();
+  store_header(region, stream, impl->header, TransactionHeader{TransactionHeader::kMagic, 0});
+  impl->start(stream);
   return Transaction(impl);
 }
 
@@ -84,56 +135,136 @@ Transaction Transaction::open(Region& region, std::string_view name) {
   const auto found = region.find<TransactionHeader>(name);
   TransactionHeader header;
   Stream stream;
-  copy_async(stream, &header, found.data(), sizeof(header));
-  stream.synchronize();
+  read_back(stream, &header, found.data(), sizeof(header));
+  if (header.magic == 0) {
+    throw Error(Errc::not_found, concat("object '", name, "' of region '", region.path(),
+                                        "' is a transaction whose creation was cut off: create it "
+                                        "again"));
+  }
   if (header.magic != TransactionHeader::kMagic || found.size() != 1) {
     throw Error(Errc::damaged,
-                detail::concat("object '", std::string(name), "' of region '", region.path(),
-                               "' is not a transaction: its magic number does not match; reopen "
-                               "the region from its last commit"));
+                concat("object '", std::string(name), "' of region '", region.path(),
+                       "' is not a transaction: its magic number does not match; reopen "
+                       "the region from its last commit"));
   }
-  auto impl = std::make_shared<Impl>();
-  impl->name = name;
-  impl->header = found.data();
-  impl->marks = region.marks();
+  auto impl = std::make_shared<Impl>(region, name, found.data());
   impl->epoch = header.state >> 2;
   impl->interrupted = (header.state & TransactionHeader::kActive) != 0;
   impl->sweep_pending = (header.state & TransactionHeader::kSweeping) != 0;
-  impl->tag = DeviceBuffer<std::uint32_t>(1);
-  const std::uint32_t tag = tag_of(impl->epoch);
-  copy_async(stream, impl->tag.data(), &tag, sizeof(tag));
-  stream.synchronize();
+  impl->start(stream);
+  impl->open_logs(region);
   return Transaction(impl);
 }
 
+UndoLog Transaction::create_log(Region& region, std::string_view name, const LogShape& shape) {
+  impl_->check_region(region);
+  auto log = UndoLog::Impl::create(region, name, shape, impl_->name, impl_->words.data());
+  impl_->logs.push_back(log);
+  return UndoLog(log, impl_);
+}
+
+UndoLog Transaction::log(std::string_view name) const {
+  const auto log = std::dynamic_pointer_cast<UndoLog::Impl>(impl_->find(name));
+  if (!log) {
+    throw Error(Errc::not_found, concat(impl_->where, " has no undo log '", name, "'"));
+  }
+  return UndoLog(log, impl_);
+}
+
+void Transaction::remove_log(Region& region, std::string_view name) {
+  impl_->check_region(region);
+  if (is_open()) misuse(impl_->where, "remove_log() inside a transaction");
+  const auto log = impl_->find(name);
+  if (!log) throw Error(Errc::not_found, concat(impl_->where, " has no log '", name, "'"));
+  region.remove(name);
+  std::erase(impl_->logs, log);
+}
+
 void Transaction::begin(Stream& stream) {
-  if (impl_->interrupted) misuse(impl_->name, "a crash cut one off: undo it and roll_back() first");
-  if (impl_->active)
-    misuse(impl_->name, "begin() while one is open: commit() or roll_back() first");
-  if (impl_->sweep_pending) impl_->sweep(stream);
+  if (impl_->interrupted) misuse(impl_->where, "a crash cut one off: recover() first");
+  if (impl_->active) misuse(impl_->where, "begin() while one is open: commit() or recover() first");
+  if (impl_->sweep_pending) impl_->sweep(stream, Step::begin);
   impl_->active = true;
-  impl_->set_state(stream, TransactionHeader::kActive);
+  impl_->set_state(stream, TransactionHeader::kActive, Step::begin);
 }
 
 void Transaction::commit(Stream& stream) {
-  if (!impl_->active) misuse(impl_->name, "commit() without begin()");
-  impl_->advance(stream);
+  if (!impl_->active) misuse(impl_->where, "commit() without begin()");
+  impl_->unfinished = true;
+  impl_->advance(stream, Step::commit);
 }
 
 bool Transaction::interrupted() const { return impl_->interrupted; }
-
-void Transaction::roll_back(Stream& stream) {
-  if (!impl_->active && !impl_->interrupted) misuse(impl_->name, "roll_back() without begin()");
-  impl_->advance(stream);
-}
+bool Transaction::is_open() const { return impl_->active || impl_->interrupted; }
+bool Transaction::is_unfinished() const { return impl_->unfinished; }
 
 void Transaction::clear_logs(Stream& stream) {
-  if (impl_->active || impl_->interrupted) {
-    misuse(impl_->name, "clear_logs() inside a transaction would lose what undoes it");
-  }
-  impl_->advance(stream);
+  if (is_open())
+    misuse(impl_->where, "clear_logs() inside a transaction would lose what undoes it");
+  impl_->advance(stream, Step::begin);
 }
 
 std::string_view Transaction::name() const { return impl_->name; }
+
+// ---- Taking back ------------------------------------------------------------------------------
+
+std::uint64_t Transaction::await_failures(Stream& stream) {
+  stream.synchronize();
+  impl_->unfinished = false;
+  const CommitVerdict verdict = impl_->verdict[0];
+  if (verdict.failures == 0) return 0;
+  // The host has counted on; the medium has not.
+  impl_->epoch = verdict.state >> 2;
+  impl_->active = true;
+  return verdict.failures;
+}
+
+UndoTally* Transaction::begin_undo(Stream& stream, const std::vector<const UndoLog*>& logs) {
+  const auto given = [&](const OwnedLog& owned) {
+    return std::count_if(logs.begin(), logs.end(),
+                         [&](const UndoLog* log) { return log->impl_.get() == &owned; });
+  };
+  for (const auto& owned : impl_->logs) {
+    if (given(*owned) == 1) continue;
+    throw Error(Errc::invalid_argument, concat(impl_->where, ": its log '", owned->name(),
+                                               "' was given ", given(*owned), " undos; give one"));
+  }
+  if (logs.size() != impl_->logs.size()) {
+    misuse(impl_->where, "an undo was given for a log that is not of this transaction");
+  }
+  if (impl_->tallies.size() < logs.size()) {
+    impl_->tallies = DeviceBuffer<UndoTally>(logs.size());
+  }
+  if (!logs.empty()) fill_async(stream, impl_->tallies.data(), 0, impl_->tallies.bytes());
+  return impl_->tallies.data();
+}
+
+std::uint64_t Transaction::end_undo(Stream& stream, const std::vector<const UndoLog*>& logs) {
+  std::vector<UndoTally> tallies(logs.size());
+  if (!logs.empty()) {
+    read_back(stream, tallies.data(), impl_->tallies.data(), logs.size() * sizeof(UndoTally));
+  }
+  std::uint64_t undone = 0;
+  for (std::size_t i = 0; i < logs.size(); ++i) {
+    undone += tallies[i].undone;
+    if (tallies[i].bad == 0) continue;
+    throw Error(
+        Errc::damaged,
+        concat(impl_->where, ": ", tallies[i].bad, " entries of undo log '", logs[i]->name(),
+               "' point outside what they belong to; nothing is rolled back: reopen the "
+               "region from its last commit"));
+  }
+  impl_->advance(stream, Step::end);
+  impl_->verdict[0] = {};
+  stream.synchronize();
+  return undone;
+}
+
+void Transaction::throw_log_full(std::uint64_t failures) const {
+  throw Error(Errc::log_full,
+              concat(impl_->where, ": its undo logs had no room for ", failures,
+                     " entries, so that the batch was taken back whole: give smaller batches, or "
+                     "make larger logs"));
+}
 
 }  // namespace holdfast

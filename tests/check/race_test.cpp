@@ -430,7 +430,7 @@ TEST_F(ShippedTest, UndoLogs) {
     for (const LogLayout layout : {LogLayout::coalesced, LogLayout::conventional}) {
       const bool coalesced = layout == LogLayout::coalesced;
       const UndoLog log =
-          UndoLog::create(region, coalesced ? "log" : "parts", transaction, {layout, kThreads, 96});
+          transaction.create_log(region, coalesced ? "log" : "parts", {layout, kThreads, 96});
       for (const std::uint32_t bytes : {5u, 8u, 24u}) {
         insert_entries(stream, log, kThreads, 3, bytes, tally.data());
         drain_entries(stream, log, kThreads, 2, 2, bytes, tally.data());
@@ -451,12 +451,14 @@ TEST_F(ShippedTest, LoggedUpdatesWithMarkedPages) {
   Region region = Region::create(path(), options(16 << 20));
   auto cells = region.allocate<std::uint64_t>("cells", kCells, Tracking::marked);
   Transaction transaction = Transaction::create(region, "tx");
-  const UndoLog log = UndoLog::create(region, "log", transaction, LogShape::coalesced(kCells, 64));
+  const UndoLog log = transaction.create_log(region, "log", LogShape::coalesced(kCells, 64));
   Stream stream;
   Detecting with;
   transaction.begin(stream);
   add_one(stream, log, cells.data(), kCells, region.marks());
-  undo_cells(stream, log, cells.data(), kCells, region.marks());
+  recover(stream, transaction, {{log, cells.data(), kCells, region.marks()}});
+  transaction.begin(stream);
+  add_one(stream, log, cells.data(), kCells, region.marks());
   transaction.commit(stream);
   region.commit(stream);
   stream.synchronize();

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "gpkvs/rules.hpp"
+#include "holdfast/undo_log.hpp"
 #include "support/process.hpp"
 #include "support/scratch.hpp"
 #ifdef HOLDFAST_INTERCEPT
@@ -232,9 +233,10 @@ TEST_P(StoreTest, ReopenedAfterAnyBatchItHoldsWhatItHeld) {
   }
 }
 
-// Tails that say that every other slot is full, as no batch leaves them: what cannot be logged is
-// not applied, neither to the table nor to its copy.
-TEST_P(StoreTest, WhatCannotBeLoggedIsNotApplied) {
+// Tails that say that every other slot is full, as no batch leaves them (of entries that say that
+// the first way was empty, as it was): then nothing of a batch is applied, neither to the table nor
+// to its copy.
+TEST_P(StoreTest, ABatchThatCannotBeLoggedIsNotApplied) {
   {
     Opened opened = create(16 * 1024, 512);
     auto& region = *opened.region;
@@ -255,12 +257,16 @@ TEST_P(StoreTest, WhatCannotBeLoggedIsNotApplied) {
   Keys keys(512), values(512, 7);
   for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = i;
   EXPECT_EQ(error_of([&] { opened.store->set(keys.data(), values.data(), 512); },
-                     {"entries", "not applied"}),
+                     {"'kvs.tx'", path(), "256 entries", "taken back"}),
             Errc::log_full);
-  const auto contents = opened.contents();
-  EXPECT_LT(contents.size(), 512u);
-  EXPECT_GT(contents.size(), 0u);
-  opened.expect_found(keys, contents);
+  EXPECT_TRUE(opened.contents().empty());
+  opened.expect_found(keys, {});
+  EXPECT_EQ(opened.store->verify(), "");
+  EXPECT_EQ(opened.store->stats().batches, 0u);
+
+  // The logs are empty again.
+  EXPECT_EQ(opened.store->set(keys.data(), values.data(), 512).inserted, 512u);
+  EXPECT_EQ(opened.store->verify(), "");
 }
 
 class StoreFiles : public holdfast::test::Scratch {};
@@ -319,22 +325,54 @@ TEST_F(StoreFiles, AConventionalLogTakesSmallerBatches) {
 
 TEST_F(StoreFiles, WhatIsNoStoreIsRefused) {
   Region region = Region::create(path(), options(16 << 20));
-  EXPECT_EQ(error_of([&] { Store::open(region); }, {"holds no store"}), Errc::not_found);
+  EXPECT_EQ(error_of([&] { Store::open(region); }, {"holds no key-value store 'kvs'", path()}),
+            Errc::not_found);
   EXPECT_EQ(error_of([&] { Store::create(region, {0, 10}); }), Errc::invalid_argument);
   EXPECT_EQ(error_of([&] { Store::create(region, {10, 0}); }), Errc::invalid_argument);
   EXPECT_EQ(error_of([&] { Store::create(region, {1 << 24, 10}); }, {"grow()"}), Errc::no_space);
   Store::create(region, {1000, 100});
   EXPECT_EQ(error_of([&] { Store::create(region, {1000, 100}); }), Errc::already_exists);
   auto* header = static_cast<std::uint64_t*>(region.address(region.object("kvs.header")));
-  for (int word = 0; word < 4; ++word) {
+  const std::uint64_t whole = header[0];
+  for (int word = 0; word < 512; ++word) {
     header[word] ^= 1 << 20;
-    EXPECT_EQ(error_of([&] { Store::open(region); }), Errc::damaged) << word;
+    EXPECT_EQ(error_of([&] { Store::open(region); }, {"'kvs'"}), Errc::damaged) << word;
     header[word] ^= 1 << 20;
   }
-  header[0] = 0;  // as a creation that was cut off leaves it
+  header[0] = 0x31454b414d444c48;  // as a creation that was cut off leaves it; docs/format.md
   EXPECT_EQ(error_of([&] { Store::open(region); }, {"cut off"}), Errc::not_found);
   Store::create(region, {1000, 100});
   EXPECT_NO_THROW(Store::open(region));
+  header = static_cast<std::uint64_t*>(region.address(region.object("kvs.header")));
+  EXPECT_EQ(header[0], whole);
+}
+
+// A store of the version before durable objects, by hand: header, table, transaction and logs.
+TEST_F(StoreFiles, AStoreOfTheLastVersionIsRefusedAndLeftAlone) {
+  Region region = Region::create(path(), options(16 << 20));
+  const auto words = [&](const char* name) {
+    return static_cast<std::uint64_t*>(region.address(region.object(name)));
+  };
+  using holdfast::Tracking;
+  region.allocate_raw("kvs.header", "kvs_header", 80, 1, Tracking::marked);
+  region.allocate_raw("kvs.table", "kvs_bucket", 128, 8, Tracking::marked);
+  auto transaction = holdfast::Transaction::create(region, "kvs.tx");
+  transaction.create_log(region, "kvs.log", holdfast::LogShape::coalesced(256, 24));
+  transaction.create_log(region, "kvs.meta", holdfast::LogShape::conventional(1, 48));
+  words("kvs.header")[0] = 0x313053564b444c48;
+  words("kvs.header")[1] = 8;
+  words("kvs.table")[0] = ~std::uint64_t{7};
+  words("kvs.table")[1] = 49;
+  const auto refusal = [&](auto&& call) {
+    return error_of(call, {"'kvs'", path(), "kvs_header", "earlier version", "make it again"});
+  };
+  for (const std::uint64_t magic : {std::uint64_t{0x313053564b444c48}, std::uint64_t{0}}) {
+    words("kvs.header")[0] = magic;
+    EXPECT_EQ(refusal([&] { Store::open(region); }), Errc::unsupported);
+    EXPECT_EQ(refusal([&] { Store::create(region, {64, 10}); }), Errc::unsupported);
+  }
+  EXPECT_EQ(region.objects().size(), 5u);
+  EXPECT_EQ(words("kvs.table")[1], 49u);
 }
 
 // Batch `n` sets 300 keys, some of them anew, and its number is in every value.

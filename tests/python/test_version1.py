@@ -47,13 +47,18 @@ def check_arrays(region: holdfast.Region) -> None:
 
 
 def check_store(region: holdfast.Region) -> None:
-    store = KeyValueStore(region)
-    assert store.verify() == ""
-    keys, values = store.scan()
-    assert dict(zip(keys.tolist(), values.tolist(), strict=True)) == {
-        k: k * k for k in range(60) if k != 3
-    }
-    assert store.stats().max_batch == 64
+    """The region is read as any other; its store is older than this build's."""
+    assert "kvs.table" in region
+    check_store_refused(region)
+
+
+def check_store_refused(region: holdfast.Region) -> None:
+    for capacity in (None, 64):
+        with pytest.raises(holdfast.Error, match="earlier version") as raised:
+            KeyValueStore(region, capacity)
+        assert raised.value.code == "unsupported"
+        for words in ("'kvs'", str(region.path), "make it again"):
+            assert words in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -85,18 +90,24 @@ def test_it_is_read_and_copied_and_not_written(
     assert not list(arenas.iterdir())
 
 
-def test_the_command_line_reads_its_store(run: Run, tmp_path: Path) -> None:
-    path = unpack("store1.hf", tmp_path / "old.hf")
+@pytest.mark.parametrize("name", ["version1/store1.hf", "stores/kvs1.hf"])
+def test_the_command_line_refuses_its_store(run: Run, tmp_path: Path, name: str) -> None:
+    path = unpack(f"../{name}", tmp_path / "old.hf")
     before = path.read_bytes()
-    assert run("kv", "get", path, 7, "--json").json["values"] == {"7": 49}
-    assert run("kv", "verify", path, "--json").json["records"] == 59
-    answer = run("kv", "put", path, "1=2", "--json")
-    assert answer.status == 1
-    assert answer.json["error"]["code"] == "unsupported"
-    assert "holdfast backup" in answer.json["error"]["message"]
+    for command in (("get", path, 7), ("verify", path), ("stat", path)):
+        answer = run("kv", *command, "--json")
+        assert answer.status == 1
+        assert answer.json["error"]["code"] == "unsupported"
+        assert "make it again" in answer.json["error"]["message"]
     assert path.read_bytes() == before
-    assert run("backup", path, "new.hf").status == 0
-    assert run("kv", "put", "new.hf", "1=2").status == 0
+
+
+def test_the_store_of_the_last_version_is_left_alone(tmp_path: Path, arenas: Path) -> None:
+    path = unpack("../stores/kvs1.hf", tmp_path / "old.hf")
+    with holdfast.open(path) as region:
+        before = {info.name: bytes(region[info.name]) for info in region.objects()}
+        check_store_refused(region)
+        assert before == {info.name: bytes(region[info.name]) for info in region.objects()}
 
 
 class Machine:

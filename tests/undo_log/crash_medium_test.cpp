@@ -32,7 +32,7 @@ struct Verdict {
 Verdict crash_and_recover(Step step, std::uint64_t fence, std::uint64_t seed) {
   Region region = emulated();
   auto transaction = Transaction::create(region, "tx");
-  auto log = UndoLog::create(region, "log", transaction, LogShape::coalesced(kCells, 16));
+  auto log = transaction.create_log(region, "log", LogShape::coalesced(kCells, 16));
   const auto cells = region.allocate<std::uint64_t>("cells", kCells);
   Stream stream;
   Verdict verdict;
@@ -47,12 +47,8 @@ Verdict crash_and_recover(Step step, std::uint64_t fence, std::uint64_t seed) {
     if (verdict.crashed) medium.crash();
   }
   transaction = Transaction::open(region, "tx");
-  log = UndoLog::open(region, "log", transaction);
-  if (transaction.interrupted()) {
-    test::undo_cells(stream, log, cells.data(), kCells, region.marks());
-    transaction.roll_back(stream);
-    stream.synchronize();
-  }
+  test::recover(stream, transaction,
+                {{transaction.log("log"), cells.data(), kCells, region.marks()}});
   verdict.whole = true;
   for (const std::uint64_t cell : cells) verdict.whole = verdict.whole && cell == cells[0];
   return verdict;

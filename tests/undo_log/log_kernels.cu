@@ -1,6 +1,7 @@
 #include "undo_log/log_kernels.hpp"
 
 #include "holdfast/kernel.hpp"
+#include "holdfast/undo.hpp"
 
 namespace holdfast::test {
 namespace {
@@ -96,7 +97,7 @@ __global__ void add_one_kernel(CoalescedLogRef log, std::uint64_t* cells, std::u
                                PageMarks marks) {
   const std::uint32_t i = this_thread();
   if (i >= count) return;
-  if (log.insert(Cell{i, 0, cells[i]}) != LogStatus::ok) __trap();
+  if (log.insert(Cell{i, 0, cells[i]}) != LogStatus::ok) return;
   cells[i] += 1;
   marks.mark(&cells[i], sizeof(cells[i]));
   persist();
@@ -109,38 +110,34 @@ __global__ void add_one_too_early_kernel(CoalescedLogRef log, std::uint64_t* cel
   const Cell cell{i, 0, cells[i]};
   cells[i] += 1;
   marks.mark(&cells[i], sizeof(cells[i]));
-  if (log.insert(cell) != LogStatus::ok) __trap();
+  if (log.insert(cell) != LogStatus::ok) return;
   persist();
 }
 
-__global__ void undo_kernel(CoalescedLogRef log, std::uint64_t* cells, std::uint32_t count,
-                            PageMarks marks) {
-  Cell cell;
-  while (log.read(&cell) == LogStatus::ok) {
-    if (cell.index >= count) __trap();
+struct UndoCell {
+  using Entry = Cell;
+  std::uint64_t* cells;
+  std::uint32_t count;
+  PageMarks marks;
+  __device__ bool operator()(const Cell& cell) const {
+    if (cell.index >= count) return false;
     cells[cell.index] = cell.value;
     marks.mark(&cells[cell.index], sizeof(std::uint64_t));
-    persist();
-    if (log.remove(sizeof(cell)) != LogStatus::ok) __trap();
+    return true;
   }
+};
+
+Undo<UndoCell> undo_of(const Cells& cells) {
+  return undo(cells.log, UndoCell{cells.first, cells.count, cells.marks});
 }
 
 dim3 grid_for(std::uint32_t threads) { return dim3(blocks_for(threads, kBlock)); }
-
-template <class Body>
-void with_ref(const UndoLog& log, Body&& body) {
-  if (log.shape().layout == LogLayout::coalesced) {
-    body(log.coalesced());
-  } else {
-    body(log.conventional());
-  }
-}
 
 }  // namespace
 
 void insert_entries(Stream& stream, const UndoLog& log, std::uint32_t threads,
                     std::uint32_t entries, std::uint32_t bytes, LogTally* tally) {
-  with_ref(log, [&](auto ref) {
+  log.visit([&](auto ref) {
     launch(stream, grid_for(threads), dim3(kBlock), insert_kernel<decltype(ref)>, ref, threads,
            entries, bytes, tally);
   });
@@ -148,21 +145,21 @@ void insert_entries(Stream& stream, const UndoLog& log, std::uint32_t threads,
 
 void drain_entries(Stream& stream, const UndoLog& log, std::uint32_t threads, std::uint32_t entries,
                    std::uint32_t newest, std::uint32_t bytes, LogTally* tally) {
-  with_ref(log, [&](auto ref) {
+  log.visit([&](auto ref) {
     launch(stream, grid_for(threads), dim3(kBlock), drain_kernel<decltype(ref)>, ref, threads,
            entries, newest, bytes, tally);
   });
 }
 
 void count_used_slots(Stream& stream, const UndoLog& log, std::uint32_t* count) {
-  with_ref(log, [&](auto ref) {
+  log.visit([&](auto ref) {
     launch(stream, grid_for(log.shape().slots + 32), dim3(kBlock), count_kernel<decltype(ref)>, ref,
            count);
   });
 }
 
 void clear_slots(Stream& stream, const UndoLog& log, std::uint32_t threads) {
-  with_ref(log, [&](auto ref) {
+  log.visit([&](auto ref) {
     launch(stream, grid_for(threads), dim3(kBlock), clear_kernel<decltype(ref)>, ref, threads);
   });
 }
@@ -191,10 +188,24 @@ void add_one_too_early(Stream& stream, const UndoLog& log, std::uint64_t* cells,
          count, marks);
 }
 
-void undo_cells(Stream& stream, const UndoLog& log, std::uint64_t* cells, std::uint32_t count,
-                PageMarks marks) {
-  launch(stream, grid_for(log.shape().slots), dim3(kBlock), undo_kernel, log.coalesced(), cells,
-         count, marks);
+void finish(Stream& stream, Transaction& transaction, const std::vector<Cells>& all) {
+  if (all.size() == 2) {
+    transaction.finish(stream, undo_of(all[0]), undo_of(all[1]));
+  } else {
+    transaction.finish(stream, undo_of(all.at(0)));
+  }
+}
+
+Recovery recover(Stream& stream, Transaction& transaction, const std::vector<Cells>& all) {
+  if (all.empty()) return transaction.recover(stream);
+  if (all.size() == 2) return transaction.recover(stream, undo_of(all[0]), undo_of(all[1]));
+  return transaction.recover(stream, undo_of(all.at(0)));
+}
+
+void undo_cells(Stream& stream, const Cells& cells) {
+  const DeviceBuffer<detail::UndoTally> tally(1);
+  detail::launch_undo(stream, undo_of(cells), tally.data());
+  stream.synchronize();
 }
 
 }  // namespace holdfast::test

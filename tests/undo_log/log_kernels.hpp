@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "holdfast/undo_log.hpp"
 
@@ -37,13 +38,24 @@ void insert_shared(Stream& stream, const UndoLog& log, std::uint32_t threads, st
 void pop_shared(Stream& stream, const UndoLog& log, std::uint32_t threads, std::uint32_t entries,
                 std::uint32_t* seen);
 
-// The application of the crash tests: every cell goes from `from` to `to`, logged first.
+// The application of the crash tests: every cell goes from `from` to `to`, logged first. A thread
+// that cannot log leaves its cell as it is.
 void add_one(Stream& stream, const UndoLog& log, std::uint64_t* cells, std::uint32_t count,
              PageMarks marks);
 // The same with a bug: the cell is stored before what it held is logged.
 void add_one_too_early(Stream& stream, const UndoLog& log, std::uint64_t* cells,
                        std::uint32_t count, PageMarks marks);
-void undo_cells(Stream& stream, const UndoLog& log, std::uint64_t* cells, std::uint32_t count,
-                PageMarks marks);
+
+// The cells that a log belongs to, and Transaction::finish() and recover() with what undoes it.
+struct Cells {
+  UndoLog log;
+  std::uint64_t* first;
+  std::uint32_t count;
+  PageMarks marks;
+};
+void finish(Stream& stream, Transaction& transaction, const std::vector<Cells>& all);
+Recovery recover(Stream& stream, Transaction& transaction, const std::vector<Cells>& all);
+// The part of recover() that puts cells back, without the end: as far as a crash in it may come.
+void undo_cells(Stream& stream, const Cells& cells);
 
 }  // namespace holdfast::test

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <numeric>
 #include <vector>
 
@@ -26,7 +28,7 @@ class LogTest : public test::Scratch {
   PinnedBuffer<LogTally> tally{1};
 
   UndoLog make(const LogShape& shape, const char* name = "log") {
-    return UndoLog::create(region, name, transaction, shape);
+    return transaction.create_log(region, name, shape);
   }
   LogTally insert(const UndoLog& log, std::uint32_t threads, std::uint32_t entries,
                   std::uint32_t bytes) {
@@ -70,7 +72,7 @@ TEST_P(LayoutTest, EntriesOfEverySizeComeBackNewestFirst) {
     EXPECT_EQ(read.wrong_bytes, 0u) << bytes;
     EXPECT_EQ(used_slots(log), 0u);
     EXPECT_EQ(drain(log, kThreads, 1, 0, bytes).empty, kThreads);
-    region.remove("log");
+    transaction.remove_log(region, "log");
   }
 }
 
@@ -109,7 +111,7 @@ TEST_P(LayoutTest, OpensAgainWithItsEntries) {
   region.close();
   region = Region::open(path());
   transaction = Transaction::open(region, "tx");
-  const UndoLog log = UndoLog::open(region, "log", transaction);
+  const UndoLog log = transaction.log("log");
   EXPECT_EQ(log.shape().layout, GetParam());
   const LogTally read = drain(log, 50, 2, 1, 20);
   EXPECT_EQ(read.ok, 100u);
@@ -125,7 +127,7 @@ TEST_P(LayoutTest, ATailThatPointsPastItsSlotIsNotFollowed) {
   auto* tails = reinterpret_cast<std::uint32_t*>(object + kPageBytes);
   for (int slot = 0; slot < 32; ++slot) tails[slot] |= 0xffff;
   transaction = Transaction::open(region, "tx");
-  const UndoLog log = UndoLog::open(region, "log", transaction);
+  const UndoLog log = transaction.log("log");
   EXPECT_EQ(drain(log, 32, 100, 0, 8).ok, 32u * 64 / 8);
 }
 
@@ -169,19 +171,80 @@ TEST_F(LogTest, ShapesThatCannotBeAreRefused) {
   EXPECT_EQ(code_of(LogShape::coalesced(1 << 20, 4096)), Errc::no_space);
 }
 
-TEST_F(LogTest, ADamagedHeaderOrAnotherTransactionIsRefused) {
+// Which transaction a damaged log belongs to cannot be told, and it may hold what is to be undone.
+TEST_F(LogTest, ADamagedHeaderIsRefused) {
   make(LogShape::coalesced(32, 64));
-  const Transaction other = Transaction::create(region, "other");
-  EXPECT_EQ(error_of([&] { UndoLog::open(region, "log", other); }, {"'tx'", "'other'"}),
-            Errc::invalid_argument);
-  EXPECT_EQ(error_of([&] { UndoLog::open(region, "tx", transaction); }), Errc::invalid_argument);
   auto* bytes = static_cast<std::uint8_t*>(region.address(region.object("log")));
   for (int i = 0; i < 96; ++i) {
     bytes[i] ^= 4;
-    EXPECT_EQ(error_of([&] { UndoLog::open(region, "log", transaction); }), Errc::damaged) << i;
+    EXPECT_EQ(error_of([&] { Transaction::open(region, "tx"); }, {"'log'", path(), "damaged"}),
+              Errc::damaged)
+        << i;
     bytes[i] ^= 4;
   }
-  EXPECT_NO_THROW(UndoLog::open(region, "log", transaction));
+  EXPECT_NO_THROW(Transaction::open(region, "tx").log("log"));
+}
+
+TEST_F(LogTest, AnObjectOfAnotherSizeIsRefused) {
+  make(LogShape::coalesced(32, 64));
+  const auto* bytes = static_cast<const std::uint8_t*>(region.address(region.object("log")));
+  const std::vector<std::uint8_t> header(bytes, bytes + 96);
+  for (const std::uint64_t size : {std::uint64_t{50}, 2 * std::uint64_t{kPageBytes}}) {
+    transaction.remove_log(region, "log");
+    void* const other = region.allocate_raw("log", "undo_log", 1, size, Tracking::marked);
+    std::memcpy(other, header.data(), std::min<std::uint64_t>(size, 96));
+    EXPECT_EQ(error_of([&] { Transaction::open(region, "tx"); }, {"'log'"}), Errc::damaged);
+    region.remove("log");
+    transaction.create_log(region, "log", LogShape::coalesced(32, 64));
+  }
+}
+
+// A kill before the header's magic number leaves an object that is no log yet.
+TEST_F(LogTest, ALogWhoseCreationWasCutOffIsMadeAgain) {
+  make(LogShape::coalesced(32, 64));
+  static_cast<std::uint64_t*>(region.address(region.object("log")))[0] = 0;
+  transaction = Transaction::open(region, "tx");
+  EXPECT_EQ(error_of([&] { transaction.log("log"); }, {"'tx'", "'log'"}), Errc::not_found);
+  EXPECT_EQ(insert(make(LogShape::coalesced(64, 64)), 64, 1, 8).ok, 64u);
+}
+
+TEST_F(LogTest, LogsBelongToTheirTransaction) {
+  make(LogShape::coalesced(32, 64));
+  make(LogShape::conventional(3, 64), "parts");
+  Transaction other = Transaction::create(region, "other");
+  other.create_log(region, "its own", LogShape::coalesced(32, 64));
+  EXPECT_EQ(error_of([&] { make(LogShape::coalesced(32, 64), "its own"); }), Errc::already_exists);
+  other = Transaction::open(region, "other");
+  EXPECT_EQ(error_of([&] { other.log("log"); }, {"'other'", "'log'"}), Errc::not_found);
+  transaction = Transaction::open(region, "tx");
+  EXPECT_EQ(transaction.log("log").shape().slots, 32u);
+  EXPECT_EQ(transaction.log("parts").shape().layout, LogLayout::conventional);
+  EXPECT_EQ(transaction.log("parts").name(), "parts");
+
+  Region second = Region::create(path("second"), options(kMiB));
+  EXPECT_EQ(error_of([&] { transaction.create_log(second, "far", LogShape::coalesced(32, 64)); },
+                     {"'tx'", path("second")}),
+            Errc::invalid_argument);
+  // Its tails would count for a transaction that begins with the first epoch, too.
+  region.remove("tx");
+  EXPECT_EQ(error_of([&] { Transaction::create(region, "tx"); }, {"'tx'", "'log'", "remove it"}),
+            Errc::already_exists);
+}
+
+// A stripe's words stand 128 bytes apart: a large entry covers pages that neither end of it is in.
+TEST_F(LogTest, ACommitHoldsAllOfALargeEntry) {
+  constexpr std::uint32_t kBytes = kMaxEntryBytes;
+  make(LogShape::coalesced(32, kBytes));
+  region.commit();  // from here on marks alone say what changes
+  insert(transaction.log("log"), 32, 1, kBytes);
+  region.commit();
+  region.abandon();
+  std::filesystem::remove(only_file(arenas()));
+  region = Region::open(path(), last_commit());
+  transaction = Transaction::open(region, "tx");
+  const LogTally read = drain(transaction.log("log"), 32, 1, 0, kBytes);
+  EXPECT_EQ(read.ok, 32u);
+  EXPECT_EQ(read.wrong_bytes, 0u);
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ namespace {
 using gpdb::Head;
 using gpdb::Query;
 using gpdb::Row;
-using gpdb::Transactions;
+using gpdb::Table;
+using gpdb::TableParameters;
 
 constexpr std::uint32_t kBatches = 2;
 constexpr unsigned kThreads = 4;          // of a block
@@ -28,7 +29,7 @@ struct Plan {
   std::vector<std::uint16_t> carriers;
   std::vector<std::vector<Row>> after;  // [n]: once n batches are in
 
-  gpdb::LogNeeds needs() const { return {rows, most_updated, log, kPartitions}; }
+  TableParameters parameters() const { return {rows, most_updated, log, kPartitions}; }
 };
 
 Row row_of(std::uint32_t number) {
@@ -94,29 +95,18 @@ std::shared_ptr<const Plan> update_plan(std::uint32_t rows, LogLayout log) {
   return plan;
 }
 
-template <class T>
-T* object(Region& region, const char* name) {
-  return static_cast<T*>(region.address(region.object(name)));
-}
-
-Transactions open(Region& region, const Plan& plan) {
-  return {region, object<Row>(region, "table"), plan.rows, object<Head>(region, "head"),
-          gpdb::Shape{kThreads}};
-}
+constexpr gpdb::Shape kShape{kThreads};
 
 void set_up(Region& region, const Plan& plan) {
-  const auto pass = [&](const char* name, std::uint32_t bytes, std::uint64_t count,
-                        const void* content, std::uint64_t content_bytes) {
-    void* const to = region.allocate_raw(name, name, bytes, count, Tracking::marked);
-    Stream stream;
-    if (content_bytes != 0) copy_async(stream, to, content, content_bytes);
-    stream.synchronize();
-  };
+  const Table table = Table::create(region, plan.parameters(), kShape);
   const std::vector<Row>& rows = plan.after[0];
   const Head head{rows.size(), 0};
-  pass("table", sizeof(Row), plan.rows, rows.data(), rows.size() * sizeof(Row));
-  pass("head", sizeof(Head), 1, &head, sizeof(head));
-  Transactions::create(region, plan.needs());
+  Stream stream;
+  if (!rows.empty()) {
+    copy_async(stream, table.rows().data(), rows.data(), rows.size() * sizeof(Row));
+  }
+  copy_async(stream, table.head_part().data(), &head, sizeof(head));
+  stream.synchronize();
 }
 
 template <class T>
@@ -129,7 +119,7 @@ DeviceBuffer<T> on_device(Stream& stream, const std::vector<T>& values) {
 
 void run(Region& region, Session& session, const Plan& plan) {
   Stream stream;
-  Transactions table = open(region, plan);
+  Table table = Table::open(region, kShape);
   const auto inserted = on_device(stream, plan.inserted);
   const auto carriers = on_device(stream, plan.carriers);
   for (std::uint32_t batch = 0; batch < kBatches; ++batch) {
@@ -174,13 +164,12 @@ std::string verify_row(const Plan& plan, const Head& head, const Row& row, std::
 Program make(std::shared_ptr<const Plan> plan) {
   const auto head = std::make_shared<Head>();
   Program program;
-  program.region_bytes =
-      plan->rows * sizeof(Row) + Transactions::object_bytes(plan->needs()) + (1u << 18);
+  program.region_bytes = Table::bytes(plan->parameters()) + (1u << 18);
   program.set_up = [plan](Region& region) { set_up(region, *plan); };
   program.run = [plan](Region& region, Session& session) { run(region, session, *plan); };
-  program.recover = [plan, head](Region& region) {
+  program.recover = [head](Region& region) {
     Stream stream;
-    Transactions table = open(region, *plan);
+    Table table = Table::open(region, kShape);
     table.recover(stream);
     *head = table.head(stream);
   };
@@ -188,7 +177,7 @@ Program make(std::shared_ptr<const Plan> plan) {
   program.verify = [plan, head](Region& region, const History& history, std::uint64_t item) {
     const std::string wrong = verify_head(*plan, *head, history);
     if (!wrong.empty()) return wrong;
-    return verify_row(*plan, *head, object<Row>(region, "table")[item], item);
+    return verify_row(*plan, *head, region.find<Row>("gpdb.rows")[item], item);
   };
   return program;
 }

@@ -148,10 +148,7 @@ struct Recovered {
 };
 
 std::uint64_t read_batches(Region& region) {
-  // docs/format.md: the header's four numbers, then the counters: records, batches, ...
-  const auto* header =
-      static_cast<const std::uint64_t*>(region.address(region.object("kvs.header")));
-  return header[5];
+  return region.find<gpkvs::Counters>("kvs.counters")[0].batches;
 }
 
 std::string verify_batches(const Plan& plan, const Recovered& recovered, const History& history) {
@@ -184,8 +181,7 @@ std::string describe(std::uint64_t number, const gpkvs::Bucket& bucket, const Pa
 std::string verify_bucket(Region& region, const Plan& plan, const Recovered& recovered,
                           std::uint64_t item) {
   const std::uint64_t number = plan.bucket_of(plan.keys[item]);
-  const gpkvs::Bucket& bucket =
-      static_cast<const gpkvs::Bucket*>(region.address(region.object("kvs.table")))[number];
+  const gpkvs::Bucket& bucket = region.find<gpkvs::Bucket>("kvs.table")[number];
   const Pairs& expected = plan.in_bucket(recovered.batches, number);
   std::size_t known = 0;
   std::size_t there = 0;

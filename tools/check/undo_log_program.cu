@@ -2,17 +2,16 @@
 #include <memory>
 
 #include "holdfast/kernel.hpp"
-#include "holdfast/undo_log.hpp"
+#include "holdfast/undo.hpp"
 #include "program_makers.hpp"
 
 namespace holdfast::check {
 namespace {
 
 constexpr std::uint32_t kTransactions = 2;
-constexpr std::uint32_t kBlock = 256;
 constexpr std::uint32_t kPartitions = 2;
 
-struct Undo {
+struct Undone {
   std::uint32_t cell;
   std::uint32_t unused;
   std::uint64_t value;
@@ -29,7 +28,7 @@ struct Shape {
   LogShape log() const {
     const std::uint32_t slots = layout == LogLayout::coalesced ? all_threads() + 1 : kPartitions;
     const std::uint32_t sharers = layout == LogLayout::coalesced ? 1 : all_threads() / slots + 2;
-    return {layout, slots, static_cast<std::uint32_t>(sharers * words * sizeof(Undo))};
+    return {layout, slots, static_cast<std::uint32_t>(sharers * words * sizeof(Undone))};
   }
 };
 
@@ -41,7 +40,7 @@ __host__ __device__ std::uint64_t value_of(std::uint32_t transactions, std::uint
 template <class Log>
 __device__ void overwrite(const Log& log, std::uint32_t slot, std::uint64_t* cells,
                           std::uint32_t cell, std::uint64_t value, const PageMarks& marks) {
-  if (log.insert(Undo{cell, 0, cells[cell]}, slot) != LogStatus::ok) __trap();
+  if (log.insert(Undone{cell, 0, cells[cell]}, slot) != LogStatus::ok) return;
   cells[cell] = value;
   marks.mark(&cells[cell], sizeof(cells[cell]));
   persist();
@@ -62,73 +61,52 @@ __global__ void overwrite_counter(Log log, std::uint64_t* cells, std::uint32_t c
   overwrite(log, log.slots - 1, cells, counter, transaction, marks);
 }
 
-template <class Log>
-__global__ void undo(Log log, std::uint64_t* cells, std::uint32_t count, PageMarks marks) {
-  const std::uint32_t slot = blockIdx.x * blockDim.x + threadIdx.x;
-  if (slot >= log.slots) return;
-  Undo entry;
-  while (log.read_bytes(&entry, sizeof(entry), slot) == LogStatus::ok) {
-    if (entry.cell >= count) __trap();
+struct UndoCell {
+  using Entry = Undone;
+  std::uint64_t* cells;
+  std::uint32_t count;
+  PageMarks marks;
+  __device__ bool operator()(const Undone& entry) const {
+    if (entry.cell >= count) return false;
     cells[entry.cell] = entry.value;
     marks.mark(&cells[entry.cell], sizeof(std::uint64_t));
-    persist();
-    if (log.remove(sizeof(entry), slot) != LogStatus::ok) __trap();
+    return true;
   }
-}
-
-template <class Body>
-void with_view(const UndoLog& log, Body&& body) {
-  if (log.shape().layout == LogLayout::coalesced) {
-    body(log.coalesced());
-  } else {
-    body(log.conventional());
-  }
-}
+};
 
 void set_up(Region& region, const Shape& shape) {
-  const Transaction transaction = Transaction::create(region, "tx");
-  UndoLog::create(region, "log", transaction, shape.log());
+  Transaction::create(region, "tx").create_log(region, "log", shape.log());
   region.allocate<std::uint64_t>("cells", shape.counter() + 1, Tracking::marked);
 }
 
 void run(Region& region, Session& session, const Shape& shape) {
   Transaction transaction = Transaction::open(region, "tx");
-  const UndoLog log = UndoLog::open(region, "log", transaction);
+  const UndoLog log = transaction.log("log");
   std::uint64_t* const cells = region.find<std::uint64_t>("cells").data();
   Stream stream;
   for (std::uint32_t number = 1; number <= kTransactions; ++number) {
     session.start();
     transaction.begin(stream);
-    with_view(log, [&](auto view) {
+    log.visit([&](auto view) {
       launch(stream, dim3(shape.blocks), dim3(shape.threads), overwrite_words<decltype(view)>, view,
              cells, shape.words, number, region.marks());
       launch(stream, dim3(1), dim3(1), overwrite_counter<decltype(view)>, view, cells,
              shape.counter(), number, region.marks());
     });
     transaction.commit(stream);
-    stream.synchronize();
+    transaction.finish(stream, undo(log, UndoCell{cells, shape.counter() + 1, region.marks()}));
     session.acknowledge();
   }
-}
-
-void undo_interrupted(Region& region, std::uint64_t* cells, const Shape& shape) {
-  Transaction transaction = Transaction::open(region, "tx");
-  const UndoLog log = UndoLog::open(region, "log", transaction);
-  if (!transaction.interrupted()) return;
-  Stream stream;
-  with_view(log, [&](auto view) {
-    launch(stream, blocks_for(view.slots, kBlock), kBlock, undo<decltype(view)>, view, cells,
-           shape.counter() + 1, region.marks());
-  });
-  transaction.roll_back(stream);
-  stream.synchronize();
 }
 
 // Returns how many transactions the counter then says were committed. Verification has it from
 // here, since a word that every item reads would tie them together.
 std::uint64_t recover(Region& region, const Shape& shape) {
   std::uint64_t* const cells = region.find<std::uint64_t>("cells").data();
-  undo_interrupted(region, cells, shape);
+  Stream stream;
+  Transaction transaction = Transaction::open(region, "tx");
+  transaction.recover(
+      stream, undo(transaction.log("log"), UndoCell{cells, shape.counter() + 1, region.marks()}));
   return cells[shape.counter()];
 }
 

@@ -1,0 +1,339 @@
+#include "holdfast/durable.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "core/format.hpp"
+#include "core/guard.hpp"
+#include "durable/header.hpp"
+#include "undo_log/medium_store.hpp"
+
+namespace holdfast::detail {
+
+using durable::Header;
+using durable::object_name;
+using durable::PartEntry;
+
+namespace {
+
+// What stands where an object's header should be.
+enum class Found {
+  nothing,
+  stranger,    // an object that is no header
+  nameless,    // no header, and objects that are called as parts would be
+  unlabelled,  // a header without its magic number: no part is there yet
+  making,      // some parts may be there
+  whole,
+  damaged,
+};
+
+struct Look {
+  Found found = Found::nothing;
+  Header header{};
+  std::string other;  // stranger: its type; nameless: one of the objects
+};
+
+std::string place_of(std::string_view name, const Region& region) {
+  return concat("'", name, "' in region '", region.path(), "'");
+}
+
+Look look(Region& region, Stream& stream, std::string_view name) {
+  Look result;
+  const std::string object = object_name(name, Part::kHeader);
+  if (!region.contains(object)) {
+    const std::string prefix = object_name(name, "");
+    for (const ObjectInfo& info : region.objects()) {
+      if (!info.name.starts_with(prefix)) continue;
+      result.found = Found::nameless;
+      result.other = info.name;
+    }
+    return result;
+  }
+  const ObjectInfo info = region.object(object);
+  result.found = Found::damaged;
+  if (info.type != Header::kTypeName) {
+    result.found = Found::stranger;
+    result.other = info.type;
+    return result;
+  }
+  if (info.bytes() != sizeof(Header)) return result;
+  read_back(stream, &result.header, region.address(info), sizeof(Header));
+  const Header& header = result.header;
+  if (header.magic == 0) {
+    result.found = Found::unlabelled;
+  } else if (header.checksum == durable::checksum_of(header)) {
+    if (header.magic == Header::kWhole) result.found = Found::whole;
+    if (header.magic == Header::kMaking) result.found = Found::making;
+  }
+  return result;
+}
+
+// For what stands in the way of creating, opening and removing alike.
+void refuse_stranger(const Look& seen, const std::string& place) {
+  if (seen.found == Found::stranger) {
+    throw Error(Errc::unsupported,
+                concat(place, ": its object '", Part::kHeader, "' is a '", seen.other,
+                       "', and not the header of a durable object: an earlier version of Holdfast "
+                       "made it, or another program. Open it with the version that made it, or "
+                       "make it again in a region of its own"));
+  }
+  if (seen.found == Found::damaged) {
+    throw Error(Errc::damaged,
+                concat(place, " has a damaged header; reopen the region from its last commit"));
+  }
+}
+
+std::vector<std::string> objects_in(const Header& header, std::string_view name, Region& region) {
+  std::vector<std::string> objects;
+  const std::uint32_t parts = std::min<std::uint32_t>(header.parts, Part::kMost);
+  for (std::uint32_t i = 0; i < parts; ++i) {
+    const PartEntry& entry = header.table[i];
+    const std::string object =
+        object_name(name, std::string_view(entry.name, ::strnlen(entry.name, sizeof(entry.name))));
+    if (region.contains(object)) objects.push_back(object);
+  }
+  return objects;
+}
+
+// What a creation that was cut off has left, in the order in which it has to go.
+std::vector<std::string> remains_of(const Look& seen, std::string_view name, Region& region) {
+  std::vector<std::string> objects;
+  if (seen.found == Found::making) objects = objects_in(seen.header, name, region);
+  if (seen.found == Found::making || seen.found == Found::unlabelled) {
+    objects.push_back(object_name(name, Part::kHeader));
+  }
+  return objects;
+}
+
+void remove_objects(Region& region, const std::vector<std::string>& objects) {
+  for (const std::string& object : objects) region.remove(object);
+}
+
+void set_magic(Region& region, Stream& stream, std::string_view name, std::uint64_t magic) {
+  void* const header = region.address(region.object(object_name(name, Part::kHeader)));
+  store_durably(region, stream, header, &magic, sizeof(magic));
+}
+
+// Throws what is wrong with a header that is not one of this identity.
+void check_identity(const Header& header, const DurableObject::Identity& identity,
+                    const std::string& place) {
+  const std::string type(header.type, ::strnlen(header.type, sizeof(header.type)));
+  if (header.format > Header::kFormat) {
+    throw Error(Errc::newer_version,
+                concat(place, " has a header of format ", header.format,
+                       ", and this build reads up to ", Header::kFormat, "; use a newer build"));
+  }
+  if (type != identity.type) {
+    throw Error(Errc::invalid_argument, concat(place, " is a ", type, ", not a ", identity.type));
+  }
+  if (header.version > identity.version) {
+    throw Error(Errc::newer_version,
+                concat(type, " ", place, " is of version ", header.version,
+                       ", and this build reads up to ", identity.version, "; use a newer build"));
+  }
+  if (header.version < identity.version) {
+    throw Error(Errc::unsupported,
+                concat(type, " ", place, " is of version ", header.version,
+                       ", and this build reads version ", identity.version,
+                       ": open it with the build that made it, or make it again"));
+  }
+}
+
+}  // namespace
+
+DurableObject DurableObject::create(Region& region, std::string_view name, const Identity& identity,
+                                    const void* parameters, const PartsOf& parts_of) try {
+  region.check_writable("creating a durable object");
+  const std::vector<Part> parts = parts_of(parameters);
+  durable::check(name, identity, parts);
+  const std::string place = place_of(name, region);
+  Stream stream;
+  const Look seen = look(region, stream, name);
+  refuse_stranger(seen, place);
+  if (seen.found == Found::whole) {
+    throw Error(Errc::already_exists, concat(place, " is there already: open it"));
+  }
+  const std::vector<std::string> remains = remains_of(seen, name, region);
+  for (const Part& part : parts) {
+    const std::string object = object_name(name, part.name);
+    if (!region.contains(object) ||
+        std::find(remains.begin(), remains.end(), object) != remains.end()) {
+      continue;
+    }
+    throw Error(Errc::already_exists,
+                concat("object '", object, "' of region '", region.path(),
+                       "' belongs to no durable object, and stands where a part of this one would: "
+                       "remove it, or take another region"));
+  }
+  DurableObject result;
+  result.where_ = concat(identity.type, " ", place);
+  durable::check_room(region, result.where_, parts, remains);
+  remove_objects(region, remains);
+
+  const Header header = durable::encode(identity, parameters, parts);
+  Header* const to =
+      region.allocate<Header>(object_name(name, Part::kHeader), 1, Tracking::marked).data();
+  store_header(region, stream, to, header);
+  result.name_ = name;
+  for (const Part& part : parts) {
+    const std::string object = object_name(name, part.name);
+    switch (part.kind) {
+      case Part::Kind::array:
+        region.allocate_raw(object, part.type, part.element_bytes, part.count, part.tracking);
+        break;
+      case Part::Kind::transaction:
+        result.transaction_ = Transaction::create(region, object);
+        break;
+      case Part::Kind::undo_log:
+        result.transaction_->create_log(region, object, part.shape);
+        break;
+    }
+  }
+  result.find_parts(region, parts);
+  set_magic(region, stream, name, Header::kWhole);
+  return result;
+} catch (const std::exception&) {
+  core::fail("creating a durable object");
+}
+
+DurableObject DurableObject::open(Region& region, std::string_view name, const Identity& identity,
+                                  void* parameters, const PartsOf& parts_of) try {
+  const std::string place = place_of(name, region);
+  DurableObject result;
+  result.name_ = name;
+  result.where_ = concat(identity.type, " ", place);
+  Stream stream;
+  const Look seen = look(region, stream, name);
+  refuse_stranger(seen, place);
+  if (seen.found == Found::nothing) {
+    throw Error(Errc::not_found, concat("region '", region.path(), "' holds no ", identity.type,
+                                        " '", name, "': create it"));
+  }
+  if (seen.found == Found::nameless) {
+    throw Error(Errc::unsupported,
+                concat(place, " has no header, but there is an object '", seen.other,
+                       "': an earlier version of Holdfast made it, or another program. Open it "
+                       "with what made it, or make it again in a region of its own"));
+  }
+  if (seen.found != Found::whole) {
+    throw Error(Errc::not_found,
+                concat(result.where_, ": its creation was cut off: create it again"));
+  }
+  const Header& header = seen.header;
+  check_identity(header, identity, place);
+  const auto damaged = [&](const std::string& what) {
+    return Error(Errc::damaged,
+                 concat(result.where_, ": ", what, "; reopen the region from its last commit"));
+  };
+  if (header.parameter_bytes != identity.parameter_bytes) {
+    throw damaged("its parameters have another size");
+  }
+  std::vector<Part> parts;
+  try {
+    parts = parts_of(header.parameters);
+    durable::check(name, identity, parts);
+  } catch (const Error& error) {
+    if (error.code() != Errc::invalid_argument) throw;
+    throw damaged(concat("its parameters cannot be (", error.what(), ")"));
+  }
+  const Header expected = durable::encode(identity, header.parameters, parts);
+  constexpr std::size_t kFirst = offsetof(Header, format);
+  if (std::memcmp(&expected.format, &header.format, sizeof(Header) - kFirst) != 0) {
+    throw damaged("its parts are not those that its parameters make");
+  }
+  std::memcpy(parameters, header.parameters, identity.parameter_bytes);
+  result.find_parts(region, parts);
+  return result;
+} catch (const std::exception&) {
+  core::fail("opening a durable object");
+}
+
+// Throws damaged where a part is not as the header's table says.
+void DurableObject::find_parts(Region& region, const std::vector<Part>& parts) {
+  const auto damaged = [&](const std::string& object, const std::string& what) {
+    return Error(Errc::damaged, concat(where_, ": its object '", object, "' ", what,
+                                       "; reopen the region from its last commit"));
+  };
+  for (const Part& part : parts) {
+    const std::string object = object_name(name_, part.name);
+    if (!region.contains(object)) throw damaged(object, "is gone");
+    const ObjectInfo info = region.object(object);
+    if (info.type != part.type || info.element_bytes != part.element_bytes ||
+        info.count != part.count || info.tracking != part.tracking) {
+      throw damaged(object,
+                    concat("holds ", info.count, " ", info.type, " of ", info.element_bytes,
+                           " bytes, not ", part.count, " ", part.type, " of ", part.element_bytes));
+    }
+    parts_.push_back({part, region.address(info)});
+    try {
+      if (part.kind == Part::Kind::transaction && !transaction_) {
+        transaction_ = Transaction::open(region, object);
+      }
+      if (part.kind != Part::Kind::undo_log) continue;
+      const LogShape& shape = transaction_->log(object).shape();
+      if (shape.layout != part.shape.layout || shape.slots != part.shape.slots) {
+        throw damaged(object, "is a log of another shape");
+      }
+    } catch (const Error& error) {
+      if (error.code() != Errc::not_found) throw;
+      throw damaged(object, concat("is none of it (", error.what(), ")"));
+    }
+  }
+}
+
+void DurableObject::remove(Region& region, std::string_view name) try {
+  region.check_writable("removing a durable object");
+  const std::string place = place_of(name, region);
+  Stream stream;
+  Look seen = look(region, stream, name);
+  refuse_stranger(seen, place);
+  if (seen.found == Found::nothing || seen.found == Found::nameless) {
+    throw Error(Errc::not_found,
+                concat("region '", region.path(), "' holds no durable object '", name, "'"));
+  }
+  if (seen.found == Found::whole) {
+    set_magic(region, stream, name, Header::kMaking);
+    seen.found = Found::making;
+  }
+  remove_objects(region, remains_of(seen, name, region));
+} catch (const std::exception&) {
+  core::fail("removing a durable object");
+}
+
+std::uint64_t DurableObject::bytes(const std::vector<Part>& parts) {
+  std::uint64_t pages = core::pages_of(sizeof(Header));
+  for (const Part& part : parts) pages += core::pages_of(part.element_bytes * part.count);
+  return pages * core::kPage;
+}
+
+std::uint64_t DurableObject::region_bytes(const std::vector<Part>& parts) {
+  return core::kMetadataBytes + bytes(parts);
+}
+
+void* DurableObject::array(std::string_view part, const char* type, std::uint32_t element_bytes,
+                           std::uint64_t* count) const {
+  for (const Placed& placed : parts_) {
+    if (placed.part.name != part) continue;
+    if (placed.part.type != type || placed.part.element_bytes != element_bytes) {
+      throw Error(Errc::invalid_argument,
+                  concat(where_, ": part '", part, "' holds ", placed.part.type, " of ",
+                         placed.part.element_bytes, " bytes, not ", type, " of ", element_bytes));
+    }
+    *count = placed.part.count;
+    return placed.address;
+  }
+  throw Error(Errc::not_found, concat(where_, " has no part '", part, "'"));
+}
+
+Transaction& DurableObject::transaction() {
+  if (!transaction_) throw Error(Errc::not_found, concat(where_, " has no transaction"));
+  return *transaction_;
+}
+
+UndoLog DurableObject::log(std::string_view part) const {
+  if (!transaction_) throw Error(Errc::not_found, concat(where_, " has no transaction"));
+  return transaction_->log(object_name(name_, part));
+}
+
+}  // namespace holdfast::detail
