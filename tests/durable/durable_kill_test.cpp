@@ -24,6 +24,8 @@ using test::Ledger;
 using test::LedgerParameters;
 using test::names_in;
 
+// Too long for a std::string without memory of its own: whoever looks for an object allocates.
+constexpr const char* kName = "the books of all the years";
 constexpr std::uint64_t kSize = std::uint64_t{1} << 20;
 constexpr LedgerParameters kSmall{40, 4};
 constexpr LedgerParameters kOther{700, 2};
@@ -31,7 +33,7 @@ constexpr LedgerParameters kOther{700, 2};
 // Whether it is there: whole, or not at all and to be created.
 bool is_there(Region& region) {
   try {
-    Ledger::open(region, "books");
+    Ledger::open(region, kName);
     return true;
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Errc::not_found) << error.what();
@@ -43,13 +45,16 @@ bool is_there(Region& region) {
 void expect_made(Region& region) {
   const bool there = is_there(region);
   if (!there) {
-    for (const auto value : Ledger::create(region, "books", kOther).part<std::uint64_t>("balances"))
+    for (const auto value : Ledger::create(region, kName, kOther).part<std::uint64_t>("balances"))
       ASSERT_EQ(value, 0u);
   }
-  Ledger found = Ledger::open(region, "books");
+  Ledger found = Ledger::open(region, kName);
   EXPECT_EQ(found.parameters().accounts, there ? kSmall.accounts : kOther.accounts);
   EXPECT_FALSE(found.transaction().interrupted());
-  std::vector<std::string> expected = test::ledger_objects();
+  std::vector<std::string> expected;
+  for (const std::string& object : test::ledger_objects()) {
+    expected.push_back(kName + object.substr(object.find('.')));
+  }
   std::sort(expected.begin(), expected.end());
   EXPECT_EQ(names_in(region), expected);
 }
@@ -84,13 +89,13 @@ TEST_F(DurableKill, BetweenAnyTwoStepsOfItsCreation) {
     bool reached = true;
     for (std::uint64_t which = 0; reached; ++which) {
       SCOPED_TRACE(which);
-      reached = cut_off(which, how, [&] { Ledger::create(region, "books", kSmall); });
+      reached = cut_off(which, how, [&] { Ledger::create(region, kName, kSmall); });
       if (which % 16 == 0) reopen();
       absent += !is_there(region);
       with_parts += region.objects().size() > 1 && !is_there(region);
       expect_made(region);
       if (HasFailure()) return;
-      Ledger::remove(region, "books");
+      Ledger::remove(region, kName);
     }
     EXPECT_GT(absent, 50u);
     EXPECT_GT(with_parts, 20u) << "no creation was cut off between two parts";
@@ -103,12 +108,12 @@ TEST_F(DurableKill, BetweenAnyTwoStepsOfTheNextCreation) {
     bool reached = true;
     for (std::uint64_t which = 0; reached; which += 5) {
       SCOPED_TRACE(detail::concat(first, ", ", which));
-      cut_off(first, Fails::from_there, [&] { Ledger::create(region, "books", kOther); });
-      if (is_there(region)) Ledger::remove(region, "books");
-      reached = cut_off(which, Fails::from_there, [&] { Ledger::create(region, "books", kSmall); });
+      cut_off(first, Fails::from_there, [&] { Ledger::create(region, kName, kOther); });
+      if (is_there(region)) Ledger::remove(region, kName);
+      reached = cut_off(which, Fails::from_there, [&] { Ledger::create(region, kName, kSmall); });
       expect_made(region);
       if (HasFailure()) return;
-      Ledger::remove(region, "books");
+      Ledger::remove(region, kName);
     }
   }
 }
@@ -118,13 +123,13 @@ TEST_F(DurableKill, BetweenAnyTwoStepsOfItsRemoval) {
   unsigned there = 0;
   for (std::uint64_t which = 0; reached; ++which) {
     SCOPED_TRACE(which);
-    Ledger::create(region, "books", kSmall);
-    reached = cut_off(which, Fails::from_there, [&] { Ledger::remove(region, "books"); });
+    Ledger::create(region, kName, kSmall);
+    reached = cut_off(which, Fails::from_there, [&] { Ledger::remove(region, kName); });
     if (which % 16 == 0) reopen();
-    there += region.contains("books.header") && is_there(region);
+    there += region.contains(std::string(kName) + ".header") && is_there(region);
     expect_made(region);
     if (HasFailure()) return;
-    Ledger::remove(region, "books");
+    Ledger::remove(region, kName);
   }
   EXPECT_GT(there, 0u);
 }
@@ -148,7 +153,7 @@ TEST(DurableChild, DISABLED_DiesInACreation) {
   Region region = Region::open(test::from_environment("HOLDFAST_TEST_PATH"));
   Reaper reaper(std::stoull(test::from_environment("HOLDFAST_TEST_EVENTS")));
   cpu::set_listener(&reaper);
-  Ledger::create(region, "books", kSmall);
+  Ledger::create(region, kName, kSmall);
   cpu::set_listener(nullptr);
   region.abandon();
 }
@@ -213,7 +218,7 @@ TEST_F(DurableKill, WithStoresThatAreLost) {
       Region volatile_region = Region::create("emulated", emulated);
       CrashMedium medium(volatile_region, seed + fence);
       medium.crash_at(fence);
-      Ledger::create(volatile_region, "books", kSmall);
+      Ledger::create(volatile_region, kName, kSmall);
       crashed = medium.crashed();
       if (crashed) medium.crash();
       std::memcpy(bytes.data(), volatile_region.base(), bytes.size());

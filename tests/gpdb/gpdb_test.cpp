@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstring>
 #include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "gpdb/input.hpp"
+#include "gpdb/table.hpp"
 #include "holdfast/error.hpp"
 #include "holdfast/stream.hpp"
 #include "support/error_of.hpp"
@@ -154,6 +156,65 @@ TEST_F(GpdbRegion, OfTheOtherLogIsRefused) {
   EXPECT_EQ(error_of([&] { open("coalesced"); }, {"other log", "remove the region"}),
             Errc::invalid_argument);
   workload::Backing::destroy(path());
+}
+
+TEST_F(GpdbRegion, OfAnotherInputIsRefused) {
+  const auto open = [&](std::uint64_t rows) {
+    const auto work = gpdb::update_info().make(settings_of(Mode::gpm, rows));
+    workload::BackingOptions options;
+    options.path = path();
+    options.capacity = work->medium_bytes();
+    workload::Backing backing(options);
+    work->prepare(backing);
+  };
+  open(100);
+  open(100);
+  EXPECT_EQ(error_of([&] { open(101); }, {"100 rows", "101", "remove the region"}),
+            Errc::invalid_argument);
+  workload::Backing::destroy(path());
+}
+
+// Every row is of the one carrier that the query names, and the log has room for fewer.
+TEST_F(GpdbRegion, AnUpdateThatDoesNotFitItsLogIsTakenBack) {
+  constexpr std::uint64_t kRows = 300;
+  for (const auto layout : {holdfast::LogLayout::coalesced, holdfast::LogLayout::conventional}) {
+    holdfast::Region region = holdfast::Region::create(path(), options(1 << 20));
+    gpdb::Table table = gpdb::Table::create(region, {kRows, 10, layout, 4});
+    holdfast::Stream stream;
+    const std::vector<gpdb::Row> rows(kRows);
+    table.head_part()[0].rows = kRows;
+    holdfast::DeviceBuffer<std::uint16_t> carriers(kRows);  // 0
+    EXPECT_EQ(error_of(
+                  [&] {
+                    table.update(stream, carriers.data(), {0, 5, 10});
+                  },
+                  {"'gpdb.tx'", path(), "taken back"}),
+              Errc::log_full);
+    EXPECT_EQ(std::memcmp(table.rows().data(), rows.data(), kRows * sizeof(gpdb::Row)), 0);
+    EXPECT_EQ(table.head(stream).batches, 0u);
+
+    const std::vector<std::uint16_t> others(kRows - 3, 1);
+    holdfast::copy_async(stream, carriers.data(), others.data(), others.size() * 2);
+    EXPECT_EQ(table.update(stream, carriers.data(), {0, 6, 10}), 3u);
+    EXPECT_EQ(table.rows()[kRows - 1].revision, 6u);
+    EXPECT_EQ(table.rows()[0].revision, 0u);
+    EXPECT_EQ(table.head(stream).batches, 1u);
+    region.abandon();
+    holdfast::Region::destroy(path());
+  }
+}
+
+// The last version had these objects and no header.
+TEST_F(GpdbRegion, OfTheLastVersionIsRefused) {
+  holdfast::Region region = holdfast::Region::create(path(), options(1 << 20));
+  holdfast::Transaction::create(region, "gpdb.tx")
+      .create_log(region, "gpdb.head_log", holdfast::LogShape::conventional(1, 16));
+  EXPECT_EQ(error_of([&] { gpdb::Table::open(region); }, {"'gpdb'", "earlier version"}),
+            Errc::unsupported);
+  EXPECT_EQ(error_of([&] { gpdb::Table::create(region, {10}); }, {"gpdb.", "another region"}),
+            Errc::already_exists);
+  EXPECT_EQ(error_of([&] { gpdb::Table::bytes({0}); }, {"0 rows"}), Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { gpdb::Table::bytes({10, 11}); }), Errc::invalid_argument);
 }
 
 constexpr const char* kHeader =
