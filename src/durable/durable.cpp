@@ -271,7 +271,7 @@ void DurableObject::find_parts(Region& region, const std::vector<Part>& parts) {
         transaction_ = Transaction::open(region, object);
       }
       if (part.kind != Part::Kind::undo_log) continue;
-      const LogShape& shape = transaction_->log(object).shape();
+      const LogShape shape = transaction_->log(object).shape();
       if (shape.layout != part.shape.layout || shape.slots != part.shape.slots) {
         throw damaged(object, "is a log of another shape");
       }

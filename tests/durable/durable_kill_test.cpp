@@ -45,7 +45,8 @@ bool is_there(Region& region) {
 void expect_made(Region& region) {
   const bool there = is_there(region);
   if (!there) {
-    for (const auto value : Ledger::create(region, kName, kOther).part<std::uint64_t>("balances"))
+    const Ledger made = Ledger::create(region, kName, kOther);
+    for (const std::uint64_t value : made.part<std::uint64_t>("balances"))
       ASSERT_EQ(value, 0u);
   }
   Ledger found = Ledger::open(region, kName);
