@@ -55,7 +55,7 @@ struct Ticket {
 
 }  // namespace
 
-void Commit::State::queue(Stream& stream, std::function<void(State&)> body) try {
+void Commit::State::queue(Stream& stream, std::function<void(State&)> body) {
   reached = std::make_shared<Event>();
   const auto ticket = std::make_shared<Ticket>(shared_from_this());
   stream.enqueue([ticket, body = std::move(body)] {
@@ -68,9 +68,6 @@ void Commit::State::queue(Stream& stream, std::function<void(State&)> body) try 
     body(state);
   });
   reached->record(stream);
-} catch (...) {
-  give_up("it could not be queued");
-  throw;
 }
 
 void Commit::State::await_stream() {
@@ -159,13 +156,14 @@ std::shared_ptr<Commit::State> Committer::start(Stream& stream, Unchanged unchan
   state->compare_everything = compare_everything_;
   std::erase_if(queued_, [](const auto& earlier) { return earlier.use_count() == 1; });
   queued_.push_back(state);
-  // The region's size now: marks of what grows later are the next commit's.
-  marks_.fetch(stream, pages_of(arena_.size()));
   try {
+    // The region's size now: marks of what grows later are the next commit's.
+    marks_.fetch(stream, pages_of(arena_.size()));
     state->queue(stream, [this, unchanged](Commit::State& commit) { run(commit, unchanged); });
     marks_.taken(stream);
   } catch (...) {
-    *compare_everything_ = true;  // the marks have been cleared, and no one has seen them
+    *compare_everything_ = true;  // the marks may have been cleared, and no one has seen them
+    state->give_up("it could not be queued");
     throw;
   }
   return state;
