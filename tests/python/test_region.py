@@ -346,6 +346,7 @@ def test_open_or_create(path: Path) -> None:
         holdfast.open_or_create(path, MIB)
     assert raised.value.code == "foreign"
     assert path.read_bytes() == b"something else"
+    path.unlink()
 
 
 def test_what_commits_leave_out(path: Path) -> None:
