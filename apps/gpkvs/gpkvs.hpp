@@ -79,9 +79,9 @@ class Store {
   // invalid_argument, already_exists, no_space (the message says what it takes), no_memory
   // (Cache::on), and as Durable::create().
   static Store create(holdfast::Region& region, const StoreOptions& options);
-  // Opens and recovers. Throws not_found, damaged, unsupported (a store of an earlier version, which
-  // has to be made again), no_memory (Cache::on), and as Durable::open(). The copy in device memory
-  // may still be being loaded when it returns; batches wait for that.
+  // Opens and recovers. Throws not_found, damaged, unsupported (a store of an earlier version,
+  // which has to be made again), no_memory (Cache::on), and as Durable::open(). The copy in device
+  // memory may still be being loaded when it returns; batches wait for that.
   static Store open(holdfast::Region& region, Cache cache = Cache::automatic);
   // Bytes that a region must have for a store of these options. Throws invalid_argument.
   static std::uint64_t region_bytes(const StoreOptions& options);

@@ -49,8 +49,8 @@ struct UndoTally {
 }  // namespace detail
 
 // A transaction and its logs, which it finds in the region by itself and owns: their volatile parts
-// live as long as it does, or as one of its UndoLogs. Copies are the same transaction. REQUIRES, when
-// the last of them ends: streams that use it were waited for.
+// live as long as it does, or as one of its UndoLogs. Copies are the same transaction. REQUIRES,
+// when the last of them ends: streams that use it were waited for.
 //
 // Life of a batch:
 //   tx.begin(stream);
