@@ -2,6 +2,8 @@
 
 #include <optional>
 
+#include "workload/delta.hpp"
+
 namespace gpkvs {
 namespace {
 
@@ -97,7 +99,8 @@ std::unique_ptr<Engine> Engine::make(workload::Backing& backing, const EngineOpt
 
 std::uint64_t Engine::medium_bytes(Mode mode, const EngineOptions& options) {
   if (workload::kernel_persists(mode)) return Store::region_bytes(store_options(options));
-  const std::uint64_t table = options.buckets * kBucketBytes;
+  const std::uint64_t table =
+      options.buckets * kBucketBytes + workload::Delta::medium_bytes(mode, options.max_sets);
   return mode == Mode::cpu ? table + cpu_undo_bytes(options) : table;
 }
 

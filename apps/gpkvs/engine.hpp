@@ -27,7 +27,8 @@ struct Pairs {
 // batches, in order, and end_set_up().
 //
 // Invariant: once set() returned, the batch survives a kill; after one, resume() says how many are
-// in, and no other is there in part (modes gpm, eadr, cpu) or matters once it is done again.
+// in, and no other is there in part (modes gpm, eadr, cpu, cap_delta) or matters once it is done
+// again.
 // Thread safety: one thread.
 class Engine {
  public:
@@ -57,7 +58,7 @@ class Engine {
   static std::uint64_t medium_bytes(workload::Mode mode, const EngineOptions& options);
 };
 
-// Kernels on an array of the backing, without a log: ndp, cap_fs, cap_mm, cap_eadr, gpufs.
+// Kernels on an array of the backing, without a log: ndp, gpufs, the cap modes.
 std::unique_ptr<Engine> make_plain_engine(workload::Backing& backing, const EngineOptions& options);
 // OpenMP threads.
 std::unique_ptr<Engine> make_cpu_engine(workload::Backing& backing, const EngineOptions& options);

@@ -1,9 +1,12 @@
+#include <optional>
+
 #include "gpkvs/audit.hpp"
 #include "gpkvs/batch.hpp"
 #include "gpkvs/engine.hpp"
 #include "gpkvs/kernels.hpp"
 #include "gpkvs/read_copy.hpp"
 #include "gpkvs/rules.hpp"
+#include "workload/delta.hpp"
 
 namespace gpkvs {
 namespace {
@@ -19,21 +22,30 @@ class PlainEngine : public Engine {
         found_(options.max_batch) {
     // Reads cross the link where the store's do, so they get what it has.
     if (workload::stores_directly(backing.mode())) load_copy(options.cache);
+    if (workload::gathers(backing.mode())) delta_.emplace(backing, array_, options.max_sets);
   }
 
   void load(const std::uint64_t* keys, const std::uint64_t* values, std::uint64_t count) override {
-    store(keys, values, count);
+    store(keys, values, count, false);
   }
   void end_set_up() override {
     backing_.publish(array_);
     backing_.set_progress(1);
   }
-  std::uint64_t resume(std::uint64_t) override { return backing_.progress() - 1; }
+  std::uint64_t resume(std::uint64_t) override {
+    if (delta_) delta_->recover();
+    return backing_.progress() - 1;
+  }
 
-  // The whole table is made durable: which buckets a batch changed is known to the kernel alone.
+  // Where the changes are not gathered the whole table is made durable: which buckets a batch
+  // changed is known to the kernel alone.
   void set(std::uint64_t step, const std::uint64_t* keys, const std::uint64_t* values,
            std::uint64_t count) override {
-    const Outcome done = store(keys, values, count);
+    const Outcome done = store(keys, values, count, delta_.has_value());
+    if (delta_) {
+      delta_->publish(done.gathered, step + 2);
+      return;
+    }
     backing_.publish(array_);
     backing_.set_progress(step + 2);
     if (workload::stores_directly(backing_.mode())) {
@@ -80,13 +92,18 @@ class PlainEngine : public Engine {
     return planner_.plan(backing_.stream(), table_, ordered, updates, outcome_.data());
   }
 
-  Outcome store(const std::uint64_t* keys, const std::uint64_t* values, std::uint64_t count) {
+  Outcome store(const std::uint64_t* keys, const std::uint64_t* values, std::uint64_t count,
+                bool gathers) {
     holdfast::Stream& stream = backing_.stream();
     planner_.load(stream, keys, values, count);
     holdfast::fill_async(stream, outcome_.data(), 0, sizeof(Outcome));
     const Batch batch = plan(count, true);
     planner_.choose(stream, table_, batch, outcome_.data());
-    launch_store_unlogged(stream, table_, batch, outcome_.data());
+    if (gathers) {
+      launch_store_gathered(stream, table_, batch, delta_->ref(), outcome_.data());
+    } else {
+      launch_store_unlogged(stream, table_, batch, outcome_.data());
+    }
     holdfast::copy_async(stream, outcome_host_.data(), outcome_.data(), sizeof(Outcome));
     stream.synchronize();
     return outcome_host_[0];
@@ -96,6 +113,7 @@ class PlainEngine : public Engine {
   workload::Array<Bucket> array_;
   Table table_;
   holdfast::DeviceBuffer<Bucket> copy_;  // of the table; may be empty
+  std::optional<workload::Delta> delta_;
   BatchPlanner planner_;
   holdfast::DeviceBuffer<std::uint64_t> values_;
   holdfast::DeviceBuffer<std::uint8_t> found_;

@@ -126,8 +126,9 @@ class KvsWorkload : public workload::Workload {
 
   std::uint64_t resume() override {
     const std::uint64_t step = engine_->resume(loads());
-    const bool has_log =
-        workload::kernel_persists(settings_.mode) || settings_.mode == workload::Mode::cpu;
+    const bool has_log = workload::kernel_persists(settings_.mode) ||
+                         settings_.mode == workload::Mode::cpu ||
+                         settings_.mode == workload::Mode::cap_delta;
     if (reopened_ && !has_log) redone_ = step;
     return step;
   }

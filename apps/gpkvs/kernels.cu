@@ -254,6 +254,15 @@ __global__ void store_unlogged(Table kvs, Batch batch, const Outcome* outcome) {
   store_in_copy(kvs, mine);
 }
 
+__global__ void store_gathered(Table kvs, Batch batch, workload::DeltaRef delta, Outcome* outcome) {
+  const Replacement mine = replacement_of_thread(batch, outcome);
+  const std::uint32_t slot = workload::take_slot(&outcome->gathered, mine.needed);
+  if (!mine.needed) return;
+  *place_of(kvs, mine.change) = mine.after;
+  delta.put(slot, mine.change.bucket * kWays + mine.change.way,
+            workload::Cell{{mine.after.key, mine.after.value}});
+}
+
 }  // namespace
 
 void launch_choose(holdfast::Stream& stream, const Table& kvs, const Batch& batch,
@@ -275,6 +284,12 @@ void launch_store_unlogged(holdfast::Stream& stream, const Table& kvs, const Bat
                            const Outcome* outcome) {
   holdfast::launch(stream, holdfast::blocks_for(batch.count, kBlock), kBlock, store_unlogged, kvs,
                    batch, outcome);
+}
+
+void launch_store_gathered(holdfast::Stream& stream, const Table& kvs, const Batch& batch,
+                           const workload::DeltaRef& delta, Outcome* outcome) {
+  holdfast::launch(stream, holdfast::blocks_for(batch.count, kBlock), kBlock, store_gathered, kvs,
+                   batch, delta, outcome);
 }
 
 __global__ void get_from_kvs(Table kvs, Batch batch, std::uint64_t* values, std::uint8_t* found) {

@@ -3,6 +3,7 @@
 
 #include "gpkvs/table.hpp"
 #include "holdfast/undo.hpp"
+#include "workload/delta_ref.hpp"
 
 namespace gpkvs {
 
@@ -17,6 +18,10 @@ void launch_store(holdfast::Stream& stream, const Table& kvs, const holdfast::Un
 // The same without log and persists, for tables that the CPU makes durable behind the kernel.
 void launch_store_unlogged(holdfast::Stream& stream, const Table& kvs, const Batch& batch,
                            const Outcome* outcome);
+// The same, and gathers the changes in `delta`, a pair being a cell: in the order of positions, but
+// for blocks of threads that overtake others.
+void launch_store_gathered(holdfast::Stream& stream, const Table& kvs, const Batch& batch,
+                           const workload::DeltaRef& delta, Outcome* outcome);
 // Undoes an entry of the log, in the table and in the copy that kernels read.
 struct UndoPair {
   using Entry = LogEntry;

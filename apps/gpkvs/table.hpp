@@ -101,6 +101,7 @@ struct Outcome {
   unsigned long long evicted;
   unsigned long long removed;
   std::uint32_t reserved_keys;  // operations whose key cannot be stored: nothing is changed then
+  std::uint32_t gathered;       // changes, where they are gathered
 };
 
 }  // namespace gpkvs

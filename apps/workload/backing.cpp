@@ -31,7 +31,7 @@ std::uint64_t part_of(std::uint64_t bytes, unsigned threads) {
 }
 
 bool is_cap(Mode mode) {
-  return mode == Mode::cap_fs || mode == Mode::cap_mm || mode == Mode::cap_eadr;
+  return mode == Mode::cap_fs || mode == Mode::cap_mm || mode == Mode::cap_eadr || gathers(mode);
 }
 
 bool uses_files(Mode mode) { return mode == Mode::cap_fs || mode == Mode::gpufs; }
@@ -165,6 +165,26 @@ Backing::Lane& Backing::lane(unsigned thread) {
   if (lanes_.size() <= thread) lanes_.resize(thread + 1);
   if (!lanes_[thread]) lanes_[thread] = std::make_unique<Lane>();
   return *lanes_[thread];
+}
+
+unsigned char* Backing::on_medium(std::uint32_t id) const { return arrays_.at(id)->medium; }
+
+void Backing::reload(std::uint32_t id) {
+  Held& held = *arrays_.at(id);
+  copy_in(held, 0, held.working.data(), held.bytes);
+}
+
+void Backing::set_up_staging(std::uint64_t bytes) {
+  for (unsigned thread = 0; thread < options_.cpu_threads; ++thread) {
+    lane(thread).staging = Staging(bytes);
+  }
+}
+
+const unsigned char* Backing::stage(unsigned thread, const void* from, std::uint64_t bytes) {
+  Lane& own = lane(thread);
+  holdfast::copy_async(own.stream, own.staging.data(), from, bytes);
+  own.stream.synchronize();
+  return own.staging.data();
 }
 
 // From the medium to device memory.

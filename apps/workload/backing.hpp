@@ -116,6 +116,17 @@ class Backing {
                       std::uint64_t bytes);
   void copy_from_target(std::uint32_t id, std::uint64_t offset, void* to, std::uint64_t bytes);
 
+  // For Deltas, in modes whose arrays are in the region. Where an array or a target is on the
+  // medium.
+  unsigned char* on_medium(std::uint32_t id) const;
+  // Loads an array for kernels anew, as a crash would have it loaded.
+  void reload(std::uint32_t id);
+  Team& team() { return *team_; }
+  // Sets memory aside for stage(), for every thread of the team.
+  void set_up_staging(std::uint64_t bytes);
+  // Copies from device memory to pinned memory of that thread of the team, waits, and returns it.
+  const unsigned char* stage(unsigned thread, const void* from, std::uint64_t bytes);
+
   // For host threads (mode cpu): makes [address, address + bytes) of the medium durable with the
   // processor's best flush instruction, from the calling thread. Any thread.
   static void flush(const void* address, std::uint64_t bytes);

@@ -10,17 +10,13 @@ namespace {
 
 constexpr std::uint64_t kLine = 64;
 
-enum class Instruction { clwb, clflushopt, clflush };
-
-Instruction detect() noexcept {
+FlushInstruction detect() noexcept {
   unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return Instruction::clflush;
-  if (b & (1u << 24)) return Instruction::clwb;
-  if (b & (1u << 23)) return Instruction::clflushopt;
-  return Instruction::clflush;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return FlushInstruction::clflush;
+  if (b & (1u << 24)) return FlushInstruction::clwb;
+  if (b & (1u << 23)) return FlushInstruction::clflushopt;
+  return FlushInstruction::clflush;
 }
-
-const Instruction kInstruction = detect();
 
 using Address = std::uintptr_t;
 
@@ -72,6 +68,8 @@ std::uint64_t ThreadCount::ended = 0;
 
 }  // namespace
 
+const FlushInstruction kFlushInstruction = detect();
+
 void count_flushed(std::uint64_t bytes) {
   thread_local ThreadCount count;
   count.add(bytes);
@@ -82,14 +80,14 @@ std::uint64_t flushed_bytes() { return ThreadCount::sum(); }
 void flush_lines(const void* address, std::uint64_t bytes) noexcept {
   const auto begin = reinterpret_cast<Address>(address);
   const Address at = begin / kLine * kLine;
-  switch (kInstruction) {
-    case Instruction::clwb:
+  switch (kFlushInstruction) {
+    case FlushInstruction::clwb:
       with_clwb(at, begin + bytes);
       break;
-    case Instruction::clflushopt:
+    case FlushInstruction::clflushopt:
       with_clflushopt(at, begin + bytes);
       break;
-    case Instruction::clflush:
+    case FlushInstruction::clflush:
       with_clflush(at, begin + bytes);
       break;
   }
@@ -97,12 +95,12 @@ void flush_lines(const void* address, std::uint64_t bytes) noexcept {
 }
 
 const char* flush_instruction() noexcept {
-  switch (kInstruction) {
-    case Instruction::clwb:
+  switch (kFlushInstruction) {
+    case FlushInstruction::clwb:
       return "clwb";
-    case Instruction::clflushopt:
+    case FlushInstruction::clflushopt:
       return "clflushopt";
-    case Instruction::clflush:
+    case FlushInstruction::clflush:
       break;
   }
   return "clflush";

@@ -6,7 +6,7 @@
 namespace workload {
 namespace {
 
-constexpr std::array<std::pair<Mode, const char*>, 8> kNames{{
+constexpr std::array<std::pair<Mode, const char*>, 10> kNames{{
     {Mode::gpm, "gpm"},
     {Mode::cap_fs, "cap-fs"},
     {Mode::cap_mm, "cap-mm"},
@@ -15,6 +15,8 @@ constexpr std::array<std::pair<Mode, const char*>, 8> kNames{{
     {Mode::cpu, "cpu"},
     {Mode::eadr, "eadr"},
     {Mode::cap_eadr, "cap-eadr"},
+    {Mode::cap_delta, "cap-delta"},
+    {Mode::cap_delta_raw, "cap-delta-raw"},
 }};
 
 }  // namespace

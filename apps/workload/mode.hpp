@@ -18,6 +18,10 @@ enum class Mode {
   cpu,       // no GPU: OpenMP threads compute and persist
   eadr,      // projection: as gpm, with a persistence domain that takes in the caches
   cap_eadr,  // projection: as cap_mm, without the flushes
+  // Not in the paper: where the kernel alone knows what it changes, it gathers that in device
+  // memory, and CPU threads store it in place. Elsewhere as cap_mm.
+  cap_delta,      // behind a redo log: a step is there whole or not at all
+  cap_delta_raw,  // without: a step that is cut off is done again
 };
 
 const char* to_string(Mode mode) noexcept;
@@ -31,5 +35,7 @@ constexpr bool stores_directly(Mode mode) {
 }
 // Kernels persist what they store.
 constexpr bool kernel_persists(Mode mode) { return mode == Mode::gpm || mode == Mode::eadr; }
+// Kernels gather what they change, where no one else knows it.
+constexpr bool gathers(Mode mode) { return mode == Mode::cap_delta || mode == Mode::cap_delta_raw; }
 
 }  // namespace workload

@@ -14,7 +14,18 @@ from typing import IO, Any
 from . import _backend
 from ._errors import Error
 
-MODES = ("gpm", "cap-fs", "cap-mm", "ndp", "gpufs", "cpu", "eadr", "cap-eadr")
+MODES = (
+    "gpm",
+    "cap-fs",
+    "cap-mm",
+    "ndp",
+    "gpufs",
+    "cpu",
+    "eadr",
+    "cap-eadr",
+    "cap-delta",
+    "cap-delta-raw",
+)
 PROJECTIONS = ("eadr", "cap-eadr")
 SIZES = ("test", "real", "paper")
 

@@ -61,7 +61,8 @@ TEST_P(KvsWorkloads, SurviveKills) {
   if (std::string_view(holdfast::backend::name()) != "cpu") {
     GTEST_SKIP() << "a process with a GPU does not fork";
   }
-  for (const Mode mode : {Mode::gpm, Mode::cpu, Mode::cap_mm, Mode::ndp, Mode::cap_fs}) {
+  for (const Mode mode : {Mode::gpm, Mode::cpu, Mode::cap_mm, Mode::ndp, Mode::cap_fs,
+                          Mode::cap_delta, Mode::cap_delta_raw}) {
     SCOPED_TRACE(to_string(mode));
     workload_checks::expect_kills_survived(info(), settings_of(mode), 10, 11);
   }
@@ -72,7 +73,7 @@ TEST_P(KvsWorkloads, TakeFullBuckets) {
   settings.options = {{"capacity", "1024"}, {"keys", "256"}, {"operations", "300"}};
   const auto expected = workload_checks::run_whole(info(), settings);
   EXPECT_EQ(expected.wrong, "");
-  for (const Mode mode : {Mode::ndp, Mode::cpu}) {
+  for (const Mode mode : {Mode::ndp, Mode::cpu, Mode::cap_delta}) {
     settings.mode = mode;
     EXPECT_EQ(workload_checks::run_whole(info(), settings).digest, expected.digest);
   }

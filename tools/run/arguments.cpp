@@ -11,7 +11,9 @@ using holdfast::detail::concat;
 const char* const kUsage =
     "usage: holdfast-run list\n"
     "       holdfast-run remove PATH\n"
-    "       holdfast-run WORKLOAD [--mode gpm|cap-fs|cap-mm|ndp|gpufs|cpu|eadr|cap-eadr]\n"
+    "       holdfast-run WORKLOAD [--mode "
+    "gpm|cap-fs|cap-mm|ndp|gpufs|cpu|eadr|cap-eadr|cap-delta|\n"
+    "           cap-delta-raw]\n"
     "           [--size test|real|paper] [--data FOLDER] [--seed N] [--steps N] [--set "
     "NAME=VALUE]...\n"
     "           [--medium dram|optane|cxl|limit=RATE] [--region PATH] [--cpu-threads N]\n"
@@ -84,7 +86,8 @@ Arguments parse(int argc, const char* const* argv) {
       if (!mode) {
         throw Error(Errc::invalid_argument,
                     concat("--mode ", value,
-                           ": use gpm, cap-fs, cap-mm, ndp, gpufs, cpu, eadr or cap-eadr"));
+                           ": use gpm, cap-fs, cap-mm, ndp, gpufs, cpu, eadr, cap-eadr, "
+                           "cap-delta or cap-delta-raw"));
       }
       result.settings.mode = *mode;
     } else if (option == "--size") {
