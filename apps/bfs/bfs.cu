@@ -29,7 +29,13 @@ struct Working {
   u32* queue;
   u32* seen;
   SearchState* state;
+  u32* gathered = nullptr;  // null: nothing is
 };
+
+// Of what is gathered of a level: how far the search is, as Reached, before the level's nodes.
+constexpr u32 kHeadWords = 4;
+// Nodes that are copied before it is known how many there are.
+constexpr u32 kFewestCopied = 2048;
 
 // Whether this thread is the first to come to the node.
 __device__ bool claim(u32* seen, u32 node) {
@@ -91,6 +97,7 @@ __device__ void expand_nodes(const DeviceGraph& graph, const Durable& durable, c
       work.queue[slot] = node;
       durable.sequence[slot] = node;
       durable.costs[node] = cost + 1;
+      if (work.gathered != nullptr) work.gathered[kHeadWords + slot - end] = node;
     }
     arc += arcs;
   } while (__syncthreads_or(arc < last));
@@ -100,9 +107,15 @@ __device__ void expand_nodes(const DeviceGraph& graph, const Durable& durable, c
 // REQUIRES: what all blocks found is durable, where kernels persist; and the caller persists before
 // it arrives again. An end without those before it would count a level that is found again, and may
 // then be in another order.
-__device__ void end_level(const Durable& durable, SearchState* state, u32 level) {
+__device__ void end_level(const Durable& durable, const Working& work, u32 level) {
+  SearchState* const state = work.state;
   __threadfence();
   const u32 tail = atomicAdd(&state->tail, 0u);
+  if (work.gathered != nullptr) {
+    work.gathered[0] = level + 1;
+    work.gathered[1] = state->end;
+    work.gathered[2] = tail;
+  }
   state->begin = state->end;
   state->end = tail;
   state->arrived = 0;
@@ -129,7 +142,7 @@ __global__ void expand_levels(DeviceGraph graph, Durable durable, Working work, 
     if (threadIdx.x == 0) {
       __threadfence();  // what all threads of the block did comes before its arrival
       if (atomicAdd(&state->arrived, 1u) == gridDim.x - 1) {
-        end_level(durable, state, level);
+        end_level(durable, work, level);
       } else if (level + 1 < first_level + levels) {
         // No atomic: one that adds 0 is still a write, which races with who reads its first level.
         const volatile u32* const levels = &state->levels;
@@ -258,14 +271,44 @@ Reached Search::recover(u32 source) {
 Reached Search::expand(u32 levels) {
   levels = std::min(levels, most_levels_ - reached_.levels);
   if (levels == 0 || reached_.complete()) return reached_;
+  launch_expand(levels, nullptr);
+  read_state();
+  return reached_;
+}
+
+void Search::launch_expand(u32 levels, u32* gathered) {
   const u32 frontier = reached_.end - reached_.begin;
   const u32 blocks =
       std::min(holdfast::blocks_for(frontier, threads_), on_cpu() ? kMostBlocksOnCpu : kMostBlocks);
   holdfast::launch(stream_, dim3(blocks), dim3(threads_), expand_levels,
                    DeviceGraph{offsets_.data(), targets_.data(), nodes_}, durable_,
-                   Working{queue_.data(), seen_.data(), state_.data()}, levels, persists_);
-  read_state();
-  return reached_;
+                   Working{queue_.data(), seen_.data(), state_.data(), gathered}, levels,
+                   persists_);
+}
+
+void Search::set_up_gathering() {
+  gathered_ = holdfast::DeviceBuffer<u32>(kHeadWords + std::size_t{nodes_});
+  gathered_host_ = holdfast::PinnedBuffer<u32>(gathered_.size());
+}
+
+const u32* Search::expand_gathered() {
+  u32* const here = gathered_host_.data();
+  const u32 frontier = reached_.end - reached_.begin;
+  launch_expand(1, gathered_.data());
+  // A frontier is seldom twice as large as the one before it: one copy and one wait for a level.
+  const u32 copied = std::min(std::max(2 * frontier, kFewestCopied), nodes_);
+  holdfast::copy_async(stream_, here, gathered_.data(),
+                       (kHeadWords + std::size_t{copied}) * sizeof(u32));
+  stream_.synchronize();
+  reached_ = {here[0], here[1], here[2]};
+  const u32 found = reached_.end - reached_.begin;
+  if (found > copied) {
+    const std::size_t from = kHeadWords + std::size_t{copied};
+    holdfast::copy_async(stream_, here + from, gathered_.data() + from,
+                         (found - copied) * sizeof(u32));
+    stream_.synchronize();
+  }
+  return here + kHeadWords;
 }
 
 void Search::read_state() {

@@ -4,6 +4,7 @@
 
 #include "bfs/bfs.hpp"
 #include "bfs/search.hpp"
+#include "workload/cpu_flush.hpp"
 #include "workload/inputs.hpp"
 
 namespace bfs {
@@ -137,6 +138,7 @@ class Bfs final : public workload::Workload {
     }
     by_kernels_.emplace(backing.stream(), graph_, durable, levels_,
                         workload::kernel_persists(mode_));
+    if (workload::gathers(mode_)) by_kernels_->set_up_gathering();
   }
 
   std::uint64_t resume() override {
@@ -154,6 +156,11 @@ class Bfs final : public workload::Workload {
       on_cpu_->expand(goal - std::min(goal, before));
     } else if (workload::kernel_persists(mode_)) {
       by_kernels_->expand(goal - std::min(goal, before));
+    } else if (workload::gathers(mode_)) {
+      for (u32 level = before; level < goal; ++level) {
+        const u32* const nodes = by_kernels_->expand_gathered();
+        store_level(nodes, reached().begin, reached().end, level + 1);
+      }
     } else {
       // The CPU persists each level, as kernels do where they can.
       for (u32 level = before; level < goal; ++level) {
@@ -162,7 +169,7 @@ class Bfs final : public workload::Workload {
       }
     }
     if (number + 1 < steps_) return;
-    backing_->publish(costs_);
+    if (!stores_costs_with_levels()) backing_->publish(costs_);
     if (on_cpu_) backing_->flush_parallel(costs_.data, costs_.count * sizeof(u32));
     backing_->set_progress(steps_);
   }
@@ -183,6 +190,12 @@ class Bfs final : public workload::Workload {
   // The nodes of a level, and then its end. Costs follow from these (recovery makes them), so the
   // least to transfer is what a level adds to the sequence.
   void publish(u32 begin, u32 end, u32 level);
+  // The same by CPU threads that know the nodes. In mode cap_delta the costs, too, before the end:
+  // what is on the medium is then what kernels that persist leave there.
+  void store_level(const u32* nodes, u32 begin, u32 end, u32 level);
+  bool stores_costs_with_levels() const {
+    return mode_ == Mode::cap_delta || (mode_ == Mode::cap_delta_raw && publish_costs_);
+  }
   std::string verify_sequence(u32 levels);
 
   Mode mode_;
@@ -207,6 +220,10 @@ class Bfs final : public workload::Workload {
 
 void Bfs::publish(u32 begin, u32 end, u32 level) {
   if (workload::kernel_persists(mode_) || on_cpu_) return;
+  if (workload::gathers(mode_)) {
+    store_level(&source_, begin, end, level);
+    return;
+  }
   backing_->publish(sequence_, begin, end - begin);
   if (publish_costs_) backing_->publish(costs_);
   if (ends_come_later()) {
@@ -214,6 +231,37 @@ void Bfs::publish(u32 begin, u32 end, u32 level) {
                          sizeof(u32));
   }
   backing_->publish(ends_, level, 1);
+}
+
+void Bfs::store_level(const u32* nodes, u32 begin, u32 end, u32 level) {
+  constexpr u32 kPart = 512;  // nodes: fewer are not worth waking a thread for
+  const auto on_medium = [&](const Array<u32>& array) {
+    return reinterpret_cast<u32*>(backing_->on_medium(array.id));
+  };
+  u32* const costs = on_medium(costs_);
+  u32* const sequence = on_medium(sequence_) + begin;
+  u32* const level_end = on_medium(ends_) + level;
+  const bool with_costs = stores_costs_with_levels();
+  const std::uint64_t added = (end - begin) * sizeof(u32);
+  holdfast::Throttle& medium = backing_->throttle();
+  backing_->timed([&] {
+    const holdfast::Throttle::Mark begun = medium.mark();
+    backing_->team().for_chunks(
+        end - begin, kPart, [&](unsigned, std::uint64_t first, std::uint64_t count) {
+          std::copy_n(nodes + first, count, sequence + first);
+          workload::flush_lines(sequence + first, count * sizeof(u32));
+          if (!with_costs) return;
+          workload::store_scattered(
+              count, [&](std::uint64_t i) { return costs + nodes[first + i]; },
+              [&](std::uint64_t i) { costs[nodes[first + i]] = level + 1; });
+        });
+    __atomic_store_n(level_end, end, __ATOMIC_RELEASE);
+    workload::flush_lines(level_end, sizeof(u32));
+    backing_->count_written(added * (with_costs ? 2 : 1) + sizeof(u32));
+    medium.write(begun, added, holdfast::Access::aligned);
+    medium.write(begun, (with_costs ? added : 0) + sizeof(u32), holdfast::Access::random);
+    medium.wait();
+  });
 }
 
 std::string Bfs::verify() {
@@ -265,7 +313,8 @@ workload::Info info() {
         "node to start from, counted from 1 (default 1; of a generated graph its middle)"},
        {"levels_per_step", "levels in a step (default 64; size test: 16)"},
        {"publish_costs",
-        "1: where the CPU persists, all costs after each level; 0: once, at the end (default)"},
+        "1: where the CPU persists, all costs after each level; 0: once, at the end (default); "
+        "cap-delta stores those of the level with it"},
        {"width", "of a generated graph (default 96, 1,600 or 9,000 by size)"},
        {"height", "of a generated graph (default 32, 160 or 2,667 by size)"}},
       [](const Settings& settings) { return std::make_unique<Bfs>(settings); },

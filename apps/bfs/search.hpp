@@ -63,8 +63,17 @@ class Search {
   Reached expand(std::uint32_t levels);
   const Reached& reached() const { return reached_; }
 
+  // Sets memory aside for expand_gathered().
+  void set_up_gathering();
+  // Expands one level and returns the nodes that it adds to the sequence, [reached().begin,
+  // reached().end): in host memory, until the next call. Waits. REQUIRES: set_up_gathering();
+  // kernels that do not persist; fewer levels than `most_levels` are expanded, and the search is
+  // not complete.
+  const std::uint32_t* expand_gathered();
+
  private:
   void read_state();
+  void launch_expand(std::uint32_t levels, std::uint32_t* gathered);
 
   holdfast::Stream& stream_;
   Durable durable_;
@@ -78,6 +87,8 @@ class Search {
   holdfast::DeviceBuffer<std::uint32_t> queue_;  // as the sequence
   holdfast::DeviceBuffer<std::uint32_t> seen_;   // a bit for each node
   holdfast::DeviceBuffer<SearchState> state_;
+  holdfast::DeviceBuffer<std::uint32_t> gathered_;  // of a level; may be empty
+  holdfast::PinnedBuffer<std::uint32_t> gathered_host_;
 };
 
 // The same by OpenMP threads, on the medium itself, for mode cpu.

@@ -9,6 +9,7 @@
 #include "gpdb/gpdb_oracle.hpp"
 #include "gpdb/input.hpp"
 #include "gpdb/table.hpp"
+#include "workload/delta.hpp"
 #include "workload/inputs.hpp"
 
 namespace gpdb {
@@ -74,6 +75,7 @@ class TableWorkload : public workload::Workload {
     if (workload::kernel_persists(settings_.mode)) return Table::bytes(parameters());
     std::uint64_t bytes = input_.rows.size() * sizeof(Row);
     if (settings_.mode == Mode::cpu) bytes += most_updated() * sizeof(cpu::Undo);
+    if (most_updated() != 0) bytes += workload::Delta::medium_bytes(settings_.mode, most_updated());
     return bytes;
   }
 
@@ -91,6 +93,9 @@ class TableWorkload : public workload::Workload {
     if (settings_.mode == Mode::cpu && most_updated() != 0) {
       undo_ = backing.array<cpu::Undo>("undo", most_updated());
     }
+    if (workload::gathers(settings_.mode) && most_updated() != 0) {
+      delta_.emplace(backing, rows_, most_updated());
+    }
     set_up_volatile();
     if (!made) backing.set_progress(1);
   }
@@ -100,6 +105,7 @@ class TableWorkload : public workload::Workload {
       table_->recover(backing_->stream());
       return table_->head(backing_->stream()).batches;
     }
+    if (delta_) delta_->recover();
     const std::uint64_t done = backing_->progress() - 1;
     if (undo_.data != nullptr) {
       cpu::undo(rows_.data, rows_.count, undo_.data, undo_.count, done + 1,
@@ -181,8 +187,9 @@ class TableWorkload : public workload::Workload {
   Backing* backing_ = nullptr;
   Array<Row> rows_;  // where kernels persist, the table's
   Array<cpu::Undo> undo_;
-  std::optional<Table> table_;     // where kernels persist
-  std::uint64_t plain_bytes_ = 0;  // that other kernels stored directly
+  std::optional<workload::Delta> delta_;  // where what UPDATE changes is gathered
+  std::optional<Table> table_;            // where kernels persist
+  std::uint64_t plain_bytes_ = 0;         // that other kernels stored directly
 };
 
 class InsertWorkload : public TableWorkload {
@@ -243,7 +250,12 @@ class UpdateWorkload : public TableWorkload {
                   backing_->cpu_threads());
     } else {
       const std::uint64_t updated =
-          store_update(backing_->stream(), rows_.data, rows_.count, carriers_.data(), query);
+          plain_->run(backing_->stream(), rows_.data, rows_.count, carriers_.data(), query,
+                      delta_ ? delta_->ref() : workload::DeltaRef{});
+      if (delta_) {
+        delta_->publish(updated, number + 2);
+        return;
+      }
       backing_->publish(rows_);
       if (stores_directly(settings_.mode)) plain_bytes_ += updated * 4 * sizeof(std::uint32_t);
     }
@@ -275,6 +287,7 @@ class UpdateWorkload : public TableWorkload {
   // The column that the predicate reads, which no batch changes: recovery does not need it.
   void set_up_volatile() override {
     if (settings_.mode == Mode::cpu) return;
+    if (!table_) plain_.emplace();
     std::vector<std::uint16_t> column(input_.rows.size());
     std::transform(input_.rows.begin(), input_.rows.end(), column.begin(),
                    [](const Row& row) { return row.carrier; });
@@ -290,6 +303,7 @@ class UpdateWorkload : public TableWorkload {
   }
 
   holdfast::DeviceBuffer<std::uint16_t> carriers_;
+  std::optional<PlainUpdate> plain_;  // not in mode cpu
 };
 
 template <class T>

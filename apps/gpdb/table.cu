@@ -19,6 +19,7 @@ using holdfast::LogShape;
 using holdfast::LogStatus;
 using holdfast::Part;
 using holdfast::persist;
+using workload::DeltaRef;
 
 constexpr const char* kName = "gpdb";
 constexpr const char* kRowLog = "row_log";
@@ -105,31 +106,60 @@ __device__ Changed changed_by(const Query& query, const Measured& row) {
 
 __device__ Changed* changeable(Row* row) { return reinterpret_cast<Changed*>(row) + kChangeable; }
 
-// Logs what the query overwrites, then stores in place, then persists.
+// What is kept of a change: where kernels persist, in a log, what it overwrites; where the CPU
+// does, what is new.
 template <class Log>
-__device__ void update_row(Row* table, std::uint32_t number, const Query& query, const Log& log,
-                           std::uint32_t slot, bool persists) {
-  Changed* const place = changeable(table + number);
-  const Measured measured = reinterpret_cast<const Measured*>(table + number)[kChangeable - 1];
-  if (persists) {
-    const Changed before = *place;
-    LogEntry entry;
-    entry.row = number;
-    entry.old[0] = before.revision;
-    entry.old[1] = static_cast<std::uint32_t>(before.expected_delay);
-    entry.old[2] = before.fare;
-    entry.old[3] = before.compensation;
-    if (log.insert(entry, slot) != LogStatus::ok) return;
-  }
-  *place = changed_by(query, measured);
-  if (persists) persist();
+__device__ bool keep(const Log& log, std::uint32_t slot, std::uint32_t number,
+                     const Changed& before, const Changed&) {
+  LogEntry entry;
+  entry.row = number;
+  entry.old[0] = before.revision;
+  entry.old[1] = static_cast<std::uint32_t>(before.expected_delay);
+  entry.old[2] = before.fare;
+  entry.old[3] = before.compensation;
+  return log.insert(entry, slot) == LogStatus::ok;
+}
+__device__ bool keep(const DeltaRef& delta, std::uint32_t slot, std::uint32_t number,
+                     const Changed&, const Changed& after) {
+  if (delta.tiles == nullptr) return true;
+  const auto word = [](std::uint32_t low, std::uint32_t high) {
+    return low | std::uint64_t{high} << 32;
+  };
+  delta.put(slot, number * kQuarters + kChangeable,
+            {{word(after.revision, static_cast<std::uint32_t>(after.expected_delay)),
+              word(after.fare, after.compensation)}});
+  return true;
 }
 
+template <class Log>
+constexpr bool kPersists = !std::is_same_v<Log, DeltaRef>;
+
+// Keeps the change, then stores in place, then persists.
+template <class Log>
+__device__ void update_row(Row* table, std::uint32_t number, const Query& query, const Log& log,
+                           std::uint32_t slot) {
+  Changed* const place = changeable(table + number);
+  const Measured measured = reinterpret_cast<const Measured*>(table + number)[kChangeable - 1];
+  const Changed after = changed_by(query, measured);
+  if (!keep(log, slot, number, kPersists<Log> ? *place : Changed{}, after)) return;
+  *place = after;
+  if (kPersists<Log>) persist();
+}
+
+// The slot of the `number`-th row that is kept.
+template <class Log>
+__device__ std::uint32_t slot_of(const Log& log, std::uint32_t number) {
+  return log.slot_for(number);
+}
+__device__ std::uint32_t slot_of(const DeltaRef&, std::uint32_t number) { return number; }
+
 // A block looks at kScanned rows, gathers those that the query selects, and gives each a thread.
-// Log slots are taken for whole warps, so that a warp's entries coalesce.
+// Log slots are taken for whole warps, so that a warp's entries coalesce; of gathered changes there
+// are no more than rows.
 template <class Log>
 __global__ void update_rows(Row* table, std::uint32_t rows, const std::uint16_t* carriers,
-                            Query query, Log log, Outcome* outcome, bool persists) {
+                            Query query, Log log, Outcome* outcome) {
+  constexpr unsigned kTogether = kPersists<Log> ? kWarp : 1;
   __shared__ std::uint32_t selected;
   __shared__ std::uint32_t first_slot;
   __shared__ std::uint16_t list[kScanned];
@@ -143,13 +173,12 @@ __global__ void update_rows(Row* table, std::uint32_t rows, const std::uint16_t*
   }
   __syncthreads();
   if (threadIdx.x == 0 && selected != 0) {
-    first_slot = atomicAdd(&outcome->slots, (selected + kWarp - 1) / kWarp * kWarp);
+    first_slot = atomicAdd(&outcome->slots, (selected + kTogether - 1) / kTogether * kTogether);
     atomicAdd(&outcome->updated, selected);
   }
   __syncthreads();
   for (std::uint32_t i = threadIdx.x; i < selected; i += blockDim.x) {
-    const std::uint32_t slot = persists ? log.slot_for(first_slot + i) : 0;
-    update_row(table, start + list[i], query, log, slot, persists);
+    update_row(table, start + list[i], query, log, slot_of(log, first_slot + i));
   }
 }
 
@@ -185,9 +214,9 @@ void launch_insert(holdfast::Stream& stream, Row* table, std::uint64_t first, co
 template <class Log>
 void launch_update(holdfast::Stream& stream, Row* table, std::uint64_t rows,
                    const std::uint16_t* carriers, const Query& query, const Log& log,
-                   Outcome* outcome, unsigned threads, bool persists) {
+                   Outcome* outcome, unsigned threads) {
   holdfast::launch(stream, dim3(blocks_for(rows, kScanned)), dim3(threads), update_rows<Log>, table,
-                   static_cast<std::uint32_t>(rows), carriers, query, log, outcome, persists);
+                   static_cast<std::uint32_t>(rows), carriers, query, log, outcome);
 }
 
 // Slots for as many rows, and for the rest of each block's last warp; or as many in partitions.
@@ -329,7 +358,7 @@ std::uint64_t Table::update(holdfast::Stream& stream, const std::uint16_t* carri
   self.begin(stream);
   self.row_log->visit([&](const auto& log) {
     launch_update(stream, self.table, rows, carriers, query, log, self.outcome.data(),
-                  self.shape.threads, true);
+                  self.shape.threads);
   });
   const Outcome done = self.end(stream, 0);
   self.bytes_stored +=
@@ -351,15 +380,23 @@ void store_rows(holdfast::Stream& stream, Row* table, std::uint64_t first, const
   launch_insert(stream, table, first, rows, count, Shape{}.threads, false);
 }
 
-std::uint64_t store_update(holdfast::Stream& stream, Row* table, std::uint64_t rows,
-                           const std::uint16_t* carriers, const Query& query) {
-  const holdfast::DeviceBuffer<Outcome> outcome(1);
-  launch_update(stream, table, rows, carriers, query, CoalescedLogRef{}, outcome.data(),
-                Shape{}.threads, false);
-  Outcome done;
-  holdfast::copy_async(stream, &done, outcome.data(), sizeof(done));
+struct PlainUpdate::Impl {
+  holdfast::DeviceBuffer<Outcome> outcome{1};
+  holdfast::PinnedBuffer<Outcome> outcome_host{1};
+};
+
+PlainUpdate::PlainUpdate() : impl_(std::make_unique<Impl>()) {}
+PlainUpdate::~PlainUpdate() = default;
+
+std::uint64_t PlainUpdate::run(holdfast::Stream& stream, Row* table, std::uint64_t rows,
+                               const std::uint16_t* carriers, const Query& query,
+                               const DeltaRef& delta) {
+  Outcome* const outcome = impl_->outcome.data();
+  holdfast::fill_async(stream, outcome, 0, sizeof(Outcome));
+  launch_update(stream, table, rows, carriers, query, delta, outcome, Shape{}.threads);
+  holdfast::copy_async(stream, impl_->outcome_host.data(), outcome, sizeof(Outcome));
   stream.synchronize();
-  return done.updated;
+  return impl_->outcome_host[0].updated;
 }
 
 }  // namespace gpdb

@@ -11,6 +11,7 @@
 #include "holdfast/durable.hpp"
 #include "holdfast/region.hpp"
 #include "holdfast/stream.hpp"
+#include "workload/delta_ref.hpp"
 
 namespace gpdb {
 
@@ -88,8 +89,21 @@ class Table {
 // what a cut-off run of the same batch stored, so that a batch can be done again.
 void store_rows(holdfast::Stream& stream, Row* table, std::uint64_t first, const Row* rows,
                 std::uint64_t count);
-// Returns how many rows were changed. Waits for the stream.
-std::uint64_t store_update(holdfast::Stream& stream, Row* table, std::uint64_t rows,
-                           const std::uint16_t* carriers, const Query& query);
+// UPDATE owns what its kernel reports in, so that no step pays for it. Thread safety: one thread.
+class PlainUpdate {
+ public:
+  PlainUpdate();
+  ~PlainUpdate();
+  // Returns how many rows were changed. Waits for the stream. Gathers the changes in `delta`, where
+  // it has tiles: cell i of the table is its i-th 16 bytes. They are in the order of rows, but
+  // within a block's rows and for blocks that overtake others.
+  std::uint64_t run(holdfast::Stream& stream, Row* table, std::uint64_t rows,
+                    const std::uint16_t* carriers, const Query& query,
+                    const workload::DeltaRef& delta);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace gpdb

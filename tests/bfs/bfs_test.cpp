@@ -75,6 +75,36 @@ TEST(BfsTest, CostsMayBePublishedAfterEachLevel) {
   EXPECT_EQ(often.digest, usual.digest);
 }
 
+TEST(BfsTest, GatheredCostsMayBeStoredAfterEachLevel) {
+  Settings settings = small(Mode::cap_delta_raw);
+  settings.options["publish_costs"] = "1";
+  const auto often = workload_checks::run_step_by_step(info(), settings);
+  EXPECT_EQ(often.wrong, "");
+  EXPECT_EQ(often.digest, workload_checks::run_whole(info(), small(Mode::gpm)).digest);
+}
+
+// More nodes than the first copy of a level brings.
+TEST(BfsTest, AWideLevelIsGatheredWhole) {
+  std::string star = "p tw 5000 4999\n";
+  for (int i = 2; i <= 5000; ++i) star += "1 " + std::to_string(i) + "\n";
+  const Graph graph = parse_graph(star, "test");
+  const std::uint32_t nodes = graph.nodes();
+  holdfast::Stream stream;
+  const holdfast::DeviceBuffer<std::uint32_t> working(3 * std::size_t{nodes} + 1);
+  std::uint32_t* const costs = working.data();
+  Search search(stream, graph, {costs, costs + nodes, costs + 2 * nodes}, nodes, false);
+  search.set_up_gathering();
+  search.recover(0);
+  const std::uint32_t* const found = search.expand_gathered();
+  ASSERT_EQ(search.reached().begin, 1u);
+  ASSERT_EQ(search.reached().end, nodes);
+  std::vector<std::uint32_t> sorted(found, found + nodes - 1);
+  std::sort(sorted.begin(), sorted.end());
+  for (std::uint32_t i = 1; i < nodes; ++i) EXPECT_EQ(sorted[i - 1], i);
+  search.expand_gathered();
+  EXPECT_TRUE(search.reached().complete());
+}
+
 // Nodes without arcs, arcs to oneself and twice, nodes of more arcs than a round takes, a part that
 // is not reached; with blocks of few threads, so that several work at a level.
 TEST(BfsTest, UnusualGraphs) {

@@ -68,7 +68,8 @@ TEST_P(Workloads, GoOnStepByStep) {
 
 TEST_P(Workloads, SurviveKills) {
   if (!on_cpu()) GTEST_SKIP() << "a process with a GPU does not fork";
-  for (const Mode mode : {Mode::gpm, Mode::cpu, Mode::cap_mm, Mode::ndp, Mode::cap_fs}) {
+  for (const Mode mode : {Mode::gpm, Mode::cpu, Mode::cap_mm, Mode::ndp, Mode::cap_fs,
+                          Mode::cap_delta, Mode::cap_delta_raw}) {
     SCOPED_TRACE(to_string(mode));
     workload_checks::expect_kills_survived(info(), settings_of(mode), 10, 7);
   }
@@ -76,7 +77,7 @@ TEST_P(Workloads, SurviveKills) {
 
 TEST_P(Workloads, TakeRowsThatFillNoBlock) {
   for (const std::uint64_t rows : {4ull, 5ull, 31ull, 2047ull, 2049ull, 4099ull}) {
-    for (const Mode mode : {Mode::gpm, Mode::ndp, Mode::cpu}) {
+    for (const Mode mode : {Mode::gpm, Mode::ndp, Mode::cpu, Mode::cap_delta}) {
       const auto run = workload_checks::run_whole(info(), settings_of(mode, rows));
       EXPECT_EQ(run.wrong, "") << rows << " rows, mode " << to_string(mode);
     }
