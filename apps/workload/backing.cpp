@@ -24,6 +24,7 @@ constexpr std::uint64_t kSmallestPart = 256u << 10;
 constexpr std::uint64_t kMetadata = 1u << 20;
 constexpr const char* kProgress = "progress";
 constexpr const char* kReady = "ready";
+constexpr const char* kFiles = "files";
 
 std::uint64_t part_of(std::uint64_t bytes, unsigned threads) {
   return std::clamp((bytes / threads + kPageBytes) / kPageBytes * kPageBytes, kSmallestPart,
@@ -86,6 +87,7 @@ Backing::Backing(const BackingOptions& options) : options_(options) {
   if (!region_->contains(mark)) region_->allocate<std::uint8_t>(mark, 1);
   if (!region_->contains(kProgress)) region_->allocate<std::uint64_t>(kProgress, 1);
   progress_ = region_->find<std::uint64_t>(kProgress).data();
+  if (options.mode == Mode::cap_fs) files_ = files_of_arrays();
   if (uses_files(options.mode)) {
     progress_file_ = std::make_unique<FileTarget>(target_prefix(options.path) + kProgress,
                                                   sizeof(std::uint64_t));
@@ -98,6 +100,17 @@ Backing::Backing(const BackingOptions& options) : options_(options) {
     }
   }
   if (options.mode == Mode::gpufs) calls_ = std::make_unique<FileCalls>();
+}
+
+// As when the arrays were made: the number is kept before any of them is there.
+unsigned Backing::files_of_arrays() {
+  if (!region_->contains(kFiles)) region_->allocate<std::uint64_t>(kFiles, 1);
+  std::uint64_t& kept = region_->find<std::uint64_t>(kFiles)[0];
+  if (kept == 0) {
+    const unsigned wanted = options_.files != 0 ? options_.files : options_.cpu_threads;
+    __atomic_store_n(&kept, std::uint64_t{wanted}, __ATOMIC_RELEASE);
+  }
+  return static_cast<unsigned>(kept);
 }
 
 Backing::~Backing() {
@@ -121,8 +134,8 @@ std::unique_ptr<Backing::Held> Backing::make_held(std::string_view name, std::ui
   held->bytes = bytes;
   is_new = false;
   if (uses_files(options_.mode)) {
-    held->file =
-        std::make_unique<FileTarget>(concat(target_prefix(options_.path), held->name), bytes);
+    held->file = std::make_unique<FileTarget>(concat(target_prefix(options_.path), held->name),
+                                              bytes, files_);
     is_new = !held->file->was_there();
   } else if (region_->contains(name)) {
     const holdfast::ObjectInfo info = region_->object(name);

@@ -35,13 +35,14 @@ struct BackingOptions {
   std::string path;              // of the region
   std::uint64_t capacity = 0;    // bytes of arrays and checkpoints
   unsigned cpu_threads = 0;      // that flush, write or compute; 0: as many as there are cores
+  unsigned files = 0;            // of an array in mode cap_fs; 0: one for each of the threads
   holdfast::MediumModel medium;  // what the region and the files beside it stand for
   bool last_commit = false;      // as in OpenOptions
 };
 
 // The file domain's region at `path` holds everything in the modes gpm, ndp, cap_mm, cpu and the
-// projections; cap_fs and gpufs keep each array in a file beside the region's arena, so that all
-// modes write to the same medium.
+// projections; cap_fs and gpufs keep each array in a file, or in cap_fs several, beside the
+// region's arena, so that all modes write to the same medium.
 //
 // Invariant: what publish() returned for is there after a kill.
 // Thread safety: one thread.
@@ -160,6 +161,7 @@ class Backing {
   std::unique_ptr<Held> make_held(std::string_view name, std::uint64_t bytes, bool& is_new);
   Held& checked(std::uint32_t id, std::uint64_t offset, std::uint64_t bytes);
   void* address(std::uint32_t id) const;
+  unsigned files_of_arrays();
   void publish_bytes(std::uint32_t id, std::uint64_t offset, std::uint64_t bytes);
   Lane& lane(unsigned thread);
   void copy_in(Held& held, std::uint64_t offset, void* to, std::uint64_t bytes);
@@ -178,6 +180,7 @@ class Backing {
   std::mutex lanes_mutex_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::unique_ptr<FileCalls> calls_;
+  unsigned files_ = 1;  // of an array, in the modes that have files
   std::uint64_t* progress_ = nullptr;
   std::unique_ptr<FileTarget> progress_file_;
   std::uint64_t bytes_written_ = 0;

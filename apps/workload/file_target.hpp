@@ -1,32 +1,51 @@
-// A file on the medium, for the modes that persist through the file system.
+// Files on the medium, for the modes that persist through the file system.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace workload {
 
-// The file of one array, as large as the array. Thread safety: writes of different parts from any
-// thread.
+// The file of one array, as large as the array; or several, over which it is striped: a file's
+// writers wait for one another, since the kernel locks its inode. Thread safety: writes of
+// different parts from any thread; sync() when there are none.
 class FileTarget {
  public:
-  // Opens it, or makes it, zeroed. Throws Error(io, no_space, invalid_argument: another size).
-  FileTarget(const std::string& path, std::uint64_t bytes);
+  // Of a stripe; small enough that a small array's parts come to different files.
+  static constexpr std::uint64_t kStripe = 256u << 10;
+
+  // Opens it, or makes it, zeroed: in `most_files` files, fewer where it has fewer stripes.
+  // REQUIRES: the same number as when it was made. Throws Error(io, no_space, invalid_argument:
+  // another size).
+  FileTarget(const std::string& path, std::uint64_t bytes, unsigned most_files = 1);
   ~FileTarget();
   FileTarget(const FileTarget&) = delete;
   FileTarget& operator=(const FileTarget&) = delete;
 
   bool was_there() const { return was_there_; }
-  const std::string& path() const { return path_; }
   void write(const void* from, std::uint64_t bytes, std::uint64_t offset) const;
   void read(void* to, std::uint64_t bytes, std::uint64_t offset) const;
+  // Makes durable what was written since the last sync.
   void sync() const;
 
  private:
-  [[noreturn]] void fail(const char* call) const;
-  std::string path_;
-  int file_ = -1;
-  bool was_there_ = false;
+  struct File {
+    std::string path;
+    int descriptor = -1;
+    bool was_there = false;
+    mutable std::atomic<bool> written{false};
+    ~File();
+    void open(std::uint64_t bytes);
+    [[noreturn]] void fail(const char* call) const;
+  };
+  // Calls body(file, offset in it, bytes) for the stripes of a part, one after the other.
+  template <class Body>
+  void for_stripes(std::uint64_t bytes, std::uint64_t offset, const Body& body) const;
+
+  std::vector<File> files_;
+  bool was_there_ = true;
 };
 
 // Where files of a workload whose region is at `region_path` lie: names start with this.

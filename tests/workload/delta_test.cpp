@@ -185,7 +185,7 @@ TEST_F(LoggedDelta, IsThereWholeOrNotAtAllAfterKills) {
   }
   std::mt19937_64 random(holdfast::test::test_seed());
   unsigned midway = 0;
-  for (unsigned kill = 0; kill < 40; ++kill) {
+  for (unsigned kill = 0; kill < 30 || (midway < 2 && kill < 2000); ++kill) {
     int ready[2];
     ASSERT_EQ(::pipe(ready), 0);
     const pid_t child = ::fork();

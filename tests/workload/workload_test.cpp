@@ -6,9 +6,11 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <random>
 
 #include "support/error_of.hpp"
 #include "support/scratch.hpp"
+#include "workload/file_target.hpp"
 #include "workload/inputs.hpp"
 #include "workload/saver.hpp"
 #include "workload/workload.hpp"
@@ -141,6 +143,77 @@ TEST_P(EachMode, ASaverRestoresTheLastSave) {
     set(buffers, round);
     saver->save(10 * round);
   }
+}
+
+class Files : public holdfast::test::Scratch {};
+
+// Parts that begin and end anywhere, against a plain array.
+TEST_F(Files, AreStripedAndReadBack) {
+  using workload::FileTarget;
+  std::mt19937_64 random(holdfast::test::test_seed());
+  for (const std::uint64_t bytes : {std::uint64_t{1}, FileTarget::kStripe,
+                                    2 * FileTarget::kStripe + 1, std::uint64_t{2'000'003}}) {
+    for (const unsigned files : {1u, 3u, 16u}) {
+      const std::string name = path("t" + std::to_string(bytes) + "-" + std::to_string(files));
+      std::vector<unsigned char> expected(bytes), found(bytes);
+      {
+        const FileTarget target(name, bytes, files);
+        EXPECT_FALSE(target.was_there());
+        for (int part = 0; part < 20; ++part) {
+          const std::uint64_t first = random() % bytes;
+          const std::uint64_t count = 1 + random() % (bytes - first);
+          for (std::uint64_t i = 0; i < count; ++i) {
+            expected[first + i] = static_cast<unsigned char>(random());
+          }
+          target.write(expected.data() + first, count, first);
+        }
+        target.sync();
+      }
+      const FileTarget target(name, bytes, files);
+      EXPECT_TRUE(target.was_there());
+      target.read(found.data(), bytes, 0);
+      EXPECT_EQ(found, expected) << bytes << " bytes in " << files << " files";
+      const std::uint64_t middle = bytes / 2;
+      target.read(found.data(), bytes - middle, middle);
+      EXPECT_TRUE(
+          std::equal(found.begin(), found.begin() + (bytes - middle), expected.begin() + middle));
+    }
+  }
+  // As many as asked for, of sizes that add up.
+  std::uint64_t sum = 0;
+  unsigned files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder())) {
+    if (!entry.path().filename().string().starts_with("t2000003-3")) continue;
+    ++files;
+    sum += entry.file_size();
+  }
+  EXPECT_EQ(files, 3u);
+  EXPECT_EQ(sum, 2'000'003u);
+}
+
+TEST_F(Files, StayAsManyAsTheyWere) {
+  BackingOptions options;
+  options.mode = Mode::cap_fs;
+  options.path = path("backing");
+  options.capacity = 8 << 20;
+  constexpr std::size_t kCount = 1'500'000;
+  for (const unsigned threads : {2u, 5u, 1u}) {
+    options.cpu_threads = threads;
+    Backing backing(options);
+    const auto array = backing.array<std::uint32_t>("a", kCount);
+    if (threads == 2) {
+      backing.fill(array, numbers(kCount, 9));
+    } else {
+      EXPECT_EQ(backing.read(array), numbers(kCount, 9)) << threads << " threads";
+    }
+  }
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(arenas())) {
+    const std::string name = entry.path().filename().string();
+    files += name.ends_with("-a") || name.ends_with("-a.1") || name.ends_with("-a.2");
+  }
+  EXPECT_EQ(files, 2u);
+  Backing::destroy(options.path);
 }
 
 class Inputs : public holdfast::test::Scratch {

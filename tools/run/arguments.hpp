@@ -14,6 +14,7 @@ struct Arguments {
   std::string name;
   workload::Settings settings;
   std::string region;  // empty: one of its own, removed afterwards
+  unsigned files = 0;
   unsigned cpu_threads = 0;
   holdfast::MediumModel medium;
   bool verify = true;

@@ -87,6 +87,7 @@ int run(const holdfast_run::Arguments& arguments) {
   options.path = place.path();
   options.capacity = work->medium_bytes();
   options.cpu_threads = arguments.cpu_threads;
+  options.files = arguments.files;
   options.medium = arguments.medium;
   options.last_commit = arguments.last_commit;
   workload::Backing backing(options);
