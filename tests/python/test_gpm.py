@@ -116,6 +116,61 @@ def test_projection_never_beats_what_was_measured() -> None:
     assert on_optane(mode("gpkvs", "cap-mm", 1e-9)) == pytest.approx(4e6 / 12.5e9)
 
 
+def row_of(table: str, title: str) -> list[str]:
+    (line,) = [line for line in table.splitlines() if line.startswith(f"| {title} |")]
+    return [cell.strip() for cell in line.split("|")[1:-1]]
+
+
+def test_the_best_rival_counts(tmp_path: Path) -> None:
+    costs = {"cap-fs": 1.0, "cap-mm": 0.5, "ndp": 0.2, "gpm": 0.1, "eadr": 0.01, "cap-eadr": 0.02}
+    write(tmp_path, "gpm_modes_paper", [mode("gpkvs", m, cost) for m, cost in costs.items()])
+    results = gpm.Results(tmp_path)
+    table = gpm.tables.fig9(results, "paper")
+    # A projection is no rival, and what was not measured is said.
+    assert row_of(table, "gpKVS")[-4:-2] == ["2 (GPM-NDP)", "5"]
+    assert "CAP-delta for gpKVS" in table
+    assert "not been measured" in gpm.tables.delta(results)
+
+    # A run of its own, with another machine's times: both sides of a ratio are of one run.
+    costs = {"cap-fs": 4.0, "cap-mm": 2.0, "ndp": 1.0, "cap-delta": 0.5, "cap-delta-raw": 0.6,
+             "cpu": 3.0, "gpm": 0.4}  # fmt: skip
+    write(tmp_path, "gpm_delta_paper", [mode("gpkvs", m, cost) for m, cost in costs.items()])
+    results = gpm.Results(tmp_path)
+    table = gpm.tables.fig9(results, "paper")
+    header = [cell.strip() for cell in table.splitlines()[0].split("|")[1:-1]]
+    cells = dict(zip(header, row_of(table, "gpKVS"), strict=True))
+    assert (cells["CAP-mm"], cells["CAP-delta"], cells["CAP-delta-raw"]) == ("2", "8", "6.67")
+    assert cells["GPM over the best rival of the run"] == "1.25 (CAP-delta)"
+    assert cells["GPM over CAP-mm, the paper's CAP"] == "5"
+    assert "CAP-delta for" not in table
+    assert row_of(gpm.tables.fig10(results, "paper"), "gpKVS")[2] == "8"
+    assert row_of(gpm.tables.delta(results), "gpKVS")[-3:] == ["1.25", "1.25 (CAP-delta)", "5"]
+
+
+def test_results_of_another_backend_stay_apart(tmp_path: Path) -> None:
+    gpu = {"device": "a GPU", "processor": "p", "cores": 1}
+    lines = [mode("gpkvs", "cap-mm", 3.0), mode("gpkvs", "gpm", 1.0)]
+    write(tmp_path, "gpm_modes_paper", lines, backend="cuda", machine=gpu)
+    write(tmp_path, "gpm_delta_paper", [mode("gpkvs", m, 0.1) for m in ("cap-delta", "gpm")])
+    table = gpm.tables.fig9(gpm.Results(tmp_path), "paper")
+    assert "3 (CAP-mm)" in row_of(table, "gpKVS")
+
+
+def test_deltas_are_measured_where_changes_are_gathered(run: Run, tmp_path: Path) -> None:
+    answer = run("bench", "gpm-delta", "--only", "gpdb_update,gpkvs", "--size", "test", "--results",
+                 tmp_path, "--cpu-threads", "1,2", "--modes", "cap-mm,cap-delta,gpm")  # fmt: skip
+    assert answer.status == 0, answer.err
+    lines = json.loads((tmp_path / "gpm_delta_test-cpu.json").read_text())["results"]
+    assert [line["mode"] for line in lines] == ["cap-mm", "cap-delta", "gpm"] * 2
+    assert all(line["verified"] for line in lines)
+    assert not (tmp_path / "gpm_modes_test-cpu.json").exists()
+    assert "| gpDB (U) | test |" in answer.out
+    answer = run("bench", "gpm-fig10", "--only", "prefix_sum", "--size", "test", "--results",
+                 tmp_path, "--cpu-threads", "1", "--modes", "cap-mm,cap-delta,gpm")  # fmt: skip
+    assert answer.status == 0, answer.err
+    assert set(gpm.Results(tmp_path, ("cpu",)).modes("test")["prefix_sum"]) == {"cap-mm", "gpm"}
+
+
 def test_roofline_table(tmp_path: Path) -> None:
     lines = [mode("srad", "gpm", 0.002), mode("srad", "cap-mm", 0.004)]
     write(tmp_path, "gpm_modes_paper", lines, copy_engine_gb_per_s=4.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .results import STORING, Line, fact
+from .results import DELTA, STORING, Line, fact
 
 _BUCKET = 128  # bytes of a bucket of gpKVS, read as a whole
 _SECTOR = 32  # bytes: the least that a GPU reads over the link
@@ -63,8 +63,8 @@ PATTERNS = {
 
 
 def pattern(line: Line) -> str:
-    """Returns how the stores of a run fall: CAP's copies are aligned streams."""
-    if line["mode"] not in STORING:
+    """Returns how the stores of a run fall: copies, which CAP makes, are aligned streams."""
+    if line["mode"] not in (*STORING, *DELTA):
         return "aligned"
     return str(line.get("kernel_access") or PATTERNS.get(line["workload"], "aligned"))
 

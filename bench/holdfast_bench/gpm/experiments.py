@@ -24,6 +24,8 @@ from holdfast.workloads import Run
 from .. import runner
 from .results import (
     CHECKPOINTING,
+    DELTA,
+    GATHERING,
     LOGGING,
     NATIVE,
     TITLES,
@@ -103,6 +105,7 @@ class Experiment:
     logs: bool = False  # with each log
     restores: bool = False
     programs: tuple[Program, ...] = ()
+    results: str = "gpm_modes"  # where its lines of modes go
 
 
 EXPERIMENTS = {
@@ -123,13 +126,21 @@ EXPERIMENTS = {
             "gpm-fig9",
             "speedup over CAP-fs",
             (*ALL, *VARIANTS),
-            ("cap-fs", "cap-mm", "gpufs", "gpm"),
+            ("cap-fs", "cap-mm", *DELTA, "gpufs", "gpm"),
         ),
         Experiment(
             "gpm-fig10",
             "no direct persistence, and eADR",
             ALL,
-            ("cap-fs", "cap-mm", "ndp", "gpm", "eadr", "cap-eadr"),
+            ("cap-fs", "cap-mm", *DELTA, "ndp", "gpm", "eadr", "cap-eadr"),
+        ),
+        # Beside the others, so that it can be measured without them: its results are its own.
+        Experiment(
+            "gpm-delta",
+            "CAP that knows what changed, and all else that GPM is measured against",
+            GATHERING,
+            ("cap-fs", "cap-mm", "ndp", "cpu", *DELTA, "gpm"),
+            results="gpm_delta",
         ),
         Experiment(
             "gpm-fig11",
@@ -393,19 +404,26 @@ class _Session:
         self.written[write(name, self._command, lines, self._settings, notes)] = None
 
     def _run_modes(self) -> None:
+        for results in dict.fromkeys(e.results for e in self._experiments):
+            self._run_modes_for(results)
+
+    def _run_modes_for(self, results: str) -> None:
         settings = self._settings
         pairs = dict.fromkeys(
             (name, mode)
             for e in self._experiments
+            if e.results == results
             for name in e.names
             for mode in e.modes
-            if base(name) in settings.only and mode in settings.modes
+            if base(name) in settings.only
+            and mode in settings.modes
+            and (mode not in DELTA or name in GATHERING)
         )
         lines: list[Line] = []
         notes = self._link() if pairs else {}
         for name, mode in sorted(pairs, key=lambda pair: ALL.index(base(pair[0]))):
             line = {**measure(settings.run(name, mode), settings.tried), "workload": name}
-            self._keep("gpm_modes", lines, line, notes)
+            self._keep(results, lines, line, notes)
             _check_ends(lines)
 
     def _run_logs(self) -> None:

@@ -9,12 +9,24 @@ from typing import Any
 
 from ..plots import pyplot
 from .bounds import link_bound
-from .results import NATIVE, TITLES, VARIANTS, Line, Report, Results, title_of
+from .results import (
+    DELTA,
+    MODE_TITLES,
+    NATIVE,
+    TITLES,
+    VARIANTS,
+    Line,
+    Report,
+    Results,
+    title_of,
+)
 from .tables import sets_of
 
 # A colour for each mode, the same in all figures.
 _COLOURS = {
     "cap-mm": "#7f9fc8",
+    "cap-delta": "#3f6ea8",
+    "cap-delta-raw": "#244a7a",
     "gpufs": "#c9b26b",
     "ndp": "#9a86b8",
     "gpm": "#2f7d4f",
@@ -22,15 +34,6 @@ _COLOURS = {
     "cap-eadr": "#bccde3",
     "cpu": "#a9a9a9",
     "rocksdb": "#c77f6a",
-}
-_LABELS = {
-    "cap-mm": "CAP-mm",
-    "gpufs": "GPUfs",
-    "ndp": "GPM-NDP",
-    "gpm": "GPM",
-    "eadr": "GPM-eADR (projection)",
-    "cap-eadr": "CAP-eADR (projection)",
-    "cpu": "CPU alone",
 }
 _BEHIND = {"facecolor": "white", "edgecolor": "none", "pad": 0.4}  # labels, where lines cross them
 _PROJECTED = ("eadr", "cap-eadr")
@@ -117,18 +120,13 @@ def _speedups(
         measured = results.modes(size, variants=True)
         lines = {n: by for n, by in measured.items() if n in names and over in by}
         series = {
-            mode: [
-                by[over]["cost_seconds"] / by[mode]["cost_seconds"] if mode in by else None
-                for by in lines.values()
-            ]
-            for mode in modes
+            mode: [results.speedup(size, name, mode, over) for name in lines] for mode in modes
         }
         places = [textwrap.fill(title_of(name), 12) for name in lines]
-        _bars(axes, places, series, _COLOURS, _LABELS, _PROJECTED)
+        _bars(axes, places, series, _COLOURS, MODE_TITLES, _PROJECTED)
         axes.axhline(1, color="black", linewidth=0.7, zorder=1.5)
         _log_scale(axes, series)
-        baseline = _LABELS.get(over, "CAP-fs")
-        axes.set_ylabel(f"times as fast as {baseline}", fontsize=8)
+        axes.set_ylabel(f"times as fast as {MODE_TITLES[over]}", fontsize=8)
         title = f"{_SIZE_WORDS[size]}; {results.where(size)}"
         axes.set_title(_wrapped(title) if few else title, fontsize=9, loc="left")
         if len(modes) > 1:
@@ -241,12 +239,12 @@ def fig3(plt: Any, results: Results) -> Any:
 def fig9(plt: Any, results: Results) -> Any:
     """Speedups over CAP-fs."""
     names = (*TITLES, *VARIANTS)
-    return _speedups(plt, results, ("cap-mm", "gpufs", "gpm"), names, "cap-fs")
+    return _speedups(plt, results, ("cap-mm", *DELTA, "gpufs", "gpm"), names, "cap-fs")
 
 
 def fig10(plt: Any, results: Results) -> Any:
     """Without direct persistence, and projections to eADR."""
-    modes = ("cap-mm", "ndp", "gpm", "eadr", "cap-eadr")
+    modes = ("cap-mm", *DELTA, "ndp", "gpm", "eadr", "cap-eadr")
     return _speedups(plt, results, modes, tuple(TITLES), "cap-fs")
 
 

@@ -35,6 +35,22 @@ TRANSACTIONAL = ("gpkvs", "gpkvs_95_5", "gpdb_insert", "gpdb_update")
 CHECKPOINTING = ("lenet", "cfd", "black_scholes", "hotspot")
 NATIVE = ("bfs", "srad", "prefix_sum")
 STORING = ("gpm", "ndp", "eadr")  # modes whose kernels store to the medium
+DELTA = ("cap-delta", "cap-delta-raw")  # CAP whose kernels gather what they change
+GATHERING = ("gpkvs", "gpkvs_95_5", "gpdb_update", "bfs")  # elsewhere DELTA is CAP-mm
+# What GPM is measured against: the best of them counts. Projections do not.
+RIVALS = ("cap-fs", "cap-mm", *DELTA, "gpufs", "ndp", "cpu")
+MODE_TITLES = {
+    "cap-fs": "CAP-fs",
+    "cap-mm": "CAP-mm",
+    "cap-delta": "CAP-delta",
+    "cap-delta-raw": "CAP-delta-raw",
+    "gpufs": "GPUfs",
+    "ndp": "GPM-NDP",
+    "gpm": "GPM",
+    "eadr": "GPM-eADR (projection)",
+    "cap-eadr": "CAP-eADR (projection)",
+    "cpu": "CPU alone",
+}
 LOGGING = ("gpkvs", "gpdb_update")  # of GPM's figure 11: those that log what they overwrite
 
 
@@ -46,6 +62,12 @@ def title_of(name: str) -> str:
 def base(name: str) -> str:
     """Returns the workload that a variant is of; a workload's own name."""
     return VARIANTS[name][0] if name in VARIANTS else name
+
+
+def best_rival(lines: dict[str, Line]) -> str | None:
+    """Returns the mode of these, measured in one run, that GPM has the least over."""
+    there = [mode for mode in RIVALS if mode in lines]
+    return min(there, key=lambda mode: float(lines[mode]["cost_seconds"]), default=None)
 
 
 def fact(line: Line, name: str) -> str | None:
@@ -117,6 +139,29 @@ class Results:
             for name in (workload, *(v for v in VARIANTS if variants and base(v) == workload))
         ]
         return {name: found[name] for name in wanted if name in found}
+
+    def beside(self, size: str) -> dict[str, dict[str, Line]]:
+        """Returns the lines of a size by workload and mode, of the run with the most rivals of GPM.
+
+        That is gpm-delta's where there is one for the workload, and otherwise that of modes().
+        """
+        usual, delta = (self.report(f"{name}_{size}") for name in ("gpm_modes", "gpm_delta"))
+        found = self.modes(size, variants=True)
+        if delta and usual and delta.head["backend"] != usual.head["backend"]:
+            return found
+        apart: dict[str, dict[str, Line]] = {}
+        for line in delta.lines:
+            apart.setdefault(line["workload"], {})[line["mode"]] = line
+        found.update({n: by for n, by in apart.items() if "gpm" in by and set(DELTA) & set(by)})
+        return {name: found[name] for name in (*TITLES, *VARIANTS) if name in found}
+
+    def speedup(self, size: str, name: str, mode: str, over: str) -> float | None:
+        """Returns how many times as fast a mode is as another in one run; None: not measured."""
+        for by in (self.modes(size, variants=True), self.beside(size)):
+            lines = by.get(name, {})
+            if mode in lines and over in lines:
+                return float(lines[over]["cost_seconds"] / lines[mode]["cost_seconds"])
+        return None
 
     def where(self, size: str) -> str:
         """Says what the modes of a size were measured on."""

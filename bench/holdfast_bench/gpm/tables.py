@@ -5,7 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .bounds import link_bound, pattern
-from .results import CHECKPOINTING, LOGGING, TITLES, VARIANTS, Line, Results, base, fact, title_of
+from .results import (
+    CHECKPOINTING,
+    DELTA,
+    GATHERING,
+    LOGGING,
+    MODE_TITLES,
+    SIZES,
+    TITLES,
+    VARIANTS,
+    Line,
+    Results,
+    base,
+    best_rival,
+    fact,
+    title_of,
+)
 
 Rows = list[list[object]]
 
@@ -55,6 +70,21 @@ def ratio(lines: dict[str, Line], over: str, of: str = "gpm") -> str:
     if over not in lines or of not in lines:
         return "-"
     return f"{lines[over]['cost_seconds'] / lines[of]['cost_seconds']:.3g}"
+
+
+def over_best(lines: dict[str, Line]) -> str:
+    """Formats how many times faster GPM is than the best of its rivals of one run, and which."""
+    best = best_rival(lines)
+    return f"{ratio(lines, best)} ({MODE_TITLES[best]})" if best and "gpm" in lines else "-"
+
+
+def lacks_delta(lines: dict[str, Line], name: str) -> bool:
+    """Says whether GPM has been measured without the CAP that gathers what the workload changes."""
+    return name in GATHERING and "gpm" in lines and not set(DELTA) & set(lines)
+
+
+def _times(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
 
 
 def _cost(lines: dict[str, Line], mode: str = "gpm") -> str:
@@ -144,28 +174,60 @@ def _fig3_row(who: str, where: str, one: Line, best: Line, threads: int) -> list
 def fig9(results: Results, size: str) -> str:
     """Speedups over CAP-fs."""
     rows: Rows = []
+    chosen = ("cap-mm", *DELTA, "gpufs", "gpm")
     measured = results.modes(size, variants=True)
+    beside = results.beside(size)
     for name, lines in measured.items():
-        ours: list[object] = [ratio(lines, "cap-fs", mode) for mode in ("cap-mm", "gpufs", "gpm")]
-        over = ratio(lines, "cap-mm")
-        rows.append([title_of(name), *ours, over, _cost(lines), PAPER_FIG9.get(base(name), "-")])
-    header = ["workload", "CAP-mm", "GPUfs", "GPM", "GPM over CAP-mm", "GPM takes", "paper's GPM"]
+        ours = [_times(results.speedup(size, name, mode, "cap-fs")) for mode in chosen]
+        # Of a variant of CAP the rivals are in the workload's own row.
+        over = ["-" if name in VARIANTS else over_best(beside[name]), ratio(lines, "cap-mm")]
+        paper = PAPER_FIG9.get(base(name), "-")
+        rows.append([title_of(name), *ours, *over, _cost(lines), paper])
+    header = [
+        "workload",
+        *(MODE_TITLES[mode] for mode in chosen),
+        "GPM over the best rival of the run",
+        "GPM over CAP-mm, the paper's CAP",
+        "GPM takes",
+        "paper's GPM",
+    ]
     absent = [title_of(n) for n in VARIANTS if base(n) in measured and n not in measured]
-    note = f"\n\n(Not measured: {', '.join(absent)}.)" if absent else ""
+    without = [TITLES[name] for name, lines in beside.items() if lacks_delta(lines, name)]
+    absent += [f"CAP-delta for {', '.join(without)}"] if without else []
+    note = f"\n\n(Not measured: {'; '.join(absent)}.)" if absent else ""
     return table(header, rows) + note
+
+
+def delta(results: Results) -> str:
+    """What a step takes in GPM and its rivals, a CAP that knows what changed among them."""
+    modes = ("cap-fs", "cap-mm", "ndp", "cpu", "cap-delta-raw", "cap-delta", "gpm")
+    rows: Rows = []
+    for size in SIZES:
+        for name, lines in results.beside(size).items():
+            if name not in GATHERING or lacks_delta(lines, name) or not set(DELTA) & set(lines):
+                continue
+            times = [_cost(lines, mode) for mode in modes]
+            threads = "; ".join(str(lines[m]["cpu_threads"]) for m in DELTA[::-1] if m in lines)
+            over = [ratio(lines, "cap-delta"), over_best(lines), ratio(lines, "cap-mm")]
+            where = results.report(f"gpm_delta_{size}") or results.report(f"gpm_modes_{size}")
+            rows.append([TITLES[name], size, where.where, *times, threads, *over])
+    if any(row[1] != "test" for row in rows):
+        rows = [row for row in rows if row[1] != "test"]
+    if not rows:
+        return "(CAP-delta has not been measured: `holdfast bench gpm-delta --size paper`.)"
+    header = ["workload", "size", "on", *(MODE_TITLES[mode] for mode in modes)]
+    header += ["threads of the deltas", "GPM over CAP-delta", "GPM over the best rival"]
+    return table([*header, "GPM over CAP-mm, the paper's CAP"], rows)
 
 
 def fig10(results: Results, size: str) -> str:
     """What direct persistence is worth, and the projections."""
-    chosen = ("cap-mm", "ndp", "gpm", "eadr", "cap-eadr")
+    chosen = ("cap-mm", *DELTA, "ndp", "gpm", "eadr", "cap-eadr")
     rows: Rows = [
-        [TITLES[name], *(ratio(lines, "cap-fs", mode) for mode in chosen)]
-        for name, lines in results.modes(size).items()
+        [TITLES[name], *(_times(results.speedup(size, name, mode, "cap-fs")) for mode in chosen)]
+        for name in results.modes(size)
     ]
-    return table(
-        ["workload", "CAP-mm", "GPM-NDP", "GPM", "GPM-eADR (projection)", "CAP-eADR (projection)"],
-        rows,
-    )
+    return table(["workload", *(MODE_TITLES[mode] for mode in chosen)], rows)
 
 
 def fig11(results: Results) -> str:
@@ -291,15 +353,16 @@ def roofline(results: Results, size: str = "paper") -> str:
 
 def medium(results: Results, name: str, size: str) -> str:
     """What was measured under a model of a medium."""
-    modes = ("cap-fs", "cap-mm", "gpm")
+    modes = ("cap-fs", "cap-mm", "cap-delta", "gpm")
     rows: Rows = []
     for workload, lines in results.modes(size, name).items():
-        over = [ratio(lines, mode) for mode in ("cap-fs", "cap-mm")]
+        over = [over_best(lines), *(ratio(lines, mode) for mode in ("cap-fs", "cap-mm"))]
         falls = pattern(lines["gpm"]) if "gpm" in lines else "-"
         costs = [_cost(lines, mode) for mode in modes]
         rows.append([TITLES[workload], falls, *costs, *over, PAPER_FIG9.get(workload, "-")])
-    header = ["workload", "GPM's stores", "CAP-fs", "CAP-mm", "GPM"]
-    return table([*header, "over CAP-fs", "over CAP-mm", "paper's GPM"], rows)
+    header = ["workload", "GPM's stores", *(MODE_TITLES[mode] for mode in modes)]
+    header += ["over the best rival", "over CAP-fs", "over CAP-mm"]
+    return table([*header, "paper's GPM"], rows)
 
 
 def media(results: Results) -> str:
@@ -321,6 +384,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "gpm-fig3": fig3,
     "gpm-fig9": lambda results: _by_size(results, fig9),
     "gpm-fig10": lambda results: _by_size(results, fig10),
+    "gpm-delta": delta,
     "gpm-fig11": fig11,
     "gpm-fig12": fig12,
     "gpm-table4": table4,
