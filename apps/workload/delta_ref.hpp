@@ -41,7 +41,8 @@ struct DeltaRef {
 
 #if HOLDFAST_DEVICE_CODE
 // A slot for each thread of the block that wants one, in the order of the threads. All threads call
-// it together; it is one atomic update of `taken` a block. REQUIRES: blocks of whole warps.
+// it together; it is one atomic update of `taken` a block. REQUIRES: blocks of whole warps; a
+// barrier between two calls.
 __device__ inline std::uint32_t take_slot(std::uint32_t* taken, bool wants) {
   __shared__ std::uint32_t before[32];  // this warp, in the block
   __shared__ std::uint32_t first;

@@ -108,6 +108,15 @@ def test_crash_command(run: Run) -> None:
     assert run("crash", "nothing", "--kills", 1).status == 1
 
 
+def test_crash_kills_gpkvs_in_the_mode_that_is_asked_for(run: Run) -> None:
+    arguments = ("crash", "gpkvs", "--seed", 5, "--json", "--mode")
+    answer = run(*arguments, "cap-delta", "--kills", 4)
+    assert answer.status == 0, answer.err
+    assert answer.json["mode"] == "cap-delta"
+    assert answer.json["kills"] == 4 and answer.json["finished"] > 0
+    assert run(*arguments, "fast", "--kills", 1).status == 1
+
+
 def test_experiments_write_results(run: Run, tmp_path: Path) -> None:
     common = ("--size", "test", "--results", tmp_path, "--cpu-threads", "1,2")
     answer = run("bench", "gpm-fig9", "--only", "hotspot,srad", *common)
