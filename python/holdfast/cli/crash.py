@@ -81,9 +81,9 @@ def crash(
     opened in a new process, recovered, and compared in whole with an oracle in another process that
     knows what was sent and what was acknowledged.
 
-    Other workloads, and gpkvs in another mode than gpm, are killed at random moments and resume until
-    they end; then they must hold what an uninterrupted run holds, bit for bit, whose result their
-    oracle has confirmed.
+    Other workloads, and gpkvs in another mode than gpm, are killed at random moments and resume
+    until they end; then they must hold what an uninterrupted run holds, bit for bit, whose result
+    their oracle has confirmed.
     """
     if application not in APPS or mode != "gpm":
         what = workloads.Run(
