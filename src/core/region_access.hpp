@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/file_domain.hpp"
+#include "core/domain.hpp"
 #include "holdfast/region.hpp"
 
 namespace holdfast::core {

@@ -3,7 +3,7 @@
 #include <mutex>
 #include <vector>
 
-#include "core/medium.hpp"
+#include "core/domain.hpp"
 #include "core/shared_memory.hpp"
 
 namespace holdfast::core {
@@ -85,12 +85,17 @@ class EmulatedMedium : public Medium {
   AddressSpace space_;
 };
 
+// Its throttle is not active: persists wait one by one.
+std::unique_ptr<RegionDomain> create(const NewRegion& region) {
+  const MediumModel& model = region.options.medium;
+  model.check();
+  auto medium = std::make_unique<EmulatedMedium>(region.size, region.max_size, model, region.path);
+  return std::make_unique<InPlaceDomain>(Domain::emulated, region.path,
+                                         formatted(std::move(medium)));
+}
+
 }  // namespace
 
-std::unique_ptr<Medium> make_emulated_medium(std::uint64_t size, std::uint64_t max_size,
-                                             const MediumModel& model, const std::string& name) {
-  model.check();
-  return std::make_unique<EmulatedMedium>(size, max_size, model, name);
-}
+const DomainKind kEmulatedDomain{.domain = Domain::emulated, .name = "emulated", .create = create};
 
 }  // namespace holdfast::core
