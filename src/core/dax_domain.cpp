@@ -14,7 +14,7 @@ namespace {
 
 class DaxDomain : public InPlaceDomain {
  public:
-  DaxDomain(const std::string& path, std::unique_ptr<Medium> medium, const MediumModel& model)
+  DaxDomain(const std::string& path, std::unique_ptr<Medium> medium, const Model& model)
       : InPlaceDomain(Domain::dax, path, std::move(medium), model) {
     set_zero_from(this->medium().size());  // a device holds anything
   }

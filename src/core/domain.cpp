@@ -58,6 +58,10 @@ std::uint64_t checked_max_size(std::uint64_t size, std::uint64_t wanted) {
   return rounded;
 }
 
+testing::MediumModel model_of(const Model& model) {
+  return model ? *model : testing::MediumModel();
+}
+
 void RegionDomain::hand_out(std::uint64_t from, std::uint64_t to) {
   if (from < zero_from_) medium().zero(from, std::min(to, zero_from_) - from);
   zero_from_ = std::max(zero_from_, to);
@@ -71,7 +75,7 @@ void RegionDomain::settle() {
 }
 
 InPlaceDomain::InPlaceDomain(Domain domain, std::string path, std::unique_ptr<Medium> medium,
-                             const MediumModel& model)
+                             const Model& model)
     : RegionDomain(model),
       domain_(domain),
       path_(std::move(path)),

@@ -15,7 +15,7 @@
 #include "core/pending_writers.hpp"
 #include "core/uuid.hpp"
 #include "holdfast/region.hpp"
-#include "holdfast/throttle.hpp"
+#include "holdfast/testing/throttle.hpp"
 
 namespace holdfast::core {
 
@@ -24,6 +24,10 @@ struct Surroundings {
   MakeStore make_store = make_file_store;
   std::function<Uuid()> boot = this_boot;
 };
+
+// What a region stands for in an experiment; null: what it is.
+using Model = std::shared_ptr<const testing::MediumModel>;
+testing::MediumModel model_of(const Model& model);
 
 // A region that is open, as its domain keeps it. Ends as a crash would end it, unless it is closed.
 //
@@ -38,7 +42,7 @@ class RegionDomain {
   // Guards directory, marks and the handing out of space.
   std::mutex& mutex() { return mutex_; }
   PendingWriters& pending() { return pending_; }
-  Throttle& throttle() { return throttle_; }
+  testing::Throttle& throttle() { return throttle_; }
 
   // Makes free space ready for an object: zero, and of the next commit. REQUIRES: mutex() is held.
   void hand_out(std::uint64_t from, std::uint64_t to);
@@ -59,14 +63,14 @@ class RegionDomain {
   virtual void compare_everything() {}
 
  protected:
-  explicit RegionDomain(const MediumModel& medium = {}) : throttle_(medium) {}
+  explicit RegionDomain(const Model& medium = {}) : throttle_(model_of(medium)) {}
   // From there on free space has never been handed out since it was zeroed.
   void set_zero_from(std::uint64_t offset) { zero_from_ = offset; }
 
  private:
   std::mutex mutex_;
   PendingWriters pending_;
-  Throttle throttle_;
+  testing::Throttle throttle_;
   std::uint64_t zero_from_ = kMetadataBytes;
 };
 
@@ -76,7 +80,7 @@ class InPlaceDomain : public RegionDomain {
  public:
   // Throws as Directory::load().
   InPlaceDomain(Domain domain, std::string path, std::unique_ptr<Medium> medium,
-                const MediumModel& model = {});
+                const Model& model = {});
 
   Domain domain() const override { return domain_; }
   Medium& medium() override { return *medium_; }

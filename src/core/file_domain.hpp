@@ -38,7 +38,7 @@ class FileDomain : public RegionDomain {
   void compare_everything() override { committer_->compare_everything(); }
 
  private:
-  explicit FileDomain(const MediumModel& medium) : RegionDomain(medium) {}
+  explicit FileDomain(const Model& medium) : RegionDomain(medium) {}
   void take_arena(const OpenOptions& options, OpenReport& report);
   void finish_close();
   void make_durable(bool adopted);

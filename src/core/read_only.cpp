@@ -196,7 +196,7 @@ namespace {
 
 class ReadOnlyDomain : public InPlaceDomain {
  public:
-  ReadOnlyDomain(const std::string& path, ReadOnly found, const MediumModel& model)
+  ReadOnlyDomain(const std::string& path, ReadOnly found, const Model& model)
       : InPlaceDomain(Domain::file, path, std::move(found.medium), model),
         generation_(found.generation) {}
   std::uint64_t generation() const override { return generation_; }

@@ -127,7 +127,7 @@ Region core::RegionAccess::create(const std::string& path, const RegionOptions& 
   release_kept();
   const std::uint64_t size = checked_size(options.size, path);
   const std::uint64_t max_size = core::checked_max_size(size, options.max_size);
-  options.medium.check();
+  model_of(options.medium).check();
   const core::DomainKind* const kind = core::kind_of(options.domain);
   if (kind == nullptr) {
     throw Error(Errc::invalid_argument, concat("cannot create '", path, "': unknown domain"));
@@ -142,7 +142,7 @@ Region core::RegionAccess::open(const std::string& path, const OpenOptions& opti
                                 const Surroundings& around) {
   check_path(path);
   release_kept();
-  options.medium.check();
+  model_of(options.medium).check();
   auto impl = std::make_unique<Region::Impl>();
   impl->path = path;
   impl->read_only = options.mode == OpenMode::read_only;
@@ -162,7 +162,7 @@ Region core::RegionAccess::open_or_create(const std::string& path, const RegionO
   core::check_kind(path, *kind);
   OpenOptions how = opening;
   if (how.arena_folder.empty()) how.arena_folder = options.arena_folder;
-  if (!how.medium.slows()) how.medium = options.medium;
+  if (!core::model_of(how.medium).slows()) how.medium = options.medium;
   // Between the two another process may make a region there, or take it away.
   constexpr int kAttempts = 8;
   for (int attempt = 1;; ++attempt) {
@@ -402,6 +402,13 @@ Guarantee Region::guarantee() const try {
 }
 
 const OpenReport& Region::open_report() const { return alive(impl_).report; }
-Throttle& Region::throttle() const { return alive(impl_).domain->throttle(); }
+
+testing::Throttle& core::RegionAccess::throttle(const Region& region) {
+  return alive(region.impl_).domain->throttle();
+}
+
+testing::Throttle& testing::throttle(const Region& region) {
+  return core::RegionAccess::throttle(region);
+}
 
 }  // namespace holdfast

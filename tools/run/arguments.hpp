@@ -15,7 +15,7 @@ struct Arguments {
   workload::Settings settings;
   std::string region;  // empty: one of its own, removed afterwards
   unsigned cpu_threads = 0;
-  holdfast::MediumModel medium;
+  holdfast::testing::MediumModel medium;
   bool verify = true;
   bool last_commit = false;  // of the region; what a crash left since is set aside
 };
