@@ -3,8 +3,8 @@
 #include <cstdio>
 
 #include "bench.hpp"
-#include "holdfast/checkpoint.hpp"
 #include "holdfast/kernel.hpp"
+#include "holdfast/testing/checkpoint.hpp"
 #include "scratch_region.hpp"
 
 namespace {
@@ -56,7 +56,7 @@ void saves(std::uint64_t bytes, std::uint64_t repeat) {
     holdfast::copy_async(setup.stream, setup.pinned.data(), setup.data.data(), bytes);
   });
   for (const bool engine : {false, true}) {
-    setup.checkpoint.set_engine_threshold(engine ? 1 : ~std::uint64_t{0});
+    holdfast::testing::set_engine_threshold(setup.checkpoint, engine ? 1 : ~std::uint64_t{0});
     const double save =
         setup.median_of(repeat, [&] { setup.checkpoint.save(setup.stream, "g", 1); });
     const double restore =

@@ -318,7 +318,7 @@ workload::Info info() {
        {"width", "of a generated graph (default 96, 1,600 or 9,000 by size)"},
        {"height", "of a generated graph (default 32, 160 or 2,667 by size)"}},
       [](const Settings& settings) { return std::make_unique<Bfs>(settings); },
-      holdfast::Access::random,
+      holdfast::testing::Access::random,
   };
 }
 

@@ -331,7 +331,7 @@ workload::Info insert_info() {
 workload::Info update_info() {
   workload::Info info = info_of<UpdateWorkload>(
       "gpdb_update", "gpDB: a twentieth of a table's rows, which a predicate selects, changed");
-  info.kernel_access = holdfast::Access::random;
+  info.kernel_access = holdfast::testing::Access::random;
   info.options["log"] =
       "of old values, in the modes gpm and eadr: coalesced (default), or conventional, with 1,024 "
       "partitions under locks";

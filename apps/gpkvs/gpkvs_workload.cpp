@@ -190,7 +190,7 @@ workload::Info info_of(const char* name, const char* summary, bool mixed) {
   info.name = name;
   info.summary = summary;
   info.kind = workload::Info::Class::transactional;
-  info.kernel_access = holdfast::Access::random;
+  info.kernel_access = holdfast::testing::Access::random;
   info.options = {
       {"cache",
        "on, off or automatic (default): a copy of the table in device memory for reads, in modes "

@@ -11,12 +11,12 @@
 namespace workload {
 namespace {
 
-using holdfast::Access;
 using holdfast::Errc;
 using holdfast::Error;
 using holdfast::kPageBytes;
-using holdfast::Throttle;
 using holdfast::detail::concat;
+using holdfast::testing::Access;
+using holdfast::testing::Throttle;
 
 // Copies and flushes are shared out among threads in parts of these sizes.
 constexpr std::uint64_t kLargestPart = 8u << 20;
@@ -63,7 +63,7 @@ Backing::Backing(const BackingOptions& options) : options_(options) {
   team_ = std::make_unique<Team>(options_.cpu_threads);
   try {
     holdfast::OpenOptions there;
-    there.medium = options.medium;
+    there.medium = holdfast::testing::standing_for(options.medium);
     there.last_commit = options.last_commit;
     region_ = std::make_unique<holdfast::Region>(holdfast::Region::open(options.path, there));
     was_there_ = true;
@@ -74,7 +74,7 @@ Backing::Backing(const BackingOptions& options) : options_(options) {
     made.size =
         kMetadata + (uses_files(options.mode) ? 0 : options.capacity + options.capacity / 8);
     made.max_size = made.size;
-    made.medium = options.medium;
+    made.medium = holdfast::testing::standing_for(options.medium);
     region_ = std::make_unique<holdfast::Region>(holdfast::Region::create(options.path, made));
   }
   // The mode is kept, so that no run goes on with another one's half of the data.

@@ -11,7 +11,7 @@
 
 #include "holdfast/region.hpp"
 #include "holdfast/stream.hpp"
-#include "holdfast/throttle.hpp"
+#include "holdfast/testing/throttle.hpp"
 #include "workload/mode.hpp"
 
 namespace workload {
@@ -32,12 +32,12 @@ struct Array {
 
 struct BackingOptions {
   Mode mode = Mode::gpm;
-  std::string path;              // of the region
-  std::uint64_t capacity = 0;    // bytes of arrays and checkpoints
-  unsigned cpu_threads = 0;      // that flush, write or compute; 0: as many as there are cores
-  unsigned files = 0;            // of an array in mode cap_fs; 0: one for each of the threads
-  holdfast::MediumModel medium;  // what the region and the files beside it stand for
-  bool last_commit = false;      // as in OpenOptions
+  std::string path;            // of the region
+  std::uint64_t capacity = 0;  // bytes of arrays and checkpoints
+  unsigned cpu_threads = 0;    // that flush, write or compute; 0: as many as there are cores
+  unsigned files = 0;          // of an array in mode cap_fs; 0: one for each of the threads
+  holdfast::testing::MediumModel medium;  // what the region and the files beside it stand for
+  bool last_commit = false;               // as in OpenOptions
 };
 
 // The file domain's region at `path` holds everything in the modes gpm, ndp, cap_mm, cpu and the
@@ -138,7 +138,7 @@ class Backing {
 
   // The medium that everything is written to: publish(), set_progress() and Savers tell it of what
   // they write, and return once it has taken that. For what kernels store, see step.hpp.
-  holdfast::Throttle& throttle() { return region_->throttle(); }
+  holdfast::testing::Throttle& throttle() { return holdfast::testing::throttle(*region_); }
 
   // Bytes that this process wrote to the medium for publish(), set_progress() and Savers.
   std::uint64_t bytes_written() const { return bytes_written_; }

@@ -6,7 +6,7 @@ namespace workload {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using holdfast::Throttle;
+using holdfast::testing::Throttle;
 
 // What reached the medium without the backing's doing.
 std::uint64_t stored_directly(const Workload& work, Mode mode) {
@@ -16,7 +16,8 @@ std::uint64_t stored_directly(const Workload& work, Mode mode) {
 
 }  // namespace
 
-StepCost run_step(Workload& work, Backing& backing, holdfast::Access access, std::uint64_t number) {
+StepCost run_step(Workload& work, Backing& backing, holdfast::testing::Access access,
+                  std::uint64_t number) {
   Throttle& medium = backing.throttle();
   const std::uint64_t stored_before = stored_directly(work, backing.mode());
   const std::uint64_t written_before = backing.bytes_written();

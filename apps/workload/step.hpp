@@ -17,6 +17,7 @@ struct StepCost {
 // Runs step `number` and waits for its stream. What kernels (mode cpu: host threads) stored to the
 // medium themselves counts as written from the step's begin on, and falls as `access` says: the
 // step returns once the backing's medium has taken it, at once if it was computing for longer.
-StepCost run_step(Workload& work, Backing& backing, holdfast::Access access, std::uint64_t number);
+StepCost run_step(Workload& work, Backing& backing, holdfast::testing::Access access,
+                  std::uint64_t number);
 
 }  // namespace workload

@@ -83,7 +83,7 @@ struct Info {
   std::function<std::unique_ptr<Workload>(const Settings&)> make;
   // How a step's stores fall on the medium where kernels store directly (most of their bytes).
   // Copies and checkpoints are aligned in every mode.
-  holdfast::Access kernel_access = holdfast::Access::aligned;
+  holdfast::testing::Access kernel_access = holdfast::testing::Access::aligned;
 };
 
 // In the paper's order.

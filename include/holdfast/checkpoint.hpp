@@ -17,6 +17,10 @@
 
 namespace holdfast {
 
+namespace checkpoint {
+struct Access;
+}
+
 // Where a buffer lives.
 enum class BufferMemory {
   device,  // memory that kernels can read: of the device, pinned, or of a region
@@ -50,9 +54,6 @@ struct CheckpointBuffer {
 //   checkpoint.add("model", "weights", weights, count);
 //   std::uint64_t step = checkpoint.restore(stream, "model").value_or(0);
 //   for (...) { ...; checkpoint.save(stream, "model", step); }
-//
-// Where the region stands for a slower medium (RegionOptions::medium), a save ends, and a restore
-// returns, no sooner than on that.
 //
 // Invariants:
 // - After any crash, restore() gives the last save that was durable, or one that was under way at
@@ -107,15 +108,13 @@ class Checkpoint {
   std::vector<CheckpointBuffer> stored(std::string_view group) const;
   std::vector<std::string> stored_groups() const;
 
-  // Buffers of fewer bytes are copied by a kernel, others by the copy engine. For measuring.
-  void set_engine_threshold(std::uint64_t bytes);
-
   // What a group takes in its region.
   static std::uint64_t region_bytes(std::uint64_t buffer_bytes, std::uint64_t buffers);
 
   struct Impl;
 
  private:
+  friend struct checkpoint::Access;
   std::unique_ptr<Impl> impl_;
 };
 

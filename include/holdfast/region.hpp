@@ -14,7 +14,6 @@
 
 #include "holdfast/config.hpp"
 #include "holdfast/error.hpp"
-#include "holdfast/medium_model.hpp"
 #include "holdfast/page_marks.hpp"
 #include "holdfast/stream.hpp"
 #include "holdfast/type_name.hpp"
@@ -23,6 +22,9 @@ namespace holdfast {
 
 namespace core {
 struct RegionAccess;
+}
+namespace testing {
+struct MediumModel;
 }
 
 // Where a region's bytes live. DESIGN: docs/architecture.md, "Domains".
@@ -61,16 +63,13 @@ enum class Tracking : std::uint32_t {
 };
 const char* to_string(Tracking tracking) noexcept;
 
-class Throttle;
-
 struct RegionOptions {
   Domain domain = Domain::file;
   std::uint64_t size = 0;      // bytes, rounded up to whole pages; REQUIRED for create
   std::uint64_t max_size = 0;  // address space kept for grow(); 0: four times `size`
   std::string arena_folder;    // empty: $HOLDFAST_ARENA_DIR, or /dev/shm
-  // What the region's memory stands for in an experiment; it is not stored. Emulated domain: each
-  // persist of a kernel waits for a store of 8 bytes. Others: throttle() waits.
-  MediumModel medium{};
+  // For experiments (testing/medium_model.hpp): what the region's memory stands for; not stored.
+  std::shared_ptr<const testing::MediumModel> medium{};
 };
 
 enum class OpenMode {
@@ -82,9 +81,9 @@ enum class OpenMode {
 };
 
 struct OpenOptions {
-  std::string arena_folder;    // as in RegionOptions
-  std::uint64_t max_size = 0;  // as in RegionOptions
-  MediumModel medium{};        // as in RegionOptions
+  std::string arena_folder;                              // as in RegionOptions
+  std::uint64_t max_size = 0;                            // as in RegionOptions
+  std::shared_ptr<const testing::MediumModel> medium{};  // as in RegionOptions
   // Begin with the last commit, although a crash has left an arena, or should have: what was
   // persisted since is given up. An arena that is found is set aside under another name.
   bool last_commit = false;
@@ -268,10 +267,6 @@ class Region {
   std::uint64_t generation() const;  // commits so far
   Guarantee guarantee() const;
   const OpenReport& open_report() const;
-  // Of RegionOptions::medium. Commits of the file domain and checkpoints wait for it; who writes to
-  // the region in another way says so to it, and waits where durability is promised. Not active on
-  // the emulated domain.
-  Throttle& throttle() const;
 
   struct Impl;
 

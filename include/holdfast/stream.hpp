@@ -108,10 +108,6 @@ void unregister_host(void* address, std::size_t bytes) noexcept;
 // that work met (CUDA backend; otherwise an error waits for who synchronizes its stream).
 void synchronize(void* native_stream = nullptr);
 
-// How long every durability fence of a kernel waits, for media that are emulated. CPU backend
-// alone: a GPU's fences take the time that they take. Thread safety: any.
-void set_persist_delay_ns(double nanoseconds) noexcept;
-
 }  // namespace backend
 
 // Owns `size()` elements of device memory, zeroed. Not copyable. REQUIRES, when it ends: no work

@@ -8,6 +8,7 @@
 
 #include "bindings.hpp"
 #include "holdfast/backup.hpp"
+#include "holdfast/testing/medium_model.hpp"
 
 namespace holdfast::python {
 namespace {
@@ -51,14 +52,13 @@ CommitStats wait(PendingCommit& pending) {
 std::shared_ptr<RegionHandle> create_region(const std::string& path, std::uint64_t size,
                                             const std::string& domain, std::uint64_t max_size,
                                             const std::string& arena_folder,
-                                            double persist_latency_ns,
-                                            double write_bytes_per_second) {
+                                            const std::string& medium) {
   RegionOptions options;
   options.domain = parse_domain(domain);
   options.size = size;
   options.max_size = max_size;
   options.arena_folder = arena_folder;
-  options.medium = {persist_latency_ns, write_bytes_per_second};
+  options.medium = testing::standing_for(medium);
   nb::gil_scoped_release no_gil;
   return std::make_shared<RegionHandle>(path, Region::create(path, options));
 }
@@ -287,7 +287,7 @@ void bind_region(nb::module_& module) {
   bind_device_view(module, region);
 
   module.def("create", &create_region, "path"_a, "size"_a, "domain"_a, "max_size"_a,
-             "arena_folder"_a, "persist_latency_ns"_a, "write_bytes_per_second"_a);
+             "arena_folder"_a, "medium"_a);
   module.def("open", &open_region, "path"_a, "arena_folder"_a, "max_size"_a, "read_only"_a,
              "last_commit"_a);
   module.def("open_or_create", &open_or_create_region, "path"_a, "size"_a, "domain"_a, "max_size"_a,

@@ -366,26 +366,29 @@ def create(
     domain: str = "file",
     max_size: int = 0,
     arena_folder: Path | None = None,
-    persist_latency_ns: float = 0.0,
-    write_bytes_per_second: float = 0.0,
 ) -> Region:
     """Makes a new region of `size` bytes.
 
     domain: "file" (the default: shared memory, committed to the file `path`), "dax" (`path` is
-    the device), "device" (memory of the GPU; nothing survives) or "emulated" (nothing survives;
-    a persist costs what the last two parameters say). On the others checkpoints and commits take as
-    long as on a medium of that latency and bandwidth.
+    the device), "device" (memory of the GPU; nothing survives) or "emulated" (for tests:
+    nothing survives).
     arena_folder: where the shared memory of the file domain lies; by default
     $HOLDFAST_ARENA_DIR, or /dev/shm.
     """
+    return create_on("dram", path, size, domain, max_size, arena_folder)
+
+
+def create_on(
+    medium: str, path: Path, size: int, domain: str, max_size: int, arena_folder: Path | None
+) -> Region:
+    """As create(), of memory that stands for a medium."""
     handle = ext.create(
         path_text(path),
         checked_number(size, "size"),
         domain,
         checked_number(max_size, "max_size"),
         path_text(arena_folder or ""),
-        persist_latency_ns,
-        write_bytes_per_second,
+        medium,
     )
     return Region(handle)
 

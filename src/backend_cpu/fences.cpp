@@ -5,8 +5,8 @@
 #include "backend_cpu/atomic_core.hpp"
 #include "backend_cpu/hooks.hpp"
 #include "backend_cpu/host_events.hpp"
+#include "core/persist_delay.hpp"
 #include "holdfast/persist.hpp"
-#include "holdfast/stream.hpp"
 
 namespace holdfast {
 namespace {

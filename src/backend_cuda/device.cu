@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "backend_cuda/check.hpp"
+#include "core/persist_delay.hpp"
 #include "holdfast/stream.hpp"
 
 namespace holdfast {

@@ -6,6 +6,7 @@
 #include "checkpoint/group.hpp"
 #include "core/guard.hpp"
 #include "core/host_asks.hpp"
+#include "holdfast/testing/checkpoint.hpp"
 
 namespace holdfast {
 
@@ -158,8 +159,12 @@ std::vector<std::string> Checkpoint::stored_groups() const try {
   core::fail("stored_groups()");
 }
 
-void Checkpoint::set_engine_threshold(std::uint64_t bytes) {
-  alive(impl_).engine_threshold = bytes;
+struct checkpoint::Access {
+  static Checkpoint::Impl& impl(Checkpoint& of) { return alive(of.impl_); }
+};
+
+void testing::set_engine_threshold(Checkpoint& checkpoint, std::uint64_t bytes) {
+  checkpoint::Access::impl(checkpoint).engine_threshold = bytes;
 }
 
 std::uint64_t Checkpoint::region_bytes(std::uint64_t buffer_bytes, std::uint64_t buffers) {

@@ -192,13 +192,13 @@ void Group::run(Stream& stream, const Plan& plan, const DeviceBuffer<Tally>& tal
 }
 
 template <class Body>
-void Group::throttled(Throttle& throttle, Stream& stream, Body&& body) const {
+void Group::throttled(testing::Throttle& throttle, Stream& stream, Body&& body) const {
   if (!throttle.active()) return body();
-  const auto begun = std::make_shared<Throttle::Mark>();
+  const auto begun = std::make_shared<testing::Throttle::Mark>();
   stream.enqueue([&throttle, begun] { *begun = throttle.mark(); });
   body();
   stream.enqueue([&throttle, begun, bytes = bytes_ + sizeof(Slot)] {
-    throttle.write(*begun, bytes, Access::aligned);
+    throttle.write(*begun, bytes, testing::Access::aligned);
     throttle.wait();
   });
 }
@@ -237,7 +237,8 @@ void Group::save(Region& region, Stream& stream, std::uint64_t tag, std::uint64_
   auto end = std::make_shared<Event>();
   const Publication publication = next_save(tag, stream);
   try {
-    throttled(region.throttle(), stream, [&] { run(stream, plan, tally_, publication, marks_); });
+    throttled(testing::throttle(region), stream,
+              [&] { run(stream, plan, tally_, publication, marks_); });
     end->record(stream);
   } catch (...) {
     settle(stream);
@@ -298,7 +299,7 @@ std::shared_ptr<PendingSave::State> Group::save_async(Region& region, Stream& st
     run(stream, *aside_, by_kernel ? unused_ : tally_, {}, {});
     set_aside_->record(stream);
     set_aside_->wait(*drain_);
-    throttled(region.throttle(), *drain_, [&] {
+    throttled(testing::throttle(region), *drain_, [&] {
       if (by_kernel) {
         run(*drain_, *drain, tally_, publication, marks_);
         return;
@@ -331,7 +332,7 @@ std::optional<std::uint64_t> Group::restore(Region& region, Stream& stream,
   if (current.sequence == 0) return std::nullopt;
   const Plan& plan = this->plan(Direction::restore, current.sequence % 2, threshold);
   const DeviceBuffer<Tally> tally(1);
-  const Throttle::Mark begun = region.throttle().mark();
+  const testing::Throttle::Mark begun = testing::throttle(region).mark();
   Tally found{};
   try {
     run(stream, plan, tally, {}, {});
@@ -341,8 +342,8 @@ std::optional<std::uint64_t> Group::restore(Region& region, Stream& stream,
     settle(stream);
     throw;
   }
-  region.throttle().read(begun, bytes_);
-  region.throttle().wait();
+  testing::throttle(region).read(begun, bytes_);
+  testing::throttle(region).wait();
   if (found.sum != current.data) {
     throw Error(Errc::damaged,
                 concat("checkpoint '", object_, "' of region '", region.path(),

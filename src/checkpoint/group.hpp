@@ -11,7 +11,7 @@
 #include "checkpoint/kernels.hpp"
 #include "checkpoint/layout.hpp"
 #include "holdfast/checkpoint.hpp"
-#include "holdfast/throttle.hpp"
+#include "holdfast/testing/throttle.hpp"
 
 namespace holdfast::checkpoint {
 
@@ -76,7 +76,7 @@ class Group {
                   const Publication& publication, const PageMarks& marks);
   // Queues what writes a copy, and behind it a wait until the region's medium has taken the copy.
   template <class Body>
-  void throttled(Throttle& throttle, Stream& stream, Body&& body) const;
+  void throttled(testing::Throttle& throttle, Stream& stream, Body&& body) const;
   void make_staging();
   const Plan& drain_plan(std::uint64_t which);
   static void settle(Stream& stream) noexcept;

@@ -127,7 +127,7 @@ std::atomic<std::uint64_t> Committer::staging_pages{(std::uint64_t{256} << 20) /
 struct Committer::Job {
   std::shared_ptr<Commit::State> state;
   Unchanged unchanged = Unchanged::commit;
-  Throttle::Mark begun;
+  testing::Throttle::Mark begun;
   Snapshot snapshot;
   Clock::time_point copied;
 };
@@ -269,7 +269,7 @@ void Committer::write(Job& job) noexcept {
       if (!unnamed) check_image();
       if (throttle_ != nullptr) {
         const std::uint64_t bytes = result.bytes_written + job.snapshot.bytes_written;
-        throttle_->write(job.begun, bytes, Access::aligned);  // whole pages
+        throttle_->write(job.begun, bytes, testing::Access::aligned);  // whole pages
         throttle_->wait();
       }
       arena_.agree(id);

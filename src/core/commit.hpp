@@ -17,7 +17,7 @@
 #include "core/marks.hpp"
 #include "core/snapshot.hpp"
 #include "holdfast/region.hpp"
-#include "holdfast/throttle.hpp"
+#include "holdfast/testing/throttle.hpp"
 
 namespace holdfast {
 
@@ -68,7 +68,7 @@ class Committer {
   void check_image() const;
 
   // From now on a commit is done once `throttle`, which outlives the committer, has taken it.
-  void set_throttle(Throttle& throttle) { throttle_ = &throttle; }
+  void set_throttle(testing::Throttle& throttle) { throttle_ = &throttle; }
 
   // After a crash the marks are gone: the next commit compares every page.
   void compare_everything() { *compare_everything_ = true; }
@@ -93,7 +93,9 @@ class Committer {
   Snapshot snapshot(bool with_device_marks);
   void wait_idle();
   void set_idle();
-  Throttle::Mark mark() const { return throttle_ ? throttle_->mark() : Throttle::Mark(); }
+  testing::Throttle::Mark mark() const {
+    return throttle_ ? throttle_->mark() : testing::Throttle::Mark();
+  }
   void write(Job& job) noexcept;
   void writer_loop() noexcept;
   void start_writer();
@@ -105,7 +107,7 @@ class Committer {
   MarkMap marks_;
   std::unique_ptr<StagingBuffer> staging_;
   std::shared_ptr<std::atomic<bool>> compare_everything_;
-  Throttle* throttle_ = nullptr;
+  testing::Throttle* throttle_ = nullptr;
   // Kept until no stream holds them: a host function must not be the one that lets go of an event.
   std::vector<std::shared_ptr<Commit::State>> queued_;
   std::atomic<std::uint64_t> generation_;

@@ -1,4 +1,4 @@
-#include "holdfast/crash_medium.hpp"
+#include "holdfast/testing/crash_medium.hpp"
 
 #include <cstring>
 #include <map>
@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace holdfast {
+namespace holdfast::testing {
 
 struct CrashMedium::State {
   using Word = std::uint64_t;
@@ -134,4 +134,4 @@ void CrashMedium::on_event(const cpu::Event& event) {
   }
 }
 
-}  // namespace holdfast
+}  // namespace holdfast::testing

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <optional>
 
+#include "core/read_only.hpp"
+
 namespace holdfast::core {
 
 using detail::concat;
@@ -153,24 +155,13 @@ bool is_image(const std::string& path) {
          std::memcmp(magic, kImageMagic, sizeof magic) == 0;
 }
 
-std::uint64_t checked_max_size(std::uint64_t size, std::uint64_t wanted) {
-  if (wanted == 0) return std::min(size, kMaxRegionBytes / 4) * 4;
-  const std::uint64_t rounded = pages_of(std::min(wanted, kMaxRegionBytes)) * kPage;
-  if (wanted > kMaxRegionBytes || rounded < size) {
-    throw Error(Errc::invalid_argument,
-                concat("max_size ", wanted, " must lie between the region's size ", size, " and ",
-                       kMaxRegionBytes, " bytes"));
-  }
-  return rounded;
-}
-
 FileDomain::~FileDomain() {
   if (committer_) committer_->drain();
 }
 
-std::unique_ptr<FileDomain> FileDomain::create(const std::string& path, std::uint64_t size,
-                                               std::uint64_t max_size, const std::string& folder,
-                                               const Surroundings& around) {
+std::unique_ptr<FileDomain> FileDomain::create(const NewRegion& region) {
+  const auto& [path, size, max_size, options, around] = region;
+  const std::string folder = arena_folder(options.arena_folder);
   struct stat info {};
   if (::lstat(path.c_str(), &info) == 0) throw system_error(EEXIST, "create", path);
   const Uuid uuid = new_uuid();
@@ -179,7 +170,7 @@ std::unique_ptr<FileDomain> FileDomain::create(const std::string& path, std::uin
   UniqueFd fd(::fcntl(file.fd(), F_DUPFD_CLOEXEC, 0));  // shares the lock
   if (!fd) throw system_error(errno, "open", path);
 
-  std::unique_ptr<FileDomain> domain(new FileDomain);
+  std::unique_ptr<FileDomain> domain(new FileDomain(options.medium));
   domain->boot_ = around.boot();
   domain->identity_ = identify(fd.get(), path);
   domain->arena_ = Arena::create(arena_path(folder, uuid), uuid, domain->boot_, size, max_size);
@@ -190,7 +181,7 @@ std::unique_ptr<FileDomain> FileDomain::create(const std::string& path, std::uin
       std::make_unique<Image>(Image::format(around.make_store(std::move(fd), path), uuid));
   domain->arena_->pin();
   domain->committer_ = std::make_unique<Committer>(*domain->image_, *domain->arena_,
-                                                   *domain->directory_, domain->mutex_);
+                                                   *domain->directory_, domain->mutex());
   domain->committer_->now();  // generation 0: the empty region
   // The image first: a kill in between leaves a region that opens, and no memory without an owner.
   file.publish();
@@ -204,6 +195,7 @@ std::unique_ptr<FileDomain> FileDomain::create(const std::string& path, std::uin
     throw;
   }
   domain->arena_->set_use(ArenaUse::in_use);
+  domain->committer_->set_throttle(domain->throttle());
   return domain;
 }
 
@@ -353,10 +345,24 @@ void FileDomain::take_arena(const OpenOptions& options, OpenReport& report) {
   }
 }
 
-std::unique_ptr<FileDomain> FileDomain::open(const std::string& path, const OpenOptions& options,
-                                             OpenReport& report, const Surroundings& around) {
+namespace {
+
+// What was loaded is zero wherever no object lies; what was adopted may hold anything.
+std::uint64_t zero_from(const Arena& arena, const Directory& directory, bool adopted) {
+  if (adopted) return arena.size();
+  std::uint64_t from = kMetadataBytes;
+  for (const ObjectInfo& object : directory.objects()) {
+    from = std::max(from, object.offset + pages_of(object.bytes()) * kPage);
+  }
+  return from;
+}
+
+}  // namespace
+
+std::unique_ptr<FileDomain> FileDomain::open(const FoundRegion& region) {
+  const auto& [path, options, around, report] = region;
   Stopwatch watch;
-  std::unique_ptr<FileDomain> domain(new FileDomain);
+  std::unique_ptr<FileDomain> domain(new FileDomain(options.medium));
   UniqueFd fd = open_image(path);
   domain->boot_ = around.boot();
   domain->identity_ = identify(fd.get(), path);
@@ -378,8 +384,10 @@ std::unique_ptr<FileDomain> FileDomain::open(const std::string& path, const Open
   arena.pin();
   report.pin_ms = watch.lap();
 
-  domain->committer_ = std::make_unique<Committer>(image, arena, directory, domain->mutex_);
+  domain->committer_ = std::make_unique<Committer>(image, arena, directory, domain->mutex());
   domain->make_durable(report.arena_found);
+  domain->committer_->set_throttle(domain->throttle());
+  domain->set_zero_from(zero_from(arena, directory, report.arena_found));
   report.check_ms += watch.lap();
   return domain;
 }
@@ -441,7 +449,17 @@ void FileDomain::destroy(const std::string& path, const OpenOptions& options) {
   sync_folder_of(path);
 }
 
-CommitStats FileDomain::commit(Committer::Unchanged unchanged) {
+Commit FileDomain::commit(Stream& stream) {
+  pending().hold(stream, committer_->everything());
+  return Commit(committer_->start(stream));
+}
+
+CommitStats FileDomain::commit() {
+  settle();
+  return commit_now(Committer::Unchanged::commit);
+}
+
+CommitStats FileDomain::commit_now(Committer::Unchanged unchanged) {
   try {
     if (!stream_) stream_ = std::make_unique<Stream>();
     return Commit(committer_->start(*stream_, unchanged)).wait();
@@ -456,7 +474,7 @@ CommitStats FileDomain::commit(Committer::Unchanged unchanged) {
 
 void FileDomain::close() {
   committer_->drain();
-  commit(Committer::Unchanged::skip);
+  commit_now(Committer::Unchanged::skip);
   committer_->check_image();
   // A kill in between: the arena says that it is not needed, the note still names it.
   arena_->set_use(ArenaUse::closed);
@@ -481,5 +499,25 @@ Guarantee FileDomain::guarantee() const {
   }
   return guarantee;
 }
+
+namespace {
+
+std::unique_ptr<RegionDomain> create_region(const NewRegion& region) {
+  return FileDomain::create(region);
+}
+
+std::unique_ptr<RegionDomain> open_region(const FoundRegion& region) {
+  if (region.options.mode == OpenMode::read_only) return open_for_reading(region);
+  return FileDomain::open(region);
+}
+
+}  // namespace
+
+const DomainKind kFileDomain{.domain = Domain::file,
+                             .name = "file",
+                             .create = create_region,
+                             .has = is_image,
+                             .open = open_region,
+                             .destroy = FileDomain::destroy};
 
 }  // namespace holdfast::core

@@ -1,62 +1,52 @@
 // The file domain: an arena in shared memory, paired with an image on any file system.
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "core/arena.hpp"
 #include "core/commit.hpp"
-#include "core/directory.hpp"
+#include "core/domain.hpp"
 #include "core/image.hpp"
 #include "holdfast/region.hpp"
 
 namespace holdfast::core {
 
-// What the file domain finds around it. Tests put others in their place.
-struct Surroundings {
-  MakeStore make_store = make_file_store;
-  std::function<Uuid()> boot = this_boot;
-};
-
-class FileDomain {
+class FileDomain : public RegionDomain {
  public:
-  static std::unique_ptr<FileDomain> create(const std::string& path, std::uint64_t size,
-                                            std::uint64_t max_size, const std::string& folder,
-                                            const Surroundings& around = {});
-  static std::unique_ptr<FileDomain> open(const std::string& path, const OpenOptions& options,
-                                          OpenReport& report, const Surroundings& around = {});
+  static std::unique_ptr<FileDomain> create(const NewRegion& region);
+  static std::unique_ptr<FileDomain> open(const FoundRegion& region);
   static void destroy(const std::string& path, const OpenOptions& options);
 
-  // Lets go as a crash would.
-  ~FileDomain();
+  ~FileDomain() override;
 
-  // Commits what changed and removes the arena. On an exception nothing has been let go.
-  void close();
+  Domain domain() const override { return Domain::file; }
+  Medium& medium() override { return *arena_; }
+  Directory& directory() override { return *directory_; }
+
+  Commit commit(Stream& stream) override;
   // Through a stream of its own; if the device is lost, from what the host sees.
-  CommitStats commit(Committer::Unchanged unchanged);
+  CommitStats commit() override;
+  std::uint64_t generation() const override { return committer_->generation(); }
   // As things stand now.
-  Guarantee guarantee() const;
+  Guarantee guarantee() const override;
+  // Commits what changed and removes the arena.
+  void close() override;
 
-  Arena& arena() { return *arena_; }
-  Directory& directory() { return *directory_; }
-  Image& image() { return *image_; }
-  Committer& committer() { return *committer_; }
-  // Guards directory, marks and the handing out of space.
-  std::mutex& mutex() { return mutex_; }
+  MarkMap* marks() override { return &committer_->marks(); }
+  void compare_everything() override { committer_->compare_everything(); }
 
  private:
-  FileDomain() = default;
+  explicit FileDomain(const Model& medium) : RegionDomain(medium) {}
   void take_arena(const OpenOptions& options, OpenReport& report);
   void finish_close();
   void make_durable(bool adopted);
   void write_note(bool closed);
+  CommitStats commit_now(Committer::Unchanged unchanged);
 
   ImageIdentity identity_;
   Uuid boot_{};
-  std::mutex mutex_;
   std::unique_ptr<Image> image_;
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<Directory> directory_;
@@ -87,8 +77,5 @@ void load_verified(const Image& image, std::byte* region, std::uint64_t bytes);
 
 // Whether the file at `path` begins as an image does. Does not follow links, block or throw.
 bool is_image(const std::string& path);
-
-// Space for grow(): `wanted`, or four times the size. Throws invalid_argument.
-std::uint64_t checked_max_size(std::uint64_t size, std::uint64_t wanted);
 
 }  // namespace holdfast::core

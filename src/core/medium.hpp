@@ -1,4 +1,4 @@
-// Where a region's bytes stand: one implementation per domain.
+// Where a region's bytes stand: memory that the host and kernels reach at one address.
 #pragma once
 
 #include <cstddef>
@@ -37,11 +37,6 @@ class Medium {
 
   virtual Guarantee guarantee() const = 0;
 };
-
-std::unique_ptr<Medium> make_device_medium(std::uint64_t size);
-std::unique_ptr<Medium> make_emulated_medium(std::uint64_t size, std::uint64_t max_size,
-                                             const MediumModel& model, const std::string& name);
-// make_dax_medium() is declared in dax_medium.hpp.
 
 // Address space of max_size bytes at a fixed place, filled piece by piece, pinned for kernels.
 // Shared by the media that can grow.

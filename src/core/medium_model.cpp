@@ -1,12 +1,13 @@
-#include "holdfast/medium_model.hpp"
+#include "holdfast/testing/medium_model.hpp"
 
 #include <charconv>
 #include <cmath>
 #include <cstddef>
+#include <utility>
 
 #include "holdfast/error.hpp"
 
-namespace holdfast {
+namespace holdfast::testing {
 
 using detail::concat;
 
@@ -147,4 +148,12 @@ double MediumModel::read_seconds(std::uint64_t bytes) const {
   return seconds(bytes, read_bytes_per_second);
 }
 
-}  // namespace holdfast
+std::shared_ptr<const MediumModel> standing_for(MediumModel model) {
+  return std::make_shared<const MediumModel>(std::move(model));
+}
+
+std::shared_ptr<const MediumModel> standing_for(std::string_view text) {
+  return standing_for(MediumModel::parse(text));
+}
+
+}  // namespace holdfast::testing

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/directory.hpp"
+#include "core/file_domain.hpp"
 
 namespace holdfast::core {
 
@@ -189,6 +190,27 @@ ReadOnly open_read_only(const std::string& path, const OpenOptions& options, Ope
   report.pin_ms = ms(loaded);
   result.medium = std::move(medium);
   return result;
+}
+
+namespace {
+
+class ReadOnlyDomain : public InPlaceDomain {
+ public:
+  ReadOnlyDomain(const std::string& path, ReadOnly found, const Model& model)
+      : InPlaceDomain(Domain::file, path, std::move(found.medium), model),
+        generation_(found.generation) {}
+  std::uint64_t generation() const override { return generation_; }
+
+ private:
+  const std::uint64_t generation_;
+};
+
+}  // namespace
+
+std::unique_ptr<RegionDomain> open_for_reading(const FoundRegion& region) {
+  const auto& [path, options, around, report] = region;
+  return std::make_unique<ReadOnlyDomain>(path, open_read_only(path, options, report, around),
+                                          options.medium);
 }
 
 }  // namespace holdfast::core

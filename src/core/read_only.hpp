@@ -5,7 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "core/file_domain.hpp"
+#include "core/domain.hpp"
+#include "core/image.hpp"
 #include "core/medium.hpp"
 
 namespace holdfast::core {
@@ -29,5 +30,8 @@ void read_last_commit(const std::string& path, const std::function<void(const Im
 
 ReadOnly open_read_only(const std::string& path, const OpenOptions& options, OpenReport& report,
                         const Surroundings& around = {});
+
+// The same, as a region.
+std::unique_ptr<RegionDomain> open_for_reading(const FoundRegion& region);
 
 }  // namespace holdfast::core

@@ -1,43 +1,19 @@
 #include "holdfast/region.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <exception>
 #include <mutex>
 #include <optional>
 
-#include "core/arena.hpp"
-#include "core/commit.hpp"
-#include "core/dax_medium.hpp"
-#include "core/directory.hpp"
-#include "core/file_domain.hpp"
+#include "core/domain.hpp"
 #include "core/guard.hpp"
-#include "core/medium.hpp"
-#include "core/pending_writers.hpp"
-#include "core/read_only.hpp"
 #include "core/region_access.hpp"
-#include "core/uuid.hpp"
-#include "holdfast/throttle.hpp"
 
 namespace holdfast {
 
 using core::kPage;
 using detail::concat;
-
-const char* to_string(Domain domain) noexcept {
-  switch (domain) {
-    case Domain::file:
-      return "file";
-    case Domain::device:
-      return "device";
-    case Domain::emulated:
-      return "emulated";
-    case Domain::dax:
-      return "dax";
-  }
-  return "unknown";
-}
 
 const char* to_string(Rung rung) noexcept {
   switch (rung) {
@@ -64,41 +40,14 @@ const char* to_string(Tracking tracking) noexcept {
 }
 
 struct Region::Impl {
-  explicit Impl(const MediumModel& medium_model) : throttle(medium_model) {}
-
   std::string path;
-  Domain domain = Domain::file;
+  bool read_only = false;
   OpenReport report;
   int exceptions_at_birth = std::uncaught_exceptions();
-  // Free space from here on has never been handed out since it was zeroed.
-  std::uint64_t zero_from = core::kMetadataBytes;
-  std::uint64_t dax_commits = 0;
-  bool read_only = false;
-  std::uint64_t generation = 0;  // of what is read only
-  Throttle throttle;             // outlives the domain's commits
+  std::unique_ptr<core::RegionDomain> domain;
 
-  std::unique_ptr<core::FileDomain> file;  // the file domain
-  std::unique_ptr<core::Medium> other;     // all other domains, and what is read only
-  std::unique_ptr<core::Directory> other_directory;
-  std::mutex other_mutex;
-  std::unique_ptr<Stream> stream;  // for dax commits on the host's behalf
-  core::PendingWriters pending;
-
-  core::Medium& medium() { return file ? file->arena() : *other; }
-  core::Directory& directory() { return file ? file->directory() : *other_directory; }
-  std::mutex& mutex() { return file ? file->mutex() : other_mutex; }
-
-  core::Directory::Flush flusher() {
-    return [this](const void* address, std::size_t bytes) { other->flush(address, bytes); };
-  }
-  void load_directory() {
-    other_directory = std::make_unique<core::Directory>(
-        core::Directory::load(other->metadata(), other->size(), path, flusher()));
-  }
-  // On the host. What a writer that failed has stored it may not have marked.
-  void settle() {
-    if (pending.wait() && file) file->committer().compare_everything();
-  }
+  core::Medium& medium() { return domain->medium(); }
+  core::Directory& directory() { return domain->directory(); }
 };
 
 namespace {
@@ -174,109 +123,46 @@ Region Region::open_or_create(const std::string& path, const RegionOptions& opti
 
 Region core::RegionAccess::create(const std::string& path, const RegionOptions& options,
                                   const Surroundings& around) {
-  using Impl = Region::Impl;
   check_path(path);
   release_kept();
   const std::uint64_t size = checked_size(options.size, path);
   const std::uint64_t max_size = core::checked_max_size(size, options.max_size);
-  // Its persists wait one by one.
-  const bool emulated = options.domain == Domain::emulated;
-  auto impl = std::make_unique<Impl>(emulated ? MediumModel() : options.medium);
-  impl->path = path;
-  impl->domain = options.domain;
-  switch (options.domain) {
-    case Domain::file:
-      impl->file = core::FileDomain::create(path, size, max_size,
-                                            core::arena_folder(options.arena_folder), around);
-      impl->file->committer().set_throttle(impl->throttle);
-      return Region(std::move(impl));
-    case Domain::device:
-      impl->other = core::make_device_medium(size);
-      break;
-    case Domain::emulated:
-      impl->other = core::make_emulated_medium(size, max_size, options.medium, path);
-      break;
-    case Domain::dax:
-      impl->other = core::make_dax_medium(path, true, size, options.max_size);
-      impl->zero_from = impl->other->size();  // a device holds anything
-      break;
-    default:
-      throw Error(Errc::invalid_argument, concat("cannot create '", path, "': unknown domain"));
+  model_of(options.medium).check();
+  const core::DomainKind* const kind = core::kind_of(options.domain);
+  if (kind == nullptr) {
+    throw Error(Errc::invalid_argument, concat("cannot create '", path, "': unknown domain"));
   }
-  core::Directory::format(impl->other->metadata(), core::new_uuid(), impl->other->size(),
-                          impl->flusher());
-  impl->load_directory();
+  auto impl = std::make_unique<Region::Impl>();
+  impl->path = path;
+  impl->domain = kind->create({path, size, max_size, options, around});
   return Region(std::move(impl));
 }
 
 Region core::RegionAccess::open(const std::string& path, const OpenOptions& options,
                                 const Surroundings& around) {
-  using Impl = Region::Impl;
   check_path(path);
   release_kept();
-  auto impl = std::make_unique<Impl>(options.medium);
+  model_of(options.medium).check();
+  auto impl = std::make_unique<Region::Impl>();
   impl->path = path;
   impl->read_only = options.mode == OpenMode::read_only;
-  if (core::is_dax_region(path)) {
-    if (impl->read_only) {
-      throw Error(Errc::unsupported, concat("'", path,
-                                            "' is of the dax domain, which cannot be "
-                                            "opened for reading alone"));
-    }
-    impl->domain = Domain::dax;
-    impl->other = core::make_dax_medium(path, false, 0, options.max_size);
-    impl->load_directory();
-    impl->zero_from = impl->other->size();
-    return Region(std::move(impl));
-  }
-  if (impl->read_only) {
-    core::ReadOnly found = core::open_read_only(path, options, impl->report, around);
-    impl->other = std::move(found.medium);
-    impl->generation = found.generation;
-    impl->load_directory();
-    return Region(std::move(impl));
-  }
-  impl->file = core::FileDomain::open(path, options, impl->report, around);
-  impl->file->committer().set_throttle(impl->throttle);
-  // What was loaded is zero wherever no object lies; what was adopted may hold anything.
-  impl->zero_from = impl->file->arena().size();
-  if (!impl->report.arena_found) {
-    impl->zero_from = core::kMetadataBytes;
-    for (const ObjectInfo& object : impl->file->directory().objects()) {
-      impl->zero_from =
-          std::max(impl->zero_from, object.offset + core::pages_of(object.bytes()) * kPage);
-    }
-  }
+  impl->domain = core::kind_at(path).open({path, options, around, impl->report});
   return Region(std::move(impl));
 }
 
-namespace {
-
-// What a region of another domain guarantees is not what is asked for.
-void check_domain(const std::string& path, Domain wanted) {
-  const Domain other = wanted == Domain::dax ? Domain::file : Domain::dax;
-  if (other == Domain::dax ? !core::is_dax_region(path) : !core::is_image(path)) return;
-  throw Error(Errc::invalid_argument,
-              concat("'", path, "' is of the ", to_string(other), " domain, not of the ",
-                     to_string(wanted), " domain: ask for that one, or choose another path"));
-}
-
-}  // namespace
-
 Region core::RegionAccess::open_or_create(const std::string& path, const RegionOptions& options,
                                           const OpenOptions& opening, const Surroundings& around) {
-  if (options.domain != Domain::file && options.domain != Domain::dax) {
-    return create(path, options, around);
-  }
+  const core::DomainKind* const kind = core::kind_of(options.domain);
+  if (kind == nullptr || kind->open == nullptr) return create(path, options, around);
   if (opening.mode == OpenMode::read_only) {
     throw Error(Errc::invalid_argument,
                 concat("'", path, "' cannot be created for reading: open() it, or for writing"));
   }
   check_path(path);
-  check_domain(path, options.domain);
+  core::check_kind(path, *kind);
   OpenOptions how = opening;
   if (how.arena_folder.empty()) how.arena_folder = options.arena_folder;
-  if (!how.medium.slows()) how.medium = options.medium;
+  if (!core::model_of(how.medium).slows()) how.medium = options.medium;
   // Between the two another process may make a region there, or take it away.
   constexpr int kAttempts = 8;
   for (int attempt = 1;; ++attempt) {
@@ -299,23 +185,15 @@ Region core::RegionAccess::open_or_create(const std::string& path, const RegionO
 void Region::destroy(const std::string& path, const OpenOptions& options) try {
   check_path(path);
   core::release_kept();
-  if (core::is_dax_region(path)) {
-    core::destroy_dax_region(path);
-  } else {
-    core::FileDomain::destroy(path, options);
-  }
+  core::kind_at(path).destroy(path, options);
 } catch (const std::exception&) {
   core::fail("destroying a region");
 }
 
 void Region::close() try {
   Impl& impl = alive(impl_);
-  impl.settle();
-  if (impl.file) {
-    impl.file->close();
-  } else if (impl.domain == Domain::dax) {
-    impl.other->flush(impl.other->base(), impl.other->size());
-  }
+  impl.domain->settle();
+  impl.domain->close();
   impl_.reset();
 } catch (const std::exception&) {
   core::fail("close()");
@@ -323,7 +201,7 @@ void Region::close() try {
 
 void Region::abandon() noexcept {
   if (!impl_) return;
-  core::PendingWriters writers = std::move(impl_->pending);
+  core::PendingWriters writers = std::move(impl_->domain->pending());
   core::WrittenMemory memory(impl_.release(), [](void* impl) { delete static_cast<Impl*>(impl); });
   if (!writers.all_ended()) core::keep_for(std::move(writers), std::move(memory));
 }
@@ -343,7 +221,7 @@ void* Region::allocate_raw(std::string_view name, std::string_view type,
   if (tracking > Tracking::none) {
     throw Error(Errc::invalid_argument, concat("object '", name, "': unknown tracking"));
   }
-  const std::lock_guard lock(impl.mutex());
+  const std::lock_guard lock(impl.domain->mutex());
   core::Directory& directory = impl.directory();
   if (directory.find(name) != nullptr) {
     throw Error(Errc::already_exists, concat("'", impl.path, "' has an object '", name,
@@ -357,14 +235,7 @@ void* Region::allocate_raw(std::string_view name, std::string_view type,
   info.offset = directory.first_fit(info.bytes(), name);
   directory.check_room(name);
   const std::uint64_t end = info.offset + core::pages_of(info.bytes()) * kPage;
-  if (info.offset < impl.zero_from) {
-    impl.medium().zero(info.offset, std::min(end, impl.zero_from) - info.offset);
-  }
-  impl.zero_from = std::max(impl.zero_from, end);
-  if (impl.file) {
-    // What the image holds there is another object's, or an earlier one's.
-    impl.file->committer().marks().mark(info.offset / kPage, end / kPage - 1);
-  }
+  impl.domain->hand_out(info.offset, end);
   const std::uint64_t offset = info.offset;
   directory.insert(std::move(info));
   return impl.medium().base() + offset;
@@ -411,7 +282,7 @@ void Region::remove(std::string_view name) try {
   Impl& impl = alive(impl_);
   check_writable("remove()");
   object(name);  // throws not_found
-  const std::lock_guard lock(impl.mutex());
+  const std::lock_guard lock(impl.domain->mutex());
   impl.directory().remove(name);
 } catch (const std::exception&) {
   core::fail("remove()");
@@ -431,7 +302,7 @@ void Region::grow(std::uint64_t new_size) try {
     throw Error(Errc::invalid_argument, concat("'", impl.path, "' has ", medium.size(),
                                                " bytes and cannot shrink to ", new_size));
   }
-  const std::lock_guard lock(impl.mutex());
+  const std::lock_guard lock(impl.domain->mutex());
   if (size > medium.size()) medium.grow(size);
   if (size > impl.directory().region_bytes()) impl.directory().set_region_bytes(size);
 } catch (const std::exception&) {
@@ -454,58 +325,34 @@ void* Region::base() const { return alive(impl_).medium().base(); }
 void Region::pending(std::shared_ptr<Event> end) try {
   Impl& impl = alive(impl_);
   if (!end) throw Error(Errc::invalid_argument, "pending(): give an event that is recorded");
-  impl.pending.add(std::move(end));
+  impl.domain->pending().add(std::move(end));
 } catch (const std::exception&) {
   core::fail("pending()");
 }
 
-void Region::settle() try { alive(impl_).settle(); } catch (const std::exception&) {
+void Region::settle() try { alive(impl_).domain->settle(); } catch (const std::exception&) {
   core::fail("settle()");
 }
 
 Commit Region::commit(Stream& stream) try {
   Impl& impl = alive(impl_);
   check_writable("commit()");
-  if (impl.file) {
-    impl.pending.hold(stream, impl.file->committer().everything());
-    return Commit(impl.file->committer().start(stream));
-  }
-  if (impl.domain != Domain::dax) {
-    throw Error(Errc::unsupported, concat("'", impl.path, "' is of the ", to_string(impl.domain),
-                                          " domain, which keeps nothing: there is no commit()"));
-  }
-  impl.pending.hold(stream, std::make_shared<std::atomic<bool>>());
-  const auto state = std::make_shared<Commit::State>();
-  state->stats.generation = ++impl.dax_commits;
-  state->queue(stream, [medium = impl.other.get()](Commit::State& commit) {
-    try {
-      medium->flush(medium->base(), medium->size());
-      commit.finish(std::nullopt);
-    } catch (const Error& error) {
-      commit.finish(error);
-    }
-  });
-  return Commit(state);
+  return impl.domain->commit(stream);
 } catch (const std::exception&) {
   core::fail("commit()");
 }
 
 CommitStats Region::commit() try {
   Impl& impl = alive(impl_);
-  if (impl.file) {
-    impl.settle();
-    return impl.file->commit(core::Committer::Unchanged::commit);
-  }
-  if (!impl.stream) impl.stream = std::make_unique<Stream>();
-  return commit(*impl.stream).wait();
+  check_writable("commit()");
+  return impl.domain->commit();
 } catch (const std::exception&) {
   core::fail("commit()");
 }
 
 PageMarks Region::marks() const {
-  Impl& impl = alive(impl_);
-  if (impl.file) return impl.file->committer().marks().device_view();
-  return {};
+  const core::MarkMap* const marks = alive(impl_).domain->marks();
+  return marks ? marks->device_view() : PageMarks();
 }
 
 void Region::mark(const void* address, std::size_t bytes) {
@@ -517,10 +364,11 @@ void Region::mark(const void* address, std::size_t bytes) {
     throw Error(Errc::invalid_argument,
                 concat("mark(): these ", bytes, " bytes are not within '", impl.path, "'"));
   }
-  if (bytes == 0 || !impl.file) return;
+  core::MarkMap* const marks = impl.domain->marks();
+  if (bytes == 0 || marks == nullptr) return;
   const auto offset = static_cast<std::uint64_t>(at - base);
-  const std::lock_guard lock(impl.mutex());
-  impl.file->committer().marks().mark(offset / kPage, (offset + bytes - 1) / kPage);
+  const std::lock_guard lock(impl.domain->mutex());
+  marks->mark(offset / kPage, (offset + bytes - 1) / kPage);
 }
 
 // ---- Properties -------------------------------------------------------------------------------
@@ -531,7 +379,7 @@ std::string Region::uuid() const try {
 } catch (const std::exception&) {
   core::fail("uuid()");
 }
-Domain Region::domain() const { return alive(impl_).domain; }
+Domain Region::domain() const { return alive(impl_).domain->domain(); }
 bool Region::read_only() const { return alive(impl_).read_only; }
 
 void Region::check_writable(const char* what) const {
@@ -545,20 +393,22 @@ std::uint64_t Region::size() const { return alive(impl_).medium().size(); }
 std::uint64_t Region::max_size() const { return alive(impl_).medium().max_size(); }
 std::uint64_t Region::used() const { return alive(impl_).directory().used_bytes(); }
 
-std::uint64_t Region::generation() const {
-  Impl& impl = alive(impl_);
-  if (impl.read_only) return impl.generation;
-  return impl.file ? impl.file->committer().generation() : impl.dax_commits;
-}
+std::uint64_t Region::generation() const { return alive(impl_).domain->generation(); }
 
 Guarantee Region::guarantee() const try {
-  Impl& impl = alive(impl_);
-  return impl.file ? impl.file->guarantee() : impl.other->guarantee();
+  return alive(impl_).domain->guarantee();
 } catch (const std::exception&) {
   core::fail("guarantee()");
 }
 
 const OpenReport& Region::open_report() const { return alive(impl_).report; }
-Throttle& Region::throttle() const { return alive(impl_).throttle; }
+
+testing::Throttle& core::RegionAccess::throttle(const Region& region) {
+  return alive(region.impl_).domain->throttle();
+}
+
+testing::Throttle& testing::throttle(const Region& region) {
+  return core::RegionAccess::throttle(region);
+}
 
 }  // namespace holdfast

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/file_domain.hpp"
+#include "core/domain.hpp"
 #include "holdfast/region.hpp"
 
 namespace holdfast::core {
@@ -16,6 +16,8 @@ struct RegionAccess {
                      const Surroundings& around);
   static Region open_or_create(const std::string& path, const RegionOptions& options,
                                const OpenOptions& opening, const Surroundings& around);
+
+  static testing::Throttle& throttle(const Region& region);
 };
 
 }  // namespace holdfast::core

@@ -1,10 +1,10 @@
-#include "holdfast/throttle.hpp"
+#include "holdfast/testing/throttle.hpp"
 
 #include <algorithm>
 #include <thread>
 #include <utility>
 
-namespace holdfast {
+namespace holdfast::testing {
 
 namespace {
 
@@ -79,4 +79,4 @@ double Throttle::waited_seconds() const {
   return waited_seconds_;
 }
 
-}  // namespace holdfast
+}  // namespace holdfast::testing

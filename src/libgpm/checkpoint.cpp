@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/domain.hpp"
 #include "holdfast/checkpoint.hpp"
 #include "holdfast/compat/libgpm.h"
 #include "holdfast/platform.hpp"
@@ -101,7 +102,7 @@ gpmcp* gpmcp_create(const char* path, std::size_t size, int elements, int groups
   }
   holdfast::RegionOptions options;
   options.size = region_bytes(size, elements, groups);
-  if (std::string(path).rfind("/dev/dax", 0) == 0) options.domain = holdfast::Domain::dax;
+  options.domain = holdfast::core::domain_for(path);
   Region region = Region::create(path, options);
   const Limits limits{size, static_cast<std::uint64_t>(elements),
                       static_cast<std::uint64_t>(groups)};

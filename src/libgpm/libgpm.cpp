@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 
+#include "core/domain.hpp"
 #include "holdfast/platform.hpp"
 #include "holdfast/region.hpp"
 #include "holdfast/undo_log.hpp"
@@ -45,7 +46,7 @@ Registry& registry() {
 Region create_region(const char* path, std::uint64_t bytes) {
   holdfast::RegionOptions options;
   options.size = bytes + kMetadataBytes;
-  if (std::string(path).rfind("/dev/dax", 0) == 0) options.domain = holdfast::Domain::dax;
+  options.domain = holdfast::core::domain_for(path);
   return Region::create(path, options);
 }
 

@@ -23,9 +23,9 @@ inline Said say(std::vector<std::string> words, const std::vector<Offer>& offers
   words.emplace_back("--json");
   std::vector<const char*> argv;
   for (const std::string& word : words) argv.push_back(word.c_str());
-  testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStdout();
   const int status = command_line(static_cast<int>(argv.size()), argv.data(), offers);
-  return {status, Json::parse(testing::internal::GetCapturedStdout())};
+  return {status, Json::parse(::testing::internal::GetCapturedStdout())};
 }
 
 inline Program example(const std::string& name, const Sizes& sizes = {}) {

@@ -124,9 +124,9 @@ struct Ended {
 
 Ended end_of(std::vector<std::string> words, const Offer& offer) {
   words.insert(words.begin(), "ending");
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   Ended ended{say(words, {offer}), "", ""};
-  ended.err = testing::internal::GetCapturedStderr();
+  ended.err = ::testing::internal::GetCapturedStderr();
   if (!ended.said.json["dead_workers"].empty()) ended.dead = ended.said.json["dead_workers"][0];
   return ended;
 }
@@ -235,15 +235,15 @@ TEST(CheckEnding, SlowRecoveriesThatEndAreLeftAlone) {
 TEST(CheckEndingDeathTest, TheSignalIsStillTheEnd) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto check_it = [](const Ending& end) { check(ending(end).make({})); };
-  EXPECT_EXIT(check_it(end_by_address), testing::KilledBySignal(SIGSEGV), "--replay ");
-  EXPECT_EXIT(check_it(end_by_abort), testing::KilledBySignal(SIGABRT), "--replay ");
-  EXPECT_EXIT(check_it(end_by_division), testing::KilledBySignal(SIGFPE), "--replay ");
+  EXPECT_EXIT(check_it(end_by_address), ::testing::KilledBySignal(SIGSEGV), "--replay ");
+  EXPECT_EXIT(check_it(end_by_abort), ::testing::KilledBySignal(SIGABRT), "--replay ");
+  EXPECT_EXIT(check_it(end_by_division), ::testing::KilledBySignal(SIGFPE), "--replay ");
   EXPECT_EXIT(
       {
         check(example("append"));  // handlers are there from before
         check_it(end_by_address);
       },
-      testing::KilledBySignal(SIGSEGV), "--replay ");
+      ::testing::KilledBySignal(SIGSEGV), "--replay ");
 }
 
 }  // namespace

@@ -217,7 +217,7 @@ TEST(CheckUsage, AProgramThatLacksSomethingIsToldSo) {
 }
 
 TEST(CheckUsage, WhatAProgramPrintsIsNotInTheReport) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   const Said said = say_of([](Program& program) {  // which parses what is on standard output
     program.recover = [recover = program.recover](Region& region) {
       std::puts("recover() says this");
@@ -229,7 +229,7 @@ TEST(CheckUsage, WhatAProgramPrintsIsNotInTheReport) {
       run(region, session);
     };
   });
-  const std::string err = testing::internal::GetCapturedStderr();
+  const std::string err = ::testing::internal::GetCapturedStderr();
   EXPECT_TRUE(said.json.contains("verdict"));
   for (const char* words : {"recover() says this\n", "and this\n", "run() says this\n"}) {
     EXPECT_NE(err.find(words), std::string::npos) << words;

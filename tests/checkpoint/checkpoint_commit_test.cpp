@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "holdfast/checkpoint.hpp"
+#include "holdfast/testing/checkpoint.hpp"
 #include "support/gate.hpp"
 #include "support/scratch.hpp"
 
@@ -31,7 +31,7 @@ class CheckpointCommitTest : public test::Scratch, public ::testing::WithParamIn
   Checkpoint make(Region& region) {
     Checkpoint checkpoint(region, "training");
     checkpoint.add("model", "weights", weights_.data(), kWeights);
-    if (GetParam()) checkpoint.set_engine_threshold(1);
+    if (GetParam()) testing::set_engine_threshold(checkpoint, 1);
     return checkpoint;
   }
   // One that has looked at the region: the first call of all waits for its stream.
@@ -200,7 +200,7 @@ TEST_P(CheckpointCommitTest, ACheckpointThatWasMovedFromSaysSo) {
   closed([&] { checkpoint.forget("model"); });
   closed([&] { checkpoint.stored("model"); });
   closed([&] { checkpoint.stored_groups(); });
-  closed([&] { checkpoint.set_engine_threshold(1); });
+  closed([&] { testing::set_engine_threshold(checkpoint, 1); });
   set(2);
   other.save_async(stream, "model", 2);
   region_->commit();

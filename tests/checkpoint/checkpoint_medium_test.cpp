@@ -4,8 +4,8 @@
 #include <chrono>
 #include <functional>
 
-#include "holdfast/checkpoint.hpp"
-#include "holdfast/throttle.hpp"
+#include "holdfast/testing/checkpoint.hpp"
+#include "holdfast/testing/throttle.hpp"
 #include "support/scratch.hpp"
 
 namespace holdfast {
@@ -22,7 +22,7 @@ class CheckpointOnAMedium : public test::Scratch, public ::testing::WithParamInt
   Checkpoint make(Region& region) {
     Checkpoint checkpoint(region, "training");
     checkpoint.add("model", "weights", weights_.data(), kCount);
-    if (GetParam()) checkpoint.set_engine_threshold(1);
+    if (GetParam()) testing::set_engine_threshold(checkpoint, 1);
     return checkpoint;
   }
   void set(float value) {
@@ -42,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(By, CheckpointOnAMedium, ::testing::Bool(),
 
 TEST_P(CheckpointOnAMedium, TakesAsLongAsTheMedium) {
   RegionOptions made = options(8u << 20);
-  made.medium = MediumModel::parse("limit=4MB/s");
+  made.medium = testing::standing_for("limit=4MB/s");
   Region region = Region::create(path(), made);
   Checkpoint checkpoint = make(region);
   Stream stream;
@@ -53,11 +53,11 @@ TEST_P(CheckpointOnAMedium, TakesAsLongAsTheMedium) {
             }),
             kLeast);
   set(2);
-  const double waited = region.throttle().waited_seconds();
+  const double waited = testing::throttle(region).waited_seconds();
   EXPECT_GE(seconds_of([&] {
               PendingSave pending = checkpoint.save_async(stream, "model", 2);
               stream.synchronize();  // the copy aside, which waits for no medium
-              EXPECT_EQ(region.throttle().waited_seconds(), waited);
+              EXPECT_EQ(testing::throttle(region).waited_seconds(), waited);
               EXPECT_FALSE(pending.done());
               pending.wait();
             }),

@@ -1,4 +1,4 @@
-#include "holdfast/checkpoint.hpp"
+#include "holdfast/testing/checkpoint.hpp"
 
 #include <gtest/gtest.h>
 
@@ -104,7 +104,7 @@ TEST_F(CheckpointTest, TheLastSaveIsThereInTheNextProcess) {
   for (const bool engine : {false, true}) {
     for (std::uint64_t round = 1; round <= 5; ++round) {
       Checkpoint checkpoint = make();
-      if (engine) checkpoint.set_engine_threshold(1);
+      if (engine) testing::set_engine_threshold(checkpoint, 1);
       if (round > 1) {
         set(0);
         EXPECT_EQ(checkpoint.restore(stream_, "model"), round - 1);
@@ -134,7 +134,7 @@ TEST_F(CheckpointTest, SavesAreStreamOrdered) {
 TEST_F(CheckpointTest, AsynchronousSavesHoldWhatTheStreamLeft) {
   Checkpoint checkpoint = make();
   for (int value = 1; value <= 8; ++value) {
-    if (value == 4) checkpoint.set_engine_threshold(1);  // until then kernels drain
+    if (value == 4) testing::set_engine_threshold(checkpoint, 1);  // until then kernels drain
     fill_async(stream_, weights_.data(), value, kWeights * sizeof(float));
     PendingSave pending =
         checkpoint.save_async(stream_, "model", static_cast<std::uint64_t>(value));
@@ -156,7 +156,7 @@ TEST_F(CheckpointTest, WhatWasSavedOutlivesAStreamThatFails) {
   if (std::strcmp(backend::name(), "cuda") == 0) GTEST_SKIP() << "the context would be lost";
   for (const int how : {0, 1, 2}) {
     Checkpoint checkpoint = make();
-    if (how == 2) checkpoint.set_engine_threshold(1);
+    if (how == 2) testing::set_engine_threshold(checkpoint, 1);
     PendingSave last(nullptr);
     const auto save = [&](Stream& stream, std::uint64_t tag) {
       if (how == 0) return checkpoint.save(stream, "model", tag);

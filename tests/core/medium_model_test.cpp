@@ -1,5 +1,5 @@
 // Medium models: what they are called, what they take, and that commits wait for them.
-#include "holdfast/medium_model.hpp"
+#include "holdfast/testing/medium_model.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <thread>
 
-#include "holdfast/throttle.hpp"
+#include "holdfast/testing/throttle.hpp"
 #include "support/error_of.hpp"
 #include "support/scratch.hpp"
 
@@ -17,6 +17,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using test::error_of;
+using testing::Access;
+using testing::MediumModel;
+using testing::Throttle;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -167,10 +170,10 @@ class ThrottledRegion : public test::Scratch {
 
 TEST_F(ThrottledRegion, ACommitTakesAsLongAsItsMedium) {
   RegionOptions made = options(8 << 20);
-  made.medium = MediumModel::parse("limit=50MB/s");
+  made.medium = testing::standing_for("limit=50MB/s");
   {
     Region region = Region::create(path(), made);
-    EXPECT_EQ(region.throttle().model().name(), "limit=50MB/s");
+    EXPECT_EQ(testing::throttle(region).model().name(), "limit=50MB/s");
     region.allocate<std::uint64_t>("words", kWords);
     fill(region, 1);
     Clock::time_point start = Clock::now();
@@ -186,13 +189,13 @@ TEST_F(ThrottledRegion, ACommitTakesAsLongAsItsMedium) {
   }
   // The model is of a run, not of the file.
   Region region = Region::open(path());
-  EXPECT_FALSE(region.throttle().active());
+  EXPECT_FALSE(testing::throttle(region).active());
   const auto words = region.find<std::uint64_t>("words");
   EXPECT_EQ(words.front(), 5u);
   EXPECT_EQ(words.back(), kWords + 4);
   region.close();
   OpenOptions opened;
-  opened.medium = MediumModel::parse("limit=50MB/s");
+  opened.medium = testing::standing_for("limit=50MB/s");
   Region slow = Region::open(path(), opened);
   fill(slow, 9);
   const Clock::time_point start = Clock::now();
@@ -204,7 +207,7 @@ TEST_F(ThrottledRegion, ABadModelIsRefusedBeforeAnythingIsMade) {
   for (const Domain domain : {Domain::file, Domain::emulated}) {
     RegionOptions made = options(1 << 20);
     made.domain = domain;
-    made.medium.write_bytes_per_second = -1;
+    made.medium = testing::standing_for({.write_bytes_per_second = -1});
     EXPECT_EQ(error_of([&] { Region::create(path(), made); }, {"write_bytes_per_second"}),
               Errc::invalid_argument);
   }
@@ -215,8 +218,8 @@ TEST_F(ThrottledRegion, ABadModelIsRefusedBeforeAnythingIsMade) {
 TEST_F(ThrottledRegion, AnEmulatedRegionHasNoThrottleBesides) {
   RegionOptions made = options(1 << 20);
   made.domain = Domain::emulated;
-  made.medium.persist_latency_ns = 1;
-  EXPECT_FALSE(Region::create("emulated", made).throttle().active());
+  made.medium = testing::standing_for({.persist_latency_ns = 1});
+  EXPECT_FALSE(testing::throttle(Region::create("emulated", made)).active());
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "holdfast/region.hpp"
-#include "holdfast/throttle.hpp"
+#include "holdfast/testing/throttle.hpp"
 #include "support/process.hpp"
 #include "support/scratch.hpp"
 
@@ -52,11 +52,11 @@ TEST_F(OpenOrCreateTest, FindsWhatACrashLeft) {
 TEST_F(OpenOrCreateTest, LooksForTheArenaWhereItPutIt) {
   RegionOptions wanted = options(kMiB);
   wanted.arena_folder = other_arenas();
-  wanted.medium = MediumModel::parse("limit=100MB/s");
+  wanted.medium = testing::standing_for("limit=100MB/s");
   for (int i = 0; i < 2; ++i) {
     Region region = Region::open_or_create(path(), wanted);
     EXPECT_EQ(region.open_report().arena_found, i > 0);
-    EXPECT_TRUE(region.throttle().active());
+    EXPECT_TRUE(testing::throttle(region).active());
     region.abandon();
   }
   EXPECT_TRUE(is_empty(arenas()));

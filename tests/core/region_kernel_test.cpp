@@ -9,6 +9,7 @@
 
 #include "core/region_kernels.hpp"
 #include "holdfast/region.hpp"
+#include "holdfast/testing/medium_model.hpp"
 #include "support/process.hpp"
 #include "support/scratch.hpp"
 
@@ -89,10 +90,10 @@ TEST_F(RegionKernelTest, CopiesSpanWhatGrowAdded) {
 #if defined(HOLDFAST_BACKEND_CPU)
 // What a medium costs is a lower bound: nothing makes a kernel faster.
 TEST_F(RegionKernelTest, EmulatedMediaChargeForPersists) {
-  const auto store_on = [&](const MediumModel& medium) {
+  const auto store_on = [&](const testing::MediumModel& medium) {
     RegionOptions wanted = options(kMiB);
     wanted.domain = Domain::emulated;
-    wanted.medium = medium;
+    wanted.medium = testing::standing_for(medium);
     Region region = Region::create("slow", wanted);
     const auto words = region.allocate<std::uint32_t>("words", 100);
     Stream stream;

@@ -11,7 +11,7 @@
 #include "support/process.hpp"
 #include "support/scratch.hpp"
 #ifdef HOLDFAST_INTERCEPT
-#include "holdfast/crash_medium.hpp"
+#include "holdfast/testing/crash_medium.hpp"
 #endif
 
 namespace holdfast {
@@ -217,7 +217,7 @@ TEST_F(DurableKill, WithStoresThatAreLost) {
       RegionOptions emulated = options(kSize);
       emulated.domain = Domain::emulated;
       Region volatile_region = Region::create("emulated", emulated);
-      CrashMedium medium(volatile_region, seed + fence);
+      testing::CrashMedium medium(volatile_region, seed + fence);
       medium.crash_at(fence);
       Ledger::create(volatile_region, kName, kSmall);
       crashed = medium.crashed();

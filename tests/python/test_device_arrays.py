@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import holdfast
-from holdfast import DeviceArray
+from holdfast import DeviceArray, testing
 
 MIB = 1 << 20
 SHAPE = (3, 5, 2)
@@ -161,7 +161,7 @@ def test_the_protocol_is_kept(region: holdfast.Region) -> None:
 
 def test_it_waits_for_what_the_region_was_given(path: Path) -> None:
     data = np.ones(1 << 20, np.uint8)
-    with holdfast.create(path, 4 * MIB, write_bytes_per_second=4e6) as region:
+    with testing.create(path, 4 * MIB, medium="limit=4MB/s") as region:
         region.allocate("a", SHAPE, "float32")
         checkpoint = holdfast.Checkpoint(region, "c")
         checkpoint.add("g", "data", data)

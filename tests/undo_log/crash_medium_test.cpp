@@ -1,6 +1,6 @@
 // Crash states of an emulated medium, where stores that no fence waited for may be lost: the log
 // recovers from each, and a kernel that stores before it logs does not.
-#include "holdfast/crash_medium.hpp"
+#include "holdfast/testing/crash_medium.hpp"
 
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ Verdict crash_and_recover(Step step, std::uint64_t fence, std::uint64_t seed) {
   Stream stream;
   Verdict verdict;
   {
-    CrashMedium medium(region, seed);
+    testing::CrashMedium medium(region, seed);
     medium.crash_at(fence);
     transaction.begin(stream);
     step(stream, log, cells.data(), kCells, region.marks());
@@ -83,7 +83,7 @@ TEST(CrashMediumTest, OtherDomainsAreRefused) {
   options.domain = Domain::device;
   options.size = kMiB;
   Region region = Region::create("device", options);
-  EXPECT_EQ(test::error_of([&] { CrashMedium medium(region, 1); }, {"emulated"}),
+  EXPECT_EQ(test::error_of([&] { testing::CrashMedium medium(region, 1); }, {"emulated"}),
             Errc::invalid_argument);
 }
 

@@ -14,8 +14,8 @@
 
 namespace {
 
-using holdfast::Access;
-using holdfast::MediumModel;
+using holdfast::testing::Access;
+using holdfast::testing::MediumModel;
 using workload::Backing;
 using workload::BackingOptions;
 using workload::Info;

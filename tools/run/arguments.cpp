@@ -102,7 +102,7 @@ Arguments parse(int argc, const char* const* argv) {
     } else if (option == "--set") {
       set_option(result.settings, value);
     } else if (option == "--medium") {
-      result.medium = holdfast::MediumModel::parse(value);
+      result.medium = holdfast::testing::MediumModel::parse(value);
     } else if (option == "--region") {
       result.region = value;
     } else if (option == "--cpu-threads") {

@@ -30,7 +30,7 @@ void print_list() {
     all.push_back({{"name", info.name},
                    {"class", kKinds[static_cast<int>(info.kind)]},
                    {"summary", info.summary},
-                   {"kernel_access", holdfast::to_string(info.kernel_access)},
+                   {"kernel_access", holdfast::testing::to_string(info.kernel_access)},
                    {"options", info.options}});
   }
   print({{"workloads", all}});
@@ -115,7 +115,7 @@ int run(const holdfast_run::Arguments& arguments) {
             {"device", holdfast::backend::device_name()},
             {"input", work->input()},
             {"medium", arguments.medium.name()},
-            {"kernel_access", holdfast::to_string(info.kernel_access)},
+            {"kernel_access", holdfast::testing::to_string(info.kernel_access)},
             {"cpu_threads", backing.cpu_threads()},
             {"steps", work->steps()},
             {"first_step", first},

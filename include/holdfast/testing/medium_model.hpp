@@ -1,12 +1,15 @@
-// What a medium takes for what is written to it and read from it, so that memory can stand for a
-// slower medium in experiments.
+// For experiments: what a medium takes for what is written to it and read from it, so that memory
+// can stand for a slower medium.
+//
+// Region::create("state.hf", {.size = kSize, .medium = testing::standing_for("optane")})
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
-namespace holdfast {
+namespace holdfast::testing {
 
 // How written bytes fall on the medium. Source: GPM (ASPLOS '22) section 6.1, where the three
 // differ by a factor of 17 on Optane, which writes in blocks of 256 bytes.
@@ -47,4 +50,12 @@ struct MediumModel {
   double read_seconds(std::uint64_t bytes) const;
 };
 
-}  // namespace holdfast
+// For RegionOptions::medium and OpenOptions::medium. On the emulated domain each persist of a
+// kernel waits for a store of 8 bytes (CPU backend); on the others commits of the file domain and
+// checkpoints wait for the region's throttle() (throttle.hpp). create() and open() throw as check()
+// does.
+std::shared_ptr<const MediumModel> standing_for(MediumModel model);
+// The same, as MediumModel::parse() takes it.
+std::shared_ptr<const MediumModel> standing_for(std::string_view text);
+
+}  // namespace holdfast::testing

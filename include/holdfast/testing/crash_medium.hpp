@@ -1,6 +1,5 @@
-// What a crash may leave on an emulated medium: of the stores that no fence has waited for yet,
-// some are there and some are not. For tests; the intercepted flavour alone
-// (holdfast::check).
+// For tests: what a crash may leave on an emulated medium: of the stores that no fence has waited
+// for yet, some are there and some are not. The intercepted flavour alone (holdfast::check).
 #pragma once
 
 #include <cstdint>
@@ -9,7 +8,7 @@
 #include "holdfast/cpu/listener.hpp"
 #include "holdfast/region.hpp"
 
-namespace holdfast {
+namespace holdfast::testing {
 
 // Watches kernels that store into a region and makes crash states of it. Every fence that reaches
 // the system waits for its thread's stores, as on today's GPUs (the epoch model of SBRP, ASPLOS
@@ -40,4 +39,4 @@ class CrashMedium : public cpu::Listener {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace holdfast
+}  // namespace holdfast::testing

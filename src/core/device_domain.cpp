@@ -1,7 +1,7 @@
 // Memory of the device, standing in for persistent memory on board the GPU.
 #include <vector>
 
-#include "core/medium.hpp"
+#include "core/domain.hpp"
 #include "holdfast/stream.hpp"
 
 namespace holdfast::core {
@@ -45,10 +45,14 @@ class DeviceMedium : public Medium {
   std::vector<Page> metadata_;
 };
 
+std::unique_ptr<RegionDomain> create(const NewRegion& region) {
+  return std::make_unique<InPlaceDomain>(Domain::device, region.path,
+                                         formatted(std::make_unique<DeviceMedium>(region.size)),
+                                         region.options.medium);
+}
+
 }  // namespace
 
-std::unique_ptr<Medium> make_device_medium(std::uint64_t size) {
-  return std::make_unique<DeviceMedium>(size);
-}
+const DomainKind kDeviceDomain{.domain = Domain::device, .name = "device", .create = create};
 
 }  // namespace holdfast::core

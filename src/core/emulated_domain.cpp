@@ -3,7 +3,8 @@
 #include <mutex>
 #include <vector>
 
-#include "core/medium.hpp"
+#include "core/domain.hpp"
+#include "core/persist_delay.hpp"
 #include "core/shared_memory.hpp"
 
 namespace holdfast::core {
@@ -24,8 +25,10 @@ void set_slowest() {
   backend::set_persist_delay_ns(slowest == g_delays.end() ? 0 : *slowest);
 }
 
+using testing::MediumModel;
+
 double cost_ns(const MediumModel& model, std::uint64_t bytes) {
-  return model.persist_latency_ns + 1e9 * model.write_seconds(bytes, Access::aligned);
+  return model.persist_latency_ns + 1e9 * model.write_seconds(bytes, testing::Access::aligned);
 }
 
 class EmulatedMedium : public Medium {
@@ -85,12 +88,16 @@ class EmulatedMedium : public Medium {
   AddressSpace space_;
 };
 
+// Its throttle is not active: persists wait one by one.
+std::unique_ptr<RegionDomain> create(const NewRegion& region) {
+  const MediumModel model = model_of(region.options.medium);
+  auto medium = std::make_unique<EmulatedMedium>(region.size, region.max_size, model, region.path);
+  return std::make_unique<InPlaceDomain>(Domain::emulated, region.path,
+                                         formatted(std::move(medium)));
+}
+
 }  // namespace
 
-std::unique_ptr<Medium> make_emulated_medium(std::uint64_t size, std::uint64_t max_size,
-                                             const MediumModel& model, const std::string& name) {
-  model.check();
-  return std::make_unique<EmulatedMedium>(size, max_size, model, name);
-}
+const DomainKind kEmulatedDomain{.domain = Domain::emulated, .name = "emulated", .create = create};
 
 }  // namespace holdfast::core

@@ -1,4 +1,4 @@
-// Makes memory as slow as the medium that it stands for.
+// For experiments: makes memory as slow as the medium that it stands for.
 //
 // A kernel's stores to pinned memory cannot be slowed one by one without distorting what else the
 // kernel does. So the medium is a server that takes what it is told of, one after the other, at its
@@ -10,9 +10,13 @@
 #include <cstdint>
 #include <mutex>
 
-#include "holdfast/medium_model.hpp"
+#include "holdfast/testing/medium_model.hpp"
 
 namespace holdfast {
+class Region;
+}
+
+namespace holdfast::testing {
 
 // Thread safety: any.
 class Throttle {
@@ -56,4 +60,9 @@ class Throttle {
   double waited_seconds_ = 0;
 };
 
-}  // namespace holdfast
+// Of RegionOptions::medium. Commits of the file domain and checkpoints wait for it; who writes to
+// the region in another way says so to it, and waits where durability is promised. Not active on
+// the emulated domain. Throws closed.
+Throttle& throttle(const Region& region);
+
+}  // namespace holdfast::testing
