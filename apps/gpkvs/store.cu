@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <bit>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -182,6 +183,10 @@ void Store::Impl::load_copy() {
   if (buffers.copy.size() == 0) return;
   loader.emplace();
   holdfast::copy_async(*loader, buffers.copy.data(), table.buckets, buffers.copy.bytes());
+  // It stores nothing there, but a region that is let go of meanwhile has to wait for it, too.
+  const auto end = std::make_shared<holdfast::Event>();
+  end->record(*loader);
+  region.pending(end);
   loading = true;
   table.copy = buffers.copy.data();
 }

@@ -7,11 +7,11 @@
 namespace workload {
 namespace {
 
-using holdfast::Access;
 using holdfast::Errc;
 using holdfast::Error;
-using holdfast::Throttle;
 using holdfast::detail::concat;
+using holdfast::testing::Access;
+using holdfast::testing::Throttle;
 
 // Tiles that a thread takes at a time: several times in a step, so that copies go on while others
 // store, and that no thread has much to do when the others are done.
