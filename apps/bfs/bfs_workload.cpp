@@ -243,9 +243,9 @@ void Bfs::store_level(const u32* nodes, u32 begin, u32 end, u32 level) {
   u32* const level_end = on_medium(ends_) + level;
   const bool with_costs = stores_costs_with_levels();
   const std::uint64_t added = (end - begin) * sizeof(u32);
-  holdfast::Throttle& medium = backing_->throttle();
+  holdfast::testing::Throttle& medium = backing_->throttle();
   backing_->timed([&] {
-    const holdfast::Throttle::Mark begun = medium.mark();
+    const holdfast::testing::Throttle::Mark begun = medium.mark();
     backing_->team().for_chunks(
         end - begin, kPart, [&](unsigned, std::uint64_t first, std::uint64_t count) {
           std::copy_n(nodes + first, count, sequence + first);
@@ -258,8 +258,8 @@ void Bfs::store_level(const u32* nodes, u32 begin, u32 end, u32 level) {
     __atomic_store_n(level_end, end, __ATOMIC_RELEASE);
     workload::flush_lines(level_end, sizeof(u32));
     backing_->count_written(added * (with_costs ? 2 : 1) + sizeof(u32));
-    medium.write(begun, added, holdfast::Access::aligned);
-    medium.write(begun, (with_costs ? added : 0) + sizeof(u32), holdfast::Access::random);
+    medium.write(begun, added, holdfast::testing::Access::aligned);
+    medium.write(begun, (with_costs ? added : 0) + sizeof(u32), holdfast::testing::Access::random);
     medium.wait();
   });
 }
