@@ -46,8 +46,7 @@ void expect_made(Region& region) {
   const bool there = is_there(region);
   if (!there) {
     const Ledger made = Ledger::create(region, kName, kOther);
-    for (const std::uint64_t value : made.part<std::uint64_t>("balances"))
-      ASSERT_EQ(value, 0u);
+    for (const std::uint64_t value : made.part<std::uint64_t>("balances")) ASSERT_EQ(value, 0u);
   }
   Ledger found = Ledger::open(region, kName);
   EXPECT_EQ(found.parameters().accounts, there ? kSmall.accounts : kOther.accounts);

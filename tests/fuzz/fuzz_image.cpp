@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/directory.hpp"
+#include "core/file_domain.hpp"
 #include "core/image.hpp"
 #include "core/read_only.hpp"
 #include "core/region_access.hpp"
