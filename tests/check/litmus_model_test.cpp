@@ -86,7 +86,7 @@ void expect_reference(const LitmusTest& test, const std::string& text) {
     for (const CrashPoint& point : order.points()) {
       EXPECT_EQ(point.durable, test::reference_floor(order, point.op)) << text;
     }
-    return !testing::Test::HasFailure();
+    return !::testing::Test::HasFailure();
   });
 }
 

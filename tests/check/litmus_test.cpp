@@ -222,11 +222,11 @@ class LitmusFiles : public test::Scratch {
   // The exit status; `out` and `err` receive what was printed.
   static int command(const std::vector<std::string>& args, std::string* out = nullptr,
                      std::string* err = nullptr) {
-    testing::internal::CaptureStdout();
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
     const int status = litmus_command(args);
-    const std::string printed = testing::internal::GetCapturedStdout();
-    const std::string complained = testing::internal::GetCapturedStderr();
+    const std::string printed = ::testing::internal::GetCapturedStdout();
+    const std::string complained = ::testing::internal::GetCapturedStderr();
     if (out != nullptr) *out = printed;
     if (err != nullptr) *err = complained;
     EXPECT_EQ(status == 2, !complained.empty()) << complained;

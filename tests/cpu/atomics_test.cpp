@@ -71,9 +71,9 @@ T after(Rmw rmw, T old, T operand, T compare) {
 }
 
 template <class T>
-class AtomicTest : public testing::Test {};
+class AtomicTest : public ::testing::Test {};
 using Types =
-    testing::Types<unsigned short, int, unsigned, long long, unsigned long long, float, double>;
+    ::testing::Types<unsigned short, int, unsigned, long long, unsigned long long, float, double>;
 TYPED_TEST_SUITE(AtomicTest, Types);
 
 TYPED_TEST(AtomicTest, AgreesWithTheHost) {

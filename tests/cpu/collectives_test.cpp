@@ -123,7 +123,7 @@ std::vector<CollectiveInput> make_input(Collective which, std::mt19937_64& rando
   return in;
 }
 
-class CollectiveTest : public testing::TestWithParam<int> {};
+class CollectiveTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(CollectiveTest, AgreesWithTheHost) {
   const auto which = static_cast<Collective>(GetParam());
@@ -143,7 +143,7 @@ TEST_P(CollectiveTest, AgreesWithTheHost) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CollectiveTest,
-                         testing::Range(0, static_cast<int>(Collective::count_)));
+                         ::testing::Range(0, static_cast<int>(Collective::count_)));
 
 TEST(BarrierVotes, AgreeWithTheHost) {
   std::mt19937_64 random(test_seed());

@@ -30,7 +30,7 @@ struct Case {
   bool names_line = false;
 };
 
-class MistakeTest : public testing::TestWithParam<Case> {};
+class MistakeTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(MistakeTest, IsNamedAndTheProcessLives) {
   const Case& test = GetParam();
@@ -111,7 +111,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, MistakeTest, testing::ValuesIn(cases()));
+INSTANTIATE_TEST_SUITE_P(All, MistakeTest, ::testing::ValuesIn(cases()));
 
 TEST(Diagnosis, WaitsThatCanNotEndAreOneOrTheOther) {
   unsigned where = 0;
@@ -198,7 +198,7 @@ TEST(Diagnosis, CollectivesOutsideAKernelAreRefused) {
 // A fault of the host's own goes where it went before.
 TEST(DiagnosisDeathTest, HostFaultsAreNotTaken) {
   if (kSanitized) GTEST_SKIP() << "the sanitizer reports faults";
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(
       {
         unsigned out = 0;
@@ -208,7 +208,7 @@ TEST(DiagnosisDeathTest, HostFaultsAreNotTaken) {
         const volatile std::uintptr_t address = 16;
         *reinterpret_cast<volatile int*>(address) = 1;
       },
-      testing::KilledBySignal(SIGSEGV), "");
+      ::testing::KilledBySignal(SIGSEGV), "");
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ TEST(Schedule, RefusesWhatCanNotBe) {
 
 // REQUIRES: a process of its own, since the environment is read once (gtest_discover_tests).
 TEST(Schedule, StartsFromTheEnvironment) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   setenv("HOLDFAST_CPU_SEED", "77", 1);
   setenv("HOLDFAST_CPU_STACK", "0x40000", 1);
   EXPECT_EXIT(
@@ -92,7 +92,7 @@ TEST(Schedule, StartsFromTheEnvironment) {
         const cpu::Schedule schedule = cpu::schedule();
         std::exit(schedule.seed == 77 && schedule.stack_bytes == 0x40000 ? 0 : 1);
       },
-      testing::ExitedWithCode(0), "");
+      ::testing::ExitedWithCode(0), "");
   setenv("HOLDFAST_CPU_SEED", "many", 1);
   EXPECT_EXIT(
       {
@@ -102,7 +102,7 @@ TEST(Schedule, StartsFromTheEnvironment) {
           std::exit(3);
         }
       },
-      testing::ExitedWithCode(3), "");
+      ::testing::ExitedWithCode(3), "");
   unsetenv("HOLDFAST_CPU_SEED");
   unsetenv("HOLDFAST_CPU_STACK");
 }

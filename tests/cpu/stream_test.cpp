@@ -239,12 +239,12 @@ TEST(Launch, NamesTheLimit) {
 }
 
 TEST(Launch, PrintfWorks) {
-  testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStdout();
   Stream stream;
   launch(stream, 2, 2, print_one);
   stream.synchronize();
   std::fflush(stdout);
-  EXPECT_EQ(testing::internal::GetCapturedStdout(),
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(),
             "thread 0 of block 0\nthread 1 of block 0\n"
             "thread 0 of block 1\nthread 1 of block 1\n");
 }
