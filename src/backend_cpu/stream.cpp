@@ -295,7 +295,7 @@ bool core::EventAccess::ended(const Event& event) {
 }
 
 void core::EventAccess::wait(Event& event, Stream& stream,
-                             std::shared_ptr<std::atomic<bool>> failed) {
+                             const std::shared_ptr<std::atomic<bool>>& failed) {
   if (auto point = event.impl_->last) {
     stream.impl().push(
         [point, failed] {

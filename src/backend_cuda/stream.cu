@@ -88,7 +88,8 @@ bool core::EventAccess::ended(const Event& event) {
   return cudaEventQuery(event.impl_->event) != cudaErrorNotReady;
 }
 // A failure takes the context with it, and every stream.
-void core::EventAccess::wait(Event& event, Stream& stream, std::shared_ptr<std::atomic<bool>>) {
+void core::EventAccess::wait(Event& event, Stream& stream,
+                             const std::shared_ptr<std::atomic<bool>>&) {
   event.wait(stream);
 }
 float Event::elapsed_ms(const Event& start, const Event& stop) {

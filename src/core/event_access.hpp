@@ -17,7 +17,7 @@ struct EventAccess {
 
   // As Event::wait(), but later work runs even if synchronize() would throw: `*failed` is true
   // then.
-  static void wait(Event& event, Stream& stream, std::shared_ptr<std::atomic<bool>> failed);
+  static void wait(Event& event, Stream& stream, const std::shared_ptr<std::atomic<bool>>& failed);
 };
 
 }  // namespace holdfast::core

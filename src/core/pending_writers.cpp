@@ -81,7 +81,7 @@ void release_kept() {
   std::vector<Kept> ended;  // let go of when the lock is
   const std::lock_guard lock(keeper().mutex);
   auto& kept = keeper().kept;
-  const auto first = std::stable_partition(kept.begin(), kept.end(), [](const Kept& one) {
+  const auto first = std::partition(kept.begin(), kept.end(), [](const Kept& one) {
     return one.process != ::getpid() || !one.writers.all_ended();
   });
   ended.assign(std::make_move_iterator(first), std::make_move_iterator(kept.end()));

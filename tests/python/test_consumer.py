@@ -181,8 +181,8 @@ def test_checkout(way: str, tmp_path: Path) -> None:
     )
     # No tests, workloads, tools or benchmarks.
     commands = json.loads((tmp_path / "build" / "compile_commands.json").read_text())
-    files = {Path(command["file"]) for command in commands}
-    ours = {path for path in files if not path.is_relative_to(CONSUMER)}
+    compiled = {Path(command["file"]) for command in commands}
+    ours = {path for path in compiled if not path.is_relative_to(CONSUMER)}
     assert ours
     assert all("src" in path.parts and "tests" not in path.parts for path in ours)
     use(tmp_path / "build", tmp_path / "scratch")
