@@ -43,7 +43,7 @@ double recorded_seconds(const std::function<void(Region&, holdfast::Stream&)>& w
       work(region, stream);
       stream.synchronize();
     });
-    throw Measured();
+    throw Measured();  // NOLINT(bugprone-std-exception-baseclass): no error of the program
   };
   program.recover = [](Region&) {};
   program.verify = [](Region&, const holdfast::check::History&, std::uint64_t) { return ""; };
@@ -58,6 +58,7 @@ void recorder(std::uint64_t repeat) {
   constexpr unsigned kThreads = 64, kCount = 4'000, kStores = 400;
   const auto print = [&](const char* what, double events, const auto& work) {
     std::vector<double> runs;
+    runs.reserve(repeat);
     for (std::uint64_t i = 0; i < repeat; ++i) runs.push_back(recorded_seconds(work));
     bench::Line("check_recorder")
         .text("what", what)
@@ -94,7 +95,7 @@ std::string tool() {
 // What holdfast-check prints with these arguments. Its exit status may be that of a failure.
 Json ask(const std::string& arguments) {
   const std::string command = tool() + " " + arguments + " --json 2>/dev/null";
-  FILE* const pipe = ::popen(command.c_str(), "r");
+  FILE* const pipe = ::popen(command.c_str(), "r");  // NOLINT(bugprone-command-processor)
   if (pipe == nullptr) throw std::runtime_error("popen failed: " + command);
   std::string text;
   std::array<char, 65536> buffer;
@@ -112,6 +113,7 @@ Json ask(const std::string& arguments) {
 void litmus(std::uint64_t repeat) {
   Json answer;
   std::vector<double> runs;
+  runs.reserve(repeat);
   for (std::uint64_t i = 0; i < repeat; ++i) {
     runs.push_back(bench::seconds([&] { answer = ask("litmus " HOLDFAST_LITMUS_FOLDER); }));
   }

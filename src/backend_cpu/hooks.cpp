@@ -181,9 +181,11 @@ void __tsan_read_range(void* address, unsigned long size) {
 void __tsan_write_range(void* address, unsigned long size) {
   before_store(address, size, false, HOLDFAST_PC);
 }
-void __tsan_vptr_read(void** address) { before_load(address, 8, false, HOLDFAST_PC); }
+void __tsan_vptr_read(void** address) {
+  before_load(static_cast<void*>(address), 8, false, HOLDFAST_PC);
+}
 void __tsan_vptr_update(void** address, void* /*value*/) {
-  before_store(address, 8, false, HOLDFAST_PC);
+  before_store(static_cast<void*>(address), 8, false, HOLDFAST_PC);
 }
 
 void __tsan_init() {}

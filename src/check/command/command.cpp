@@ -93,6 +93,7 @@ Checked check_in_workers(const Arguments& arguments, const Offer& offer) {
         return to_json(check(program, share(arguments, worker, workers)));
       });
   std::vector<Report> reports;
+  reports.reserve(answers.answers.size());
   for (const Json& answer : answers.answers) reports.push_back(report_from_json(answer));
   if (reports.empty()) {
     reports.emplace_back();
@@ -132,6 +133,7 @@ int check_mutants_of(const Arguments& arguments, const Offer& offer, const std::
         arguments.program + ", mutants", arguments.jobs,
         [&](unsigned worker, unsigned workers, Progress& progress) {
           std::vector<SizedProgram> programs;
+          programs.reserve(sizes.size());
           for (const Sizes& one : sizes) {
             programs.push_back(
                 {to_string(one), [&, one] { return counted(make(offer, one), progress); }});
