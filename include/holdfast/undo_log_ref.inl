@@ -113,10 +113,15 @@ __device__ __forceinline__ LogStatus LogRef<L>::insert_locked(const void* entry,
   const std::uint32_t count = detail::words_of(bytes);
   if (count > slot_words - at) return LogStatus::full;
   detail::store_entry<L>(words, slot, slot_words, at, entry, bytes);
-  // All between its first and its last word: a stripe leaps over pages.
   const std::uint64_t first = detail::word_index<L>(slot, at, slot_words);
   const std::uint64_t last = detail::word_index<L>(slot, at + count - 1, slot_words);
-  marks.mark(words + first, (last - first + 1) * sizeof(std::uint32_t));
+  if constexpr (L == LogLayout::coalesced) {  // a stripe leaps over pages
+    marks.mark(words + first, (last - first + 1) * sizeof(std::uint32_t));
+  } else {  // two pages at most; without a loop, since others wait for the lock
+    static_assert(kMaxEntryBytes <= kPageBytes);
+    marks.mark(words + first, sizeof(std::uint32_t));
+    marks.mark(words + last, sizeof(std::uint32_t));
+  }
   persist();
   set_tail(slot, at + count);
   persist();

@@ -8,14 +8,15 @@
 #include <thread>
 
 #include "holdfast/testing/checkpoint.hpp"
-#include "support/gate.hpp"
 #include "support/scratch.hpp"
+#include "support/stream_gate.hpp"
 
 namespace holdfast {
 namespace {
 
 using test::error_of;
 using test::Gate;
+using test::StreamGate;
 
 constexpr std::size_t kWeights = 70001;
 
@@ -53,9 +54,9 @@ class CheckpointCommitTest : public test::Scratch, public ::testing::WithParamIn
     stream.synchronize();
   }
   // Begins a save whose drain comes once the gate is open.
-  PendingSave save_behind(Gate& gate, Stream& stream, Checkpoint& checkpoint, int value) {
+  PendingSave save_behind(StreamGate& gate, Stream& stream, Checkpoint& checkpoint, int value) {
     set(value);
-    stream.enqueue([&] { gate.wait(); });
+    gate.hold(stream);
     return checkpoint.save_async(stream, "model", static_cast<std::uint64_t>(value));
   }
   // The save that a region holds, if it is whole.
@@ -87,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(By, CheckpointCommitTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "engine" : "kernel"; });
 
 TEST_P(CheckpointCommitTest, ACommitOnAnyStreamTakesTheSaveIn) {
-  Gate gate;
+  StreamGate gate;
   Stream stream, other;
   Checkpoint checkpoint = make_bound();
   save_behind(gate, stream, checkpoint, 2);
@@ -113,7 +114,7 @@ TEST_P(CheckpointCommitTest, ACommitBehindItInItsStreamTakesTheSaveIn) {
 }
 
 TEST_P(CheckpointCommitTest, ACommitOnTheHostTakesTheSaveIn) {
-  Gate gate;
+  StreamGate gate;
   Stream stream;
   Checkpoint checkpoint = make_bound();
   save_behind(gate, stream, checkpoint, 2);
@@ -127,7 +128,7 @@ TEST_P(CheckpointCommitTest, ACommitOnTheHostTakesTheSaveIn) {
 }
 
 TEST_P(CheckpointCommitTest, ACloseTakesTheSaveIn) {
-  Gate gate;
+  StreamGate gate;
   Stream stream;
   {
     Checkpoint checkpoint = make_bound();
@@ -174,7 +175,7 @@ TEST_P(CheckpointCommitTest, ASaveThatFailedStopsNoCommitAndIsInNone) {
 }
 
 TEST_P(CheckpointCommitTest, AnAssignedCheckpointWaitsForItsSaves) {
-  Gate gate;
+  StreamGate gate;
   Stream stream;
   Checkpoint checkpoint = make_bound();
   PendingSave pending = save_behind(gate, stream, checkpoint, 2);

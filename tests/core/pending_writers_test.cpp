@@ -11,14 +11,15 @@
 
 #include "core/region_kernels.hpp"
 #include "holdfast/region.hpp"
-#include "support/gate.hpp"
 #include "support/scratch.hpp"
+#include "support/stream_gate.hpp"
 
 namespace holdfast {
 namespace {
 
 using test::error_of;
 using test::Gate;
+using test::StreamGate;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::size_t kWords = 5000;
@@ -29,7 +30,7 @@ class HeldWriter {
  public:
   ~HeldWriter() { gate.open(); }
   void begin(Region& region, std::span<std::uint32_t> words, std::uint32_t first) {
-    stream.enqueue([this] { gate.wait(); });
+    gate.hold(stream);
     test::store_words(stream, words.data(), words.size(), first, region.marks());
     end->record(stream);
     region.pending(end);
@@ -40,18 +41,14 @@ class HeldWriter {
     const std::uint64_t page = region.object("words").offset / kPageBytes;
     fill_async(stream, region.marks().map + page, 1,
                (words.size_bytes() + kPageBytes - 1) / kPageBytes);
-    stream.enqueue([this, words, first] {
-      gate.wait();
-      for (std::size_t i = 0; i < words.size(); ++i) {
-        words[i] = first + static_cast<std::uint32_t>(i);
-      }
-    });
+    gate.hold(stream);
+    test::store_words(stream, words.data(), words.size(), first, PageMarks{});
     end->record(stream);
     region.pending(end);
     gate.wait_until_reached();
   }
 
-  Gate gate;
+  StreamGate gate;
   Stream stream;
   std::shared_ptr<Event> end = std::make_shared<Event>();
 };
@@ -82,7 +79,8 @@ class PendingWritersTest : public test::Scratch {
     return first_of(copy);
   }
   // Runs `body` on a thread, and opens the gate once it has been seen to wait.
-  static void expect_waits(Gate& gate, const std::function<void()>& body) {
+  template <class AnyGate>
+  static void expect_waits(AnyGate& gate, const std::function<void()>& body) {
     std::atomic<bool> passed = false;
     std::thread host([&] {
       body();
