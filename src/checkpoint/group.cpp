@@ -221,6 +221,15 @@ Publication Group::next_save(std::uint64_t tag, Stream& stream) {
   return {slot_address(sequence_ % 2), tag, sequence_};
 }
 
+std::shared_ptr<Event> Group::free_end() {
+  for (const std::shared_ptr<Event>& end : ends_) {
+    if (end.use_count() != 1) continue;
+    std::atomic_thread_fence(std::memory_order_acquire);  // behind what a region's thread did
+    return end;
+  }
+  return ends_.emplace_back(std::make_shared<Event>());
+}
+
 // What was queued of a save that failed ends here, before anything that it uses can go away.
 void Group::settle(Stream& stream) noexcept {
   try {
@@ -234,7 +243,7 @@ void Group::save(Region& region, Stream& stream, std::uint64_t tag, std::uint64_
   bind(region, stream);
   begin_anew_after_failure(stream);
   const Plan& plan = this->plan(Direction::save, (sequence_ + 1) % 2, threshold);
-  auto end = std::make_shared<Event>();
+  std::shared_ptr<Event> end = free_end();
   const Publication publication = next_save(tag, stream);
   try {
     throttled(testing::throttle(region), stream,
@@ -293,7 +302,7 @@ std::shared_ptr<PendingSave::State> Group::save_async(Region& region, Stream& st
   const Plan* const drain = by_kernel ? &drain_plan(which) : nullptr;
   auto state = std::make_shared<PendingSave::State>();
   state->drain = drain_;
-  auto end = std::make_shared<Event>();
+  std::shared_ptr<Event> end = free_end();
   const Publication publication = next_save(tag, stream);
   try {
     run(stream, *aside_, by_kernel ? unused_ : tally_, {}, {});

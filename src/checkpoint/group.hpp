@@ -79,6 +79,7 @@ class Group {
   void throttled(testing::Throttle& throttle, Stream& stream, Body&& body) const;
   void make_staging();
   const Plan& drain_plan(std::uint64_t which);
+  std::shared_ptr<Event> free_end();
   static void settle(Stream& stream) noexcept;
   Publication next_save(std::uint64_t tag, Stream& stream);
   unsigned char* copy_address(std::uint64_t which) const {
@@ -109,6 +110,9 @@ class Group {
   std::shared_ptr<Stream> drain_;
   std::optional<Event> set_aside_;  // behind the copy within device memory
 
+  // Ends of saves, used again once no one else has them: making an event takes as long as a tenth
+  // of a small save. A region holds on to some of those that have ended.
+  std::vector<std::shared_ptr<Event>> ends_;
   std::shared_ptr<Event> last_;  // behind the last save, whatever its stream
   bool is_uncertain_ = false;    // whether a save that could not be queued to its end was made
 };

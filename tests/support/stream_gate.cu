@@ -1,6 +1,7 @@
 #include "support/stream_gate.hpp"
 
 #include <atomic>
+#include <cstdlib>
 #include <thread>
 
 #include "holdfast/kernel.hpp"
@@ -9,6 +10,9 @@ namespace holdfast::test {
 namespace {
 
 #ifdef HOLDFAST_BACKEND_CUDA
+// A kernel's first launch loads it, which waits for kernels that run: for the gate's, too.
+[[maybe_unused]] const int all_kernels_at_first = ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+
 __global__ void wait_at_gate(volatile std::uint32_t* reached, const volatile std::uint32_t* open) {
   constexpr unsigned kNap = 1000;                       // nanoseconds
   constexpr unsigned long long kMost = 10'000'000'000;  // of %globaltimer
