@@ -87,6 +87,7 @@ class Checkpoint {
   // region holds this group with other buffers; the message names the difference. Where the
   // stream's work fails the last save stays, and saves that were queued behind it fail with it,
   // whatever their stream; the next one can succeed on another stream (on a GPU, in a new process).
+  // The first saves of a group make what they need, and may wait for all of the device.
   void save(Stream& stream, std::string_view group, std::uint64_t tag = 0);
 
   // The same, but the stream is held only while the buffers are copied aside, in device memory

@@ -35,11 +35,12 @@ class CheckpointCommitTest : public test::Scratch, public ::testing::WithParamIn
     if (GetParam()) testing::set_engine_threshold(checkpoint, 1);
     return checkpoint;
   }
-  // One that has looked at the region: the first call of all waits for its stream.
+  // One that has all that it allocates: the first calls of all wait for the device.
   Checkpoint make_bound() {
     Stream stream;
     Checkpoint checkpoint = make(*region_);
     checkpoint.restore(stream, "model");
+    for (int copy = 0; copy < 2; ++copy) checkpoint.save_async(stream, "model", 1).wait();
     return checkpoint;
   }
   void set(int value) {
