@@ -157,11 +157,10 @@ class Results:
 
     def speedup(self, size: str, name: str, mode: str, over: str) -> float | None:
         """Returns how many times as fast a mode is as another in one run; None: not measured."""
-        for by in (self.modes(size, variants=True), self.beside(size)):
-            lines = by.get(name, {})
-            if mode in lines and over in lines:
-                return float(lines[over]["cost_seconds"] / lines[mode]["cost_seconds"])
-        return None
+        lines = self.beside(size).get(name, {})
+        if mode not in lines or over not in lines:
+            return None
+        return float(lines[over]["cost_seconds"] / lines[mode]["cost_seconds"])
 
     def where(self, size: str) -> str:
         """Says what the modes of a size were measured on."""

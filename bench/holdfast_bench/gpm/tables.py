@@ -175,12 +175,11 @@ def fig9(results: Results, size: str) -> str:
     """Speedups over CAP-fs."""
     rows: Rows = []
     chosen = ("cap-mm", *DELTA, "gpufs", "gpm")
-    measured = results.modes(size, variants=True)
     beside = results.beside(size)
-    for name, lines in measured.items():
+    for name, lines in beside.items():
         ours = [_times(results.speedup(size, name, mode, "cap-fs")) for mode in chosen]
         # Of a variant of CAP the rivals are in the workload's own row.
-        over = ["-" if name in VARIANTS else over_best(beside[name]), ratio(lines, "cap-mm")]
+        over = ["-" if name in VARIANTS else over_best(lines), ratio(lines, "cap-mm")]
         paper = PAPER_FIG9.get(base(name), "-")
         rows.append([title_of(name), *ours, *over, _cost(lines), paper])
     header = [
@@ -191,7 +190,7 @@ def fig9(results: Results, size: str) -> str:
         "GPM takes",
         "paper's GPM",
     ]
-    absent = [title_of(n) for n in VARIANTS if base(n) in measured and n not in measured]
+    absent = [title_of(n) for n in VARIANTS if base(n) in beside and n not in beside]
     without = [TITLES[name] for name, lines in beside.items() if lacks_delta(lines, name)]
     absent += [f"CAP-delta for {', '.join(without)}"] if without else []
     note = f"\n\n(Not measured: {'; '.join(absent)}.)" if absent else ""
