@@ -122,6 +122,26 @@ double ms_since(std::chrono::steady_clock::time_point start) {
 
 }  // namespace
 
+void QueuedCommits::add(const std::shared_ptr<Commit::State>& state) {
+  std::erase_if(states_, [](const auto& earlier) { return earlier.use_count() == 1; });
+  states_.push_back(state);
+}
+
+void QueuedCommits::drain() noexcept {
+  for (const auto& state : states_) {
+    try {
+      Commit(state).wait();
+    } catch (const Error&) {
+      // Whoever holds the Commit learns of it.
+    }
+    try {
+      if (state->reached) state->reached->synchronize();  // the stream has let go of it
+    } catch (const Error&) {
+    }
+  }
+  states_.clear();
+}
+
 std::atomic<std::uint64_t> Committer::staging_pages{(std::uint64_t{256} << 20) / kPage};
 
 struct Committer::Job {
@@ -154,8 +174,7 @@ std::shared_ptr<Commit::State> Committer::start(Stream& stream, Unchanged unchan
   start_writer();
   const auto state = std::make_shared<Commit::State>();
   state->compare_everything = compare_everything_;
-  std::erase_if(queued_, [](const auto& earlier) { return earlier.use_count() == 1; });
-  queued_.push_back(state);
+  queued_.add(state);
   try {
     // The region's size now: marks of what grows later are the next commit's.
     marks_.fetch(stream, pages_of(arena_.size()));
@@ -335,18 +354,7 @@ CommitStats Committer::now(Unchanged unchanged) {
 }
 
 void Committer::drain() noexcept {
-  for (const auto& state : queued_) {
-    try {
-      Commit(state).wait();
-    } catch (const Error&) {
-      // Whoever holds the Commit learns of it.
-    }
-    try {
-      if (state->reached) state->reached->synchronize();  // the stream has let go of it
-    } catch (const Error&) {
-    }
-  }
-  queued_.clear();
+  queued_.drain();
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return !busy_; });
 }

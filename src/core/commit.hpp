@@ -45,6 +45,18 @@ struct Commit::State : std::enable_shared_from_this<Commit::State> {
 
 namespace core {
 
+// The commits that streams hold. They are kept until no stream does: a host function must not be
+// the one that lets go of an event. Thread safety: one thread.
+class QueuedCommits {
+ public:
+  void add(const std::shared_ptr<Commit::State>& state);
+  // Waits until the streams have let go of all of them, whatever became of each.
+  void drain() noexcept;
+
+ private:
+  std::vector<std::shared_ptr<Commit::State>> states_;
+};
+
 // One commit is on its way at a time; the next one's place in its stream waits for it.
 //
 // Thread safety: start(), now() and drain() from one thread; they may run beside the host
@@ -108,8 +120,7 @@ class Committer {
   std::unique_ptr<StagingBuffer> staging_;
   std::shared_ptr<std::atomic<bool>> compare_everything_;
   testing::Throttle* throttle_ = nullptr;
-  // Kept until no stream holds them: a host function must not be the one that lets go of an event.
-  std::vector<std::shared_ptr<Commit::State>> queued_;
+  QueuedCommits queued_;
   std::atomic<std::uint64_t> generation_;
 
   std::mutex mutex_;  // guards what follows

@@ -18,12 +18,14 @@ class DaxDomain : public InPlaceDomain {
       : InPlaceDomain(Domain::dax, path, std::move(medium), model) {
     set_zero_from(this->medium().size());  // a device holds anything
   }
+  ~DaxDomain() override { queued_.drain(); }  // they flush the mapping
 
   using InPlaceDomain::commit;
   Commit commit(Stream& stream) override {
     pending().hold(stream, std::make_shared<std::atomic<bool>>());
     const auto state = std::make_shared<Commit::State>();
     state->stats.generation = ++commits_;
+    queued_.add(state);
     state->queue(stream, [medium = &medium()](Commit::State& commit) {
       try {
         medium->flush(medium->base(), medium->size());
@@ -37,9 +39,13 @@ class DaxDomain : public InPlaceDomain {
 
   std::uint64_t generation() const override { return commits_; }
 
-  void close() override { medium().flush(medium().base(), medium().size()); }
+  void close() override {
+    queued_.drain();
+    medium().flush(medium().base(), medium().size());
+  }
 
  private:
+  QueuedCommits queued_;
   std::uint64_t commits_ = 0;
 };
 

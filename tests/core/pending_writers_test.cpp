@@ -253,6 +253,31 @@ TEST_F(PendingWritersTest, CommitsInPlaceComeBehindThem) {
   ::unsetenv("HOLDFAST_DAX_PLAIN_FILE");
 }
 
+// One that its stream has not come to flushes memory that close() lets go of.
+TEST_F(PendingWritersTest, TheEndWaitsForCommitsInPlace) {
+  ::setenv("HOLDFAST_DAX_PLAIN_FILE", "1", 1);
+  RegionOptions wanted = options(kMiB);
+  wanted.domain = Domain::dax;
+  for (const bool closed : {true, false}) {
+    std::optional<Region> region(Region::create(arenas() + "/medium", wanted));
+    StreamGate gate;
+    Stream stream;
+    gate.hold(stream);
+    Commit commit = region->commit(stream);
+    expect_waits(gate, [&] {
+      if (closed) {
+        region->close();
+      } else {
+        region->abandon();
+      }
+    });
+    EXPECT_EQ(commit.wait().generation, 1u);
+    stream.synchronize();
+    Region::destroy(arenas() + "/medium");
+  }
+  ::unsetenv("HOLDFAST_DAX_PLAIN_FILE");
+}
+
 // What it stored before it failed is taken in though it set no mark, as a crash's leavings are.
 TEST_F(PendingWritersTest, AWriterThatFailedStopsNoCommit) {
   if (std::strcmp(backend::name(), "cuda") == 0) GTEST_SKIP() << "the context would be lost";
