@@ -221,7 +221,8 @@ void RegionHandle::detach(bool abandon) {
   detached_ = true;
   if (abandon) return;
   settle_device();
-  if (region.domain() == Domain::file && !read_only_) region.commit();
+  const bool keeps = region.domain() == Domain::file || region.domain() == Domain::dax;
+  if (keeps && !read_only_) region.commit();
   tell_failures("the end of the block has committed what the region holds");
 }
 
