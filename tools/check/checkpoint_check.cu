@@ -2,8 +2,9 @@
 #include <array>
 #include <memory>
 
+#include "checking/sized_offer.hpp"
 #include "holdfast/checkpoint.hpp"
-#include "program_makers.hpp"
+#include "layers.hpp"
 
 namespace holdfast::check {
 namespace {
@@ -97,9 +98,7 @@ std::string verify(const Found& found, const History& history) {
   return detail::concat("the buffers do not hold what save ", found.number, " saved");
 }
 
-}  // namespace
-
-Program checkpoint_program(const ProgramOptions&) {
+Program make(const Sizes&) {
   Program program;
   program.region_bytes =
       Checkpoint::region_bytes(kWords * sizeof(std::uint64_t) + kBytes, 2) + (1u << 18);
@@ -111,6 +110,13 @@ Program checkpoint_program(const ProgramOptions&) {
     return verify(*found, history);
   };
   return program;
+}
+
+}  // namespace
+
+std::vector<Offer> checkpoint_programs() {
+  return {sized_offer("checkpoint", "a checkpoint of two buffers: saved twice, and restored", {},
+                      make)};
 }
 
 }  // namespace holdfast::check

@@ -19,8 +19,9 @@
 #include <string_view>
 #include <vector>
 
+#include "checking/sized_offer.hpp"
 #include "holdfast/kernel.hpp"
-#include "program_makers.hpp"
+#include "layers.hpp"
 
 #define core core_of_the_checked_region
 #include "core/checksum.cpp"
@@ -150,9 +151,7 @@ std::string verify(Region& region, const History& history) {
                         describe(found));
 }
 
-}  // namespace
-
-Program region_metadata_program(const ProgramOptions&) {
+Program make(const Sizes&) {
   Program program;
   program.set_up = [](Region& region) {
     region.allocate<std::uint8_t>("metadata", checked::kMetadataBytes);
@@ -166,6 +165,13 @@ Program region_metadata_program(const ProgramOptions&) {
     return verify(region, history);
   };
   return program;
+}
+
+}  // namespace
+
+std::vector<Offer> region_metadata_programs() {
+  return {sized_offer("region_metadata",
+                      "the directory of a region's objects: allocate, remove, grow", {}, make)};
 }
 
 }  // namespace holdfast::check

@@ -1,9 +1,10 @@
 // Transactions over a log: each thread logs what its words hold, overwrites them, and persists.
 #include <memory>
 
+#include "checking/sized_offer.hpp"
 #include "holdfast/kernel.hpp"
 #include "holdfast/undo.hpp"
-#include "program_makers.hpp"
+#include "layers.hpp"
 
 namespace holdfast::check {
 namespace {
@@ -143,14 +144,25 @@ Program make(const Shape& shape) {
   return program;
 }
 
-}  // namespace
-
-Program undo_log_program(const ProgramOptions& options) {
-  return make({LogLayout::coalesced, options.blocks, options.threads, options.persists});
+std::function<Program(const Sizes&)> logged(LogLayout layout) {
+  return [layout](const Sizes& sizes) {
+    return make({layout, sizes.blocks, sizes.threads, sizes.persists});
+  };
 }
 
-Program undo_log_conventional_program(const ProgramOptions& options) {
-  return make({LogLayout::conventional, options.blocks, options.threads, options.persists});
+}  // namespace
+
+std::vector<Offer> undo_log_programs() {
+  // The most threads with which every mutant is explored to its end.
+  const Sizes usual{6, 1, 1};
+  return {
+      sized_offer("undo_log",
+                  "two transactions in which every thread logs and overwrites words of its own",
+                  usual, logged(LogLayout::coalesced), {{2, 1, 1}, {3, 2, 1}, {6, 1, 1}}),
+      sized_offer("undo_log_conventional",
+                  "the same with a log of a few partitions, which threads share under locks", usual,
+                  logged(LogLayout::conventional), {{2, 1, 1}, {3, 1, 1}}),
+  };
 }
 
 }  // namespace holdfast::check

@@ -3,8 +3,8 @@
 
 #include <memory>
 
+#include "checking/sized_offer.hpp"
 #include "holdfast/kernel.hpp"
-#include "program_makers.hpp"
 
 namespace holdfast::check {
 namespace {
@@ -62,10 +62,8 @@ std::string verify(Region& region) {
   return {};
 }
 
-}  // namespace
-
-Program bfs_program(const ProgramOptions& options) {
-  const std::uint32_t threads = options.threads;
+Program make(const Sizes& sizes) {
+  const std::uint32_t threads = sizes.threads;
   const auto graph = std::make_shared<bfs::Graph>(bfs::parse_graph(kText, "small graph"));
   Program program;
   program.set_up = [](Region& region) {
@@ -81,4 +79,15 @@ Program bfs_program(const ProgramOptions& options) {
   return program;
 }
 
+}  // namespace
 }  // namespace holdfast::check
+
+namespace bfs {
+
+std::vector<holdfast::check::Offer> check_programs() {
+  return {holdfast::check::sized_offer("bfs",
+                                       "breadth-first search over six nodes, recovered by going on",
+                                       {2, 0, 0}, holdfast::check::make)};
+}
+
+}  // namespace bfs

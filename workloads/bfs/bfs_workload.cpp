@@ -305,21 +305,26 @@ std::string Bfs::verify_sequence(u32 levels) {
 
 workload::Info info() {
   return {
-      "bfs",
-      "breadth-first search with persistent costs and search sequence",
-      workload::Info::Class::native,
-      {{"graph", "file in the DIMACS form, .gz and .xz too (default: the New York road network)"},
-       {"source",
-        "node to start from, counted from 1 (default 1; of a generated graph its middle)"},
-       {"levels_per_step", "levels in a step (default 64; size test: 16)"},
-       {"publish_costs",
-        "1: where the CPU persists, all costs after each level; 0: once, at the end (default); "
-        "cap-delta stores those of the level with it"},
-       {"width", "of a generated graph (default 96, 1,600 or 9,000 by size)"},
-       {"height", "of a generated graph (default 32, 160 or 2,667 by size)"}},
-      [](const Settings& settings) { return std::make_unique<Bfs>(settings); },
-      holdfast::testing::Access::random,
+      .name = "bfs",
+      .summary = "breadth-first search with persistent costs and search sequence",
+      .kind = workload::Info::Class::native,
+      .table_row = 7,
+      .options =
+          {{"graph",
+            "file in the DIMACS form, .gz and .xz too (default: the New York road network)"},
+           {"source",
+            "node to start from, counted from 1 (default 1; of a generated graph its middle)"},
+           {"levels_per_step", "levels in a step (default 64; size test: 16)"},
+           {"publish_costs",
+            "1: where the CPU persists, all costs after each level; 0: once, at the end (default); "
+            "cap-delta stores those of the level with it"},
+           {"width", "of a generated graph (default 96, 1,600 or 9,000 by size)"},
+           {"height", "of a generated graph (default 32, 160 or 2,667 by size)"}},
+      .make = [](const Settings& settings) { return std::make_unique<Bfs>(settings); },
+      .kernel_access = holdfast::testing::Access::random,
   };
 }
+
+std::vector<workload::Info> workloads() { return {info()}; }
 
 }  // namespace bfs

@@ -1,7 +1,7 @@
 // Two scenarios of a few options.
 #include "black_scholes/black_scholes.hpp"
-#include "checkpointed_program.hpp"
-#include "program_makers.hpp"
+#include "checking/checkpointed_program.hpp"
+#include "checking/sized_offer.hpp"
 
 namespace holdfast::check {
 namespace {
@@ -28,10 +28,20 @@ class BlackScholes : public Simulation {
   DeviceBuffer<float> spot_{kCount}, strike_{kCount}, years_{kCount}, call_{kCount}, put_{kCount};
 };
 
-}  // namespace
-
-Program black_scholes_program(const ProgramOptions&) {
+Program make(const Sizes&) {
   return checkpointed_program([] { return std::make_unique<BlackScholes>(); });
 }
 
+}  // namespace
 }  // namespace holdfast::check
+
+namespace black_scholes {
+
+std::vector<holdfast::check::Offer> check_programs() {
+  return {holdfast::check::sized_offer(
+      "black_scholes",
+      "option prices over two scenarios, a checkpoint after each, recovered by going on", {},
+      holdfast::check::make)};
+}
+
+}  // namespace black_scholes

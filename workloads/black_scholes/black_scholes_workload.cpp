@@ -80,14 +80,19 @@ class BlackScholes : public checkpointing::Iterative {
 }  // namespace
 
 workload::Info info() {
-  return {"black_scholes",
-          "prices of options over scenarios, checkpointed every so many of them",
-          workload::Info::Class::checkpointing,
-          {{"count", "options, 1 to 2^32 (default 10,000, 1,000,000 or 2^28 by size)"},
-           {"scenarios", "between two checkpoints (default 3, 4 or 16 by size)"}},
-          [](const workload::Settings& settings) -> std::unique_ptr<workload::Workload> {
-            return std::make_unique<BlackScholes>(settings, usual_shape(settings.size));
-          }};
+  return {
+      .name = "black_scholes",
+      .summary = "prices of options over scenarios, checkpointed every so many of them",
+      .kind = workload::Info::Class::checkpointing,
+      .table_row = 5,
+      .options = {{"count", "options, 1 to 2^32 (default 10,000, 1,000,000 or 2^28 by size)"},
+                  {"scenarios", "between two checkpoints (default 3, 4 or 16 by size)"}},
+      .make = [](const workload::Settings& settings) -> std::unique_ptr<workload::Workload> {
+        return std::make_unique<BlackScholes>(settings, usual_shape(settings.size));
+      },
+  };
 }
+
+std::vector<workload::Info> workloads() { return {info()}; }
 
 }  // namespace black_scholes

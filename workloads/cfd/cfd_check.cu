@@ -1,7 +1,7 @@
 // Two time steps of a flow through two cells.
 #include "cfd/cfd.hpp"
-#include "checkpointed_program.hpp"
-#include "program_makers.hpp"
+#include "checking/checkpointed_program.hpp"
+#include "checking/sized_offer.hpp"
 
 namespace holdfast::check {
 namespace {
@@ -48,10 +48,20 @@ class Flow : public Simulation {
   DeviceBuffer<float> step_factors_{kCells};
 };
 
-}  // namespace
-
-Program cfd_program(const ProgramOptions&) {
+Program make(const Sizes&) {
   return checkpointed_program([] { return std::make_unique<Flow>(); });
 }
 
+}  // namespace
 }  // namespace holdfast::check
+
+namespace cfd {
+
+std::vector<holdfast::check::Offer> check_programs() {
+  return {holdfast::check::sized_offer(
+      "cfd",
+      "two time steps of a flow through two cells, a checkpoint after each, recovered by going on",
+      {}, holdfast::check::make)};
+}
+
+}  // namespace cfd

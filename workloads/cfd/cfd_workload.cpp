@@ -105,15 +105,22 @@ FarField far_field() {
 }
 
 workload::Info info() {
-  return {"cfd",
-          "an unstructured Euler solver (Rodinia), checkpointed every so many time steps",
-          workload::Info::Class::checkpointing,
-          {{"cells", "of the generated mesh, 6 to 2^27 (default 1,000, 97,046 or 232,536 by size)"},
-           {"mesh", "file with a mesh in Rodinia's form, such as fvcorr.domn.097K"},
-           {"iterations", "time steps between two checkpoints (default 3, 10 or 40 by size)"}},
-          [](const workload::Settings& settings) -> std::unique_ptr<workload::Workload> {
-            return std::make_unique<Cfd>(settings, usual_shape(settings.size));
-          }};
+  return {
+      .name = "cfd",
+      .summary = "an unstructured Euler solver (Rodinia), checkpointed every so many time steps",
+      .kind = workload::Info::Class::checkpointing,
+      .table_row = 4,
+      .options = {{"cells",
+                   "of the generated mesh, 6 to 2^27 (default 1,000, 97,046 or 232,536 by size)"},
+                  {"mesh", "file with a mesh in Rodinia's form, such as fvcorr.domn.097K"},
+                  {"iterations",
+                   "time steps between two checkpoints (default 3, 10 or 40 by size)"}},
+      .make = [](const workload::Settings& settings) -> std::unique_ptr<workload::Workload> {
+        return std::make_unique<Cfd>(settings, usual_shape(settings.size));
+      },
+  };
 }
+
+std::vector<workload::Info> workloads() { return {info()}; }
 
 }  // namespace cfd

@@ -2,9 +2,9 @@
 #include <memory>
 #include <utility>
 
+#include "checking/sized_offer.hpp"
 #include "gpdb/table.hpp"
 #include "holdfast/kernel.hpp"
-#include "program_makers.hpp"
 
 namespace holdfast::check {
 namespace {
@@ -182,16 +182,29 @@ Program make(std::shared_ptr<const Plan> plan) {
   return program;
 }
 
+Program insert(const Sizes& sizes) { return make(insert_plan(sizes.threads)); }
+
+std::function<Program(const Sizes&)> update(LogLayout log) {
+  return [log](const Sizes& sizes) { return make(update_plan(sizes.threads, log)); };
+}
+
 }  // namespace
-
-Program gpdb_insert_program(const ProgramOptions& options) {
-  return make(insert_plan(options.threads));
-}
-Program gpdb_update_program(const ProgramOptions& options) {
-  return make(update_plan(options.threads, LogLayout::coalesced));
-}
-Program gpdb_update_conventional_program(const ProgramOptions& options) {
-  return make(update_plan(options.threads, LogLayout::conventional));
-}
-
 }  // namespace holdfast::check
+
+namespace gpdb {
+
+std::vector<holdfast::check::Offer> check_programs() {
+  using holdfast::LogLayout;
+  using holdfast::check::sized_offer;
+  return {
+      sized_offer("gpdb_insert", "gpDB: two INSERTs, each a transaction", {3, 0, 0},
+                  holdfast::check::insert),
+      sized_offer("gpdb_update", "gpDB: two UPDATEs of every other row, each a transaction",
+                  {5, 0, 0}, holdfast::check::update(LogLayout::coalesced)),
+      sized_offer("gpdb_update_conventional",
+                  "the same with a log of two partitions, which threads share under locks",
+                  {5, 0, 0}, holdfast::check::update(LogLayout::conventional)),
+  };
+}
+
+}  // namespace gpdb

@@ -312,6 +312,7 @@ workload::Info info_of(const char* name, const char* summary) {
   info.name = name;
   info.summary = summary;
   info.kind = workload::Info::Class::transactional;
+  info.table_row = 2;
   info.options = {
       {"rows", "rows of the table (default 20,000; real: 2,000,000; paper: 50,000,000)"},
       {"csv",
@@ -337,5 +338,7 @@ workload::Info update_info() {
       "partitions under locks";
   return info;
 }
+
+std::vector<workload::Info> workloads() { return {insert_info(), update_info()}; }
 
 }  // namespace gpdb

@@ -3,10 +3,10 @@
 #include <memory>
 #include <utility>
 
+#include "checking/sized_offer.hpp"
 #include "gpkvs/gpkvs.hpp"
 #include "gpkvs/table.hpp"
 #include "holdfast/kernel.hpp"
-#include "program_makers.hpp"
 
 namespace holdfast::check {
 namespace {
@@ -60,6 +60,8 @@ struct Kind {
   gpkvs::Cache cache = gpkvs::Cache::off;
   LogLayout log = LogLayout::coalesced;
 };
+constexpr Kind kCached{gpkvs::Cache::on};
+constexpr Kind kConventional{gpkvs::Cache::off, LogLayout::conventional};
 
 void shape(Plan& plan, std::uint32_t operations, const Kind& kind) {
   std::uint64_t buckets = 1;
@@ -230,22 +232,37 @@ Program make(std::shared_ptr<const Plan> plan) {
   return program;
 }
 
+std::function<Program(const Sizes&)> mixed(const Kind& kind) {
+  return [kind](const Sizes& sizes) { return make(mixed_plan(sizes.threads, kind)); };
+}
+
+std::function<Program(const Sizes&)> set(const Kind& kind) {
+  return [kind](const Sizes& sizes) { return make(set_plan(sizes.threads, kind)); };
+}
+
 }  // namespace
-
-Program gpkvs_program(const ProgramOptions& options) {
-  return make(mixed_plan(options.threads, {}));
-}
-Program gpkvs_cached_program(const ProgramOptions& options) {
-  return make(mixed_plan(options.threads, {gpkvs::Cache::on}));
-}
-Program gpkvs_conventional_program(const ProgramOptions& options) {
-  return make(mixed_plan(options.threads, {gpkvs::Cache::off, LogLayout::conventional}));
-}
-Program gpkvs_set_program(const ProgramOptions& options) {
-  return make(set_plan(options.threads, {}));
-}
-Program gpkvs_set_cached_program(const ProgramOptions& options) {
-  return make(set_plan(options.threads, {gpkvs::Cache::on}));
-}
-
 }  // namespace holdfast::check
+
+namespace gpkvs {
+
+std::vector<holdfast::check::Offer> check_programs() {
+  using holdfast::check::sized_offer;
+  const std::vector<holdfast::check::Sizes> few = {{2, 0, 0}, {5, 0, 0}};
+  const std::vector<holdfast::check::Sizes> few_set = {{2, 0, 0}, {6, 0, 0}};
+  return {
+      sized_offer(
+          "gpkvs",
+          "the key-value store: SET, ERASE and SET again, in buckets that operations share and not",
+          {8, 0, 0}, holdfast::check::mixed({}), few),
+      sized_offer("gpkvs_cached", "the same, reading a copy of the table in device memory",
+                  {8, 0, 0}, holdfast::check::mixed(holdfast::check::kCached), few),
+      sized_offer("gpkvs_conventional", "the same with the conventional log", {8, 0, 0},
+                  holdfast::check::mixed(holdfast::check::kConventional), few),
+      sized_offer("gpkvs_set", "the key-value store: one SET of new keys", {8, 0, 0},
+                  holdfast::check::set({}), few_set),
+      sized_offer("gpkvs_set_cached", "the same, reading a copy of the table in device memory",
+                  {8, 0, 0}, holdfast::check::set(holdfast::check::kCached), few_set),
+  };
+}
+
+}  // namespace gpkvs

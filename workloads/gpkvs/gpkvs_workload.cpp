@@ -190,6 +190,7 @@ workload::Info info_of(const char* name, const char* summary, bool mixed) {
   info.name = name;
   info.summary = summary;
   info.kind = workload::Info::Class::transactional;
+  info.table_row = 1;
   info.kernel_access = holdfast::testing::Access::random;
   info.options = {
       {"cache",
@@ -214,5 +215,7 @@ workload::Info set_info() {
 workload::Info mixed_info() {
   return info_of("gpkvs_95_5", "gpKVS: batches of 95 GETs to 5 SETs, keys by Zipf's law", true);
 }
+
+std::vector<workload::Info> workloads() { return {set_info(), mixed_info()}; }
 
 }  // namespace gpkvs

@@ -1,7 +1,7 @@
 // Two steps of hotspot on the smallest grid.
-#include "checkpointed_program.hpp"
+#include "checking/checkpointed_program.hpp"
+#include "checking/sized_offer.hpp"
 #include "hotspot/hotspot.hpp"
-#include "program_makers.hpp"
 
 namespace holdfast::check {
 namespace {
@@ -29,10 +29,20 @@ class Hotspot : public Simulation {
   DeviceBuffer<float> temperature_{kCells}, other_{kCells}, power_{kCells};
 };
 
-}  // namespace
-
-Program hotspot_program(const ProgramOptions&) {
+Program make(const Sizes&) {
   return checkpointed_program([] { return std::make_unique<Hotspot>(); });
 }
 
+}  // namespace
 }  // namespace holdfast::check
+
+namespace hotspot {
+
+std::vector<holdfast::check::Offer> check_programs() {
+  return {holdfast::check::sized_offer(
+      "hotspot",
+      "two iterations of a chip's temperatures, a checkpoint after each, recovered by going on", {},
+      holdfast::check::make)};
+}
+
+}  // namespace hotspot

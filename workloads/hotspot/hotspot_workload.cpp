@@ -65,16 +65,21 @@ class Hotspot : public checkpointing::Iterative {
 }  // namespace
 
 workload::Info info() {
-  return {"hotspot",
-          "temperatures of a chip (Rodinia), checkpointed every so many iterations",
-          workload::Info::Class::checkpointing,
-          {{"grid", "rows and columns, 4 to 65,536 (default 64, 512 or 16,384 by size)"},
-           {"iterations", "between two checkpoints (default 5, 20 or 50 by size)"},
-           {"temperature", "file of grid x grid temperatures in kelvins, one a line"},
-           {"power", "file of as many powers in watts"}},
-          [](const workload::Settings& settings) -> std::unique_ptr<workload::Workload> {
-            return std::make_unique<Hotspot>(settings, usual_length(settings.size));
-          }};
+  return {
+      .name = "hotspot",
+      .summary = "temperatures of a chip (Rodinia), checkpointed every so many iterations",
+      .kind = workload::Info::Class::checkpointing,
+      .table_row = 6,
+      .options = {{"grid", "rows and columns, 4 to 65,536 (default 64, 512 or 16,384 by size)"},
+                  {"iterations", "between two checkpoints (default 5, 20 or 50 by size)"},
+                  {"temperature", "file of grid x grid temperatures in kelvins, one a line"},
+                  {"power", "file of as many powers in watts"}},
+      .make = [](const workload::Settings& settings) -> std::unique_ptr<workload::Workload> {
+        return std::make_unique<Hotspot>(settings, usual_length(settings.size));
+      },
+  };
 }
+
+std::vector<workload::Info> workloads() { return {info()}; }
 
 }  // namespace hotspot

@@ -2,10 +2,10 @@
 // network is a tiny one; its kernels, and those that save it, are those of every size.
 #include <memory>
 
+#include "checking/sized_offer.hpp"
 #include "holdfast/checkpoint.hpp"
 #include "holdfast/kernel.hpp"
 #include "lenet/trainer.hpp"
-#include "program_makers.hpp"
 
 namespace holdfast::check {
 namespace {
@@ -102,9 +102,7 @@ std::string verify(Region& region, const History& history,
   return "the weights are not those of a training without a crash";
 }
 
-}  // namespace
-
-Program lenet_program(const ProgramOptions&) {
+Program make(const Sizes&) {
   const auto expected = std::make_shared<std::vector<std::vector<float>>>(train_undisturbed());
   Program program;
   program.region_bytes =
@@ -121,4 +119,15 @@ Program lenet_program(const ProgramOptions&) {
   return program;
 }
 
+}  // namespace
 }  // namespace holdfast::check
+
+namespace lenet {
+
+std::vector<holdfast::check::Offer> check_programs() {
+  return {holdfast::check::sized_offer(
+      "lenet", "LeNet in training, a checkpoint after each pass, recovered by going on", {},
+      holdfast::check::make)};
+}
+
+}  // namespace lenet

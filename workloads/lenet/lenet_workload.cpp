@@ -340,22 +340,28 @@ std::string LeNet::verify() {
 }
 
 workload::Info info() {
-  return {"lenet",
-          "LeNet trained on handwritten digits, with checkpoints of weights and biases",
-          workload::Info::Class::checkpointing,
-          {{"batch", "digits in a pass (default 8, 16 or 64, by size)"},
-           {"passes", "forward and backward passes between checkpoints (default 2 or 10)"},
-           {"rate", "learning rate at the start, in 1/10,000 (default 100); falls to 0"},
-           {"channels1", "outputs of the first convolution (default 6; paper 20)"},
-           {"channels2", "outputs of the second convolution (default 16; paper 50)"},
-           {"hidden",
-            "outputs of the first fully connected layer, a multiple of 4 (default 120; "
-            "paper 500)"},
-           {"kernels", "own (default) or cudnn (CUDA backend): what trains, in all modes but cpu"},
-           {"digits", "digits at most, every fifth held back (default 200 or 10,000)"},
-           {"images", "idx file of 28 x 28 images, .gz or not; with labels"},
-           {"labels", "idx file of their labels"}},
-          [](const Settings& settings) { return std::make_unique<LeNet>(settings); }};
+  return {
+      .name = "lenet",
+      .summary = "LeNet trained on handwritten digits, with checkpoints of weights and biases",
+      .kind = workload::Info::Class::checkpointing,
+      .table_row = 3,
+      .options = {{"batch", "digits in a pass (default 8, 16 or 64, by size)"},
+                  {"passes", "forward and backward passes between checkpoints (default 2 or 10)"},
+                  {"rate", "learning rate at the start, in 1/10,000 (default 100); falls to 0"},
+                  {"channels1", "outputs of the first convolution (default 6; paper 20)"},
+                  {"channels2", "outputs of the second convolution (default 16; paper 50)"},
+                  {"hidden",
+                   "outputs of the first fully connected layer, a multiple of 4 (default 120; "
+                   "paper 500)"},
+                  {"kernels",
+                   "own (default) or cudnn (CUDA backend): what trains, in all modes but cpu"},
+                  {"digits", "digits at most, every fifth held back (default 200 or 10,000)"},
+                  {"images", "idx file of 28 x 28 images, .gz or not; with labels"},
+                  {"labels", "idx file of their labels"}},
+      .make = [](const Settings& settings) { return std::make_unique<LeNet>(settings); },
+  };
 }
+
+std::vector<workload::Info> workloads() { return {info()}; }
 
 }  // namespace lenet

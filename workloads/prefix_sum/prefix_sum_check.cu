@@ -3,8 +3,8 @@
 
 #include <memory>
 
+#include "checking/sized_offer.hpp"
 #include "holdfast/kernel.hpp"
-#include "program_makers.hpp"
 
 namespace holdfast::check {
 namespace {
@@ -37,12 +37,10 @@ std::string verify(Region& region, const std::vector<std::uint64_t>& expected, s
                         expected[item] + 1);
 }
 
-}  // namespace
-
-Program prefix_sum_program(const ProgramOptions& options) {
+Program make(const Sizes& sizes) {
   using prefix_sum::PrefixSum;
-  const std::uint32_t blocks = options.blocks;
-  const std::uint32_t threads = options.threads;
+  const std::uint32_t blocks = sizes.blocks;
+  const std::uint32_t threads = sizes.threads;
   const std::uint64_t count = std::uint64_t{blocks} * threads;
   const auto input = numbers(count);
   auto expected = std::make_shared<std::vector<std::uint64_t>>(2 * count);
@@ -67,4 +65,15 @@ Program prefix_sum_program(const ProgramOptions& options) {
   return program;
 }
 
+}  // namespace
 }  // namespace holdfast::check
+
+namespace prefix_sum {
+
+std::vector<holdfast::check::Offer> check_programs() {
+  return {holdfast::check::sized_offer("prefix_sum",
+                                       "prefix sum (GPM, Figure 8), recovered by running again",
+                                       {4, 2, 0}, holdfast::check::make, {{2, 2, 0}, {3, 3, 0}})};
+}
+
+}  // namespace prefix_sum

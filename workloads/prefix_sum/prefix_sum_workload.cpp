@@ -137,13 +137,18 @@ class PrefixSumWorkload final : public workload::Workload {
 
 workload::Info info() {
   return {
-      "prefix_sum",
-      "prefix sum with persistent partial and final sums, resumed row by row",
-      workload::Info::Class::native,
-      {{"rows", "rows, each of which one block sums up (default 64, 1,024 or 262,144 by size)"},
-       {"length", "numbers of a row, 1 to 1,024 (default 1,024; size test: 256)"}},
-      [](const Settings& settings) { return std::make_unique<PrefixSumWorkload>(settings); },
+      .name = "prefix_sum",
+      .summary = "prefix sum with persistent partial and final sums, resumed row by row",
+      .kind = workload::Info::Class::native,
+      .table_row = 9,
+      .options = {{"rows",
+                   "rows, each of which one block sums up (default 64, 1,024 or 262,144 by size)"},
+                  {"length", "numbers of a row, 1 to 1,024 (default 1,024; size test: 256)"}},
+      .make =
+          [](const Settings& settings) { return std::make_unique<PrefixSumWorkload>(settings); },
   };
 }
+
+std::vector<workload::Info> workloads() { return {info()}; }
 
 }  // namespace prefix_sum

@@ -3,8 +3,8 @@
 
 #include <memory>
 
+#include "checking/sized_offer.hpp"
 #include "holdfast/kernel.hpp"
-#include "program_makers.hpp"
 
 namespace holdfast::check {
 namespace {
@@ -28,8 +28,7 @@ std::uint64_t partial_sum(std::uint64_t first, unsigned threads, unsigned thread
 }
 
 struct Expected {
-  explicit Expected(const ProgramOptions& options)
-      : blocks(options.blocks), threads(options.threads) {
+  explicit Expected(const Sizes& sizes) : blocks(sizes.blocks), threads(sizes.threads) {
     for (std::uint64_t i = 0; i < std::uint64_t{blocks} * threads; ++i) {
       const auto thread = static_cast<unsigned>(i % threads);
       partial.push_back(Reduction::encode(partial_sum(i - thread, threads, thread)));
@@ -66,8 +65,8 @@ std::string verify(Region& region, const Expected& expected, std::uint64_t item)
                         ", and should be as ", wanted);
 }
 
-Program make(const ProgramOptions& options, Scope release) {
-  const auto expected = std::make_shared<Expected>(options);
+Program make(const Sizes& sizes, Scope release) {
+  const auto expected = std::make_shared<Expected>(sizes);
   Program program;
   program.region_bytes = expected->partial.size() * sizeof(std::uint64_t) + (1u << 18);
   program.set_up = [=](Region& region) {
@@ -86,12 +85,28 @@ Program make(const ProgramOptions& options, Scope release) {
   return program;
 }
 
-}  // namespace
-
-Program reduction_program(const ProgramOptions& options) { return make(options, Scope::device); }
-
-Program reduction_block_scope_program(const ProgramOptions& options) {
-  return make(options, Scope::block);
+std::function<Program(const Sizes&)> released_by(Scope release) {
+  return [release](const Sizes& sizes) { return make(sizes, release); };
 }
 
+}  // namespace
 }  // namespace holdfast::check
+
+namespace reduction {
+
+std::vector<holdfast::check::Offer> check_programs() {
+  using holdfast::Scope;
+  using holdfast::check::released_by;
+  using holdfast::check::sized_offer;
+  std::vector<holdfast::check::Offer> programs = {
+      sized_offer("reduction", "tree reduction (SBRP, Figure 3), recovered by running again",
+                  {4, 2, 0}, released_by(Scope::device), {{2, 1, 0}, {3, 2, 0}, {4, 2, 0}}),
+      sized_offer("reduction_block_scope",
+                  "the reduction with the scoped persistency bug of SBRP, section 5.3", {4, 2, 0},
+                  released_by(Scope::block)),
+  };
+  programs.back().correct = false;
+  return programs;
+}
+
+}  // namespace reduction

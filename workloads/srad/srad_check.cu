@@ -2,8 +2,8 @@
 #include <memory>
 #include <vector>
 
+#include "checking/sized_offer.hpp"
 #include "holdfast/kernel.hpp"
-#include "program_makers.hpp"
 #include "srad/diffusion.hpp"
 
 namespace holdfast::check {
@@ -33,16 +33,16 @@ void diffuse(Stream& stream, const srad::Durable& durable, const Expected& expec
 
 // Each block has two tiles, and each of its threads a quad of either: two persists, so that half as
 // many threads as asked for make as many states. What a run that is not cut off ends in.
-std::shared_ptr<Expected> expect(const ProgramOptions& options) {
+std::shared_ptr<Expected> expect(const Sizes& sizes) {
   auto expected = std::make_shared<Expected>();
   srad::Frame& frame = expected->frame;
-  frame.rows = 2 * options.blocks;
-  frame.threads = (options.threads + 1) / 2;
+  frame.rows = 2 * sizes.blocks;
+  frame.threads = (sizes.threads + 1) / 2;
   frame.columns = frame.threads * srad::kQuad;
   frame.region_rows = frame.rows;
   frame.region_columns = 2;
   frame.tile = frame.columns;
-  frame.most_blocks = options.blocks;
+  frame.most_blocks = sizes.blocks;
   const std::uint64_t pixels = frame.pixels();
   for (std::uint64_t i = 0; i < pixels; ++i) {
     expected->input.push_back(1.0f + static_cast<float>(i * 7 % 5) / 4);
@@ -86,10 +86,8 @@ std::string verify(Region& region, const Expected& expected, const History& hist
                         wanted, ", ", history.acknowledged, " iterations promised");
 }
 
-}  // namespace
-
-Program srad_program(const ProgramOptions& options) {
-  const auto expected = expect(options);
+Program make(const Sizes& sizes) {
+  const auto expected = expect(sizes);
   const std::uint64_t pixels = expected->frame.pixels();
   Program program;
   program.set_up = [=](Region& region) {
@@ -113,4 +111,15 @@ Program srad_program(const ProgramOptions& options) {
   return program;
 }
 
+}  // namespace
 }  // namespace holdfast::check
+
+namespace srad {
+
+std::vector<holdfast::check::Offer> check_programs() {
+  return {holdfast::check::sized_offer("srad",
+                                       "two iterations of the diffusion, recovered by going on",
+                                       {4, 2, 0}, holdfast::check::make, {{2, 2, 0}, {3, 2, 0}})};
+}
+
+}  // namespace srad

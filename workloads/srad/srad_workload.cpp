@@ -186,16 +186,21 @@ std::string Srad::verify() {
 
 workload::Info info() {
   return {
-      "srad",
-      "speckle-reducing anisotropic diffusion with persistent image and coefficients",
-      workload::Info::Class::native,
-      {{"image", "file with a PGM in text form, .gz and .xz too (default: an ultrasound image)"},
-       {"region", "side of the even square in the first corner that shows speckle (default 32)"},
-       {"lambda", "step size of the diffusion in percent, 1 to 100 (default 50)"},
-       {"rows", "of a generated image (default 64, 502 or 131,072 by size)"},
-       {"columns", "of a generated image (default 60, 458 or 1,024 by size)"}},
-      [](const Settings& settings) { return std::make_unique<Srad>(settings); },
+      .name = "srad",
+      .summary = "speckle-reducing anisotropic diffusion with persistent image and coefficients",
+      .kind = workload::Info::Class::native,
+      .table_row = 8,
+      .options = {{"image",
+                   "file with a PGM in text form, .gz and .xz too (default: an ultrasound image)"},
+                  {"region",
+                   "side of the even square in the first corner that shows speckle (default 32)"},
+                  {"lambda", "step size of the diffusion in percent, 1 to 100 (default 50)"},
+                  {"rows", "of a generated image (default 64, 502 or 131,072 by size)"},
+                  {"columns", "of a generated image (default 60, 458 or 1,024 by size)"}},
+      .make = [](const Settings& settings) { return std::make_unique<Srad>(settings); },
   };
 }
+
+std::vector<workload::Info> workloads() { return {info()}; }
 
 }  // namespace srad

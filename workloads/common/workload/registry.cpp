@@ -1,22 +1,18 @@
-#include "bfs/bfs.hpp"
-#include "black_scholes/black_scholes.hpp"
-#include "cfd/cfd.hpp"
-#include "gpdb/gpdb.hpp"
-#include "gpkvs/gpkvs_workload.hpp"
-#include "hotspot/hotspot.hpp"
-#include "lenet/lenet.hpp"
-#include "prefix_sum/prefix_sum_workload.hpp"
-#include "srad/srad.hpp"
-#include "workload/workload.hpp"
+#include "workload/registry.hpp"
+
+#include <algorithm>
+#include <tuple>
 
 namespace workload {
 
 const std::vector<Info>& workloads() {
-  static const std::vector<Info> all = {
-      gpkvs::set_info(), gpkvs::mixed_info(), gpdb::insert_info(),   gpdb::update_info(),
-      lenet::info(),     cfd::info(),         black_scholes::info(), hotspot::info(),
-      bfs::info(),       srad::info(),        prefix_sum::info(),
-  };
+  static const std::vector<Info> all = [] {
+    std::vector<Info> infos = infos_of_folders();
+    std::sort(infos.begin(), infos.end(), [](const Info& a, const Info& b) {
+      return std::tie(a.table_row, a.name) < std::tie(b.table_row, b.name);
+    });
+    return infos;
+  }();
   return all;
 }
 

@@ -1,5 +1,6 @@
-// What every workload of apps/ offers, so that one program runs, kills, measures and checks them
-// all: apps/<name>/ implements Workload, tools/run drives it.
+// What every workload offers, so that one program runs, kills, measures and checks them all:
+// workloads/NAME/ implements Workload and defines std::vector<workload::Info> NAME::workloads(),
+// tools/run drives it.
 #pragma once
 
 #include <cstdint>
@@ -78,6 +79,7 @@ struct Info {
   std::string name;     // "hotspot"
   std::string summary;  // one line
   Class kind;
+  std::uint32_t table_row = UINT32_MAX;  // in GPM's Table 1; what is not in it is listed last
   // Name, and what it is, with its values: {"rows", "rows of the table (default 50,000)"}.
   std::map<std::string, std::string> options;
   std::function<std::unique_ptr<Workload>(const Settings&)> make;
@@ -86,7 +88,7 @@ struct Info {
   holdfast::testing::Access kernel_access = holdfast::testing::Access::aligned;
 };
 
-// In the paper's order.
+// By table_row, then by name.
 const std::vector<Info>& workloads();
 // Throws not_found, naming those that there are.
 const Info& find_workload(const std::string& name);
