@@ -10,6 +10,10 @@
 # The registries call what it defines (workloads/CMakeLists.txt).
 function(holdfast_workload name)
   cmake_parse_arguments(arg "CHECKED_ONLY" "" "SOURCES;KERNELS;CHECK;TESTS" ${ARGN})
+  cmake_path(GET CMAKE_CURRENT_SOURCE_DIR FILENAME folder)
+  if(NOT name STREQUAL folder)
+    message(FATAL_ERROR "holdfast_workload(${name}): its folder is '${folder}': give that name")
+  endif()
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_KERNELS)
     message(FATAL_ERROR "holdfast_workload(${name}): give KERNELS, and nothing that it does not "
                         "know: '${arg_UNPARSED_ARGUMENTS}'")
