@@ -27,7 +27,8 @@ endif
 
 # What the Python package is built from.
 SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE bench/requirements.txt \
-  $(shell find include src apps examples litmus tools python cmake -type f -not -name '*.pyc' 2>/dev/null)
+  $(shell find include src workloads examples litmus tools python cmake -type f -not -name '*.pyc' \
+    -not -path 'workloads/*_test.cpp' 2>/dev/null)
 
 .PHONY: demo all wheel test lint bench results docs format clean system tools install cpu \
   test-cpu test-check test-asan test-python test-cuda

@@ -2,7 +2,7 @@
 """Compares what the checker records of a kernel file with what nvcc makes of the same file.
 
     scripts/against_ptx.py FILE.cu...            all files that stand in build/cpu-check
-    scripts/against_ptx.py --all                 every kernel file of apps, examples, src and tools
+    scripts/against_ptx.py --all                 every kernel file of FOLDERS
     scripts/against_ptx.py --flags "..." FILE.cu with further flags for g++
 
 The checker sees the stores that g++ instruments (preset cpu-check); a GPU makes those that nvcc
@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import ClassVar
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("apps", "examples", "src", "tools")
+FOLDERS = ("examples", "src", "tools", "workloads")
 
 
 @dataclass

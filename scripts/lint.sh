@@ -29,9 +29,9 @@ shell_syntax() {
   for file in scripts/*.sh scripts/fresh_machine scripts/gpu_round .ci/run; do bash -n "$file" || return 1; done
 }
 
-# clang-tidy over the host files that the presets cpu and cpu-check compile. Kernels are left out: it
-# does not know CUDA's names as our header spells them. It brings no OpenMP header: the compiler's
-# does. libstdc++'s own use of what it calls deprecated is none of our business.
+# clang-tidy over the host files that the presets cpu and cpu-check compile, tests apart. Kernels are
+# left out: it does not know CUDA's names as our header spells them. It brings no OpenMP header: the
+# compiler's does. libstdc++'s own use of what it calls deprecated is none of our business.
 tidy() {
   local preset
   mkdir -p build/tidy
@@ -39,7 +39,8 @@ tidy() {
   : >build/tidy/seen
   for preset in cpu cpu-check; do
     cmake --preset $preset >/dev/null || return 1
-    files 'src/*.cpp' 'apps/*.cpp' 'tools/*.cpp' 'bench/*.cpp' |
+    files 'src/*.cpp' 'workloads/*.cpp' 'tools/*.cpp' 'bench/*.cpp' |
+      grep -vE '_(test|checks|stand_in)\.cpp$' |
       python scripts/in_compile_commands.py build/$preset/compile_commands.json |
       grep -vxFf build/tidy/seen >build/tidy/files
     cat build/tidy/files >>build/tidy/seen

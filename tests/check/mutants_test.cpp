@@ -1,21 +1,15 @@
 // Mutants run changed: what they show, and what is not said of them.
 #include <fstream>
 
+#include "check/shipped_program.hpp"
 #include "check/verdict_test.hpp"
 #include "check/verdicts.hpp"
-#include "checked_append/append.hpp"
-#include "programs.hpp"
 #include "support/scratch.hpp"
 
 namespace holdfast::check {
 namespace {
 
-Program append(std::uint32_t threads) {
-  for (const Offer& offer : checked_append::offers()) {
-    if (offer.name == "append") return offer.make({threads, 0, 0});
-  }
-  return {};
-}
+Program append(std::uint32_t threads) { return shipped_program("append", {threads, 0, 0}); }
 
 const Mutant* find(const std::vector<Mutant>& mutants, Mutation::Kind kind,
                    const std::string& place) {
@@ -113,9 +107,9 @@ void expect_race_kills(const std::vector<Mutant>& mutants, const std::string& pl
 TEST(MutantsTest, WhatOnlyVisibilityNeedsIsNeeded) {
   Options options;
   options.max_states = 3'000;
-  const SizedProgram bfs{"2", [] { return make_program("bfs", {2, 0, 0}); }};
+  const SizedProgram bfs{"2", [] { return shipped_program("bfs", {2, 0, 0}); }};
   std::vector<Mutant> mutants = check_mutants({bfs}, options, 1);
-  const std::string kernels = "apps/bfs/bfs.cu";
+  const std::string kernels = "workloads/bfs/bfs.cu";
   for (unsigned i = 2; i < 4; ++i) {
     expect_race_kills(mutants, line_with(kernels, "__threadfence();", i));
   }
@@ -126,7 +120,7 @@ TEST(MutantsTest, WhatOnlyVisibilityNeedsIsNeeded) {
 TEST(MutantsTest, TheLogLocksFencesAreNotCalledUnneeded) {
   const auto log = [](std::uint32_t threads) {
     return SizedProgram{std::to_string(threads), [=] {
-                          return make_program("undo_log_conventional", {threads, 1, 1});
+                          return shipped_program("undo_log_conventional", {threads, 1, 1});
                         }};
   };
   const std::vector<Mutant> mutants = check_mutants({log(2), log(3)});

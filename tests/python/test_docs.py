@@ -35,10 +35,10 @@ def blocks() -> list[pytest.param]:  # type: ignore[valid-type]
 
 def compile_command(source: Path, program: Path, run: bool) -> list[str]:
     command = ["g++", "-std=c++20", "-Wall", "-DHOLDFAST_BACKEND_CPU=1"]
-    command += [f"-I{REPOSITORY / folder}" for folder in ("include", "apps")]
+    command += [f"-I{REPOSITORY / folder}" for folder in ("include", "workloads")]
     if not run:
         return [*command, "-fsyntax-only", str(source)]
-    libraries = [BUILD / "apps" / "gpkvs" / "libgpkvs.a", BUILD / "src" / "libholdfast.a"]
+    libraries = [BUILD / "workloads" / "gpkvs" / "libgpkvs.a", BUILD / "src" / "libholdfast.a"]
     missing = [str(library) for library in libraries if not library.exists()]
     if missing:
         pytest.skip(f"{missing} not built: cmake --build --preset cpu")

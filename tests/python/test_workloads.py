@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from conftest import Run
-from holdfast import workloads
+from holdfast import Error, workloads
 from holdfast.crash import ResumeCampaign
 
-NAMES = {
+# The paper's, in the order in which they are listed.
+PAPERS = [
     "gpkvs",
     "gpkvs_95_5",
     "gpdb_insert",
@@ -24,18 +25,27 @@ NAMES = {
     "bfs",
     "srad",
     "prefix_sum",
-}
+]
+
+
+def names() -> list[str]:
+    """Returns what is listed; the paper's where there is no runner to ask."""
+    try:
+        return [entry["name"] for entry in workloads.available()]
+    except Error:
+        return PAPERS
 
 
 def test_list(run: Run) -> None:
     answer = run("run", "--list", "--json")
     assert answer.status == 0
-    assert {entry["name"] for entry in answer.json["workloads"]} == NAMES
-    listed = run("run", "--list")
-    assert all(name in listed.out for name in NAMES)
+    listed = [entry["name"] for entry in answer.json["workloads"]]
+    assert listed[: len(PAPERS)] == PAPERS
+    words = run("run", "--list").out
+    assert all(name in words for name in listed)
 
 
-@pytest.mark.parametrize("name", sorted(NAMES))
+@pytest.mark.parametrize("name", sorted(names()))
 def test_every_mode_agrees_with_the_oracle(run: Run, name: str) -> None:
     for mode in workloads.MODES:
         answer = run("run", name, "--mode", mode, "--size", "test", "--json")

@@ -6,29 +6,11 @@
 #include <vector>
 
 #include "check/tool_litmus.hpp"
-#include "checked_append/append.hpp"
 #include "holdfast/check_command.hpp"
-#include "programs.hpp"
+#include "shipped.hpp"
 
 namespace holdfast::check {
 namespace {
-
-std::vector<Offer> offers() {
-  std::vector<Offer> result = checked_append::offers();
-  for (const ProgramInfo& info : programs()) {
-    Offer& offer = result.emplace_back();
-    offer.name = info.name;
-    offer.summary = info.summary;
-    offer.correct = info.correct;
-    offer.make = [name = info.name](const Sizes& sizes) {
-      return make_program(name, {sizes.threads, sizes.blocks, sizes.persists});
-    };
-    for (const ProgramOptions& sizes : info.mutant_sizes) {
-      offer.mutant_sizes.push_back({sizes.threads, sizes.blocks, sizes.persists});
-    }
-  }
-  return result;
-}
 
 int litmus(const std::vector<std::string>& words) {
   try {
@@ -46,5 +28,5 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "litmus") {
     return holdfast::check::litmus(std::vector<std::string>(argv + 2, argv + argc));
   }
-  return holdfast::check::command_line(argc, argv, holdfast::check::offers());
+  return holdfast::check::command_line(argc, argv, holdfast::check::shipped_programs());
 }

@@ -1,0 +1,14 @@
+// The check programs of the library's layers.
+#pragma once
+
+#include <vector>
+
+#include "holdfast/check_command.hpp"
+
+namespace holdfast::check {
+
+std::vector<Offer> undo_log_programs();
+std::vector<Offer> checkpoint_programs();
+std::vector<Offer> region_metadata_programs();
+
+}  // namespace holdfast::check

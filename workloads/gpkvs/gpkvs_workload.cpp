@@ -1,0 +1,221 @@
+#include "gpkvs/gpkvs_workload.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+#include <vector>
+
+#include "gpkvs/engine.hpp"
+#include "gpkvs/gpkvs_oracle.hpp"
+#include "gpkvs/operations.hpp"
+#include "workload/inputs.hpp"
+
+namespace gpkvs {
+namespace {
+
+using holdfast::Errc;
+using holdfast::Error;
+using holdfast::detail::concat;
+using workload::Settings;
+using workload::Size;
+
+struct Scale {
+  std::uint64_t capacity;  // pairs
+  std::uint64_t keys;
+  std::uint64_t operations;  // of a batch
+  std::uint64_t set_steps;
+  std::uint64_t mixed_steps;
+};
+
+Scale scale_of(Size size) {
+  switch (size) {
+    case Size::test:
+      return {8192, 1000, 400, 4, 4};
+    case Size::real:
+      return {1 << 22, 200'000, 50'000, 10, 20};
+    case Size::paper:
+      break;
+  }
+  return {1 << 28, 1 << 25, 2'000'000, 25, 100};
+}
+
+OperationsShape shape_of(const Settings& settings, bool mixed) {
+  const Scale scale = scale_of(settings.size);
+  const std::uint64_t capacity =
+      workload::number_option(settings, "capacity", scale.capacity, kWays, std::uint64_t{1} << 33);
+  const std::uint64_t operations =
+      workload::number_option(settings, "operations", scale.operations, mixed ? 20 : 1, 1 << 25);
+  OperationsShape shape;
+  shape.buckets = std::bit_ceil((capacity + kWays - 1) / kWays);
+  // Two keys a bucket on average: seldom more than eight.
+  const std::uint64_t most_keys = 2 * shape.buckets;
+  shape.keys = workload::number_option(settings, "keys", std::min(scale.keys, most_keys), 1,
+                                       std::uint64_t{1} << 32);
+  if (shape.keys > most_keys) {
+    throw Error(Errc::invalid_argument,
+                concat("option keys=", shape.keys, ": a table of ", shape.buckets * kWays,
+                       " pairs takes ", most_keys, " keys at most; give a larger capacity"));
+  }
+  shape.steps = mixed ? scale.mixed_steps : scale.set_steps;
+  if (settings.steps != 0) shape.steps = settings.steps;
+  shape.sets = mixed ? operations / 20 : operations;
+  shape.gets = operations - shape.sets;
+  if (shape.steps > (std::uint64_t{1} << 34) / operations) {
+    throw Error(Errc::invalid_argument, concat("gpkvs: ", shape.steps, " steps of ", operations,
+                                               " operations: give fewer of either"));
+  }
+  shape.zipf = mixed;
+  shape.load = mixed;
+  shape.seed = settings.seed;
+  return shape;
+}
+
+std::uint64_t scramble(std::uint64_t x) {
+  x = (x ^ x >> 31) * 0x7fb5d329728ea185ull;
+  x = (x ^ x >> 27) * 0x81dadef4bc2dd44dull;
+  return x ^ x >> 33;
+}
+
+class KvsWorkload : public workload::Workload {
+ public:
+  KvsWorkload(const Settings& settings, bool mixed)
+      : settings_(settings), operations_(shape_of(settings, mixed)) {
+    const OperationsShape& shape = operations_.shape;
+    options_.buckets = shape.buckets;
+    options_.max_batch = static_cast<std::uint32_t>(shape.gets + shape.sets);
+    options_.max_sets = static_cast<std::uint32_t>(shape.sets);
+    options_.cache = workload::choice_option<Cache>(
+        settings, "cache",
+        {{"automatic", Cache::automatic}, {"on", Cache::on}, {"off", Cache::off}});
+    options_.log = workload::choice_option<holdfast::LogLayout>(
+        settings, "log",
+        {{"coalesced", holdfast::LogLayout::coalesced},
+         {"conventional", holdfast::LogLayout::conventional}});
+  }
+  // OpenMP's threads do not outlive it: a process that has some cannot fork.
+  ~KvsWorkload() override { omp_pause_resource_all(omp_pause_soft); }
+
+  std::string input() const override {
+    const OperationsShape& shape = operations_.shape;
+    return concat("generated: ", shape.steps, " batches of ", shape.gets, " GETs and ", shape.sets,
+                  " SETs on ", shape.keys, " keys, ", shape.zipf ? "Zipf 0.99" : "uniform",
+                  ", in a table of ", shape.buckets * kWays, " pairs, seed ", shape.seed);
+  }
+  std::uint64_t steps() const override { return operations_.shape.steps; }
+  std::uint64_t medium_bytes() const override {
+    return Engine::medium_bytes(settings_.mode, options_);
+  }
+
+  void prepare(workload::Backing& backing) override {
+    engine_ = Engine::make(backing, options_);
+    reopened_ = backing.was_there();
+    if (operations_.shape.gets != 0) {
+      values_ = holdfast::PinnedBuffer<std::uint64_t>(operations_.shape.gets);
+      found_ = holdfast::PinnedBuffer<std::uint8_t>(operations_.shape.gets);
+    }
+    if (backing.progress() != 0) return;
+    for (std::uint64_t batch = engine_->begin_set_up(); batch < loads(); ++batch) {
+      const std::uint64_t first = batch * load_batch();
+      const std::uint64_t count = std::min(load_batch(), operations_.loaded.size() - first);
+      engine_->load(operations_.keys.data() + first, operations_.loaded.data() + first, count);
+    }
+    engine_->end_set_up();
+  }
+
+  std::uint64_t resume() override {
+    const std::uint64_t step = engine_->resume(loads());
+    const bool has_log = workload::kernel_persists(settings_.mode) ||
+                         settings_.mode == workload::Mode::cpu ||
+                         settings_.mode == workload::Mode::cap_delta;
+    if (reopened_ && !has_log) redone_ = step;
+    return step;
+  }
+
+  void step(std::uint64_t number) override {
+    const OperationsShape& shape = operations_.shape;
+    if (shape.gets != 0) {
+      engine_->get(operations_.gets_of(number), values_.data(), found_.data(), shape.gets);
+      // Not where it is timed: a checksum takes as long as a GPU's GETs. Without a log, GETs of a
+      // batch that is done again may answer what the batch itself has set before it was cut off.
+      if (settings_.size != Size::paper && number != redone_) {
+        answers_[number] = workload::checksum(values_.data(), shape.gets * sizeof(std::uint64_t));
+      }
+    }
+    engine_->set(number, operations_.sets_of(number), operations_.values_of(number), shape.sets);
+  }
+
+  // Of the pairs, in whatever place they are.
+  std::uint64_t digest() override {
+    const Pairs pairs = engine_->pairs();
+    std::uint64_t sum = pairs.keys.size();
+    for (std::uint64_t i = 0; i < pairs.keys.size(); ++i) {
+      sum += scramble(pairs.keys[i] + scramble(pairs.values[i]));
+    }
+    return sum;
+  }
+  std::string verify() override { return oracle::compare(operations_, engine_->pairs(), answers_); }
+  std::uint64_t kernel_bytes() const override { return engine_->bytes_stored(); }
+  // "cache": whether kernels read a copy of the table in device memory, off where they read the
+  // medium, none where the table itself is in device or host memory. "sets", "gets": of a step.
+  std::map<std::string, std::string> facts() const override {
+    const bool direct = workload::stores_directly(settings_.mode);
+    return {{"cache", !direct             ? "none"
+                      : engine_->cached() ? "on"
+                                          : "off"},
+            {"sets", std::to_string(operations_.shape.sets)},
+            {"gets", std::to_string(operations_.shape.gets)}};
+  }
+
+ private:
+  std::uint64_t load_batch() const { return options_.max_batch; }
+  std::uint64_t loads() const {
+    return (operations_.loaded.size() + load_batch() - 1) / load_batch();
+  }
+
+  Settings settings_;
+  Operations operations_;
+  EngineOptions options_;
+  std::unique_ptr<Engine> engine_;
+  holdfast::PinnedBuffer<std::uint64_t> values_;
+  holdfast::PinnedBuffer<std::uint8_t> found_;
+  bool reopened_ = false;
+  std::uint64_t redone_ = ~std::uint64_t{0};        // the step that may have been cut off
+  std::map<std::uint64_t, std::uint64_t> answers_;  // checksums, of steps that this process did
+};
+
+workload::Info info_of(const char* name, const char* summary, bool mixed) {
+  workload::Info info;
+  info.name = name;
+  info.summary = summary;
+  info.kind = workload::Info::Class::transactional;
+  info.table_row = 1;
+  info.kernel_access = holdfast::testing::Access::random;
+  info.options = {
+      {"cache",
+       "on, off or automatic (default): a copy of the table in device memory for reads, in modes "
+       "whose kernels store to the medium"},
+      {"log", "coalesced (default) or conventional: how kernels log, in the modes gpm and eadr"},
+      {"capacity", "pairs of the table (default 8,192; real: 4,194,304; paper: 268,435,456)"},
+      {"keys", "that operations take (default 1,000; real: 200,000; paper: 33,554,432)"},
+      {"operations", "of a batch (default 400; real: 50,000; paper: 2,000,000)"}};
+  info.make = [mixed](const Settings& settings) {
+    return std::make_unique<KvsWorkload>(settings, mixed);
+  };
+  return info;
+}
+
+}  // namespace
+
+workload::Info set_info() {
+  return info_of("gpkvs", "gpKVS: batches of SETs to a key-value store", false);
+}
+
+workload::Info mixed_info() {
+  return info_of("gpkvs_95_5", "gpKVS: batches of 95 GETs to 5 SETs, keys by Zipf's law", true);
+}
+
+std::vector<workload::Info> workloads() { return {set_info(), mixed_info()}; }
+
+}  // namespace gpkvs
