@@ -69,7 +69,8 @@ class Transaction {
   // Throws already_exists (also where a log is left of another transaction of this name). What a
   // creation that was cut off has left is removed.
   static Transaction create(Region& region, std::string_view name);
-  // Opens all of its logs, too. Throws not_found, damaged.
+  // Opens all of its logs, too. From then on an earlier one of this process is closed: what it is
+  // asked to do throws Errc::closed. Throws not_found, damaged.
   static Transaction open(Region& region, std::string_view name);
 
   // A log of this transaction, which must be in the same region. Throws invalid_argument (shape,
@@ -86,18 +87,22 @@ class Transaction {
   // Whether it did commit is known once the stream is through: finish() says so.
   void commit(Stream& stream);
 
-  // Waits for the stream. Where an insert of the last batch failed, or of one before it that was
-  // not finished, takes back what is not committed, and throws log_full. As recover() otherwise.
+  // Waits for the stream, and for the last commit, whatever its stream. Where an insert of the last
+  // batch failed, or of one before it that was not finished, takes back what is not committed, and
+  // throws log_full. Where the stream fails throws its error: finish() or recover() on another
+  // stream then takes the batch back, unless it had committed (finish() says so by `device`; on a
+  // GPU a new process has to). As recover() otherwise.
   // In files with kernels: holdfast/undo.hpp.
   template <class... Undos>
   void finish(Stream& stream, const Undos&... undos);
 
   // Takes back what a crash cut off, or what this process has begun: gives each entry of each log,
   // newest first in its slot, to the undo of that log, then ends the transaction. Waits for the
-  // stream. A crash in it is taken back by the next one. REQUIRES: undoing twice is as once.
-  // Throws damaged, naming the log, if an entry points outside of what it belongs to: the
-  // transaction then stays open; invalid_argument if the logs are not those of the transaction.
-  // In files with kernels: holdfast/undo.hpp.
+  // stream, and for the last commit. REQUIRES: what was begun and not committed is through. A crash
+  // in it is taken back by the next one. REQUIRES: undoing twice is as once. Throws damaged, naming
+  // the log, if an entry points outside of what it belongs to: the transaction then stays open;
+  // invalid_argument if the logs are not those of the transaction. In files with kernels:
+  // holdfast/undo.hpp.
   template <class... Undos>
   Recovery recover(Stream& stream, const Undos&... undos);
 
@@ -114,18 +119,17 @@ class Transaction {
  private:
   explicit Transaction(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-  // Waits for the stream, and returns how many inserts of what is not committed failed. If any did,
-  // the transaction is open again.
-  std::uint64_t await_failures(Stream& stream);
+  // Waits for the stream and for the last commit, whatever its stream. False: there was one that
+  // did not commit, and the transaction is as the medium has it.
+  bool await_commit(Stream& stream);
   // Zeroed tallies, one for each log. Throws invalid_argument if these are not all of its logs.
   detail::UndoTally* begin_undo(Stream& stream, const std::vector<const UndoLog*>& logs);
   // Ends the transaction; returns how many entries were undone. Throws damaged.
   std::uint64_t end_undo(Stream& stream, const std::vector<const UndoLog*>& logs);
   bool is_open() const;
-  bool is_unfinished() const;  // what commit() did is not known yet
   template <class... Undos>
   std::uint64_t take_back(Stream& stream, const Undos&... undos);
-  [[noreturn]] void throw_log_full(std::uint64_t failures) const;
+  [[noreturn]] void throw_taken_back() const;
 
   std::shared_ptr<Impl> impl_;
 };

@@ -83,7 +83,7 @@ std::uint64_t Transaction::take_back(Stream& stream, const Undos&... undos) {
 
 template <class... Undos>
 Recovery Transaction::recover(Stream& stream, const Undos&... undos) {
-  if (is_unfinished()) await_failures(stream);
+  await_commit(stream);
   if (!is_open()) return {};
   const auto start = std::chrono::steady_clock::now();
   const std::uint64_t undone = take_back(stream, undos...);
@@ -93,10 +93,9 @@ Recovery Transaction::recover(Stream& stream, const Undos&... undos) {
 
 template <class... Undos>
 void Transaction::finish(Stream& stream, const Undos&... undos) {
-  const std::uint64_t failures = await_failures(stream);
-  if (failures == 0) return;
-  take_back(stream, undos...);
-  throw_log_full(failures);
+  if (await_commit(stream)) return;
+  if (is_open()) take_back(stream, undos...);
+  throw_taken_back();
 }
 
 }  // namespace holdfast

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -29,6 +30,25 @@ struct Surroundings {
 using Model = std::shared_ptr<const testing::MediumModel>;
 testing::MediumModel model_of(const Model& model);
 
+// Who of this process may use the objects that have one user at a time: who asked last. Thread
+// safety: any.
+class Users {
+ public:
+  std::uint64_t take_over(std::uint64_t offset) {
+    const std::lock_guard lock(mutex_);
+    return users_[offset] = ++last_;
+  }
+  bool is_user(std::uint64_t offset, std::uint64_t number) const {
+    const std::lock_guard lock(mutex_);
+    return users_.at(offset) == number;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::uint64_t last_ = 0;
+  std::map<std::uint64_t, std::uint64_t> users_;  // by offset of the object
+};
+
 // A region that is open, as its domain keeps it. Ends as a crash would end it, unless it is closed.
 //
 // Thread safety: as of Region.
@@ -43,6 +63,7 @@ class RegionDomain {
   std::mutex& mutex() { return mutex_; }
   PendingWriters& pending() { return pending_; }
   testing::Throttle& throttle() { return throttle_; }
+  const std::shared_ptr<Users>& users() { return users_; }
 
   // Makes free space ready for an object: zero, and of the next commit. REQUIRES: mutex() is held.
   void hand_out(std::uint64_t from, std::uint64_t to);
@@ -71,6 +92,7 @@ class RegionDomain {
   std::mutex mutex_;
   PendingWriters pending_;
   testing::Throttle throttle_;
+  std::shared_ptr<Users> users_ = std::make_shared<Users>();
   std::uint64_t zero_from_ = kMetadataBytes;
 };
 

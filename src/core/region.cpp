@@ -403,6 +403,13 @@ Guarantee Region::guarantee() const try {
 
 const OpenReport& Region::open_report() const { return alive(impl_).report; }
 
+std::function<bool()> core::RegionAccess::take_over(const Region& region, std::string_view object) {
+  const std::shared_ptr<Users> users = alive(region.impl_).domain->users();
+  const std::uint64_t offset = region.object(object).offset;
+  return
+      [users, offset, number = users->take_over(offset)] { return users->is_user(offset, number); };
+}
+
 testing::Throttle& core::RegionAccess::throttle(const Region& region) {
   return alive(region.impl_).domain->throttle();
 }

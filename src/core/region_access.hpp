@@ -1,7 +1,9 @@
 // Regions in surroundings that a test supplies.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <string_view>
 
 #include "core/domain.hpp"
 #include "holdfast/region.hpp"
@@ -18,6 +20,11 @@ struct RegionAccess {
                                const OpenOptions& opening, const Surroundings& around);
 
   static testing::Throttle& throttle(const Region& region);
+
+  // From now on the caller uses an object that has one user at a time, and whoever did so before
+  // does not. The result says whether that is still so, and may outlive the region. Throws
+  // not_found.
+  static std::function<bool()> take_over(const Region& region, std::string_view object);
 };
 
 }  // namespace holdfast::core

@@ -18,6 +18,7 @@ struct TransactionWords {
   std::uint32_t tag;       // of the current epoch
   std::uint32_t failures;  // inserts since begin() that were not ok
   std::uint32_t stuck;     // a commit met failures: nothing moves until they are taken back
+  std::uint64_t state;     // what the medium's word holds
 };
 
 // A log that a transaction owns, with its volatile part. A log does not know when the epoch moves:

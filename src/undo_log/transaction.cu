@@ -1,7 +1,9 @@
 #include "holdfast/transaction.hpp"
 
 #include <algorithm>
+#include <utility>
 
+#include "core/region_access.hpp"
 #include "holdfast/kernel.hpp"
 #include "holdfast/undo_log.hpp"
 #include "undo_log/medium_store.hpp"
@@ -16,22 +18,28 @@ using detail::UndoTally;
 
 constexpr const LogKind* kKinds[] = {&kUndoLogKind};
 
-// Moves the medium's word to where the host wants it. A transaction whose inserts failed stays
-// where it is, whatever the stream holds behind it, until what it did is taken back: so it never
+// Moves the medium's word to where the host wants it. It stays where it is, whatever the stream
+// holds behind it, until what was done is taken back, where inserts failed, or where the word is
+// not what the host takes it for: a stream failed, and dropped what came before. So no batch ever
 // commits in part, though the host learns of it later.
-__global__ void store_state(TransactionHeader* header, std::uint64_t state, std::uint32_t tag,
-                            Step step, TransactionWords* words, CommitVerdict* verdict,
-                            PageMarks marks) {
-  if (step == Step::end) words->stuck = 0;
-  if (step == Step::commit && words->failures != 0) words->stuck = 1;
-  if (step == Step::commit) {
+__global__ void store_state(TransactionHeader* header, Move move, std::uint32_t tag,
+                            TransactionWords* words, CommitVerdict* verdict, PageMarks marks) {
+  if (move.step == Step::end) {
+    words->stuck = 0;
+  } else if (words->state != move.from) {
+    words->stuck = 1;
+  }
+  if (move.step == Step::commit) {
+    if (words->failures != 0) words->stuck = 1;
     verdict->failures = words->failures;
-    if (words->stuck != 0) verdict->state = header->state;
+    verdict->stuck = words->stuck;
+    verdict->commit = move.commit;
   }
   if (words->stuck != 0) return;
   words->failures = 0;
   words->tag = tag;
-  header->state = state;
+  words->state = move.to;
+  header->state = move.to;
   marks.mark(header, sizeof(*header));
   persist();
 }
@@ -59,17 +67,38 @@ Transaction::Impl::Impl(Region& region, std::string_view name, TransactionHeader
       header(header),
       marks(region.marks()) {}
 
-void Transaction::Impl::start(Stream& stream) {
-  const TransactionWords fresh{tag_of(epoch), 0, 0};
+void Transaction::Impl::start(Stream& stream, std::uint64_t found) {
+  state = found;
+  epoch = found >> 2;
+  active = (found & TransactionHeader::kActive) != 0;
+  sweep_pending = (found & TransactionHeader::kSweeping) != 0;
+  const TransactionWords fresh{tag_of(epoch), 0, 0, found};
   verdict[0] = {};
   copy_async(stream, words.data(), &fresh, sizeof(fresh));
   stream.synchronize();
 }
 
+// Two that know nothing of one another would each set the medium's word.
+void Transaction::Impl::check_ours() const {
+  if (is_ours()) return;
+  throw Error(Errc::closed,
+              concat(where, ": another of this process has opened it since: use that"));
+}
+
 // Moves the medium's word to the epoch and flags that the host has chosen.
 void Transaction::Impl::set_state(Stream& stream, std::uint64_t flags, Step step) {
-  launch(stream, dim3(1), dim3(1), store_state, header, epoch << 2 | flags, tag_of(epoch), step,
-         words.data(), verdict.data(), marks);
+  const std::uint64_t from = std::exchange(state, epoch << 2 | flags);
+  launch(stream, dim3(1), dim3(1), store_state, header, Move{step, from, state, commits},
+         tag_of(epoch), words.data(), verdict.data(), marks);
+}
+
+bool Transaction::Impl::did_commit() {
+  try {
+    committed.synchronize();
+  } catch (const Error&) {
+    // Its stream failed, before the commit or behind it: the verdict tells.
+  }
+  return verdict[0].commit == commits && verdict[0].stuck == 0;
 }
 
 // Goes to the next epoch, which makes every tail stale at once. When tags start over, tails of
@@ -126,8 +155,9 @@ Transaction Transaction::create(Region& region, std::string_view name) {
                        "' is left of another transaction of this name: remove it first"));
   }
   impl->header = region.allocate<TransactionHeader>(name, 1, Tracking::marked).data();
+  impl->is_ours = core::RegionAccess::take_over(region, name);
   store_header(region, stream, impl->header, TransactionHeader{TransactionHeader::kMagic, 0});
-  impl->start(stream);
+  impl->start(stream, 0);
   return Transaction(impl);
 }
 
@@ -148,15 +178,15 @@ Transaction Transaction::open(Region& region, std::string_view name) {
                        "the region from its last commit"));
   }
   auto impl = std::make_shared<Impl>(region, name, found.data());
-  impl->epoch = header.state >> 2;
-  impl->interrupted = (header.state & TransactionHeader::kActive) != 0;
-  impl->sweep_pending = (header.state & TransactionHeader::kSweeping) != 0;
-  impl->start(stream);
+  impl->start(stream, header.state);
+  impl->interrupted = std::exchange(impl->active, false);
   impl->open_logs(region);
+  impl->is_ours = core::RegionAccess::take_over(region, name);
   return Transaction(impl);
 }
 
 UndoLog Transaction::create_log(Region& region, std::string_view name, const LogShape& shape) {
+  impl_->check_ours();
   impl_->check_region(region);
   auto log = UndoLog::Impl::create(region, name, shape, impl_->name, impl_->words.data());
   impl_->logs.push_back(log);
@@ -172,8 +202,12 @@ UndoLog Transaction::log(std::string_view name) const {
 }
 
 void Transaction::remove_log(Region& region, std::string_view name) {
+  impl_->check_ours();
   impl_->check_region(region);
   if (is_open()) misuse(impl_->where, "remove_log() inside a transaction");
+  if (impl_->unfinished && !impl_->did_commit()) {
+    misuse(impl_->where, "remove_log() before what did not commit was taken back: finish() first");
+  }
   const auto log = impl_->find(name);
   if (!log) throw Error(Errc::not_found, concat(impl_->where, " has no log '", name, "'"));
   region.remove(name);
@@ -181,6 +215,7 @@ void Transaction::remove_log(Region& region, std::string_view name) {
 }
 
 void Transaction::begin(Stream& stream) {
+  impl_->check_ours();
   if (impl_->interrupted) misuse(impl_->where, "a crash cut one off: recover() first");
   if (impl_->active) misuse(impl_->where, "begin() while one is open: commit() or recover() first");
   if (impl_->sweep_pending) impl_->sweep(stream, Step::begin);
@@ -189,16 +224,19 @@ void Transaction::begin(Stream& stream) {
 }
 
 void Transaction::commit(Stream& stream) {
+  impl_->check_ours();
   if (!impl_->active) misuse(impl_->where, "commit() without begin()");
   impl_->unfinished = true;
+  ++impl_->commits;
   impl_->advance(stream, Step::commit);
+  impl_->committed.record(stream);
 }
 
 bool Transaction::interrupted() const { return impl_->interrupted; }
 bool Transaction::is_open() const { return impl_->active || impl_->interrupted; }
-bool Transaction::is_unfinished() const { return impl_->unfinished; }
 
 void Transaction::clear_logs(Stream& stream) {
+  impl_->check_ours();
   if (is_open())
     misuse(impl_->where, "clear_logs() inside a transaction would lose what undoes it");
   impl_->advance(stream, Step::begin);
@@ -208,15 +246,19 @@ std::string_view Transaction::name() const { return impl_->name; }
 
 // ---- Taking back ------------------------------------------------------------------------------
 
-std::uint64_t Transaction::await_failures(Stream& stream) {
+bool Transaction::await_commit(Stream& stream) {
+  impl_->check_ours();
   stream.synchronize();
+  if (!impl_->unfinished) return true;
+  const bool did = impl_->did_commit();
   impl_->unfinished = false;
-  const CommitVerdict verdict = impl_->verdict[0];
-  if (verdict.failures == 0) return 0;
+  if (did) return true;
   // The host has counted on; the medium has not.
-  impl_->epoch = verdict.state >> 2;
-  impl_->active = true;
-  return verdict.failures;
+  impl_->failures = impl_->verdict[0].failures;
+  TransactionHeader header;
+  read_back(stream, &header, impl_->header, sizeof(header));
+  impl_->start(stream, header.state);
+  return false;
 }
 
 UndoTally* Transaction::begin_undo(Stream& stream, const std::vector<const UndoLog*>& logs) {
@@ -255,14 +297,18 @@ std::uint64_t Transaction::end_undo(Stream& stream, const std::vector<const Undo
                "region from its last commit"));
   }
   impl_->advance(stream, Step::end);
-  impl_->verdict[0] = {};
   stream.synchronize();
   return undone;
 }
 
-void Transaction::throw_log_full(std::uint64_t failures) const {
+void Transaction::throw_taken_back() const {
+  if (impl_->failures == 0) {
+    throw Error(Errc::device, concat(impl_->where,
+                                     ": its stream failed before the commit, so that "
+                                     "the batch was taken back whole: do it again"));
+  }
   throw Error(Errc::log_full,
-              concat(impl_->where, ": its undo logs had no room for ", failures,
+              concat(impl_->where, ": its undo logs had no room for ", impl_->failures,
                      " entries, so that the batch was taken back whole: give smaller batches, or "
                      "make larger logs"));
 }

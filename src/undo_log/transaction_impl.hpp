@@ -1,6 +1,7 @@
 // What Transaction and UndoLog share.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,8 +19,9 @@ constexpr std::uint32_t tag_of(std::uint64_t epoch) {
 
 // What a commit found, in memory that the host reads once the stream is through.
 struct CommitVerdict {
-  std::uint64_t failures;  // 0: it did commit
-  std::uint64_t state;     // on the medium, if it did not
+  std::uint64_t commit;    // its number: what came last may have been dropped with its stream
+  std::uint64_t stuck;     // 0: it did commit
+  std::uint64_t failures;  // of inserts
 };
 
 // What a change of the state is part of.
@@ -29,26 +31,44 @@ enum class Step : std::uint32_t {
   end,     // of what was taken back: forgets them
 };
 
+// A step from one state of the medium's word to another.
+struct Move {
+  Step step;
+  std::uint64_t from;
+  std::uint64_t to;
+  std::uint64_t commit;  // the number of the last commit
+};
+
 struct Transaction::Impl {
   std::string name;
   std::string where;           // for messages: "transaction 'tx' of region 'x'"
   const void* base = nullptr;  // of its region
   TransactionHeader* header = nullptr;
   PageMarks marks;
-  // The state that the stream will have reached: the host never reads it back from the device,
-  // unless a commit did not commit.
+  // The state that the stream will have reached: the host never reads it back, unless a commit did
+  // not commit.
+  std::uint64_t state = 0;  // of the medium's word
   std::uint64_t epoch = 0;
   bool active = false;
   bool interrupted = false;
   bool sweep_pending = false;  // found on open: tails must be zeroed before anything is logged
   bool unfinished = false;     // commit() was called since finish()
+  std::uint64_t commits = 0;   // calls of commit()
+  Event committed;             // behind the last of them, whatever its stream
+  std::uint64_t failures = 0;  // inserts of what did not commit
   DeviceBuffer<TransactionWords> words{1};
   PinnedBuffer<CommitVerdict> verdict{1};
   DeviceBuffer<detail::UndoTally> tallies;
   std::vector<std::shared_ptr<OwnedLog>> logs;
+  std::function<bool()> is_ours;  // no other has opened it since
 
   Impl(Region& region, std::string_view name, TransactionHeader* header);
-  void start(Stream& stream);  // REQUIRES: the state is known
+  // Takes the state of the medium's word over, and says it to the device. REQUIRES: nothing of the
+  // transaction is under way.
+  void start(Stream& stream, std::uint64_t found);
+  void check_ours() const;  // throws closed
+  // Whether the last commit did commit. Waits for it.
+  bool did_commit();
   void set_state(Stream& stream, std::uint64_t flags, Step step);
   void advance(Stream& stream, Step step);
   void sweep(Stream& stream, Step step);

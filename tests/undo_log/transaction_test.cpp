@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <numeric>
 #include <random>
@@ -12,11 +13,13 @@
 #include "holdfast/undo_log.hpp"
 #include "support/process.hpp"
 #include "support/scratch.hpp"
+#include "support/stream_gate.hpp"
 #include "undo_log/log_kernels.hpp"
 
 namespace holdfast {
 namespace {
 
+using detail::concat;
 using test::error_of;
 
 constexpr std::uint32_t kCells = 2000;
@@ -102,6 +105,113 @@ TEST_F(TransactionTest, WhatDidNotCommitIsUndone) {
   EXPECT_EQ(counters.different_cells(), 0u);
   counters.step();
   EXPECT_EQ(counters.cells[kCells - 1], 2u);
+}
+
+// The stream drops what comes behind a fault: the host has counted a commit that never was.
+TEST_F(TransactionTest, ABatchWhoseStreamFailedIsTakenBackOnAnother) {
+  if (std::strcmp(backend::name(), "cuda") == 0) GTEST_SKIP() << "the context would be lost";
+  for (const bool recovers : {true, false}) {
+    for (const bool seen : {true, false}) {
+      SCOPED_TRACE(concat("recovers ", recovers, ", seen before commit() ", seen));
+      Counters counters = Counters::create(path());
+      counters.step();
+      counters.transaction.begin(counters.stream);
+      test::add_one(counters.stream, counters.log, counters.cells.data(), kCells,
+                    counters.region.marks());
+      counters.stream.enqueue([] { throw Error(Errc::kernel_fault, "made to fail"); });
+      if (seen) {
+        EXPECT_EQ(error_of([&] { counters.stream.synchronize(); }), Errc::kernel_fault);
+      }
+      counters.transaction.commit(counters.stream);
+      EXPECT_EQ(
+          error_of([&] { test::finish(counters.stream, counters.transaction, {counters.all()}); }),
+          Errc::kernel_fault);
+      EXPECT_EQ(counters.cells[0], 2u);
+      EXPECT_EQ(
+          error_of([&] { counters.transaction.remove_log(counters.region, "log"); }, {"finish()"}),
+          Errc::invalid_argument);
+      counters.stream = Stream();
+      if (recovers) {
+        EXPECT_TRUE(counters.recover().needed);
+      } else {
+        EXPECT_EQ(
+            error_of([&] { test::finish(counters.stream, counters.transaction, {counters.all()}); },
+                     {"stream failed"}),
+            Errc::device);
+      }
+      EXPECT_EQ(counters.cells[0], 1u);
+      EXPECT_EQ(counters.different_cells(), 0u);
+      counters.step();
+      EXPECT_EQ(counters.cells[0], 2u);
+      EXPECT_EQ(counters.different_cells(), 0u);
+      counters.region.close();
+      Region::destroy(path());
+    }
+  }
+}
+
+// Nor does a batch commit that begins on another stream before that was taken back.
+TEST_F(TransactionTest, NothingCommitsOnTopOfABatchWhoseStreamFailed) {
+  if (std::strcmp(backend::name(), "cuda") == 0) GTEST_SKIP() << "the context would be lost";
+  Counters counters = Counters::create(path());
+  counters.transaction.begin(counters.stream);
+  test::add_one(counters.stream, counters.log, counters.cells.data(), kCells,
+                counters.region.marks());
+  counters.stream.enqueue([] { throw Error(Errc::kernel_fault, "made to fail"); });
+  counters.transaction.commit(counters.stream);
+  EXPECT_EQ(error_of([&] { counters.stream.synchronize(); }), Errc::kernel_fault);
+  counters.stream = Stream();
+  counters.transaction.clear_logs(counters.stream);
+  EXPECT_EQ(error_of([&] { counters.step(); }, {"taken back whole"}), Errc::log_full);
+  EXPECT_EQ(counters.cells[0], 0u);
+  EXPECT_EQ(counters.different_cells(), 0u);
+  counters.step();
+  EXPECT_EQ(counters.cells[0], 1u);
+}
+
+// finish() waits for the batch, whatever stream it is given.
+TEST_F(TransactionTest, FinishOnAnotherStreamWaitsForTheBatch) {
+  Counters counters = Counters::create(path());
+  test::StreamGate gate;
+  Stream other;
+  gate.hold(counters.stream);
+  counters.transaction.begin(counters.stream);
+  test::add_one(counters.stream, counters.log, counters.cells.data(), kCells,
+                counters.region.marks());
+  counters.transaction.commit(counters.stream);
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    gate.open();
+  });
+  test::finish(other, counters.transaction, {counters.all()});
+  later.join();
+  EXPECT_EQ(counters.cells[kCells - 1], 1u);
+}
+
+// Two that set one word would make entries count again that a batch had committed.
+TEST_F(TransactionTest, TheLastToOpenItIsItsUser) {
+  Counters counters = Counters::create(path());
+  counters.step();
+  Transaction second = Transaction::open(counters.region, "tx");
+  EXPECT_EQ(error_of([&] { counters.step(); }, {"'tx'", "another"}), Errc::closed);
+  EXPECT_EQ(error_of([&] { counters.recover(); }), Errc::closed);
+  EXPECT_EQ(error_of([&] { counters.transaction.clear_logs(counters.stream); }), Errc::closed);
+  counters.transaction = second;
+  counters.log = second.log("log");
+  counters.step();
+  EXPECT_EQ(counters.cells[0], 2u);
+
+  // A batch of the first is not acknowledged once the second has taken it back.
+  counters.transaction.begin(counters.stream);
+  test::add_one(counters.stream, counters.log, counters.cells.data(), kCells,
+                counters.region.marks());
+  counters.stream.synchronize();
+  Counters other{std::move(counters.region), Transaction(second), counters.log, counters.cells, {}};
+  other.transaction = Transaction::open(other.region, "tx");
+  other.log = other.transaction.log("log");
+  EXPECT_TRUE(other.recover().needed);
+  EXPECT_EQ(error_of([&] { counters.transaction.commit(counters.stream); }), Errc::closed);
+  EXPECT_EQ(other.cells[0], 2u);
 }
 
 TEST_F(TransactionTest, MisuseIsRefused) {
