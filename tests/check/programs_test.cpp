@@ -27,6 +27,8 @@ constexpr Small kPrograms[] = {
     {"gpkvs_conventional", {5, 0, 0}},
     {"gpkvs_set", {6, 0, 0}},
     {"gpkvs_set_cached", {6, 0, 0}},
+    {"kv_lookups", {}},
+    {"kv_lookups_cached", {}},
     {"prefix_sum", {3, 3, 0}},
     {"reduction", {4, 3, 0}},
     {"bfs", {2, 0, 0}},
@@ -91,6 +93,8 @@ void expect_passed(const Program& program) {
 
 TEST(PassedTest, UndoLog) { expect_passed(make_program("undo_log", {2, 0, 1})); }
 TEST(PassedTest, GpkvsSet) { expect_passed(make_program("gpkvs_set", {2, 0, 0})); }
+TEST(PassedTest, KvLookups) { expect_passed(make_program("kv_lookups", {})); }
+TEST(PassedTest, KvLookupsCached) { expect_passed(make_program("kv_lookups_cached", {})); }
 TEST(PassedTest, CheckpointOfOneGroup) { expect_passed(make_program("checkpoint", {})); }
 TEST(PassedTest, Append) {
   for (const Offer& offer : checked_append::offers()) {

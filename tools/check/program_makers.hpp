@@ -20,6 +20,8 @@ Program gpkvs_conventional_program(const ProgramOptions& options);
 Program gpkvs_set_program(const ProgramOptions& options);
 Program gpkvs_set_cached_program(const ProgramOptions& options);
 Program hotspot_program(const ProgramOptions& options);
+Program kv_lookups_program(const ProgramOptions& options);
+Program kv_lookups_cached_program(const ProgramOptions& options);
 Program prefix_sum_program(const ProgramOptions& options);
 Program reduction_program(const ProgramOptions& options);
 Program reduction_block_scope_program(const ProgramOptions& options);
