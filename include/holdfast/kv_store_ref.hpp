@@ -73,9 +73,10 @@ class KvStoreRef {
   // Whether `key` is there. If so, stores its value to *value, and else leaves that as it is.
   __device__ bool find(std::uint64_t key, std::uint64_t* value) const;
 
-  // The same for the keys of a warp, which its threads look for together: memory is read in fewer
-  // and wider pieces than by find() in each of them. REQUIRES: all 32 threads of a warp make the
-  // call together; one that looks for nothing gives kReservedKey.
+  // The same for the keys of a warp, which its threads look for together: a GPU reads fewer and
+  // wider pieces of memory than by find() in each of them. (On the CPU backend find() is the faster
+  // one.) REQUIRES: all 32 threads of a warp make the call together; one that looks for nothing
+  // gives kReservedKey.
   __device__ bool find_by_warp(std::uint64_t key, std::uint64_t* value) const;
 #endif
 

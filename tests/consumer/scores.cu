@@ -15,7 +15,7 @@ __global__ void add_scores(KvStoreRef scores, std::uint64_t players, unsigned lo
 }
 
 int main() {
-  const KvStore::Options options{.capacity = 1 << 12, .max_batch = 1 << 10};
+  const KvStore::Options options{.capacity = 1 << 16, .max_batch = 1 << 10};
   auto region = holdfast::Region::create("scores.hf", {.size = KvStore::region_bytes(options)});
   auto store = KvStore::create(region, options);
   std::vector<std::uint64_t> players(1000), scores(1000, 3);
