@@ -71,8 +71,9 @@ __device__ __forceinline__ bool kv_find_in_buckets(const KvView& view, std::uint
 #if defined(__CUDA_ARCH__)
   KvPair pairs[kKvWays];
 #pragma unroll
-  for (unsigned way = 0; way < kKvWays; ++way)
+  for (unsigned way = 0; way < kKvWays; ++way) {
     pairs[way] = kv_load_pair<KvLoads::strong>(ways + way);
+  }
   bool found = false;
 #pragma unroll
   for (unsigned way = 0; way < kKvWays; ++way) {
