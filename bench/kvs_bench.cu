@@ -1,23 +1,25 @@
-// gpKVS: batches of SETs of random keys in random order, everything included; lookups; undoing a
-// batch; opening; where ordering a batch by bucket pays. Without and with the copy of the table in
-// device memory (--cache: 0 without, 1 with, 2 both).
+// The key-value store: batches of SETs of random keys in random order, everything included;
+// lookups, by batch and by kernels; undoing a batch; opening; where ordering a batch by bucket
+// pays. Without and with the copy of the table in device memory (--cache: 0 without, 1 with, 2
+// both).
 //
 //   kvs_bench [--table_mib=N] [--batch=N] [--batches=N] [--sweep=0|1] [--cache=0|1|2]
 #include <random>
 #include <thread>
 
 #include "bench.hpp"
-#include "gpkvs/batch.hpp"
-#include "gpkvs/gpkvs.hpp"
-#include "gpkvs/kernels.hpp"
+#include "holdfast/kv_store.hpp"
+#include "kv_store/batch.hpp"
+#include "kv_store/kernels.hpp"
 #include "link.hpp"
 #include "scratch_region.hpp"
 
 namespace {
 
-using gpkvs::Cache;
-using gpkvs::Order;
-using gpkvs::Store;
+namespace kv = holdfast::kv;
+using holdfast::KvStore;
+using Cache = KvStore::Cache;
+using Order = KvStore::Order;
 
 const char* name_of(Order order) { return order == Order::ordered ? "ordered" : "unordered"; }
 const char* name_of(Cache cache) { return cache == Cache::on ? "on" : "off"; }
@@ -45,7 +47,7 @@ class Keys {
 
 struct Parts {
   std::vector<double> total, copy, order, update, commit;
-  void add(double seconds, const gpkvs::BatchTiming& timing) {
+  void add(double seconds, const KvStore::Timing& timing) {
     total.push_back(seconds);
     copy.push_back(timing.copy);
     order.push_back(timing.order);
@@ -56,12 +58,12 @@ struct Parts {
 
 // What a batch of SETs must move over the link: a bucket in, unless there is a copy of it; out, a
 // log entry with its tail, and a pair.
-double link_read_bytes(const Store& store) { return store.stats().cached ? 0 : 128; }
+double link_read_bytes(const KvStore& store) { return store.stats().cached ? 0 : 128; }
 constexpr double kSetWriteBytes = 24 + 4 + 16;
 
-const char* cache_of(const Store& store) { return store.stats().cached ? "on" : "off"; }
+const char* cache_of(const KvStore& store) { return store.stats().cached ? "on" : "off"; }
 
-double measure_sets(Store& store, Keys& keys, Order order, bool from_host, int batches,
+double measure_sets(KvStore& store, Keys& keys, Order order, bool from_host, int batches,
                     std::uint64_t table_bytes, double link) {
   store.set_order(order);
   Parts parts;
@@ -69,7 +71,7 @@ double measure_sets(Store& store, Keys& keys, Order order, bool from_host, int b
   for (int i = 0; i <= batches; ++i) {
     keys.refill();
     const std::uint64_t* data = from_host ? keys.host() : keys.device();
-    gpkvs::BatchResult result;
+    KvStore::BatchResult result;
     const double took = bench::seconds([&] { result = store.set(data, data, keys.size()); });
     evicted += result.evicted;
     if (i > 0) parts.add(took, store.timing());
@@ -96,7 +98,7 @@ double measure_sets(Store& store, Keys& keys, Order order, bool from_host, int b
   return took;
 }
 
-double measure_gets(Store& store, Keys& keys, Order order, int batches, std::uint64_t table_bytes,
+double measure_gets(KvStore& store, Keys& keys, Order order, int batches, std::uint64_t table_bytes,
                     double link) {
   store.set_order(order);
   const holdfast::DeviceBuffer<std::uint64_t> values(keys.size());
@@ -121,6 +123,45 @@ double measure_gets(Store& store, Keys& keys, Order order, int batches, std::uin
   return took;
 }
 
+enum class Looking { alone, by_warp };
+
+template <Looking L>
+__global__ void look_up(holdfast::KvStoreRef ref, const std::uint64_t* keys, std::uint64_t* values,
+                        std::size_t count) {
+  const std::size_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  const std::uint64_t key = i < count ? keys[i] : holdfast::KvStoreRef::kReservedKey;
+  std::uint64_t value = 0;
+  if (L == Looking::alone ? ref.find(key, &value) : ref.find_by_warp(key, &value))
+    values[i] = value;
+}
+
+// By a kernel of its own, in the order of the keys.
+template <Looking L>
+void measure_kernel(KvStore& store, Keys& keys, int batches, std::uint64_t table_bytes,
+                    double link) {
+  const holdfast::DeviceBuffer<std::uint64_t> values(keys.size());
+  const holdfast::KvStoreRef ref = store.ref();
+  std::vector<double> times;
+  for (int i = 0; i <= batches; ++i) {
+    keys.refill();
+    const double took = bench::seconds([&] {
+      holdfast::launch(store.stream(), holdfast::blocks_for(keys.size(), 256), 256, look_up<L>, ref,
+                       keys.device(), values.data(), keys.size());
+      store.stream().synchronize();
+    });
+    if (i > 0) times.push_back(took);
+  }
+  const double rate = static_cast<double>(keys.size()) / bench::median(times);
+  bench::Line("kvs_lookup")
+      .text("by", L == Looking::alone ? "thread" : "warp")
+      .text("cache", cache_of(store))
+      .count("table_bytes", table_bytes)
+      .count("batch", keys.size())
+      .number("million_lookups_per_s", rate / 1e6)
+      .number("link_read_share", rate * link_read_bytes(store) / link)
+      .print();
+}
+
 // A batch that is cut off just before its commit, the worst moment; then the region is found
 // again and the store opened, which undoes it.
 void measure_undo(bench::ScratchRegion& scratch, Keys& keys, Order order,
@@ -133,21 +174,21 @@ void measure_undo(bench::ScratchRegion& scratch, Keys& keys, Order order,
       auto transaction = holdfast::Transaction::open(region, "kvs.tx");
       const auto log = transaction.log("kvs.log");
       const auto info = region.object("kvs.table");
-      const gpkvs::Table table{static_cast<gpkvs::Bucket*>(region.address(info)), info.count - 1,
-                               region.marks()};
-      gpkvs::BatchPlanner planner(static_cast<std::uint32_t>(keys.size()));
-      const holdfast::DeviceBuffer<gpkvs::Outcome> outcome(1);
+      const kv::Table table{static_cast<kv::Bucket*>(region.address(info)), info.count - 1,
+                            region.marks()};
+      kv::BatchPlanner planner(static_cast<std::uint32_t>(keys.size()));
+      const holdfast::DeviceBuffer<kv::Outcome> outcome(1);
       holdfast::Stream stream;
       keys.refill();
       planner.load(stream, keys.device(), keys.device(), keys.size());
       const auto batch = planner.plan(stream, table, order == Order::ordered, true, outcome.data());
       planner.choose(stream, table, batch, outcome.data());
       transaction.begin(stream);
-      gpkvs::launch_store(stream, table, log, batch, outcome.data());
+      kv::launch_store(stream, table, log, batch, outcome.data());
       stream.synchronize();
     }
     scratch.reopen();
-    const Store store = Store::open(scratch.get(), Cache::off);
+    const KvStore store = KvStore::open(scratch.get(), Cache::off);
     times.push_back(store.recovery().milliseconds);
     undone = store.recovery().undone;
   }
@@ -164,7 +205,7 @@ void measure_undo(bench::ScratchRegion& scratch, Keys& keys, Order order,
 void measure_open(bench::ScratchRegion& scratch, Cache cache, std::uint64_t table_bytes) {
   std::vector<double> times;
   for (int i = 0; i < 3; ++i) {
-    times.push_back(bench::seconds([&] { Store::open(scratch.get(), cache).await_cache(); }));
+    times.push_back(bench::seconds([&] { KvStore::open(scratch.get(), cache).await_cache(); }));
   }
   bench::Line("kvs_open")
       .text("cache", name_of(cache))
@@ -175,12 +216,12 @@ void measure_open(bench::ScratchRegion& scratch, Cache cache, std::uint64_t tabl
 
 void compare(std::uint64_t table_mib, std::uint64_t batch, int batches, Cache cache, bool whole) {
   const std::uint64_t table_bytes = table_mib << 20;
-  const gpkvs::StoreOptions options{table_bytes / 16, static_cast<std::uint32_t>(batch), cache};
-  bench::ScratchRegion scratch(Store::region_bytes(options));
+  const KvStore::Options options{table_bytes / 16, static_cast<std::uint32_t>(batch), cache};
+  bench::ScratchRegion scratch(KvStore::region_bytes(options));
   const double link = bench::copy_engine_bandwidth();
   Keys keys(batch);
   {
-    Store store = Store::create(scratch.get(), options);
+    KvStore store = KvStore::create(scratch.get(), options);
     const double ordered =
         measure_sets(store, keys, Order::ordered, false, batches, table_bytes, link);
     const double unordered =
@@ -196,7 +237,11 @@ void compare(std::uint64_t table_mib, std::uint64_t batch, int batches, Cache ca
         .number("set_ratio", unordered / ordered)
         .number("get_ratio", get_unordered / get_ordered)
         .print();
-    if (whole) measure_sets(store, keys, Order::ordered, true, batches, table_bytes, link);
+    if (whole) {
+      measure_sets(store, keys, Order::ordered, true, batches, table_bytes, link);
+      measure_kernel<Looking::alone>(store, keys, batches, table_bytes, link);
+      measure_kernel<Looking::by_warp>(store, keys, batches, table_bytes, link);
+    }
   }
   if (!whole) return;
   measure_open(scratch, cache, table_bytes);

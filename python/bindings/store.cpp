@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "bindings.hpp"
-#include "gpkvs/gpkvs.hpp"
+#include "holdfast/kv_store.hpp"
 
 namespace holdfast::python {
 namespace {
@@ -19,10 +19,10 @@ using Input = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig>;
 template <class T>
 using Output = nb::ndarray<nb::numpy, T, nb::ndim<1>, nb::c_contig>;
 
-// gpKVS as Python sees it: shares its region, and lets go of it when that closes.
+// A store as Python sees it: shares its region, and lets go of it when that closes.
 class StoreHandle : public Dependent {
  public:
-  StoreHandle(std::shared_ptr<RegionHandle> region, gpkvs::Store store)
+  StoreHandle(std::shared_ptr<RegionHandle> region, KvStore store)
       : region_(std::move(region)), store_(std::move(store)) {}
   ~StoreHandle() override {
     if (!store_) return;
@@ -31,7 +31,7 @@ class StoreHandle : public Dependent {
     } catch (const Error&) {
       // The region is closed, and the store with it; or it is a parent's, whose threads are not
       // here.
-      if (region_->is_forked()) new (std::nothrow) std::optional<gpkvs::Store>(std::move(store_));
+      if (region_->is_forked()) new (std::nothrow) std::optional<KvStore>(std::move(store_));
     }
   }
   StoreHandle(const StoreHandle&) = delete;
@@ -58,35 +58,34 @@ class StoreHandle : public Dependent {
 
  private:
   std::shared_ptr<RegionHandle> region_;
-  std::optional<gpkvs::Store> store_;
+  std::optional<KvStore> store_;
 };
 
 using Handle = std::shared_ptr<StoreHandle>;
 
-Handle adopt(const std::shared_ptr<RegionHandle>& region, gpkvs::Store store) {
+Handle adopt(const std::shared_ptr<RegionHandle>& region, KvStore store) {
   auto handle = std::make_shared<StoreHandle>(region, std::move(store));
   region->add_dependent(handle);
   return handle;
 }
 
-gpkvs::Cache cache_named(const std::string& name) {
-  if (name == "automatic") return gpkvs::Cache::automatic;
-  if (name == "on") return gpkvs::Cache::on;
-  if (name == "off") return gpkvs::Cache::off;
+KvStore::Cache cache_named(const std::string& name) {
+  if (name == "automatic") return KvStore::Cache::automatic;
+  if (name == "on") return KvStore::Cache::on;
+  if (name == "off") return KvStore::Cache::off;
   throw Error(Errc::invalid_argument, "cache is '" + name + "': use automatic, on or off");
 }
 
 Handle create_store(const std::shared_ptr<RegionHandle>& region, std::uint64_t capacity,
                     std::uint32_t max_batch, const std::string& cache) {
   return adopt(region, region->with([&](Region& open) {
-    return gpkvs::Store::create(open, {capacity, max_batch, cache_named(cache)});
+    return KvStore::create(open, {capacity, max_batch, cache_named(cache)});
   }));
 }
 
 Handle open_store(const std::shared_ptr<RegionHandle>& region, const std::string& cache) {
-  return adopt(region, region->with([&](Region& open) {
-    return gpkvs::Store::open(open, cache_named(cache));
-  }));
+  return adopt(region,
+               region->with([&](Region& open) { return KvStore::open(open, cache_named(cache)); }));
 }
 
 void check_place(const Input& array, const char* what) {
@@ -108,7 +107,7 @@ std::pair<T*, Output<T>> new_array(std::size_t count) {
   return {data, Output<T>(data, {count}, owner)};
 }
 
-gpkvs::BatchResult set(const Handle& handle, const Input& keys, const Input& values) {
+KvStore::BatchResult set(const Handle& handle, const Input& keys, const Input& values) {
   check_place(keys, "keys");
   check_place(values, "values");
   if (keys.size() != values.size()) {
@@ -116,7 +115,7 @@ gpkvs::BatchResult set(const Handle& handle, const Input& keys, const Input& val
                 detail::concat("there are ", keys.size(), " keys and ", values.size(), " values"));
   }
   return handle->with(
-      [&](gpkvs::Store& store) { return store.set(keys.data(), values.data(), keys.size()); });
+      [&](KvStore& store) { return store.set(keys.data(), values.data(), keys.size()); });
 }
 
 std::tuple<Output<std::uint64_t>, Output<bool>> get(const Handle& handle, const Input& keys) {
@@ -124,62 +123,62 @@ std::tuple<Output<std::uint64_t>, Output<bool>> get(const Handle& handle, const 
   auto [values, values_array] = new_array<std::uint64_t>(keys.size());
   auto [found, found_array] = new_array<bool>(keys.size());
   static_assert(sizeof(bool) == 1);
-  handle->with([&](gpkvs::Store& store) {
+  handle->with([&](KvStore& store) {
     store.get(keys.data(), values, reinterpret_cast<std::uint8_t*>(found), keys.size());
   });
   return {std::move(values_array), std::move(found_array)};
 }
 
-gpkvs::BatchResult erase(const Handle& handle, const Input& keys) {
+KvStore::BatchResult erase(const Handle& handle, const Input& keys) {
   check_place(keys, "keys");
-  return handle->with([&](gpkvs::Store& store) { return store.erase(keys.data(), keys.size()); });
+  return handle->with([&](KvStore& store) { return store.erase(keys.data(), keys.size()); });
 }
 
 std::tuple<Output<std::uint64_t>, Output<std::uint64_t>> scan(const Handle& handle) {
   const std::uint64_t count =
-      handle->with([](gpkvs::Store& store) { return store.scan(nullptr, nullptr, 0); });
+      handle->with([](KvStore& store) { return store.scan(nullptr, nullptr, 0); });
   auto [keys, keys_array] = new_array<std::uint64_t>(count);
   auto [values, values_array] = new_array<std::uint64_t>(count);
   if (count > 0) {
-    handle->with([&](gpkvs::Store& store) { store.scan(keys, values, count); });
+    handle->with([&](KvStore& store) { store.scan(keys, values, count); });
   }
   return {std::move(keys_array), std::move(values_array)};
 }
 
 void set_order(const Handle& handle, const std::string& name) {
-  gpkvs::Order order = gpkvs::Order::automatic;
+  KvStore::Order order = KvStore::Order::automatic;
   if (name == "ordered") {
-    order = gpkvs::Order::ordered;
+    order = KvStore::Order::ordered;
   } else if (name == "unordered") {
-    order = gpkvs::Order::unordered;
+    order = KvStore::Order::unordered;
   } else if (name != "automatic") {
     throw Error(Errc::invalid_argument,
                 "order is '" + name + "': use automatic, ordered or unordered");
   }
-  handle->with([&](gpkvs::Store& store) { store.set_order(order); });
+  handle->with([&](KvStore& store) { store.set_order(order); });
 }
 
 void bind_records(nb::module_& module) {
-  nb::class_<gpkvs::BatchResult>(module, "BatchResult", "What a batch did.")
-      .def_ro("inserted", &gpkvs::BatchResult::inserted, "keys that were not in the store")
-      .def_ro("updated", &gpkvs::BatchResult::updated, "keys that were")
-      .def_ro("evicted", &gpkvs::BatchResult::evicted, "keys that lost their place")
-      .def_ro("removed", &gpkvs::BatchResult::removed, "keys that were erased")
-      .def("__repr__", [](const gpkvs::BatchResult& result) {
+  nb::class_<KvStore::BatchResult>(module, "BatchResult", "What a batch did.")
+      .def_ro("inserted", &KvStore::BatchResult::inserted, "keys that were not in the store")
+      .def_ro("updated", &KvStore::BatchResult::updated, "keys that were")
+      .def_ro("evicted", &KvStore::BatchResult::evicted, "keys that lost their place")
+      .def_ro("removed", &KvStore::BatchResult::removed, "keys that were erased")
+      .def("__repr__", [](const KvStore::BatchResult& result) {
         return detail::concat("BatchResult(inserted=", result.inserted,
                               ", updated=", result.updated, ", evicted=", result.evicted,
                               ", removed=", result.removed, ")");
       });
 
-  nb::class_<gpkvs::StoreStats>(module, "StoreStats", "What a store holds and has done.")
-      .def_ro("records", &gpkvs::StoreStats::records)
-      .def_ro("capacity", &gpkvs::StoreStats::capacity)
-      .def_ro("max_batch", &gpkvs::StoreStats::max_batch)
-      .def_ro("batches", &gpkvs::StoreStats::batches)
-      .def_ro("cached", &gpkvs::StoreStats::cached,
+  nb::class_<KvStore::Stats>(module, "StoreStats", "What a store holds and has done.")
+      .def_ro("records", &KvStore::Stats::records)
+      .def_ro("capacity", &KvStore::Stats::capacity)
+      .def_ro("max_batch", &KvStore::Stats::max_batch)
+      .def_ro("batches", &KvStore::Stats::batches)
+      .def_ro("cached", &KvStore::Stats::cached,
               "lookups read a copy of the table in device memory")
-      .def_ro("total", &gpkvs::StoreStats::total)
-      .def("__repr__", [](const gpkvs::StoreStats& stats) {
+      .def_ro("total", &KvStore::Stats::total)
+      .def("__repr__", [](const KvStore::Stats& stats) {
         return detail::concat("StoreStats(records=", stats.records, ", capacity=", stats.capacity,
                               ", batches=", stats.batches, ")");
       });
@@ -189,11 +188,11 @@ void bind_records(nb::module_& module) {
       .def_ro("undone", &Recovery::undone, "log entries that were undone")
       .def_ro("milliseconds", &Recovery::milliseconds);
 
-  nb::class_<gpkvs::BatchTiming>(module, "BatchTiming", "Milliseconds of the last batch's parts.")
-      .def_ro("copy", &gpkvs::BatchTiming::copy)
-      .def_ro("order", &gpkvs::BatchTiming::order)
-      .def_ro("update", &gpkvs::BatchTiming::update)
-      .def_ro("commit", &gpkvs::BatchTiming::commit);
+  nb::class_<KvStore::Timing>(module, "BatchTiming", "Milliseconds of the last batch's parts.")
+      .def_ro("copy", &KvStore::Timing::copy)
+      .def_ro("order", &KvStore::Timing::order)
+      .def_ro("update", &KvStore::Timing::update)
+      .def_ro("commit", &KvStore::Timing::commit);
 }
 
 }  // namespace
@@ -208,25 +207,25 @@ void bind_store(nb::module_& module) {
       .def("set_order", &set_order, "order"_a)
       .def("verify",
            [](const Handle& handle) {
-             return handle->with([](gpkvs::Store& store) { return store.verify(); });
+             return handle->with([](KvStore& store) { return store.verify(); });
            })
       .def("stats",
            [](const Handle& handle) {
-             return handle->with([](gpkvs::Store& store) { return store.stats(); });
+             return handle->with([](KvStore& store) { return store.stats(); });
            })
       .def("recovery",
            [](const Handle& handle) {
-             return handle->with([](gpkvs::Store& store) { return store.recovery(); });
+             return handle->with([](KvStore& store) { return store.recovery(); });
            })
       .def("timing", [](const Handle& handle) {
-        return handle->with([](gpkvs::Store& store) { return store.timing(); });
+        return handle->with([](KvStore& store) { return store.timing(); });
       });
   module.def("create_store", &create_store, "region"_a, "capacity"_a, "max_batch"_a, "cache"_a);
   module.def("open_store", &open_store, "region"_a, "cache"_a);
   module.def(
       "store_region_bytes",
       [](std::uint64_t capacity, std::uint32_t max_batch) {
-        return gpkvs::Store::region_bytes({capacity, max_batch});
+        return KvStore::region_bytes({capacity, max_batch});
       },
       "capacity"_a, "max_batch"_a, "Bytes that a region must have for such a store.");
 }

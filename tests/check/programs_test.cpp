@@ -99,6 +99,8 @@ void expect_passed(const Program& program) {
 
 TEST(PassedTest, UndoLog) { expect_passed(shipped_program("undo_log", {2, 0, 1})); }
 TEST(PassedTest, GpkvsSet) { expect_passed(shipped_program("gpkvs_set", {2, 0, 0})); }
+TEST(PassedTest, KvLookups) { expect_passed(shipped_program("kv_lookups", {})); }
+TEST(PassedTest, KvLookupsCached) { expect_passed(shipped_program("kv_lookups_cached", {})); }
 TEST(PassedTest, CheckpointOfOneGroup) { expect_passed(shipped_program("checkpoint", {})); }
 TEST(PassedTest, Append) { expect_passed(shipped_program("append", {4, 0, 0})); }
 

@@ -11,9 +11,9 @@
 #include "check/race.hpp"
 #include "check/recorder.hpp"
 #include "check/source_lines.hpp"
-#include "gpkvs/gpkvs.hpp"
 #include "holdfast/cpu/executor.hpp"
 #include "holdfast/cpu/host_observer.hpp"
+#include "holdfast/kv_store.hpp"
 #include "support/scratch.hpp"
 #include "undo_log/log_kernels.hpp"
 
@@ -471,14 +471,13 @@ TEST_F(ShippedTest, KeyValueStore) {
   std::mt19937_64 random(test_seed());
   constexpr std::size_t kBatch = 700;
   RegionOptions options;
-  options.size = gpkvs::Store::region_bytes({4096, kBatch});
+  options.size = KvStore::region_bytes({4096, kBatch});
   Region region = Region::create(path(), options);
   for (const std::uint64_t seed : {0, 1, 2}) {
     set_seed(seed);
     Detecting with;
-    gpkvs::Store store =
-        seed == 0 ? gpkvs::Store::create(region, {4096, kBatch}) : gpkvs::Store::open(region);
-    for (const gpkvs::Order order : {gpkvs::Order::ordered, gpkvs::Order::unordered}) {
+    KvStore store = seed == 0 ? KvStore::create(region, {4096, kBatch}) : KvStore::open(region);
+    for (const KvStore::Order order : {KvStore::Order::ordered, KvStore::Order::unordered}) {
       store.set_order(order);
       Keys keys(kBatch), values(kBatch);
       std::vector<std::uint8_t> found(kBatch);

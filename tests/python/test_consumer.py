@@ -46,13 +46,14 @@ def configured(build: Path, *definitions: str) -> None:
 
 
 def use(build: Path, scratch: Path) -> None:
-    """Builds the project and runs what it made: the bank, and the checks where they are."""
+    """Builds the project and runs what it made: bank, scores, and the checks where they are."""
     # So that a compiler's cache knows the sources again, wherever this test has put them.
     succeed("cmake", "--build", build, CCACHE_BASEDIR=str(build.parent))
     scratch.mkdir()
     succeed(build / "bank", cwd=scratch)
     # A clean close leaves the image, which the next life opens.
     assert (scratch / "bank.hf").exists()
+    succeed(build / "scores", cwd=scratch)
     if (build / "check_deposits").exists():
         succeed("ctest", "--test-dir", build, "--output-on-failure")
 

@@ -7,11 +7,12 @@
 namespace gpkvs {
 namespace {
 
+using holdfast::KvStore;
 using workload::Mode;
 
 constexpr std::uint64_t kBucketBytes = kWays * 16;
 
-StoreOptions store_options(const EngineOptions& options) {
+KvStore::Options store_options(const EngineOptions& options) {
   return {options.buckets * kWays, options.max_batch, options.cache, options.log};
 }
 
@@ -27,7 +28,7 @@ class StoreEngine : public Engine {
       open();
     } catch (const holdfast::Error& error) {
       if (error.code() != holdfast::Errc::not_found) throw;
-      store_.emplace(Store::create(backing_.region(), store_options(options_)));
+      store_.emplace(KvStore::create(backing_.region(), store_options(options_)));
     }
     return store_->stats().batches;
   }
@@ -42,7 +43,7 @@ class StoreEngine : public Engine {
   }
   void set(std::uint64_t, const std::uint64_t* keys, const std::uint64_t* values,
            std::uint64_t count) override {
-    const BatchResult done = store_->set(keys, values, count);
+    const KvStore::BatchResult done = store_->set(keys, values, count);
     // A way: the entry of the log, its tail, the pair. A batch: the counters, logged, and the
     // transaction's word, twice.
     constexpr std::uint64_t kOfWay = 24 + 4 + 16;
@@ -71,7 +72,7 @@ class StoreEngine : public Engine {
 
  private:
   void open() {
-    store_.emplace(Store::open(backing_.region(), options_.cache));
+    store_.emplace(KvStore::open(backing_.region(), options_.cache));
     const holdfast::LogLayout log = store_->stats().log;
     if (log == options_.log) return;
     const char* const name = log == holdfast::LogLayout::coalesced ? "coalesced" : "conventional";
@@ -83,7 +84,7 @@ class StoreEngine : public Engine {
 
   workload::Backing& backing_;
   EngineOptions options_;
-  std::optional<Store> store_;
+  std::optional<KvStore> store_;
   std::uint64_t bytes_stored_ = 0;
 };
 
@@ -98,7 +99,7 @@ std::unique_ptr<Engine> Engine::make(workload::Backing& backing, const EngineOpt
 }
 
 std::uint64_t Engine::medium_bytes(Mode mode, const EngineOptions& options) {
-  if (workload::kernel_persists(mode)) return Store::region_bytes(store_options(options));
+  if (workload::kernel_persists(mode)) return KvStore::region_bytes(store_options(options));
   const std::uint64_t table =
       options.buckets * kBucketBytes + workload::Delta::medium_bytes(mode, options.max_sets);
   return mode == Mode::cpu ? table + cpu_undo_bytes(options) : table;

@@ -5,17 +5,19 @@
 #include <memory>
 #include <vector>
 
-#include "gpkvs/gpkvs.hpp"
+#include "holdfast/kv_store.hpp"
 #include "workload/backing.hpp"
 
 namespace gpkvs {
 
+inline constexpr unsigned kWays = 8;  // of a bucket of any of the tables
+
 struct EngineOptions {
   std::uint64_t buckets = 0;
-  std::uint32_t max_batch = 0;                               // operations
-  std::uint32_t max_sets = 0;                                // of them
-  Cache cache = Cache::automatic;                            // modes gpm, eadr, ndp
-  holdfast::LogLayout log = holdfast::LogLayout::coalesced;  // modes gpm, eadr
+  std::uint32_t max_batch = 0;                                           // operations
+  std::uint32_t max_sets = 0;                                            // of them
+  holdfast::KvStore::Cache cache = holdfast::KvStore::Cache::automatic;  // modes gpm, eadr, ndp
+  holdfast::LogLayout log = holdfast::LogLayout::coalesced;              // modes gpm, eadr
 };
 
 struct Pairs {

@@ -1,15 +1,21 @@
 #include <optional>
 
-#include "gpkvs/audit.hpp"
-#include "gpkvs/batch.hpp"
 #include "gpkvs/engine.hpp"
-#include "gpkvs/kernels.hpp"
-#include "gpkvs/read_copy.hpp"
-#include "gpkvs/rules.hpp"
+#include "gpkvs/rival_kernels.hpp"
+#include "kv_store/audit.hpp"
+#include "kv_store/batch.hpp"
+#include "kv_store/kernels.hpp"
+#include "kv_store/read_copy.hpp"
+#include "kv_store/rules.hpp"
 #include "workload/delta.hpp"
 
 namespace gpkvs {
 namespace {
+
+namespace kv = holdfast::kv;
+using kv::Bucket;
+
+static_assert(kWays == kv::kWays);
 
 class PlainEngine : public Engine {
  public:
@@ -41,7 +47,7 @@ class PlainEngine : public Engine {
   // changed is known to the kernel alone.
   void set(std::uint64_t step, const std::uint64_t* keys, const std::uint64_t* values,
            std::uint64_t count) override {
-    const Outcome done = store(keys, values, count, delta_.has_value());
+    const RivalOutcome done = store(keys, values, count, delta_.has_value());
     if (delta_) {
       delta_->publish(done.gathered, step + 2);
       return;
@@ -49,7 +55,7 @@ class PlainEngine : public Engine {
     backing_.publish(array_);
     backing_.set_progress(step + 2);
     if (workload::stores_directly(backing_.mode())) {
-      bytes_stored_ += (done.inserted + done.updated) * sizeof(Pair);
+      bytes_stored_ += (done.store.inserted + done.store.updated) * sizeof(kv::Pair);
     }
   }
 
@@ -57,9 +63,9 @@ class PlainEngine : public Engine {
            std::uint64_t count) override {
     holdfast::Stream& stream = backing_.stream();
     planner_.load(stream, keys, nullptr, count);
-    const Batch batch = plan(count, false);
-    holdfast::launch(stream, holdfast::blocks_for(count, kBlock), kBlock, get_from_kvs, table_,
-                     batch, values_.data(), found_.data());
+    const kv::Batch batch = plan(count, false);
+    holdfast::launch(stream, holdfast::blocks_for(count, kv::kBlock), kv::kBlock, kv::get_from_kvs,
+                     table_, batch, values_.data(), found_.data());
     holdfast::copy_async(stream, values, values_.data(), count * sizeof(*values));
     holdfast::copy_async(stream, found, found_.data(), count);
     stream.synchronize();
@@ -67,8 +73,8 @@ class PlainEngine : public Engine {
 
   Pairs pairs() override {
     Pairs all;
-    for_each_bucket(table_, backing_.stream(), [&](std::uint64_t, const Bucket& bucket) {
-      for (const Pair& pair : bucket.ways) {
+    kv::for_each_bucket(table_, backing_.stream(), [&](std::uint64_t, const Bucket& bucket) {
+      for (const kv::Pair& pair : bucket.ways) {
         if (pair.key == 0) continue;
         all.keys.push_back(~pair.key);
         all.values.push_back(pair.value);
@@ -80,45 +86,45 @@ class PlainEngine : public Engine {
   bool cached() const override { return copy_.size() != 0; }
 
  private:
-  void load_copy(Cache cache) {
-    copy_ = make_copy(cache, array_.count, false);
+  void load_copy(holdfast::KvStore::Cache cache) {
+    copy_ = kv::make_copy(cache, array_.count, false);
     if (copy_.size() == 0) return;
     holdfast::copy_async(backing_.stream(), copy_.data(), array_.data, copy_.bytes());
     table_.copy = copy_.data();
   }
 
-  Batch plan(std::uint64_t count, bool updates) {
-    const bool ordered = ordering_pays(table_.bytes(), table_.copy != nullptr, count, updates);
-    return planner_.plan(backing_.stream(), table_, ordered, updates, outcome_.data());
+  kv::Batch plan(std::uint64_t count, bool updates) {
+    const bool ordered = kv::ordering_pays(table_.bytes(), table_.copy != nullptr, count, updates);
+    return planner_.plan(backing_.stream(), table_, ordered, updates, &outcome_.data()->store);
   }
 
-  Outcome store(const std::uint64_t* keys, const std::uint64_t* values, std::uint64_t count,
-                bool gathers) {
+  RivalOutcome store(const std::uint64_t* keys, const std::uint64_t* values, std::uint64_t count,
+                     bool gathers) {
     holdfast::Stream& stream = backing_.stream();
     planner_.load(stream, keys, values, count);
-    holdfast::fill_async(stream, outcome_.data(), 0, sizeof(Outcome));
-    const Batch batch = plan(count, true);
-    planner_.choose(stream, table_, batch, outcome_.data());
+    holdfast::fill_async(stream, outcome_.data(), 0, sizeof(RivalOutcome));
+    const kv::Batch batch = plan(count, true);
+    planner_.choose(stream, table_, batch, &outcome_.data()->store);
     if (gathers) {
       launch_store_gathered(stream, table_, batch, delta_->ref(), outcome_.data());
     } else {
-      launch_store_unlogged(stream, table_, batch, outcome_.data());
+      launch_store_unlogged(stream, table_, batch, &outcome_.data()->store);
     }
-    holdfast::copy_async(stream, outcome_host_.data(), outcome_.data(), sizeof(Outcome));
+    holdfast::copy_async(stream, outcome_host_.data(), outcome_.data(), sizeof(RivalOutcome));
     stream.synchronize();
     return outcome_host_[0];
   }
 
   workload::Backing& backing_;
   workload::Array<Bucket> array_;
-  Table table_;
+  kv::Table table_;
   holdfast::DeviceBuffer<Bucket> copy_;  // of the table; may be empty
   std::optional<workload::Delta> delta_;
-  BatchPlanner planner_;
+  kv::BatchPlanner planner_;
   holdfast::DeviceBuffer<std::uint64_t> values_;
   holdfast::DeviceBuffer<std::uint8_t> found_;
-  holdfast::DeviceBuffer<Outcome> outcome_{1};
-  holdfast::PinnedBuffer<Outcome> outcome_host_{1};
+  holdfast::DeviceBuffer<RivalOutcome> outcome_{1};
+  holdfast::PinnedBuffer<RivalOutcome> outcome_host_{1};
   std::uint64_t bytes_stored_ = 0;
 };
 

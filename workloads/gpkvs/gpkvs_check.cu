@@ -4,14 +4,13 @@
 #include <utility>
 
 #include "checking/sized_offer.hpp"
-#include "gpkvs/gpkvs.hpp"
-#include "gpkvs/table.hpp"
 #include "holdfast/kernel.hpp"
+#include "holdfast/kv_store.hpp"
+#include "kv_store/table.hpp"
 
 namespace holdfast::check {
 namespace {
 
-using gpkvs::Store;
 using Pairs = std::map<std::uint64_t, std::uint64_t>;
 
 struct BatchOfOperations {
@@ -22,7 +21,7 @@ struct BatchOfOperations {
 
 // What the program does, and what the store holds after each of its batches.
 struct Plan {
-  gpkvs::StoreOptions options;
+  KvStore::Options options;
   std::uint64_t mask = 0;                  // buckets - 1
   std::vector<std::uint64_t> keys;         // of the operations: an item is one of them
   std::vector<BatchOfOperations> batches;  // those before `first` are part of set_up()
@@ -31,7 +30,7 @@ struct Plan {
   std::vector<std::map<std::uint64_t, Pairs>> after{{}};
   std::vector<std::uint64_t> records{0};
 
-  std::uint64_t bucket_of(std::uint64_t key) const { return gpkvs::Table::hash(key) & mask; }
+  std::uint64_t bucket_of(std::uint64_t key) const { return kv::Table::hash(key) & mask; }
   const Pairs& in_bucket(std::uint64_t batches_in, std::uint64_t bucket) const {
     static const Pairs none;
     const auto found = after[batches_in].find(bucket);
@@ -57,16 +56,16 @@ struct Plan {
 
 // How a store is made: with the copy of its table for reading, or with the conventional log.
 struct Kind {
-  gpkvs::Cache cache = gpkvs::Cache::off;
+  KvStore::Cache cache = KvStore::Cache::off;
   LogLayout log = LogLayout::coalesced;
 };
-constexpr Kind kCached{gpkvs::Cache::on};
-constexpr Kind kConventional{gpkvs::Cache::off, LogLayout::conventional};
+constexpr Kind kCached{KvStore::Cache::on};
+constexpr Kind kConventional{KvStore::Cache::off, LogLayout::conventional};
 
 void shape(Plan& plan, std::uint32_t operations, const Kind& kind) {
   std::uint64_t buckets = 1;
   while (buckets < operations) buckets *= 2;
-  plan.options = {buckets * gpkvs::kWays, operations, kind.cache, kind.log};
+  plan.options = {buckets * kv::kWays, operations, kind.cache, kind.log};
   plan.mask = buckets - 1;
 }
 
@@ -134,7 +133,7 @@ std::shared_ptr<const Plan> set_plan(std::uint32_t operations, const Kind& kind)
   return plan;
 }
 
-void apply(Store& store, const BatchOfOperations& batch) {
+void apply(KvStore& store, const BatchOfOperations& batch) {
   if (batch.erases) {
     store.erase(batch.keys.data(), batch.keys.size());
   } else {
@@ -145,12 +144,12 @@ void apply(Store& store, const BatchOfOperations& batch) {
 // The store that recovery opened, and how many batches it says are in. Every item depends on that
 // one number; the other counters are an item of their own.
 struct Recovered {
-  std::unique_ptr<Store> store;
+  std::unique_ptr<KvStore> store;
   std::uint64_t batches = 0;
 };
 
 std::uint64_t read_batches(Region& region) {
-  return region.find<gpkvs::Counters>("kvs.counters")[0].batches;
+  return region.find<kv::Counters>("kvs.counters")[0].batches;
 }
 
 std::string verify_batches(const Plan& plan, const Recovered& recovered, const History& history) {
@@ -162,16 +161,16 @@ std::string verify_batches(const Plan& plan, const Recovered& recovered, const H
 }
 
 std::string verify_counters(const Plan& plan, const Recovered& recovered) {
-  const gpkvs::StoreStats stats = recovered.store->stats();
+  const KvStore::Stats stats = recovered.store->stats();
   const std::uint64_t records = plan.records[recovered.batches];
   if (stats.records == records && stats.batches == recovered.batches) return {};
   return detail::concat("the store says that it holds ", stats.records, " pairs after ",
                         stats.batches, " batches; these make ", records);
 }
 
-std::string describe(std::uint64_t number, const gpkvs::Bucket& bucket, const Pairs& expected) {
+std::string describe(std::uint64_t number, const kv::Bucket& bucket, const Pairs& expected) {
   std::string text = detail::concat("bucket ", number, " holds");
-  for (const gpkvs::Pair& pair : bucket.ways) {
+  for (const kv::Pair& pair : bucket.ways) {
     if (pair.key != 0 || pair.value != 0) text += detail::concat(" ", ~pair.key, "=", pair.value);
   }
   text += ", and should hold";
@@ -183,11 +182,11 @@ std::string describe(std::uint64_t number, const gpkvs::Bucket& bucket, const Pa
 std::string verify_bucket(Region& region, const Plan& plan, const Recovered& recovered,
                           std::uint64_t item) {
   const std::uint64_t number = plan.bucket_of(plan.keys[item]);
-  const gpkvs::Bucket& bucket = region.find<gpkvs::Bucket>("kvs.table")[number];
+  const kv::Bucket& bucket = region.find<kv::Bucket>("kvs.table")[number];
   const Pairs& expected = plan.in_bucket(recovered.batches, number);
   std::size_t known = 0;
   std::size_t there = 0;
-  for (const gpkvs::Pair& pair : bucket.ways) {
+  for (const kv::Pair& pair : bucket.ways) {
     const std::uint64_t key = pair.key;
     const std::uint64_t value = pair.value;
     if (key == 0 && value == 0) continue;
@@ -203,13 +202,13 @@ std::string verify_bucket(Region& region, const Plan& plan, const Recovered& rec
 Program make(std::shared_ptr<const Plan> plan) {
   const auto recovered = std::make_shared<Recovered>();
   Program program;
-  program.region_bytes = Store::region_bytes(plan->options);
+  program.region_bytes = KvStore::region_bytes(plan->options);
   program.set_up = [plan](Region& region) {
-    Store store = Store::create(region, plan->options);
+    KvStore store = KvStore::create(region, plan->options);
     for (std::size_t i = 0; i < plan->first; ++i) apply(store, plan->batches[i]);
   };
   program.run = [plan](Region& region, Session& session) {
-    Store store = Store::open(region, plan->options.cache);
+    KvStore store = KvStore::open(region, plan->options.cache);
     for (std::size_t i = plan->first; i < plan->batches.size(); ++i) {
       session.start();
       apply(store, plan->batches[i]);
@@ -217,7 +216,7 @@ Program make(std::shared_ptr<const Plan> plan) {
     }
   };
   program.recover = [plan, recovered](Region& region) {
-    recovered->store = std::make_unique<Store>(Store::open(region, plan->options.cache));
+    recovered->store = std::make_unique<KvStore>(KvStore::open(region, plan->options.cache));
     recovered->store->await_cache();  // recovery ends before verification begins
     recovered->batches = read_batches(region);
   };

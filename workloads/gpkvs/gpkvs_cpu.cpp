@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "gpkvs/engine.hpp"
-#include "gpkvs/gpkvs.hpp"
 
 namespace gpkvs {
 namespace {

@@ -20,6 +20,7 @@ using holdfast::Error;
 using holdfast::detail::concat;
 using workload::Settings;
 using workload::Size;
+using Cache = holdfast::KvStore::Cache;
 
 struct Scale {
   std::uint64_t capacity;  // pairs

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gpkvs/gpkvs.hpp"
+#include "gpkvs/engine.hpp"
 
 namespace gpkvs {
 namespace {
@@ -63,7 +63,7 @@ std::vector<std::uint64_t> make_keys(const OperationsShape& shape) {
   for (std::uint64_t i = 0; keys.size() < shape.keys; ++i) {
     const std::uint64_t key = mix(start + i);  // mix is one to one: keys are distinct
     std::uint8_t& ways = taken[table_hash(key) & (shape.buckets - 1)];
-    if (key == kReservedKey || ways == kWays) continue;
+    if (key == holdfast::KvStore::kReservedKey || ways == kWays) continue;
     ++ways;
     keys.push_back(key);
   }

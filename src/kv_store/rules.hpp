@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "gpkvs/gpkvs.hpp"
+#include "holdfast/kv_store.hpp"
 
-namespace gpkvs {
+namespace holdfast::kv {
 
 // Ordering a batch by bucket pays once the table outgrows what the GPU's address translation
 // covers and the batch is more than a few blocks (docs/results.md, "When ordering pays"). Updates
@@ -23,6 +23,6 @@ inline bool ordering_pays(std::uint64_t table_bytes, bool has_copy, std::size_t 
 // Whether a table of `bytes` gets a copy where `free` bytes of device memory are. `across_link`:
 // the device reaches the table through a link. Throws no_memory where Cache::on asks for more than
 // is free.
-bool wants_copy(Cache cache, std::uint64_t bytes, std::uint64_t free, bool across_link);
+bool wants_copy(KvStore::Cache cache, std::uint64_t bytes, std::uint64_t free, bool across_link);
 
-}  // namespace gpkvs
+}  // namespace holdfast::kv

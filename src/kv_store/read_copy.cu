@@ -1,14 +1,13 @@
-#include "gpkvs/read_copy.hpp"
+#include "kv_store/read_copy.hpp"
 
 #include <string_view>
 
-#include "gpkvs/rules.hpp"
+#include "kv_store/rules.hpp"
 
-namespace gpkvs {
+namespace holdfast::kv {
 
-using holdfast::Errc;
-using holdfast::Error;
-using holdfast::detail::concat;
+using detail::concat;
+using Cache = KvStore::Cache;
 
 bool wants_copy(Cache cache, std::uint64_t bytes, std::uint64_t free, bool across_link) {
   switch (cache) {
@@ -27,14 +26,14 @@ bool wants_copy(Cache cache, std::uint64_t bytes, std::uint64_t free, bool acros
              "with the cache off or automatic"));
 }
 
-holdfast::DeviceBuffer<Bucket> make_copy(Cache cache, std::uint64_t buckets, bool on_device) {
+DeviceBuffer<Bucket> make_copy(Cache cache, std::uint64_t buckets, bool on_device) {
   if (cache == Cache::off) return {};
   // The CPU backend's device memory is the host's: a copy would only take room.
-  const bool across_link = !on_device && std::string_view(holdfast::backend::name()) == "cuda";
+  const bool across_link = !on_device && std::string_view(backend::name()) == "cuda";
   const std::uint64_t bytes = buckets * sizeof(Bucket);
-  if (!wants_copy(cache, bytes, holdfast::backend::free_device_memory(), across_link)) return {};
+  if (!wants_copy(cache, bytes, backend::free_device_memory(), across_link)) return {};
   try {
-    return holdfast::DeviceBuffer<Bucket>(buckets);
+    return DeviceBuffer<Bucket>(buckets);
   } catch (const Error& error) {
     // What is free may be in pieces, or another process's by now.
     if (cache == Cache::automatic && error.code() == Errc::no_memory) return {};
@@ -42,4 +41,4 @@ holdfast::DeviceBuffer<Bucket> make_copy(Cache cache, std::uint64_t buckets, boo
   }
 }
 
-}  // namespace gpkvs
+}  // namespace holdfast::kv

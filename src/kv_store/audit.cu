@@ -1,8 +1,8 @@
-#include "gpkvs/audit.hpp"
+#include "kv_store/audit.hpp"
 
 #include <cstring>
 
-namespace gpkvs {
+namespace holdfast::kv {
 namespace {
 
 // The host's own reading of the hash: nvcc compiles Table::hash for the device alone.
@@ -13,7 +13,7 @@ std::uint64_t host_hash(std::uint64_t key) {
 }
 
 std::string audit_bucket(std::uint64_t index, std::uint64_t mask, const Bucket& bucket) {
-  using holdfast::detail::concat;
+  using detail::concat;
   for (unsigned way = 0; way < kWays; ++way) {
     const Pair& pair = bucket.ways[way];
     if (pair.key == 0) {
@@ -35,20 +35,19 @@ std::string audit_bucket(std::uint64_t index, std::uint64_t mask, const Bucket& 
 }
 
 // Where the copy in device memory differs from the table.
-std::string audit_copy(const Table& table, holdfast::Stream& stream) {
+std::string audit_copy(const Table& table, Stream& stream) {
   std::vector<Bucket> copied;
   std::string wrong;
   for_each_piece(table.buckets, table.mask + 1, stream,
                  [&](std::uint64_t first, const std::vector<Bucket>& piece, std::uint64_t count) {
                    copied.resize(count);
-                   holdfast::copy_async(stream, copied.data(), table.copy + first,
-                                        count * sizeof(Bucket));
+                   copy_async(stream, copied.data(), table.copy + first, count * sizeof(Bucket));
                    stream.synchronize();
                    for (std::uint64_t i = 0; i < count && wrong.empty(); ++i) {
                      if (std::memcmp(&copied[i], &piece[i], sizeof(Bucket)) == 0) continue;
-                     wrong = holdfast::detail::concat("bucket ", first + i,
-                                                      ": the copy in device "
-                                                      "memory differs from the table");
+                     wrong = detail::concat("bucket ", first + i,
+                                            ": the copy in device "
+                                            "memory differs from the table");
                    }
                  });
   return wrong;
@@ -56,7 +55,7 @@ std::string audit_copy(const Table& table, holdfast::Stream& stream) {
 
 }  // namespace
 
-std::string audit(const Table& table, holdfast::Stream& stream, std::uint64_t records) {
+std::string audit(const Table& table, Stream& stream, std::uint64_t records) {
   std::string wrong;
   std::uint64_t found = 0;
   for_each_bucket(table, stream, [&](std::uint64_t index, const Bucket& bucket) {
@@ -64,11 +63,10 @@ std::string audit(const Table& table, holdfast::Stream& stream, std::uint64_t re
     if (wrong.empty()) wrong = audit_bucket(index, table.mask, bucket);
   });
   if (wrong.empty() && found != records) {
-    wrong =
-        holdfast::detail::concat("the counters say ", records, " records; the table has ", found);
+    wrong = detail::concat("the counters say ", records, " records; the table has ", found);
   }
   if (wrong.empty() && table.copy != nullptr) wrong = audit_copy(table, stream);
   return wrong;
 }
 
-}  // namespace gpkvs
+}  // namespace holdfast::kv

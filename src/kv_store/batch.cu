@@ -1,10 +1,10 @@
-#include "gpkvs/batch.hpp"
+#include "kv_store/batch.hpp"
 
 #include <bit>
 
-#include "gpkvs/kernels.hpp"
+#include "kv_store/kernels.hpp"
 
-namespace gpkvs {
+namespace holdfast::kv {
 namespace {
 
 constexpr unsigned kThreads = 256;
@@ -42,30 +42,30 @@ BatchPlanner::BatchPlanner(std::uint32_t max_batch)
       changes_(max_batch),
       sorter_(max_batch) {}
 
-void BatchPlanner::load(holdfast::Stream& stream, const std::uint64_t* keys,
-                        const std::uint64_t* values, std::size_t count) {
+void BatchPlanner::load(Stream& stream, const std::uint64_t* keys, const std::uint64_t* values,
+                        std::size_t count) {
   count_ = static_cast<std::uint32_t>(count);
   has_values_ = values != nullptr;
-  holdfast::copy_async(stream, keys_.data(), keys, count * sizeof(*keys));
+  copy_async(stream, keys_.data(), keys, count * sizeof(*keys));
   if (!has_values_) return;
   keys_in_.record(stream);
   keys_in_.wait(beside_);
-  holdfast::copy_async(beside_, values_.data(), values, count * sizeof(*values));
+  copy_async(beside_, values_.data(), values, count * sizeof(*values));
   values_in_.record(beside_);
 }
 
-void BatchPlanner::choose(holdfast::Stream& stream, const Table& table, const Batch& batch,
+void BatchPlanner::choose(Stream& stream, const Table& table, const Batch& batch,
                           Outcome* outcome) {
   launch_choose(stream, table, batch, outcome);
   if (has_values_) values_in_.wait(stream);
 }
 
-Batch BatchPlanner::plan(holdfast::Stream& stream, const Table& table, bool ordered, bool chains,
+Batch BatchPlanner::plan(Stream& stream, const Table& table, bool ordered, bool chains,
                          Outcome* outcome) {
-  const dim3 grid(holdfast::blocks_for(count_, kThreads));
+  const dim3 grid(blocks_for(count_, kThreads));
   const dim3 block(kThreads);
-  holdfast::launch(stream, grid, block, find_buckets, table, keys_.data(), count_, bucket_.data(),
-                   op_.data(), outcome);
+  launch(stream, grid, block, find_buckets, table, keys_.data(), count_, bucket_.data(), op_.data(),
+         outcome);
   Batch batch{keys_.data(),
               has_values_ ? values_.data() : nullptr,
               op_.data(),
@@ -84,8 +84,8 @@ Batch BatchPlanner::plan(holdfast::Stream& stream, const Table& table, bool orde
     batch.op = sorted_op_.data();
     batch.bucket = sorted_bucket_.data();
   }
-  if (chains) holdfast::launch(stream, grid, block, find_chains, batch, starts_.data());
+  if (chains) launch(stream, grid, block, find_chains, batch, starts_.data());
   return batch;
 }
 
-}  // namespace gpkvs
+}  // namespace holdfast::kv

@@ -4,13 +4,13 @@
 
 #include <cstdint>
 
-#include "gpkvs/table.hpp"
 #include "holdfast/stream.hpp"
+#include "kv_store/table.hpp"
 
-namespace gpkvs {
+namespace holdfast::kv {
 
 // Memory for the copy of a table of so many buckets, zeroed; empty where it gets none. `on_device`:
 // the table itself is in device memory. Throws no_memory (Cache::on).
-holdfast::DeviceBuffer<Bucket> make_copy(Cache cache, std::uint64_t buckets, bool on_device);
+DeviceBuffer<Bucket> make_copy(KvStore::Cache cache, std::uint64_t buckets, bool on_device);
 
-}  // namespace gpkvs
+}  // namespace holdfast::kv

@@ -1,5 +1,5 @@
 // The store against an independent oracle, and against crashes.
-#include "gpkvs/gpkvs.hpp"
+#include "holdfast/kv_store.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,22 +10,23 @@
 #include <set>
 #include <thread>
 
-#include "gpkvs/rules.hpp"
 #include "holdfast/undo_log.hpp"
+#include "kv_store/rules.hpp"
 #include "support/process.hpp"
 #include "support/scratch.hpp"
 #ifdef HOLDFAST_INTERCEPT
 #include "holdfast/cpu/listener.hpp"
 #endif
 
-namespace gpkvs {
+namespace holdfast {
 namespace {
 
-using holdfast::Errc;
-using holdfast::LogLayout;
-using holdfast::Region;
-using holdfast::RegionOptions;
-using holdfast::test::error_of;
+using kv::ordering_pays;
+using kv::wants_copy;
+using test::error_of;
+using BatchResult = KvStore::BatchResult;
+using Cache = KvStore::Cache;
+using Order = KvStore::Order;
 using Keys = std::vector<std::uint64_t>;
 
 // How a store is made and its batches laid out.
@@ -41,19 +42,19 @@ void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; 
 // The region lives on the heap: a store keeps a reference to it.
 struct Opened {
   std::unique_ptr<Region> region;
-  std::unique_ptr<Store> store;
+  std::unique_ptr<KvStore> store;
 
-  static Opened create(const std::string& path, const StoreOptions& shape) {
+  static Opened create(const std::string& path, const KvStore::Options& shape) {
     RegionOptions options;
-    options.size = Store::region_bytes(shape);
+    options.size = KvStore::region_bytes(shape);
     auto region = std::make_unique<Region>(Region::create(path, options));
-    auto store = std::make_unique<Store>(Store::create(*region, shape));
+    auto store = std::make_unique<KvStore>(KvStore::create(*region, shape));
     return {std::move(region), std::move(store)};
   }
   static Opened open(const std::string& path, Cache cache = Cache::automatic,
-                     const holdfast::OpenOptions& options = {}) {
+                     const OpenOptions& options = {}) {
     auto region = std::make_unique<Region>(Region::open(path, options));
-    auto store = std::make_unique<Store>(Store::open(*region, cache));
+    auto store = std::make_unique<KvStore>(KvStore::open(*region, cache));
     return {std::move(region), std::move(store)};
   }
   // As a process that is killed between two batches.
@@ -80,7 +81,7 @@ struct Opened {
   }
 };
 
-class StoreTest : public holdfast::test::Scratch, public ::testing::WithParamInterface<Variant> {
+class StoreTest : public test::Scratch, public ::testing::WithParamInterface<Variant> {
  protected:
   Opened create(std::uint64_t capacity, std::uint32_t max_batch) {
     Opened opened = Opened::create(path(), {capacity, max_batch, GetParam().cache, GetParam().log});
@@ -102,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 TEST_P(StoreTest, RandomBatchesAgreeWithAMap) {
-  std::mt19937_64 random(holdfast::test::test_seed());
+  std::mt19937_64 random(test::test_seed());
   Opened opened = create(64 * 1024, 1500);
   std::map<std::uint64_t, std::uint64_t> oracle;
   for (int round = 0; round < 30; ++round) {
@@ -133,7 +134,7 @@ TEST_P(StoreTest, RandomBatchesAgreeWithAMap) {
 }
 
 TEST_P(StoreTest, AFullBucketEvictsAndCounts) {
-  std::mt19937_64 random(holdfast::test::test_seed());
+  std::mt19937_64 random(test::test_seed());
   Opened opened = create(64, 500);  // eight buckets
   std::map<std::uint64_t, std::uint64_t> latest;
   for (int round = 0; round < 8; ++round) {
@@ -148,7 +149,7 @@ TEST_P(StoreTest, AFullBucketEvictsAndCounts) {
     }
     ASSERT_EQ(opened.store->verify(), "");
   }
-  const StoreStats stats = opened.store->stats();
+  const KvStore::Stats stats = opened.store->stats();
   EXPECT_EQ(stats.records, 64u);
   EXPECT_GT(stats.total.evicted, 0u);
   EXPECT_EQ(stats.total.inserted - stats.total.evicted - stats.total.removed, stats.records);
@@ -174,7 +175,7 @@ TEST_P(StoreTest, BadBatchesChangeNothing) {
   EXPECT_EQ(error_of([&] { opened.store->set(keys.data(), values.data(), 101); },
                      {"101", "100", "max_batch"}),
             Errc::invalid_argument);
-  keys[70] = kReservedKey;
+  keys[70] = KvStore::kReservedKey;
   EXPECT_EQ(error_of([&] { opened.store->set(keys.data(), values.data(), 100); },
                      {"1 operation", "18446744073709551615"}),
             Errc::invalid_argument);
@@ -209,7 +210,7 @@ TEST_P(StoreTest, ACommittedImageHoldsTheTable) {
 
 // Abandoned between batches, and opened again with the copy and without it.
 TEST_P(StoreTest, ReopenedAfterAnyBatchItHoldsWhatItHeld) {
-  std::mt19937_64 random(holdfast::test::test_seed());
+  std::mt19937_64 random(test::test_seed());
   Opened opened = create(16 * 1024, 600);
   std::map<std::uint64_t, std::uint64_t> oracle;
   for (int round = 0; round < 12; ++round) {
@@ -240,9 +241,9 @@ TEST_P(StoreTest, ABatchThatCannotBeLoggedIsNotApplied) {
   {
     Opened opened = create(16 * 1024, 512);
     auto& region = *opened.region;
-    const holdfast::ObjectInfo log = region.object("kvs.log");
-    auto* const tails = reinterpret_cast<std::uint32_t*>(
-        static_cast<std::byte*>(region.address(log)) + holdfast::kPageBytes);
+    const ObjectInfo log = region.object("kvs.log");
+    auto* const tails =
+        reinterpret_cast<std::uint32_t*>(static_cast<std::byte*>(region.address(log)) + kPageBytes);
     const auto* const transaction =
         static_cast<const std::uint64_t*>(region.address(region.object("kvs.tx")));
     const std::uint64_t epoch = transaction[1] >> 2;  // docs/format.md
@@ -269,7 +270,7 @@ TEST_P(StoreTest, ABatchThatCannotBeLoggedIsNotApplied) {
   EXPECT_EQ(opened.store->verify(), "");
 }
 
-class StoreFiles : public holdfast::test::Scratch {};
+class StoreFiles : public test::Scratch {};
 
 TEST_F(StoreFiles, LookupsReadTheCopyAndTheTableIsTheTruth) {
   Opened opened = Opened::create(path(), {8, 10, Cache::on});
@@ -313,36 +314,36 @@ TEST(StoreCopy, LookupsInItAreNotOrdered) {
 }
 
 TEST_F(StoreFiles, AConventionalLogTakesSmallerBatches) {
-  const StoreOptions most{8, 11184128, Cache::off, LogLayout::conventional};
-  EXPECT_GT(Store::region_bytes(most), 11184128u * 24);
-  StoreOptions more = most;
+  const KvStore::Options most{8, 11184128, Cache::off, LogLayout::conventional};
+  EXPECT_GT(KvStore::region_bytes(most), 11184128u * 24);
+  KvStore::Options more = most;
   more.max_batch += 1;
-  EXPECT_EQ(error_of([&] { Store::region_bytes(more); }, {"11184129", "coalesced"}),
+  EXPECT_EQ(error_of([&] { KvStore::region_bytes(more); }, {"11184129", "coalesced"}),
             Errc::invalid_argument);
   more.log = LogLayout::coalesced;
-  EXPECT_NO_THROW(Store::region_bytes(more));
+  EXPECT_NO_THROW(KvStore::region_bytes(more));
 }
 
 TEST_F(StoreFiles, WhatIsNoStoreIsRefused) {
   Region region = Region::create(path(), options(16 << 20));
-  EXPECT_EQ(error_of([&] { Store::open(region); }, {"holds no key-value store 'kvs'", path()}),
+  EXPECT_EQ(error_of([&] { KvStore::open(region); }, {"holds no key-value store 'kvs'", path()}),
             Errc::not_found);
-  EXPECT_EQ(error_of([&] { Store::create(region, {0, 10}); }), Errc::invalid_argument);
-  EXPECT_EQ(error_of([&] { Store::create(region, {10, 0}); }), Errc::invalid_argument);
-  EXPECT_EQ(error_of([&] { Store::create(region, {1 << 24, 10}); }, {"grow()"}), Errc::no_space);
-  Store::create(region, {1000, 100});
-  EXPECT_EQ(error_of([&] { Store::create(region, {1000, 100}); }), Errc::already_exists);
+  EXPECT_EQ(error_of([&] { KvStore::create(region, {0, 10}); }), Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { KvStore::create(region, {10, 0}); }), Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { KvStore::create(region, {1 << 24, 10}); }, {"grow()"}), Errc::no_space);
+  KvStore::create(region, {1000, 100});
+  EXPECT_EQ(error_of([&] { KvStore::create(region, {1000, 100}); }), Errc::already_exists);
   auto* header = static_cast<std::uint64_t*>(region.address(region.object("kvs.header")));
   const std::uint64_t whole = header[0];
   for (int word = 0; word < 512; ++word) {
     header[word] ^= 1 << 20;
-    EXPECT_EQ(error_of([&] { Store::open(region); }, {"'kvs'"}), Errc::damaged) << word;
+    EXPECT_EQ(error_of([&] { KvStore::open(region); }, {"'kvs'"}), Errc::damaged) << word;
     header[word] ^= 1 << 20;
   }
   header[0] = 0x31454b414d444c48;  // as a creation that was cut off leaves it; docs/format.md
-  EXPECT_EQ(error_of([&] { Store::open(region); }, {"cut off"}), Errc::not_found);
-  Store::create(region, {1000, 100});
-  EXPECT_NO_THROW(Store::open(region));
+  EXPECT_EQ(error_of([&] { KvStore::open(region); }, {"cut off"}), Errc::not_found);
+  KvStore::create(region, {1000, 100});
+  EXPECT_NO_THROW(KvStore::open(region));
   header = static_cast<std::uint64_t*>(region.address(region.object("kvs.header")));
   EXPECT_EQ(header[0], whole);
 }
@@ -353,12 +354,11 @@ TEST_F(StoreFiles, AStoreOfTheLastVersionIsRefusedAndLeftAlone) {
   const auto words = [&](const char* name) {
     return static_cast<std::uint64_t*>(region.address(region.object(name)));
   };
-  using holdfast::Tracking;
   region.allocate_raw("kvs.header", "kvs_header", 80, 1, Tracking::marked);
   region.allocate_raw("kvs.table", "kvs_bucket", 128, 8, Tracking::marked);
-  auto transaction = holdfast::Transaction::create(region, "kvs.tx");
-  transaction.create_log(region, "kvs.log", holdfast::LogShape::coalesced(256, 24));
-  transaction.create_log(region, "kvs.meta", holdfast::LogShape::conventional(1, 48));
+  auto transaction = Transaction::create(region, "kvs.tx");
+  transaction.create_log(region, "kvs.log", LogShape::coalesced(256, 24));
+  transaction.create_log(region, "kvs.meta", LogShape::conventional(1, 48));
   words("kvs.header")[0] = 0x313053564b444c48;
   words("kvs.header")[1] = 8;
   words("kvs.table")[0] = ~std::uint64_t{7};
@@ -368,8 +368,8 @@ TEST_F(StoreFiles, AStoreOfTheLastVersionIsRefusedAndLeftAlone) {
   };
   for (const std::uint64_t magic : {std::uint64_t{0x313053564b444c48}, std::uint64_t{0}}) {
     words("kvs.header")[0] = magic;
-    EXPECT_EQ(refusal([&] { Store::open(region); }), Errc::unsupported);
-    EXPECT_EQ(refusal([&] { Store::create(region, {64, 10}); }), Errc::unsupported);
+    EXPECT_EQ(refusal([&] { KvStore::open(region); }), Errc::unsupported);
+    EXPECT_EQ(refusal([&] { KvStore::create(region, {64, 10}); }), Errc::unsupported);
   }
   EXPECT_EQ(region.objects().size(), 5u);
   EXPECT_EQ(words("kvs.table")[1], 49u);
@@ -391,26 +391,26 @@ void apply_to(std::map<std::uint64_t, std::uint64_t>& oracle, std::uint64_t n, s
 }
 
 Cache cache_from_environment() {
-  const bool cached = holdfast::test::from_environment("HOLDFAST_TEST_CACHED") == "1";
+  const bool cached = test::from_environment("HOLDFAST_TEST_CACHED") == "1";
   return cached ? Cache::on : Cache::off;
 }
 
 TEST(StoreChild, DISABLED_SetsUntilKilled) {
-  const Opened opened = Opened::open(holdfast::test::from_environment("HOLDFAST_TEST_PATH"),
-                                     cache_from_environment());
+  const Opened opened =
+      Opened::open(test::from_environment("HOLDFAST_TEST_PATH"), cache_from_environment());
   Keys keys(kBatch), values(kBatch);
   for (std::uint64_t n = opened.store->stats().batches;; ++n) {
     fill_batch(n, keys, values);
-    holdfast::test::report(n);
+    test::report(n);
     opened.store->set(keys.data(), values.data(), kBatch);
-    holdfast::test::report(n + 1);
+    test::report(n + 1);
   }
 }
 
 // What crashes are tried on: the store as it is by default, and everything else at once.
-class CrashedStore : public holdfast::test::Scratch, public ::testing::WithParamInterface<Variant> {
+class CrashedStore : public test::Scratch, public ::testing::WithParamInterface<Variant> {
  protected:
-  StoreOptions options_for(std::uint32_t max_batch) const {
+  KvStore::Options options_for(std::uint32_t max_batch) const {
     return {16384, max_batch, GetParam().cache, GetParam().log};
   }
   std::string cached() const { return GetParam().cache == Cache::on ? "1" : "0"; }
@@ -424,7 +424,7 @@ INSTANTIATE_TEST_SUITE_P(Variants, CrashedStore,
                          [](const auto& info) { return info.param.name; });
 
 TEST_P(CrashedStore, KilledAtAnyMomentABatchIsThereWholeOrNot) {
-  std::mt19937_64 random(holdfast::test::test_seed());
+  std::mt19937_64 random(test::test_seed());
   Opened::create(path(), options_for(kBatch)).region->close();
   std::map<std::uint64_t, std::uint64_t> oracle;
   std::uint64_t applied = 0;
@@ -434,10 +434,10 @@ TEST_P(CrashedStore, KilledAtAnyMomentABatchIsThereWholeOrNot) {
   for (int round = 0; round < 15 || (recoveries == 0 && round < 2000); ++round) {
     std::uint64_t acknowledged = applied;
     {
-      holdfast::test::Child child("StoreChild.DISABLED_SetsUntilKilled",
-                                  {{"HOLDFAST_TEST_PATH", path()},
-                                   {"HOLDFAST_ARENA_DIR", arenas()},
-                                   {"HOLDFAST_TEST_CACHED", cached()}});
+      test::Child child("StoreChild.DISABLED_SetsUntilKilled",
+                        {{"HOLDFAST_TEST_PATH", path()},
+                         {"HOLDFAST_ARENA_DIR", arenas()},
+                         {"HOLDFAST_TEST_CACHED", cached()}});
       std::uint64_t message = 0;
       ASSERT_TRUE(child.read(message));
       const int most = 15'000 * (1 + std::min(round / 15, 40));
@@ -467,11 +467,11 @@ TEST_P(CrashedStore, KilledAtAnyMomentABatchIsThereWholeOrNot) {
 #ifdef HOLDFAST_INTERCEPT
 
 // Dies at the n-th fence that a kernel makes durable.
-class Reaper : public holdfast::cpu::Listener {
+class Reaper : public cpu::Listener {
  public:
   explicit Reaper(std::uint64_t fences) : left_(fences) {}
-  void on_event(const holdfast::cpu::Event& event) override {
-    if (event.kind != holdfast::cpu::EventKind::durability_fence) return;
+  void on_event(const cpu::Event& event) override {
+    if (event.kind != cpu::EventKind::durability_fence) return;
     if (left_-- == 0) ::kill(::getpid(), SIGKILL);
   }
 
@@ -482,13 +482,13 @@ class Reaper : public holdfast::cpu::Listener {
 constexpr std::size_t kSmallBatch = 40;
 
 TEST(StoreChild, DISABLED_DiesAtAFence) {
-  const auto fences = std::stoull(holdfast::test::from_environment("HOLDFAST_TEST_FENCES"));
+  const auto fences = std::stoull(test::from_environment("HOLDFAST_TEST_FENCES"));
   Reaper reaper(fences);
-  const bool in_recovery = holdfast::test::from_environment("HOLDFAST_TEST_RECOVER") == "1";
-  if (in_recovery) holdfast::cpu::set_listener(&reaper);
-  const Opened opened = Opened::open(holdfast::test::from_environment("HOLDFAST_TEST_PATH"),
-                                     cache_from_environment());
-  holdfast::cpu::set_listener(&reaper);
+  const bool in_recovery = test::from_environment("HOLDFAST_TEST_RECOVER") == "1";
+  if (in_recovery) cpu::set_listener(&reaper);
+  const Opened opened =
+      Opened::open(test::from_environment("HOLDFAST_TEST_PATH"), cache_from_environment());
+  cpu::set_listener(&reaper);
   Keys keys(kSmallBatch), values(kSmallBatch);
   fill_batch(1, keys, values);
   if (!in_recovery) opened.store->set(keys.data(), values.data(), kSmallBatch);
@@ -507,21 +507,21 @@ TEST_P(CrashedStore, KilledAtEveryFenceOfABatchAndOfItsRecovery) {
     apply_to(with, 1, kSmallBatch);
     opened.region->close();
   }
-  const std::vector<char> image = holdfast::test::read_file(path());
+  const std::vector<char> image = test::read_file(path());
   const auto run = [&](std::uint64_t fences, bool recover) {
-    holdfast::test::Child child("StoreChild.DISABLED_DiesAtAFence",
-                                {{"HOLDFAST_TEST_PATH", path()},
-                                 {"HOLDFAST_ARENA_DIR", arenas()},
-                                 {"HOLDFAST_TEST_CACHED", cached()},
-                                 {"HOLDFAST_TEST_FENCES", std::to_string(fences)},
-                                 {"HOLDFAST_TEST_RECOVER", recover ? "1" : "0"}});
+    test::Child child("StoreChild.DISABLED_DiesAtAFence",
+                      {{"HOLDFAST_TEST_PATH", path()},
+                       {"HOLDFAST_ARENA_DIR", arenas()},
+                       {"HOLDFAST_TEST_CACHED", cached()},
+                       {"HOLDFAST_TEST_FENCES", std::to_string(fences)},
+                       {"HOLDFAST_TEST_RECOVER", recover ? "1" : "0"}});
     return child.wait();
   };
   bool finished = false;
   for (std::uint64_t fence = 0; !finished; ++fence) {
     ASSERT_LT(fence, 1000u);
     Region::destroy(path());
-    holdfast::test::write_file(path(), image);
+    test::write_file(path(), image);
     const int status = run(fence, false);
     finished = status == 0;
     if (!finished) {
@@ -545,4 +545,4 @@ TEST_P(CrashedStore, KilledAtEveryFenceOfABatchAndOfItsRecovery) {
 #endif  // HOLDFAST_INTERCEPT
 
 }  // namespace
-}  // namespace gpkvs
+}  // namespace holdfast

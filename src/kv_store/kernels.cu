@@ -1,10 +1,9 @@
-#include "gpkvs/kernels.hpp"
+#include "kv_store/kernels.hpp"
 
-namespace gpkvs {
+#include "kv_store/replacement.hpp"
+
+namespace holdfast::kv {
 namespace {
-
-using holdfast::LogStatus;
-using holdfast::persist;
 
 // Eight neighbouring threads, one for each way of a bucket.
 struct Group {
@@ -22,9 +21,6 @@ struct Group {
 };
 
 __device__ unsigned first_of(unsigned ways) { return __ffs(ways) - 1; }
-__device__ bool operator==(const Pair& a, const Pair& b) {
-  return a.key == b.key && a.value == b.value;
-}
 
 // A way of a bucket while a chain of operations is applied to it in registers.
 struct Way {
@@ -74,8 +70,6 @@ __device__ void count_way(std::uint64_t key_before, const Way& way, Tally& tally
     if (key_before != 0) ++tally.evicted;
   }
 }
-
-__device__ std::uint32_t position_of_thread() { return blockIdx.x * blockDim.x + threadIdx.x; }
 
 // A link of a chain.
 struct Link {
@@ -202,34 +196,6 @@ __global__ void choose_changes(Table kvs, Batch batch, Outcome* outcome) {
   add_up(tally, outcome);
 }
 
-// What this thread is to store, if anything.
-struct Replacement {
-  Change change;
-  Pair after{0, 0};
-  bool needed = false;
-};
-
-__device__ Replacement replacement_of_thread(const Batch& batch, const Outcome* outcome) {
-  Replacement mine;
-  const std::uint32_t position = position_of_thread();
-  if (outcome->reserved_keys != 0 || position >= batch.count) return mine;
-  mine.change = batch.changes[position];
-  if (mine.change.bucket == kNone) return mine;
-  const std::uint32_t op = mine.change.op;
-  if (!batch.erases()) mine.after = Pair{~batch.keys[op], batch.values[op]};
-  mine.needed = !(mine.after == mine.change.before);
-  return mine;
-}
-
-__device__ Pair* place_of(const Table& kvs, const Change& change) {
-  return &kvs.buckets[change.bucket].ways[change.way];
-}
-
-// Of a change that is in the table, in the copy that kernels read.
-__device__ void store_in_copy(const Table& kvs, const Replacement& done) {
-  if (kvs.copy != nullptr) kvs.copy[done.change.bucket].ways[done.change.way] = done.after;
-}
-
 // Logs what each change overwrites, then stores in place, then persists. Both waits are needed: the
 // log's before anything is overwritten, the other before the transaction commits. A kernel of its
 // own: beside stores that wait for the link, reads would wait for them (docs/results.md).
@@ -240,90 +206,41 @@ __global__ void log_and_store(Table kvs, Log log, Batch batch, const Outcome* ou
   const Change& change = mine.change;
   const LogEntry entry{change.bucket, change.way, change.before.key, change.before.value};
   if (log.insert(entry, log.slot_for(position_of_thread())) != LogStatus::ok) return;
-  Pair* const place = place_of(kvs, change);
-  *place = mine.after;
-  kvs.marks.mark(place, sizeof(Pair));
+  kvs.marks.mark(store_in_table(kvs, mine), sizeof(Pair));
   persist();
   store_in_copy(kvs, mine);
 }
 
-__global__ void store_unlogged(Table kvs, Batch batch, const Outcome* outcome) {
-  const Replacement mine = replacement_of_thread(batch, outcome);
-  if (!mine.needed) return;
-  *place_of(kvs, mine.change) = mine.after;
-  store_in_copy(kvs, mine);
-}
-
-__global__ void store_gathered(Table kvs, Batch batch, workload::DeltaRef delta, Outcome* outcome) {
-  const Replacement mine = replacement_of_thread(batch, outcome);
-  const std::uint32_t slot = workload::take_slot(&outcome->gathered, mine.needed);
-  if (!mine.needed) return;
-  *place_of(kvs, mine.change) = mine.after;
-  delta.put(slot, mine.change.bucket * kWays + mine.change.way,
-            workload::Cell{{mine.after.key, mine.after.value}});
-}
-
 }  // namespace
 
-void launch_choose(holdfast::Stream& stream, const Table& kvs, const Batch& batch,
-                   Outcome* outcome) {
-  holdfast::launch(stream, holdfast::blocks_for(batch.count, kBlock), kBlock,
-                   batch.erases() ? choose_changes<Erase> : choose_changes<Set>, kvs, batch,
-                   outcome);
+void launch_choose(Stream& stream, const Table& kvs, const Batch& batch, Outcome* outcome) {
+  launch(stream, blocks_for(batch.count, kBlock), kBlock,
+         batch.erases() ? choose_changes<Erase> : choose_changes<Set>, kvs, batch, outcome);
 }
 
-void launch_store(holdfast::Stream& stream, const Table& kvs, const holdfast::UndoLog& log,
-                  const Batch& batch, const Outcome* outcome) {
+void launch_store(Stream& stream, const Table& kvs, const UndoLog& log, const Batch& batch,
+                  const Outcome* outcome) {
   log.visit([&](auto view) {
-    holdfast::launch(stream, holdfast::blocks_for(batch.count, kBlock), kBlock,
-                     log_and_store<decltype(view)>, kvs, view, batch, outcome);
+    launch(stream, blocks_for(batch.count, kBlock), kBlock, log_and_store<decltype(view)>, kvs,
+           view, batch, outcome);
   });
 }
 
-void launch_store_unlogged(holdfast::Stream& stream, const Table& kvs, const Batch& batch,
-                           const Outcome* outcome) {
-  holdfast::launch(stream, holdfast::blocks_for(batch.count, kBlock), kBlock, store_unlogged, kvs,
-                   batch, outcome);
-}
-
-void launch_store_gathered(holdfast::Stream& stream, const Table& kvs, const Batch& batch,
-                           const workload::DeltaRef& delta, Outcome* outcome) {
-  holdfast::launch(stream, holdfast::blocks_for(batch.count, kBlock), kBlock, store_gathered, kvs,
-                   batch, delta, outcome);
-}
-
 __global__ void get_from_kvs(Table kvs, Batch batch, std::uint64_t* values, std::uint8_t* found) {
-  const Group group;
   const std::uint32_t position = position_of_thread();
   const bool asks = position < batch.count;
   const std::uint32_t op = asks ? batch.op[position] : 0;
-  const std::uint32_t my_bucket = asks ? batch.bucket[position] : kNone;
-  const std::uint64_t my_key = asks ? ~batch.keys[op] : 0;
-
-  Pair pairs[kWays];
-#pragma unroll
-  for (unsigned member = 0; member < kWays; ++member) {
-    const std::uint32_t bucket = group.from(member, my_bucket);
-    if (bucket != kNone) pairs[member] = kvs.readable()[bucket].ways[group.way];
-  }
-#pragma unroll
-  for (unsigned member = 0; member < kWays; ++member) {
-    const std::uint64_t key = group.from(member, my_key);
-    if (key == 0) continue;
-    const unsigned same = group.ways_where(pairs[member].key == key);
-    const std::uint64_t value = group.from(same ? first_of(same) : 0, pairs[member].value);
-    if (group.way != member) continue;
-    values[op] = same ? value : 0;
-    found[op] = same != 0;
-  }
-  if (asks && my_key == 0) {  // the reserved key is never there
-    values[op] = 0;
-    found[op] = 0;
-  }
+  const std::uint64_t key = asks ? batch.keys[op] : kReservedKey;
+  std::uint64_t value = 0;
+  const bool there =
+      detail::kv_find_in_buckets_by_warp<detail::KvLoads::plain>(kvs.view(), key, &value);
+  if (!asks) return;
+  values[op] = value;
+  found[op] = there;
 }
 
-__global__ void count_batch(Counters* counters, holdfast::ConventionalLogRef log,
-                            holdfast::PageMarks marks, const Outcome* outcome) {
+__global__ void count_batch(Counters* counters, ConventionalLogRef log, PageMarks marks,
+                            const Outcome* outcome) {
   if (outcome->reserved_keys != 0) return;
   const Counters before = *counters;
   if (log.insert(before) != LogStatus::ok) return;
@@ -337,4 +254,4 @@ __global__ void count_batch(Counters* counters, holdfast::ConventionalLogRef log
   persist();
 }
 
-}  // namespace gpkvs
+}  // namespace holdfast::kv

@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "gpkvs/table.hpp"
 #include "holdfast/sort.hpp"
+#include "kv_store/table.hpp"
 
-namespace gpkvs {
+namespace holdfast::kv {
 
 // Owns the device memory for one batch of up to `max_batch` operations. Reused from batch to
 // batch; one thread at a time.
@@ -17,26 +17,25 @@ class BatchPlanner {
 
   // Copies keys and values (which may be null) in. Stream-ordered; values come behind, beside later
   // work of the stream.
-  void load(holdfast::Stream& stream, const std::uint64_t* keys, const std::uint64_t* values,
+  void load(Stream& stream, const std::uint64_t* keys, const std::uint64_t* values,
             std::size_t count);
   // Finds every operation's bucket and builds the chains. `chains` is false for lookups, which
   // need none. Counts keys that cannot be stored in outcome->reserved_keys. Stream-ordered.
-  Batch plan(holdfast::Stream& stream, const Table& table, bool ordered, bool chains,
-             Outcome* outcome);
+  Batch plan(Stream& stream, const Table& table, bool ordered, bool chains, Outcome* outcome);
 
   // Finds what a batch with chains changes, into batch.changes. Later work of the stream finds its
   // values, too.
-  void choose(holdfast::Stream& stream, const Table& table, const Batch& batch, Outcome* outcome);
+  void choose(Stream& stream, const Table& table, const Batch& batch, Outcome* outcome);
 
  private:
   std::uint32_t count_ = 0;
   bool has_values_ = false;
-  holdfast::DeviceBuffer<std::uint64_t> keys_, values_;
-  holdfast::DeviceBuffer<std::uint32_t> bucket_, op_, sorted_bucket_, sorted_op_, starts_;
-  holdfast::DeviceBuffer<Change> changes_;
-  holdfast::Stream beside_;
-  holdfast::Event keys_in_, values_in_;
-  holdfast::PairSorter sorter_;
+  DeviceBuffer<std::uint64_t> keys_, values_;
+  DeviceBuffer<std::uint32_t> bucket_, op_, sorted_bucket_, sorted_op_, starts_;
+  DeviceBuffer<Change> changes_;
+  Stream beside_;
+  Event keys_in_, values_in_;
+  PairSorter sorter_;
 };
 
-}  // namespace gpkvs
+}  // namespace holdfast::kv

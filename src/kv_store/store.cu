@@ -5,22 +5,21 @@
 #include <utility>
 #include <vector>
 
-#include "gpkvs/audit.hpp"
-#include "gpkvs/batch.hpp"
-#include "gpkvs/kernels.hpp"
-#include "gpkvs/read_copy.hpp"
-#include "gpkvs/rules.hpp"
 #include "holdfast/durable.hpp"
+#include "kv_store/audit.hpp"
+#include "kv_store/batch.hpp"
+#include "kv_store/kernels.hpp"
+#include "kv_store/read_copy.hpp"
+#include "kv_store/rules.hpp"
 
-namespace gpkvs {
+namespace holdfast {
 namespace {
 
-using holdfast::Errc;
-using holdfast::Error;
-using holdfast::LogLayout;
-using holdfast::LogShape;
-using holdfast::Part;
-using holdfast::detail::concat;
+using detail::concat;
+using kv::Bucket;
+using kv::Counters;
+using kv::LogEntry;
+using kv::Outcome;
 
 constexpr const char* kName = "kvs";
 constexpr std::uint32_t kMaxBatch = 1u << 26;
@@ -31,7 +30,8 @@ constexpr std::uint32_t kMaxPartitionedBatch =
 
 // Every position of a batch logs one entry at most, so neither layout is ever full.
 LogShape log_shape(std::uint64_t max_batch, LogLayout layout) {
-  const auto threads = static_cast<std::uint32_t>((max_batch + kBlock - 1) / kBlock * kBlock);
+  const auto threads =
+      static_cast<std::uint32_t>((max_batch + kv::kBlock - 1) / kv::kBlock * kv::kBlock);
   if (layout == LogLayout::coalesced) return LogShape::coalesced(threads, sizeof(LogEntry));
   const std::uint32_t partitions = std::min(threads, kPartitions);
   const std::uint32_t sharers = (threads + partitions - 1) / partitions;
@@ -66,49 +66,51 @@ struct StoreParameters {
             Part::undo_log("meta", LogShape::conventional(1, sizeof(Counters)))};
   }
 };
-using StoreObject = holdfast::Durable<StoreParameters>;
+using StoreObject = Durable<StoreParameters>;
 
-StoreParameters parameters_of(const StoreOptions& options) {
-  if (options.capacity == 0 || options.capacity > kMaxBuckets * kWays) {
+StoreParameters parameters_of(const KvStore::Options& options) {
+  if (options.capacity == 0 || options.capacity > kMaxBuckets * kv::kWays) {
     throw Error(Errc::invalid_argument, concat("store: capacity ", options.capacity, "; give 1 to ",
-                                               kMaxBuckets * kWays, " pairs"));
+                                               kMaxBuckets * kv::kWays, " pairs"));
   }
-  return {std::bit_ceil((options.capacity + kWays - 1) / kWays), options.max_batch, options.log};
+  return {std::bit_ceil((options.capacity + kv::kWays - 1) / kv::kWays), options.max_batch,
+          options.log};
 }
 
 // A store's device memory.
 struct Buffers {
-  Buffers(const holdfast::Region& region, const StoreParameters& parameters, Cache cache)
+  Buffers(const Region& region, const StoreParameters& parameters, KvStore::Cache cache)
       : planner(parameters.max_batch),
-        copy(make_copy(cache, parameters.buckets, region.domain() == holdfast::Domain::device)) {}
-  BatchPlanner planner;
-  holdfast::DeviceBuffer<Bucket> copy;  // of the table; may be empty
-  holdfast::DeviceBuffer<Outcome> outcome{1};
-  holdfast::PinnedBuffer<Outcome> outcome_host{1};
-  holdfast::DeviceBuffer<std::uint64_t> values_out;  // made at the first get()
-  holdfast::DeviceBuffer<std::uint8_t> found_out;
+        copy(kv::make_copy(cache, parameters.buckets, region.domain() == Domain::device)) {}
+  kv::BatchPlanner planner;
+  DeviceBuffer<Bucket> copy;  // of the table; may be empty
+  DeviceBuffer<Outcome> outcome{1};
+  PinnedBuffer<Outcome> outcome_host{1};
+  DeviceBuffer<std::uint64_t> values_out;  // made at the first get()
+  DeviceBuffer<std::uint8_t> found_out;
 };
 
 }  // namespace
 
-struct Store::Impl {
-  holdfast::Region& region;
+struct KvStore::Impl {
+  Region& region;
   StoreObject object;
-  holdfast::Transaction& transaction = object.transaction();
-  holdfast::UndoLog log = object.log("log");
-  holdfast::UndoLog meta = object.log("meta");
+  Transaction& transaction = object.transaction();
+  UndoLog log = object.log("log");
+  UndoLog meta = object.log("meta");
   Counters* counters = object.part<Counters>("counters").data();
   std::uint64_t max_batch = object.parameters().max_batch;
-  Table table{object.part<Bucket>("table").data(), object.parameters().buckets - 1, region.marks()};
+  kv::Table table{object.part<Bucket>("table").data(), object.parameters().buckets - 1,
+                  region.marks()};
   Buffers buffers;
   Order order = Order::automatic;
-  holdfast::Stream stream;
-  std::optional<holdfast::Stream> loader;  // of the copy, behind other work
+  Stream stream;
+  std::optional<Stream> loader;  // of the copy, behind other work
   bool loading = false;
-  holdfast::Event marks[5];
-  holdfast::Recovery recovery;
+  Event marks[5];
+  Recovery recovery;
 
-  Impl(holdfast::Region& r, StoreObject o, Buffers b)
+  Impl(Region& r, StoreObject o, Buffers b)
       : region(r), object(std::move(o)), buffers(std::move(b)) {}
 
   ~Impl() {
@@ -121,7 +123,7 @@ struct Store::Impl {
 
   bool ordered(std::size_t count, bool updates) const {
     if (order != Order::automatic) return order == Order::ordered;
-    return ordering_pays(table.bytes(), table.copy != nullptr, count, updates);
+    return kv::ordering_pays(table.bytes(), table.copy != nullptr, count, updates);
   }
 
   void check_count(std::size_t count) const {
@@ -131,10 +133,8 @@ struct Store::Impl {
                        " at most (max_batch): split the batch"));
   }
 
-  auto undo_pairs() const { return holdfast::undo(log, UndoPair{table}); }
-  auto undo_counters() const {
-    return holdfast::undo(meta, holdfast::PutBack<Counters>{counters, table.marks});
-  }
+  auto undo_pairs() const { return undo(log, kv::UndoPair{table}); }
+  auto undo_counters() const { return undo(meta, PutBack<Counters>{counters, table.marks}); }
 
   // `values`: null to erase.
   BatchResult update(const std::uint64_t* keys, const std::uint64_t* values, std::size_t count);
@@ -144,29 +144,28 @@ struct Store::Impl {
   void await_cache();
 };
 
-BatchResult Store::Impl::update(const std::uint64_t* keys, const std::uint64_t* values,
-                                std::size_t count) {
+KvStore::BatchResult KvStore::Impl::update(const std::uint64_t* keys, const std::uint64_t* values,
+                                           std::size_t count) {
   region.check_writable("a batch");
   check_count(count);
   if (count == 0) return {};
   await_cache();
   marks[0].record(stream);
   buffers.planner.load(stream, keys, values, count);
-  holdfast::fill_async(stream, buffers.outcome.data(), 0, sizeof(Outcome));
+  fill_async(stream, buffers.outcome.data(), 0, sizeof(Outcome));
   marks[1].record(stream);
-  const Batch batch =
+  const kv::Batch batch =
       buffers.planner.plan(stream, table, ordered(count, true), true, buffers.outcome.data());
   marks[2].record(stream);
   buffers.planner.choose(stream, table, batch, buffers.outcome.data());
   transaction.begin(stream);
-  launch_store(stream, table, log, batch, buffers.outcome.data());
+  kv::launch_store(stream, table, log, batch, buffers.outcome.data());
   marks[3].record(stream);
-  holdfast::launch(stream, dim3(1), dim3(1), count_batch, counters, meta.conventional(),
-                   table.marks, buffers.outcome.data());
+  launch(stream, dim3(1), dim3(1), kv::count_batch, counters, meta.conventional(), table.marks,
+         buffers.outcome.data());
   transaction.commit(stream);
   marks[4].record(stream);
-  holdfast::copy_async(stream, buffers.outcome_host.data(), buffers.outcome.data(),
-                       sizeof(Outcome));
+  copy_async(stream, buffers.outcome_host.data(), buffers.outcome.data(), sizeof(Outcome));
   transaction.finish(stream, undo_pairs(), undo_counters());
 
   const Outcome done = buffers.outcome_host[0];
@@ -179,55 +178,56 @@ BatchResult Store::Impl::update(const std::uint64_t* keys, const std::uint64_t* 
   return {done.inserted, done.updated, done.evicted, done.removed};
 }
 
-void Store::Impl::load_copy() {
+void KvStore::Impl::load_copy() {
   if (buffers.copy.size() == 0) return;
   loader.emplace();
-  holdfast::copy_async(*loader, buffers.copy.data(), table.buckets, buffers.copy.bytes());
+  copy_async(*loader, buffers.copy.data(), table.buckets, buffers.copy.bytes());
   // It stores nothing there, but a region that is let go of meanwhile has to wait for it, too.
-  const auto end = std::make_shared<holdfast::Event>();
+  const auto end = std::make_shared<Event>();
   end->record(*loader);
   region.pending(end);
   loading = true;
   table.copy = buffers.copy.data();
 }
 
-void Store::Impl::await_cache() {
+void KvStore::Impl::await_cache() {
   if (!loading) return;
   loader->synchronize();
   loading = false;
 }
 
-Store::Store(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Store::Store(Store&&) noexcept = default;
-Store& Store::operator=(Store&&) noexcept = default;
-Store::~Store() = default;
+KvStore::KvStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+KvStore::KvStore(KvStore&&) noexcept = default;
+KvStore& KvStore::operator=(KvStore&&) noexcept = default;
+KvStore::~KvStore() = default;
 
-std::uint64_t Store::region_bytes(const StoreOptions& options) {
+std::uint64_t KvStore::region_bytes(const KvStore::Options& options) {
   constexpr std::uint64_t kRoom = std::uint64_t{1} << 20;  // for some other objects
   return StoreObject::region_bytes(parameters_of(options)) + kRoom;
 }
 
-Store Store::create(holdfast::Region& region, const StoreOptions& options) {
+KvStore KvStore::create(Region& region, const KvStore::Options& options) {
   const StoreParameters parameters = parameters_of(options);
   (void)StoreObject::bytes(parameters);  // refuses parameters before there is memory for them
   Buffers buffers(region, parameters, options.cache);
   auto impl = std::make_unique<Impl>(region, StoreObject::create(region, kName, parameters),
                                      std::move(buffers));
   impl->table.copy = impl->buffers.copy.data();  // zeroed, as the table is
-  return Store(std::move(impl));
+  return KvStore(std::move(impl));
 }
 
-Store Store::open(holdfast::Region& region, Cache cache) {
+KvStore KvStore::open(Region& region, Cache cache) {
   StoreObject object = StoreObject::open(region, kName);
   Buffers buffers(region, object.parameters(), cache);
   auto impl = std::make_unique<Impl>(region, std::move(object), std::move(buffers));
   impl->recovery =
       impl->transaction.recover(impl->stream, impl->undo_pairs(), impl->undo_counters());
   impl->load_copy();
-  return Store(std::move(impl));
+  return KvStore(std::move(impl));
 }
 
-BatchResult Store::set(const std::uint64_t* keys, const std::uint64_t* values, std::size_t count) {
+KvStore::BatchResult KvStore::set(const std::uint64_t* keys, const std::uint64_t* values,
+                                  std::size_t count) {
   if (values == nullptr && count != 0) {
     throw Error(Errc::invalid_argument,
                 "store: set() was given no values: give one for each key, or erase()");
@@ -235,41 +235,40 @@ BatchResult Store::set(const std::uint64_t* keys, const std::uint64_t* values, s
   return impl_->update(keys, values, count);
 }
 
-BatchResult Store::erase(const std::uint64_t* keys, std::size_t count) {
+KvStore::BatchResult KvStore::erase(const std::uint64_t* keys, std::size_t count) {
   return impl_->update(keys, nullptr, count);
 }
 
-void Store::get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* found,
-                std::size_t count) {
+void KvStore::get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* found,
+                  std::size_t count) {
   Impl& self = *impl_;
   self.check_count(count);
   if (count == 0) return;
   self.await_cache();
   if (self.buffers.values_out.size() == 0) {
-    self.buffers.values_out = holdfast::DeviceBuffer<std::uint64_t>(self.max_batch);
-    self.buffers.found_out = holdfast::DeviceBuffer<std::uint8_t>(self.max_batch);
+    self.buffers.values_out = DeviceBuffer<std::uint64_t>(self.max_batch);
+    self.buffers.found_out = DeviceBuffer<std::uint8_t>(self.max_batch);
   }
   self.marks[0].record(self.stream);
   self.buffers.planner.load(self.stream, keys, nullptr, count);
   self.marks[1].record(self.stream);
-  const Batch batch = self.buffers.planner.plan(self.stream, self.table, self.ordered(count, false),
-                                                false, self.buffers.outcome.data());
+  const kv::Batch batch = self.buffers.planner.plan(
+      self.stream, self.table, self.ordered(count, false), false, self.buffers.outcome.data());
   self.marks[2].record(self.stream);
-  const dim3 grid(static_cast<unsigned>((count + kBlock - 1) / kBlock));
-  holdfast::launch(self.stream, grid, dim3(kBlock), get_from_kvs, self.table, batch,
-                   self.buffers.values_out.data(), self.buffers.found_out.data());
+  const dim3 grid(static_cast<unsigned>((count + kv::kBlock - 1) / kv::kBlock));
+  launch(self.stream, grid, dim3(kv::kBlock), kv::get_from_kvs, self.table, batch,
+         self.buffers.values_out.data(), self.buffers.found_out.data());
   self.marks[3].record(self.stream);
-  holdfast::copy_async(self.stream, values, self.buffers.values_out.data(),
-                       count * sizeof(*values));
-  holdfast::copy_async(self.stream, found, self.buffers.found_out.data(), count);
+  copy_async(self.stream, values, self.buffers.values_out.data(), count * sizeof(*values));
+  copy_async(self.stream, found, self.buffers.found_out.data(), count);
   self.marks[4].record(self.stream);
   self.stream.synchronize();
 }
 
-std::uint64_t Store::scan(std::uint64_t* keys, std::uint64_t* values, std::uint64_t limit) {
+std::uint64_t KvStore::scan(std::uint64_t* keys, std::uint64_t* values, std::uint64_t limit) {
   std::uint64_t records = 0;
-  for_each_bucket(impl_->table, impl_->stream, [&](std::uint64_t, const Bucket& bucket) {
-    for (const Pair& pair : bucket.ways) {
+  kv::for_each_bucket(impl_->table, impl_->stream, [&](std::uint64_t, const Bucket& bucket) {
+    for (const kv::Pair& pair : bucket.ways) {
       if (pair.key == 0) continue;
       if (records < limit && keys) keys[records] = ~pair.key;
       if (records < limit && values) values[records] = pair.value;
@@ -279,23 +278,28 @@ std::uint64_t Store::scan(std::uint64_t* keys, std::uint64_t* values, std::uint6
   return records;
 }
 
-std::string Store::verify() {
+std::string KvStore::verify() {
   Impl& self = *impl_;
   if (self.transaction.interrupted()) return "a transaction is open";
   self.await_cache();
-  return audit(self.table, self.stream, stats().records);
+  return kv::audit(self.table, self.stream, stats().records);
 }
 
-void Store::await_cache() { impl_->await_cache(); }
+KvStoreRef KvStore::ref() {
+  impl_->await_cache();
+  return KvStoreRef(impl_->table.view());
+}
 
-void Store::set_order(Order order) { impl_->order = order; }
+void KvStore::await_cache() { impl_->await_cache(); }
 
-StoreStats Store::stats() const {
+void KvStore::set_order(Order order) { impl_->order = order; }
+
+KvStore::Stats KvStore::stats() const {
   Counters counters;
-  holdfast::copy_async(impl_->stream, &counters, impl_->counters, sizeof(counters));
+  copy_async(impl_->stream, &counters, impl_->counters, sizeof(counters));
   impl_->stream.synchronize();
   return {counters.records,
-          (impl_->table.mask + 1) * kWays,
+          (impl_->table.mask + 1) * kv::kWays,
           impl_->max_batch,
           counters.batches,
           impl_->table.copy != nullptr,
@@ -303,16 +307,16 @@ StoreStats Store::stats() const {
           {counters.inserted, counters.updated, counters.evicted, counters.removed}};
 }
 
-holdfast::Recovery Store::recovery() const { return impl_->recovery; }
+Recovery KvStore::recovery() const { return impl_->recovery; }
 
-BatchTiming Store::timing() const {
-  const holdfast::Event* const marks = impl_->marks;
+KvStore::Timing KvStore::timing() const {
+  const Event* const marks = impl_->marks;
   const auto between = [&](int i) {
-    return static_cast<double>(holdfast::Event::elapsed_ms(marks[i], marks[i + 1]));
+    return static_cast<double>(Event::elapsed_ms(marks[i], marks[i + 1]));
   };
   return {between(0), between(1), between(2), between(3)};
 }
 
-holdfast::Stream& Store::stream() { return impl_->stream; }
+Stream& KvStore::stream() { return impl_->stream; }
 
-}  // namespace gpkvs
+}  // namespace holdfast

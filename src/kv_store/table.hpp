@@ -3,19 +3,18 @@
 
 #include <cstdint>
 
-#include "gpkvs/gpkvs.hpp"
 #include "holdfast/kernel.hpp"
+#include "holdfast/kv_store.hpp"
 #include "holdfast/undo_log.hpp"
 
-namespace gpkvs {
+namespace holdfast::kv {
 
 inline constexpr std::uint32_t kNone = 0xffffffffu;
+inline constexpr std::uint64_t kReservedKey = KvStore::kReservedKey;
+inline constexpr unsigned kWays = detail::kKvWays;
 
 // A way of a bucket. Keys are stored inverted, so that zeroed memory is an empty table.
-struct alignas(16) Pair {
-  std::uint64_t key;
-  std::uint64_t value;
-};
+using Pair = detail::KvPair;
 
 struct alignas(128) Bucket {
   static constexpr const char* kTypeName = "kvs_bucket";
@@ -43,20 +42,19 @@ struct LogEntry {
 struct Table {
   Bucket* buckets;
   std::uint64_t mask;  // buckets - 1
-  holdfast::PageMarks marks;
+  PageMarks marks;
   Bucket* copy = nullptr;  // of the buckets, in device memory; null: there is none
 
   std::uint64_t bytes() const { return (mask + 1) * sizeof(Bucket); }
   // Where kernels read.
-  __device__ const Bucket* readable() const { return copy != nullptr ? copy : buckets; }
+  __host__ __device__ const Bucket* readable() const { return copy != nullptr ? copy : buckets; }
 
-  __device__ static std::uint64_t hash(std::uint64_t key) {
-    key ^= key >> 33;
-    key *= 0xff51afd7ed558ccdull;
-    key ^= key >> 33;
-    key *= 0xc4ceb9fe1a85ec53ull;
-    return key ^ key >> 33;
+  // For lookups.
+  __host__ __device__ detail::KvView view() const {
+    return {detail::KvLayout::buckets, readable()->ways, mask};
   }
+
+  __device__ static std::uint64_t hash(std::uint64_t key) { return detail::kv_hash(key); }
   __device__ std::uint32_t bucket_of(std::uint64_t key) const {
     return static_cast<std::uint32_t>(hash(key) & mask);
   }
@@ -101,7 +99,6 @@ struct Outcome {
   unsigned long long evicted;
   unsigned long long removed;
   std::uint32_t reserved_keys;  // operations whose key cannot be stored: nothing is changed then
-  std::uint32_t gathered;       // changes, where they are gathered
 };
 
-}  // namespace gpkvs
+}  // namespace holdfast::kv

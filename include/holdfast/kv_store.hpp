@@ -1,0 +1,149 @@
+// A key-value store of 8-byte keys and values that lives in a region and is updated by kernels, a
+// batch at a time, each batch a transaction. Kernels look keys up by themselves through a
+// KvStoreRef (kv_store_ref.hpp).
+//
+// Source: gpKVS of GPM (ASPLOS '22), section 4.1 and Figure 6; its logging, section 5.2.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "holdfast/config.hpp"
+#include "holdfast/kv_store_ref.hpp"
+#include "holdfast/region.hpp"
+#include "holdfast/stream.hpp"
+#include "holdfast/transaction.hpp"
+#include "holdfast/undo_log_ref.hpp"
+
+namespace holdfast {
+
+// A set-associative table: a key has a few places, and where all of them are taken by others, a SET
+// of it evicts one. A region holds one store, the durable object "kvs".
+//
+// Invariants: once set() or erase() returned, the batch survives what the region's persist rung
+// survives; after any crash, a batch is in the store whole or not at all.
+//
+// REQUIRES: the region outlives the store, and is not moved meanwhile.
+// Thread safety: one thread at a time per store; one store at a time per region. Kernels with a ref
+// of it are not bound to that (kv_store_ref.hpp).
+class KvStore {
+ public:
+  // The one key that cannot be stored. It is never found, and erasing it is refused as setting it.
+  static constexpr std::uint64_t kReservedKey = KvStoreRef::kReservedKey;
+
+  // How the operations of a batch are laid out over the table. Answers are the same.
+  enum class Order {
+    automatic,  // ordered where it pays, by a measured rule (docs/results.md)
+    unordered,  // in the order of the batch, for comparison
+    ordered,    // by their places in the table
+  };
+
+  // Whether the store keeps a copy of its table in device memory, where kernels then read. Batches
+  // and lookups answer the same; what is durable is the table in the region alone.
+  enum class Cache {
+    automatic,  // where the table is across the link from the GPU, and the copy leaves an eighth of
+                // the free device memory
+    off,
+    on,  // Errc::no_memory where there is no room for it
+  };
+
+  struct Options {
+    std::uint64_t capacity = 0;  // pairs, rounded up to a power of two of 8 or more; 16 bytes each
+    // Operations per batch at most; 1 to 2^26. Each takes about 80 bytes of device memory.
+    std::uint32_t max_batch = 0;
+    Cache cache = Cache::automatic;
+    // conventional: 1,024 partitions under locks, for comparison (GPM, Figure 11); max_batch is
+    // then 11,184,128 at most. The store remembers it.
+    LogLayout log = LogLayout::coalesced;
+  };
+
+  // What one batch did. A key that occurs twice in a batch counts once, with its last value.
+  struct BatchResult {
+    std::uint64_t inserted = 0;  // keys that were not in the store
+    std::uint64_t updated = 0;   // keys that were
+    std::uint64_t evicted = 0;   // other keys that lost their place to one that is set
+    std::uint64_t removed = 0;   // keys that an ERASE took out
+  };
+
+  struct Stats {
+    std::uint64_t records = 0;   // pairs in the store
+    std::uint64_t capacity = 0;  // pairs that it has places for
+    std::uint64_t max_batch = 0;
+    std::uint64_t batches = 0;  // committed transactions
+    bool cached = false;        // kernels read a copy of the table in device memory
+    LogLayout log = LogLayout::coalesced;
+    BatchResult total;  // over all committed batches
+  };
+
+  // Milliseconds of the parts of the last batch, by events in the stream.
+  struct Timing {
+    double copy = 0;    // keys to the device; values come beside what follows
+    double order = 0;   // sorting, or grouping by bucket
+    double update = 0;  // what changes; log, table, persists
+    double commit = 0;  // counters and the transaction's commit point
+  };
+
+  // A kill leaves the store whole or absent. Throws invalid_argument, already_exists, no_space (the
+  // message says what it takes), no_memory (also Cache::on), and as Durable::create().
+  static KvStore create(Region& region, const Options& options);
+  // Opens, and takes back a batch that a crash cut off. Throws not_found, damaged, unsupported (a
+  // store of an earlier version, which has to be made again), no_memory (also Cache::on), and as
+  // Durable::open(). The copy in device memory may still be being loaded when it returns; batches,
+  // lookups and ref() wait for that.
+  static KvStore open(Region& region, Cache cache = Cache::automatic);
+  // Bytes that a region must have for a store of these options. Throws invalid_argument.
+  static std::uint64_t region_bytes(const Options& options);
+
+  KvStore(KvStore&&) noexcept;
+  KvStore& operator=(KvStore&&) noexcept;
+  ~KvStore();
+
+  // Stores `count` pairs as one transaction. `keys` and `values` are host, device or region
+  // memory. Throws invalid_argument if count exceeds max_batch, a key is kReservedKey or there are
+  // no values, log_full, unsupported (a region that is open for reading); the store is then
+  // unchanged. Returns when the transaction is committed.
+  BatchResult set(const std::uint64_t* keys, const std::uint64_t* values, std::size_t count);
+
+  // Removes `count` keys as one transaction; keys that are absent are passed over. Otherwise as
+  // set().
+  BatchResult erase(const std::uint64_t* keys, std::size_t count);
+
+  // Looks up `count` keys, all in the state that the last batch left. values[i] is 0 and found[i]
+  // is 0 where a key is absent. All three are host, device or region memory. Throws
+  // invalid_argument if count exceeds max_batch.
+  void get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* found,
+           std::size_t count);
+
+  // For kernels that look keys up by themselves. Returns once the copy in device memory, if there
+  // is one, is loaded. kv_store_ref.hpp says what they see, and for how long the ref is good.
+  KvStoreRef ref();
+
+  // Copies out up to `limit` pairs in the order of the table; returns how many there are. `keys`
+  // and `values` are the host's, and may be null to count only.
+  std::uint64_t scan(std::uint64_t* keys, std::uint64_t* values, std::uint64_t limit);
+
+  // Checks what must hold between batches: no transaction open, every key in its own place and
+  // there once, the counters equal to the table, and so the copy in device memory, if there is
+  // one. Returns the empty string, or what is wrong.
+  std::string verify();
+
+  // Returns once the copy in device memory, if there is one, is loaded.
+  void await_cache();
+
+  void set_order(Order order);  // of batches from here on
+  Stats stats() const;
+  Recovery recovery() const;  // of open()
+  Timing timing() const;
+  // In which batches and lookups run.
+  Stream& stream();
+
+  struct Impl;
+
+ private:
+  explicit KvStore(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace holdfast

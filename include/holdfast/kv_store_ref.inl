@@ -1,0 +1,151 @@
+// Implementation of KvStoreRef. Included by kv_store_ref.hpp alone.
+#pragma once
+
+namespace holdfast {
+namespace detail {
+
+inline constexpr unsigned kKvWays = 8;  // of a bucket, a line of 128 bytes
+
+// The finalizer of MurmurHash3.
+__device__ __forceinline__ std::uint64_t kv_hash(std::uint64_t key) {
+  key ^= key >> 33;
+  key *= 0xff51afd7ed558ccdull;
+  key ^= key >> 33;
+  key *= 0xc4ceb9fe1a85ec53ull;
+  return key ^ key >> 33;
+}
+
+// plain: for what is ordered with all batches. strong: beside them, too.
+enum class KvLoads { plain, strong };
+
+// Pairs that lookups may read meanwhile are stored by this alone. The GPU moves both words at once,
+// which nothing relies on: of a vector access each word counts by itself (PTX).
+__device__ __forceinline__ void kv_store_pair(KvPair* place, const KvPair& pair) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};"
+               :
+               : "l"(place), "l"(pair.key), "l"(pair.value)
+               : "memory");
+#else
+  *const_cast<volatile std::uint64_t*>(&place->key) = pair.key;
+  *const_cast<volatile std::uint64_t*>(&place->value) = pair.value;
+#endif
+}
+
+__device__ __forceinline__ std::uint64_t kv_load_word(const std::uint64_t* word) {
+  return *const_cast<const volatile std::uint64_t*>(word);
+}
+
+template <KvLoads L>
+__device__ __forceinline__ KvPair kv_load_pair(const KvPair* place) {
+  if constexpr (L == KvLoads::plain) {
+    return *place;
+  } else {
+#if defined(__CUDA_ARCH__)
+    KvPair pair;
+    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(pair.key), "=l"(pair.value)
+                 : "l"(place));
+    return pair;
+#else
+    return {kv_load_word(&place->key), kv_load_word(&place->value)};
+#endif
+  }
+}
+
+__device__ __forceinline__ std::uint32_t kv_bucket_of(const KvView& view, std::uint64_t key) {
+  return static_cast<std::uint32_t>(kv_hash(key) & view.mask);
+}
+__device__ __forceinline__ const KvPair* kv_ways_of(const KvView& view, std::uint32_t bucket) {
+  return view.pairs + std::uint64_t{bucket} * kKvWays;
+}
+
+// On a GPU all loads come before the first look at one: each is a trip, and perhaps over the link.
+// Elsewhere the value is loaded of the key alone, which leaves the checker fewer schedules to
+// explore.
+__device__ __forceinline__ bool kv_find_in_buckets(const KvView& view, std::uint64_t key,
+                                                   std::uint64_t* value) {
+  const std::uint64_t wanted = ~key;
+  if (wanted == 0) return false;
+  const KvPair* const ways = kv_ways_of(view, kv_bucket_of(view, key));
+#if defined(__CUDA_ARCH__)
+  KvPair pairs[kKvWays];
+#pragma unroll
+  for (unsigned way = 0; way < kKvWays; ++way) {
+    pairs[way] = kv_load_pair<KvLoads::strong>(ways + way);
+  }
+  bool found = false;
+#pragma unroll
+  for (unsigned way = 0; way < kKvWays; ++way) {
+    if (found || pairs[way].key != wanted) continue;
+    *value = pairs[way].value;
+    found = true;
+  }
+  return found;
+#else
+  for (unsigned way = 0; way < kKvWays; ++way) {
+    if (kv_load_word(&ways[way].key) != wanted) continue;
+    *value = kv_load_word(&ways[way].value);
+    return true;
+  }
+  return false;
+#endif
+}
+
+// Groups of eight threads, one for each way, look at the buckets of their eight keys in turn.
+template <KvLoads L>
+__device__ __forceinline__ bool kv_find_in_buckets_by_warp(const KvView& view, std::uint64_t key,
+                                                           std::uint64_t* value) {
+  const unsigned lane = ((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x) % 32;
+  const unsigned way = lane % kKvWays;
+  const unsigned first = lane / kKvWays * kKvWays;
+  const unsigned group = 0xffu << first;
+  const std::uint64_t my_key = ~key;
+  const std::uint32_t my_bucket = kv_bucket_of(view, key);
+  const unsigned asking = __ballot_sync(group, my_key != 0) >> first;
+
+  KvPair pairs[kKvWays];
+#pragma unroll
+  for (unsigned member = 0; member < kKvWays; ++member) {
+    const std::uint32_t bucket = __shfl_sync(group, my_bucket, member, kKvWays);
+    if ((asking >> member & 1) == 0) continue;
+    pairs[member] = kv_load_pair<L>(kv_ways_of(view, bucket) + way);
+  }
+  bool found = false;
+#pragma unroll
+  for (unsigned member = 0; member < kKvWays; ++member) {
+    const std::uint64_t wanted = __shfl_sync(group, my_key, member, kKvWays);
+    if (wanted == 0) continue;
+    const unsigned same = __ballot_sync(group, pairs[member].key == wanted) >> first & 0xffu;
+    const unsigned holder = same != 0 ? __ffs(same) - 1 : 0;
+    const std::uint64_t held = __shfl_sync(group, pairs[member].value, holder, kKvWays);
+    if (way != member || same == 0) continue;
+    *value = held;
+    found = true;
+  }
+  return found;
+}
+
+}  // namespace detail
+
+__device__ inline bool KvStoreRef::find(std::uint64_t key, std::uint64_t* value) const {
+  switch (view_.layout) {
+    case detail::KvLayout::none:
+      break;
+    case detail::KvLayout::buckets:
+      return detail::kv_find_in_buckets(view_, key, value);
+  }
+  return false;
+}
+
+__device__ inline bool KvStoreRef::find_by_warp(std::uint64_t key, std::uint64_t* value) const {
+  switch (view_.layout) {
+    case detail::KvLayout::none:
+      break;
+    case detail::KvLayout::buckets:
+      return detail::kv_find_in_buckets_by_warp<detail::KvLoads::strong>(view_, key, value);
+  }
+  return false;
+}
+
+}  // namespace holdfast
