@@ -18,6 +18,7 @@ import shlex
 import statistics
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from holdfast._backend import ext
 
 from .runner import machine, measured
 
-Key = tuple[str, int, str]  # command, line, figure
+Key = tuple[str, str, int, str]  # command, benchmark, number of its line, figure
 Line = dict[str, Any]
 _TIME = re.compile(r"(^|_)(ns|us|ms|seconds)$")
 
@@ -41,25 +42,31 @@ def cost(figure: str, before: float, after: float) -> float | None:
 
 
 def compared(runs: dict[str, list[dict[str, list[Line]]]]) -> list[Line]:
-    """Returns a line for each figure of `runs`: by side, rounds of lines by command."""
+    """Returns a line for each figure of `runs`: by side, rounds of lines by command.
+
+    What one side alone measures is left out.
+    """
     values: dict[str, dict[Key, list[float]]] = {side: {} for side in runs}
     words: dict[Key, Line] = {}
     for side, rounds in runs.items():
         for by_command in rounds:
             for command, lines in by_command.items():
-                for number, line in enumerate(lines):
+                seen: Counter[str] = Counter()
+                for line in lines:
+                    benchmark = str(line["benchmark"])
+                    seen[benchmark] += 1
                     for figure, value in line.items():
                         if cost(figure, 1, 1) is None or not isinstance(value, int | float):
                             continue
-                        key = (command, number, figure)
+                        key = (command, benchmark, seen[benchmark], figure)
                         values[side].setdefault(key, []).append(float(value))
                         words[key] = {k: v for k, v in line.items() if cost(k, 1, 1) is None}
     result = []
     for key, line in words.items():
         if any(key not in values[side] for side in values):
-            raise Error(f"{key[0]}: line {key[1]} has '{key[2]}' on one side alone")
+            continue
         before, after = (statistics.median(values[side][key]) for side in ("before", "after"))
-        ratio = cost(key[2], before, after)
+        ratio = cost(key[3], before, after)
         if ratio is None:
             continue
         spread = [max(v) / min(v) if min(v) > 0 else 0 for v in (values[s][key] for s in values)]
@@ -67,7 +74,7 @@ def compared(runs: dict[str, list[dict[str, list[Line]]]]) -> list[Line]:
             {
                 **line,
                 "command": key[0],
-                "figure": key[2],
+                "figure": key[3],
                 "before": before,
                 "after": after,
                 "cost": round(ratio, 4),
@@ -108,6 +115,8 @@ def main() -> int:
     if not runs["after"]:
         raise Error("no round was run: give more seconds")
     lines = compared(runs)
+    if not lines:
+        raise Error("the two sides measure nothing that is the same")
     results = {
         "program": "holdfast_bench.compare",
         "command": "; ".join(given.commands),
