@@ -19,6 +19,7 @@
 #include "core/event_access.hpp"
 #include "core/guard.hpp"
 #include "core/host_asks.hpp"
+#include "core/marks.hpp"
 
 namespace holdfast {
 namespace {
@@ -242,6 +243,21 @@ void fill_async(Stream& stream, void* dst, int byte, std::size_t bytes) {
     cpu::copy_observed({}, {{dst, bytes}}, pc, [=] { std::memset(dst, byte, bytes); });
   });
 }
+
+void core::clear_copied(Stream& stream, std::uint8_t* map, const std::uint8_t* copy,
+                        std::size_t bytes) {
+  const void* const pc = __builtin_return_address(0);
+  cpu::note_copied(map, bytes);
+  stream.impl().push([=] {
+    cpu::copy_observed({{copy, bytes}}, {{map, bytes}}, pc, [=] {
+      for (std::size_t i = 0; i < bytes; ++i) {
+        if (copy[i] != 0) map[i] = 0;
+      }
+    });
+  });
+}
+
+void core::load_clear_copied() {}
 
 struct Event::Impl {
   std::shared_ptr<Point> last;  // where it was recorded; null: never
