@@ -225,9 +225,10 @@ class Region {
   // Registers a writer that goes on behind the call that began it, on whichever stream: `end` is
   // recorded behind its last store (and page mark), and is not recorded again. Commits and close()
   // come after it, so that none takes half of it, or takes its marks before its stores are made:
-  // no later commit would look at those pages. It is an event rather than a stream, so that what
-  // follows on the writer's stream holds no commit up, and shared, so that the writer can use it,
-  // too.
+  // no later commit would look at those pages. One that was called before, and is on its way, may
+  // do that; so the next one looks at its pages again. It is an event rather than a stream, so that
+  // what follows on the writer's stream holds no commit up, and shared, so that the writer can use
+  // it, too.
   //
   // A writer whose stream has failed counts as ended. Commits go on: what it left is what a crash
   // would have left, with which its recovery deals, and to refuse would keep all else off the disk.

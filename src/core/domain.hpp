@@ -48,6 +48,10 @@ class RegionDomain {
   void hand_out(std::uint64_t from, std::uint64_t to);
   // Waits for pending writers.
   void settle();
+  // A writer that began behind the last commit() has been added to pending().
+  virtual void writer_registered() noexcept {}
+  // As RegionAccess has it.
+  virtual void writer_begins() {}
 
   // As the functions of Region.
   virtual Commit commit(Stream& stream) = 0;

@@ -325,6 +325,7 @@ void* Region::base() const { return alive(impl_).medium().base(); }
 void Region::pending(std::shared_ptr<Event> end) try {
   Impl& impl = alive(impl_);
   if (!end) throw Error(Errc::invalid_argument, "pending(): give an event that is recorded");
+  impl.domain->writer_registered();  // whatever becomes of the call, it has begun
   impl.domain->pending().add(std::move(end));
 } catch (const std::exception&) {
   core::fail("pending()");
@@ -402,6 +403,10 @@ Guarantee Region::guarantee() const try {
 }
 
 const OpenReport& Region::open_report() const { return alive(impl_).report; }
+
+void core::RegionAccess::writer_begins(const Region& region) {
+  alive(region.impl_).domain->writer_begins();
+}
 
 testing::Throttle& core::RegionAccess::throttle(const Region& region) {
   return alive(region.impl_).domain->throttle();
