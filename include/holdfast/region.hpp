@@ -147,6 +147,10 @@ class Commit {
 //
 // Thread safety: one thread at a time per region; kernels of any number. A region is not
 // copyable. Use after close() throws Errc::closed.
+//
+// A region belongs to the process that opened it. In a child that it forks all functions throw
+// Errc::in_use (so do those of its Commits), but the end of the child's copy, abandon() and
+// assignment to it, which change nothing and wait for nothing.
 class Region {
  public:
   // Makes a new region. Throws already_exists, invalid_argument (size 0, too large),

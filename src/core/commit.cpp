@@ -100,7 +100,12 @@ void Commit::State::await_stream() {
   }
 }
 
+void Commit::State::check_process() const {
+  if (!maker.is_this_process()) maker.refuse("the commit", "wait for it there");
+}
+
 CommitStats Commit::wait() try {
+  state_->check_process();
   state_->await_stream();
   std::unique_lock lock(state_->mutex);
   state_->changed.wait(lock, [&] { return state_->done; });
@@ -111,6 +116,7 @@ CommitStats Commit::wait() try {
 }
 
 void Commit::wait_snapshot() try {
+  state_->check_process();
   state_->await_stream();
   std::unique_lock lock(state_->mutex);
   state_->changed.wait(lock, [&] { return state_->copied || state_->done; });
@@ -120,6 +126,7 @@ void Commit::wait_snapshot() try {
 }
 
 bool Commit::done() const {
+  state_->check_process();
   core::host_asks();
   const std::lock_guard lock(state_->mutex);
   return state_->done;

@@ -15,6 +15,7 @@
 #include "core/directory.hpp"
 #include "core/image.hpp"
 #include "core/marks.hpp"
+#include "core/process.hpp"
 #include "core/snapshot.hpp"
 #include "holdfast/region.hpp"
 #include "holdfast/testing/throttle.hpp"
@@ -45,6 +46,7 @@ struct TakenMarks {
 }  // namespace core
 
 struct Commit::State : std::enable_shared_from_this<Commit::State> {
+  core::Maker maker;
   std::mutex mutex;
   std::condition_variable changed;
   bool started = false;  // the stream has reached the commit
@@ -57,6 +59,8 @@ struct Commit::State : std::enable_shared_from_this<Commit::State> {
   std::shared_ptr<std::atomic<bool>> compare_everything;
   std::shared_ptr<core::TakenMarks> taken;  // null: no commit looks at marks
 
+  // Throws in_use in a forked child, where no one finishes it.
+  void check_process() const;
   // Queues `body`, which is called at the commit's place in the stream and finishes it. If the
   // stream never comes there, the commit has failed.
   void queue(Stream& stream, std::function<void(State&)> body);

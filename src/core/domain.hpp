@@ -61,6 +61,10 @@ class RegionDomain {
   // REQUIRES: settle(). On an exception nothing has been let go.
   virtual void close() = 0;
 
+  // In a forked child: lets go of what keeps the region from others, and changes nothing of it.
+  // What is left can only be leaked.
+  virtual void leave_to_maker() noexcept {}
+
   // Null: no commit looks at marks.
   virtual MarkMap* marks() { return nullptr; }
   // The next commit does not rely on marks.

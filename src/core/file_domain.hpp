@@ -34,6 +34,8 @@ class FileDomain : public RegionDomain {
   // Commits what changed and removes the arena.
   void close() override;
 
+  void leave_to_maker() noexcept override;
+
   void writer_registered() noexcept override { committer_->writer_registered(); }
   void writer_begins() override { committer_->writer_begins(); }
 
