@@ -147,6 +147,10 @@ class Commit {
 //
 // Thread safety: one thread at a time per region; kernels of any number. A region is not
 // copyable. Use after close() throws Errc::closed.
+//
+// A region belongs to the process that opened it. In a child that it forks all functions throw
+// Errc::in_use (so do those of its Commits), but the end of the child's copy, abandon() and
+// assignment to it, which change nothing and wait for nothing.
 class Region {
  public:
   // Makes a new region. Throws already_exists, invalid_argument (size 0, too large),
@@ -225,9 +229,10 @@ class Region {
   // Registers a writer that goes on behind the call that began it, on whichever stream: `end` is
   // recorded behind its last store (and page mark), and is not recorded again. Commits and close()
   // come after it, so that none takes half of it, or takes its marks before its stores are made:
-  // no later commit would look at those pages. It is an event rather than a stream, so that what
-  // follows on the writer's stream holds no commit up, and shared, so that the writer can use it,
-  // too.
+  // no later commit would look at those pages. One that was called before, and is on its way, may
+  // do that; so the next one looks at its pages again. It is an event rather than a stream, so that
+  // what follows on the writer's stream holds no commit up, and shared, so that the writer can use
+  // it, too.
   //
   // A writer whose stream has failed counts as ended. Commits go on: what it left is what a crash
   // would have left, with which its recovery deals, and to refuse would keep all else off the disk.

@@ -20,6 +20,9 @@ struct EventAccess;
 // backends: the CPU backend runs them on a worker thread of the stream, one kernel at a time
 // over the whole process.
 //
+// On the CPU backend the threads of streams are not in a forked child: what it does with a stream
+// that its parent has used throws Errc::in_use, and its copy ends without waiting.
+//
 // Errors are sticky: after a kernel fault every later synchronize() on the stream throws again.
 // Thread safety: one thread at a time per stream.
 class Stream {

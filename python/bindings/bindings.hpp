@@ -148,6 +148,8 @@ class RegionHandle : public std::enable_shared_from_this<RegionHandle> {
   std::mutex mutex_;   // calls into the region
   std::optional<Region> region_;
   const bool read_only_;
+  const std::byte* const base_;
+  const std::uint64_t max_bytes_;
   std::optional<Stream> stream_;  // of asynchronous commits
   std::vector<std::shared_ptr<StartedCommit>> started_;
   const std::vector<ino_t> inodes_;

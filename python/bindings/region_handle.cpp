@@ -16,7 +16,9 @@ RegionHandle::RegionHandle(std::string path, Region region)
       creator_(getpid()),
       region_(std::move(region)),
       read_only_(region_->read_only()),
-      inodes_(inodes_of(path_, region_->base())),
+      base_(static_cast<const std::byte*>(region_->base())),
+      max_bytes_(region_->max_size()),
+      inodes_(inodes_of(path_, base_)),
       device_number_(backend::device_number()) {}
 
 RegionHandle::~RegionHandle() {
@@ -250,8 +252,7 @@ void RegionHandle::close_at_exit(bool abandon) {
 
 void RegionHandle::leave_to_parent() noexcept {
   if (!region_ || !is_forked()) return;
-  const auto* const base = static_cast<const std::byte*>(region_->base());
-  leave_inherited_locks(inodes_, base - kPageBytes, base + region_->max_size());
+  leave_inherited_locks(inodes_, base_ - kPageBytes, base_ + max_bytes_);
 }
 
 }  // namespace holdfast::python

@@ -19,6 +19,8 @@
 #include "core/event_access.hpp"
 #include "core/guard.hpp"
 #include "core/host_asks.hpp"
+#include "core/marks.hpp"
+#include "core/process.hpp"
 
 namespace holdfast {
 namespace {
@@ -35,6 +37,7 @@ Streams& streams() {
 
 // A place in a stream.
 struct Point {
+  const core::Maker maker;
   std::mutex mutex;
   std::condition_variable reached;
   bool done = false;
@@ -44,6 +47,10 @@ struct Point {
   std::uint64_t task = 0;  // its number, in an exploration
 
   void wait() {
+    if (!maker.is_this_process()) {
+      if (done) return;
+      maker.refuse("the event", "wait for it there");
+    }
     if (cpu::Engine* const engine = cpu::Engine::of_host()) {
       engine->wait_until([this] { return done; });
     }
@@ -115,6 +122,7 @@ void Stream::Impl::push(std::function<void()> task, Run run, std::function<bool(
     engine->push(*this, std::move(task), run == Run::always, std::move(ready), waits_for);
     return;
   }
+  check_process();
   cpu::note_queued(this);
   {
     const std::lock_guard lock(mutex_);
@@ -133,6 +141,7 @@ void Stream::Impl::push(std::function<void()> task, Run run, std::function<bool(
 void Stream::Impl::wait() {
   cpu::settle_host();
   if (cpu::Engine* const engine = cpu::Engine::of_host()) engine->wait_for(*this);
+  check_process();
   cpu::look_for([this] { return left_ == 0; });
   std::unique_lock lock(mutex_);
   idle_.wait(lock, [this] { return queue_.empty() && !busy_; });
@@ -145,6 +154,12 @@ void Stream::Impl::throw_if_failed() {
 }
 
 bool Stream::Impl::is_serving() const { return process_ == ::getpid(); }
+
+void Stream::Impl::check_process() const {
+  if (!is_inherited()) return;
+  throw Error(Errc::in_use, detail::concat("the stream belongs to process ", process_.load(),
+                                           ", of which this one is a fork; make one here"));
+}
 
 void Stream::Impl::serve() {
   std::unique_lock lock(mutex_);
@@ -205,9 +220,17 @@ Stream::Stream() try : impl_(std::make_unique<Impl>()) {
 } catch (const std::exception&) {
   core::fail("a stream");
 }
-Stream::~Stream() = default;
+Stream::~Stream() {
+  if (impl_ && impl_->is_inherited()) (void)impl_.release();
+}
 Stream::Stream(Stream&&) noexcept = default;
-Stream& Stream::operator=(Stream&&) noexcept = default;
+Stream& Stream::operator=(Stream&& other) noexcept {
+  if (this != &other) {
+    const Stream old(std::move(*this));
+    impl_ = std::move(other.impl_);
+  }
+  return *this;
+}
 
 void Stream::synchronize() {
   impl_->wait();
@@ -242,6 +265,21 @@ void fill_async(Stream& stream, void* dst, int byte, std::size_t bytes) {
     cpu::copy_observed({}, {{dst, bytes}}, pc, [=] { std::memset(dst, byte, bytes); });
   });
 }
+
+void core::clear_copied(Stream& stream, std::uint8_t* map, const std::uint8_t* copy,
+                        std::size_t bytes) {
+  const void* const pc = __builtin_return_address(0);
+  cpu::note_copied(map, bytes);
+  stream.impl().push([=] {
+    cpu::copy_observed({{copy, bytes}}, {{map, bytes}}, pc, [=] {
+      for (std::size_t i = 0; i < bytes; ++i) {
+        if (copy[i] != 0) map[i] = 0;
+      }
+    });
+  });
+}
+
+void core::load_clear_copied() {}
 
 struct Event::Impl {
   std::shared_ptr<Point> last;  // where it was recorded; null: never

@@ -34,6 +34,9 @@ struct Stream::Impl {
   void wait();              // until all queued tasks are done
   void throw_if_failed();   // REQUIRES: wait() has returned
   bool is_serving() const;  // a thread of this process works on it
+  // One of the process that forked this one does. Such a stream cannot even be destroyed: a
+  // condition waits for the threads that wait for it.
+  bool is_inherited() const { return worker_ != nullptr && !is_serving(); }
   const std::optional<Error>& error() const { return error_; }  // REQUIRES: called by a task of it
 
   // For an engine, which does the stream's tasks itself: does one; notes an error.
@@ -44,6 +47,7 @@ struct Stream::Impl {
   }
 
  private:
+  void check_process() const;  // throws in_use if it is inherited
   struct Task {
     std::function<void()> function;
     Run run;

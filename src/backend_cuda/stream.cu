@@ -5,6 +5,7 @@
 #include "backend_cuda/check.hpp"
 #include "core/event_access.hpp"
 #include "core/host_asks.hpp"
+#include "core/marks.hpp"
 #include "holdfast/launch.hpp"
 #include "holdfast/stream.hpp"
 
@@ -113,6 +114,30 @@ void copy_async(Stream& stream, void* dst, const void* src, std::size_t bytes) {
 void fill_async(Stream& stream, void* dst, int byte, std::size_t bytes) {
   if (bytes == 0) return;
   HOLDFAST_CUDA(cudaMemsetAsync(dst, byte, bytes, stream.impl().stream));
+}
+
+namespace {
+
+__global__ void clear_copied_bytes(std::uint8_t* map, const std::uint8_t* copy, std::size_t bytes) {
+  const std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < bytes && copy[i] != 0) map[i] = 0;
+}
+
+}  // namespace
+
+void core::clear_copied(Stream& stream, std::uint8_t* map, const std::uint8_t* copy,
+                        std::size_t bytes) {
+  if (bytes == 0) return;
+  constexpr unsigned kThreads = 256;
+  const auto blocks = static_cast<unsigned>((bytes + kThreads - 1) / kThreads);
+  clear_copied_bytes<<<blocks, kThreads, 0, stream.impl().stream>>>(map, copy, bytes);
+  HOLDFAST_CUDA(cudaGetLastError());
+}
+
+// CUDA loads a kernel when it is first asked for, and may wait for all of the device then.
+void core::load_clear_copied() {
+  cudaFuncAttributes unused;
+  HOLDFAST_CUDA(cudaFuncGetAttributes(&unused, clear_copied_bytes));
 }
 
 namespace detail {

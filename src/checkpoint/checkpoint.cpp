@@ -6,6 +6,7 @@
 #include "checkpoint/group.hpp"
 #include "core/guard.hpp"
 #include "core/host_asks.hpp"
+#include "core/process.hpp"
 #include "holdfast/testing/checkpoint.hpp"
 
 namespace holdfast {
@@ -25,6 +26,7 @@ bool PendingSave::done() const {
 }
 
 struct Checkpoint::Impl {
+  core::Maker maker;
   Region* region;
   std::string name;
   // Smaller buffers are copied by a kernel, which needs no call for each of them.
@@ -44,10 +46,15 @@ struct Checkpoint::Impl {
 
 namespace {
 
-// The checkpoint's own, or the error for one that was moved from.
+// The checkpoint's own, or the error for one that was moved from, or is of the process that forked
+// this one.
 template <class Pointer>
 auto& alive(const Pointer& impl) {
   if (!impl) throw Error(Errc::closed, "the checkpoint was moved from: use what it was moved to");
+  if (!impl->maker.is_this_process()) {
+    impl->maker.refuse(concat("checkpoint '", impl->name, "'"),
+                       "use it there, and make one of a region of its own here");
+  }
   return *impl;
 }
 
@@ -67,6 +74,10 @@ Checkpoint::Checkpoint(Region& region, std::string_view name) try
 
 Checkpoint::~Checkpoint() {
   if (!impl_) return;
+  if (!impl_->maker.is_this_process()) {
+    (void)impl_.release();  // its saves are not under way here
+    return;
+  }
   for (auto& [name, group] : impl_->groups) group.wait();
 }
 Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "core/region_access.hpp"
+
 namespace holdfast::checkpoint {
 namespace {
 
@@ -304,6 +306,7 @@ std::shared_ptr<PendingSave::State> Group::save_async(Region& region, Stream& st
   state->drain = drain_;
   std::shared_ptr<Event> end = free_end();
   const Publication publication = next_save(tag, stream);
+  core::RegionAccess::writer_begins(region);
   try {
     run(stream, *aside_, by_kernel ? unused_ : tally_, {}, {});
     set_aside_->record(stream);

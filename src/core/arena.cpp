@@ -1,5 +1,6 @@
 #include "core/arena.hpp"
 
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -298,6 +299,11 @@ void Arena::announce(const Uuid& commit) {
 void Arena::agree(const Uuid& commit) {
   header()->base = commit;
   std::atomic_thread_fence(std::memory_order_release);
+}
+
+void Arena::leave_to_maker() noexcept {
+  ::munmap(space_.base(), kPage + max_size_);
+  ::close(fd_.get());
 }
 
 void Arena::remove() noexcept {

@@ -89,6 +89,9 @@ class Arena : public Medium {
   // Takes the file's name away. The memory lives on until the arena is destroyed.
   void remove() noexcept;
 
+  // As RegionDomain has it. The mapping holds on to the lock, too.
+  void leave_to_maker() noexcept;
+
   const std::string& path() const { return path_; }
   bool is_published() const { return unpublished_ == nullptr; }
 

@@ -14,6 +14,18 @@ namespace holdfast {
 
 using detail::concat;
 
+void core::TakenMarks::take(std::vector<std::uint8_t> own) noexcept {
+  const std::lock_guard lock(mutex);
+  marks = std::move(own);
+  again.clear();
+  fate = Fate::taken;
+}
+
+void core::TakenMarks::lose() noexcept {
+  const std::lock_guard lock(mutex);
+  if (fate == Fate::on_its_way) fate = Fate::lost;
+}
+
 void Commit::State::finish(const std::optional<Error>& failure) {
   {
     const std::lock_guard lock(mutex);
@@ -21,6 +33,7 @@ void Commit::State::finish(const std::optional<Error>& failure) {
     done = true;
     error = failure;
     if (failure && compare_everything) *compare_everything = true;
+    if (failure && taken) taken->lose();
   }
   changed.notify_all();
 }
@@ -36,6 +49,7 @@ void Commit::State::give_up(const char* why) noexcept {
       error = core::current_error("a commit");
     }
     if (compare_everything) *compare_everything = true;
+    if (taken) taken->lose();
   }
   changed.notify_all();
 }
@@ -86,7 +100,12 @@ void Commit::State::await_stream() {
   }
 }
 
+void Commit::State::check_process() const {
+  if (!maker.is_this_process()) maker.refuse("the commit", "wait for it there");
+}
+
 CommitStats Commit::wait() try {
+  state_->check_process();
   state_->await_stream();
   std::unique_lock lock(state_->mutex);
   state_->changed.wait(lock, [&] { return state_->done; });
@@ -97,6 +116,7 @@ CommitStats Commit::wait() try {
 }
 
 void Commit::wait_snapshot() try {
+  state_->check_process();
   state_->await_stream();
   std::unique_lock lock(state_->mutex);
   state_->changed.wait(lock, [&] { return state_->copied || state_->done; });
@@ -106,6 +126,7 @@ void Commit::wait_snapshot() try {
 }
 
 bool Commit::done() const {
+  state_->check_process();
   core::host_asks();
   const std::lock_guard lock(state_->mutex);
   return state_->done;
@@ -174,7 +195,12 @@ std::shared_ptr<Commit::State> Committer::start(Stream& stream, Unchanged unchan
   start_writer();
   const auto state = std::make_shared<Commit::State>();
   state->compare_everything = compare_everything_;
+  state->taken = std::make_shared<TakenMarks>();
+  const std::vector<std::shared_ptr<TakenMarks>> again = to_look_at_again();
+  state->taken->again = again;
+  recent_.reserve(recent_.size() + 1);
   queued_.add(state);
+  recent_.push_back(state->taken);
   try {
     // The region's size now: marks of what grows later are the next commit's.
     marks_.fetch(stream, pages_of(arena_.size()));
@@ -185,14 +211,59 @@ std::shared_ptr<Commit::State> Committer::start(Stream& stream, Unchanged unchan
     state->give_up("it could not be queued");
     throw;
   }
+  seen_to(again);
   return state;
+}
+
+// By the commit that start() has queued last.
+void Committer::seen_to(const std::vector<std::shared_ptr<TakenMarks>>& again) {
+  for (const auto& earlier : recent_) earlier->overlapped = false;
+  std::erase_if(recent_, [&](const auto& taken) {
+    const std::lock_guard lock(taken->mutex);
+    return taken->fate == TakenMarks::Fate::lost &&
+           std::find(again.begin(), again.end(), taken) != again.end();
+  });
+  forget_what_is_over();
+}
+
+void Committer::writer_registered() noexcept {
+  for (const auto& taken : recent_) taken->overlapped = true;
+}
+
+void Committer::writer_begins() {
+  forget_what_is_over();
+  writer_registered();
+}
+
+void Committer::forget_what_is_over() {
+  std::erase_if(recent_, [](const auto& taken) {
+    const std::lock_guard lock(taken->mutex);
+    return taken->fate == TakenMarks::Fate::taken && !taken->overlapped;
+  });
+}
+
+// What failed has lost its marks, and with them its word to look at earlier ones' pages; what is on
+// its way may yet fail.
+std::vector<std::shared_ptr<TakenMarks>> Committer::to_look_at_again() const {
+  std::vector<std::shared_ptr<TakenMarks>> all;
+  const auto add = [&](const std::shared_ptr<TakenMarks>& taken) {
+    if (std::find(all.begin(), all.end(), taken) == all.end()) all.push_back(taken);
+  };
+  for (const auto& taken : recent_) {
+    const std::lock_guard lock(taken->mutex);
+    if (taken->overlapped || taken->fate == TakenMarks::Fate::lost) add(taken);
+    if (taken->fate != TakenMarks::Fate::taken) {
+      for (const auto& earlier : taken->again) add(earlier);
+    }
+  }
+  return all;
 }
 
 void Committer::run(Commit::State& state, Unchanged unchanged) noexcept {
   const Clock::time_point begun = Clock::now();
   wait_idle();
   try {
-    std::unique_ptr<Job> job = copy_aside(state.shared_from_this(), unchanged, true, begun);
+    std::unique_ptr<Job> job = copy_aside(state.shared_from_this(), unchanged, begun);
     const std::lock_guard lock(mutex_);
     job_ = std::move(job);
   } catch (const Error& error) {
@@ -202,14 +273,14 @@ void Committer::run(Commit::State& state, Unchanged unchanged) noexcept {
 }
 
 std::unique_ptr<Committer::Job> Committer::copy_aside(std::shared_ptr<Commit::State> state,
-                                                      Unchanged unchanged, bool with_device_marks,
+                                                      Unchanged unchanged,
                                                       Clock::time_point begun) {
   try {
     auto job = std::make_unique<Job>();
     job->state = std::move(state);
     job->unchanged = unchanged;
     job->begun = mark();
-    job->snapshot = snapshot(with_device_marks);
+    job->snapshot = snapshot(job->state->taken.get());
     job->copied = Clock::now();
     {
       const std::lock_guard lock(job->state->mutex);
@@ -226,14 +297,32 @@ std::unique_ptr<Committer::Job> Committer::copy_aside(std::shared_ptr<Commit::St
   }
 }
 
+namespace {
+
+// Adds the marks of earlier commits. False: some are not known.
+bool add_marks(const std::vector<std::shared_ptr<TakenMarks>>& earlier,
+               std::vector<std::uint8_t>& marks) {
+  for (const auto& taken : earlier) {
+    const std::lock_guard lock(taken->mutex);
+    if (taken->fate != TakenMarks::Fate::taken) return false;
+    const std::size_t both = std::min(marks.size(), taken->marks.size());
+    for (std::size_t i = 0; i < both; ++i) marks[i] |= taken->marks[i];
+  }
+  return true;
+}
+
+}  // namespace
+
 // The region's mutex is held throughout: an object that is removed meanwhile, and its space
 // handed out again, must not be half of one and half of the other in the image.
-Snapshot Committer::snapshot(bool with_device_marks) {
+Snapshot Committer::snapshot(TakenMarks* taken) {
   const std::lock_guard lock(region_mutex_);
   const std::uint64_t pages = pages_of(directory_.region_bytes());
-  const bool everything = compare_everything_->exchange(false) || !with_device_marks;
+  bool everything = compare_everything_->exchange(false) || taken == nullptr;
   try {
-    const std::vector<std::uint8_t> marks = marks_.take(pages, with_device_marks);
+    std::vector<std::uint8_t> own = marks_.take(pages, taken != nullptr);
+    std::vector<std::uint8_t> marks = own;
+    if (taken != nullptr && !add_marks(taken->again, marks)) everything = true;
     if (!staging_) {
       // No larger than it can ever be filled.
       staging_ = std::make_unique<StagingBuffer>(
@@ -241,7 +330,9 @@ Snapshot Committer::snapshot(bool with_device_marks) {
     }
     check_image();
     const SnapshotInput input{arena_.base(), &directory_, &marks, everything};
-    return take_snapshot(input, image_, *staging_);
+    Snapshot result = take_snapshot(input, image_, *staging_);
+    if (taken != nullptr) taken->take(std::move(own));
+    return result;
   } catch (...) {
     *compare_everything_ = true;
     throw;
@@ -348,8 +439,9 @@ void Committer::writer_loop() noexcept {
 CommitStats Committer::now(Unchanged unchanged) {
   const auto state = std::make_shared<Commit::State>();
   wait_idle();
-  write(*copy_aside(state, unchanged, false, Clock::now()));
+  write(*copy_aside(state, unchanged, Clock::now()));
   if (state->error) throw *state->error;
+  recent_.clear();  // every page has been looked at
   return state->stats;
 }
 

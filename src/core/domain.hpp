@@ -69,6 +69,10 @@ class RegionDomain {
   void hand_out(std::uint64_t from, std::uint64_t to);
   // Waits for pending writers.
   void settle();
+  // A writer that began behind the last commit() has been added to pending().
+  virtual void writer_registered() noexcept {}
+  // As RegionAccess has it.
+  virtual void writer_begins() {}
 
   // As the functions of Region.
   virtual Commit commit(Stream& stream) = 0;
@@ -77,6 +81,10 @@ class RegionDomain {
   virtual Guarantee guarantee() const = 0;
   // REQUIRES: settle(). On an exception nothing has been let go.
   virtual void close() = 0;
+
+  // In a forked child: lets go of what keeps the region from others, and changes nothing of it.
+  // What is left can only be leaked.
+  virtual void leave_to_maker() noexcept {}
 
   // Null: no commit looks at marks.
   virtual MarkMap* marks() { return nullptr; }

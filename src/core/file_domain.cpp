@@ -489,6 +489,12 @@ void FileDomain::close() {
   unlock_file(image_->store().fd());
 }
 
+// The maker has descriptors of its own, and with them the locks.
+void FileDomain::leave_to_maker() noexcept {
+  arena_->leave_to_maker();
+  ::close(image_->store().fd());
+}
+
 Guarantee FileDomain::guarantee() const {
   Guarantee guarantee = arena_->guarantee();
   try {

@@ -34,6 +34,11 @@ class FileDomain : public RegionDomain {
   // Commits what changed and removes the arena.
   void close() override;
 
+  void leave_to_maker() noexcept override;
+
+  void writer_registered() noexcept override { committer_->writer_registered(); }
+  void writer_begins() override { committer_->writer_begins(); }
+
   MarkMap* marks() override { return &committer_->marks(); }
   void compare_everything() override { committer_->compare_everything(); }
 

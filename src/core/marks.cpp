@@ -5,19 +5,8 @@
 namespace holdfast::core {
 
 MarkMap::MarkMap(std::uint64_t max_pages, const std::byte* base)
-    : base_(base), host_(max_pages, 0) {
-  map_ = static_cast<std::uint8_t*>(backend::allocate_device(max_pages));
-  try {
-    fetched_ = static_cast<std::uint8_t*>(backend::allocate_pinned(max_pages));
-  } catch (...) {
-    backend::free_device(map_);
-    throw;
-  }
-}
-
-MarkMap::~MarkMap() {
-  backend::free_pinned(fetched_);
-  backend::free_device(map_);
+    : map_(max_pages), copy_(max_pages), fetched_(max_pages), base_(base), host_(max_pages, 0) {
+  load_clear_copied();
 }
 
 void MarkMap::mark(std::uint64_t first_page, std::uint64_t last_page) {
@@ -27,8 +16,9 @@ void MarkMap::mark(std::uint64_t first_page, std::uint64_t last_page) {
 
 void MarkMap::fetch(Stream& stream, std::uint64_t pages) {
   if (taken_) taken_->wait(stream);
-  copy_async(stream, fetched_, map_, pages);
-  fill_async(stream, map_, 0, pages);
+  copy_async(stream, copy_.data(), map_.data(), pages);
+  copy_async(stream, fetched_.data(), copy_.data(), pages);
+  clear_copied(stream, map_.data(), copy_.data(), pages);
 }
 
 void MarkMap::taken(Stream& stream) {

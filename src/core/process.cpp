@@ -64,6 +64,15 @@ std::string folder_of_process(std::uint64_t pid) { return "/proc/" + std::to_str
 
 }  // namespace
 
+Maker::Maker() : process_(::getpid()) {}
+
+bool Maker::is_this_process() const noexcept { return process_ == ::getpid(); }
+
+void Maker::refuse(const std::string& what, const char* remedy) const {
+  throw Error(Errc::in_use, detail::concat(what, " belongs to process ", process_,
+                                           ", of which this one is a fork; ", remedy));
+}
+
 ProcessName this_process() {
   ProcessName name;
   name.pid = static_cast<std::uint64_t>(::getpid());

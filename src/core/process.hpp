@@ -1,8 +1,11 @@
 // Processes by name and age: whether the one that had a region can still write to it.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <cstdint>
+#include <string>
 
 namespace holdfast::core {
 
@@ -12,6 +15,19 @@ struct ProcessName {
   std::uint64_t start = 0;          // field 22 of /proc/PID/stat: clock ticks since boot
   std::uint64_t pid_namespace = 0;  // st_ino of /proc/PID/ns/pid
   bool operator==(const ProcessName&) const = default;
+};
+
+// The process that has made something. What it forks has a copy, without the threads that serve it,
+// and of memory and files that are the maker's: it may not use it, nor wait for it, nor end it.
+class Maker {
+ public:
+  Maker();
+  bool is_this_process() const noexcept;
+  // Throws in_use: `what` belongs to the maker. REQUIRES: !is_this_process().
+  [[noreturn]] void refuse(const std::string& what, const char* remedy) const;
+
+ private:
+  pid_t process_;
 };
 
 // What cannot be read of /proc is 0.

@@ -8,6 +8,7 @@
 
 #include "core/domain.hpp"
 #include "core/guard.hpp"
+#include "core/process.hpp"
 #include "core/region_access.hpp"
 
 namespace holdfast {
@@ -41,6 +42,7 @@ const char* to_string(Tracking tracking) noexcept {
 
 struct Region::Impl {
   std::string path;
+  core::Maker maker;
   bool read_only = false;
   OpenReport report;
   int exceptions_at_birth = std::uncaught_exceptions();
@@ -52,10 +54,15 @@ struct Region::Impl {
 
 namespace {
 
-// The region's own, or the error for one that is closed or moved from.
+// The region's own, or the error for one that is closed, moved from, or of the process that forked
+// this one.
 template <class Pointer>
 auto& alive(const Pointer& impl) {
   if (!impl) throw Error(Errc::closed, "the region is closed; open() it again");
+  if (!impl->maker.is_this_process()) {
+    impl->maker.refuse(concat("the region '", impl->path, "'"),
+                       "use it there, and open() one of its own here");
+  }
   return *impl;
 }
 
@@ -90,6 +97,10 @@ Region& Region::operator=(Region&& other) noexcept {
 
 Region::~Region() {
   if (!impl_) return;
+  if (!impl_->maker.is_this_process()) {
+    abandon();
+    return;
+  }
   if (std::uncaught_exceptions() > impl_->exceptions_at_birth) {
     abandon();
     return;
@@ -201,6 +212,11 @@ void Region::close() try {
 
 void Region::abandon() noexcept {
   if (!impl_) return;
+  if (!impl_->maker.is_this_process()) {
+    // The files are the maker's, and so are the threads that its bookkeeping would wait for.
+    impl_.release()->domain->leave_to_maker();
+    return;
+  }
   core::PendingWriters writers = std::move(impl_->domain->pending());
   core::WrittenMemory memory(impl_.release(), [](void* impl) { delete static_cast<Impl*>(impl); });
   if (!writers.all_ended()) core::keep_for(std::move(writers), std::move(memory));
@@ -325,6 +341,7 @@ void* Region::base() const { return alive(impl_).medium().base(); }
 void Region::pending(std::shared_ptr<Event> end) try {
   Impl& impl = alive(impl_);
   if (!end) throw Error(Errc::invalid_argument, "pending(): give an event that is recorded");
+  impl.domain->writer_registered();  // whatever becomes of the call, it has begun
   impl.domain->pending().add(std::move(end));
 } catch (const std::exception&) {
   core::fail("pending()");
@@ -408,6 +425,10 @@ std::function<bool()> core::RegionAccess::take_over(const Region& region, std::s
   const std::uint64_t offset = region.object(object).offset;
   return
       [users, offset, number = users->take_over(offset)] { return users->is_user(offset, number); };
+}
+
+void core::RegionAccess::writer_begins(const Region& region) {
+  alive(region.impl_).domain->writer_begins();
 }
 
 testing::Throttle& core::RegionAccess::throttle(const Region& region) {

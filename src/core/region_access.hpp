@@ -19,6 +19,10 @@ struct RegionAccess {
   static Region open_or_create(const std::string& path, const RegionOptions& options,
                                const OpenOptions& opening, const Surroundings& around);
 
+  // Before the first work of a writer that pending() is told of behind its last, and which commits
+  // may meet that are on their way. By itself pending() has to suppose more of them.
+  static void writer_begins(const Region& region);
+
   static testing::Throttle& throttle(const Region& region);
 
   // From now on the caller uses an object that has one user at a time, and whoever did so before

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <iostream>
+#include <random>
 #include <thread>
 
 #include "holdfast/testing/checkpoint.hpp"
@@ -144,6 +146,57 @@ TEST_P(CheckpointCommitTest, ACloseTakesTheSaveIn) {
   region_.emplace(Region::open(path()));
   EXPECT_FALSE(region_->open_report().arena_found);
   EXPECT_EQ(saved_in(*region_), 2u);
+}
+
+// A commit that is on its way may take the marks of a save, and the copy as it was before.
+TEST_P(CheckpointCommitTest, SavesBesideCommits) {
+  const std::uint64_t seed = std::random_device{}();
+  std::cout << "seed " << seed << "\n";
+  std::mt19937_64 random(seed);
+  const auto pause = [&](std::uint64_t most_us) {
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % most_us));
+  };
+  std::optional<Checkpoint> checkpoint(make_bound());
+  for (int value = 2; value < 62; ++value) {
+    Stream stream, other;
+    set(value);
+    const std::uint64_t before = random() % 2000;
+    stream.enqueue([before] { std::this_thread::sleep_for(std::chrono::microseconds(before)); });
+    std::vector<Commit> commits;
+    for (std::uint64_t left = 1 + random() % 2; left > 0; --left) {
+      commits.push_back(region_->commit(stream));
+    }
+    if (random() % 2 == 0) pause(2000);
+    PendingSave save = checkpoint->save_async(other, "model", static_cast<std::uint64_t>(value));
+    if (random() % 2 == 0) save.wait();
+    switch (random() % 3) {
+      case 0:
+        region_->commit(stream).wait();
+        break;
+      case 1:
+        region_->commit();
+        break;
+      default:
+        checkpoint.reset();
+        region_->close();
+    }
+    for (Commit& commit : commits) commit.wait();
+    ASSERT_EQ(saved_in_image(), static_cast<std::uint64_t>(value));
+    if (checkpoint) continue;
+    region_.emplace(Region::open(path()));
+    checkpoint.emplace(make_bound());
+  }
+}
+
+TEST_P(CheckpointCommitTest, ASaveBehindACommitCostsTheNextOneNothing) {
+  constexpr std::size_t kMany = 300 * kPageBytes;
+  auto many = region_->allocate<std::uint8_t>("many", kMany, Tracking::marked);
+  Stream stream, other;
+  Checkpoint checkpoint = make_bound();
+  region_->mark(many.data(), kMany);
+  EXPECT_GT(region_->commit(stream).wait().pages_examined, 300u);
+  checkpoint.save_async(other, "model", 1);
+  EXPECT_LT(region_->commit(stream).wait().pages_examined, 300u);
 }
 
 TEST_P(CheckpointCommitTest, ASaveThatFailedStopsNoCommitAndIsInNone) {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <thread>
 
+#include "core/marks.hpp"
 #include "core/region_kernels.hpp"
 #include "holdfast/region.hpp"
 #include "support/scratch.hpp"
@@ -141,6 +142,76 @@ TEST_F(PendingWritersTest, TheDestructorWaits) {
     expect_waits(writer.gate, [&] { region.reset(); });
   }
   EXPECT_EQ(committed(), 100u);
+}
+
+// The commit takes the marks, and the pages as they were.
+TEST_F(PendingWritersTest, ACommitThatWasOnItsWayIsMadeUpFor) {
+  for (const char* how : {"stream", "host", "close", "grow", "two on their way"}) {
+    const std::string what = how;
+    Region region = make();
+    StreamGate gate;
+    Stream stream, other;
+    gate.hold(stream);
+    Commit first = region.commit(stream);
+    Commit second = what == "two on their way" ? region.commit(other) : first;
+    HeldWriter writer;
+    writer.begin_with_marks(region, words_, 100);
+    gate.open();
+    first.wait();
+    second.wait();
+    EXPECT_EQ(committed(), ~0u) << how << ": zeros";
+    writer.gate.open();
+    if (what == "grow") region.grow(2 * kMiB);
+    if (what == "close") {
+      region.close();
+    } else if (what == "host") {
+      region.commit();
+    } else {
+      region.commit(stream).wait();
+    }
+    EXPECT_EQ(committed(), 100u) << how;
+    writer.stream.synchronize();
+    if (what != "close") {
+      const std::uint64_t quiet = region.commit().pages_examined;
+      EXPECT_LT(quiet, 40u) << "not every page";
+      region.close();
+    }
+    Region::destroy(path());
+  }
+}
+
+TEST_F(PendingWritersTest, WhereNothingOverlapsNoPageIsLookedAtTwice) {
+  Region region = make();
+  auto many = region.allocate<std::uint8_t>("many", 100 * kPageBytes, Tracking::marked);
+  Stream stream;
+  region.mark(many.data(), many.size());
+  EXPECT_GT(region.commit(stream).wait().pages_examined, 100u);
+  EXPECT_LT(region.commit(stream).wait().pages_examined, 40u) << "no writer";
+  region.mark(many.data(), many.size());
+  EXPECT_GT(region.commit().pages_examined, 100u);
+  EXPECT_LT(region.commit(stream).wait().pages_examined, 40u);
+  HeldWriter writer;
+  writer.begin_with_marks(region, words_, 100);
+  writer.gate.open();
+  EXPECT_LT(region.commit(stream).wait().pages_examined, 40u) << "the one before had few";
+  EXPECT_EQ(committed(), 100u);
+}
+
+TEST_F(PendingWritersTest, AMarkThatAFetchHasNotSeenStays) {
+  constexpr std::size_t kMarks = 1001;
+  DeviceBuffer<std::uint8_t> map(kMarks), copy(kMarks);
+  std::vector<std::uint8_t> set(kMarks), seen(kMarks), left(kMarks);
+  for (std::size_t i = 0; i < kMarks; ++i) {
+    set[i] = i % 2;
+    seen[i] = i % 4 == 1;
+  }
+  Stream stream;
+  copy_async(stream, map.data(), set.data(), kMarks);
+  copy_async(stream, copy.data(), seen.data(), kMarks);
+  core::clear_copied(stream, map.data(), copy.data(), kMarks);
+  copy_async(stream, left.data(), map.data(), kMarks);
+  stream.synchronize();
+  for (std::size_t i = 0; i < kMarks; ++i) EXPECT_EQ(left[i], i % 4 == 3) << i;
 }
 
 TEST_F(PendingWritersTest, SettleWaitsForAll) {
