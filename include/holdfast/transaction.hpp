@@ -30,6 +30,11 @@ struct TransactionHeader {
   std::uint64_t state;  // epoch << 2 | flags
 };
 
+namespace detail {
+template <>
+inline constexpr bool kIsOfLibrary<TransactionHeader> = true;
+}  // namespace detail
+
 // What recover() did.
 struct Recovery {
   bool needed = false;       // there was something to take back

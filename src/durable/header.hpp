@@ -64,3 +64,6 @@ void check_room(const Region& region, const std::string& where, const std::vecto
                 const std::vector<std::string>& gone);
 
 }  // namespace holdfast::durable
+
+template <>
+inline constexpr bool holdfast::detail::kIsOfLibrary<holdfast::durable::Header> = true;
