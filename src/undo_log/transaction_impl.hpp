@@ -42,6 +42,7 @@ struct Transaction::Impl {
   bool interrupted = false;
   bool sweep_pending = false;  // found on open: tails must be zeroed before anything is logged
   bool unfinished = false;     // commit() was called since finish()
+  bool in_part = false;        // open, and taken back but for entries that are damaged
   DeviceBuffer<TransactionWords> words{1};
   PinnedBuffer<CommitVerdict> verdict{1};
   DeviceBuffer<detail::UndoTally> tallies;
