@@ -1,6 +1,7 @@
 // The one exception type of the library.
 #pragma once
 
+#include <cstddef>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -23,7 +24,7 @@ enum class Errc {
   no_memory,
   closed,        // used after close()
   unsupported,   // this build or this machine cannot do it
-  log_full,      // an undo log had no room for an entry
+  log_full,      // an undo log did not take an entry
   kernel_fault,  // a kernel trapped or touched memory that is not its own
   livelock,      // a kernel made no progress (CPU backend)
   device,        // a CUDA call failed
@@ -33,10 +34,23 @@ enum class Errc {
 // Returns the enumerator's name, such as "damaged".
 const char* to_string(Errc code) noexcept;
 
+namespace detail {
+
+// what() ends at a zero byte, and a name that is refused for having one is part of its message.
+inline std::string with_zeroes_shown(std::string message) {
+  for (std::size_t at = 0; (at = message.find('\0', at)) != std::string::npos;) {
+    message.replace(at, 1, "\\0");
+  }
+  return message;
+}
+
+}  // namespace detail
+
 // What every function of the library throws. what() names the thing and the remedy.
 class Error : public std::runtime_error {
  public:
-  Error(Errc code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  Error(Errc code, const std::string& message)
+      : std::runtime_error(detail::with_zeroes_shown(message)), code_(code) {}
   Errc code() const noexcept { return code_; }
 
  private:

@@ -62,7 +62,7 @@ class Shared {
   T& operator*() const { return *alive(); }
   template <class U>
   requires std::is_convertible_v<T*, U*>
-  operator std::shared_ptr<U>() const {  // NOLINT(google-explicit-constructor)
+  operator std::shared_ptr<U>() const {
     return alive();
   }
 
