@@ -89,12 +89,12 @@ Error damaged(const Region& region, const ObjectInfo& object, const char* what) 
                                      "' ", what, "; reopen the region from its last commit"));
 }
 
-// Of a log, or with a magic number of 0: no log, or one that is being made, with nothing in it.
+// Of a log, or all zero: no log, or one that is being made, with nothing in it.
 LogHeader sound_header(Region& region, const ObjectInfo& object) {
   if (!is_log(object)) return {};
   Stream stream;
   LogHeader header = read_header(region, stream, object);
-  if (header.magic == 0) return header;
+  if (header.magic == 0) return {};  // whatever stands behind it is not all of it
   // Whose it is cannot be told, and what it holds may be missed: so it stops every transaction.
   if (header.magic != LogHeader::kMagic || header.checksum != header_checksum(header)) {
     throw damaged(region, object, "has a damaged header");

@@ -1,6 +1,7 @@
 // What stands in the way of a durable object: refused by name, before anything changes.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <functional>
 
 #include "durable/header.hpp"
@@ -82,6 +83,18 @@ TEST_F(DurableRefusal, ALogOfAnotherTransactionIsNotLeftOfACutOffCreation) {
       .create_log(region, "books.meta", LogShape::conventional(4, sizeof(test::LedgerInfo)));
   EXPECT_EQ(created({"'books.meta'", "remove it"}), Errc::already_exists);
   EXPECT_NO_THROW(Transaction::open(region, "other").log("books.meta"));
+}
+
+// Stores of its header that came before the magic number say nothing yet.
+TEST_F(DurableRefusal, ALogThatWasBeingMadeIsLeftOfACutOffCreation) {
+  Ledger::create(region, "books", {100, 4});
+  region.find<Header>("books.header")[0].magic = Header::kMaking;
+  auto* const log = static_cast<char*>(region.address(region.object("books.meta")));
+  std::memset(log, 0, 8);
+  ASSERT_EQ(std::string(log + 24), "books.tx");
+  log[24 + 7] = '\0';
+  Ledger::create(region, "books", {50, 4});
+  EXPECT_EQ(Ledger::open(region, "books").parameters().accounts, 50u);
 }
 
 TEST_F(DurableRefusal, ARemovalLeavesWhatTookThePlaceOfAPart) {
