@@ -42,8 +42,8 @@ class PendingSave {
 };
 
 struct CheckpointBuffer {
-  std::string name;  // at most 47 bytes
-  std::string type;  // see TypeName; at most 23 bytes
+  std::string name;  // at most 47 bytes, none of them zero
+  std::string type;  // see TypeName; at most 23 bytes, none of them zero
   std::uint64_t count = 0;
   std::uint32_t element_bytes = 0;
   std::uint64_t bytes() const { return count * element_bytes; }
@@ -72,7 +72,8 @@ class Checkpoint {
   Checkpoint& operator=(Checkpoint&&) noexcept;  // the old one waits, as its destructor does
 
   // Adds a buffer of `count` elements to a group. Throws invalid_argument: a name that is empty,
-  // too long, or there already; nothing to save; the group was saved or restored before.
+  // too long, has a zero byte, or is there already; nothing to save; the group was saved or
+  // restored before.
   template <class T>
   void add(std::string_view group, std::string_view buffer, T* data, std::uint64_t count,
            BufferMemory memory = BufferMemory::device) {
@@ -109,7 +110,7 @@ class Checkpoint {
   std::vector<CheckpointBuffer> stored(std::string_view group) const;
   std::vector<std::string> stored_groups() const;
 
-  // What a group takes in its region.
+  // What a group takes in its region. Throws no_space if no region can be so large.
   static std::uint64_t region_bytes(std::uint64_t buffer_bytes, std::uint64_t buffers);
 
   struct Impl;

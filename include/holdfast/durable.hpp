@@ -26,7 +26,7 @@ namespace holdfast {
 // What a durable object is made of.
 struct Part {
   static constexpr std::size_t kMost = 16;       // of an object
-  static constexpr std::size_t kNameBytes = 24;  // with the zero that ends it
+  static constexpr std::size_t kNameBytes = 24;  // with the zero that ends it; no '.' in it
   static constexpr const char* kHeader = "header";
   static constexpr const char* kTransaction = "tx";
 
@@ -39,7 +39,7 @@ struct Part {
   }
   // One at most, called "tx", in front of the logs.
   static Part transaction();
-  // Throws invalid_argument (shape).
+  // Throws invalid_argument (shape, layout).
   static Part undo_log(std::string name, const LogShape& shape);
 
   Kind kind = Kind::array;
@@ -84,10 +84,15 @@ class DurableObject {
   };
   void find_parts(Region& region, const std::vector<Part>& parts);
 
-  std::string name_;
-  std::string where_;  // for messages: "key-value store 'kvs' in region 'x'"
-  std::vector<Placed> parts_;
-  std::optional<Transaction> transaction_;
+  struct State {
+    std::string name;
+    std::string where;  // for messages: "key-value store 'kvs' in region 'x'"
+    std::vector<Placed> parts;
+    std::optional<Transaction> transaction;
+  };
+  DurableObject(std::string_view name, std::string where);
+  static Transaction& transaction_of(State& state);
+  Shared<State> state_;
 };
 
 }  // namespace detail
@@ -98,8 +103,12 @@ class DurableObject {
 //   std::vector<Part> parts() const;  // throws invalid_argument: there is none of these parameters
 // Parameters never change, and say all parts there are; what changes is kept in parts.
 //
+// Names of the region that begin with "<name>." belong to the object: call nothing else so but
+// other durable objects, which do not meet it.
+//
 // The region outlives it, and may be moved. As with a Transaction, streams that use it are waited
-// for before it ends. Thread safety: one thread at a time.
+// for before it ends. Use of one that was moved from throws Errc::closed. Thread safety: one thread
+// at a time.
 template <class Parameters>
 class Durable {
  public:
@@ -107,18 +116,20 @@ class Durable {
   static_assert(std::is_trivially_copyable_v<Parameters>);
   static_assert(sizeof(Parameters) <= kMostParameterBytes);
 
-  // Removes what a creation of this name that was cut off has left, if anything. Throws
-  // already_exists (also for a part that belongs to no durable object), invalid_argument
-  // (parameters, names), no_space: then nothing has changed; unsupported (a region that is open for
-  // reading; an object of an earlier version stands there), damaged, no_memory.
+  // Removes what a creation of this name that was cut off has left, if anything: what its header
+  // lists, and is of the type, size and tracking listed. Throws, with nothing changed,
+  // already_exists (also for an object that is called as a part, and for a log that names its
+  // transaction), invalid_argument (parameters, names, parts), no_space, damaged (its header, or
+  // any transaction's log), unsupported (a region that is open for reading; an object of an earlier
+  // version stands there); and no_memory.
   static Durable create(Region& region, std::string_view name, const Parameters& parameters) {
     return Durable(DurableObject::create(region, name, identity(), &parameters, parts_of),
                    parameters);
   }
 
   // Throws not_found (nothing there, or its creation was cut off), invalid_argument (another type),
-  // newer_version, unsupported (an older version: it has to be made again), damaged (anything of it
-  // is not as it was made).
+  // newer_version, unsupported (an older version: it has to be removed and made again), damaged
+  // (anything of it is not as it was made).
   static Durable open(Region& region, std::string_view name) {
     Parameters parameters;
     DurableObject object =
@@ -126,16 +137,19 @@ class Durable {
     return Durable(std::move(object), parameters);
   }
 
-  // Removes the object of this name, whatever its type. A kill leaves it whole, or absent with
-  // something for the next creation to remove. REQUIRES: it is not open. Throws not_found, damaged
+  // Removes the object of this name, whatever its type. What has taken the place of a part and is
+  // of another type, size or tracking stays. A kill leaves it whole, or absent with something for
+  // the next creation to remove. REQUIRES: it is not open. Throws not_found, invalid_argument (a
+  // log that is no part of it belongs to its transaction: Transaction::remove_log() first), damaged
   // (its parts are not known: remove them by Region::remove()), unsupported as create().
   static void remove(Region& region, std::string_view name) { DurableObject::remove(region, name); }
 
-  // Bytes that it takes in a region, its header included.
+  // Bytes that it takes in a region, its header included. Throws invalid_argument (parameters; a
+  // part that no region can hold).
   static std::uint64_t bytes(const Parameters& parameters) {
     return DurableObject::bytes(parameters.parts());
   }
-  // Bytes that a region must have to hold it and nothing else.
+  // Bytes that a region must have to hold it and nothing else. Throws as bytes().
   static std::uint64_t region_bytes(const Parameters& parameters) {
     return DurableObject::region_bytes(parameters.parts());
   }

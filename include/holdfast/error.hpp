@@ -1,6 +1,7 @@
 // The one exception type of the library.
 #pragma once
 
+#include <cstddef>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -23,7 +24,7 @@ enum class Errc {
   no_memory,
   closed,        // used after close()
   unsupported,   // this build or this machine cannot do it
-  log_full,      // an undo log had no room for an entry
+  log_full,      // an undo log did not take an entry
   kernel_fault,  // a kernel trapped or touched memory that is not its own
   livelock,      // a kernel made no progress (CPU backend)
   device,        // a CUDA call failed
@@ -36,7 +37,7 @@ const char* to_string(Errc code) noexcept;
 // What every function of the library throws. what() names the thing and the remedy.
 class Error : public std::runtime_error {
  public:
-  Error(Errc code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  Error(Errc code, const std::string& message);
   Errc code() const noexcept { return code_; }
 
  private:

@@ -113,14 +113,27 @@ void synchronize(void* native_stream = nullptr);
 
 }  // namespace backend
 
-// Owns `size()` elements of device memory, zeroed. Not copyable. REQUIRES, when it ends: no work
-// that uses it is left (cudaFree() happens to wait; the CPU backend does not).
+namespace detail {
+
+// Bytes of an array. Throws Errc::no_memory if nothing can have so many.
+inline std::size_t array_bytes(std::size_t count, std::size_t element_bytes) {
+  if (count <= ~std::size_t{0} / 2 / element_bytes) return count * element_bytes;
+  throw Error(Errc::no_memory, concat("no memory for ", count, " elements of ", element_bytes,
+                                      " bytes: that is more than can be addressed"));
+}
+
+}  // namespace detail
+
+// Owns `size()` elements of device memory, zeroed. Throws Errc::no_memory. Not copyable. REQUIRES,
+// when it ends: no work that uses it is left (cudaFree() happens to wait; the CPU backend does
+// not).
 template <class T>
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
   explicit DeviceBuffer(std::size_t size)
-      : data_(size ? static_cast<T*>(backend::allocate_device(size * sizeof(T))) : nullptr),
+      : data_(size ? static_cast<T*>(backend::allocate_device(detail::array_bytes(size, sizeof(T))))
+                   : nullptr),
         size_(size) {}
   ~DeviceBuffer() { reset(); }
   DeviceBuffer(DeviceBuffer&& other) noexcept { swap(other); }
@@ -147,13 +160,15 @@ class DeviceBuffer {
   std::size_t size_ = 0;
 };
 
-// Owns pinned host memory that kernels can use at the same address. REQUIRES as a DeviceBuffer.
+// Owns pinned host memory that kernels can use at the same address. Throws, and REQUIRES, as a
+// DeviceBuffer.
 template <class T>
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
   explicit PinnedBuffer(std::size_t size)
-      : data_(size ? static_cast<T*>(backend::allocate_pinned(size * sizeof(T))) : nullptr),
+      : data_(size ? static_cast<T*>(backend::allocate_pinned(detail::array_bytes(size, sizeof(T))))
+                   : nullptr),
         size_(size) {}
   ~PinnedBuffer() {
     if (data_) backend::free_pinned(data_);

@@ -9,9 +9,12 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "holdfast/config.hpp"
+#include "holdfast/error.hpp"
 #include "holdfast/region.hpp"
 #include "holdfast/stream.hpp"
 
@@ -30,6 +33,11 @@ struct TransactionHeader {
   std::uint64_t state;  // epoch << 2 | flags
 };
 
+namespace detail {
+template <>
+inline constexpr bool kIsOfLibrary<TransactionHeader> = true;
+}  // namespace detail
+
 // What recover() did.
 struct Recovery {
   bool needed = false;       // there was something to take back
@@ -45,6 +53,26 @@ struct UndoTally {
   std::uint32_t bad;  // entries that point outside what they belong to
 };
 
+// What an object and its copies share, or nothing, if the object was moved from.
+template <class T>
+class Shared {
+ public:
+  Shared(std::shared_ptr<T> value, const char* what) : value_(std::move(value)), what_(what) {}
+  T* operator->() const { return alive().get(); }
+  T& operator*() const { return *alive(); }
+  template <class U>
+  requires std::is_convertible_v<T*, U*>
+  operator std::shared_ptr<U>() const { return alive(); }
+
+ private:
+  const std::shared_ptr<T>& alive() const {
+    if (value_) return value_;
+    throw Error(Errc::closed, concat("the ", what_, " was moved from: use what it was moved to"));
+  }
+  std::shared_ptr<T> value_;
+  const char* what_;  // for messages
+};
+
 }  // namespace detail
 
 // A transaction and its logs, which it finds in the region by itself and owns: their volatile parts
@@ -58,6 +86,8 @@ struct UndoTally {
 //   tx.finish(stream, undo(log, PutBack{...}), ...);
 // After a crash:
 //   tx.recover(stream, undo(log, PutBack{...}), ...);
+//
+// Use of one that was moved from throws Errc::closed.
 //
 // A batch of which an insert said anything but `ok` does not commit: finish() takes all of it back
 // and throws log_full. So whoever cannot log a change need only leave it undone.
@@ -100,9 +130,9 @@ class Transaction {
   // newest first in its slot, to the undo of that log, then ends the transaction. Waits for the
   // stream, and for the last commit. REQUIRES: what was begun and not committed is through. A crash
   // in it is taken back by the next one. REQUIRES: undoing twice is as once. Throws damaged, naming
-  // the log, if an entry points outside of what it belongs to: the transaction then stays open;
-  // invalid_argument if the logs are not those of the transaction. In files with kernels:
-  // holdfast/undo.hpp.
+  // the log, if an entry points outside of what it belongs to: the others are undone then, and the
+  // transaction stays open and does not commit; invalid_argument if the logs are not those of the
+  // transaction. In files with kernels: holdfast/undo.hpp.
   template <class... Undos>
   Recovery recover(Stream& stream, const Undos&... undos);
 
@@ -117,7 +147,7 @@ class Transaction {
   struct Impl;
 
  private:
-  explicit Transaction(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  explicit Transaction(std::shared_ptr<Impl> impl) : impl_(std::move(impl), "transaction") {}
 
   // Waits for the stream and for the last commit, whatever its stream. False: there was one that
   // did not commit, and the transaction is as the medium has it.
@@ -131,7 +161,7 @@ class Transaction {
   std::uint64_t take_back(Stream& stream, const Undos&... undos);
   [[noreturn]] void throw_taken_back() const;
 
-  std::shared_ptr<Impl> impl_;
+  detail::Shared<Impl> impl_;
 };
 
 }  // namespace holdfast

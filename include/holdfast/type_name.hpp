@@ -18,6 +18,18 @@ inline constexpr std::string_view kUnnamedType = "struct";
 template <class T, class... Of>
 inline constexpr bool kIsOneOf = (std::is_same_v<T, Of> || ...);
 
+// What the library calls its own objects, and finds them by.
+inline constexpr std::string_view kReservedTypes[] = {"transaction", "undo_log", "durable",
+                                                      "checkpoint"};
+constexpr bool is_reserved(std::string_view type) {
+  for (const std::string_view reserved : kReservedTypes) {
+    if (type == reserved) return true;
+  }
+  return false;
+}
+template <class T>
+inline constexpr bool kIsOfLibrary = false;
+
 // By size: `long` and `long long` are one type on the medium.
 template <class T>
 constexpr const char* number_name() {
@@ -62,7 +74,8 @@ constexpr const char* declared_name() {
 //     static constexpr const char* value = "f32x4";  // as Python calls it
 //   };
 // A name stands for a layout: who changes the members changes the name. A struct that derives from
-// a named one has that one's name until it declares another.
+// a named one has that one's name until it declares another. The names of the library's own objects
+// are taken: transaction, undo_log, durable, checkpoint.
 template <class T>
 struct TypeName {
   static constexpr const char* value = detail::declared_name<T>();
@@ -77,6 +90,9 @@ constexpr const char* type_name() {
                 "the name of this type on the medium is over 23 characters: shorten it");
   static_assert(kName != detail::kUnnamedType,
                 "no type may be called \"struct\" on the medium, as all once were: name it");
+  static_assert(!detail::is_reserved(kName) || detail::kIsOfLibrary<std::remove_cv_t<T>>,
+                "this name on the medium is of the library's own objects (transaction, undo_log, "
+                "durable, checkpoint): choose another");
   return TypeName<std::remove_cv_t<T>>::value;
 }
 

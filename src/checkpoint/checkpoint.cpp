@@ -4,6 +4,7 @@
 #include <map>
 
 #include "checkpoint/group.hpp"
+#include "core/format.hpp"
 #include "core/guard.hpp"
 #include "core/host_asks.hpp"
 #include "core/process.hpp"
@@ -62,9 +63,10 @@ auto& alive(const Pointer& impl) {
 
 Checkpoint::Checkpoint(Region& region, std::string_view name) try
     : impl_(std::make_unique<Impl>()) {
-  if (name.empty() || name.find('/') != std::string_view::npos) {
-    throw Error(Errc::invalid_argument,
-                concat("checkpoint '", std::string(name), "': give a name without '/'"));
+  if (name.empty() || name.find('/') != std::string_view::npos ||
+      name.find('\0') != std::string_view::npos) {
+    throw Error(Errc::invalid_argument, concat("checkpoint '", std::string(name),
+                                               "': give a name without '/' and zero bytes"));
   }
   impl_->region = &region;
   impl_->name = name;
@@ -96,10 +98,10 @@ void Checkpoint::add_raw(std::string_view group, const CheckpointBuffer& buffer,
   auto found = impl.groups.find(group);
   if (found == impl.groups.end()) {
     const std::string object = concat(impl.name, "/", std::string(group));
-    if (group.empty() || object.size() > 55) {
+    if (group.empty() || object.size() > 55 || group.find('\0') != std::string_view::npos) {
       throw Error(Errc::invalid_argument,
                   concat("group '", std::string(group), "' of checkpoint '", impl.name,
-                         "': give names of at most 54 bytes together"));
+                         "': give names of at most 54 bytes together, none of them zero"));
     }
     Group fresh(std::string(group), object);
     fresh.add(buffer, data, memory);  // a group of nothing is not kept
@@ -179,6 +181,12 @@ void testing::set_engine_threshold(Checkpoint& checkpoint, std::uint64_t bytes) 
 }
 
 std::uint64_t Checkpoint::region_bytes(std::uint64_t buffer_bytes, std::uint64_t buffers) {
+  constexpr std::uint64_t kOfABuffer = sizeof(checkpoint::BufferEntry) + checkpoint::kAlignment;
+  if (buffer_bytes > core::kMaxRegionBytes || buffers > core::kMaxRegionBytes / kOfABuffer) {
+    throw Error(Errc::no_space,
+                concat("a group of ", buffers, " buffers with ", buffer_bytes,
+                       " bytes is larger than a region can be, ", core::kMaxRegionBytes, " bytes"));
+  }
   return checkpoint::layout_of(buffer_bytes + buffers * checkpoint::kAlignment, buffers)
       .object_bytes;
 }

@@ -42,11 +42,14 @@ void Group::add(const CheckpointBuffer& buffer, void* data, BufferMemory memory)
   const auto refuse = [&](const char* why) {
     throw Error(Errc::invalid_argument, concat(what, ": ", why));
   };
-  if (buffer.name.empty() || buffer.name.size() >= sizeof(BufferEntry::name)) {
-    refuse("give a name of 1 to 47 bytes");
+  const auto fits = [](const std::string& text, std::size_t field) {
+    return !text.empty() && text.size() < field && text.find('\0') == std::string::npos;
+  };
+  if (!fits(buffer.name, sizeof(BufferEntry::name))) {
+    refuse("give a name of 1 to 47 bytes, none of them zero");
   }
-  if (buffer.type.empty() || buffer.type.size() >= sizeof(BufferEntry::type)) {
-    refuse("give a type of 1 to 23 bytes");
+  if (!fits(buffer.type, sizeof(BufferEntry::type))) {
+    refuse("give a type of 1 to 23 bytes, none of them zero");
   }
   if (data == nullptr || buffer.bytes() == 0) refuse("there is nothing to save");
   if (buffer.count > ~std::uint64_t{0} / 4 / buffer.element_bytes) refuse("it is too large");

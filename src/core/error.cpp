@@ -52,6 +52,21 @@ const char* to_string(Errc code) noexcept {
 
 namespace {
 
+// what() ends at a zero byte, and a name that is refused for having one is part of its message.
+std::string with_zeroes_shown(std::string message) {
+  for (std::size_t at = 0; (at = message.find('\0', at)) != std::string::npos;) {
+    message.replace(at, 1, "\\0");
+  }
+  return message;
+}
+
+}  // namespace
+
+Error::Error(Errc code, const std::string& message)
+    : std::runtime_error(with_zeroes_shown(message)), code_(code) {}
+
+namespace {
+
 // Made while there is memory. An Error is copied without any.
 const Error g_no_memory(Errc::no_memory, "no memory; free some, or raise the limit");
 

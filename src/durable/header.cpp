@@ -57,6 +57,58 @@ void check_text(std::string_view name, const char* what, std::string_view text, 
          concat(what, " '", text, "' must have 1 to ", field - 1, " bytes, none of them zero"));
 }
 
+// Whether a part is all that the library makes of one that is called so; names may differ.
+bool is_as(const Part& part, const Part& made) {
+  return part.type == made.type && part.element_bytes == made.element_bytes &&
+         part.count == made.count && part.tracking == made.tracking &&
+         part.shape.layout == made.shape.layout && part.shape.slots == made.shape.slots &&
+         part.shape.bytes_per_slot == made.shape.bytes_per_slot;
+}
+
+void check_array(std::string_view name, const Part& part) {
+  if (detail::is_reserved(part.type)) {
+    refuse(name, concat("part '", part.name, "' is an array of the type '", part.type,
+                        "', which the library calls its own objects: choose another"));
+  }
+  if (part.tracking > Tracking::none) {
+    refuse(name, concat("part '", part.name, "' has tracking ",
+                        static_cast<std::uint32_t>(part.tracking), ", which is none"));
+  }
+}
+
+void check_log(std::string_view name, const Part& part) {
+  try {
+    if (is_as(part, Part::undo_log(part.name, part.shape))) return;
+  } catch (const Error& error) {
+    refuse(name, concat("log '", part.name, "': ", error.what()));
+  }
+  refuse(name, concat("log '", part.name, "' is not as Part::undo_log() makes it"));
+}
+
+// Members are public, so that a part need not be what its maker made.
+void check_part(std::string_view name, const Part& part) {
+  check_text(name, "the name of a part", part.name, Part::kNameBytes);
+  check_text(name, "the type of a part", part.type, core::kTypeBytes);
+  if (part.name.find('.') != std::string::npos) {
+    refuse(name, concat("the name of part '", part.name,
+                        "' must have no '.': it would be one of durable object '", name, ".",
+                        part.name.substr(0, part.name.find('.')), "'"));
+  }
+  if (const std::string wrong = wrong_size(part); !wrong.empty()) refuse(name, wrong);
+  switch (part.kind) {
+    case Part::Kind::array:
+      return check_array(name, part);
+    case Part::Kind::transaction:
+      if (part.name == Part::kTransaction && is_as(part, Part::transaction())) return;
+      refuse(name, concat("its transaction is called '", part.name, "', and must be '",
+                          Part::kTransaction, "', as Part::transaction() makes it"));
+    case Part::Kind::undo_log:
+      return check_log(name, part);
+  }
+  refuse(name, concat("part '", part.name, "' is of kind ", static_cast<std::uint32_t>(part.kind),
+                      ", which is none"));
+}
+
 std::uint64_t whole_pages(std::uint64_t bytes) { return core::pages_of(bytes) * core::kPage; }
 
 // Where the region puts objects one after another: into the first gap that is large enough.
@@ -102,6 +154,16 @@ std::string object_name(std::string_view object, std::string_view part) {
   return concat(object, ".", part);
 }
 
+std::string wrong_size(const Part& part) {
+  if (part.element_bytes != 0 && part.count != 0 &&
+      part.count <= core::kMaxRegionBytes / part.element_bytes) {
+    return {};
+  }
+  return concat("part '", part.name, "' has ", part.count, " elements of ", part.element_bytes,
+                " bytes: give one at least, and no more than ", core::kMaxRegionBytes,
+                " bytes, the most that a region can have");
+}
+
 void check(std::string_view name, const Identity& identity, const std::vector<Part>& parts) {
   check_text(name, "its name", name, core::kNameBytes);
   check_text(name, "its type", identity.type, core::kTypeBytes);
@@ -118,17 +180,11 @@ void check(std::string_view name, const Identity& identity, const std::vector<Pa
   };
   check_length(object_name(name, Part::kHeader));
   for (const Part& part : parts) {
-    check_text(name, "the name of a part", part.name, Part::kNameBytes);
-    check_text(name, "the type of a part", part.type, core::kTypeBytes);
+    check_part(name, part);
     check_length(object_name(name, part.name));
     if (!names.insert(part.name).second) {
       refuse(name, concat("part '", part.name, "' is there twice (the header is called '",
                           Part::kHeader, "')"));
-    }
-    if (part.element_bytes == 0 || part.count == 0 ||
-        part.count > core::kMaxRegionBytes / part.element_bytes) {
-      refuse(name, concat("part '", part.name, "' has ", part.count, " elements of ",
-                          part.element_bytes, " bytes"));
     }
     if (part.kind == Part::Kind::undo_log && !has_transaction) {
       refuse(name, concat("log '", part.name, "' has no transaction in front of it"));

@@ -49,6 +49,9 @@ static_assert(sizeof(Header) == kPageBytes);
 // The object of a part.
 std::string object_name(std::string_view object, std::string_view part);
 
+// What is wrong with the size of a part that no region can hold, in words; empty if nothing is.
+std::string wrong_size(const Part& part);
+
 // Throws invalid_argument for what the header or the region cannot hold.
 void check(std::string_view name, const detail::DurableObject::Identity& identity,
            const std::vector<Part>& parts);
@@ -64,3 +67,6 @@ void check_room(const Region& region, const std::string& where, const std::vecto
                 const std::vector<std::string>& gone);
 
 }  // namespace holdfast::durable
+
+template <>
+inline constexpr bool holdfast::detail::kIsOfLibrary<holdfast::durable::Header> = true;

@@ -226,6 +226,11 @@ void Transaction::begin(Stream& stream) {
 void Transaction::commit(Stream& stream) {
   impl_->check_ours();
   if (!impl_->active) misuse(impl_->where, "commit() without begin()");
+  if (impl_->in_part) {
+    misuse(impl_->where,
+           "commit() of what was taken back in part, as a log is damaged: reopen the region from "
+           "its last commit");
+  }
   impl_->unfinished = true;
   ++impl_->commits;
   impl_->advance(stream, Step::commit);
@@ -290,12 +295,14 @@ std::uint64_t Transaction::end_undo(Stream& stream, const std::vector<const Undo
   for (std::size_t i = 0; i < logs.size(); ++i) {
     undone += tallies[i].undone;
     if (tallies[i].bad == 0) continue;
+    impl_->in_part = true;
     throw Error(
         Errc::damaged,
         concat(impl_->where, ": ", tallies[i].bad, " entries of undo log '", logs[i]->name(),
-               "' point outside what they belong to; nothing is rolled back: reopen the "
-               "region from its last commit"));
+               "' point outside what they belong to; the transaction stays open, and is taken back "
+               "in part: reopen the region from its last commit"));
   }
+  impl_->in_part = false;
   impl_->advance(stream, Step::end);
   stream.synchronize();
   return undone;
@@ -307,10 +314,12 @@ void Transaction::throw_taken_back() const {
                                      ": its stream failed before the commit, so that "
                                      "the batch was taken back whole: do it again"));
   }
-  throw Error(Errc::log_full,
-              concat(impl_->where, ": its undo logs had no room for ", impl_->failures,
-                     " entries, so that the batch was taken back whole: give smaller batches, or "
-                     "make larger logs"));
+  throw Error(
+      Errc::log_full,
+      concat(impl_->where, ": its undo logs did not take ", impl_->failures,
+             " entries (their slot is full, or past the log's end, or they have 0 or over ",
+             kMaxEntryBytes, " bytes: insert() says which), so that the batch was taken back ",
+             "whole: give smaller batches, make larger logs, or mend the slot or size"));
 }
 
 }  // namespace holdfast

@@ -56,6 +56,7 @@ struct Transaction::Impl {
   std::uint64_t commits = 0;   // calls of commit()
   Event committed;             // behind the last of them, whatever its stream
   std::uint64_t failures = 0;  // inserts of what did not commit
+  bool in_part = false;        // open, and taken back but for entries that are damaged
   DeviceBuffer<TransactionWords> words{1};
   PinnedBuffer<CommitVerdict> verdict{1};
   DeviceBuffer<detail::UndoTally> tallies;

@@ -34,7 +34,16 @@ std::uint64_t words_offset(std::uint32_t slots) {
   return kTailsOffset + round_up(std::uint64_t{slots} * sizeof(std::uint32_t), kPageBytes);
 }
 
+bool is_layout(LogLayout layout) {
+  return layout == LogLayout::coalesced || layout == LogLayout::conventional;
+}
+
 void check_shape(const LogShape& shape) {
+  if (!is_layout(shape.layout)) {
+    throw Error(Errc::invalid_argument,
+                concat("undo log of layout ", static_cast<std::uint32_t>(shape.layout),
+                       ": give LogLayout::coalesced or LogLayout::conventional"));
+  }
   if (shape.slots == 0 || shape.slots > LogShape::kMaxSlots || shape.bytes_per_slot == 0 ||
       shape.bytes_per_slot > LogShape::kMaxSlotBytes) {
     throw Error(Errc::invalid_argument,
@@ -59,9 +68,15 @@ LogHeader header_of(const LogShape& shape, std::string_view transaction) {
   return header;
 }
 
+// Whether an object can be a log at all: others may have its type, too.
+bool is_log(const ObjectInfo& object) {
+  return object.type == LogHeader::kTypeName && object.element_bytes == 1;
+}
+
+// REQUIRES: is_log().
 LogHeader read_header(Region& region, Stream& stream, const ObjectInfo& object) {
   LogHeader header;
-  if (object.element_bytes != 1 || object.bytes() < kTailsOffset) {
+  if (object.bytes() < kTailsOffset) {
     std::memset(&header, 0xff, sizeof(header));  // fits no log
   } else {
     read_back(stream, &header, region.address(object), sizeof(header));
@@ -69,13 +84,30 @@ LogHeader read_header(Region& region, Stream& stream, const ObjectInfo& object) 
   return header;
 }
 
+Error damaged(const Region& region, const ObjectInfo& object, const char* what) {
+  return Error(Errc::damaged, concat("undo log '", object.name, "' of region '", region.path(),
+                                     "' ", what, "; reopen the region from its last commit"));
+}
+
+// Of a log, or all zero: no log, or one that is being made, with nothing in it.
+LogHeader sound_header(Region& region, const ObjectInfo& object) {
+  if (!is_log(object)) return {};
+  Stream stream;
+  LogHeader header = read_header(region, stream, object);
+  if (header.magic == 0) return {};  // whatever stands behind it is not all of it
+  // Whose it is cannot be told, and what it holds may be missed: so it stops every transaction.
+  if (header.magic != LogHeader::kMagic || header.checksum != header_checksum(header)) {
+    throw damaged(region, object, "has a damaged header");
+  }
+  header.transaction[sizeof(header.transaction) - 1] = '\0';
+  return header;
+}
+
 // The shape that a header claims, or none where it fits no object of so many bytes.
 bool shape_in(const LogHeader& header, std::uint64_t bytes, LogShape& shape) {
   shape = {static_cast<LogLayout>(header.layout), header.slots, header.slot_words * 4};
-  const bool known =
-      shape.layout == LogLayout::coalesced || shape.layout == LogLayout::conventional;
-  if (!known || header.slots == 0 || header.slots > LogShape::kMaxSlots || header.slot_words == 0 ||
-      header.slot_words > LogShape::kMaxSlotBytes / 4) {
+  if (!is_layout(shape.layout) || header.slots == 0 || header.slots > LogShape::kMaxSlots ||
+      header.slot_words == 0 || header.slot_words > LogShape::kMaxSlotBytes / 4) {
     return false;
   }
   const LogShape whole = whole_shape(shape);
@@ -113,7 +145,7 @@ std::shared_ptr<UndoLog::Impl> UndoLog::Impl::create(Region& region, std::string
                                                      TransactionWords* words) {
   const std::uint64_t bytes = UndoLog::object_bytes(shape);
   Stream stream;
-  if (region.contains(name) && region.object(name).type == LogHeader::kTypeName &&
+  if (region.contains(name) && is_log(region.object(name)) &&
       read_header(region, stream, region.object(name)).magic == 0) {
     region.remove(name);  // a creation that was cut off
   }
@@ -126,24 +158,17 @@ std::shared_ptr<UndoLog::Impl> UndoLog::Impl::create(Region& region, std::string
 std::shared_ptr<OwnedLog> UndoLog::Impl::open(Region& region, const ObjectInfo& object,
                                               std::string_view transaction,
                                               TransactionWords* words) {
-  const auto refuse = [&](const char* what) {
-    return Error(Errc::damaged, concat("undo log '", object.name, "' of region '", region.path(),
-                                       "' ", what, "; reopen the region from its last commit"));
-  };
-  Stream stream;
-  LogHeader header = read_header(region, stream, object);
-  if (header.magic == 0) return nullptr;  // being made: nothing was logged
-  // Whose it is cannot be told, and what it holds may be missed: so it stops every transaction.
-  if (header.magic != LogHeader::kMagic || header.checksum != header_checksum(header)) {
-    throw refuse("has a damaged header");
-  }
-  header.transaction[sizeof(header.transaction) - 1] = '\0';
-  if (transaction != header.transaction) return nullptr;
+  const LogHeader header = sound_header(region, object);
+  if (header.magic == 0 || transaction != header.transaction) return nullptr;
   LogShape shape;
   if (!shape_in(header, object.bytes(), shape)) {
-    throw refuse("has a header that does not fit its object");
+    throw damaged(region, object, "has a header that does not fit its object");
   }
   return std::make_shared<Impl>(region, object, shape, words);
+}
+
+std::string UndoLog::Impl::transaction_of(Region& region, const ObjectInfo& object) {
+  return sound_header(region, object).transaction;
 }
 
 UndoLog::Impl::Impl(Region& region, const ObjectInfo& info, const LogShape& whole,

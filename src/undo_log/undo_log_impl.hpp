@@ -33,6 +33,9 @@ struct UndoLog::Impl : OwnedLog {
   // As LogKind::open.
   static std::shared_ptr<OwnedLog> open(Region& region, const ObjectInfo& object,
                                         std::string_view transaction, TransactionWords* words);
+  // The name of the transaction whose log an object is. Empty: it is no log, or its creation was
+  // cut off. Throws damaged.
+  static std::string transaction_of(Region& region, const ObjectInfo& object);
 
   Impl(Region& region, const ObjectInfo& object, const LogShape& shape, TransactionWords* words);
 

@@ -316,6 +316,31 @@ TEST_F(CheckpointTest, MisuseIsRefused) {
   EXPECT_EQ(error_of([&] { full.save(stream_, "g"); }), Errc::no_space);
 }
 
+// On the medium a zero byte ends a name.
+TEST_F(CheckpointTest, NamesHaveNoZeroBytes) {
+  Checkpoint checkpoint = make();
+  const std::string zero("a\0x", 3);
+  EXPECT_EQ(error_of([&] { checkpoint.add("model", zero, weights_.data(), 1); }, {"name", "zero"}),
+            Errc::invalid_argument);
+  EXPECT_EQ(error_of(
+                [&] {
+                  checkpoint.add_raw("model", {"b", zero, 1, 4}, weights_.data());
+                },
+                {"'b'", "type", "zero"}),
+            Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { checkpoint.add(zero, "b", weights_.data(), 1); }, {"group", "zero"}),
+            Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { Checkpoint(*region_, zero); }, {"zero"}), Errc::invalid_argument);
+}
+
+TEST_F(CheckpointTest, WhatNoRegionHoldsHasNoBytes) {
+  const std::uint64_t most = ~std::uint64_t{0};
+  EXPECT_EQ(error_of([&] { Checkpoint::region_bytes(most, 1); }, {std::to_string(most), "region"}),
+            Errc::no_space);
+  EXPECT_EQ(error_of([&] { Checkpoint::region_bytes(1, most / 256 + 2); }), Errc::no_space);
+  EXPECT_GT(Checkpoint::region_bytes(std::uint64_t{1} << 40, 1), std::uint64_t{2} << 40);
+}
+
 TEST_F(CheckpointTest, TellsStructsOfOneSizeApart) {
   const DeviceBuffer<Moment> moments(4);
   const auto saving = [&](auto* buffer) {

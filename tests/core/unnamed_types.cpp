@@ -28,6 +28,10 @@ struct Reserved {
   static constexpr const char* kTypeName = "struct";
   double x;
 };
+struct Taken {
+  static constexpr const char* kTypeName = "undo_log";
+  double x;
+};
 struct Foreign {
   double x;
 };
@@ -62,6 +66,8 @@ void use(holdfast::Region& region, holdfast::Checkpoint& checkpoint, Unnamed* da
   region.allocate<Reserved>("a", 1);
 #elif CASE == 11
   checkpoint.add("g", "a", reinterpret_cast<Long*>(data), 1);
+#elif CASE == 12
+  region.find<const Taken>("a");
 #endif
   (void)checkpoint;
   (void)data;

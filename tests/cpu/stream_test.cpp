@@ -207,6 +207,21 @@ TEST(Memory, TooMuchIsAnError) {
   }
 }
 
+TEST(Memory, AnArrayWhoseBytesOverflowIsAnError) {
+  constexpr std::size_t kCount = (std::size_t{1} << 61) + 1;  // 8 bytes, if they wrap
+  const auto code_of = [](auto&& make) {
+    try {
+      make();
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(std::to_string(kCount)), std::string::npos);
+      return error.code();
+    }
+    return Errc::invalid_argument;
+  };
+  EXPECT_EQ(code_of([] { DeviceBuffer<std::uint64_t>{kCount}; }), Errc::no_memory);
+  EXPECT_EQ(code_of([] { PinnedBuffer<std::uint64_t>{kCount}; }), Errc::no_memory);
+}
+
 TEST(Backend, SaysWhatItIs) {
   EXPECT_STREQ(backend::name(), "cpu");
   EXPECT_FALSE(backend::device_name().empty());

@@ -225,6 +225,19 @@ TEST_F(TransactionTest, MisuseIsRefused) {
 }
 
 // Tags start over after 65,535 epochs; a tail of the last round must not come to life.
+TEST_F(TransactionTest, OneThatWasMovedFromIsClosed) {
+  Counters counters = Counters::create(path());
+  Transaction from = Transaction::open(counters.region, "tx");
+  const Transaction to = std::move(from);
+  const std::vector<std::string> words = {"transaction was moved from"};
+  EXPECT_EQ(error_of([&] { from.begin(counters.stream); }, words), Errc::closed);
+  EXPECT_EQ(error_of([&] { from.commit(counters.stream); }, words), Errc::closed);
+  EXPECT_EQ(error_of([&] { from.log("log"); }, words), Errc::closed);
+  EXPECT_EQ(error_of([&] { test::recover(counters.stream, from, {}); }, words), Errc::closed);
+  EXPECT_EQ(error_of([&] { from.name(); }, words), Errc::closed);
+  EXPECT_EQ(to.name(), "tx");
+}
+
 TEST_F(TransactionTest, TagsStartOverWithoutRevivingOldEntries) {
   {
     Counters counters = Counters::create(path());
@@ -365,7 +378,8 @@ TEST_F(TransactionTest, ABatchThatDoesNotFitItsLogIsTakenBackWhole) {
   EXPECT_EQ(two.sum(), 64u);
 
   two.begin_and_commit(100);
-  EXPECT_EQ(error_of([&] { two.finish(); }, {"'tx'", path(), "36 entries", "smaller batches"}),
+  EXPECT_EQ(error_of([&] { two.finish(); },
+                     {"'tx'", path(), "36 entries", "past the log's end", "smaller batches"}),
             Errc::log_full);
   EXPECT_EQ(two.counters.cells[0], 1u);
   EXPECT_EQ(two.counters.different_cells(), 0u);
@@ -471,6 +485,36 @@ TEST_F(TransactionTest, AnEntryThatPointsOutsideEndsRecovery) {
   }
   EXPECT_EQ(counters.region.find<TransactionHeader>("tx")[0].state, TransactionHeader::kActive);
   counters.region.abandon();
+}
+
+// One of two logs is undone then, so that a commit would keep a half.
+TEST_F(TransactionTest, WhatWasTakenBackInPartDoesNotCommit) {
+  TwoLogs two(path(), 64);
+  Transaction& tx = two.counters.transaction;
+  Stream& stream = two.counters.stream;
+  tx.begin(stream);
+  test::add_one(stream, two.counters.log, two.counters.cells.data(), kCells,
+                two.counters.region.marks());
+  test::add_one(stream, two.small, two.second.data(), 64, two.counters.region.marks());
+  stream.synchronize();
+  const ObjectInfo info = two.counters.region.object("small");
+  auto* const words = reinterpret_cast<std::uint32_t*>(
+      static_cast<std::byte*>(two.counters.region.address(info)) + 2 * kPageBytes);
+  const std::uint32_t cell = words[7];
+  words[7] = TwoLogs::kSecond;
+  EXPECT_EQ(error_of([&] { test::recover(stream, tx, two.all()); },
+                     {"1 entries", "'small'", "stays open", "in part"}),
+            Errc::damaged);
+  EXPECT_EQ(two.counters.cells[0], 0u);
+  EXPECT_EQ(two.sum(), 1u);
+  EXPECT_EQ(error_of([&] { tx.commit(stream); }, {"'tx'", "in part", "last commit"}),
+            Errc::invalid_argument);
+  words[7] = cell;
+  EXPECT_TRUE(test::recover(stream, tx, two.all()).needed);
+  EXPECT_EQ(two.sum(), 0u);
+  two.begin_and_commit(64);
+  two.finish();
+  EXPECT_EQ(two.sum(), 64u);
 }
 
 TEST_F(TransactionTest, ATailWithinAnEntryEndsRecovery) {

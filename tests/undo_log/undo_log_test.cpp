@@ -168,6 +168,7 @@ TEST_F(LogTest, ShapesThatCannotBeAreRefused) {
   EXPECT_EQ(code_of(LogShape::coalesced(8, 0)), Errc::invalid_argument);
   EXPECT_EQ(code_of(LogShape::coalesced(8, LogShape::kMaxSlotBytes + 4)), Errc::invalid_argument);
   EXPECT_EQ(code_of(LogShape::conventional(LogShape::kMaxSlots + 1, 8)), Errc::invalid_argument);
+  EXPECT_EQ(code_of({static_cast<LogLayout>(7), 32, 8}), Errc::invalid_argument);
   EXPECT_EQ(code_of(LogShape::coalesced(1 << 20, 4096)), Errc::no_space);
 }
 
@@ -183,6 +184,16 @@ TEST_F(LogTest, ADamagedHeaderIsRefused) {
     bytes[i] ^= 4;
   }
   EXPECT_NO_THROW(Transaction::open(region, "tx").log("log"));
+}
+
+// Only bytes can be a log.
+TEST_F(LogTest, AStructOfItsTypeStopsNoTransaction) {
+  region.allocate_raw("theirs", "undo_log", 16, 300, Tracking::marked);
+  std::memset(region.address(region.object("theirs")), 7, 16 * 300);
+  EXPECT_EQ(error_of([&] { make(LogShape::coalesced(32, 64), "theirs"); }), Errc::already_exists);
+  make(LogShape::coalesced(32, 64));
+  EXPECT_NO_THROW(Transaction::open(region, "tx").log("log"));
+  EXPECT_TRUE(region.contains("theirs"));
 }
 
 TEST_F(LogTest, AnObjectOfAnotherSizeIsRefused) {
