@@ -87,7 +87,8 @@ class Shared {
 // After a crash:
 //   tx.recover(stream, undo(log, PutBack{...}), ...);
 //
-// Use of one that was moved from throws Errc::closed.
+// Use of one that was moved from, or whose region was closed, throws Errc::closed, and use in a
+// forked child in_use.
 //
 // A batch of which an insert said anything but `ok` does not commit: finish() takes all of it back
 // and throws log_full. So whoever cannot log a change need only leave it undone.
@@ -99,8 +100,10 @@ class Transaction {
   // Throws already_exists (also where a log is left of another transaction of this name). What a
   // creation that was cut off has left is removed.
   static Transaction create(Region& region, std::string_view name);
-  // Opens all of its logs, too. From then on an earlier one of this process is closed: what it is
-  // asked to do throws Errc::closed. Throws not_found, damaged.
+  // Opens all of its logs, too. From then on an earlier one of this process is closed: what it, and
+  // the views of its logs, are asked for throws Errc::closed. Waits for the earlier one's last
+  // commit. REQUIRES: a batch that it has begun and not committed is through. Throws not_found,
+  // damaged (its header, or a log's; the word, tails and entries have no checksums).
   static Transaction open(Region& region, std::string_view name);
 
   // A log of this transaction, which must be in the same region. Throws invalid_argument (shape,
@@ -112,9 +115,13 @@ class Transaction {
   // invalid_argument inside a transaction.
   void remove_log(Region& region, std::string_view name);
 
-  // Stream-ordered. Throws invalid_argument if a transaction is open (begin) or none is (commit).
+  // Stream-ordered; on another stream than the last batch's it waits for that one on the host.
+  // Throws invalid_argument if a transaction is open, or if that batch did not commit and was not
+  // finished.
   void begin(Stream& stream);
-  // Whether it did commit is known once the stream is through: finish() says so.
+  // Stream-ordered. Whether it did commit is known once the stream is through: finish() says so.
+  // REQUIRES: the stream is that of begin(), or ordered behind it. Throws invalid_argument if no
+  // transaction is open.
   void commit(Stream& stream);
 
   // Waits for the stream, and for the last commit, whatever its stream. Where an insert of the last
@@ -139,7 +146,8 @@ class Transaction {
   // Whether a crash cut off a transaction that has not been recovered yet.
   bool interrupted() const;
 
-  // Empties every log of this transaction, outside of begin and commit.
+  // Empties every log of this transaction, outside of begin and commit. Waits and throws as
+  // begin().
   void clear_logs(Stream& stream);
 
   std::string_view name() const;

@@ -54,7 +54,9 @@ class UndoLog {
       body(conventional());
     }
   }
-  // For logs that are of one layout always. Throws invalid_argument if it is the other one.
+  // For logs that are of one layout always. Throws invalid_argument if it is the other one. As
+  // visit(), they throw closed where the transaction would: a log of one that another has taken
+  // over takes nothing that counts.
   CoalescedLogRef coalesced() const;
   ConventionalLogRef conventional() const;
 
@@ -62,10 +64,10 @@ class UndoLog {
 
  private:
   friend class Transaction;
-  UndoLog(std::shared_ptr<const Impl> impl, std::shared_ptr<const void> transaction)
-      : impl_(std::move(impl)), transaction_(std::move(transaction)) {}
-  std::shared_ptr<const Impl> impl_;
-  std::shared_ptr<const void> transaction_;
+  UndoLog(std::shared_ptr<const Impl> impl, std::shared_ptr<const Transaction::Impl> transaction)
+      : impl_(std::move(impl), "undo log"), transaction_(std::move(transaction)) {}
+  detail::Shared<const Impl> impl_;
+  std::shared_ptr<const Transaction::Impl> transaction_;
 };
 
 }  // namespace holdfast

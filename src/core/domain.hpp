@@ -34,19 +34,40 @@ testing::MediumModel model_of(const Model& model);
 // safety: any.
 class Users {
  public:
-  std::uint64_t take_over(std::uint64_t offset) {
+  // Waits for what the user of the object has under way, if it has one.
+  void settle(std::uint64_t offset) const {
+    std::function<void()> wait;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = users_.find(offset);
+      if (found != users_.end()) wait = found->second.settle;
+    }
+    if (wait) wait();
+  }
+  std::uint64_t take_over(std::uint64_t offset, std::function<void()> settle) {
     const std::lock_guard lock(mutex_);
-    return users_[offset] = ++last_;
+    users_[offset] = {++last_, std::move(settle)};
+    return last_;
   }
   bool is_user(std::uint64_t offset, std::uint64_t number) const {
     const std::lock_guard lock(mutex_);
-    return users_.at(offset) == number;
+    const auto found = users_.find(offset);
+    return found != users_.end() && found->second.number == number;
+  }
+  // The region ends: nobody is a user any more.
+  void clear() noexcept {
+    const std::lock_guard lock(mutex_);
+    users_.clear();
   }
 
  private:
   mutable std::mutex mutex_;
   std::uint64_t last_ = 0;
-  std::map<std::uint64_t, std::uint64_t> users_;  // by offset of the object
+  struct User {
+    std::uint64_t number;
+    std::function<void()> settle;  // may be empty
+  };
+  std::map<std::uint64_t, User> users_;  // by offset of the object
 };
 
 // A region that is open, as its domain keeps it. Ends as a crash would end it, unless it is closed.
@@ -54,7 +75,7 @@ class Users {
 // Thread safety: as of Region.
 class RegionDomain {
  public:
-  virtual ~RegionDomain() = default;
+  virtual ~RegionDomain() { users_->clear(); }
 
   virtual Domain domain() const = 0;
   virtual Medium& medium() = 0;

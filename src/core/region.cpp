@@ -420,11 +420,16 @@ Guarantee Region::guarantee() const try {
 
 const OpenReport& Region::open_report() const { return alive(impl_).report; }
 
-std::function<bool()> core::RegionAccess::take_over(const Region& region, std::string_view object) {
+void core::RegionAccess::settle_user(const Region& region, std::string_view object) {
+  alive(region.impl_).domain->users()->settle(region.object(object).offset);
+}
+
+std::function<bool()> core::RegionAccess::take_over(const Region& region, std::string_view object,
+                                                    std::function<void()> settle) {
   const std::shared_ptr<Users> users = alive(region.impl_).domain->users();
   const std::uint64_t offset = region.object(object).offset;
-  return
-      [users, offset, number = users->take_over(offset)] { return users->is_user(offset, number); };
+  const std::uint64_t number = users->take_over(offset, std::move(settle));
+  return [users, offset, number] { return users->is_user(offset, number); };
 }
 
 void core::RegionAccess::writer_begins(const Region& region) {

@@ -25,10 +25,15 @@ struct RegionAccess {
 
   static testing::Throttle& throttle(const Region& region);
 
-  // From now on the caller uses an object that has one user at a time, and whoever did so before
-  // does not. The result says whether that is still so, and may outlive the region. Throws
+  // Of an object that has one user at a time: waits for what its user has under way. Throws
   // not_found.
-  static std::function<bool()> take_over(const Region& region, std::string_view object);
+  static void settle_user(const Region& region, std::string_view object);
+  // From now on the caller is its user, and whoever was that before is not. `settle`, if it is not
+  // empty, waits for what the caller has under way, and may be called as long as the region is
+  // open. The result says whether the caller still is its user, and the region open; it may outlive
+  // the region. Throws not_found.
+  static std::function<bool()> take_over(const Region& region, std::string_view object,
+                                         std::function<void()> settle = {});
 };
 
 }  // namespace holdfast::core

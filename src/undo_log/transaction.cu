@@ -54,7 +54,7 @@ bool is_cut_off(Region& region, Stream& stream, std::string_view name) {
   return header.magic == 0;
 }
 
-[[noreturn]] void misuse(const std::string& where, const char* what) {
+[[noreturn]] void misuse(const std::string& where, const std::string& what) {
   throw Error(Errc::invalid_argument, concat(where, ": ", what));
 }
 
@@ -76,13 +76,22 @@ void Transaction::Impl::start(Stream& stream, std::uint64_t found) {
   verdict[0] = {};
   copy_async(stream, words.data(), &fresh, sizeof(fresh));
   stream.synchronize();
+  this->stream = nullptr;
+}
+
+void Transaction::Impl::take_over(const std::shared_ptr<Impl>& impl, Region& region) {
+  impl->is_ours = core::RegionAccess::take_over(region, impl->name, [user = std::weak_ptr(impl)] {
+    if (const auto alive = user.lock()) alive->await_moves();
+  });
 }
 
 // Two that know nothing of one another would each set the medium's word.
 void Transaction::Impl::check_ours() const {
+  if (!maker.is_this_process()) maker.refuse(where, "use it there");
   if (is_ours()) return;
-  throw Error(Errc::closed,
-              concat(where, ": another of this process has opened it since: use that"));
+  throw Error(Errc::closed, concat(where,
+                                   ": another of this process has opened it since, or its "
+                                   "region was closed: use that, or open it again"));
 }
 
 // Moves the medium's word to the epoch and flags that the host has chosen.
@@ -90,15 +99,29 @@ void Transaction::Impl::set_state(Stream& stream, std::uint64_t flags, Step step
   const std::uint64_t from = std::exchange(state, epoch << 2 | flags);
   launch(stream, dim3(1), dim3(1), store_state, header, Move{step, from, state, commits},
          tag_of(epoch), words.data(), verdict.data(), marks);
+  this->stream = &stream.impl();
 }
 
-bool Transaction::Impl::did_commit() {
+void Transaction::Impl::await_moves() noexcept {
   try {
-    committed.synchronize();
+    moved.synchronize();
   } catch (const Error&) {
     // Its stream failed, before the commit or behind it: the verdict tells.
   }
+}
+
+bool Transaction::Impl::did_commit() {
+  await_moves();
   return verdict[0].commit == commits && verdict[0].stuck == 0;
+}
+
+// The host waits, and not `next`: a stream that waits for one that failed fails, too.
+void Transaction::Impl::come_behind(Stream& next, const char* what) {
+  if (stream == nullptr || stream == &next.impl()) return;
+  await_moves();
+  if (unfinished && !did_commit()) {
+    misuse(where, concat(what, " before what did not commit was taken back: finish() first"));
+  }
 }
 
 // Goes to the next epoch, which makes every tail stale at once. When tags start over, tails of
@@ -155,7 +178,7 @@ Transaction Transaction::create(Region& region, std::string_view name) {
                        "' is left of another transaction of this name: remove it first"));
   }
   impl->header = region.allocate<TransactionHeader>(name, 1, Tracking::marked).data();
-  impl->is_ours = core::RegionAccess::take_over(region, name);
+  Impl::take_over(impl, region);
   store_header(region, stream, impl->header, TransactionHeader{TransactionHeader::kMagic, 0});
   impl->start(stream, 0);
   return Transaction(impl);
@@ -163,6 +186,7 @@ Transaction Transaction::create(Region& region, std::string_view name) {
 
 Transaction Transaction::open(Region& region, std::string_view name) {
   const auto found = region.find<TransactionHeader>(name);
+  core::RegionAccess::settle_user(region, name);
   TransactionHeader header;
   Stream stream;
   read_back(stream, &header, found.data(), sizeof(header));
@@ -181,7 +205,7 @@ Transaction Transaction::open(Region& region, std::string_view name) {
   impl->start(stream, header.state);
   impl->interrupted = std::exchange(impl->active, false);
   impl->open_logs(region);
-  impl->is_ours = core::RegionAccess::take_over(region, name);
+  Impl::take_over(impl, region);
   return Transaction(impl);
 }
 
@@ -194,6 +218,7 @@ UndoLog Transaction::create_log(Region& region, std::string_view name, const Log
 }
 
 UndoLog Transaction::log(std::string_view name) const {
+  impl_->check_ours();
   const auto log = std::dynamic_pointer_cast<UndoLog::Impl>(impl_->find(name));
   if (!log) {
     throw Error(Errc::not_found, concat(impl_->where, " has no undo log '", name, "'"));
@@ -218,6 +243,7 @@ void Transaction::begin(Stream& stream) {
   impl_->check_ours();
   if (impl_->interrupted) misuse(impl_->where, "a crash cut one off: recover() first");
   if (impl_->active) misuse(impl_->where, "begin() while one is open: commit() or recover() first");
+  impl_->come_behind(stream, "begin() on another stream");
   if (impl_->sweep_pending) impl_->sweep(stream, Step::begin);
   impl_->active = true;
   impl_->set_state(stream, TransactionHeader::kActive, Step::begin);
@@ -234,17 +260,22 @@ void Transaction::commit(Stream& stream) {
   impl_->unfinished = true;
   ++impl_->commits;
   impl_->advance(stream, Step::commit);
-  impl_->committed.record(stream);
+  impl_->moved.record(stream);
 }
 
-bool Transaction::interrupted() const { return impl_->interrupted; }
+bool Transaction::interrupted() const {
+  impl_->check_ours();
+  return impl_->interrupted;
+}
 bool Transaction::is_open() const { return impl_->active || impl_->interrupted; }
 
 void Transaction::clear_logs(Stream& stream) {
   impl_->check_ours();
   if (is_open())
     misuse(impl_->where, "clear_logs() inside a transaction would lose what undoes it");
+  impl_->come_behind(stream, "clear_logs() on another stream");
   impl_->advance(stream, Step::begin);
+  impl_->moved.record(stream);
 }
 
 std::string_view Transaction::name() const { return impl_->name; }
@@ -269,7 +300,7 @@ bool Transaction::await_commit(Stream& stream) {
 UndoTally* Transaction::begin_undo(Stream& stream, const std::vector<const UndoLog*>& logs) {
   const auto given = [&](const OwnedLog& owned) {
     return std::count_if(logs.begin(), logs.end(),
-                         [&](const UndoLog* log) { return log->impl_.get() == &owned; });
+                         [&](const UndoLog* log) { return &*log->impl_ == &owned; });
   };
   for (const auto& owned : impl_->logs) {
     if (given(*owned) == 1) continue;
@@ -305,14 +336,16 @@ std::uint64_t Transaction::end_undo(Stream& stream, const std::vector<const Undo
   impl_->in_part = false;
   impl_->advance(stream, Step::end);
   stream.synchronize();
+  impl_->stream = nullptr;
   return undone;
 }
 
 void Transaction::throw_taken_back() const {
   if (impl_->failures == 0) {
     throw Error(Errc::device, concat(impl_->where,
-                                     ": its stream failed before the commit, so that "
-                                     "the batch was taken back whole: do it again"));
+                                     ": its stream failed before the commit, or commit() was "
+                                     "not ordered behind begin(), so that the batch was taken "
+                                     "back whole: do it again"));
   }
   throw Error(
       Errc::log_full,

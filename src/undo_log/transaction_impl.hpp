@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/process.hpp"
 #include "holdfast/transaction.hpp"
 #include "undo_log/log_kind.hpp"
 
@@ -54,22 +55,31 @@ struct Transaction::Impl {
   bool sweep_pending = false;  // found on open: tails must be zeroed before anything is logged
   bool unfinished = false;     // commit() was called since finish()
   std::uint64_t commits = 0;   // calls of commit()
-  Event committed;             // behind the last of them, whatever its stream
-  std::uint64_t failures = 0;  // inserts of what did not commit
-  bool in_part = false;        // open, and taken back but for entries that are damaged
+  Event moved;  // behind the last of them, or a later clear_logs(), whatever its stream
+  const void* stream = nullptr;  // in which the word moved last; null: it is through
+  std::uint64_t failures = 0;    // inserts of what did not commit
+  bool in_part = false;          // open, and taken back but for entries that are damaged
   DeviceBuffer<TransactionWords> words{1};
   PinnedBuffer<CommitVerdict> verdict{1};
   DeviceBuffer<detail::UndoTally> tallies;
   std::vector<std::shared_ptr<OwnedLog>> logs;
-  std::function<bool()> is_ours;  // no other has opened it since
+  std::function<bool()> is_ours;  // the region is open, and no other has opened it since
+  core::Maker maker;
 
   Impl(Region& region, std::string_view name, TransactionHeader* header);
   // Takes the state of the medium's word over, and says it to the device. REQUIRES: nothing of the
   // transaction is under way.
   void start(Stream& stream, std::uint64_t found);
-  void check_ours() const;  // throws closed
+  // Makes `impl` the transaction's user in its process.
+  static void take_over(const std::shared_ptr<Impl>& impl, Region& region);
+  // Throws closed, and in_use in a forked child.
+  void check_ours() const;
+  // Waits for what moves the word, up to the last `moved`.
+  void await_moves() noexcept;
   // Whether the last commit did commit. Waits for it.
   bool did_commit();
+  // Before `what` moves the word in another stream than the last move's.
+  void come_behind(Stream& next, const char* what);
   void set_state(Stream& stream, std::uint64_t flags, Step step);
   void advance(Stream& stream, Step step);
   void sweep(Stream& stream, Step step);

@@ -7,6 +7,7 @@
 
 #include "holdfast/kernel.hpp"
 #include "undo_log/medium_store.hpp"
+#include "undo_log/transaction_impl.hpp"
 #include "undo_log/undo_log_impl.hpp"
 
 namespace holdfast {
@@ -136,8 +137,16 @@ std::uint64_t UndoLog::object_bytes(const LogShape& shape) {
 
 const std::string& UndoLog::name() const { return impl_->object_name; }
 const LogShape& UndoLog::shape() const { return impl_->shape; }
-CoalescedLogRef UndoLog::coalesced() const { return impl_->ref<LogLayout::coalesced>(); }
-ConventionalLogRef UndoLog::conventional() const { return impl_->ref<LogLayout::conventional>(); }
+CoalescedLogRef UndoLog::coalesced() const {
+  const Impl& log = *impl_;
+  transaction_->check_ours();
+  return log.ref<LogLayout::coalesced>();
+}
+ConventionalLogRef UndoLog::conventional() const {
+  const Impl& log = *impl_;
+  transaction_->check_ours();
+  return log.ref<LogLayout::conventional>();
+}
 
 std::shared_ptr<UndoLog::Impl> UndoLog::Impl::create(Region& region, std::string_view name,
                                                      const LogShape& shape,

@@ -160,9 +160,15 @@ TEST_F(TransactionTest, NothingCommitsOnTopOfABatchWhoseStreamFailed) {
   counters.stream.enqueue([] { throw Error(Errc::kernel_fault, "made to fail"); });
   counters.transaction.commit(counters.stream);
   EXPECT_EQ(error_of([&] { counters.stream.synchronize(); }), Errc::kernel_fault);
-  counters.stream = Stream();
-  counters.transaction.clear_logs(counters.stream);
-  EXPECT_EQ(error_of([&] { counters.step(); }, {"taken back whole"}), Errc::log_full);
+  Stream other;
+  const std::vector<std::string> words = {"on another stream", "finish() first"};
+  EXPECT_EQ(error_of([&] { counters.transaction.clear_logs(other); }, words),
+            Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { counters.transaction.begin(other); }, words), Errc::invalid_argument);
+  counters.stream = std::move(other);
+  EXPECT_EQ(
+      error_of([&] { test::finish(counters.stream, counters.transaction, {counters.all()}); }),
+      Errc::device);
   EXPECT_EQ(counters.cells[0], 0u);
   EXPECT_EQ(counters.different_cells(), 0u);
   counters.step();
@@ -188,6 +194,100 @@ TEST_F(TransactionTest, FinishOnAnotherStreamWaitsForTheBatch) {
   EXPECT_EQ(counters.cells[kCells - 1], 1u);
 }
 
+// A batch on another stream comes behind the last one, which nothing but the host's wait would
+// order.
+TEST_F(TransactionTest, BatchesOfTwoStreamsComeOneAfterTheOther) {
+  Counters counters = Counters::create(path());
+  Stream other;
+  for (const bool clears : {false, true}) {
+    SCOPED_TRACE(clears);
+    test::StreamGate gate;
+    gate.hold(counters.stream);
+    counters.transaction.begin(counters.stream);
+    test::add_one(counters.stream, counters.log, counters.cells.data(), kCells,
+                  counters.region.marks());
+    counters.transaction.commit(counters.stream);
+    std::thread later([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      gate.open();
+    });
+    if (clears) counters.transaction.clear_logs(other);
+    const auto add = [&](Stream& stream) {
+      counters.transaction.begin(stream);
+      test::add_one(stream, counters.log, counters.cells.data(), kCells, counters.region.marks());
+      counters.transaction.commit(stream);
+    };
+    if (!clears) add(other);
+    add(counters.stream);
+    later.join();
+    test::finish(counters.stream, counters.transaction, {counters.all()});
+    test::finish(other, counters.transaction, {counters.all()});
+    counters.stream.synchronize();
+    EXPECT_EQ(counters.used_slots(), 0u);
+  }
+  EXPECT_EQ(counters.cells[0], 5u);
+  EXPECT_EQ(counters.different_cells(), 0u);
+}
+
+// Else clear_logs() would move the word under a batch that its log had no room for.
+TEST_F(TransactionTest, LogsAreNotClearedUnderABatchThatDidNotCommit) {
+  Counters counters = Counters::create(path());
+  counters.transaction.begin(counters.stream);
+  for (int i = 0; i < 2; ++i) {
+    test::add_one(counters.stream, counters.log, counters.cells.data(), kCells,
+                  counters.region.marks());
+  }
+  test::StreamGate gate;
+  gate.hold(counters.stream);
+  counters.transaction.commit(counters.stream);
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    gate.open();
+  });
+  Stream other;
+  EXPECT_EQ(error_of([&] { counters.transaction.clear_logs(other); }, {"finish() first"}),
+            Errc::invalid_argument);
+  later.join();
+  EXPECT_EQ(
+      error_of([&] { test::finish(counters.stream, counters.transaction, {counters.all()}); }),
+      Errc::log_full);
+  EXPECT_EQ(counters.cells[0], 0u);
+  EXPECT_EQ(counters.different_cells(), 0u);
+}
+
+// What an earlier user has queued would set the epoch back under the next one's batches.
+TEST_F(TransactionTest, WhoOpensItWaitsForTheLastUsersCommit) {
+  Counters counters = Counters::create(path());
+  test::StreamGate gate;
+  gate.hold(counters.stream);
+  counters.transaction.begin(counters.stream);
+  test::add_one(counters.stream, counters.log, counters.cells.data(), kCells,
+                counters.region.marks());
+  counters.transaction.commit(counters.stream);
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    gate.open();
+  });
+  Transaction second = Transaction::open(counters.region, "tx");
+  EXPECT_EQ(counters.cells[0], 1u);
+  later.join();
+  EXPECT_FALSE(second.interrupted());
+  EXPECT_EQ(counters.region.find<TransactionHeader>("tx")[0].state, 1u << 2);
+}
+
+TEST_F(TransactionTest, OfAClosedRegionItIsClosed) {
+  Counters counters = Counters::create(path());
+  counters.step();
+  const test::Cells area = counters.all();
+  counters.region.close();
+  const std::vector<std::string> words = {"'tx'", "region was closed"};
+  EXPECT_EQ(error_of([&] { counters.transaction.begin(counters.stream); }, words), Errc::closed);
+  EXPECT_EQ(error_of([&] { counters.transaction.interrupted(); }, words), Errc::closed);
+  EXPECT_EQ(error_of([&] { counters.log.coalesced(); }, words), Errc::closed);
+  EXPECT_EQ(error_of([&] { test::recover(counters.stream, counters.transaction, {area}); }, words),
+            Errc::closed);
+}
+
 // Two that set one word would make entries count again that a batch had committed.
 TEST_F(TransactionTest, TheLastToOpenItIsItsUser) {
   Counters counters = Counters::create(path());
@@ -196,6 +296,9 @@ TEST_F(TransactionTest, TheLastToOpenItIsItsUser) {
   EXPECT_EQ(error_of([&] { counters.step(); }, {"'tx'", "another"}), Errc::closed);
   EXPECT_EQ(error_of([&] { counters.recover(); }), Errc::closed);
   EXPECT_EQ(error_of([&] { counters.transaction.clear_logs(counters.stream); }), Errc::closed);
+  EXPECT_EQ(error_of([&] { counters.transaction.log("log"); }), Errc::closed);
+  EXPECT_EQ(error_of([&] { counters.transaction.interrupted(); }), Errc::closed);
+  EXPECT_EQ(error_of([&] { counters.log.visit([](auto) {}); }, {"another"}), Errc::closed);
   counters.transaction = second;
   counters.log = second.log("log");
   counters.step();
@@ -224,7 +327,6 @@ TEST_F(TransactionTest, MisuseIsRefused) {
   tx.commit(counters.stream);
 }
 
-// Tags start over after 65,535 epochs; a tail of the last round must not come to life.
 TEST_F(TransactionTest, OneThatWasMovedFromIsClosed) {
   Counters counters = Counters::create(path());
   Transaction from = Transaction::open(counters.region, "tx");
@@ -236,8 +338,12 @@ TEST_F(TransactionTest, OneThatWasMovedFromIsClosed) {
   EXPECT_EQ(error_of([&] { test::recover(counters.stream, from, {}); }, words), Errc::closed);
   EXPECT_EQ(error_of([&] { from.name(); }, words), Errc::closed);
   EXPECT_EQ(to.name(), "tx");
+  const UndoLog log = std::move(counters.log);
+  EXPECT_EQ(error_of([&] { counters.log.name(); }, {"undo log was moved from"}), Errc::closed);
+  EXPECT_EQ(error_of([&] { counters.log.coalesced(); }), Errc::closed);
 }
 
+// Tags start over after 65,535 epochs; a tail of the last round must not come to life.
 TEST_F(TransactionTest, TagsStartOverWithoutRevivingOldEntries) {
   {
     Counters counters = Counters::create(path());
@@ -329,11 +435,14 @@ TEST_F(TransactionTest, ALogThatIsNotAskedForIsSwept) {
 
 TEST_F(TransactionTest, AnUndoLogOutlivesItsTransaction) {
   Counters counters = Counters::create(path());
-  const UndoLog log = counters.log;
-  counters.transaction = Transaction::open(counters.region, "tx");
-  counters.log = counters.transaction.log("log");
-  EXPECT_EQ(log.shape().slots, counters.log.shape().slots);
-  counters.log = log;
+  const std::uint32_t slots = counters.log.shape().slots;
+  {
+    const Transaction last = Transaction::open(counters.region, "tx");
+    counters.transaction = last;
+    counters.log = last.log("log");
+    Transaction moved = std::move(counters.transaction);
+  }
+  EXPECT_EQ(counters.log.shape().slots, slots);
   EXPECT_EQ(counters.used_slots(), 0u);
 }
 
