@@ -203,7 +203,7 @@ std::shared_ptr<Commit::State> Committer::start(Stream& stream, Unchanged unchan
   recent_.push_back(state->taken);
   try {
     // The region's size now: marks of what grows later are the next commit's.
-    marks_.fetch(stream, pages_of(arena_.size()));
+    marks_.fetch(stream, pages_of(arena_.size()), compare_everything_);
     state->queue(stream, [this, unchanged](Commit::State& commit) { run(commit, unchanged); });
     marks_.taken(stream);
   } catch (...) {
