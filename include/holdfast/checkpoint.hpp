@@ -59,7 +59,8 @@ struct CheckpointBuffer {
 // - After any crash, restore() gives the last save that was durable, or one that was under way at
 //   the crash, whole. Groups do not touch one another.
 // - The object of a group is "<checkpoint>/<group>" of the region; it is made by the first save or
-//   restore, after which no buffer can be added to the group.
+//   restore, after which no buffer can be added to the group. REQUIRES: no save of a group is under
+//   way when its object is removed.
 // - REQUIRES: one object at a time saves a group; it knows which of the two copies is the older.
 //
 // Thread safety: one thread at a time. The region and the buffers outlive it. Use of one that was
@@ -84,11 +85,12 @@ class Checkpoint {
 
   // Saves all buffers of a group as the stream leaves them, with a number of the caller's.
   // Stream-ordered: durable on the region's rung once the stream has come so far (and on disk after
-  // a commit() behind it). Throws not_found (no such group), no_space, and invalid_argument if the
-  // region holds this group with other buffers; the message names the difference. Where the
-  // stream's work fails the last save stays, and saves that were queued behind it fail with it,
-  // whatever their stream; the next one can succeed on another stream (on a GPU, in a new process).
-  // The first saves of a group make what they need, and may wait for all of the device.
+  // a commit() behind it). Throws not_found (no such group, or its object was removed since this
+  // Checkpoint first used it), no_space, and invalid_argument if the region holds this group with
+  // other buffers; the message names the difference. Where the stream's work fails the last save
+  // stays, and saves that were queued behind it fail with it, whatever their stream; the next one
+  // can succeed on another stream (on a GPU, in a new process). The first saves of a group make
+  // what they need, and may wait for all of the device.
   void save(Stream& stream, std::string_view group, std::uint64_t tag = 0);
 
   // The same, but the stream is held only while the buffers are copied aside, in device memory

@@ -63,8 +63,23 @@ void Group::add(const CheckpointBuffer& buffer, void* data, BufferMemory memory)
   bytes_ += aligned(buffer.bytes());
 }
 
+// The space of one that was removed may be another object's by now.
+void Group::check_in_place(const Region& region) const {
+  if (region.contains(object_)) {
+    const ObjectInfo info = region.object(object_);
+    if (info.type == kTypeName && info.bytes() == layout_.object_bytes &&
+        region.address(info) == base_) {
+      return;
+    }
+  }
+  throw Error(Errc::not_found,
+              concat("object '", object_, "' of region '", region.path(), "', in which group '",
+                     name_, "' was saved or restored before, was removed: forget() the group and ",
+                     "add() its buffers again"));
+}
+
 void Group::bind(Region& region, Stream& stream) {
-  if (base_ != nullptr) return;
+  if (base_ != nullptr) return check_in_place(region);
   std::vector<CheckpointBuffer> given;
   given.reserve(buffers_.size());
   for (const Buffer& buffer : buffers_) given.push_back(buffer.info);
