@@ -27,7 +27,8 @@ enum class BufferMemory {
   host,    // any other host memory; it is copied while the caller waits
 };
 
-// A save on its way. Copyable; all copies speak of the same save.
+// A save on its way. Copyable; all copies speak of the same save. Use of one that was moved from
+// throws Errc::closed.
 class PendingSave {
  public:
   // Returns once the save is durable on the region's rung. Throws what the work met.
@@ -38,6 +39,7 @@ class PendingSave {
   explicit PendingSave(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
  private:
+  State& state() const;
   std::shared_ptr<State> state_;
 };
 

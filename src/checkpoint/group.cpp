@@ -79,6 +79,7 @@ void Group::check_in_place(const Region& region) const {
 }
 
 void Group::bind(Region& region, Stream& stream) {
+  (void)stream.impl();  // throws closed, before anything is changed
   if (base_ != nullptr) return check_in_place(region);
   std::vector<CheckpointBuffer> given;
   given.reserve(buffers_.size());

@@ -354,6 +354,7 @@ void Region::settle() try { alive(impl_).domain->settle(); } catch (const std::e
 Commit Region::commit(Stream& stream) try {
   Impl& impl = alive(impl_);
   check_writable("commit()");
+  (void)stream.impl();  // throws closed, before anything is queued
   return impl.domain->commit(stream);
 } catch (const std::exception&) {
   core::fail("commit()");

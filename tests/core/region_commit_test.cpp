@@ -320,6 +320,26 @@ TEST_F(RegionCommitTest, AFailedStreamsCommitHoldsUpNoOtherStreams) {
   }
 }
 
+TEST_F(RegionCommitTest, WhatWasMovedFromIsRefusedAndChangesNothing) {
+  Region region = Region::create(path(), options(kMiB));
+  region.allocate<std::uint8_t>("data", 40 * kPageBytes, Tracking::marked);
+  region.commit();
+  Stream stream;
+  Stream taken = std::move(stream);
+  const std::vector<std::string> words = {"stream", "moved from", "moved to"};
+  EXPECT_EQ(error_of([&] { region.commit(stream); }, words), Errc::closed);
+  Commit commit = region.commit(taken);
+  Commit other = std::move(commit);
+  const auto expect_refused = [](auto&& use) {
+    EXPECT_EQ(error_of(use, {"the commit was moved from"}), Errc::closed);
+  };
+  expect_refused([&] { commit.wait(); });
+  expect_refused([&] { commit.wait_snapshot(); });
+  expect_refused([&] { commit.done(); });
+  expect_refused([&] { Commit(nullptr).wait(); });
+  EXPECT_LT(other.wait().pages_examined, 40u) << "marks are relied on";
+}
+
 TEST_F(RegionCommitTest, CommitsOutliveTheRegion) {
   Region region = taps_.create(path(), options(kMiB));
   Stream stream;
