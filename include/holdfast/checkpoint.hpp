@@ -75,8 +75,8 @@ class Checkpoint {
   Checkpoint& operator=(Checkpoint&&) noexcept;  // the old one waits, as its destructor does
 
   // Adds a buffer of `count` elements to a group. Throws invalid_argument: a name that is empty,
-  // too long, has a zero byte, or is there already; nothing to save; the group was saved or
-  // restored before.
+  // too long, has a zero byte, or is there already; nothing to save, or more than a region can
+  // have; an unknown memory; the group was saved or restored before.
   template <class T>
   void add(std::string_view group, std::string_view buffer, T* data, std::uint64_t count,
            BufferMemory memory = BufferMemory::device) {

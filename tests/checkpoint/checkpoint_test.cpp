@@ -341,7 +341,14 @@ TEST_F(CheckpointTest, MisuseIsRefused) {
             Errc::invalid_argument);
   EXPECT_EQ(error_of([&] { checkpoint.add("model", "none", weights_.data(), 0); }),
             Errc::invalid_argument);
-  EXPECT_EQ(error_of([&] { checkpoint.add("model", "huge", weights_.data(), ~0ull / 4); }),
+  for (const std::uint64_t count : {~0ull / 4, 1ull << 62, 1ull << 61, 1ull << 38}) {
+    EXPECT_EQ(error_of([&] { checkpoint.add("model", "huge", weights_.data(), count); },
+                       {"'huge'", "'model'", "too large", "1099511627776"}),
+              Errc::invalid_argument);
+  }
+  const auto nine = static_cast<BufferMemory>(9);
+  EXPECT_EQ(error_of([&] { checkpoint.add("model", "nine", weights_.data(), 1, nine); },
+                     {"'nine'", "BufferMemory::host"}),
             Errc::invalid_argument);
   EXPECT_EQ(error_of([&] { checkpoint.add(std::string(60, 'g'), "x", weights_.data(), 1); }),
             Errc::invalid_argument);

@@ -178,12 +178,32 @@ TEST_F(RegionTest, RefusesBadArguments) {
   EXPECT_EQ(
       error_of([&] { region.allocate_raw("a", std::string(24, 't'), 1, 1, Tracking::hashed); }),
       Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { region.allocate<int>("a", 1, static_cast<Tracking>(7)); },
+                     {"'a'", "enum Tracking"}),
+            Errc::invalid_argument);
   EXPECT_TRUE(region.objects().empty());
+  const std::vector<std::string> missing = {"'a'", path(), "make it", "objects()"};
+  EXPECT_EQ(error_of([&] { region.find<int>("a"); }, missing), Errc::not_found);
+  EXPECT_EQ(error_of([&] { region.object("a"); }, missing), Errc::not_found);
+  EXPECT_EQ(error_of([&] { region.remove("a"); }, missing), Errc::not_found);
   region.allocate<std::uint64_t>(std::string(55, 'x'), 1);
   EXPECT_EQ(code(std::string(55, 'x'), 1), Errc::already_exists);
   std::uint64_t outside = 0;
   EXPECT_EQ(error_of([&] { region.mark(&outside, 8); }), Errc::invalid_argument);
   EXPECT_EQ(error_of([&] { region.mark(region.base(), kMiB + 1); }), Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { region.grow(0); }, {path(), "to 0", std::to_string(kMiB) + " or more"}),
+            Errc::invalid_argument);
+  RegionOptions nowhere = options(kMiB);
+  nowhere.domain = static_cast<Domain>(9);
+  EXPECT_EQ(error_of([&] { Region::create(path("b"), nowhere); }, {path("b"), "enum Domain"}),
+            Errc::invalid_argument);
+  region.close();
+  OpenOptions opening;
+  opening.mode = static_cast<OpenMode>(9);
+  EXPECT_EQ(error_of([&] { Region::open(path(), opening); }, {path(), "enum OpenMode"}),
+            Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { Region::open_or_create(path("b"), options(kMiB), opening); }),
+            Errc::invalid_argument);
 }
 
 TEST_F(RegionTest, RefusesImpossibleSizes) {
