@@ -221,8 +221,8 @@ class Region {
   // Enlarges the region; addresses stay valid. Throws invalid_argument past max_size.
   void grow(std::uint64_t new_size);
 
-  // The untyped form of allocate(), for bindings. `type` as in TypeName; not one that is reserved
-  // there, which is not checked here.
+  // The untyped form of allocate(), for bindings. `type` as in TypeName, which "struct" is not; nor
+  // one that is reserved there, which is not checked here.
   void* allocate_raw(std::string_view name, std::string_view type, std::uint32_t element_bytes,
                      std::uint64_t count, Tracking tracking);
   void* address(const ObjectInfo& info) const;

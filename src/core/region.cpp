@@ -236,6 +236,11 @@ void* Region::allocate_raw(std::string_view name, std::string_view type,
   check_writable("allocate()");
   core::check_name(name, core::kNameBytes, "object name");
   core::check_name(type, core::kTypeBytes, "type name");
+  if (type == detail::kUnnamedType) {
+    throw Error(Errc::invalid_argument,
+                concat("object '", name, "': no type may be called \"", type,
+                       "\", as all structs once were; give it a name of its own"));
+  }
   if (count == 0 || element_bytes == 0) {
     throw Error(Errc::invalid_argument, concat("object '", name, "' must have at least one byte"));
   }

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "core/directory.hpp"
 #include "core/format.hpp"
 #include "support/scratch.hpp"
 
@@ -148,7 +149,18 @@ TEST_F(RegionTest, NamesTypesOfOneLayoutAlike) {
 // As builds left it in which all structs had one name.
 TEST_F(RegionTest, RefusesStructsWithoutANameOfTheirOwn) {
   Region region = Region::create(path(), options(kMiB));
-  region.allocate_raw("old", "struct", sizeof(Point), 2, Tracking::hashed);
+  EXPECT_EQ(error_of([&] { region.allocate_raw("a", "struct", 8, 2, Tracking::hashed); },
+                     {"'a'", "struct", "name of its own"}),
+            Errc::invalid_argument);
+  {
+    core::Directory directory =
+        core::Directory::load(static_cast<std::byte*>(region.base()), region.size(), path(),
+                              [](const void*, std::size_t) {});
+    const std::uint64_t offset = directory.first_fit(2 * sizeof(Point), "old");
+    directory.insert({"old", "struct", offset, 2, sizeof(Point), Tracking::hashed});
+  }
+  region.abandon();
+  region = Region::open(path());
   const std::vector<std::string> words = {"'old'", path(), "struct of 8 bytes",
                                           "address(object(\"old\"))", "remove()"};
   EXPECT_EQ(error_of([&] { region.find<Point>("old"); }, words), Errc::invalid_argument);
