@@ -27,7 +27,8 @@ enum class BufferMemory {
   host,    // any other host memory; it is copied while the caller waits
 };
 
-// A save on its way. Copyable; all copies speak of the same save.
+// A save on its way. Copyable; all copies speak of the same save. Use of one that was moved from
+// throws Errc::closed.
 class PendingSave {
  public:
   // Returns once the save is durable on the region's rung. Throws what the work met.
@@ -38,6 +39,7 @@ class PendingSave {
   explicit PendingSave(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
  private:
+  State& state() const;
   std::shared_ptr<State> state_;
 };
 
@@ -59,7 +61,8 @@ struct CheckpointBuffer {
 // - After any crash, restore() gives the last save that was durable, or one that was under way at
 //   the crash, whole. Groups do not touch one another.
 // - The object of a group is "<checkpoint>/<group>" of the region; it is made by the first save or
-//   restore, after which no buffer can be added to the group.
+//   restore, after which no buffer can be added to the group. REQUIRES: no save of a group is under
+//   way when its object is removed.
 // - REQUIRES: one object at a time saves a group; it knows which of the two copies is the older.
 //
 // Thread safety: one thread at a time. The region and the buffers outlive it. Use of one that was
@@ -72,8 +75,8 @@ class Checkpoint {
   Checkpoint& operator=(Checkpoint&&) noexcept;  // the old one waits, as its destructor does
 
   // Adds a buffer of `count` elements to a group. Throws invalid_argument: a name that is empty,
-  // too long, has a zero byte, or is there already; nothing to save; the group was saved or
-  // restored before.
+  // too long, has a zero byte, or is there already; nothing to save, or more than a region can
+  // have; an unknown memory; the group was saved or restored before.
   template <class T>
   void add(std::string_view group, std::string_view buffer, T* data, std::uint64_t count,
            BufferMemory memory = BufferMemory::device) {
@@ -84,11 +87,12 @@ class Checkpoint {
 
   // Saves all buffers of a group as the stream leaves them, with a number of the caller's.
   // Stream-ordered: durable on the region's rung once the stream has come so far (and on disk after
-  // a commit() behind it). Throws not_found (no such group), no_space, and invalid_argument if the
-  // region holds this group with other buffers; the message names the difference. Where the
-  // stream's work fails the last save stays, and saves that were queued behind it fail with it,
-  // whatever their stream; the next one can succeed on another stream (on a GPU, in a new process).
-  // The first saves of a group make what they need, and may wait for all of the device.
+  // a commit() behind it). Throws not_found (no such group, or its object was removed since this
+  // Checkpoint first used it), no_space, and invalid_argument if the region holds this group with
+  // other buffers; the message names the difference. Where the stream's work fails the last save
+  // stays, and saves that were queued behind it fail with it, whatever their stream; the next one
+  // can succeed on another stream (on a GPU, in a new process). The first saves of a group make
+  // what they need, and may wait for all of the device.
   void save(Stream& stream, std::string_view group, std::uint64_t tag = 0);
 
   // The same, but the stream is held only while the buffers are copied aside, in device memory

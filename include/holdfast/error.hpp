@@ -54,5 +54,8 @@ std::string concat(Parts&&... parts) {
   return out.str();
 }
 
+// The Error of a `what`, such as "stream", whose state went to another.
+[[noreturn]] void throw_moved_from(const char* what);
+
 }  // namespace detail
 }  // namespace holdfast

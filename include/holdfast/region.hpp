@@ -119,7 +119,8 @@ struct CommitStats {
   double write_ms = 0;              // from the snapshot to the last sync
 };
 
-// A commit on its way to the disk. Copyable; all copies speak of the same commit.
+// A commit on its way to the disk. Copyable; all copies speak of the same commit. Use of one that
+// was moved from throws Errc::closed.
 class Commit {
  public:
   // Waits until the commit is durable. Throws the Error that stopped it (no_space, io): the
@@ -136,6 +137,7 @@ class Commit {
   explicit Commit(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
  private:
+  State& state() const;
   std::shared_ptr<State> state_;
 };
 
@@ -219,8 +221,8 @@ class Region {
   // Enlarges the region; addresses stay valid. Throws invalid_argument past max_size.
   void grow(std::uint64_t new_size);
 
-  // The untyped form of allocate(), for bindings. `type` as in TypeName; not one that is reserved
-  // there, which is not checked here.
+  // The untyped form of allocate(), for bindings. `type` as in TypeName, which "struct" is not; nor
+  // one that is reserved there, which is not checked here.
   void* allocate_raw(std::string_view name, std::string_view type, std::uint32_t element_bytes,
                      std::uint64_t count, Tracking tracking);
   void* address(const ObjectInfo& info) const;
@@ -228,17 +230,17 @@ class Region {
   void* base() const;
 
   // Registers a writer that goes on behind the call that began it, on whichever stream: `end` is
-  // recorded behind its last store (and page mark), and is not recorded again. Commits and close()
-  // come after it, so that none takes half of it, or takes its marks before its stores are made:
-  // no later commit would look at those pages. One that was called before, and is on its way, may
-  // do that; so the next one looks at its pages again. It is an event rather than a stream, so that
-  // what follows on the writer's stream holds no commit up, and shared, so that the writer can use
-  // it, too.
+  // recorded behind its last store (and page mark), and is not recorded again, nor moved from.
+  // Commits and close() come after it, so that none takes half of it, or takes its marks before its
+  // stores are made: no later commit would look at those pages. One that was called before, and is
+  // on its way, may do that; so the next one looks at its pages again. It is an event rather than a
+  // stream, so that what follows on the writer's stream holds no commit up, and shared, so that the
+  // writer can use it, too.
   //
   // A writer whose stream has failed counts as ended. Commits go on: what it left is what a crash
   // would have left, with which its recovery deals, and to refuse would keep all else off the disk.
   // Such a commit compares every page, since what was stored may not have been marked.
-  // Throws invalid_argument (null).
+  // Throws invalid_argument (null), and closed if it was moved from.
   void pending(std::shared_ptr<Event> end);
   // Waits on the host for all pending writers. What failed is for its own waits to say.
   void settle();

@@ -24,7 +24,8 @@ struct EventAccess;
 // that its parent has used throws Errc::in_use, and its copy ends without waiting.
 //
 // Errors are sticky: after a kernel fault every later synchronize() on the stream throws again.
-// Thread safety: one thread at a time per stream.
+// Thread safety: one thread at a time per stream. Use of one that was moved from throws
+// Errc::closed; so it is with an Event.
 class Stream {
  public:
   Stream();
@@ -43,7 +44,10 @@ class Stream {
   void* native() const;
 
   struct Impl;
-  Impl& impl() const { return *impl_; }
+  Impl& impl() const {
+    if (!impl_) detail::throw_moved_from("stream");
+    return *impl_;
+  }
 
  private:
   std::unique_ptr<Impl> impl_;
@@ -71,6 +75,10 @@ class Event {
 
  private:
   friend struct core::EventAccess;
+  Impl& impl() const {
+    if (!impl_) detail::throw_moved_from("event");
+    return *impl_;
+  }
   std::unique_ptr<Impl> impl_;
 };
 

@@ -233,19 +233,23 @@ Stream& Stream::operator=(Stream&& other) noexcept {
 }
 
 void Stream::synchronize() {
-  impl_->wait();
-  impl_->throw_if_failed();
-  cpu::note_waited(impl_.get());
-  cpu::synchronized(__builtin_return_address(0), impl_.get());
+  Impl& own = impl();
+  own.wait();
+  own.throw_if_failed();
+  cpu::note_waited(&own);
+  cpu::synchronized(__builtin_return_address(0), &own);
 }
 
 // The function is host code that runs beside what the host does meanwhile.
 void Stream::enqueue(std::function<void()> function) {
-  impl_->push(std::move(function));
+  impl().push(std::move(function));
   cpu::note_host_beside(nullptr);
 }
 
-void* Stream::native() const { return nullptr; }
+void* Stream::native() const {
+  (void)impl();
+  return nullptr;
+}
 
 void copy_async(Stream& stream, void* dst, const void* src, std::size_t bytes) {
   if (bytes == 0) return;
@@ -294,39 +298,43 @@ Event::Event(Event&&) noexcept = default;
 Event& Event::operator=(Event&&) noexcept = default;
 
 void Event::record(Stream& stream) try {
-  impl_->last = push_point(stream.impl());
+  Impl& own = impl();
+  own.last = push_point(stream.impl());
 } catch (const std::exception&) {
   core::fail("an event");
 }
 
 void Event::synchronize() {
-  if (!impl_->last) return;
+  const std::shared_ptr<Point>& last = impl().last;
+  if (!last) return;
   cpu::settle_host();
-  impl_->last->expect_reached();
-  cpu::synchronized(__builtin_return_address(0), impl_->last->stream, impl_->last->task);
+  last->expect_reached();
+  cpu::synchronized(__builtin_return_address(0), last->stream, last->task);
 }
 
 void Event::wait(Stream& stream) {
-  if (auto point = impl_->last) {
-    stream.impl().push([point] { point->expect_reached(); }, Stream::Impl::Run::always,
-                       [point] { return point->done; }, point->task);
+  Stream::Impl& waiting = stream.impl();
+  if (auto point = impl().last) {
+    waiting.push([point] { point->expect_reached(); }, Stream::Impl::Run::always,
+                 [point] { return point->done; }, point->task);
   }
 }
 
 bool Event::failed() const {
-  if (impl_->last) core::host_asks();
+  if (impl().last) core::host_asks();
   return core::EventAccess::failed(*this);
 }
 
 bool core::EventAccess::failed(const Event& event) {
-  const auto& point = event.impl_->last;
+  const auto& point = event.impl().last;
   if (!point) return false;
   const std::lock_guard lock(point->mutex);
   return point->done && point->error;
 }
 
 bool core::EventAccess::ended(const Event& event) {
-  const auto& point = event.impl_->last;
+  if (is_moved_from(event)) return false;
+  const auto& point = event.impl().last;
   if (!point) return true;
   const std::lock_guard lock(point->mutex);
   return point->done;
@@ -334,7 +342,7 @@ bool core::EventAccess::ended(const Event& event) {
 
 void core::EventAccess::wait(Event& event, Stream& stream,
                              const std::shared_ptr<std::atomic<bool>>& failed) {
-  if (auto point = event.impl_->last) {
+  if (auto point = event.impl().last) {
     stream.impl().push(
         [point, failed] {
           point->wait();
@@ -347,7 +355,7 @@ void core::EventAccess::wait(Event& event, Stream& stream,
 float Event::elapsed_ms(const Event& start, const Event& stop) {
   core::host_asks();
   const auto time = [](const Event& event) {
-    const auto& point = event.impl_->last;
+    const auto& point = event.impl().last;
     if (point) {
       const std::lock_guard lock(point->mutex);
       if (point->done) return point->time;

@@ -37,14 +37,15 @@ Stream::~Stream() {
   cudaStreamDestroy(impl_->stream);
 }
 
-void* Stream::native() const { return impl_->stream; }
+void* Stream::native() const { return impl().stream; }
 
 void Stream::synchronize() {
-  if (impl_->error) throw *impl_->error;
-  const cudaError_t status = cudaStreamSynchronize(impl_->stream);
+  Impl& own = impl();
+  if (own.error) throw *own.error;
+  const cudaError_t status = cudaStreamSynchronize(own.stream);
   if (status == cudaSuccess) return;
-  impl_->error = detail::cuda_error(status, "a kernel or copy of this stream", __FILE__, __LINE__);
-  throw *impl_->error;
+  own.error = detail::cuda_error(status, "a kernel or copy of this stream", __FILE__, __LINE__);
+  throw *own.error;
 }
 
 namespace {
@@ -60,7 +61,7 @@ void CUDART_CB run_function(cudaStream_t, cudaError_t status, void* data) {
 
 void Stream::enqueue(std::function<void()> function) {
   auto owned = std::make_unique<std::function<void()>>(std::move(function));
-  HOLDFAST_CUDA(cudaStreamAddCallback(impl_->stream, run_function, owned.get(), 0));
+  HOLDFAST_CUDA(cudaStreamAddCallback(impl().stream, run_function, owned.get(), 0));
   owned.release();
 }
 
@@ -77,16 +78,19 @@ Event::Event(Event&&) noexcept = default;
 Event& Event::operator=(Event&&) noexcept = default;
 
 void Event::record(Stream& stream) {
-  HOLDFAST_CUDA(cudaEventRecord(impl_->event, stream.impl().stream));
+  HOLDFAST_CUDA(cudaEventRecord(impl().event, stream.impl().stream));
 }
-void Event::synchronize() { HOLDFAST_CUDA(cudaEventSynchronize(impl_->event)); }
+void Event::synchronize() { HOLDFAST_CUDA(cudaEventSynchronize(impl().event)); }
 void Event::wait(Stream& stream) {
-  HOLDFAST_CUDA(cudaStreamWaitEvent(stream.impl().stream, impl_->event));
+  HOLDFAST_CUDA(cudaStreamWaitEvent(stream.impl().stream, impl().event));
 }
 bool Event::failed() const { return core::EventAccess::failed(*this); }
-bool core::EventAccess::failed(const Event&) { return false; }
+bool core::EventAccess::failed(const Event& event) {
+  (void)event.impl();
+  return false;
+}
 bool core::EventAccess::ended(const Event& event) {
-  return cudaEventQuery(event.impl_->event) != cudaErrorNotReady;
+  return !is_moved_from(event) && cudaEventQuery(event.impl().event) != cudaErrorNotReady;
 }
 // A failure takes the context with it, and every stream.
 void core::EventAccess::wait(Event& event, Stream& stream,
@@ -95,7 +99,7 @@ void core::EventAccess::wait(Event& event, Stream& stream,
 }
 float Event::elapsed_ms(const Event& start, const Event& stop) {
   float milliseconds = 0;
-  HOLDFAST_CUDA(cudaEventElapsedTime(&milliseconds, start.impl_->event, stop.impl_->event));
+  HOLDFAST_CUDA(cudaEventElapsedTime(&milliseconds, start.impl().event, stop.impl().event));
   return milliseconds;
 }
 

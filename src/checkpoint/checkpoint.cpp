@@ -15,15 +15,21 @@ namespace holdfast {
 using checkpoint::Group;
 using detail::concat;
 
+PendingSave::State& PendingSave::state() const {
+  if (!state_) detail::throw_moved_from("save on its way");
+  return *state_;
+}
+
 void PendingSave::wait() try {
-  if (!*state_->is_done) state_->drain->synchronize();
+  if (!*state().is_done) state().drain->synchronize();
 } catch (const std::exception&) {
   core::fail("waiting for a save");
 }
 
 bool PendingSave::done() const {
+  const State& save = state();
   core::host_asks();
-  return *state_->is_done;
+  return *save.is_done;
 }
 
 struct Checkpoint::Impl {

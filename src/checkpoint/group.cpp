@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "core/format.hpp"
 #include "core/region_access.hpp"
 
 namespace holdfast::checkpoint {
@@ -39,7 +40,7 @@ std::vector<unsigned char> read_header(Stream& stream, const void* object,
 
 void Group::add(const CheckpointBuffer& buffer, void* data, BufferMemory memory) {
   const std::string what = concat("buffer '", buffer.name, "' of group '", name_, "'");
-  const auto refuse = [&](const char* why) {
+  const auto refuse = [&](const std::string& why) {
     throw Error(Errc::invalid_argument, concat(what, ": ", why));
   };
   const auto fits = [](const std::string& text, std::size_t field) {
@@ -51,20 +52,47 @@ void Group::add(const CheckpointBuffer& buffer, void* data, BufferMemory memory)
   if (!fits(buffer.type, sizeof(BufferEntry::type))) {
     refuse("give a type of 1 to 23 bytes, none of them zero");
   }
-  if (data == nullptr || buffer.bytes() == 0) refuse("there is nothing to save");
-  if (buffer.count > ~std::uint64_t{0} / 4 / buffer.element_bytes) refuse("it is too large");
+  if (data == nullptr || buffer.count == 0 || buffer.element_bytes == 0) {
+    refuse("there is nothing to save: give an address, and at least one element of one byte");
+  }
+  if (memory != BufferMemory::device && memory != BufferMemory::host) {
+    refuse("unknown memory: give BufferMemory::device or BufferMemory::host");
+  }
+  constexpr std::uint64_t kMost = core::kMaxRegionBytes;
+  if (buffer.count > kMost / buffer.element_bytes || bytes_ + aligned(buffer.bytes()) > kMost) {
+    refuse(concat("with it the group is too large: a region has at most ", kMost,
+                  " bytes; give fewer elements"));
+  }
   if (base_ != nullptr) refuse("add it before the group's first save or restore");
-  if (buffers_.size() == kMostBuffers)
-    refuse("the group has 1,048,576 buffers, the most there are");
+  if (buffers_.size() == kMostBuffers) {
+    refuse("the group has 1,048,576 buffers, the most there are: use another group");
+  }
   for (const Buffer& other : buffers_) {
-    if (other.info.name == buffer.name) refuse("the group has a buffer of this name");
+    if (other.info.name == buffer.name)
+      refuse("the group has a buffer of this name: choose another");
   }
   buffers_.push_back({buffer, static_cast<unsigned char*>(data), memory, bytes_});
   bytes_ += aligned(buffer.bytes());
 }
 
+// The space of one that was removed may be another object's by now.
+void Group::check_in_place(const Region& region) const {
+  if (region.contains(object_)) {
+    const ObjectInfo info = region.object(object_);
+    if (info.type == kTypeName && info.bytes() == layout_.object_bytes &&
+        region.address(info) == base_) {
+      return;
+    }
+  }
+  throw Error(Errc::not_found,
+              concat("object '", object_, "' of region '", region.path(), "', in which group '",
+                     name_, "' was saved or restored before, was removed: forget() the group and ",
+                     "add() its buffers again"));
+}
+
 void Group::bind(Region& region, Stream& stream) {
-  if (base_ != nullptr) return;
+  (void)stream.impl();  // throws closed, before anything is changed
+  if (base_ != nullptr) return check_in_place(region);
   std::vector<CheckpointBuffer> given;
   given.reserve(buffers_.size());
   for (const Buffer& buffer : buffers_) given.push_back(buffer.info);

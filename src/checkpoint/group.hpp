@@ -62,8 +62,9 @@ class Group {
   };
   enum class Direction { save, restore };
 
-  // Finds the object or makes it. Once.
+  // Finds the object or makes it. Once; from then on it throws not_found if it was removed since.
   void bind(Region& region, Stream& stream);
+  void check_in_place(const Region& region) const;
   // Whether the region holds the group, made by a first save or restore.
   bool is_stored(Region& region, Stream& stream) const;
   void make_object(Region& region, Stream& stream, const std::vector<CheckpointBuffer>& buffers);

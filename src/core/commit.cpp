@@ -104,32 +104,40 @@ void Commit::State::check_process() const {
   if (!maker.is_this_process()) maker.refuse("the commit", "wait for it there");
 }
 
+Commit::State& Commit::state() const {
+  if (!state_) detail::throw_moved_from("commit");
+  return *state_;
+}
+
 CommitStats Commit::wait() try {
-  state_->check_process();
-  state_->await_stream();
-  std::unique_lock lock(state_->mutex);
-  state_->changed.wait(lock, [&] { return state_->done; });
-  if (state_->error) throw *state_->error;
-  return state_->stats;
+  State& state = this->state();
+  state.check_process();
+  state.await_stream();
+  std::unique_lock lock(state.mutex);
+  state.changed.wait(lock, [&] { return state.done; });
+  if (state.error) throw *state.error;
+  return state.stats;
 } catch (const std::exception&) {
   core::fail("waiting for a commit");
 }
 
 void Commit::wait_snapshot() try {
-  state_->check_process();
-  state_->await_stream();
-  std::unique_lock lock(state_->mutex);
-  state_->changed.wait(lock, [&] { return state_->copied || state_->done; });
-  if (!state_->copied && state_->error) throw *state_->error;
+  State& state = this->state();
+  state.check_process();
+  state.await_stream();
+  std::unique_lock lock(state.mutex);
+  state.changed.wait(lock, [&] { return state.copied || state.done; });
+  if (!state.copied && state.error) throw *state.error;
 } catch (const std::exception&) {
   core::fail("waiting for a commit's snapshot");
 }
 
 bool Commit::done() const {
-  state_->check_process();
+  State& state = this->state();
+  state.check_process();
   core::host_asks();
-  const std::lock_guard lock(state_->mutex);
-  return state_->done;
+  const std::lock_guard lock(state.mutex);
+  return state.done;
 }
 
 namespace core {
@@ -203,7 +211,7 @@ std::shared_ptr<Commit::State> Committer::start(Stream& stream, Unchanged unchan
   recent_.push_back(state->taken);
   try {
     // The region's size now: marks of what grows later are the next commit's.
-    marks_.fetch(stream, pages_of(arena_.size()));
+    marks_.fetch(stream, pages_of(arena_.size()), compare_everything_);
     state->queue(stream, [this, unchanged](Commit::State& commit) { run(commit, unchanged); });
     marks_.taken(stream);
   } catch (...) {

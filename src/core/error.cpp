@@ -65,6 +65,10 @@ std::string with_zeroes_shown(std::string message) {
 Error::Error(Errc code, const std::string& message)
     : std::runtime_error(with_zeroes_shown(message)), code_(code) {}
 
+void detail::throw_moved_from(const char* what) {
+  throw Error(Errc::closed, concat("the ", what, " was moved from: use what it was moved to"));
+}
+
 namespace {
 
 // Made while there is memory. An Error is copied without any.

@@ -9,8 +9,10 @@
 namespace holdfast::core {
 
 struct EventAccess {
-  // Whether it is complete, or was never recorded. Does not wait, and is no question of the host's
-  // in the sense of host_asks.hpp: not for loops.
+  static bool is_moved_from(const Event& event) { return event.impl_ == nullptr; }
+  // Whether it is complete, or was never recorded. Of one that was moved from that is not known,
+  // and the answer is no. Does not wait, and is no question of the host's in the sense of
+  // host_asks.hpp: not for loops.
   static bool ended(const Event& event);
   // The same of Event::failed().
   static bool failed(const Event& event);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/event_access.hpp"
+
 namespace holdfast::core {
 
 MarkMap::MarkMap(std::uint64_t max_pages, const std::byte* base)
@@ -14,8 +16,9 @@ void MarkMap::mark(std::uint64_t first_page, std::uint64_t last_page) {
             host_.begin() + static_cast<std::ptrdiff_t>(last_page) + 1, std::uint8_t{1});
 }
 
-void MarkMap::fetch(Stream& stream, std::uint64_t pages) {
-  if (taken_) taken_->wait(stream);
+void MarkMap::fetch(Stream& stream, std::uint64_t pages,
+                    const std::shared_ptr<std::atomic<bool>>& failed) {
+  if (taken_) EventAccess::wait(*taken_, stream, failed);
   copy_async(stream, copy_.data(), map_.data(), pages);
   copy_async(stream, fetched_.data(), copy_.data(), pages);
   clear_copied(stream, map_.data(), copy_.data(), pages);

@@ -1,6 +1,7 @@
 // Which pages have been written since the last commit, as far as the writers say so.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -31,8 +32,9 @@ class MarkMap {
 
   // Queues a copy of the device's marks to the host and clears those. A mark that is set meanwhile
   // is in the copy, or stays for the next one. It waits for the previous fetch's taken() mark, on
-  // whatever stream that was.
-  void fetch(Stream& stream, std::uint64_t pages);
+  // whatever stream that was. If that stream has failed, `*failed` is true by then, and this one
+  // goes on: one commit that fails must not take those of other streams along.
+  void fetch(Stream& stream, std::uint64_t pages, const std::shared_ptr<std::atomic<bool>>& failed);
   // Queues, behind the host function that calls take(), what the next fetch() waits for.
   void taken(Stream& stream);
   // The marks of both sides; the host's are cleared. REQUIRES: behind fetch() in its stream.

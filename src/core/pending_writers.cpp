@@ -11,8 +11,19 @@
 namespace holdfast::core {
 
 void PendingWriters::add(std::shared_ptr<Event> end) {
+  if (EventAccess::is_moved_from(*end)) detail::throw_moved_from("event");
   if (ends_.size() >= limit_) drop_ended();
   ends_.push_back(std::move(end));
+}
+
+// Nothing else says when the writer has ended.
+void PendingWriters::check_there() const {
+  for (const std::shared_ptr<Event>& end : ends_) {
+    if (!EventAccess::is_moved_from(*end)) continue;
+    throw Error(Errc::closed,
+                "an event that pending() was given was moved from, and what it was of may be under "
+                "way: move it back, or abandon() the region");
+  }
 }
 
 void PendingWriters::drop_ended() {
@@ -25,12 +36,14 @@ void PendingWriters::drop_ended() {
 }
 
 void PendingWriters::hold(Stream& stream, const std::shared_ptr<std::atomic<bool>>& failed) {
+  check_there();
   drop_ended();
   for (const std::shared_ptr<Event>& end : ends_) EventAccess::wait(*end, stream, failed);
   if (std::exchange(failed_, false)) *failed = true;
 }
 
 bool PendingWriters::wait() {
+  check_there();
   for (const std::shared_ptr<Event>& end : ends_) {
     try {
       end->synchronize();

@@ -16,11 +16,11 @@ namespace holdfast::core {
 // Thread safety: none.
 class PendingWriters {
  public:
-  // `end` is recorded behind the writer's last store.
+  // `end` is recorded behind the writer's last store. Throws closed if it was moved from.
   void add(std::shared_ptr<Event> end);
 
   // Work that is queued on `stream` from here on runs once all have ended. `*failed` is true by
-  // then if one of them has failed.
+  // then if one of them has failed. Throws closed if an event was moved from since, as wait() does.
   void hold(Stream& stream, const std::shared_ptr<std::atomic<bool>>& failed);
 
   // Returns once all have ended. True: one of them has failed.
@@ -29,6 +29,7 @@ class PendingWriters {
   bool all_ended() const noexcept;
 
  private:
+  void check_there() const;
   void drop_ended();
 
   std::vector<std::shared_ptr<Event>> ends_;

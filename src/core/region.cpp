@@ -141,7 +141,8 @@ Region core::RegionAccess::create(const std::string& path, const RegionOptions& 
   model_of(options.medium).check();
   const core::DomainKind* const kind = core::kind_of(options.domain);
   if (kind == nullptr) {
-    throw Error(Errc::invalid_argument, concat("cannot create '", path, "': unknown domain"));
+    throw Error(Errc::invalid_argument,
+                concat("cannot create '", path, "': unknown domain; give one of enum Domain"));
   }
   auto impl = std::make_unique<Region::Impl>();
   impl->path = path;
@@ -152,6 +153,10 @@ Region core::RegionAccess::create(const std::string& path, const RegionOptions& 
 Region core::RegionAccess::open(const std::string& path, const OpenOptions& options,
                                 const Surroundings& around) {
   check_path(path);
+  if (options.mode != OpenMode::read_write && options.mode != OpenMode::read_only) {
+    throw Error(Errc::invalid_argument,
+                concat("cannot open '", path, "': unknown mode; give one of enum OpenMode"));
+  }
   release_kept();
   model_of(options.medium).check();
   auto impl = std::make_unique<Region::Impl>();
@@ -231,11 +236,17 @@ void* Region::allocate_raw(std::string_view name, std::string_view type,
   check_writable("allocate()");
   core::check_name(name, core::kNameBytes, "object name");
   core::check_name(type, core::kTypeBytes, "type name");
+  if (type == detail::kUnnamedType) {
+    throw Error(Errc::invalid_argument,
+                concat("object '", name, "': no type may be called \"", type,
+                       "\", as all structs once were; give it a name of its own"));
+  }
   if (count == 0 || element_bytes == 0) {
     throw Error(Errc::invalid_argument, concat("object '", name, "' must have at least one byte"));
   }
   if (tracking > Tracking::none) {
-    throw Error(Errc::invalid_argument, concat("object '", name, "': unknown tracking"));
+    throw Error(Errc::invalid_argument,
+                concat("object '", name, "': unknown tracking; give one of enum Tracking"));
   }
   const std::lock_guard lock(impl.domain->mutex());
   core::Directory& directory = impl.directory();
@@ -281,7 +292,8 @@ ObjectInfo Region::object(std::string_view name) const try {
   Impl& impl = alive(impl_);
   const ObjectInfo* found = impl.directory().find(name);
   if (found == nullptr) {
-    throw Error(Errc::not_found, concat("'", impl.path, "' has no object '", name, "'"));
+    throw Error(Errc::not_found, concat("'", impl.path, "' has no object '", name,
+                                        "': make it first, or choose one that objects() lists"));
   }
   return *found;
 } catch (const std::exception&) {
@@ -315,8 +327,10 @@ void Region::grow(std::uint64_t new_size) try {
   }
   const std::uint64_t size = core::pages_of(new_size) * kPage;
   if (size < medium.size()) {
-    throw Error(Errc::invalid_argument, concat("'", impl.path, "' has ", medium.size(),
-                                               " bytes and cannot shrink to ", new_size));
+    throw Error(
+        Errc::invalid_argument,
+        concat("'", impl.path, "' has ", medium.size(), " bytes and cannot shrink to ", new_size,
+               ": give the size that it is to have in all, ", medium.size(), " or more"));
   }
   const std::lock_guard lock(impl.domain->mutex());
   if (size > medium.size()) medium.grow(size);
@@ -329,7 +343,8 @@ void* Region::address(const ObjectInfo& info) const {
   Impl& impl = alive(impl_);
   if (info.offset > impl.medium().size() || info.bytes() > impl.medium().size() - info.offset) {
     throw Error(Errc::invalid_argument,
-                concat("object '", info.name, "' is not of the region '", impl.path, "'"));
+                concat("object '", info.name, "' is not of the region '", impl.path,
+                       "': give what its object() or objects() returns"));
   }
   return impl.medium().base() + info.offset;
 }
@@ -354,6 +369,7 @@ void Region::settle() try { alive(impl_).domain->settle(); } catch (const std::e
 Commit Region::commit(Stream& stream) try {
   Impl& impl = alive(impl_);
   check_writable("commit()");
+  (void)stream.impl();  // throws closed, before anything is queued
   return impl.domain->commit(stream);
 } catch (const std::exception&) {
   core::fail("commit()");

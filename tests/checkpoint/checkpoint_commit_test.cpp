@@ -262,5 +262,23 @@ TEST_P(CheckpointCommitTest, ACheckpointThatWasMovedFromSaysSo) {
   EXPECT_EQ(saved_in_image(), 2u);
 }
 
+TEST_P(CheckpointCommitTest, AStreamOrASaveThatWasMovedFromIsRefused) {
+  Stream stream;
+  Checkpoint checkpoint = make_bound();
+  set(2);
+  Stream taken = std::move(stream);
+  const auto closed = [&](auto&& body) { EXPECT_EQ(error_of(body, {"moved"}), Errc::closed); };
+  closed([&] { checkpoint.save(stream, "model", 7); });
+  closed([&] { checkpoint.save_async(stream, "model", 7); });
+  closed([&] { checkpoint.restore(stream, "model"); });
+  PendingSave save = checkpoint.save_async(taken, "model", 2);
+  PendingSave other = std::move(save);
+  closed([&] { save.wait(); });
+  closed([&] { save.done(); });
+  closed([&] { PendingSave(nullptr).wait(); });
+  other.wait();
+  EXPECT_EQ(saved_in(*region_), 2u);
+}
+
 }  // namespace
 }  // namespace holdfast

@@ -246,6 +246,49 @@ TEST_F(CheckpointTest, AForgottenGroupTakesOtherAddresses) {
   EXPECT_EQ(checkpoint.restore(stream_, "model"), 2u);
 }
 
+TEST_F(CheckpointTest, AGroupWhoseObjectWasRemovedTouchesNothing) {
+  Checkpoint checkpoint = make();
+  set(1);
+  checkpoint.save(stream_, "model", 1);
+  checkpoint.save_async(stream_, "model", 2).wait();
+  const auto expect_refused = [&] {
+    const std::vector<std::string> words = {"training/model", path(), "forget()", "add()"};
+    EXPECT_EQ(error_of([&] { checkpoint.save(stream_, "model", 3); }, words), Errc::not_found);
+    EXPECT_EQ(error_of([&] { checkpoint.save_async(stream_, "model", 3); }, words),
+              Errc::not_found);
+    EXPECT_EQ(error_of([&] { checkpoint.restore(stream_, "model"); }, words), Errc::not_found);
+    stream_.synchronize();
+  };
+  const ObjectInfo removed = region_->object("training/model");
+  region_->remove("training/model");
+  expect_refused();
+  {  // what gets the space
+    const auto other = region_->allocate<std::uint8_t>("else", removed.bytes());
+    EXPECT_EQ(region_->object("else").offset, removed.offset);
+    expect_refused();
+    EXPECT_EQ(read(other.data(), other.size()), std::vector<std::uint8_t>(other.size()));
+  }
+  const auto there = [&](std::uint64_t count) {  // another checkpoint's group of the same name
+    Checkpoint another(*region_, "training");
+    another.add("model", "weights", weights_.data(), count);
+    another.save(stream_, "model", 9);
+    stream_.synchronize();
+    expect_refused();
+    EXPECT_EQ(another.restore(stream_, "model"), 9u);
+    region_->remove("training/model");
+  };
+  there(kWeights);  // elsewhere
+  region_->remove("else");
+  there(10);  // at its place
+  // What the message advises.
+  checkpoint.forget("model");
+  checkpoint.add("model", "weights", weights_.data(), kWeights);
+  EXPECT_EQ(checkpoint.restore(stream_, "model"), std::nullopt);
+  checkpoint.save(stream_, "model", 4);
+  EXPECT_EQ(checkpoint.restore(stream_, "model"), 4u);
+  EXPECT_EQ(checkpoint.restore(stream_, "other"), std::nullopt);
+}
+
 TEST_F(CheckpointTest, AnotherShapeIsRefusedAndNamed) {
   {
     Checkpoint checkpoint = make();
@@ -298,7 +341,14 @@ TEST_F(CheckpointTest, MisuseIsRefused) {
             Errc::invalid_argument);
   EXPECT_EQ(error_of([&] { checkpoint.add("model", "none", weights_.data(), 0); }),
             Errc::invalid_argument);
-  EXPECT_EQ(error_of([&] { checkpoint.add("model", "huge", weights_.data(), ~0ull / 4); }),
+  for (const std::uint64_t count : {~0ull / 4, 1ull << 62, 1ull << 61, 1ull << 38}) {
+    EXPECT_EQ(error_of([&] { checkpoint.add("model", "huge", weights_.data(), count); },
+                       {"'huge'", "'model'", "too large", "1099511627776"}),
+              Errc::invalid_argument);
+  }
+  const auto nine = static_cast<BufferMemory>(9);
+  EXPECT_EQ(error_of([&] { checkpoint.add("model", "nine", weights_.data(), 1, nine); },
+                     {"'nine'", "BufferMemory::host"}),
             Errc::invalid_argument);
   EXPECT_EQ(error_of([&] { checkpoint.add(std::string(60, 'g'), "x", weights_.data(), 1); }),
             Errc::invalid_argument);

@@ -424,8 +424,40 @@ TEST_F(PendingWritersTest, MisuseIsRefused) {
   EXPECT_EQ(error_of([&] { region.pending(nullptr); }, {"event"}), Errc::invalid_argument);
   region.pending(std::make_shared<Event>());  // recorded nowhere: it holds nothing up
   region.commit();
+  const auto end = std::make_shared<Event>();
+  Event taken = std::move(*end);
+  EXPECT_EQ(error_of([&] { region.pending(end); }, {"event", "moved from"}), Errc::closed);
+  region.commit();
   region.close();
   EXPECT_EQ(error_of([&] { region.pending(std::make_shared<Event>()); }), Errc::closed);
+}
+
+// Nothing says then when the writer has ended.
+TEST_F(PendingWritersTest, AnEventThatIsMovedFromHoldsCommitsUpUntilItIsMovedBack) {
+  Region region = make();
+  Stream stream;
+  HeldWriter writer;
+  writer.begin(region, words_, 100);
+  Event taken = std::move(*writer.end);
+  const std::vector<std::string> words = {"pending()", "moved from", "move it back"};
+  EXPECT_EQ(error_of([&] { region.commit(stream); }, words), Errc::closed);
+  EXPECT_EQ(error_of([&] { region.commit(); }, words), Errc::closed);
+  EXPECT_EQ(error_of([&] { region.settle(); }, words), Errc::closed);
+  EXPECT_EQ(error_of([&] { region.close(); }, words), Errc::closed);
+  *writer.end = std::move(taken);
+  writer.gate.open();
+  region.commit(stream).wait();
+  EXPECT_EQ(committed(), 100u);
+}
+
+// As one that never ends: the memory stays.
+TEST_F(PendingWritersTest, ARegionCanBeAbandonedThoughAnEventWasMovedFrom) {
+  HeldWriter writer;
+  Region region = make();
+  writer.begin(region, words_, 100);
+  const Event taken = std::move(*writer.end);
+  region.abandon();
+  EXPECT_EQ(error_of([&] { Region::open(path()); }), Errc::in_use);
 }
 
 }  // namespace

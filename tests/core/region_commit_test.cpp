@@ -283,6 +283,63 @@ TEST_F(RegionCommitTest, AsynchronousFailureReachesTheCommitAndNothingElse) {
   EXPECT_EQ(committed_byte(0), 1) << "the marks that the failed commit took are not lost";
 }
 
+TEST_F(RegionCommitTest, AFailedStreamsCommitHoldsUpNoOtherStreams) {
+  if (std::strcmp(backend::name(), "cuda") == 0) GTEST_SKIP() << "the context would be lost";
+  for (const char* const how : {"before", "on their way", "another commit, of the host"}) {
+    const std::string what = how;
+    Region region = Region::create(path(), options(kMiB));
+    auto data = region.allocate<std::uint8_t>("data", 40 * kPageBytes, Tracking::marked);
+    region.commit();
+    Stream failing, stream, another;
+    Gate gate;
+    failing.enqueue([&] {
+      gate.wait();
+      throw Error(Errc::kernel_fault, "made to fail");
+    });
+    data[0] = 2;  // a mark of it is lost with the commit that fails
+    if (what != "on their way") gate.open();
+    Commit failed = region.commit(failing);
+    if (what != "on their way") {
+      EXPECT_EQ(error_of([&] { failed.wait(); }, {"its stream failed before"}), Errc::device);
+    }
+    if (what == "another commit, of the host") region.commit();
+    Commit commit = region.commit(stream);
+    Commit next = region.commit(another);
+    gate.open();
+    commit.wait();
+    EXPECT_EQ(committed_byte(0), 2) << how;
+    next.wait();
+    stream.synchronize();  // neither has failed
+    another.synchronize();
+    EXPECT_EQ(error_of([&] { failed.wait(); }), Errc::device);
+    EXPECT_EQ(error_of([&] { failing.synchronize(); }), Errc::kernel_fault);
+    for (int i = 0; i < 2; ++i) region.commit(stream).wait();
+    EXPECT_LT(region.commit(stream).wait().pages_examined, 40u) << "marks are relied on again";
+    region.close();
+    Region::destroy(path());
+  }
+}
+
+TEST_F(RegionCommitTest, WhatWasMovedFromIsRefusedAndChangesNothing) {
+  Region region = Region::create(path(), options(kMiB));
+  region.allocate<std::uint8_t>("data", 40 * kPageBytes, Tracking::marked);
+  region.commit();
+  Stream stream;
+  Stream taken = std::move(stream);
+  const std::vector<std::string> words = {"stream", "moved from", "moved to"};
+  EXPECT_EQ(error_of([&] { region.commit(stream); }, words), Errc::closed);
+  Commit commit = region.commit(taken);
+  Commit other = std::move(commit);
+  const auto expect_refused = [](auto&& use) {
+    EXPECT_EQ(error_of(use, {"the commit was moved from"}), Errc::closed);
+  };
+  expect_refused([&] { commit.wait(); });
+  expect_refused([&] { commit.wait_snapshot(); });
+  expect_refused([&] { commit.done(); });
+  expect_refused([&] { Commit(nullptr).wait(); });
+  EXPECT_LT(other.wait().pages_examined, 40u) << "marks are relied on";
+}
+
 TEST_F(RegionCommitTest, CommitsOutliveTheRegion) {
   Region region = taps_.create(path(), options(kMiB));
   Stream stream;

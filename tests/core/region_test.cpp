@@ -7,6 +7,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "core/directory.hpp"
 #include "core/format.hpp"
 #include "support/scratch.hpp"
 
@@ -148,7 +149,18 @@ TEST_F(RegionTest, NamesTypesOfOneLayoutAlike) {
 // As builds left it in which all structs had one name.
 TEST_F(RegionTest, RefusesStructsWithoutANameOfTheirOwn) {
   Region region = Region::create(path(), options(kMiB));
-  region.allocate_raw("old", "struct", sizeof(Point), 2, Tracking::hashed);
+  EXPECT_EQ(error_of([&] { region.allocate_raw("a", "struct", 8, 2, Tracking::hashed); },
+                     {"'a'", "struct", "name of its own"}),
+            Errc::invalid_argument);
+  {
+    core::Directory directory =
+        core::Directory::load(static_cast<std::byte*>(region.base()), region.size(), path(),
+                              [](const void*, std::size_t) {});
+    const std::uint64_t offset = directory.first_fit(2 * sizeof(Point), "old");
+    directory.insert({"old", "struct", offset, 2, sizeof(Point), Tracking::hashed});
+  }
+  region.abandon();
+  region = Region::open(path());
   const std::vector<std::string> words = {"'old'", path(), "struct of 8 bytes",
                                           "address(object(\"old\"))", "remove()"};
   EXPECT_EQ(error_of([&] { region.find<Point>("old"); }, words), Errc::invalid_argument);
@@ -178,12 +190,32 @@ TEST_F(RegionTest, RefusesBadArguments) {
   EXPECT_EQ(
       error_of([&] { region.allocate_raw("a", std::string(24, 't'), 1, 1, Tracking::hashed); }),
       Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { region.allocate<int>("a", 1, static_cast<Tracking>(7)); },
+                     {"'a'", "enum Tracking"}),
+            Errc::invalid_argument);
   EXPECT_TRUE(region.objects().empty());
+  const std::vector<std::string> missing = {"'a'", path(), "make it", "objects()"};
+  EXPECT_EQ(error_of([&] { region.find<int>("a"); }, missing), Errc::not_found);
+  EXPECT_EQ(error_of([&] { region.object("a"); }, missing), Errc::not_found);
+  EXPECT_EQ(error_of([&] { region.remove("a"); }, missing), Errc::not_found);
   region.allocate<std::uint64_t>(std::string(55, 'x'), 1);
   EXPECT_EQ(code(std::string(55, 'x'), 1), Errc::already_exists);
   std::uint64_t outside = 0;
   EXPECT_EQ(error_of([&] { region.mark(&outside, 8); }), Errc::invalid_argument);
   EXPECT_EQ(error_of([&] { region.mark(region.base(), kMiB + 1); }), Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { region.grow(0); }, {path(), "to 0", std::to_string(kMiB) + " or more"}),
+            Errc::invalid_argument);
+  RegionOptions nowhere = options(kMiB);
+  nowhere.domain = static_cast<Domain>(9);
+  EXPECT_EQ(error_of([&] { Region::create(path("b"), nowhere); }, {path("b"), "enum Domain"}),
+            Errc::invalid_argument);
+  region.close();
+  OpenOptions opening;
+  opening.mode = static_cast<OpenMode>(9);
+  EXPECT_EQ(error_of([&] { Region::open(path(), opening); }, {path(), "enum OpenMode"}),
+            Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { Region::open_or_create(path("b"), options(kMiB), opening); }),
+            Errc::invalid_argument);
 }
 
 TEST_F(RegionTest, RefusesImpossibleSizes) {

@@ -13,6 +13,7 @@
 
 #include "cpu/support.hpp"
 #include "holdfast/cpu/host_observer.hpp"
+#include "support/error_of.hpp"
 
 namespace holdfast::test {
 namespace {
@@ -178,6 +179,48 @@ TEST(Event, WhoWaitsForWorkThatFailedFailsToo) {
   EXPECT_THROW(failing.synchronize(), Error);
   EXPECT_TRUE(ran[0]);
   EXPECT_FALSE(ran[1]);
+}
+
+TEST(Stream, OneThatWasMovedFromSaysSo) {
+  Stream stream;
+  unsigned data[4] = {};
+  const Stream taken = std::move(stream);
+  const auto expect_refused = [](auto&& use) {
+    EXPECT_EQ(error_of(use, {"the stream was moved from", "moved to"}), Errc::closed);
+  };
+  expect_refused([&] { stream.synchronize(); });
+  expect_refused([&] { stream.enqueue([] {}); });
+  expect_refused([&] { stream.native(); });
+  expect_refused([&] { launch(stream, 1, 1, add_to_all, data, 4u, 1u); });
+  expect_refused([&] { copy_async(stream, data, data + 1, 4); });
+  expect_refused([&] { fill_async(stream, data, 1, 4); });
+  Event event;
+  expect_refused([&] { event.record(stream); });
+  expect_refused([&] { event.wait(stream); });
+  Stream other;
+  event.record(other);
+  expect_refused([&] { event.wait(stream); });
+  stream = Stream();
+  stream.synchronize();
+}
+
+TEST(Event, OneThatWasMovedFromSaysSo) {
+  Stream stream;
+  Event event;
+  event.record(stream);
+  Event taken = std::move(event);
+  const auto expect_refused = [](auto&& use) {
+    EXPECT_EQ(error_of(use, {"the event was moved from", "moved to"}), Errc::closed);
+  };
+  expect_refused([&] { event.record(stream); });
+  expect_refused([&] { event.synchronize(); });
+  expect_refused([&] { event.wait(stream); });
+  expect_refused([&] { event.failed(); });
+  taken.synchronize();
+  expect_refused([&] { Event::elapsed_ms(taken, event); });
+  stream.synchronize();  // it has not failed
+  event = std::move(taken);
+  event.synchronize();
 }
 
 TEST(Memory, IsZeroedAndAligned) {
