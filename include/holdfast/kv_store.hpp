@@ -25,6 +25,10 @@ namespace holdfast {
 // Invariants: once set() or erase() returned, the batch survives what the region's persist rung
 // survives; after any crash, a batch is in the store whole or not at all.
 //
+// Opening it again in the same process ends the earlier store and its refs, also where open() then
+// throws no_memory: it has one user, the last. A store that was ended so, one that was moved from,
+// and one whose region is closed throw Errc::closed; in a forked child a store throws in_use.
+//
 // REQUIRES: the region outlives the store, and is not moved meanwhile.
 // Thread safety: one thread at a time per store; one store at a time per region. Kernels with a ref
 // of it are not bound to that (kv_store_ref.hpp).
@@ -136,14 +140,15 @@ class KvStore {
   Stats stats() const;
   Recovery recovery() const;  // of open()
   Timing timing() const;
-  // In which batches and lookups run.
+  // In which batches and lookups run. A store that another has ended gives it, too, so that its
+  // last work can be waited for.
   Stream& stream();
 
   struct Impl;
 
  private:
-  explicit KvStore(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit KvStore(std::shared_ptr<Impl> impl);
+  detail::Shared<Impl> impl_;
 };
 
 }  // namespace holdfast

@@ -423,8 +423,11 @@ const OpenReport& Region::open_report() const { return alive(impl_).report; }
 std::function<bool()> core::RegionAccess::take_over(const Region& region, std::string_view object) {
   const std::shared_ptr<Users> users = alive(region.impl_).domain->users();
   const std::uint64_t offset = region.object(object).offset;
-  return
-      [users, offset, number = users->take_over(offset)] { return users->is_user(offset, number); };
+  const std::uint64_t number = users->take_over(offset);
+  return [weak = std::weak_ptr<Users>(users), offset, number] {
+    const std::shared_ptr<Users> open = weak.lock();
+    return open && open->is_user(offset, number);
+  };
 }
 
 void core::RegionAccess::writer_begins(const Region& region) {

@@ -26,8 +26,8 @@ struct RegionAccess {
   static testing::Throttle& throttle(const Region& region);
 
   // From now on the caller uses an object that has one user at a time, and whoever did so before
-  // does not. The result says whether that is still so, and may outlive the region. Throws
-  // not_found.
+  // does not. The result says whether that is still so, which ends with the region, and may outlive
+  // it. Throws not_found.
   static std::function<bool()> take_over(const Region& region, std::string_view object);
 };
 
