@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -71,7 +72,32 @@ struct StoreParameters {
 };
 using StoreObject = Durable<StoreParameters>;
 
+// `option`: its name; `values`: as messages list them.
+template <class Option>
+void check_option(const char* option, Option given, std::initializer_list<Option> known,
+                  const char* values) {
+  if (std::find(known.begin(), known.end(), given) != known.end()) return;
+  throw Error(Errc::invalid_argument, concat("store: ", option, " ", static_cast<int>(given),
+                                             " is none that there is; give ", values));
+}
+
+void check_cache(KvStore::Cache cache) {
+  using Cache = KvStore::Cache;
+  check_option("cache", cache, {Cache::automatic, Cache::off, Cache::on},
+               "Cache::automatic, Cache::off or Cache::on");
+}
+
+void check_given(const void* array, std::size_t count, const char* what) {
+  if (array != nullptr || count == 0) return;
+  throw Error(Errc::invalid_argument, concat("store: ", what));
+}
+
+// Refuses a log of no layout here, not by the parameters: those that an earlier build stored with
+// one, which made the log a conventional one, still open.
 StoreParameters parameters_of(const KvStore::Options& options) {
+  check_cache(options.cache);
+  check_option("log", options.log, {LogLayout::coalesced, LogLayout::conventional},
+               "LogLayout::coalesced or LogLayout::conventional");
   if (options.capacity == 0 || options.capacity > kMaxBuckets * kv::kWays) {
     throw Error(Errc::invalid_argument, concat("store: capacity ", options.capacity, "; give 1 to ",
                                                kMaxBuckets * kv::kWays, " pairs"));
@@ -238,6 +264,7 @@ KvStore KvStore::create(Region& region, const KvStore::Options& options) {
 }
 
 KvStore KvStore::open(Region& region, Cache cache) {
+  check_cache(cache);
   StoreObject object = StoreObject::open(region, kName);
   std::function<bool()> is_user = take_over(region);  // from when its transaction is taken over
   Buffers buffers(region, object.parameters(), cache);
@@ -252,20 +279,23 @@ KvStore KvStore::open(Region& region, Cache cache) {
 KvStore::BatchResult KvStore::set(const std::uint64_t* keys, const std::uint64_t* values,
                                   std::size_t count) {
   Impl& self = impl_->usable();
-  if (values == nullptr && count != 0) {
-    throw Error(Errc::invalid_argument,
-                "store: set() was given no values: give one for each key, or erase()");
-  }
+  check_given(keys, count, "set() was given no keys: give one for each value");
+  check_given(values, count, "set() was given no values: give one for each key, or erase()");
   return self.update(keys, values, count);
 }
 
 KvStore::BatchResult KvStore::erase(const std::uint64_t* keys, std::size_t count) {
-  return impl_->usable().update(keys, nullptr, count);
+  Impl& self = impl_->usable();
+  check_given(keys, count, "erase() was given no keys: give those that are to go");
+  return self.update(keys, nullptr, count);
 }
 
 void KvStore::get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* found,
                   std::size_t count) {
   Impl& self = impl_->usable();
+  check_given(keys, count, "get() was given no keys: give those to look up");
+  check_given(values, count, "get() was given no place for values: give one for each key");
+  check_given(found, count, "get() was given no place for found: give one for each key");
   self.check_count(count);
   if (count == 0) return;
   self.await_cache();
@@ -318,7 +348,12 @@ KvStoreRef KvStore::ref() {
 
 void KvStore::await_cache() { impl_->usable().await_cache(); }
 
-void KvStore::set_order(Order order) { impl_->usable().order = order; }
+void KvStore::set_order(Order order) {
+  Impl& self = impl_->usable();
+  check_option("order", order, {Order::automatic, Order::unordered, Order::ordered},
+               "Order::automatic, Order::unordered or Order::ordered");
+  self.order = order;
+}
 
 KvStore::Stats KvStore::stats() const {
   Impl& self = impl_->usable();

@@ -1,4 +1,4 @@
-// What a store refuses: use by who may not use it.
+// What a store refuses: use by who may not use it, and arguments that cannot be.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -70,6 +70,8 @@ INSTANTIATE_TEST_SUITE_P(Variants, KvStoreMisuse, ::testing::Values(Cache::off, 
                            return std::string(info.param == Cache::on ? "cached" : "uncached");
                          });
 
+// ---- By whom ----------------------------------------------------------------------------------
+
 TEST_P(KvStoreMisuse, OpenedAgainInAProcessTheEarlierStoreIsClosed) {
   Region region = create_region();
   KvStore first = KvStore::create(region, shape());
@@ -88,6 +90,17 @@ TEST_P(KvStoreMisuse, OpenedAgainInAProcessTheEarlierStoreIsClosed) {
   second = std::move(third);  // which ends the second
   EXPECT_EQ(value_of(second, 1), 7u);
   EXPECT_EQ(second.stats().batches, 2u);
+}
+
+TEST_P(KvStoreMisuse, AnOpenThatIsRefusedForItsOptionsLeavesTheEarlierStore) {
+  Region region = create_region();
+  KvStore store = KvStore::create(region, shape());
+  set(store, 1, 5);
+  EXPECT_EQ(error_of([&] { KvStore::open(region, static_cast<Cache>(9)); }),
+            Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { KvStore::create(region, shape()); }), Errc::already_exists);
+  set(store, 1, 6);
+  EXPECT_EQ(value_of(store, 1), 6u);
 }
 
 TEST_P(KvStoreMisuse, InAForkedChildItBelongsToTheParent) {
@@ -127,6 +140,61 @@ TEST_P(KvStoreMisuse, WithItsRegionClosedItIsClosed) {
   KvStore again = KvStore::open(region, GetParam());
   EXPECT_EQ(value_of(again, 1), 5u);
   expect_refused(store, Errc::closed, {"key-value store 'kvs'", path(), "use that"});
+}
+
+// ---- With what --------------------------------------------------------------------------------
+
+TEST_P(KvStoreMisuse, WithoutKeysOrPlacesForAnswersABatchIsRefused) {
+  Region region = create_region();
+  KvStore store = KvStore::create(region, shape());
+  set(store, 1, 5);
+  const std::uint64_t key = 1;
+  std::uint64_t value = 9;
+  std::uint8_t found = 9;
+  const auto refusal = [&](const Words& words, const std::function<void()>& call) {
+    EXPECT_EQ(error_of(call, words), Errc::invalid_argument);
+  };
+  refusal({"set()", "no keys"}, [&] { store.set(nullptr, &value, 1); });
+  refusal({"set()", "no values"}, [&] { store.set(&key, nullptr, 1); });
+  refusal({"erase()", "no keys"}, [&] { store.erase(nullptr, 1); });
+  refusal({"get()", "no keys"}, [&] { store.get(nullptr, &value, &found, 1); });
+  refusal({"get()", "values"}, [&] { store.get(&key, nullptr, &found, 1); });
+  refusal({"get()", "found"}, [&] { store.get(&key, &value, nullptr, 1); });
+  EXPECT_EQ(value, 9u);
+  EXPECT_EQ(found, 9);
+  EXPECT_EQ(store.set(nullptr, nullptr, 0).inserted, 0u);
+  EXPECT_EQ(store.erase(nullptr, 0).removed, 0u);
+  EXPECT_NO_THROW(store.get(nullptr, nullptr, nullptr, 0));
+  EXPECT_EQ(value_of(store, 1), 5u);
+  EXPECT_EQ(store.stats().batches, 1u);
+  EXPECT_EQ(store.verify(), "");
+}
+
+TEST_P(KvStoreMisuse, OptionsWithoutAMeaningAreRefused) {
+  Region region = create_region();
+  const auto refused = [&](const KvStore::Options& wrong, const Words& words) {
+    EXPECT_EQ(error_of([&] { KvStore::region_bytes(wrong); }, words), Errc::invalid_argument);
+    EXPECT_EQ(error_of([&] { KvStore::create(region, wrong); }, words), Errc::invalid_argument);
+    EXPECT_TRUE(region.objects().empty());
+  };
+  for (const int log : {0, 3, 5}) {
+    KvStore::Options wrong = shape();
+    wrong.log = static_cast<LogLayout>(log);
+    refused(wrong, {"log " + std::to_string(log), "coalesced", "conventional"});
+  }
+  for (const int cache : {-1, 3, 9}) {
+    const Words words{"cache " + std::to_string(cache), "automatic", "off", "on"};
+    KvStore::Options wrong = shape();
+    wrong.cache = static_cast<Cache>(cache);
+    refused(wrong, words);
+    EXPECT_EQ(error_of([&] { KvStore::open(region, wrong.cache); }, words), Errc::invalid_argument);
+  }
+  KvStore store = KvStore::create(region, shape());
+  EXPECT_EQ(error_of([&] { store.set_order(static_cast<KvStore::Order>(9)); },
+                     {"order 9", "automatic", "unordered", "ordered"}),
+            Errc::invalid_argument);
+  set(store, 1, 5);
+  EXPECT_EQ(value_of(store, 1), 5u);
 }
 
 }  // namespace
