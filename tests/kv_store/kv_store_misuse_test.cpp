@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "holdfast/kv_store.hpp"
+#include "holdfast/sort.hpp"
 #include "support/in_child.hpp"
 #include "support/scratch.hpp"
 
@@ -195,6 +196,13 @@ TEST_P(KvStoreMisuse, OptionsWithoutAMeaningAreRefused) {
             Errc::invalid_argument);
   set(store, 1, 5);
   EXPECT_EQ(value_of(store, 1), 5u);
+}
+
+TEST(PairSorterTest, MorePairsThanCanBeAddressedAreMoreThanThereIsMemoryFor) {
+  for (const std::size_t pairs : {~std::size_t{0}, std::size_t{1} << 62, std::size_t{1} << 60}) {
+    EXPECT_EQ(error_of([&] { PairSorter sorter(pairs); }, {"PairSorter", std::to_string(pairs)}),
+              Errc::no_memory);
+  }
 }
 
 }  // namespace
