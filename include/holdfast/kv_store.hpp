@@ -25,6 +25,10 @@ namespace holdfast {
 // Invariants: once set() or erase() returned, the batch survives what the region's persist rung
 // survives; after any crash, a batch is in the store whole or not at all.
 //
+// Opening it again in the same process ends the earlier store and its refs, also where open() then
+// throws no_memory: it has one user, the last. A store that was ended so, one that was moved from,
+// and one whose region is closed throw Errc::closed; in a forked child a store throws in_use.
+//
 // REQUIRES: the region outlives the store, and is not moved meanwhile.
 // Thread safety: one thread at a time per store; one store at a time per region. Kernels with a ref
 // of it are not bound to that (kv_store_ref.hpp).
@@ -89,9 +93,9 @@ class KvStore {
   // message says what it takes), no_memory (also Cache::on), and as Durable::create().
   static KvStore create(Region& region, const Options& options);
   // Opens, and takes back a batch that a crash cut off. Throws not_found, damaged, unsupported (a
-  // store of an earlier version, which has to be made again), no_memory (also Cache::on), and as
-  // Durable::open(). The copy in device memory may still be being loaded when it returns; batches,
-  // lookups and ref() wait for that.
+  // store of an earlier version, which has to be made again), invalid_argument (no such cache),
+  // no_memory (also Cache::on), and as Durable::open(). The copy in device memory may still be
+  // being loaded when it returns; batches, lookups and ref() wait for that.
   static KvStore open(Region& region, Cache cache = Cache::automatic);
   // Bytes that a region must have for a store of these options. Throws invalid_argument.
   static std::uint64_t region_bytes(const Options& options);
@@ -101,8 +105,8 @@ class KvStore {
   ~KvStore();
 
   // Stores `count` pairs as one transaction. `keys` and `values` are host, device or region
-  // memory. Throws invalid_argument if count exceeds max_batch, a key is kReservedKey or there are
-  // no values, log_full, unsupported (a region that is open for reading); the store is then
+  // memory. Throws invalid_argument if count exceeds max_batch, a key is kReservedKey or one of the
+  // two is null, log_full, unsupported (a region that is open for reading); the store is then
   // unchanged. Returns when the transaction is committed.
   BatchResult set(const std::uint64_t* keys, const std::uint64_t* values, std::size_t count);
 
@@ -112,7 +116,7 @@ class KvStore {
 
   // Looks up `count` keys, all in the state that the last batch left. values[i] is 0 and found[i]
   // is 0 where a key is absent. All three are host, device or region memory. Throws
-  // invalid_argument if count exceeds max_batch.
+  // invalid_argument if count exceeds max_batch or one of the three is null.
   void get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* found,
            std::size_t count);
 
@@ -132,18 +136,19 @@ class KvStore {
   // Returns once the copy in device memory, if there is one, is loaded.
   void await_cache();
 
-  void set_order(Order order);  // of batches from here on
+  void set_order(Order order);  // of batches from here on; throws invalid_argument
   Stats stats() const;
   Recovery recovery() const;  // of open()
   Timing timing() const;
-  // In which batches and lookups run.
+  // In which batches and lookups run. A store that another has ended gives it, too, so that its
+  // last work can be waited for.
   Stream& stream();
 
   struct Impl;
 
  private:
-  explicit KvStore(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit KvStore(std::shared_ptr<Impl> impl);
+  detail::Shared<Impl> impl_;
 };
 
 }  // namespace holdfast

@@ -58,9 +58,11 @@ struct KvView {
 //
 // kReservedKey is never found. Lookups write nothing and never wait.
 //
-// A ref is good as long as its store, wherever that is moved, and as the region is open. Batches,
-// commits, and growing the region leave it good. REQUIRES: kernels that use it were waited for
-// before the store ends or the region is closed.
+// A ref is good as long as its store, wherever that is moved, is the last of its process to have
+// been opened, and as the region is open. Batches, commits, and growing the region leave it good.
+// Opening the store again does not, and the ref cannot know: what it finds may be of before the
+// batches of the store that was opened since. REQUIRES: kernels that use it were waited for before
+// its store object ends or the region is closed.
 // Thread safety: any threads of any kernels, on any streams, launched by any threads of the host.
 class KvStoreRef {
  public:

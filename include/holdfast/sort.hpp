@@ -12,7 +12,7 @@ namespace holdfast {
 // Owns the scratch memory for sorts of up to `max_count` pairs (CUB on the GPU).
 class PairSorter {
  public:
-  explicit PairSorter(std::size_t max_count);
+  explicit PairSorter(std::size_t max_count);  // throws Errc::no_memory
   ~PairSorter();
   PairSorter(PairSorter&&) noexcept;
   PairSorter& operator=(PairSorter&&) noexcept;
@@ -29,6 +29,13 @@ class PairSorter {
 };
 
 namespace detail {
+
+// Before any number of bytes overflows.
+inline void check_sorter(std::size_t max_count) {
+  if (max_count <= ~std::size_t{0} / 2 / (2 * sizeof(std::uint32_t))) return;
+  throw Error(Errc::no_memory, concat("PairSorter: no memory for ", max_count,
+                                      " pairs, which are more than can be addressed; give fewer"));
+}
 
 inline void check_sort(std::size_t count, unsigned bits, std::size_t max_count) {
   if (count <= max_count && bits <= 32) return;

@@ -51,7 +51,8 @@ class KeyValueStore:
     after any crash a batch is in the store whole or not at all.
 
     KeyValueStore(region) opens the store that is in the region, and recovers it. With a capacity
-    it makes one where there is none. Of a region's store there is one object at a time.
+    it makes one where there is none. Of a region's store there is one object at a time: opening it
+    again ends the earlier object, which then raises Error (closed).
 
     In a region that is open for reading the store is recovered in the region's private copy; set()
     and erase() raise Error (unsupported).

@@ -1,9 +1,11 @@
 #include "holdfast/sort.hpp"
 
 #include <array>
+#include <exception>
 #include <memory>
 
 #include "backend_cpu/host_events.hpp"
+#include "core/guard.hpp"
 
 namespace holdfast {
 
@@ -42,11 +44,15 @@ void sort_by_digit(const Pair* from, Pair* to, std::size_t count, unsigned shift
 
 }  // namespace
 
-PairSorter::PairSorter(std::size_t max_count) : impl_(std::make_unique<Impl>()) {
+PairSorter::PairSorter(std::size_t max_count) try : impl_(std::make_unique<Impl>()) {
+  detail::check_sorter(max_count);
   impl_->max_count = max_count;
   impl_->pairs = std::make_unique_for_overwrite<Impl::Pair[]>(max_count);
   impl_->other = std::make_unique_for_overwrite<Impl::Pair[]>(max_count);
+} catch (const std::exception&) {
+  core::fail("a PairSorter");
 }
+
 PairSorter::~PairSorter() = default;
 PairSorter::PairSorter(PairSorter&&) noexcept = default;
 PairSorter& PairSorter::operator=(PairSorter&&) noexcept = default;

@@ -23,6 +23,7 @@ cudaError_t radix_sort(void* scratch, std::size_t& scratch_bytes, const std::uin
 }  // namespace
 
 PairSorter::PairSorter(std::size_t max_count) : impl_(std::make_unique<Impl>()) {
+  detail::check_sorter(max_count);
   std::size_t bytes = 0;
   HOLDFAST_CUDA(
       radix_sort(nullptr, bytes, nullptr, nullptr, nullptr, nullptr, max_count, 32, nullptr));

@@ -75,7 +75,7 @@ class Users {
 // Thread safety: as of Region.
 class RegionDomain {
  public:
-  virtual ~RegionDomain() { users_->clear(); }
+  virtual ~RegionDomain() = default;
 
   virtual Domain domain() const = 0;
   virtual Medium& medium() = 0;

@@ -210,6 +210,7 @@ void Region::close() try {
   Impl& impl = alive(impl_);
   impl.domain->settle();
   impl.domain->close();
+  impl.domain->users()->clear();
   impl_.reset();
 } catch (const std::exception&) {
   core::fail("close()");
@@ -222,6 +223,7 @@ void Region::abandon() noexcept {
     impl_.release()->domain->leave_to_maker();
     return;
   }
+  impl_->domain->users()->clear();  // the memory may be kept
   core::PendingWriters writers = std::move(impl_->domain->pending());
   core::WrittenMemory memory(impl_.release(), [](void* impl) { delete static_cast<Impl*>(impl); });
   if (!writers.all_ended()) core::keep_for(std::move(writers), std::move(memory));

@@ -70,6 +70,20 @@ void check_array(std::string_view name, const Part& part) {
     refuse(name, concat("part '", part.name, "' is an array of the type '", part.type,
                         "', which the library calls its own objects: choose another"));
   }
+  if (part.type == detail::kUnnamedType) {
+    refuse(name, concat("part '", part.name, "' is of the type '", part.type,
+                        "', which every struct was called once: choose another"));
+  }
+  if (part.name == Part::kTransaction) {
+    refuse(name, concat("an array is called '", part.name,
+                        "', as transactions are: choose another "
+                        "name"));
+  }
+  if (part.shape.slots != 0 || part.shape.bytes_per_slot != 0) {
+    refuse(name, concat("part '", part.name,
+                        "' is an array, and has the shape of a log: make it by "
+                        "Part::array()"));
+  }
   if (part.tracking > Tracking::none) {
     refuse(name, concat("part '", part.name, "' has tracking ",
                         static_cast<std::uint32_t>(part.tracking), ", which is none"));

@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <bit>
+#include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "core/region_access.hpp"
 #include "holdfast/durable.hpp"
 #include "kv_store/audit.hpp"
 #include "kv_store/batch.hpp"
@@ -22,6 +25,7 @@ using kv::LogEntry;
 using kv::Outcome;
 
 constexpr const char* kName = "kvs";
+constexpr const char* kTable = "table";
 constexpr std::uint32_t kMaxBatch = 1u << 26;
 constexpr std::uint64_t kMaxBuckets = std::uint64_t{1} << 32;
 constexpr std::uint32_t kPartitions = 1024;  // of the conventional log
@@ -61,20 +65,52 @@ struct StoreParameters {
           concat("store: max_batch ", max_batch, "; a conventional log takes ",
                  kMaxPartitionedBatch, " operations at most: give fewer, or the coalesced log"));
     }
-    return {Part::array<Bucket>("table", buckets), Part::array<Counters>("counters", 1),
+    return {Part::array<Bucket>(kTable, buckets), Part::array<Counters>("counters", 1),
             Part::transaction(), Part::undo_log("log", log_shape(max_batch, log)),
             Part::undo_log("meta", LogShape::conventional(1, sizeof(Counters)))};
   }
 };
 using StoreObject = Durable<StoreParameters>;
 
+// `option`: its name; `values`: as messages list them.
+template <class Option>
+void check_option(const char* option, Option given, std::initializer_list<Option> known,
+                  const char* values) {
+  if (std::find(known.begin(), known.end(), given) != known.end()) return;
+  throw Error(Errc::invalid_argument, concat("store: ", option, " ", static_cast<int>(given),
+                                             " is none that there is; give ", values));
+}
+
+void check_cache(KvStore::Cache cache) {
+  using Cache = KvStore::Cache;
+  check_option("cache", cache, {Cache::automatic, Cache::off, Cache::on},
+               "Cache::automatic, Cache::off or Cache::on");
+}
+
+void check_given(const void* array, std::size_t count, const char* what) {
+  if (array != nullptr || count == 0) return;
+  throw Error(Errc::invalid_argument, concat("store: ", what));
+}
+
+// Refuses a log of no layout here, not by the parameters: those that an earlier build stored with
+// one, which made the log a conventional one, still open.
 StoreParameters parameters_of(const KvStore::Options& options) {
+  check_cache(options.cache);
+  check_option("log", options.log, {LogLayout::coalesced, LogLayout::conventional},
+               "LogLayout::coalesced or LogLayout::conventional");
   if (options.capacity == 0 || options.capacity > kMaxBuckets * kv::kWays) {
     throw Error(Errc::invalid_argument, concat("store: capacity ", options.capacity, "; give 1 to ",
                                                kMaxBuckets * kv::kWays, " pairs"));
   }
   return {std::bit_ceil((options.capacity + kv::kWays - 1) / kv::kWays), options.max_batch,
           options.log};
+}
+
+// Makes its caller the one user of the region's store in this process; the result says whether it
+// still is. For lookups: they ask no transaction, and a copy of the table has nothing of another
+// store's batches.
+std::function<bool()> take_over(const Region& region) {
+  return core::RegionAccess::take_over(region, concat(kName, ".", kTable));
 }
 
 // A store's device memory.
@@ -94,13 +130,15 @@ struct Buffers {
 
 struct KvStore::Impl {
   Region& region;
+  std::string where = concat("key-value store '", kName, "' of region '", region.path(), "'");
   StoreObject object;
+  std::function<bool()> is_user;  // as take_over() says
   Transaction& transaction = object.transaction();
   UndoLog log = object.log("log");
   UndoLog meta = object.log("meta");
   Counters* counters = object.part<Counters>("counters").data();
   std::uint64_t max_batch = object.parameters().max_batch;
-  kv::Table table{object.part<Bucket>("table").data(), object.parameters().buckets - 1,
+  kv::Table table{object.part<Bucket>(kTable).data(), object.parameters().buckets - 1,
                   region.marks()};
   Buffers buffers;
   Order order = Order::automatic;
@@ -110,8 +148,8 @@ struct KvStore::Impl {
   Event marks[5];
   Recovery recovery;
 
-  Impl(Region& r, StoreObject o, Buffers b)
-      : region(r), object(std::move(o)), buffers(std::move(b)) {}
+  Impl(Region& r, StoreObject o, std::function<bool()> user, Buffers b)
+      : region(r), object(std::move(o)), is_user(std::move(user)), buffers(std::move(b)) {}
 
   ~Impl() {
     try {
@@ -119,6 +157,14 @@ struct KvStore::Impl {
     } catch (const Error&) {
       // Nobody needs the copy any more.
     }
+  }
+
+  // This, for who may use it. Throws closed, and in_use in a forked child.
+  Impl& usable() {
+    (void)region.path();
+    if (is_user()) return *this;
+    constexpr const char* kSince = ": another of this process has opened it, or its region, since";
+    throw Error(Errc::closed, concat(where, kSince, ": use that"));
   }
 
   bool ordered(std::size_t count, bool updates) const {
@@ -196,7 +242,7 @@ void KvStore::Impl::await_cache() {
   loading = false;
 }
 
-KvStore::KvStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+KvStore::KvStore(std::shared_ptr<Impl> impl) : impl_(std::move(impl), "store") {}
 KvStore::KvStore(KvStore&&) noexcept = default;
 KvStore& KvStore::operator=(KvStore&&) noexcept = default;
 KvStore::~KvStore() = default;
@@ -210,16 +256,20 @@ KvStore KvStore::create(Region& region, const KvStore::Options& options) {
   const StoreParameters parameters = parameters_of(options);
   (void)StoreObject::bytes(parameters);  // refuses parameters before there is memory for them
   Buffers buffers(region, parameters, options.cache);
-  auto impl = std::make_unique<Impl>(region, StoreObject::create(region, kName, parameters),
-                                     std::move(buffers));
+  StoreObject object = StoreObject::create(region, kName, parameters);
+  auto impl =
+      std::make_shared<Impl>(region, std::move(object), take_over(region), std::move(buffers));
   impl->table.copy = impl->buffers.copy.data();  // zeroed, as the table is
   return KvStore(std::move(impl));
 }
 
 KvStore KvStore::open(Region& region, Cache cache) {
+  check_cache(cache);
   StoreObject object = StoreObject::open(region, kName);
+  std::function<bool()> is_user = take_over(region);  // from when its transaction is taken over
   Buffers buffers(region, object.parameters(), cache);
-  auto impl = std::make_unique<Impl>(region, std::move(object), std::move(buffers));
+  auto impl =
+      std::make_shared<Impl>(region, std::move(object), std::move(is_user), std::move(buffers));
   impl->recovery =
       impl->transaction.recover(impl->stream, impl->undo_pairs(), impl->undo_counters());
   impl->load_copy();
@@ -228,20 +278,24 @@ KvStore KvStore::open(Region& region, Cache cache) {
 
 KvStore::BatchResult KvStore::set(const std::uint64_t* keys, const std::uint64_t* values,
                                   std::size_t count) {
-  if (values == nullptr && count != 0) {
-    throw Error(Errc::invalid_argument,
-                "store: set() was given no values: give one for each key, or erase()");
-  }
-  return impl_->update(keys, values, count);
+  Impl& self = impl_->usable();
+  check_given(keys, count, "set() was given no keys: give one for each value");
+  check_given(values, count, "set() was given no values: give one for each key, or erase()");
+  return self.update(keys, values, count);
 }
 
 KvStore::BatchResult KvStore::erase(const std::uint64_t* keys, std::size_t count) {
-  return impl_->update(keys, nullptr, count);
+  Impl& self = impl_->usable();
+  check_given(keys, count, "erase() was given no keys: give those that are to go");
+  return self.update(keys, nullptr, count);
 }
 
 void KvStore::get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* found,
                   std::size_t count) {
-  Impl& self = *impl_;
+  Impl& self = impl_->usable();
+  check_given(keys, count, "get() was given no keys: give those to look up");
+  check_given(values, count, "get() was given no place for values: give one for each key");
+  check_given(found, count, "get() was given no place for found: give one for each key");
   self.check_count(count);
   if (count == 0) return;
   self.await_cache();
@@ -266,8 +320,9 @@ void KvStore::get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t
 }
 
 std::uint64_t KvStore::scan(std::uint64_t* keys, std::uint64_t* values, std::uint64_t limit) {
+  Impl& self = impl_->usable();
   std::uint64_t records = 0;
-  kv::for_each_bucket(impl_->table, impl_->stream, [&](std::uint64_t, const Bucket& bucket) {
+  kv::for_each_bucket(self.table, self.stream, [&](std::uint64_t, const Bucket& bucket) {
     for (const kv::Pair& pair : bucket.ways) {
       if (pair.key == 0) continue;
       if (records < limit && keys) keys[records] = ~pair.key;
@@ -279,38 +334,45 @@ std::uint64_t KvStore::scan(std::uint64_t* keys, std::uint64_t* values, std::uin
 }
 
 std::string KvStore::verify() {
-  Impl& self = *impl_;
+  Impl& self = impl_->usable();
   if (self.transaction.interrupted()) return "a transaction is open";
   self.await_cache();
   return kv::audit(self.table, self.stream, stats().records);
 }
 
 KvStoreRef KvStore::ref() {
-  impl_->await_cache();
-  return KvStoreRef(impl_->table.view());
+  Impl& self = impl_->usable();
+  self.await_cache();
+  return KvStoreRef(self.table.view());
 }
 
-void KvStore::await_cache() { impl_->await_cache(); }
+void KvStore::await_cache() { impl_->usable().await_cache(); }
 
-void KvStore::set_order(Order order) { impl_->order = order; }
+void KvStore::set_order(Order order) {
+  Impl& self = impl_->usable();
+  check_option("order", order, {Order::automatic, Order::unordered, Order::ordered},
+               "Order::automatic, Order::unordered or Order::ordered");
+  self.order = order;
+}
 
 KvStore::Stats KvStore::stats() const {
+  Impl& self = impl_->usable();
   Counters counters;
-  copy_async(impl_->stream, &counters, impl_->counters, sizeof(counters));
-  impl_->stream.synchronize();
+  copy_async(self.stream, &counters, self.counters, sizeof(counters));
+  self.stream.synchronize();
   return {counters.records,
-          (impl_->table.mask + 1) * kv::kWays,
-          impl_->max_batch,
+          (self.table.mask + 1) * kv::kWays,
+          self.max_batch,
           counters.batches,
-          impl_->table.copy != nullptr,
-          impl_->log.shape().layout,
+          self.table.copy != nullptr,
+          self.log.shape().layout,
           {counters.inserted, counters.updated, counters.evicted, counters.removed}};
 }
 
-Recovery KvStore::recovery() const { return impl_->recovery; }
+Recovery KvStore::recovery() const { return impl_->usable().recovery; }
 
 KvStore::Timing KvStore::timing() const {
-  const Event* const marks = impl_->marks;
+  const Event* const marks = impl_->usable().marks;
   const auto between = [&](int i) {
     return static_cast<double>(Event::elapsed_ms(marks[i], marks[i + 1]));
   };

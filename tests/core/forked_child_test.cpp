@@ -4,13 +4,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 
 #include "holdfast/checkpoint.hpp"
 #include "holdfast/region.hpp"
+#include "support/in_child.hpp"
 #include "support/scratch.hpp"
 #include "support/stream_gate.hpp"
 
@@ -18,27 +18,10 @@ namespace holdfast {
 namespace {
 
 using test::error_of;
+using test::in_child;
 using test::StreamGate;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-
-// How `body` ends in a forked child; one that waits for ever is ended by a signal.
-int in_child(const std::function<void()>& body) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(20);
-    try {
-      body();
-    } catch (const std::exception& error) {
-      std::fprintf(stderr, "the child: %s\n", error.what());
-      ::_exit(2);
-    }
-    ::_exit(::testing::Test::HasFailure() ? 1 : 0);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return status;
-}
 
 class ForkedChildTest : public test::Scratch {
  protected:

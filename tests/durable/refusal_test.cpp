@@ -114,6 +114,17 @@ TEST_F(DurableRefusal, NoPartIsCalledAsOneOfAnotherObject) {
   EXPECT_EQ(region.find<std::uint64_t>("x.b.x")[0], 99u);
 }
 
+TEST_F(DurableRefusal, AnArrayIsNoMoreThanAnArray) {
+  Part part = Part::array<std::uint64_t>("x", 10);
+  part.type = "struct";
+  EXPECT_EQ(refused({part}, {"'x'", "'struct'"}), Errc::invalid_argument);
+  EXPECT_EQ(refused({Part::array<std::uint64_t>("tx", 10)}, {"'tx'", "another name"}),
+            Errc::invalid_argument);
+  part = Part::array<std::uint64_t>("x", 10);
+  part.shape = LogShape::coalesced(32, 8);
+  EXPECT_EQ(refused({part}, {"'x'", "Part::array()"}), Errc::invalid_argument);
+}
+
 TEST_F(DurableRefusal, ALogOfATransactionThatIsGoneIsFoundFirst) {
   Transaction::create(region, "books.tx").create_log(region, "foo", LogShape::coalesced(32, 8));
   region.remove("books.tx");

@@ -48,6 +48,19 @@ def test_set_get_erase(store: KeyValueStore) -> None:
     assert store.timing().update >= 0
 
 
+def test_opened_again_the_earlier_one_is_closed(store: KeyValueStore) -> None:
+    store.set([1], [5])
+    again = KeyValueStore(store.region)
+    again.set([1], [7])
+    calls = (lambda: store.get([1]), lambda: store.set([1], [6]), store.scan, store.verify)
+    for call in calls:
+        with pytest.raises(holdfast.Error) as raised:
+            call()
+        assert raised.value.code == "closed"
+    assert again.get([1])[0].tolist() == [7]
+    assert again.verify() == ""
+
+
 def test_it_is_there_again(path: Path) -> None:
     keys = np.arange(1, 301, dtype=np.uint64)
     with holdfast.create(path, KeyValueStore.region_bytes(CAPACITY, MAX_BATCH)) as region:

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "holdfast/undo_log.hpp"
+#include "support/in_child.hpp"
 #include "support/process.hpp"
 #include "support/scratch.hpp"
 #include "support/stream_gate.hpp"
@@ -286,6 +287,34 @@ TEST_F(TransactionTest, OfAClosedRegionItIsClosed) {
   EXPECT_EQ(error_of([&] { counters.log.coalesced(); }, words), Errc::closed);
   EXPECT_EQ(error_of([&] { test::recover(counters.stream, counters.transaction, {area}); }, words),
             Errc::closed);
+}
+
+// A child's copy of the state is stale as soon as the parent goes on.
+TEST_F(TransactionTest, AForkedChildMovesNothingOfIt) {
+  if (std::strcmp(backend::name(), "cuda") == 0) GTEST_SKIP() << "a forked child cannot use CUDA";
+  Counters counters = Counters::create(path());
+  counters.step();
+  for (const bool open : {false, true}) {
+    if (open) counters.transaction.begin(counters.stream);
+    counters.stream.synchronize();
+    EXPECT_EQ(test::in_child([&] {
+                Stream own;
+                Transaction& tx = counters.transaction;
+                const std::vector<std::string> words = {"'tx'", "fork"};
+                EXPECT_EQ(error_of([&] { tx.begin(own); }, words), Errc::in_use);
+                EXPECT_EQ(error_of([&] { tx.commit(own); }, words), Errc::in_use);
+                EXPECT_EQ(error_of([&] { tx.clear_logs(own); }, words), Errc::in_use);
+                EXPECT_EQ(error_of([&] { tx.interrupted(); }, words), Errc::in_use);
+                EXPECT_EQ(error_of([&] { tx.log("log"); }, words), Errc::in_use);
+                EXPECT_EQ(error_of([&] { counters.log.coalesced(); }, words), Errc::in_use);
+                const auto cells = test::Cells{counters.log, nullptr, 0, {}};
+                EXPECT_EQ(error_of([&] { test::finish(own, tx, {cells}); }, words), Errc::in_use);
+                EXPECT_EQ(error_of([&] { test::recover(own, tx, {cells}); }, words), Errc::in_use);
+              }),
+              0);
+    const std::uint64_t state = counters.region.find<TransactionHeader>("tx")[0].state;
+    EXPECT_EQ(state & TransactionHeader::kActive, open ? TransactionHeader::kActive : 0u);
+  }
 }
 
 // Two that set one word would make entries count again that a batch had committed.
