@@ -128,7 +128,9 @@ class Transaction {
   // batch failed, or of one before it that was not finished, takes back what is not committed, and
   // throws log_full. Where the stream fails throws its error: finish() or recover() on another
   // stream then takes the batch back, unless it had committed (finish() says so by `device`; on a
-  // GPU a new process has to). As recover() otherwise.
+  // GPU a new process has to). Throws invalid_argument if there is no commit() to finish, and a
+  // batch is open. As recover() otherwise: behind whatever else it throws the batch is open, and
+  // nothing commits until another finish() or recover() has taken it back.
   // In files with kernels: holdfast/undo.hpp.
   template <class... Undos>
   void finish(Stream& stream, const Undos&... undos);
@@ -157,9 +159,13 @@ class Transaction {
  private:
   explicit Transaction(std::shared_ptr<Impl> impl) : impl_(std::move(impl), "transaction") {}
 
-  // Waits for the stream and for the last commit, whatever its stream. False: there was one that
-  // did not commit, and the transaction is as the medium has it.
-  bool await_commit(Stream& stream);
+  // What has become of the last commit. taken_back: it did not commit, and is to be taken back, or
+  // nothing of it is there.
+  enum class Batch { none, committed, taken_back };
+  // Waits for the stream and for the last commit, whatever its stream. Behind one that did not
+  // commit the transaction is as the medium has it.
+  Batch await_batch(Stream& stream);
+  void check_nothing_open() const;  // throws invalid_argument
   // Zeroed tallies, one for each log. Throws invalid_argument if these are not all of its logs.
   detail::UndoTally* begin_undo(Stream& stream, const std::vector<const UndoLog*>& logs);
   // Ends the transaction; returns how many entries were undone. Throws damaged.

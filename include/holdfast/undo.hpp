@@ -83,7 +83,7 @@ std::uint64_t Transaction::take_back(Stream& stream, const Undos&... undos) {
 
 template <class... Undos>
 Recovery Transaction::recover(Stream& stream, const Undos&... undos) {
-  await_commit(stream);
+  await_batch(stream);
   if (!is_open()) return {};
   const auto start = std::chrono::steady_clock::now();
   const std::uint64_t undone = take_back(stream, undos...);
@@ -93,7 +93,9 @@ Recovery Transaction::recover(Stream& stream, const Undos&... undos) {
 
 template <class... Undos>
 void Transaction::finish(Stream& stream, const Undos&... undos) {
-  if (await_commit(stream)) return;
+  const Batch batch = await_batch(stream);
+  if (batch == Batch::none) check_nothing_open();
+  if (batch != Batch::taken_back) return;
   if (is_open()) take_back(stream, undos...);
   throw_taken_back();
 }

@@ -30,24 +30,34 @@ struct Surroundings {
 using Model = std::shared_ptr<const testing::MediumModel>;
 testing::MediumModel model_of(const Model& model);
 
+// Who uses an object that has one user at a time, and may have something under way.
+class User {
+ public:
+  virtual void settle() noexcept = 0;  // waits for that
+
+ protected:
+  ~User() = default;
+};
+
 // Who of this process may use the objects that have one user at a time: who asked last. Thread
 // safety: any.
 class Users {
  public:
   // Waits for what the user of the object has under way, if it has one.
   void settle(std::uint64_t offset) const {
-    std::function<void()> wait;
-    {
-      const std::lock_guard lock(mutex_);
-      const auto found = users_.find(offset);
-      if (found != users_.end()) wait = found->second.settle;
-    }
-    if (wait) wait();
-  }
-  std::uint64_t take_over(std::uint64_t offset, std::function<void()> settle) {
     const std::lock_guard lock(mutex_);
-    users_[offset] = {++last_, std::move(settle)};
+    const auto found = users_.find(offset);
+    if (found != users_.end() && found->second.user) found->second.user->settle();
+  }
+  std::uint64_t take_over(std::uint64_t offset, User* user) {
+    const std::lock_guard lock(mutex_);
+    users_[offset] = {++last_, user};
     return last_;
+  }
+  void leave(std::uint64_t offset, std::uint64_t number) {
+    const std::lock_guard lock(mutex_);
+    const auto found = users_.find(offset);
+    if (found != users_.end() && found->second.number == number) found->second.user = nullptr;
   }
   bool is_user(std::uint64_t offset, std::uint64_t number) const {
     const std::lock_guard lock(mutex_);
@@ -63,11 +73,11 @@ class Users {
  private:
   mutable std::mutex mutex_;
   std::uint64_t last_ = 0;
-  struct User {
+  struct Entry {
     std::uint64_t number;
-    std::function<void()> settle;  // may be empty
+    User* user;  // null: it has nothing under way, or has left
   };
-  std::map<std::uint64_t, User> users_;  // by offset of the object
+  std::map<std::uint64_t, Entry> users_;  // by offset of the object
 };
 
 // A region that is open, as its domain keeps it. Ends as a crash would end it, unless it is closed.

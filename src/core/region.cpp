@@ -442,12 +442,10 @@ void core::RegionAccess::settle_user(const Region& region, std::string_view obje
   alive(region.impl_).domain->users()->settle(region.object(object).offset);
 }
 
-std::function<bool()> core::RegionAccess::take_over(const Region& region, std::string_view object,
-                                                    std::function<void()> settle) {
+core::Use core::RegionAccess::take_over(const Region& region, std::string_view object, User* user) {
   const std::shared_ptr<Users> users = alive(region.impl_).domain->users();
   const std::uint64_t offset = region.object(object).offset;
-  const std::uint64_t number = users->take_over(offset, std::move(settle));
-  return [users, offset, number] { return users->is_user(offset, number); };
+  return {users, offset, users->take_over(offset, user)};
 }
 
 void core::RegionAccess::writer_begins(const Region& region) {

@@ -1,14 +1,40 @@
 // Regions in surroundings that a test supplies.
 #pragma once
 
-#include <functional>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/domain.hpp"
 #include "holdfast/region.hpp"
 
 namespace holdfast::core {
+
+// That an object is used, until another takes it over or the region ends, which it may outlive.
+class Use {
+ public:
+  Use() = default;
+  Use(std::shared_ptr<Users> users, std::uint64_t offset, std::uint64_t number)
+      : users_(std::move(users)), offset_(offset), number_(number) {}
+  Use(Use&&) noexcept = default;
+  Use& operator=(Use&& other) noexcept {
+    std::swap(users_, other.users_);
+    std::swap(offset_, other.offset_);
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Use() {
+    if (users_) users_->leave(offset_, number_);
+  }
+  bool lasts() const { return users_ && users_->is_user(offset_, number_); }
+
+ private:
+  std::shared_ptr<Users> users_;
+  std::uint64_t offset_ = 0;
+  std::uint64_t number_ = 0;
+};
 
 struct RegionAccess {
   // As the functions of Region; of domains only the file domain has surroundings.
@@ -28,12 +54,9 @@ struct RegionAccess {
   // Of an object that has one user at a time: waits for what its user has under way. Throws
   // not_found.
   static void settle_user(const Region& region, std::string_view object);
-  // From now on the caller is its user, and whoever was that before is not. `settle`, if it is not
-  // empty, waits for what the caller has under way, and may be called as long as the region is
-  // open. The result says whether the caller still is its user, and the region open; it may outlive
-  // the region. Throws not_found.
-  static std::function<bool()> take_over(const Region& region, std::string_view object,
-                                         std::function<void()> settle = {});
+  // From now on the caller is its user, and whoever was that before is not. `user`, if it is not
+  // null, outlives the result. Throws not_found.
+  static Use take_over(const Region& region, std::string_view object, User* user = nullptr);
 };
 
 }  // namespace holdfast::core

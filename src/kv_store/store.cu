@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <bit>
-#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -106,10 +105,9 @@ StoreParameters parameters_of(const KvStore::Options& options) {
           options.log};
 }
 
-// Makes its caller the one user of the region's store in this process; the result says whether it
-// still is. For lookups: they ask no transaction, and a copy of the table has nothing of another
-// store's batches.
-std::function<bool()> take_over(const Region& region) {
+// Makes its caller the one user of the region's store in this process. For lookups: they ask no
+// transaction, and a copy of the table has nothing of another store's batches.
+core::Use take_over(const Region& region) {
   return core::RegionAccess::take_over(region, concat(kName, ".", kTable));
 }
 
@@ -132,7 +130,7 @@ struct KvStore::Impl {
   Region& region;
   std::string where = concat("key-value store '", kName, "' of region '", region.path(), "'");
   StoreObject object;
-  std::function<bool()> is_user;  // as take_over() says
+  core::Use use;
   Transaction& transaction = object.transaction();
   UndoLog log = object.log("log");
   UndoLog meta = object.log("meta");
@@ -148,8 +146,8 @@ struct KvStore::Impl {
   Event marks[5];
   Recovery recovery;
 
-  Impl(Region& r, StoreObject o, std::function<bool()> user, Buffers b)
-      : region(r), object(std::move(o)), is_user(std::move(user)), buffers(std::move(b)) {}
+  Impl(Region& r, StoreObject o, core::Use user, Buffers b)
+      : region(r), object(std::move(o)), use(std::move(user)), buffers(std::move(b)) {}
 
   ~Impl() {
     try {
@@ -162,7 +160,7 @@ struct KvStore::Impl {
   // This, for who may use it. Throws closed, and in_use in a forked child.
   Impl& usable() {
     (void)region.path();
-    if (is_user()) return *this;
+    if (use.lasts()) return *this;
     constexpr const char* kSince = ": another of this process has opened it, or its region, since";
     throw Error(Errc::closed, concat(where, kSince, ": use that"));
   }
@@ -266,10 +264,9 @@ KvStore KvStore::create(Region& region, const KvStore::Options& options) {
 KvStore KvStore::open(Region& region, Cache cache) {
   check_cache(cache);
   StoreObject object = StoreObject::open(region, kName);
-  std::function<bool()> is_user = take_over(region);  // from when its transaction is taken over
+  core::Use use = take_over(region);  // from when its transaction is taken over
   Buffers buffers(region, object.parameters(), cache);
-  auto impl =
-      std::make_shared<Impl>(region, std::move(object), std::move(is_user), std::move(buffers));
+  auto impl = std::make_shared<Impl>(region, std::move(object), std::move(use), std::move(buffers));
   impl->recovery =
       impl->transaction.recover(impl->stream, impl->undo_pairs(), impl->undo_counters());
   impl->load_copy();

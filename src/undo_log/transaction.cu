@@ -79,16 +79,14 @@ void Transaction::Impl::start(Stream& stream, std::uint64_t found) {
   this->stream = nullptr;
 }
 
-void Transaction::Impl::take_over(const std::shared_ptr<Impl>& impl, Region& region) {
-  impl->is_ours = core::RegionAccess::take_over(region, impl->name, [user = std::weak_ptr(impl)] {
-    if (const auto alive = user.lock()) alive->await_moves();
-  });
+void Transaction::Impl::settle() noexcept {
+  if (stream != nullptr) await_moves();
 }
 
 // Two that know nothing of one another would each set the medium's word.
 void Transaction::Impl::check_ours() const {
   if (!maker.is_this_process()) maker.refuse(where, "use it there");
-  if (is_ours()) return;
+  if (use.lasts()) return;
   throw Error(Errc::closed, concat(where,
                                    ": another of this process has opened it since, or its "
                                    "region was closed: use that, or open it again"));
@@ -178,7 +176,7 @@ Transaction Transaction::create(Region& region, std::string_view name) {
                        "' is left of another transaction of this name: remove it first"));
   }
   impl->header = region.allocate<TransactionHeader>(name, 1, Tracking::marked).data();
-  Impl::take_over(impl, region);
+  impl->use = core::RegionAccess::take_over(region, name, impl.get());
   store_header(region, stream, impl->header, TransactionHeader{TransactionHeader::kMagic, 0});
   impl->start(stream, 0);
   return Transaction(impl);
@@ -205,7 +203,7 @@ Transaction Transaction::open(Region& region, std::string_view name) {
   impl->start(stream, header.state);
   impl->interrupted = std::exchange(impl->active, false);
   impl->open_logs(region);
-  Impl::take_over(impl, region);
+  impl->use = core::RegionAccess::take_over(region, name, impl.get());
   return Transaction(impl);
 }
 
@@ -241,6 +239,7 @@ void Transaction::remove_log(Region& region, std::string_view name) {
 
 void Transaction::begin(Stream& stream) {
   impl_->check_ours();
+  (void)stream.impl();  // throws closed, before anything has changed
   if (impl_->interrupted) misuse(impl_->where, "a crash cut one off: recover() first");
   if (impl_->active) misuse(impl_->where, "begin() while one is open: commit() or recover() first");
   impl_->come_behind(stream, "begin() on another stream");
@@ -251,11 +250,15 @@ void Transaction::begin(Stream& stream) {
 
 void Transaction::commit(Stream& stream) {
   impl_->check_ours();
+  (void)stream.impl();
   if (!impl_->active) misuse(impl_->where, "commit() without begin()");
+  if (impl_->doomed) {
+    misuse(impl_->where, "commit() of what did not commit: finish() or recover() first");
+  }
   if (impl_->in_part) {
     misuse(impl_->where,
-           "commit() of what was taken back in part, as a log is damaged: reopen the region from "
-           "its last commit");
+           "commit() of what was taken back in part: recover() it, or, where a log is damaged, "
+           "reopen the region from its last commit");
   }
   impl_->unfinished = true;
   ++impl_->commits;
@@ -271,6 +274,7 @@ bool Transaction::is_open() const { return impl_->active || impl_->interrupted; 
 
 void Transaction::clear_logs(Stream& stream) {
   impl_->check_ours();
+  (void)stream.impl();
   if (is_open())
     misuse(impl_->where, "clear_logs() inside a transaction would lose what undoes it");
   impl_->come_behind(stream, "clear_logs() on another stream");
@@ -282,19 +286,31 @@ std::string_view Transaction::name() const { return impl_->name; }
 
 // ---- Taking back ------------------------------------------------------------------------------
 
-bool Transaction::await_commit(Stream& stream) {
+Transaction::Batch Transaction::await_batch(Stream& stream) {
   impl_->check_ours();
   stream.synchronize();
-  if (!impl_->unfinished) return true;
-  const bool did = impl_->did_commit();
-  impl_->unfinished = false;
-  if (did) return true;
+  if (impl_->doomed) return Batch::taken_back;  // by one that threw before it was through
+  if (!impl_->unfinished) return Batch::none;
+  if (impl_->did_commit()) {
+    impl_->unfinished = false;
+    if (!impl_->active) impl_->stream = nullptr;
+    return Batch::committed;
+  }
   // The host has counted on; the medium has not.
   impl_->failures = impl_->verdict[0].failures;
   TransactionHeader header;
   read_back(stream, &header, impl_->header, sizeof(header));
   impl_->start(stream, header.state);
-  return false;
+  impl_->unfinished = false;
+  impl_->doomed = impl_->active;
+  return Batch::taken_back;
+}
+
+void Transaction::check_nothing_open() const {
+  if (impl_->interrupted) misuse(impl_->where, "finish() of what was cut off: recover() it");
+  if (impl_->active) {
+    misuse(impl_->where, "finish() of a batch without its commit(): commit() or recover() first");
+  }
 }
 
 UndoTally* Transaction::begin_undo(Stream& stream, const std::vector<const UndoLog*>& logs) {
@@ -313,6 +329,7 @@ UndoTally* Transaction::begin_undo(Stream& stream, const std::vector<const UndoL
   if (impl_->tallies.size() < logs.size()) {
     impl_->tallies = DeviceBuffer<UndoTally>(logs.size());
   }
+  impl_->in_part = true;  // until it is through
   if (!logs.empty()) fill_async(stream, impl_->tallies.data(), 0, impl_->tallies.bytes());
   return impl_->tallies.data();
 }
@@ -326,17 +343,21 @@ std::uint64_t Transaction::end_undo(Stream& stream, const std::vector<const Undo
   for (std::size_t i = 0; i < logs.size(); ++i) {
     undone += tallies[i].undone;
     if (tallies[i].bad == 0) continue;
-    impl_->in_part = true;
     throw Error(
         Errc::damaged,
         concat(impl_->where, ": ", tallies[i].bad, " entries of undo log '", logs[i]->name(),
                "' point outside what they belong to; the transaction stays open, and is taken back "
                "in part: reopen the region from its last commit"));
   }
-  impl_->in_part = false;
   impl_->advance(stream, Step::end);
-  stream.synchronize();
+  try {
+    stream.synchronize();
+  } catch (const Error&) {
+    impl_->active = true;  // for all that is known
+    throw;
+  }
   impl_->stream = nullptr;
+  impl_->in_part = impl_->doomed = false;
   return undone;
 }
 

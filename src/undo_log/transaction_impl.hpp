@@ -1,12 +1,12 @@
 // What Transaction and UndoLog share.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "core/process.hpp"
+#include "core/region_access.hpp"
 #include "holdfast/transaction.hpp"
 #include "undo_log/log_kind.hpp"
 
@@ -40,7 +40,7 @@ struct Move {
   std::uint64_t commit;  // the number of the last commit
 };
 
-struct Transaction::Impl {
+struct Transaction::Impl : core::User {
   std::string name;
   std::string where;           // for messages: "transaction 'tx' of region 'x'"
   const void* base = nullptr;  // of its region
@@ -58,20 +58,20 @@ struct Transaction::Impl {
   Event moved;  // behind the last of them, or a later clear_logs(), whatever its stream
   const void* stream = nullptr;  // in which the word moved last; null: it is through
   std::uint64_t failures = 0;    // inserts of what did not commit
+  bool doomed = false;           // a commit() did not commit, and was not taken back yet
   bool in_part = false;          // open, and taken back but for entries that are damaged
   DeviceBuffer<TransactionWords> words{1};
   PinnedBuffer<CommitVerdict> verdict{1};
   DeviceBuffer<detail::UndoTally> tallies;
   std::vector<std::shared_ptr<OwnedLog>> logs;
-  std::function<bool()> is_ours;  // the region is open, and no other has opened it since
+  core::Use use;
   core::Maker maker;
 
   Impl(Region& region, std::string_view name, TransactionHeader* header);
   // Takes the state of the medium's word over, and says it to the device. REQUIRES: nothing of the
   // transaction is under way.
   void start(Stream& stream, std::uint64_t found);
-  // Makes `impl` the transaction's user in its process.
-  static void take_over(const std::shared_ptr<Impl>& impl, Region& region);
+  void settle() noexcept override;  // up to the last `moved`
   // Throws closed, and in_use in a forked child.
   void check_ours() const;
   // Waits for what moves the word, up to the last `moved`.

@@ -189,6 +189,7 @@ void add_one_too_early(Stream& stream, const UndoLog& log, std::uint64_t* cells,
 }
 
 void finish(Stream& stream, Transaction& transaction, const std::vector<Cells>& all) {
+  if (all.empty()) return transaction.finish(stream);
   if (all.size() == 2) {
     transaction.finish(stream, undo_of(all[0]), undo_of(all[1]));
   } else {

@@ -289,6 +289,106 @@ TEST_F(TransactionTest, OfAClosedRegionItIsClosed) {
             Errc::closed);
 }
 
+// finish() said "committed" when it was asked again, and commit() kept half of the batch.
+TEST_F(TransactionTest, AFinishThatThrewIsMadeUpForByTheNext) {
+  Counters counters = Counters::create(path());
+  Transaction& tx = counters.transaction;
+  counters.step();
+  for (const bool recovers : {false, true}) {
+    SCOPED_TRACE(recovers);
+    tx.begin(counters.stream);
+    for (int i = 0; i < 2; ++i) {
+      test::add_one(counters.stream, counters.log, counters.cells.data(), kCells,
+                    counters.region.marks());
+    }
+    tx.commit(counters.stream);
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(error_of([&] { test::finish(counters.stream, tx, {}); }, {"'log'", "0 undos"}),
+                Errc::invalid_argument);
+      EXPECT_EQ(error_of([&] { tx.commit(counters.stream); }, {"did not commit"}),
+                Errc::invalid_argument);
+      EXPECT_EQ(error_of([&] { tx.begin(counters.stream); }), Errc::invalid_argument);
+    }
+    if (recovers) {
+      EXPECT_TRUE(counters.recover().needed);
+    } else {
+      EXPECT_EQ(error_of([&] { test::finish(counters.stream, tx, {counters.all()}); }),
+                Errc::log_full);
+    }
+    EXPECT_EQ(counters.cells[0], 1u);
+    EXPECT_EQ(counters.different_cells(), 0u);
+    test::finish(counters.stream, tx, {counters.all()});  // of nothing: committed before
+  }
+  counters.step();
+  EXPECT_EQ(counters.cells[kCells - 1], 2u);
+}
+
+// What throws within it leaves the batch open, and nothing of it commits.
+TEST_F(TransactionTest, ATakeBackThatFailedIsDoneAgain) {
+  Counters counters = Counters::create(path());
+  for (const bool committed : {true, false}) {
+    SCOPED_TRACE(committed);
+    counters.transaction.begin(counters.stream);
+    for (int i = 0; i < (committed ? 2 : 1); ++i) {
+      test::add_one(counters.stream, counters.log, counters.cells.data(), kCells,
+                    counters.region.marks());
+    }
+    if (committed) counters.transaction.commit(counters.stream);
+    counters.stream.synchronize();
+    test::Cells nowhere = counters.all();
+    nowhere.count = 0;  // so that every entry points outside
+    Stream other;
+    const auto fails = [&] {
+      if (committed) {
+        test::finish(other, counters.transaction, {nowhere});
+      } else {
+        test::recover(other, counters.transaction, {nowhere});
+      }
+    };
+    EXPECT_EQ(error_of(fails), Errc::damaged);
+    EXPECT_EQ(error_of([&] { counters.transaction.commit(counters.stream); }),
+              Errc::invalid_argument);
+    if (committed) {
+      EXPECT_EQ(
+          error_of([&] { test::finish(counters.stream, counters.transaction, {counters.all()}); }),
+          Errc::log_full);
+    } else {
+      EXPECT_TRUE(counters.recover().needed);
+    }
+    EXPECT_EQ(counters.cells[0], 0u);
+    EXPECT_EQ(counters.different_cells(), 0u);
+  }
+}
+
+// Nothing of it is durable.
+TEST_F(TransactionTest, ABatchWithoutACommitIsNotFinished) {
+  {
+    Counters counters = Counters::create(path());
+    counters.transaction.begin(counters.stream);
+    test::add_one(counters.stream, counters.log, counters.cells.data(), kCells,
+                  counters.region.marks());
+    EXPECT_EQ(
+        error_of([&] { test::finish(counters.stream, counters.transaction, {counters.all()}); },
+                 {"without its commit()"}),
+        Errc::invalid_argument);
+    Stream moved_from;
+    const Stream to = std::move(moved_from);
+    EXPECT_EQ(error_of([&] { counters.transaction.commit(moved_from); }), Errc::closed);
+    counters.transaction.commit(counters.stream);
+    test::finish(counters.stream, counters.transaction, {counters.all()});
+    EXPECT_EQ(error_of([&] { counters.transaction.begin(moved_from); }), Errc::closed);
+    counters.step();
+    counters.transaction.begin(counters.stream);
+    counters.stream.synchronize();
+    counters.region.abandon();
+  }
+  Counters counters = Counters::open(path());
+  EXPECT_EQ(error_of([&] { test::finish(counters.stream, counters.transaction, {counters.all()}); },
+                     {"recover()"}),
+            Errc::invalid_argument);
+  EXPECT_EQ(counters.cells[0], 2u);
+}
+
 // A child's copy of the state is stale as soon as the parent goes on.
 TEST_F(TransactionTest, AForkedChildMovesNothingOfIt) {
   if (std::strcmp(backend::name(), "cuda") == 0) GTEST_SKIP() << "a forked child cannot use CUDA";
