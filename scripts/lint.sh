@@ -56,6 +56,7 @@ check "ruff format" ruff format --check
 check "mypy" mypy
 check "clang-format" c_format
 check "shell syntax" shell_syntax
+check "the results' page is of the results" python -m holdfast_bench.report --check
 check "clang-tidy" tidy
 
 if ((${#failed[@]})); then
