@@ -59,6 +59,21 @@ bool Catalog::flush_given_up(Step step, int tier) const {
          found->second.copies[tier].failed_flushes >= options_.flush_attempts;
 }
 
+bool Catalog::flush_pending() const {
+  for (const Transfer& transfer : transfers_) {
+    if (transfer.kind == Transfer::Kind::save || transfer.kind == Transfer::Kind::flush) return true;
+  }
+  for (int tier = 0; tier < tiers(); ++tier) {
+    for (const auto& [step, bytes] : tier_at(tier).flush_queue) {
+      const auto found = checkpoints_.find(step);
+      if (found == checkpoints_.end() || found->second.doomed) continue;
+      if (!is_alone(found->second.copies[tier].state)) continue;
+      if (drains(tier, bytes, Asker::caller)) return true;
+    }
+  }
+  return false;
+}
+
 bool Catalog::has_whole_below(const Checkpoint& checkpoint, int tier) const {
   for (int below = tier + 1; below < tiers(); ++below) {
     if (is_whole(checkpoint.copies[below].state)) return true;

@@ -97,6 +97,7 @@ class Catalog {
   // A caller waits: lanes must not wait for what only a caller can consume.
   void caller_waits() { ++waiting_callers_; }
   void caller_goes_on() { --waiting_callers_; }
+  int waiting_callers() const { return waiting_callers_; }
 
   // The program will restore `step` behind those that it has named before; it need not be there yet.
   void hint(Step step);
@@ -123,6 +124,9 @@ class Catalog {
   // --- What is known -----------------------------------------------------------------------------
   int tiers() const { return static_cast<int>(tiers_.size()); }
   bool contains(Step step) const;  // and not being discarded
+  bool knows(Step step) const { return checkpoints_.contains(step); }
+  // Flushes are under way, or will come to be without the program's help.
+  bool flush_pending() const;
   std::uint64_t bytes_of(Step step) const;
   State state(Step step, int tier) const;
   std::vector<Step> steps() const;

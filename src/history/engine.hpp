@@ -1,0 +1,178 @@
+// The threads, streams and buffers under a history: what the catalog decides is done here.
+//
+// One mutex is over the catalog and all that is said of checkpoints; no bytes move under it. A
+// caller or a thread begins a transfer under the mutex, moves the bytes without it, and ends the
+// transfer under it; whoever waits is woken whenever one has ended. Source: Score (HPDC '23),
+// section 4.3.1, with a thread for each pair of tiers and direction, since a prefetch from the disk
+// must not wait for one to the GPU.
+//
+// Threads: arrivals (waits for the copies of saves), a flush lane out of each tier but the last, a
+// fetch lane into each cache but what has nothing below it, and the housekeeper (removals).
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/process.hpp"
+#include "history/bounce.hpp"
+#include "history/catalog.hpp"
+#include "history/folder_store.hpp"
+#include "history/range_fences.hpp"
+#include "holdfast/history.hpp"
+
+namespace holdfast {
+
+inline constexpr int kTierKinds = 3;
+constexpr std::size_t index_of(Tier tier) { return static_cast<std::size_t>(tier); }
+
+namespace history {
+
+// What a history and its tickets share.
+struct Core {
+  Core(std::vector<TierSpec> specs, Catalog::Options options)
+      : catalog(std::move(specs), options) {}
+  std::mutex mutex;
+  std::condition_variable changed;
+  Catalog catalog;
+  bool closed = false;
+};
+
+}  // namespace history
+
+struct Ticket::State {
+  std::shared_ptr<history::Core> core;
+  std::uint64_t step = 0;
+  std::shared_ptr<Event> copied;   // null: it was staged when save() returned
+  bool has_tier[kTierKinds] = {};  // of the history
+  // The rest under the mutex.
+  bool was_in[kTierKinds] = {};  // complete there at some time
+  bool gone = false;             // discarded
+  std::exception_ptr error;      // what keeps it from a slower tier, or from any
+};
+
+namespace history {
+
+struct Array {
+  std::byte* data = nullptr;
+  std::uint64_t bytes = 0;
+  BufferMemory memory = BufferMemory::device;
+};
+
+// What is known of a checkpoint beyond where it is.
+struct Record {
+  StepInfo info;
+  std::shared_ptr<Ticket::State> ticket;  // null: an earlier process saved it
+  std::uint64_t arrival[kTierKinds] = {}; // by a count over the history; 0: never
+};
+
+class Engine {
+ public:
+  explicit Engine(const HistoryOptions& options);
+  ~Engine();
+
+  void protect(std::string_view name, const Array& array);
+  void unprotect(std::string_view name);
+  std::shared_ptr<Ticket::State> save(Step step, Stream& stream, bool keep);
+  void restore(Step step, Stream& stream, bool keep);
+  void hint(std::span<const Step> steps);
+  void prefetch_start();
+  std::uint64_t size(Step step, std::string_view name);
+  bool discard(Step step);
+  std::vector<Step> steps();
+  std::optional<Step> latest(Tier tier);
+  void flush();
+  void verify(Step step);
+  HistoryStats stats();
+  void close();
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  struct Arrival {  // of a save whose copies are queued
+    history::Transfer transfer;
+    std::shared_ptr<Event> event;
+  };
+
+  // engine.cpp
+  Lock open_lock();
+  int tier_of(Tier kind) const { return numbers_[index_of(kind)]; }
+  Tier kind_of(int tier) const { return kinds_[static_cast<std::size_t>(tier)]; }
+  bool is_cache(int tier) const { return kind_of(tier) != Tier::disk; }
+  std::byte* address(int tier, std::uint64_t offset) const;
+  StepInfo layout(Step step) const;
+  std::vector<Part> protected_parts() const;
+  // The arrays of a checkpoint's parts; `waits`: some are memory that copies wait for.
+  std::vector<Piece> pieces_of(const StepInfo& info, bool* waits) const;
+  Answer ask(Lock& lock, Step step, const std::function<Answer()>& question);
+  void await_arrival(Lock& lock, Step step);
+  Outcome restore_from(const history::Transfer& transfer, const std::vector<Piece>& pieces,
+                       bool waits, Stream& stream, std::shared_ptr<Event>& done);
+  void raise_pending_error();
+  [[noreturn]] void refuse_full(const StepInfo& info);
+
+  // lanes.cpp
+  void start_threads();
+  void stop_threads();
+  void run_arrivals();
+  void run_lane(history::Transfer::Kind kind, int tier);
+  void run_housekeeper();
+  Outcome move(const history::Transfer& transfer, const StepInfo& info, Stream& stream,
+               std::exception_ptr& error);
+  bool move_bytes(const history::Transfer& transfer, const StepInfo& info, Stream& stream);
+  bool keep_pace(const history::Transfer& transfer);
+
+  // records.cpp: what follows from a change of the catalog. REQUIRES: the mutex is held.
+  void finish(const history::Transfer& transfer, Outcome outcome, std::exception_ptr error);
+  void note_evictions();
+  void forget_if_gone(Step step);
+  void retain();
+  // Queued work that uses these bytes comes before what `stream` does next, or before the return.
+  void come_behind(int tier, std::uint64_t offset, std::uint64_t bytes, Stream& stream);
+  void wait_behind(Lock& lock, int tier, std::uint64_t offset, std::uint64_t bytes);
+
+  const HistoryOptions options_;
+  const core::Maker maker_;
+  std::vector<Tier> kinds_;           // of the tiers that there are, from the fastest
+  int numbers_[kTierKinds];           // the other way; -1: there is none
+  std::unique_ptr<FolderStore> disk_;
+  DeviceBuffer<std::byte> gpu_;
+  PinnedBuffer<std::byte> host_;
+  std::unique_ptr<Bounce> bounce_;
+  std::shared_ptr<Core> core_;
+
+  // Under the mutex.
+  std::map<std::string, Array, std::less<>> arrays_;
+  std::map<Step, Record> records_;
+  RangeFences fences_[Catalog::kMaxTiers];
+  std::deque<Arrival> arrivals_;
+  std::set<Step> removals_;           // files to remove
+  std::exception_ptr pending_error_;  // for the next save()
+  std::string last_failure_;
+  std::uint64_t arrivals_counted_ = 0;
+  HistoryStats stats_{};
+  double seconds_per_byte_[Catalog::kMaxTiers] = {};
+  bool stopping_ = false;
+  int demands_ = 0;      // restores that read the disk while their callers wait
+  int prefetches_ = 0;   // fetch lanes that read the disk
+
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace history
+
+struct History::Impl {
+  explicit Impl(const HistoryOptions& options) : engine(options) {}
+  history::Engine engine;
+};
+
+}  // namespace holdfast
