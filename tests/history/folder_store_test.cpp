@@ -1,0 +1,624 @@
+// A history in a folder: what is written is read again, what is damaged or strange is refused by
+// name, and what is not ours stays as it is.
+#include "history/folder_store.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <thread>
+
+#include "core/checksum.hpp"
+#include "step_ledger.hpp"
+#include "support/in_child.hpp"
+#include "support/scratch.hpp"
+
+namespace holdfast {
+namespace {
+
+using history::FolderOptions;
+using history::FolderStore;
+using history::open_folder_store;
+using history::Part;
+using history::Step;
+using history::StepInfo;
+using test::error_of;
+using test::make_step;
+using test::read_file;
+using test::read_step;
+using test::SavedStep;
+using test::write_file;
+
+constexpr std::uint64_t kSmall = 12000;
+
+class FolderStoreTest : public test::Scratch {
+ protected:
+  ~FolderStoreTest() override { history::use_page_cache = false; }
+
+  std::string home() const { return path("history"); }
+  std::string file_of(Step step) const { return home() + "/" + history::step_file_name(step); }
+  static std::unique_ptr<FolderStore> open(const std::string& path, bool read_only = false) {
+    return open_folder_store(path, {read_only, {}});
+  }
+  // With chunks of a page, so that a small step has several.
+  static std::unique_ptr<FolderStore> open_small(const std::string& path) {
+    open(path).reset();
+    return open_folder_store(history::open_folder(path), {}, {4096, 1});
+  }
+  static bool write(FolderStore& store, const SavedStep& saved,
+                    const history::StepStore::Pace& pace = {}) {
+    return store.write(saved.info, saved.blob, pace);
+  }
+  static std::map<std::string, std::vector<char>> files_in(const std::string& folder) {
+    std::map<std::string, std::vector<char>> files;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      files[entry.path().filename()] =
+          entry.is_regular_file() ? read_file(entry.path()) : std::vector<char>{};
+    }
+    return files;
+  }
+};
+
+// ---- What is written is read --------------------------------------------------------------------
+
+class FolderStoreSizesTest : public FolderStoreTest, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(FolderStoreSizesTest, BlobsOfAnySizeAndPlaceComeBack) {
+  history::use_page_cache = GetParam();
+  const std::uint64_t chunk = history::kChunkBytes;
+  Step step = 0;
+  std::map<Step, SavedStep> saved;
+  auto store = open(home());
+  for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{4095},
+                                    std::uint64_t{4096}, std::uint64_t{4097}, chunk - 1, chunk,
+                                    chunk + 1, 9 * chunk + 5}) {
+    for (const std::uint64_t shift : {0, 1}) {
+      history::AlignedBytes memory(bytes + shift + 1);
+      std::mt19937_64 random(bytes + shift);
+      for (std::uint64_t i = 0; i < bytes; i += 97) {
+        memory.data()[shift + i] = static_cast<std::byte>(random());
+      }
+      const std::span<const std::byte> blob = memory.span().subspan(shift, bytes);
+      SavedStep& one = saved[step];
+      one.info = {step, bytes, {{"all", 0, bytes}}, 17 + step};
+      one.blob.assign(blob.begin(), blob.end());
+      ASSERT_TRUE(store->write(one.info, blob, {}));
+      history::AlignedBytes back(bytes + shift + 1);
+      const std::span<std::byte> into = back.span().subspan(shift, bytes);
+      ASSERT_TRUE(store->read(step, into, {}));
+      EXPECT_EQ(std::memcmp(into.data(), blob.data(), bytes), 0) << bytes << " at " << shift;
+      EXPECT_TRUE(store->verify(step, {}));
+      ++step;
+    }
+  }
+  store.reset();
+  store = open(home(), true);
+  ASSERT_EQ(store->steps().size(), saved.size());
+  for (const auto& [number, one] : saved) EXPECT_EQ(read_step(*store, number), one) << number;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, FolderStoreSizesTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "cached" : "direct"; });
+
+TEST_F(FolderStoreTest, TheLatestIsTheOneThatWasCompletedLast) {
+  auto store = open(home());
+  EXPECT_EQ(store->latest(), std::nullopt);
+  EXPECT_EQ(store->bytes_used(), 0u);
+  for (const Step step : {Step{5}, Step{9}, ~Step{0}, Step{2}}) {
+    write(*store, make_step(step, step, kSmall));
+    EXPECT_EQ(store->latest(), step);
+  }
+  std::uint64_t bytes = 0;
+  for (const Step step : {Step{2}, Step{5}, Step{9}, ~Step{0}}) {
+    bytes += std::filesystem::file_size(file_of(step));
+  }
+  EXPECT_EQ(store->bytes_used(), bytes);
+  store.reset();
+  store = open(home());
+  EXPECT_EQ(store->latest(), Step{2});
+  std::vector<Step> steps;
+  for (const StepInfo& info : store->steps()) steps.push_back(info.step);
+  EXPECT_EQ(steps, (std::vector<Step>{2, 5, 9, ~Step{0}}));
+  store->remove(2);
+  EXPECT_EQ(store->latest(), ~Step{0});
+  EXPECT_EQ(store->find(2), std::nullopt);
+  write(*store, make_step(2, 77, kSmall));
+  EXPECT_EQ(open(home(), true)->latest(), Step{2});
+}
+
+TEST_F(FolderStoreTest, RandomOperationsAgreeWithAnOracle) {
+  std::mt19937_64 random(test::test_seed());
+  test::StepLedger ledger;
+  auto store = open_small(home());
+  for (std::uint64_t i = 1; i <= 1000; ++i) {
+    const Step step = random() % 12;
+    const std::uint64_t what = random() % 20;
+    const SavedStep saved = make_step(step, i, 30000);
+    if (what == 0) {
+      store.reset();  // the lock first
+      store = random() % 2 == 0 ? open(home()) : open_small(home());
+      ASSERT_EQ(ledger.check(*store), "") << "behind operation " << i;
+    } else if (store->find(step) && what < 10) {
+      store->remove(step);
+      ledger.removed(step);
+    } else if (store->find(step)) {
+      EXPECT_EQ(error_of([&] { write(*store, saved); }, {"already"}), Errc::already_exists);
+    } else if (what < 5) {
+      EXPECT_EQ(error_of([&] { store->remove(step); }), Errc::not_found);
+    } else {
+      std::uint64_t calls = 1 + random() % 5;
+      const bool done = write(*store, saved, [&](std::uint64_t) { return --calls != 0; });
+      if (done) ledger.wrote(saved);
+    }
+    if (i % 50 == 0) {
+      ASSERT_EQ(ledger.check(*store), "") << "at operation " << i;
+    }
+  }
+  EXPECT_EQ(ledger.check(*open(home(), true)), "");
+}
+
+TEST_F(FolderStoreTest, ThreadsWriteAndReadStepsOfTheirOwn) {
+  auto store = open(home());
+  std::vector<std::thread> threads;
+  for (Step thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (Step i = 0; i < 10; ++i) {
+        const SavedStep saved = make_step(thread * 100 + i, 1 + thread * 100 + i, kSmall);
+        EXPECT_TRUE(write(*store, saved));
+        EXPECT_EQ(read_step(*store, saved.info.step), saved);
+        if (i % 3 == 0) store->remove(saved.info.step);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const auto steps = store->steps();
+  EXPECT_EQ(steps.size(), 24u);
+  const auto latest = store->latest();
+  store.reset();
+  store = open(home());
+  EXPECT_EQ(store->steps(), steps);
+  EXPECT_EQ(store->latest(), latest);
+}
+
+// ---- The pace -----------------------------------------------------------------------------------
+
+TEST_F(FolderStoreTest, AWriteThatIsGivenUpLeavesNothing) {
+  auto store = open_small(home());
+  const SavedStep saved = make_step(1, 4, 60000);
+  const auto before = files_in(home());
+  std::vector<std::uint64_t> told;
+  std::uint64_t most = 0;
+  for (;; ++most) {
+    told.clear();
+    const bool done = write(*store, saved, [&](std::uint64_t bytes) {
+      told.push_back(bytes);
+      return told.size() <= most;
+    });
+    if (done) break;
+    EXPECT_EQ(told.size(), most + 1);
+    EXPECT_EQ(files_in(home()), before);
+    EXPECT_EQ(store->steps().size(), 0u);
+  }
+  // Before the first chunk, and behind each.
+  EXPECT_EQ(most, 1 + (saved.info.bytes + 4095) / 4096);
+  EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
+  EXPECT_EQ(told.front(), 0u);
+  EXPECT_EQ(told.back(), saved.info.bytes);
+  std::vector<std::byte> into(saved.info.bytes);
+  int calls = 0;
+  const auto two = [&](std::uint64_t) { return ++calls < 2; };
+  EXPECT_FALSE(store->read(1, into, two));
+  calls = 0;
+  EXPECT_FALSE(store->verify(1, two));
+  EXPECT_EQ(read_step(*store, 1), saved);
+}
+
+TEST_F(FolderStoreTest, APaceThatThrowsEndsTheWrite) {
+  auto store = open(home());
+  const auto before = files_in(home());
+  EXPECT_THROW(write(*store, make_step(1, 1, kSmall),
+                     [](std::uint64_t) -> bool { throw std::runtime_error("the pace"); }),
+               std::runtime_error);
+  EXPECT_EQ(files_in(home()), before);
+  EXPECT_TRUE(write(*store, make_step(1, 1, kSmall)));
+}
+
+// ---- Damage -------------------------------------------------------------------------------------
+
+TEST_F(FolderStoreTest, DamageToAnyByteOfAFileIsFound) {
+  SavedStep saved = make_step(3, 1, 0);
+  saved.info.bytes = 4096 + 700;
+  saved.info.parts = {{"u", 0, 4096}, {"v", 4096, 700}};
+  saved.blob.assign(saved.info.bytes, std::byte{0x5a});
+  const SavedStep other = make_step(4, 2, kSmall);
+  auto store = open_small(home());
+  write(*store, saved);
+  write(*store, other);
+  store.reset();
+  std::vector<char> bytes = read_file(file_of(3));
+  const int fd = ::open(file_of(3).c_str(), O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const char damaged = static_cast<char>(bytes[i] ^ (1 << (i % 8)));
+    ASSERT_EQ(::pwrite(fd, &damaged, 1, static_cast<off_t>(i)), 1);
+    store = open(home(), true);
+    EXPECT_EQ(store->latest(), Step{4});
+    if (i < 4096) {
+      ASSERT_EQ(store->damaged().size(), 1u) << "byte " << i;
+      EXPECT_EQ(store->damaged()[0].path, file_of(3));
+      EXPECT_EQ(store->find(3), std::nullopt) << "byte " << i;
+      const Errc code = store->damaged()[0].code;
+      EXPECT_EQ(code, i < 8                ? Errc::foreign
+                      : i >= 8 && i < 12   ? (code == Errc::damaged ? code : Errc::newer_version)
+                                           : Errc::damaged);
+    } else {
+      ASSERT_EQ(store->damaged().size(), 0u);
+      // Chunks are counted from 0.
+      const char* const chunk = i < 8192 ? "chunk 0 (bytes 0 to 4095, part 'u')"
+                                         : "chunk 1 (bytes 4096 to 4795, part 'v')";
+      const auto found = [&](auto&& body) {
+        return error_of(body, {chunk, history::step_file_name(3)});
+      };
+      ASSERT_EQ(found([&] { read_step(*store, 3); }), Errc::damaged) << "byte " << i;
+      if (i % 50 == 0) {
+        EXPECT_EQ(found([&] { store->verify(3, {}); }), Errc::damaged);
+      }
+    }
+    if (i % 500 == 0) {
+      EXPECT_EQ(read_step(*store, 4), other);
+    }
+    ASSERT_EQ(::pwrite(fd, &bytes[i], 1, static_cast<off_t>(i)), 1);
+  }
+  ::close(fd);
+}
+
+TEST_F(FolderStoreTest, AFileOfAnotherLengthIsDamaged) {
+  auto store = open_small(home());
+  const SavedStep saved = make_step(3, 7, kSmall);
+  write(*store, saved);
+  store.reset();
+  const std::vector<char> whole = read_file(file_of(3));
+  for (std::size_t bytes = 0; bytes < whole.size() + 9000; bytes += 511) {
+    std::vector<char> other = whole;
+    other.resize(bytes);
+    write_file(file_of(3), other);
+    store = open(home(), true);
+    ASSERT_EQ(store->damaged().size(), 1u) << bytes;
+    EXPECT_EQ(store->damaged()[0].code, Errc::damaged) << bytes;
+    EXPECT_EQ(store->steps().size(), 0u);
+  }
+  // Cut off while it is open.
+  write_file(file_of(3), whole);
+  store = open(home());
+  write_file(file_of(3), {whole.begin(), whole.begin() + 4096});
+  EXPECT_EQ(error_of([&] { read_step(*store, 3); }, {"counts"}), Errc::damaged);
+}
+
+TEST_F(FolderStoreTest, ADamagedStepIsNotReplacedButCanBeRemoved) {
+  auto store = open(home());
+  const SavedStep saved = make_step(3, 1, kSmall);
+  write(*store, saved);
+  store.reset();
+  std::filesystem::resize_file(file_of(3), 5000);
+  store = open(home());
+  EXPECT_EQ(error_of([&] { write(*store, saved); }, {"step 3", "damaged"}), Errc::already_exists);
+  EXPECT_EQ(error_of([&] { store->verify(3, {}); }, {"5000"}), Errc::damaged);
+  store->remove(3);
+  EXPECT_EQ(store->damaged().size(), 0u);
+  EXPECT_TRUE(write(*store, saved));
+  EXPECT_EQ(read_step(*open(home(), true), 3), saved);
+}
+
+// Fronts that fit their checksum, and say what cannot be.
+TEST_F(FolderStoreTest, ForgedFrontsAreRefused) {
+  auto store = open(home());
+  history::Front good;
+  good.info = {1, 4096, {{"a", 0, 100}, {"b", 100, 3996}}, 5};
+  good.history = store->uuid();
+  good.sequence = 9;
+  good.hashes = {0};
+  store.reset();
+  const auto put = [&](const history::Front& front, std::uint64_t extra_bytes = 4096) {
+    const history::AlignedBytes bytes = history::encode(front);
+    std::vector<char> file(bytes.size() + extra_bytes);
+    std::memcpy(file.data(), bytes.data(), bytes.size());
+    write_file(file_of(1), file);
+    auto opened = open(home(), true);
+    const auto damaged = opened->damaged();
+    return damaged.empty() ? std::string("offered") : damaged[0].reason;
+  };
+  EXPECT_EQ(put(good), "offered");
+  const auto wrong = [&](auto&& change, const char* word) {
+    history::Front front = good;
+    change(front);
+    EXPECT_NE(put(front).find(word), std::string::npos) << put(front);
+  };
+  using history::Front;
+  wrong([](Front& f) { f.sequence = 0; }, "sequence");
+  wrong([](Front& f) { f.sequence = ~std::uint64_t{0}; }, "sequence");
+  wrong([](Front& f) { f.info.parts[1].offset = 99; }, "overlap");
+  wrong([](Front& f) { f.info.parts[1].bytes = ~std::uint64_t{0}; }, "beyond");
+  wrong([](Front& f) { f.info.parts[1].offset = ~std::uint64_t{0}; }, "beyond");
+  wrong([](Front& f) { f.info.parts[1].name = "a"; }, "two parts");
+  wrong([](Front& f) { f.info.parts[1].name = ""; }, "name");
+  wrong([](Front& f) { f.info.step = 2; }, "holds step 2");
+  wrong([](Front& f) { f.history[0] ^= 1; }, "belongs to the history");
+  wrong([](Front& f) { f.chunk_bytes = 2048; f.hashes = {0, 0}; }, "impossible");
+  wrong([](Front& f) { f.chunk_bytes = 3 * 4096; }, "impossible");
+  // A table that is larger than all there is: no memory is asked for.
+  std::vector<char> file = read_file(file_of(1));
+  history::StepHeader header;
+  std::memcpy(&header, file.data(), sizeof header);
+  header.chunk_bytes = 4096;
+  header.bytes = history::kMaxStepBytes;
+  header.front_bytes = history::round_up(sizeof header + 2 * 128 + (header.bytes / 4096) * 8);
+  std::memcpy(file.data(), &header, sizeof header);
+  write_file(file_of(1), file);
+  std::filesystem::resize_file(file_of(1), header.front_bytes + header.bytes);
+  EXPECT_NE(open(home(), true)->damaged().at(0).reason.find("impossible"), std::string::npos);
+}
+
+TEST_F(FolderStoreTest, NewerStepsAndThoseOfOthersAreListedApartAndStay) {
+  auto other = open(path("other"));
+  write(*other, make_step(1, 1, kSmall));
+  auto store = open(home());
+  const SavedStep saved = make_step(2, 2, kSmall);
+  write(*store, saved);
+  write(*store, make_step(3, 3, kSmall));
+  store.reset();
+  std::filesystem::copy_file(path("other") + "/" + history::step_file_name(1), file_of(1));
+  std::vector<char> newer = read_file(file_of(3));
+  newer[8] = 2;
+  write_file(file_of(3), newer);
+  std::filesystem::create_symlink(file_of(2), file_of(4));
+  std::filesystem::create_directory(file_of(5));
+  ASSERT_EQ(::mkfifo(file_of(6).c_str(), 0600), 0);
+  write_file(file_of(7), std::vector<char>(5000, 'x'));
+  std::filesystem::copy_file(file_of(2), file_of(8));
+  ASSERT_EQ(::chmod(file_of(8).c_str(), 0666), 0);
+  const auto before = files_in(home());
+  store = open(home());
+  ASSERT_EQ(store->steps().size(), 1u);
+  EXPECT_EQ(read_step(*store, 2), saved);
+  std::map<Step, Errc> codes;
+  for (const auto& file : store->damaged()) codes[file.step] = file.code;
+  EXPECT_EQ(codes, (std::map<Step, Errc>{{1, Errc::foreign},
+                                         {3, Errc::newer_version},
+                                         {4, Errc::permission},
+                                         {5, Errc::permission},
+                                         {6, Errc::permission},
+                                         {7, Errc::foreign},
+                                         {8, Errc::permission}}));
+  for (const auto& [step, code] : codes) {
+    EXPECT_EQ(error_of([&] { store->remove(step); }), code) << step;
+    EXPECT_EQ(error_of([&] { write(*store, make_step(step, 9, kSmall)); }), Errc::already_exists);
+  }
+  EXPECT_EQ(files_in(home()), before);
+}
+
+// ---- Folders ------------------------------------------------------------------------------------
+
+TEST_F(FolderStoreTest, WhatIsNoHistoryIsRefusedAndNotTouched) {
+  EXPECT_EQ(error_of([&] { open(home(), true); }), Errc::not_found);
+  EXPECT_FALSE(std::filesystem::exists(home()));
+  EXPECT_EQ(error_of([&] { open(path("a") + "/b"); }), Errc::not_found);
+  write_file(path("file"), {'x'});
+  EXPECT_EQ(error_of([&] { open(path("file")); }, {"no folder"}), Errc::invalid_argument);
+  std::filesystem::create_directory(home());
+  EXPECT_EQ(error_of([&] { open(home(), true); }, {"no history"}), Errc::not_found);
+  write_file(home() + "/notes.txt", {'x'});
+  const auto before = files_in(home());
+  EXPECT_EQ(error_of([&] { open(home()); }, {"notes.txt"}), Errc::foreign);
+  EXPECT_EQ(files_in(home()), before);
+}
+
+TEST_F(FolderStoreTest, AHistoryFileThatDoesNotFitIsRefusedAndNotTouched) {
+  open_folder_store(home(), {false, "rtm"});
+  const std::string file = home() + "/" + history::kHistoryFile;
+  const std::vector<char> good = read_file(file);
+  const auto refused = [&](std::size_t at, char value, std::size_t bytes = 4096) {
+    std::vector<char> bad = good;
+    bad[at] = value;
+    bad.resize(bytes);
+    write_file(file, bad);
+    const auto before = files_in(home());
+    const Errc code = error_of([&] { open(home()); });
+    EXPECT_EQ(error_of([&] { open(home(), true); }), code);
+    EXPECT_EQ(files_in(home()), before);
+    return code;
+  };
+  EXPECT_EQ(refused(0, 'x'), Errc::foreign);
+  EXPECT_EQ(refused(8, 2), Errc::newer_version);
+  EXPECT_EQ(refused(8, 0), Errc::damaged);
+  EXPECT_EQ(refused(20, static_cast<char>(good[20] ^ 1)), Errc::damaged);
+  EXPECT_EQ(refused(4095, static_cast<char>(good[4095] ^ 1)), Errc::damaged);
+  EXPECT_EQ(refused(0, good[0], 4095), Errc::foreign);
+  EXPECT_EQ(refused(0, good[0], 4097), Errc::damaged);
+  write_file(file, good);
+  const auto before = files_in(home());
+  EXPECT_EQ(error_of([&] { open_folder_store(home(), {false, "cfd"}); }, {"'rtm'", "'cfd'"}),
+            Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { open_folder_store(home(), {false, std::string(128, 'x')}); }),
+            Errc::invalid_argument);
+  EXPECT_EQ(files_in(home()), before);
+  EXPECT_EQ(open_folder_store(home(), {false, "rtm"})->name(), "rtm");
+  EXPECT_EQ(open(home())->name(), "rtm");
+}
+
+TEST_F(FolderStoreTest, RemainsGoAndOtherFilesStay) {
+  auto store = open(home());
+  const SavedStep saved = make_step(1, 1, kSmall);
+  write(*store, saved);
+  store.reset();
+  const std::string step = "." + history::step_file_name(2) + ".0123456789abcdef.tmp";
+  const std::vector<char> whole = read_file(file_of(1));
+  std::vector<std::string> ours, others;
+  const auto put = [&](std::vector<std::string>& list, std::string name, std::vector<char> bytes) {
+    write_file(home() + "/" + name, bytes);
+    list.push_back(name);
+  };
+  put(ours, step, {});
+  put(ours, history::temporary_name(history::step_file_name(2)), whole);
+  put(ours, history::temporary_name(history::step_file_name(3)), std::vector<char>(9000, 0));
+  put(ours, history::temporary_name(history::kHistoryFile), {'H', 'F', 'H', 0, 0, 0, 0, 0});
+  put(others, history::temporary_name(history::step_file_name(3)), {'t', 'e', 'x', 't'});
+  put(others, ".step-2.holdfast.0123456789abcdef.tmp", {});
+  put(others, step + "x", {});
+  put(others, "x" + step, {});
+  put(others, "." + history::step_file_name(2) + ".0123456789abcdeg.tmp", {});
+  put(others, "notes.txt", {'x'});
+  put(others, "step-1.holdfast", whole);
+  put(others, "step-99999999999999999999.holdfast", whole);  // no number of 64 bits
+  std::filesystem::create_directory(home() + "/" +
+                                    history::temporary_name(history::step_file_name(4)));
+  open(home(), true).reset();
+  for (const std::string& name : ours) EXPECT_TRUE(files_in(home()).count(name)) << name;
+  store = open(home());
+  for (const std::string& name : ours) EXPECT_FALSE(files_in(home()).count(name)) << name;
+  for (const std::string& name : others) EXPECT_TRUE(files_in(home()).count(name)) << name;
+  EXPECT_EQ(files_in(home()).size(), others.size() + 1 + 3);
+  EXPECT_EQ(store->steps().size(), 1u);
+  EXPECT_EQ(read_step(*store, 1), saved);
+}
+
+TEST_F(FolderStoreTest, AFolderThatGoesAwayIsNotFound) {
+  auto store = open(home());
+  write(*store, make_step(1, 1, kSmall));
+  std::filesystem::remove_all(home());
+  EXPECT_EQ(error_of([&] { write(*store, make_step(2, 2, kSmall)); }, {home()}), Errc::not_found);
+  EXPECT_EQ(error_of([&] { read_step(*store, 1); }), Errc::not_found);
+  EXPECT_EQ(store->find(2), std::nullopt);
+}
+
+// ---- Processes ----------------------------------------------------------------------------------
+
+TEST_F(FolderStoreTest, OneProcessWritesAndOthersRead) {
+  auto store = open(home());
+  const SavedStep first = make_step(1, 1, kSmall), second = make_step(2, 2, kSmall);
+  write(*store, first);
+  write(*store, second);
+  EXPECT_EQ(error_of([&] { open(home()); }), Errc::in_use);
+  const auto before = files_in(home());
+  const int status = test::in_child([&] {
+    EXPECT_EQ(error_of([&] { open(home()); }, {"process"}), Errc::in_use);
+    auto reader = open(home(), true);
+    EXPECT_EQ(reader->steps().size(), 2u);
+    EXPECT_EQ(read_step(*reader, 1), first);
+    EXPECT_EQ(error_of([&] { write(*reader, make_step(3, 3, kSmall)); }, {"for reading"}),
+              Errc::unsupported);
+    EXPECT_EQ(error_of([&] { reader->remove(1); }, {"for reading"}), Errc::unsupported);
+    // What is the parent's.
+    EXPECT_EQ(error_of([&] { store->remove(1); }), Errc::in_use);
+    EXPECT_EQ(error_of([&] { write(*store, make_step(3, 3, kSmall)); }), Errc::in_use);
+    store.reset();
+    EXPECT_EQ(error_of([&] { open(home()); }), Errc::in_use);
+  });
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_EQ(files_in(home()), before);
+  auto reader = open(home(), true);
+  store->remove(1);
+  store->remove(2);
+  write(*store, make_step(2, 9, kSmall));
+  EXPECT_EQ(error_of([&] { read_step(*reader, 1); }, {"removed"}), Errc::not_found);
+  EXPECT_EQ(error_of([&] { read_step(*reader, 2); }, {"removed"}), Errc::not_found);
+  store.reset();
+  EXPECT_EQ(open(home())->steps().size(), 1u);
+}
+
+TEST_F(FolderStoreTest, AForkedChildDoesNotHoldOnToTheLock) {
+  auto store = open(home());
+  int wait_for_end[2];
+  ASSERT_EQ(::pipe(wait_for_end), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(wait_for_end[1]);
+    char byte;
+    const ssize_t ignored = ::read(wait_for_end[0], &byte, 1);
+    ::_exit(ignored > 0 ? 1 : 0);
+  }
+  ::close(wait_for_end[0]);
+  store.reset();
+  EXPECT_NO_THROW(open(home()));
+  ::close(wait_for_end[1]);
+  ::waitpid(child, nullptr, 0);
+}
+
+TEST_F(FolderStoreTest, AFileSizeLimitIsNoSpaceAndLeavesNothing) {
+  open(home()).reset();
+  const auto before = files_in(home());
+  const int status = test::in_child([&] {
+    auto store = open(home());
+    const rlimit limit{20000, 20000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    SavedStep saved = make_step(1, 1, 0);
+    saved.info.bytes = 100'000;
+    saved.blob.resize(100'000);
+    EXPECT_EQ(error_of([&] { write(*store, saved); }, {"step 1 takes 106496 bytes", home()}),
+              Errc::no_space);
+    EXPECT_EQ(files_in(home()), before);
+    EXPECT_TRUE(write(*store, make_step(1, 2, 10000)));
+  });
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+// ---- What programs give -------------------------------------------------------------------------
+
+TEST_F(FolderStoreTest, WhatCannotBeSavedIsRefused) {
+  auto store = open(home());
+  const auto before = files_in(home());
+  const auto refused = [&](StepInfo info, const char* word) {
+    const std::vector<std::byte> blob(100);
+    EXPECT_EQ(error_of([&] { store->write(info, blob, {}); }, {word}), Errc::invalid_argument);
+  };
+  refused({1, 99, {}, 0}, "99 bytes, and 100");
+  refused({1, 100, {{"", 0, 1}}, 0}, "name");
+  refused({1, 100, {{std::string(112, 'x'), 0, 1}}, 0}, "1 to 111");
+  refused({1, 100, {{std::string("a\0b", 3), 0, 1}}, 0}, "zero");
+  refused({1, 100, {{"a", 0, 1}, {"a", 1, 1}}, 0}, "two parts");
+  refused({1, 100, {{"a", 0, 10}, {"b", 9, 1}}, 0}, "overlap");
+  refused({1, 100, {{"a", 90, 11}}, 0}, "'a' reaches beyond");
+  refused({1, 100, {{"a", 1, ~std::uint64_t{0}}}, 0}, "beyond");
+  EXPECT_EQ(files_in(home()), before);
+  // What touches, or is empty, does not overlap.
+  const std::vector<std::byte> blob(100);
+  EXPECT_TRUE(store->write({1, 100, {{std::string(111, 'x'), 0, 10}, {"b", 10, 90}, {"c", 5, 0}}, 0},
+                           blob, {}));
+  std::vector<std::byte> into(99);
+  EXPECT_EQ(error_of([&] { store->read(1, into, {}); }, {"100 bytes, and 99"}),
+            Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { store->read(2, into, {}); }), Errc::not_found);
+}
+
+TEST_F(FolderStoreTest, ThousandsOfPartsComeBack) {
+  auto store = open(home());
+  SavedStep saved{{1, 20000, {}, 3}, std::vector<std::byte>(20000, std::byte{7})};
+  for (std::uint64_t i = 0; i < 20000; ++i) {
+    saved.info.parts.push_back({"layer." + std::to_string(i), i, 1});
+  }
+  write(*store, saved);
+  EXPECT_EQ(read_step(*open(home(), true), 1), saved);
+}
+
+TEST(StepStoreTest, PartsAreComparedByNameAndBytes) {
+  const std::vector<Part> stored{{"u", 0, 100}, {"v", 100, 50}};
+  EXPECT_EQ(history::difference(stored, std::vector<Part>{{"v", 0, 50}, {"u", 64, 100}}), "");
+  EXPECT_NE(history::difference(stored, std::vector<Part>{{"u", 0, 100}}).find("'v'"),
+            std::string::npos);
+  const auto check = [&](std::vector<Part> wanted, const std::vector<std::string>& words) {
+    EXPECT_EQ(error_of([&] { history::check_parts({4, 150, stored, 0}, wanted, "/h"); }, words),
+              Errc::invalid_argument);
+  };
+  check({{"u", 0, 100}, {"v", 0, 50}, {"w", 0, 1}}, {"step 4", "/h", "no part 'w'"});
+  check({{"u", 0, 101}, {"v", 0, 50}}, {"'u' has 100 bytes", "101"});
+  check({{"u", 0, 100}}, {"part 'v'", "does not protect"});
+  EXPECT_NO_THROW(history::check_parts({4, 150, stored, 0}, stored, "/h"));
+}
+
+}  // namespace
+}  // namespace holdfast
