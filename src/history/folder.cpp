@@ -42,9 +42,9 @@ class PosixFile : public FolderFile {
   int sync() override { return ::fdatasync(fd_.get()) == 0 ? 0 : errno; }
 
  private:
-  // A file system may take O_DIRECT when a file is opened and refuse the first transfer, or one that
-  // goes on behind a short one: then the page cache serves it. Of several threads that are refused
-  // each comes here, so that none may ask whether another was here already.
+  // A file system may take O_DIRECT when a file is opened and refuse the first transfer, or one
+  // that goes on behind a short one: then the page cache serves it. Of several threads that are
+  // refused each comes here, so that none may ask whether another was here already.
   template <class Call>
   std::int64_t transfer(Call&& call) {
     std::int64_t moved = call();

@@ -202,9 +202,9 @@ void FolderStoreImpl::check_name(const std::string& wanted) const {
 void FolderStoreImpl::refuse_other_files(const std::vector<std::string>& names) const {
   for (const std::string& name : names) {
     if (name == kLockFile || is_temporary_name(name)) continue;
-    throw Error(Errc::foreign, concat("'", path(), "' is no history: it has files, such as '", name,
-                                      "', and no ", kHistoryFile,
-                                      "; give an empty folder, or one that is not there yet"));
+    throw Error(Errc::foreign,
+                concat("'", path(), "' is no history: it has files, such as '", name, "', and no ",
+                       kHistoryFile, "; give an empty folder, or one that is not there yet"));
   }
 }
 
@@ -354,7 +354,8 @@ bool FolderStoreImpl::write_file(Front& front, std::span<const std::byte> blob, 
   // The sequence is that of the renames, so the front, which has it, is written by one at a time.
   const std::lock_guard lock(naming_);
   if (next_sequence_ > core::kMaxGeneration) {
-    throw Error(Errc::damaged, concat("'", path(), "' has a step of the last sequence number, which "
+    throw Error(Errc::damaged, concat("'", path(),
+                                      "' has a step of the last sequence number, which "
                                       "no one counts to: a forged file; remove the step"));
   }
   front.sequence = next_sequence_++;
@@ -460,10 +461,9 @@ std::vector<StepInfo> FolderStoreImpl::steps() const {
 
 std::optional<Step> FolderStoreImpl::latest() const {
   const std::lock_guard lock(state_);
-  const auto last =
-      std::max_element(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) {
-        return a.second.sequence < b.second.sequence;
-      });
+  const auto last = std::max_element(
+      entries_.begin(), entries_.end(),
+      [](const auto& a, const auto& b) { return a.second.sequence < b.second.sequence; });
   if (last == entries_.end()) return std::nullopt;
   return last->first;
 }

@@ -1,15 +1,17 @@
 // The steps of a history as files of one folder, on a local disk or on any POSIX file system.
 //
 // A step is one file. It is written under a temporary name, synced, renamed, and the folder synced:
-// *the rename is the commit point*. There is no manifest, since the folder is one: whatever a second
-// file said of a step would be true only as far as the step's own file agrees, and would cost each
-// write another sync and rename. What a manifest is for stands in each file: a checksum of every
-// chunk, and a sequence number, by which the step that was completed last is known.
+// *the rename is the commit point*. There is no manifest, since the folder is one: whatever a
+// second file said of a step would be true only as far as the step's own file agrees, and would
+// cost each write another sync and rename. What a manifest is for stands in each file: a checksum
+// of every chunk, and a sequence number, by which the step that was completed last is known.
 //
 // Invariants
-// - A file that has a step's name was synced whole before it got that name. So a step file that does
+// - A file that has a step's name was synced whole before it got that name. So a step file that
+// does
 //   not fit its checksums was damaged later, and is no remains of a crash.
-// - Names change, and the folder is synced, under one mutex: a sync that fails is the failure of the
+// - Names change, and the folder is synced, under one mutex: a sync that fails is the failure of
+// the
 //   one change before it, and of no other.
 // - What is offered is durable: opening syncs the folder before it offers anything, since the
 //   process that renamed a file may have died before its own sync.
@@ -45,7 +47,7 @@ struct FolderOptions {
 struct DamagedFile {
   std::string path;
   Step step = 0;  // by its name
-  Errc code{};    // damaged, newer_version, foreign (of another history, or no step at all), io, ...
+  Errc code{};  // damaged, newer_version, foreign (of another history, or no step at all), io, ...
   std::string reason;
 };
 
@@ -74,7 +76,7 @@ std::unique_ptr<FolderStore> open_folder_store(const std::string& path,
 // How steps are moved; what others than the defaults are for is tests and measurements.
 struct Transfer {
   std::uint32_t chunk_bytes = kChunkBytes;  // a power of two, at least a page
-  unsigned threads = 4;  // with one a transfer is a fixed sequence of operations
+  unsigned threads = 4;                     // with one a transfer is a fixed sequence of operations
 };
 
 // The same over a folder of another make, which exists.

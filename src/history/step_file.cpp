@@ -28,7 +28,8 @@ constexpr std::size_t kRandomDigits = 16;
 
 std::string hexadecimal(std::uint64_t value) {
   std::string text(kRandomDigits, '0');
-  for (std::size_t i = kRandomDigits; i-- > 0; value >>= 4) text[i] = "0123456789abcdef"[value & 15];
+  for (std::size_t i = kRandomDigits; i-- > 0; value >>= 4)
+    text[i] = "0123456789abcdef"[value & 15];
   return text;
 }
 
@@ -114,8 +115,8 @@ std::uint64_t front_bytes_of(std::uint64_t parts, std::uint64_t chunks) {
   return round_up(sizeof(StepHeader) + parts * sizeof(PartEntry) + chunks * sizeof(std::uint64_t));
 }
 
-// What is wrong with a step, in words; empty if nothing is. For what a program gives, and for what a
-// file says.
+// What is wrong with a step, in words; empty if nothing is. For what a program gives, and for what
+// a file says.
 std::string wrong_info(const StepInfo& info) {
   if (info.bytes > kMaxStepBytes) {
     return concat("it has ", info.bytes, " bytes, and a step can have ", kMaxStepBytes);
@@ -187,8 +188,9 @@ void check_version(std::uint32_t version, const std::string& path) {
 // What the sizes in a header say must fit together before anything is read by them.
 void check_header(const StepHeader& header, std::uint64_t file_bytes, const std::string& path) {
   if (std::memcmp(header.magic, kStepMagic, 8) != 0) {
-    throw Error(Errc::foreign, concat("'", path, "' is no step of a history: it does not begin with ",
-                                      kStepMagic, "; move it elsewhere"));
+    throw Error(Errc::foreign,
+                concat("'", path, "' is no step of a history: it does not begin with ", kStepMagic,
+                       "; move it elsewhere"));
   }
   check_version(header.version, path);
   if (!std::has_single_bit(header.chunk_bytes) || header.chunk_bytes < kAlignment ||
@@ -318,8 +320,8 @@ HistoryHeader make_history_header(const std::string& name) {
   header.uuid = core::new_uuid();
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
-  header.created_unix_ns =
-      static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+  header.created_unix_ns = static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+                           static_cast<std::uint64_t>(now.tv_nsec);
   name.copy(header.name, kHistoryNameBytes - 1);
   header.checksum = core::hash_bytes(&header, offsetof(HistoryHeader, checksum));
   return header;
@@ -334,15 +336,15 @@ HistoryHeader read_history_header(FolderFile& file, const std::string& path) {
     std::memcpy(&header, bytes.data(), sizeof header);
   }
   if (size < sizeof header || std::memcmp(header.magic, kHistoryMagic, 8) != 0) {
-    throw Error(Errc::foreign,
-                concat("'", path, "' is not of a history: it does not begin with ", kHistoryMagic,
-                       "; give another folder"));
+    throw Error(Errc::foreign, concat("'", path, "' is not of a history: it does not begin with ",
+                                      kHistoryMagic, "; give another folder"));
   }
   check_version(header.version, path);
   if (size != sizeof header ||
       header.checksum != core::hash_bytes(&header, offsetof(HistoryHeader, checksum)) ||
       header.name[kHistoryNameBytes - 1] != '\0') {
-    throw Error(Errc::damaged, concat("'", path, "' is damaged: its checksum or its size is wrong; "
+    throw Error(Errc::damaged, concat("'", path,
+                                      "' is damaged: its checksum or its size is wrong; "
                                       "restore this file from a copy of the folder"));
   }
   return header;

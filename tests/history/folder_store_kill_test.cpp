@@ -1,5 +1,5 @@
-// Processes that write, replace and remove steps are killed at random moments. Whatever the next one
-// finds is whole, and nothing that was reported durable is lost.
+// Processes that write, replace and remove steps are killed at random moments. Whatever the next
+// one finds is whole, and nothing that was reported durable is lost.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>

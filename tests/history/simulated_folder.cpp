@@ -70,11 +70,12 @@ Bytes Inode::after_cut(const Choose& choose) const {
       if (choose(2) == 1) length = change.offset;
       continue;
     }
-    // Torn at a sector, or within one.
     const std::size_t all = change.bytes.size();
-    const std::size_t at = std::min<std::size_t>(all, choose(2) == 0 ? 512 : 5);
     const std::uint64_t how = choose(4);
     if (how == 1) apply(change, bytes, 0, all);
+    if (how < 2) continue;
+    // Torn at a sector, or within one.
+    const std::size_t at = std::min<std::size_t>(all, choose(2) == 0 ? 512 : 5);
     if (how == 2) apply(change, bytes, 0, at);
     if (how == 3) apply(change, bytes, at, all);
   }
@@ -130,8 +131,7 @@ FolderDisk FolderDisk::after_cut(const Choose& choose) const {
   FolderDisk left;
   std::map<const Inode*, File> files;  // one that has two names stays one
   for (const auto& [name, state] : names_) {
-    const std::uint64_t version =
-        state.versions.empty() ? 0 : choose(state.versions.size() + 1);
+    const std::uint64_t version = state.versions.empty() ? 0 : choose(state.versions.size() + 1);
     const File& file = version == 0 ? state.sure : state.versions[version - 1].first;
     if (file == nullptr) continue;
     File& copy = files[file.get()];

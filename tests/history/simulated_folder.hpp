@@ -1,10 +1,10 @@
 // A folder in memory that fails when it is told to, and of which a power cut leaves what it may.
 //
-// The model is the weakest that POSIX allows. Of what was written to a file since its last sync that
-// succeeded, each write may be there, or not, or in part, and the length may be any that it had. Of
-// each name, any state since the folder's last sync may be there, whatever became of the others: so
-// a rename can leave both names, or neither. What a failed sync was to make durable may be lost or
-// not, however many later syncs succeed.
+// The model is the weakest that POSIX allows. Of what was written to a file since its last sync
+// that succeeded, each write may be there, or not, or in part, and the length may be any that it
+// had. Of each name, any state since the folder's last sync may be there, whatever became of the
+// others: so a rename can leave both names, or neither. What a failed sync was to make durable may
+// be lost or not, however many later syncs succeed.
 #pragma once
 
 #include <cstdint>
@@ -85,8 +85,20 @@ class FolderDisk {
 
 // A process that uses it.
 struct FolderLife {
-  enum class Kind { open, create, look_for, rename, unlink, sync, list, read, write, reserve, size,
-                    sync_file };
+  enum class Kind {
+    open,
+    create,
+    look_for,
+    rename,
+    unlink,
+    sync,
+    list,
+    read,
+    write,
+    reserve,
+    size,
+    sync_file
+  };
   enum class Fault { none, error, interrupted, short_transfer, torn };
 
   FolderDisk& disk;
