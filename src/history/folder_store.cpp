@@ -119,6 +119,7 @@ class FolderStoreImpl : public FolderStore {
   // Using.
   void check_usable(const char* what, bool for_writing) const;
   void check_free(Step step) const;
+  std::uint64_t take_sequence();
   bool write_file(Front& front, std::span<const std::byte> blob, const Pace& pace);
   Entry entry_of(Step step) const;
   Folder::Opened open_step(Step step) const;
@@ -132,7 +133,7 @@ class FolderStoreImpl : public FolderStore {
   HistoryHeader header_{};
 
   std::mutex naming_;  // over every change of a name, with its sync; taken before state_
-  std::uint64_t next_sequence_ = 1;
+  std::uint64_t last_sequence_ = 0;
 
   mutable std::mutex state_;
   Entries entries_;
@@ -240,7 +241,7 @@ void FolderStoreImpl::scan(const std::vector<std::string>& names) {
     if (const std::optional<Step> step = step_of_file_name(name)) scan_step(*step, name);
   }
   for (const auto& [step, entry] : entries_) {
-    next_sequence_ = std::max(next_sequence_, entry.sequence + 1);
+    last_sequence_ = std::max(last_sequence_, entry.sequence);
   }
 }
 
@@ -343,6 +344,19 @@ bool FolderStoreImpl::write(const StepInfo& info, std::span<const std::byte> blo
   return true;
 }
 
+// The clock, since a step whose file could not be read now may have a number that is not known, and
+// may be read the next time; more than the last, since clocks are set back. REQUIRES: naming_ is
+// held.
+std::uint64_t FolderStoreImpl::take_sequence() {
+  if (last_sequence_ >= core::kMaxGeneration) {
+    throw Error(Errc::damaged, concat("a step in '", path(),
+                                      "' has the last sequence number, which no clock has come to: "
+                                      "a forged file; remove that step"));
+  }
+  last_sequence_ = std::max(last_sequence_ + 1, now_ns());
+  return last_sequence_;
+}
+
 bool FolderStoreImpl::write_file(Front& front, std::span<const std::byte> blob, const Pace& pace) {
   NewStepFile made(*folder_, step_file_name(front.info.step));
   const auto throw_if = [&](int error, const char* action) {
@@ -353,12 +367,7 @@ bool FolderStoreImpl::write_file(Front& front, std::span<const std::byte> blob, 
   if (!transfer.write(front, blob)) return false;
   // The sequence is that of the renames, so the front, which has it, is written by one at a time.
   const std::lock_guard lock(naming_);
-  if (next_sequence_ > core::kMaxGeneration) {
-    throw Error(Errc::damaged, concat("'", path(),
-                                      "' has a step of the last sequence number, which "
-                                      "no one counts to: a forged file; remove the step"));
-  }
-  front.sequence = next_sequence_++;
+  front.sequence = take_sequence();
   throw_if(write_all(made.file(), encode(front).span(), 0), "write the tables of");
   made.publish();
   return true;

@@ -15,7 +15,7 @@
 //   one change before it, and of no other.
 // - What is offered is durable: opening syncs the folder before it offers anything, since the
 //   process that renamed a file may have died before its own sync.
-// - Sequence numbers grow in the order of the renames.
+// - Sequence numbers grow in the order of the renames, past those of files that cannot be read.
 // - Nothing is removed that is not known for ours by its name and its first bytes.
 //
 // Tests (tests/history): a simulated folder loses power behind every operation, and fails each in

@@ -313,15 +313,19 @@ Front read_front(FolderFile& file, const std::string& path) {
 
 // ---- The history's own file ---------------------------------------------------------------------
 
+std::uint64_t now_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
 HistoryHeader make_history_header(const std::string& name) {
   HistoryHeader header{};
   std::memcpy(header.magic, kHistoryMagic, 8);
   header.version = kHistoryVersion;
   header.uuid = core::new_uuid();
-  timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  header.created_unix_ns = static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
-                           static_cast<std::uint64_t>(now.tv_nsec);
+  header.created_unix_ns = now_ns();
   name.copy(header.name, kHistoryNameBytes - 1);
   header.checksum = core::hash_bytes(&header, offsetof(HistoryHeader, checksum));
   return header;

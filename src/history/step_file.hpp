@@ -47,7 +47,7 @@ struct StepHeader {
   std::uint32_t chunk_bytes;  // a power of two, at least a page
   core::Uuid history;
   std::uint64_t step;
-  std::uint64_t sequence;  // one more with every step that the history completes
+  std::uint64_t sequence;  // grows with every step that the history completes
   std::uint64_t bytes;     // of the blob
   std::uint64_t saved_at_ns;
   std::uint64_t front_bytes;  // where the blob begins
@@ -125,6 +125,8 @@ AlignedBytes encode(const Front& front);
 // Reads and checks the front of a step file, and that the file has the bytes that it counts. Throws
 // foreign (another kind of file), newer_version, damaged, io; messages begin with `path`.
 Front read_front(FolderFile& file, const std::string& path);
+
+std::uint64_t now_ns();  // CLOCK_REALTIME
 
 HistoryHeader make_history_header(const std::string& name);
 // Throws as read_front().

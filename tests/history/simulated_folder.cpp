@@ -10,18 +10,18 @@ using Kind = FolderLife::Kind;
 using Fault = FolderLife::Fault;
 
 // Depth first: the last choice that has another option takes it, and those behind it begin anew.
-std::uint64_t AllChoices::for_each(const std::function<void(const Choose&)>& body) {
+void AllChoices::for_each(const std::function<bool(const Choose&)>& body) {
   chosen_.clear();
-  for (std::uint64_t runs = 1;; ++runs) {
+  for (;;) {
     std::size_t next = 0;
-    body([&](std::uint64_t options) {
+    const bool goes_on = body([&](std::uint64_t options) {
       if (next == chosen_.size()) chosen_.emplace_back(0, options);
       return chosen_[next++].first;
     });
     while (!chosen_.empty() && chosen_.back().first + 1 == chosen_.back().second) {
       chosen_.pop_back();
     }
-    if (chosen_.empty()) return runs;
+    if (!goes_on || chosen_.empty()) return;
     ++chosen_.back().first;
   }
 }

@@ -32,8 +32,8 @@ inline Choose choose_by(std::mt19937_64& random) {
 
 class AllChoices {
  public:
-  // Runs `body` with every sequence of choices that it can make. Returns how many there were.
-  std::uint64_t for_each(const std::function<void(const Choose&)>& body);
+  // Runs `body` with every sequence of choices that it can make, until it returns false.
+  void for_each(const std::function<bool(const Choose&)>& body);
 
  private:
   std::vector<std::pair<std::uint64_t, std::uint64_t>> chosen_;  // and out of how many
