@@ -16,9 +16,10 @@
 #include <span>
 #include <vector>
 
+#include "history/step_store.hpp"
+
 namespace holdfast::history {
 
-using Step = std::uint64_t;            // a checkpoint's number
 inline constexpr Step kGap = ~Step{0};  // a fragment that holds no checkpoint
 
 // Bytes of a tier's buffer.

@@ -45,29 +45,28 @@ bool Bounce::write(StepStore& store, const StepInfo& info, const std::vector<Pie
   int next = 0;             // slot of the next copy
   const auto begin_copy = [&] {
     if (begun >= info.bytes) return;
-    std::byte* slot = slots_.data() + static_cast<std::size_t>(next) * kChunkBytes;
     const std::uint64_t bytes = std::min<std::uint64_t>(kChunkBytes, info.bytes - begun);
     std::uint64_t covered = 0;
     for_each_overlap(pieces, begun, bytes, [&](std::uint64_t, std::byte*, std::uint64_t count) {
       covered += count;
     });
-    if (covered < bytes) std::memset(slot, 0, bytes);
+    if (covered < bytes) std::memset(slot(next), 0, bytes);
     for_each_overlap(pieces, begun, bytes,
                      [&](std::uint64_t at, std::byte* data, std::uint64_t count) {
-                       copy_async(stream, slot + at, data, count);
+                       copy_async(stream, slot(next) + at, data, count);
                      });
     copied_[next].record(stream);
     begun += bytes;
     next = 1 - next;
   };
   begin_copy();
-  const std::span<std::byte> slots(slots_.data(), slots_.size());
   return store.write_chunks(
-      info, slots,
-      [&](std::uint64_t, std::span<std::byte>) {
+      info,
+      [&](std::uint64_t, std::uint64_t bytes) {
         const int current = 1 - next;
         begin_copy();  // storage is done with that slot
         copied_[current].synchronize();
+        return std::span<const std::byte>(slot(current), bytes);
       },
       pace);
 }
@@ -77,19 +76,21 @@ bool Bounce::read(StepStore& store, Step step, const std::vector<Piece>& pieces,
   const std::lock_guard lock(mutex_);
   const EndsCopies end(stream);
   int current = 0;
-  bool other_busy = false;
-  const std::span<std::byte> slots(slots_.data(), slots_.size());
+  bool busy[2] = {};
   return store.read_chunks(
-      step, slots,
+      step,
+      [&](std::uint64_t, std::uint64_t bytes) {
+        if (busy[current]) copied_[current].synchronize();
+        return std::span<std::byte>(slot(current), bytes);
+      },
       [&](std::uint64_t offset, std::span<const std::byte> chunk) {
         for_each_overlap(pieces, offset, chunk.size(),
                          [&](std::uint64_t at, std::byte* data, std::uint64_t count) {
                            copy_async(stream, data, chunk.data() + at, count);
                          });
         copied_[current].record(stream);
+        busy[current] = true;
         current = 1 - current;
-        if (other_busy) copied_[current].synchronize();  // the next chunk's slot
-        other_busy = true;
       },
       pace);
 }

@@ -35,6 +35,8 @@ class Bounce {
             const StepStore::Pace& pace);
 
  private:
+  std::byte* slot(int i) const { return slots_.data() + static_cast<std::size_t>(i) * kChunkBytes; }
+
   std::mutex mutex_;
   PinnedBuffer<std::byte> slots_;
   Event copied_[2];
