@@ -31,7 +31,7 @@ enum class OnError : std::uint8_t {
 struct HistoryOptions {
   std::uint64_t gpu_bytes = 0;   // a cache in device memory; 0: none
   std::uint64_t host_bytes = 0;  // a cache in pinned memory; 0: none
-  std::string disk;              // a folder, made if it is not there; empty: nothing is durable
+  std::string disk = {};         // a folder, made if it is not there; empty: nothing is durable
   std::uint64_t disk_bytes = 0;  // what checkpoints may take there; 0: what the file system has
 
   // A checkpoint that was restored, and not kept, goes: what is pending of its flushes, too.
@@ -67,13 +67,13 @@ struct HistoryStats {
     std::uint64_t checkpoints = 0, bytes = 0;
   };
   Count saves, restores;
-  Count restored_from[3];           // by Tier
+  Count restored_from[3];  // by Tier
   Count flushed_to[3], fetched_to[3];
   Count evicted_from[3];
-  Count held_in[3];                 // now
-  double save_seconds = 0;          // for which save() kept its callers
+  Count held_in[3];         // now
+  double save_seconds = 0;  // for which save() kept its callers
   double restore_seconds = 0;
-  std::uint64_t waits = 0;          // of saves and restores, for room or for a transfer
+  std::uint64_t waits = 0;  // of saves and restores, for room or for a transfer
   std::uint64_t failed_transfers = 0;
   std::uint64_t prefetch_distance = 0;  // hinted checkpoints that the GPU has ready, in a row, now
 };
@@ -85,13 +85,14 @@ struct HistoryStats {
 //   history.hint(reversed(steps)); history.prefetch_start();
 //   for (step = n; step-- > 0;) { history.restore(step, stream); go_back(stream); }
 //
-// A checkpoint is what all protected arrays held at one save. It never changes. A restore *consumes*
-// it, unless `keep` is given at the save or at the restore: caches then evict it first. The disk
-// has it until it is discarded.
+// A checkpoint is what all protected arrays held at one save. It never changes. A restore
+// *consumes* it, unless `keep` is given at the save or at the restore: caches then evict it first.
+// The disk has it until it is discarded.
 //
 // Invariants:
 // - What restore() puts into the arrays is what they held at the save, or it throws.
-// - A checkpoint that is_in(Tier::disk) survives a crash of the process and of the machine, until it
+// - A checkpoint that is_in(Tier::disk) survives a crash of the process and of the machine, until
+// it
 //   is discarded. One that is not leaves nothing behind.
 // - Hints may be wrong, missing, repeated or late: that costs time, and nothing else.
 //
@@ -108,8 +109,8 @@ class History {
   History(History&&) noexcept;
   History& operator=(History&&) noexcept;
 
-  // Names an array of `count` elements, in place of one of the same name. Throws invalid_argument: a
-  // name that is empty, too long or has a zero byte; nothing to save.
+  // Names an array of `count` elements, in place of one of the same name. Throws invalid_argument:
+  // a name that is empty, too long or has a zero byte; nothing to save.
   template <class T>
   void protect(std::string_view name, T* data, std::uint64_t count,
                BufferMemory memory = BufferMemory::device) {
@@ -127,8 +128,8 @@ class History {
   Ticket save(std::uint64_t step, Stream& stream, bool keep = false);
 
   // Puts a checkpoint into the protected arrays, in the order of the stream. Throws not_found;
-  // invalid_argument if the checkpoint has other arrays or sizes, which it names, and before anything
-  // is changed; damaged if no tier has it whole: the arrays are then undefined.
+  // invalid_argument if the checkpoint has other arrays or sizes, which it names, and before
+  // anything is changed; damaged if no tier has it whole: the arrays are then undefined.
   void restore(std::uint64_t step, Stream& stream, bool keep = false);
 
   // The program will restore these next, in this order, behind those of earlier calls.

@@ -47,9 +47,8 @@ bool Bounce::write(StepStore& store, const StepInfo& info, const std::vector<Pie
     if (begun >= info.bytes) return;
     const std::uint64_t bytes = std::min<std::uint64_t>(kChunkBytes, info.bytes - begun);
     std::uint64_t covered = 0;
-    for_each_overlap(pieces, begun, bytes, [&](std::uint64_t, std::byte*, std::uint64_t count) {
-      covered += count;
-    });
+    for_each_overlap(pieces, begun, bytes,
+                     [&](std::uint64_t, std::byte*, std::uint64_t count) { covered += count; });
     if (covered < bytes) std::memset(slot(next), 0, bytes);
     for_each_overlap(pieces, begun, bytes,
                      [&](std::uint64_t at, std::byte* data, std::uint64_t count) {

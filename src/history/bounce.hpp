@@ -27,8 +27,8 @@ class Bounce {
   Bounce() : slots_(2 * std::size_t{kChunkBytes}) {}
 
   // As StepStore::write() and read(). Pieces are in the order of their offsets and apart; what lies
-  // between them is zero. The copies are on `stream`, behind what is queued there; all have ended on
-  // return, after a throw, too.
+  // between them is zero. The copies are on `stream`, behind what is queued there; all have ended
+  // on return, after a throw, too.
   bool write(StepStore& store, const StepInfo& info, const std::vector<Piece>& pieces,
              Stream& stream, const StepStore::Pace& pace);
   bool read(StepStore& store, Step step, const std::vector<Piece>& pieces, Stream& stream,

@@ -28,7 +28,8 @@ Catalog::Catalog(std::vector<TierSpec> tiers, Options options, const LifeCycleTa
   }
 }
 
-// --- Small questions -------------------------------------------------------------------------------
+// --- Small questions
+// -------------------------------------------------------------------------------
 
 bool Catalog::contains(Step step) const {
   const auto found = checkpoints_.find(step);
@@ -61,7 +62,8 @@ bool Catalog::flush_given_up(Step step, int tier) const {
 
 bool Catalog::flush_pending() const {
   for (const Transfer& transfer : transfers_) {
-    if (transfer.kind == Transfer::Kind::save || transfer.kind == Transfer::Kind::flush) return true;
+    if (transfer.kind == Transfer::Kind::save || transfer.kind == Transfer::Kind::flush)
+      return true;
   }
   for (int tier = 0; tier < tiers(); ++tier) {
     for (const auto& [step, bytes] : tier_at(tier).flush_queue) {
@@ -103,7 +105,8 @@ bool Catalog::is_cancelled(const Transfer& transfer) const {
   return found != checkpoints_.end() && found->second.doomed;
 }
 
-// --- States ----------------------------------------------------------------------------------------
+// --- States
+// ----------------------------------------------------------------------------------------
 
 void Catalog::apply(Copy& copy, Input input) {
   const std::optional<State> next = next_state(copy.state, input, *table_);
@@ -164,7 +167,8 @@ void Catalog::drop_copies_at_rest(Step step) {
   if (!busy && !in_transfer(step)) checkpoints_.erase(step);
 }
 
-// --- Room ------------------------------------------------------------------------------------------
+// --- Room
+// ------------------------------------------------------------------------------------------
 
 bool Catalog::storage_takes(int tier, std::uint64_t bytes) const {
   const Tier& at = tier_at(tier);
@@ -218,9 +222,8 @@ Score Catalog::score(int tier, const Fragment& fragment, Asker asker, std::uint6
       return result;
     }
     const std::uint64_t mark = is_alone(copy.state) ? copy.flush_mark : at.queued;
-    result.wait +=
-        (double(mark - std::min(mark, at.flushed)) + double(checkpoint.bytes)) *
-        at.flush_seconds_per_byte;
+    result.wait += (double(mark - std::min(mark, at.flushed)) + double(checkpoint.bytes)) *
+                   at.flush_seconds_per_byte;
   }
   if (copy.readers > 0) result.wait += double(checkpoint.bytes) * at.flush_seconds_per_byte;
   return result;
@@ -255,7 +258,8 @@ std::uint64_t Catalog::take(int tier, const Window& window, Step step, std::uint
   return at.space.place(window.first, window.last, step, bytes);
 }
 
-// --- The program -----------------------------------------------------------------------------------
+// --- The program
+// -----------------------------------------------------------------------------------
 
 // A transfer into a tier whose room is taken.
 Transfer Catalog::begin_into(Transfer::Kind kind, Step step, int from, int to,
@@ -298,8 +302,7 @@ Answer Catalog::begin_save(Step step, std::uint64_t bytes, bool keep) {
     Checkpoint& checkpoint = checkpoints_[step];
     checkpoint.bytes = bytes;
     checkpoint.keep = keep;
-    return {Answer::Verdict::go,
-            begin_into(Transfer::Kind::save, step, kProgram, tier, offset)};
+    return {Answer::Verdict::go, begin_into(Transfer::Kind::save, step, kProgram, tier, offset)};
   }
   return {Answer::Verdict::full, {}};
 }
@@ -340,7 +343,8 @@ void Catalog::adopt(Step step, std::uint64_t bytes, int tier) {
   settle(step);
 }
 
-// --- Hints -----------------------------------------------------------------------------------------
+// --- Hints
+// -----------------------------------------------------------------------------------------
 
 void Catalog::hint(Step step) {
   hints_[next_place_] = step;
@@ -381,7 +385,8 @@ std::uint64_t Catalog::prefetch_distance() const {
   return distance;
 }
 
-// --- Lanes -----------------------------------------------------------------------------------------
+// --- Lanes
+// -----------------------------------------------------------------------------------------
 
 void Catalog::lane_died(Transfer::Kind kind, int tier) {
   (kind == Transfer::Kind::flush ? tier_at(tier).flush_alive : tier_at(tier).fetch_alive) = false;
@@ -463,9 +468,8 @@ std::optional<Transfer> Catalog::next_fetch(int tier) {
 }
 
 void Catalog::finish(const Transfer& given, Outcome outcome) {
-  const auto at = std::find_if(transfers_.begin(), transfers_.end(), [&](const Transfer& transfer) {
-    return transfer.id == given.id;
-  });
+  const auto at = std::find_if(transfers_.begin(), transfers_.end(),
+                               [&](const Transfer& transfer) { return transfer.id == given.id; });
   require(at != transfers_.end(), "a transfer ended twice");
   const Transfer transfer = *at;
   transfers_.erase(at);
@@ -525,7 +529,8 @@ void Catalog::finish(const Transfer& given, Outcome outcome) {
   }
 }
 
-// --- Checks ----------------------------------------------------------------------------------------
+// --- Checks
+// ----------------------------------------------------------------------------------------
 
 bool Catalog::valid(std::string* why) const {
   const auto wrong = [&](Step step, int tier, const char* what) {

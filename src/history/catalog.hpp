@@ -15,9 +15,9 @@
 // - a copy is `..._alone` exactly if no slower tier has the checkpoint whole;
 // - a copy with readers keeps its room and its bytes;
 // - a transfer's ends are in the states that it needs.
-// Promises: what arrived and was not discarded stays whole in some tier, unless damage takes the last
-// copy; whoever is told to wait can go on once transfers under way and lanes that have work are done,
-// whatever the hints; a caller is told `full` rather than to wait for itself.
+// Promises: what arrived and was not discarded stays whole in some tier, unless damage takes the
+// last copy; whoever is told to wait can go on once transfers under way and lanes that have work
+// are done, whatever the hints; a caller is told `full` rather than to wait for itself.
 //
 // Thread safety: none. Source of the eviction: eviction.hpp.
 #pragma once
@@ -83,8 +83,7 @@ class Catalog {
     int flush_attempts = 3;
   };
   // REQUIRES: 1 to kMaxTiers tiers, caches before storage.
-  Catalog(std::vector<TierSpec> tiers, Options options,
-          const LifeCycleTable& table = life_cycle());
+  Catalog(std::vector<TierSpec> tiers, Options options, const LifeCycleTable& table = life_cycle());
   static constexpr int kMaxTiers = 4;
 
   // --- What the program asks for -----------------------------------------------------------------
@@ -99,7 +98,8 @@ class Catalog {
   void caller_goes_on() { --waiting_callers_; }
   int waiting_callers() const { return waiting_callers_; }
 
-  // The program will restore `step` behind those that it has named before; it need not be there yet.
+  // The program will restore `step` behind those that it has named before; it need not be there
+  // yet.
   void hint(Step step);
   void start_prefetch() { prefetching_ = true; }
   // Gone at once, or when the transfers that use it have ended. False: no such checkpoint.
@@ -134,7 +134,9 @@ class Catalog {
   bool flush_given_up(Step step, int tier) const;
   // Checkpoints that the program will restore next and that the fastest tier has ready, in a row.
   std::uint64_t prefetch_distance() const;
-  const AllocationTable& space(int tier) const { return tiers_[static_cast<std::size_t>(tier)].space; }
+  const AllocationTable& space(int tier) const {
+    return tiers_[static_cast<std::size_t>(tier)].space;
+  }
   const std::vector<Transfer>& transfers() const { return transfers_; }
   // Room that was taken from checkpoints since the last call: {tier, step}.
   std::vector<std::pair<int, Step>> take_evicted() { return std::exchange(evicted_, {}); }
@@ -210,7 +212,7 @@ class Catalog {
   std::map<Step, Checkpoint> checkpoints_;
   std::vector<Transfer> transfers_;
   std::vector<std::pair<int, Step>> evicted_;
-  std::map<std::uint64_t, Step> hints_;  // by place in the restore order
+  std::map<std::uint64_t, Step> hints_;                // by place in the restore order
   std::map<Step, std::vector<std::uint64_t>> places_;  // ascending
   std::uint64_t next_place_ = 0;
   std::uint64_t next_transfer_ = 0;

@@ -11,6 +11,8 @@
 
 namespace holdfast::history {
 
+using holdfast::detail::concat;
+
 namespace {
 
 // Where parts stand in a blob: what kernels and copies like best.
@@ -33,8 +35,8 @@ std::vector<TierSpec> specs_of(const HistoryOptions& options) {
   }
   for (const TierSpec& spec : specs) {
     if (spec.storage || spec.capacity >= spec.alignment) continue;
-    throw Error(Errc::invalid_argument, detail::concat("History::open: a cache of ", spec.capacity,
-                                                       " bytes: at least ", spec.alignment));
+    throw Error(Errc::invalid_argument, concat("History::open: a cache of ", spec.capacity,
+                                               " bytes: at least ", spec.alignment));
   }
   return specs;
 }
@@ -56,7 +58,7 @@ Engine::Engine(const HistoryOptions& options)
   add(Tier::disk, !options.disk.empty());
   if (!options.disk.empty()) {
     disk_ = open_folder_store(options.disk);
-    bounce_ = std::make_unique<Bounce>();
+    bounce_ = std::make_unique<Bounces>();
     for (const StepInfo& info : disk_->steps()) {
       records_[info.step].info = info;
       core_->catalog.adopt(info.step, info.bytes, tier_of(Tier::disk));
@@ -93,7 +95,8 @@ std::byte* Engine::address(int tier, std::uint64_t offset) const {
   return (kind_of(tier) == Tier::gpu ? gpu_.data() : host_.data()) + offset;
 }
 
-// --- Arrays ----------------------------------------------------------------------------------------
+// --- Arrays
+// ----------------------------------------------------------------------------------------
 
 void Engine::protect(std::string_view name, const Array& array) {
   const Lock lock = open_lock();
@@ -158,7 +161,8 @@ std::vector<Piece> Engine::pieces_of(const StepInfo& info, bool* waits) const {
   return pieces;
 }
 
-// --- Saves -----------------------------------------------------------------------------------------
+// --- Saves
+// -----------------------------------------------------------------------------------------
 
 void Engine::raise_pending_error() {
   if (!pending_error_) return;
@@ -167,8 +171,8 @@ void Engine::raise_pending_error() {
 }
 
 void Engine::refuse_full(const StepInfo& info) {
-  std::string message = detail::concat(name_of(info.step), ": no tier has room for ",
-                                       core::human_bytes(info.bytes));
+  std::string message =
+      concat(name_of(info.step), ": no tier has room for ", core::human_bytes(info.bytes));
   message += last_failure_.empty()
                  ? ": discard checkpoints, or give the history larger caches or a disk"
                  : ", since what would make room fails: " + last_failure_;
@@ -256,7 +260,8 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
       come_behind(transfer.to, transfer.to_offset, info.bytes, stream);
       lock.unlock();
       std::byte* to = address(transfer.to, transfer.to_offset);
-      for (const Piece& piece : pieces) copy_async(stream, to + piece.offset, piece.data, piece.bytes);
+      for (const Piece& piece : pieces)
+        copy_async(stream, to + piece.offset, piece.data, piece.bytes);
       auto copied = std::make_shared<Event>();
       copied->record(stream);
       if (waits) copied->synchronize();
@@ -266,7 +271,7 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
       core_->changed.notify_all();
     } else {
       lock.unlock();
-      bounce_->write(*disk_, info, pieces, stream, [](std::uint64_t) { return true; });
+      bounce_->callers.write(*disk_, info, pieces, stream, [](std::uint64_t) { return true; });
       lock.lock();
       finish(transfer, Outcome::done, nullptr);
     }
@@ -286,7 +291,8 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   return ticket;
 }
 
-// --- Restores --------------------------------------------------------------------------------------
+// --- Restores
+// --------------------------------------------------------------------------------------
 
 // Without the mutex.
 Outcome Engine::restore_from(const history::Transfer& transfer, const std::vector<Piece>& pieces,
@@ -302,7 +308,8 @@ Outcome Engine::restore_from(const history::Transfer& transfer, const std::vecto
     return Outcome::done;
   }
   try {
-    bounce_->read(*disk_, transfer.step, pieces, stream, [](std::uint64_t) { return true; });
+    bounce_->callers.read(*disk_, transfer.step, pieces, stream,
+                          [](std::uint64_t) { return true; });
     return Outcome::done;
   } catch (const Error& error) {
     if (error.code() != Errc::damaged) throw;
@@ -365,7 +372,8 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
   }
 }
 
-// --- The rest --------------------------------------------------------------------------------------
+// --- The rest
+// --------------------------------------------------------------------------------------
 
 void Engine::hint(std::span<const Step> steps) {
   const Lock lock = open_lock();
@@ -388,9 +396,9 @@ std::uint64_t Engine::size(Step step, std::string_view name) {
   for (const Part& part : record->second.info.parts) {
     if (part.name == name) return part.bytes;
   }
-  throw Error(Errc::not_found,
-              name_of(step) + " has no array '" + std::string(name) + "': it has " +
-                  std::to_string(record->second.info.parts.size()) + " others");
+  throw Error(Errc::not_found, name_of(step) + " has no array '" + std::string(name) +
+                                   "': it has " + std::to_string(record->second.info.parts.size()) +
+                                   " others");
 }
 
 bool Engine::discard(Step step) {
@@ -442,8 +450,7 @@ void Engine::verify(Step step) {
   {
     const Lock lock = open_lock();
     const int disk = tier_of(Tier::disk);
-    if (disk < 0 || !core_->catalog.contains(step) ||
-        !is_whole(core_->catalog.state(step, disk))) {
+    if (disk < 0 || !core_->catalog.contains(step) || !is_whole(core_->catalog.state(step, disk))) {
       throw Error(Errc::not_found, name_of(step) + " is not on disk: wait() for its ticket");
     }
   }

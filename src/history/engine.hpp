@@ -72,8 +72,8 @@ struct Array {
 // What is known of a checkpoint beyond where it is.
 struct Record {
   StepInfo info;
-  std::shared_ptr<Ticket::State> ticket;  // null: an earlier process saved it
-  std::uint64_t arrival[kTierKinds] = {}; // by a count over the history; 0: never
+  std::shared_ptr<Ticket::State> ticket;   // null: an earlier process saved it
+  std::uint64_t arrival[kTierKinds] = {};  // by a count over the history; 0: never
 };
 
 class Engine {
@@ -142,12 +142,16 @@ class Engine {
 
   const HistoryOptions options_;
   const core::Maker maker_;
-  std::vector<Tier> kinds_;           // of the tiers that there are, from the fastest
-  int numbers_[kTierKinds];           // the other way; -1: there is none
+  std::vector<Tier> kinds_;  // of the tiers that there are, from the fastest
+  int numbers_[kTierKinds];  // the other way; -1: there is none
   std::unique_ptr<FolderStore> disk_;
   DeviceBuffer<std::byte> gpu_;
   PinnedBuffer<std::byte> host_;
-  std::unique_ptr<Bounce> bounce_;
+  // For callers, flushes, fetches: who holds one may wait for another of these, so they share none.
+  struct Bounces {
+    Bounce callers, flushes, fetches;
+  };
+  std::unique_ptr<Bounces> bounce_;
   std::shared_ptr<Core> core_;
 
   // Under the mutex.
@@ -162,8 +166,8 @@ class Engine {
   HistoryStats stats_{};
   double seconds_per_byte_[Catalog::kMaxTiers] = {};
   bool stopping_ = false;
-  int demands_ = 0;      // restores that read the disk while their callers wait
-  int prefetches_ = 0;   // fetch lanes that read the disk
+  int demands_ = 0;     // restores that read the disk while their callers wait
+  int prefetches_ = 0;  // fetch lanes that read the disk
 
   std::vector<std::thread> threads_;
 };

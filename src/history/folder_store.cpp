@@ -82,7 +82,7 @@ class NewStepFile {
 class FolderStoreImpl : public FolderStore {
  public:
   FolderStoreImpl(std::unique_ptr<Folder> folder, const FolderOptions& options,
-                  const Transfer& transfer);
+                  const TransferOptions& transfer);
 
   bool write(const StepInfo& info, std::span<const std::byte> blob, const Pace& pace) override;
   bool read(Step step, std::span<std::byte> into, const Pace& pace) override;
@@ -134,7 +134,7 @@ class FolderStoreImpl : public FolderStore {
 
   const std::unique_ptr<Folder> folder_;
   const bool read_only_;
-  const Transfer transfer_;
+  const TransferOptions transfer_;
   core::Maker maker_;
   HistoryHeader header_{};
 
@@ -150,7 +150,7 @@ class FolderStoreImpl : public FolderStore {
 // ---- Opening ------------------------------------------------------------------------------------
 
 FolderStoreImpl::FolderStoreImpl(std::unique_ptr<Folder> folder, const FolderOptions& options,
-                                 const Transfer& transfer)
+                                 const TransferOptions& transfer)
     : folder_(std::move(folder)), read_only_(options.read_only), transfer_(transfer) {
   if (options.name.size() >= kHistoryNameBytes || options.name.find('\0') != std::string::npos) {
     throw Error(Errc::invalid_argument,
@@ -535,7 +535,7 @@ std::vector<DamagedFile> FolderStoreImpl::damaged() const {
 
 std::unique_ptr<FolderStore> open_folder_store(std::unique_ptr<Folder> folder,
                                                const FolderOptions& options,
-                                               const Transfer& transfer) {
+                                               const TransferOptions& transfer) {
   return std::make_unique<FolderStoreImpl>(std::move(folder), options, transfer);
 }
 

@@ -74,7 +74,7 @@ std::unique_ptr<FolderStore> open_folder_store(const std::string& path,
                                                const FolderOptions& options = {});
 
 // How steps are moved; what others than the defaults are for is tests and measurements.
-struct Transfer {
+struct TransferOptions {
   std::uint32_t chunk_bytes = kChunkBytes;  // a power of two, at least a page
   unsigned threads = 4;                     // with one a transfer is a fixed sequence of operations
 };
@@ -82,6 +82,6 @@ struct Transfer {
 // The same over a folder of another make, which exists.
 std::unique_ptr<FolderStore> open_folder_store(std::unique_ptr<Folder> folder,
                                                const FolderOptions& options,
-                                               const Transfer& transfer);
+                                               const TransferOptions& transfer);
 
 }  // namespace holdfast::history

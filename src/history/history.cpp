@@ -19,14 +19,18 @@ void check_tier(Tier tier, const char* what) {
 
 const char* to_string(Tier tier) noexcept {
   switch (tier) {
-    case Tier::gpu: return "gpu";
-    case Tier::host: return "host";
-    case Tier::disk: return "disk";
+    case Tier::gpu:
+      return "gpu";
+    case Tier::host:
+      return "host";
+    case Tier::disk:
+      return "disk";
   }
   return "unknown";
 }
 
-// --- Ticket ----------------------------------------------------------------------------------------
+// --- Ticket
+// ----------------------------------------------------------------------------------------
 
 namespace {
 
@@ -82,7 +86,8 @@ void Ticket::wait(Tier tier) const {
   }
 }
 
-// --- History ---------------------------------------------------------------------------------------
+// --- History
+// ---------------------------------------------------------------------------------------
 
 History History::open(const HistoryOptions& options) try {
   return History(std::make_unique<Impl>(options));

@@ -158,7 +158,7 @@ bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info,
     if (disk_->find(info.step)) disk_->remove(info.step);  // a copy that turned out to be damaged
     const auto from = bytes_at(transfer.from, transfer.from_offset);
     if (kind_of(transfer.from) == Tier::host) return disk_->write(info, from, pace);
-    return bounce_->write(*disk_, info, {{0, from.data(), from.size()}}, stream, pace);
+    return bounce_->flushes.write(*disk_, info, {{0, from.data(), from.size()}}, stream, pace);
   }
   const auto to = bytes_at(transfer.to, transfer.to_offset);
   if (is_cache(transfer.from)) {
@@ -175,7 +175,7 @@ bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info,
     wait_behind(lock, transfer.to, transfer.to_offset, info.bytes);
   }
   if (kind_of(transfer.to) == Tier::host) return disk_->read(info.step, to, pace);
-  return bounce_->read(*disk_, info.step, {{0, to.data(), to.size()}}, stream, pace);
+  return bounce_->fetches.read(*disk_, info.step, {{0, to.data(), to.size()}}, stream, pace);
 }
 
 }  // namespace holdfast::history

@@ -50,20 +50,19 @@ bool is_alone(State state) noexcept {
          state == State::consumed_alone;
 }
 
-bool is_ready(State state) noexcept {
-  return state == State::ready_alone || state == State::ready;
-}
+bool is_ready(State state) noexcept { return state == State::ready_alone || state == State::ready; }
 
 const char* to_string(State state) noexcept {
-  constexpr const char* kNames[kStates] = {"absent",  "writing",     "written alone",
-                                           "flushed", "reading",     "ready alone",
+  constexpr const char* kNames[kStates] = {"absent",  "writing",        "written alone",
+                                           "flushed", "reading",        "ready alone",
                                            "ready",   "consumed alone", "consumed"};
   return kNames[static_cast<std::size_t>(state)];
 }
 
 const char* to_string(Input input) noexcept {
-  constexpr const char* kNames[kInputs] = {"write",    "fetch", "arrived", "failed", "backed", "unbacked",
-                                           "want",    "unwant", "restore", "keep",   "evict",  "discard"};
+  constexpr const char* kNames[kInputs] = {"write",   "fetch",    "arrived", "failed",
+                                           "backed",  "unbacked", "want",    "unwant",
+                                           "restore", "keep",     "evict",   "discard"};
   return kNames[static_cast<std::size_t>(input)];
 }
 

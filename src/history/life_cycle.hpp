@@ -1,9 +1,9 @@
 // The life of one checkpoint in one tier, as a finite-state machine.
 //
 // Source: Score (HPDC '23), sections 4.1.3 and 4.3.2, Figure 1. The paper's machine says of a copy
-// whether it is being read ahead or flushed, not both: a checkpoint that is restored while its flush
-// is pending would be Consumed, so evictable, and lost. Here each state behind Write Complete comes
-// twice: the copy is the only whole one so far (`..._alone`), or a slower tier has one, too.
+// whether it is being read ahead or flushed, not both: a checkpoint that is restored while its
+// flush is pending would be Consumed, so evictable, and lost. Here each state behind Write Complete
+// comes twice: the copy is the only whole one so far (`..._alone`), or a slower tier has one, too.
 //
 // Interface: next_state() and three predicates over one table, without memory of its own; the
 // catalog (catalog.hpp) holds the states.
@@ -20,15 +20,15 @@
 namespace holdfast::history {
 
 enum class State : std::uint8_t {
-  absent,             // Init: no room is taken
-  writing,            // Write in Progress: from the program or from the faster tier
-  written_alone,      // Write Complete: no slower tier has it whole yet
-  flushed,            // Flushed: a slower tier has it whole
-  reading,            // Read in Progress: from the slower tier
-  ready_alone,        // Read Complete, before its flush: kept until it is restored
-  ready,              // Read Complete: kept until it is restored
-  consumed_alone,     // Consumed, before its flush
-  consumed,           // Consumed
+  absent,          // Init: no room is taken
+  writing,         // Write in Progress: from the program or from the faster tier
+  written_alone,   // Write Complete: no slower tier has it whole yet
+  flushed,         // Flushed: a slower tier has it whole
+  reading,         // Read in Progress: from the slower tier
+  ready_alone,     // Read Complete, before its flush: kept until it is restored
+  ready,           // Read Complete: kept until it is restored
+  consumed_alone,  // Consumed, before its flush
+  consumed,        // Consumed
 };
 inline constexpr std::size_t kStates = 9;
 

@@ -60,8 +60,8 @@ struct Node {
   Catalog catalog;
   int restores = 0, hints = 0, discards = 0, failures = 0, damages = 0, deaths = 0;
   std::set<Step> begun, arrived, discarded, harmed;
-  std::map<Step, int> announced;  // hints whose restores have not ended
-  std::set<std::pair<int, Step>> owed;  // kept for a restore that is still to come
+  std::map<Step, int> announced;                 // hints whose restores have not ended
+  std::set<std::pair<int, Step>> owed;           // kept for a restore that is still to come
   std::optional<std::pair<char, Step>> blocked;  // 's'ave or 'r'estore that waits
   struct Action {
     std::string name;
@@ -345,7 +345,8 @@ class Search {
         const std::string name = (flush ? "flush" : "fetch") + std::to_string(tier);
         if (!lane_is_busy(node, kind, tier)) {
           Node after = next(node, name);
-          const auto begun = flush ? after.catalog.next_flush(tier) : after.catalog.next_fetch(tier);
+          const auto begun =
+              flush ? after.catalog.next_flush(tier) : after.catalog.next_fetch(tier);
           any |= begun.has_value();
           if (!flush && tier == 0) judge_wanted(node, after);
           arrive(node, std::move(after));
@@ -378,7 +379,8 @@ class Search {
     const bool failed_fetch = transfer.kind == Transfer::Kind::fetch && outcome != Outcome::done;
     const bool restored = transfer.kind == Transfer::Kind::restore && outcome == Outcome::done;
     if (failed_fetch || restored) after.recall(transfer.step);
-    if (restored) std::erase_if(after.owed, [&](auto& copy) { return copy.second == transfer.step; });
+    if (restored)
+      std::erase_if(after.owed, [&](auto& copy) { return copy.second == transfer.step; });
     if (transfer.kind == Transfer::Kind::fetch) after.owed.erase({transfer.from, transfer.step});
     if (transfer.kind == Transfer::Kind::save && outcome == Outcome::done) {
       after.arrived.insert(transfer.step);
@@ -386,8 +388,8 @@ class Search {
     if (outcome == Outcome::done && after.catalog.contains(transfer.step)) {
       judge_end(after, transfer);
     }
-    if (scenario_.options.discard_consumed && !transfer.keep && transfer.kind == Transfer::Kind::restore &&
-        outcome == Outcome::done) {
+    if (scenario_.options.discard_consumed && !transfer.keep &&
+        transfer.kind == Transfer::Kind::restore && outcome == Outcome::done) {
       after.discarded.insert(transfer.step);
     }
     arrive(node, std::move(after));
@@ -428,7 +430,10 @@ std::vector<Scenario> scenarios() {
       {.name = "SizesThatLeaveGaps", .tiers = {cache(3), storage()}, .sizes = {1, 2, 2}},
       {.name = "TwoCachesAlone", .tiers = {cache(1), cache(2)}, .never_full = false},
       {.name = "TwoCachesAndADisk", .tiers = {cache(1), cache(1), storage()}},
-      {.name = "ADiskThatIsFull", .tiers = {cache(1), cache(1), storage(1)}, .failures = 0, .never_full = false},
+      {.name = "ADiskThatIsFull",
+       .tiers = {cache(1), cache(1), storage(1)},
+       .failures = 0,
+       .never_full = false},
       {.name = "LanesThatDie",
        .tiers = {cache(1), cache(1), storage()},
        .discards = 0,
@@ -471,7 +476,11 @@ std::vector<Scenario> small_scenarios() {
        .restores = 1,
        .hints = 1,
        .damages = 1},
-      {.name = "Memory", .tiers = {cache(1), cache(2)}, .sizes = {1, 1}, .restores = 1, .hints = 2,
+      {.name = "Memory",
+       .tiers = {cache(1), cache(2)},
+       .sizes = {1, 1},
+       .restores = 1,
+       .hints = 2,
        .never_full = false},
   };
 }
@@ -498,14 +507,15 @@ TEST(CatalogModelMutants, AChangedLifeCycleIsNoticed) {
         }
         if (noticed) continue;
         ++survived;
-        const std::string name = std::string(to_string(static_cast<State>(state))) + ", " +
-                                 to_string(static_cast<Input>(input)) + " -> " +
-                                 (next == kStates ? "nothing" : to_string(static_cast<State>(next)));
+        const std::string name =
+            std::string(to_string(static_cast<State>(state))) + ", " +
+            to_string(static_cast<Input>(input)) + " -> " +
+            (next == kStates ? "nothing" : to_string(static_cast<State>(next)));
         std::printf("survives: %s\n", name.c_str());
         EXPECT_NE(next, kStates) << name;
         if (next != kStates) {
-          EXPECT_TRUE(is_whole(static_cast<State>(next)) &&
-                      is_whole(static_cast<State>(right))) << name;
+          EXPECT_TRUE(is_whole(static_cast<State>(next)) && is_whole(static_cast<State>(right)))
+              << name;
         }
       }
     }

@@ -13,10 +13,17 @@ inline std::string broken_sentence(const LifeCycleTable& table) {
   using enum State;
   const auto phase = [](State state) {  // the same for a copy that is alone and one that is not
     switch (state) {
-      case written_alone: case flushed: return 'w';
-      case ready_alone: case ready: return 'r';
-      case consumed_alone: case consumed: return 'c';
-      default: return '-';
+      case written_alone:
+      case flushed:
+        return 'w';
+      case ready_alone:
+      case ready:
+        return 'r';
+      case consumed_alone:
+      case consumed:
+        return 'c';
+      default:
+        return '-';
     }
   };
   std::string broken;

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "life_cycle_sentences.hpp"
+#include "history/life_cycle_sentences.hpp"
 
 namespace {
 
