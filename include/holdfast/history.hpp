@@ -144,6 +144,8 @@ class History {
   bool discard(std::uint64_t step);
 
   std::vector<std::uint64_t> steps() const;  // ascending, those that can be restored
+  // Whether a checkpoint is complete in a tier now. False where either is not there.
+  bool is_in(std::uint64_t step, Tier tier) const;
   // The checkpoint that a tier got last, of those that it has. Of the disk: the one to go on from.
   std::optional<std::uint64_t> latest(Tier tier = Tier::disk) const;
   // Waits until everything is on disk, or cannot be. Throws what transfers met.

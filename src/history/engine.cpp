@@ -419,9 +419,16 @@ std::vector<Step> Engine::steps() {
   return steps;
 }
 
+bool Engine::is_in(Step step, Tier tier) {
+  const Lock lock = open_lock();
+  const int number = tier_of(tier);
+  return number >= 0 && core_->catalog.contains(step) &&
+         is_whole(core_->catalog.state(step, number));
+}
+
 std::optional<Step> Engine::latest(Tier tier) {
   const Lock lock = open_lock();
-  const int number = index_of(tier) < kTierKinds ? tier_of(tier) : -1;
+  const int number = tier_of(tier);
   std::optional<Step> latest;
   std::uint64_t arrival = 0;
   if (number < 0) return latest;

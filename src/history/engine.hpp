@@ -90,6 +90,7 @@ class Engine {
   std::uint64_t size(Step step, std::string_view name);
   bool discard(Step step);
   std::vector<Step> steps();
+  bool is_in(Step step, Tier tier);
   std::optional<Step> latest(Tier tier);
   void flush();
   void verify(Step step);

@@ -142,6 +142,11 @@ bool History::discard(std::uint64_t step) { return impl().engine.discard(step); 
 
 std::vector<std::uint64_t> History::steps() const { return impl().engine.steps(); }
 
+bool History::is_in(std::uint64_t step, Tier tier) const {
+  check_tier(tier, "History::is_in");
+  return impl().engine.is_in(step, tier);
+}
+
 std::optional<std::uint64_t> History::latest(Tier tier) const {
   check_tier(tier, "History::latest");
   return impl().engine.latest(tier);
