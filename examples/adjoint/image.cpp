@@ -36,7 +36,7 @@ Image migrated(const Survey& survey, const std::vector<double>& correlation,
 std::string greymap(const Image& image) {
   std::vector<double> sizes;
   for (const double value : image.values) sizes.push_back(std::abs(value));
-  const auto most = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() * 99 / 100);
+  const auto most = sizes.begin() + static_cast<std::ptrdiff_t>((sizes.size() - 1) * 99 / 100);
   std::nth_element(sizes.begin(), most, sizes.end());
   const double white = *most > 0 ? *most : 1.0;
   std::string result = concat("P5\n", image.nx, " ", image.nz, "\n255\n");

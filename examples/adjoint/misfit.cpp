@@ -64,18 +64,22 @@ TaylorTest taylor_test(const std::function<double(const std::vector<double>&)>& 
     direction[i] = 2.0 * static_cast<double>(random() >> 11) * 0x1p-53 - 1.0;
     slope -= sensitivity[i] * direction[i];  // dJ/dk = -sensitivity / k, and k changes by k d
   }
+  constexpr double kFiner = 4;
+  const auto order = [](double before, double after) {
+    return std::log(before / after) / std::log(kFiner);
+  };
   const double here = misfit(courant2);
   TaylorTest test;
   test.order_with = test.order_without = INFINITY;
-  for (double h = 0x1p-6; h > 0x1p-11; h /= 2) {
+  for (double h = 0x1p-8; h >= 0x1p-18; h /= kFiner) {
     std::vector<double> there = courant2;
     for (std::uint64_t i = 0; i < there.size(); ++i) there[i] *= 1.0 + h * direction[i];
     const double change = misfit(there) - here;
     const TaylorLine line{h, std::abs(change), std::abs(change - h * slope)};
     if (!test.lines.empty()) {
       const TaylorLine& before = test.lines.back();
-      test.order_without = std::min(test.order_without, std::log2(before.without / line.without));
-      test.order_with = std::min(test.order_with, std::log2(before.with / line.with));
+      test.order_without = std::min(test.order_without, order(before.without, line.without));
+      test.order_with = std::min(test.order_with, order(before.with, line.with));
     }
     test.lines.push_back(line);
   }

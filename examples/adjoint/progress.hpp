@@ -38,12 +38,12 @@ class Progress {
   void close() { region_.close(); }
 
  private:
-  static holdfast::Region open(const std::string& path, std::uint64_t sum_bytes);
-  void check_settings(const RunSettings& settings, holdfast::Stream& stream);
+  static holdfast::Region open(const std::string& path, const RunSettings& settings,
+                               std::uint64_t sum_bytes);
 
+  RunSettings settings_;
   holdfast::Region region_;
   holdfast::Checkpoint checkpoint_;
-  RunSettings stored_;
 };
 
 }  // namespace adjoint
