@@ -44,7 +44,7 @@ void expect_bounded(std::mt19937_64& random) {
     std::vector<double> field(count);
     double level = 1;
     for (std::uint32_t j = 0; j < count; ++j) {
-      if (j % 64 == 0) level = std::pow(10.0, -static_cast<double>(random() % 12));
+      if (j % 64 == 0) level = std::pow(10.0, -static_cast<double>(random() % 1200) / 100);
       const double value = 2.0 * static_cast<double>(random() >> 11) * 0x1p-53 - 1.0;
       field[j] = static_cast<Real>(loudness * level * value);
     }

@@ -147,7 +147,7 @@ TEST(Gradient, IsTheSameBitsFromEveryStore) {
   const Case of;
   const Result memory = gradient<float>(of, "memory", 0, false, 2);
   EXPECT_EQ(gradient<float>(of, "memory", 0, false, 2), memory) << "run twice";
-  for (const std::uint64_t snapshots : {1, 2, 7, 220, 500}) {
+  for (const std::uint64_t snapshots : {2, 7, 220, 500}) {
     const Result revolve = gradient<float>(of, "revolve", snapshots, false, 2);
     EXPECT_EQ(revolve, memory) << snapshots << " snapshots";
     EXPECT_LE(revolve.bytes, snapshots * 2 * of.survey.grid.cells * sizeof(float));

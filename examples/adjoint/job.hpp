@@ -10,7 +10,7 @@
 namespace adjoint {
 
 struct Options {
-  std::uint64_t nx = 120, nz = 120, steps = 600, shots = 2;
+  std::uint64_t nx = 120, nz = 120, steps = 1000, shots = 3;
   std::string store = "memory";
   std::uint64_t snapshots = 0;  // 0: the store's own
   bool compress = false;

@@ -4,10 +4,34 @@
 #include <cmath>
 #include <random>
 
+#include "holdfast/error.hpp"
+
 namespace adjoint {
 
 using holdfast::DeviceBuffer;
 using holdfast::Stream;
+
+namespace {
+
+// What a block declares behind its buffers: they are in use until the stream is done, also where an
+// exception leaves it. What the stream met is for its next wait to say.
+class Settle {
+ public:
+  explicit Settle(Stream& stream) : stream_(stream) {}
+  ~Settle() {
+    try {
+      stream_.synchronize();
+    } catch (const holdfast::Error&) {
+    }
+  }
+  Settle(const Settle&) = delete;
+  Settle& operator=(const Settle&) = delete;
+
+ private:
+  Stream& stream_;
+};
+
+}  // namespace
 
 template <class Real>
 Misfit<Real>::Misfit(Stream& stream, const Survey& survey, const std::vector<double>& observed,
@@ -35,6 +59,7 @@ template <class Real>
 double Misfit<Real>::of(Stream& stream, const std::vector<double>& courant2, std::uint64_t shot) {
   observe(stream, shot);
   const DeviceBuffer<Real> model = to_device<Real>(stream, courant2);
+  const Settle settle(stream);
   solver_.record(stream, model.data(), shot, traces_.data());
   return residuals(stream);
 }
@@ -44,6 +69,7 @@ double Misfit<Real>::gradient(Stream& stream, const std::vector<double>& courant
                               std::uint64_t shot, SnapshotStore& store, const Sums<Real>& sums) {
   observe(stream, shot);
   const DeviceBuffer<Real> model = to_device<Real>(stream, courant2);
+  const Settle settle(stream);
   solver_.forward(stream, model.data(), shot, traces_.data(), store);
   const double result = residuals(stream);
   solver_.backward(stream, traces_.data(), store, sums);

@@ -155,10 +155,10 @@ TEST_F(Resume, AnotherRunsRegionIsRefusedAndStays) {
   refused([](Options& other) { other.nx = 21; }, "--nx 20, and this one has 21");
   refused([](Options& other) { other.nz = 20; }, "--nz 24");
   refused([](Options& other) { other.steps = 11; }, "--steps 10");
-  refused([](Options& other) { other.shots = 3; }, "--shots 2");
+  refused([](Options& other) { other.shots = 2; }, "--shots 3");
   refused([](Options& other) { other.compress = true; }, "--compress 0");
   ASSERT_EQ(run(options, out), 0);
-  EXPECT_NE(out.str().find("2 of 2 shots were done"), std::string::npos);
+  EXPECT_NE(out.str().find("3 of 3 shots were done"), std::string::npos);
   EXPECT_EQ(read_file(path()).size(), before.size());
 }
 
