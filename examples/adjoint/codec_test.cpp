@@ -59,14 +59,14 @@ void expect_bounded(std::mt19937_64& random) {
   }
 }
 
-TEST(Codec, NoValueIsWrongByMoreThanAQuantum) {
+TEST(WavefieldCodec, NoValueIsWrongByMoreThanAQuantum) {
   std::mt19937_64 random(holdfast::test::test_seed());
   expect_bounded<float>(random);
   expect_bounded<double>(random);
 }
 
 // A quiet block has quanta of its own: they are as fine as it is quiet.
-TEST(Codec, ABlockIsScaledByItself) {
+TEST(WavefieldCodec, ABlockIsScaledByItself) {
   std::vector<double> field(128);
   for (int i = 0; i < 64; ++i) field[i] = std::sin(i), field[64 + i] = 1e-3 * std::sin(i);
   WavefieldCodec<double> codec(128);
@@ -75,7 +75,7 @@ TEST(Codec, ABlockIsScaledByItself) {
   for (int i = 64; i < 128; ++i) EXPECT_NEAR(back[i], field[i], 1e-3 / 65534 * 1.01);
 }
 
-TEST(Codec, BlocksThatAreStillTakeNothing) {
+TEST(WavefieldCodec, BlocksThatAreStillTakeNothing) {
   constexpr std::uint32_t kBlocks = 1000;
   WavefieldCodec<float> codec(kBlocks * 64);
   std::vector<double> field(kBlocks * 64, 0.0);
@@ -96,7 +96,7 @@ TEST(Codec, BlocksThatAreStillTakeNothing) {
   EXPECT_EQ(bytes, kBlocks * (8u + 128u));
 }
 
-TEST(Codec, FieldsThatAreNoNumbersDoNoHarm) {
+TEST(WavefieldCodec, FieldsThatAreNoNumbersDoNoHarm) {
   WavefieldCodec<float> codec(200);
   std::uint64_t bytes = 0;
   for (const double value : {HUGE_VAL, -HUGE_VAL, std::nan(""), 1e-45, 3.4e38}) {
@@ -107,7 +107,7 @@ TEST(Codec, FieldsThatAreNoNumbersDoNoHarm) {
   }
 }
 
-TEST(Codec, OtherBytesAreRefusedOrGiveSomeField) {
+TEST(WavefieldCodec, OtherBytesAreRefusedOrGiveSomeField) {
   Stream stream;
   WavefieldCodec<float> codec(500);
   DeviceBuffer<float> field(500);

@@ -22,7 +22,7 @@ using holdfast::test::read_file;
 
 // Water over a faster half space, migrated with water alone: the strongest of the image below the
 // source is the boundary.
-TEST(Image, AReflectorIsWhereItIs) {
+TEST(MigratedImage, AReflectorIsWhereItIs) {
   constexpr std::uint64_t kNx = 100, kNz = 70;
   for (const std::uint64_t depth : {30, 45}) {
     const Survey survey = make_survey(kNx, kNz, 750, 2);
@@ -50,7 +50,7 @@ TEST(Image, AReflectorIsWhereItIs) {
   }
 }
 
-TEST(Image, AGreymapHasAByteForACell) {
+TEST(MigratedImage, AGreymapHasAByteForACell) {
   Image image{4, 25, std::vector<double>(100, 0.0)};
   image.values[0] = 1e9;  // one in a hundred may be beyond
   image.values[1] = 2.0;
@@ -71,9 +71,9 @@ TEST(Image, AGreymapHasAByteForACell) {
   EXPECT_EQ(still, std::string("P5\n2 1\n255\n\x80\x80"));
 }
 
-class ImageFile : public holdfast::test::Scratch {};
+class GreymapFile : public holdfast::test::Scratch {};
 
-TEST_F(ImageFile, IsWrittenWholeOrNotAtAll) {
+TEST_F(GreymapFile, IsWrittenWholeOrNotAtAll) {
   write_file(path("a.pgm"), "first");
   write_file(path("a.pgm"), "second");
   EXPECT_EQ(read_file(path("a.pgm")), std::vector<char>({'s', 'e', 'c', 'o', 'n', 'd'}));
@@ -87,7 +87,7 @@ Options parsed(std::vector<const char*> words) {
   return parse(static_cast<int>(words.size()), words.data());
 }
 
-TEST(Program, OptionsAreTaken) {
+TEST(AdjointProgram, OptionsAreTaken) {
   const Options options = parsed({"--nx", "20", "--nz", "30", "--steps", "7", "--shots", "3",
                                   "--store", "revolve", "--snapshots", "4", "--compress", "--image",
                                   "i", "--region", "r", "--check-gradient"});
@@ -103,7 +103,7 @@ TEST(Program, OptionsAreTaken) {
   EXPECT_TRUE(options.check_gradient);
 }
 
-TEST(Program, OtherOptionsAreRefused) {
+TEST(AdjointProgram, OtherOptionsAreRefused) {
   const auto code = [](std::vector<const char*> words, std::vector<std::string> say) {
     return error_of([&] { parsed(words); }, say);
   };
@@ -124,7 +124,7 @@ TEST(Program, OtherOptionsAreRefused) {
   EXPECT_EQ(out.str(), "");
 }
 
-TEST(Program, ChecksItsGradient) {
+TEST(AdjointProgram, ChecksItsGradient) {
   Options options;
   options.nx = options.nz = 24;
   options.steps = 120;

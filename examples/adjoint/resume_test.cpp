@@ -75,7 +75,7 @@ class Running {
   std::FILE* output_ = nullptr;
 };
 
-class Resume : public holdfast::test::Scratch {
+class AdjointResume : public holdfast::test::Scratch {
  protected:
   static constexpr std::uint64_t kShots = 5;
 
@@ -97,7 +97,7 @@ class Resume : public holdfast::test::Scratch {
 };
 
 // Each run is killed some time behind a shot, or in the first one; each may have another store.
-TEST_F(Resume, KilledRunsGiveTheSameImage) {
+TEST_F(AdjointResume, KilledRunsGiveTheSameImage) {
   std::mt19937_64 random(holdfast::test::test_seed());
   const std::vector<char> whole = undisturbed({});
   ASSERT_EQ(whole.size(), 48 * 40 + std::string("P5\n48 40\n255\n").size());
@@ -123,7 +123,7 @@ TEST_F(Resume, KilledRunsGiveTheSameImage) {
   std::printf("%u kills, %u runs went on from a shot\n", kills, gone_on);
 }
 
-TEST_F(Resume, ARunThatIsDoneGivesItsImageAgain) {
+TEST_F(AdjointResume, ARunThatIsDoneGivesItsImageAgain) {
   const std::string image = path("a.pgm"), region = path();
   std::vector<char> first;
   for (int i = 0; i < 2; ++i) {
@@ -138,7 +138,7 @@ TEST_F(Resume, ARunThatIsDoneGivesItsImageAgain) {
   EXPECT_EQ(read_file(image), first);
 }
 
-TEST_F(Resume, AnotherRunsRegionIsRefusedAndStays) {
+TEST_F(AdjointResume, AnotherRunsRegionIsRefusedAndStays) {
   Options options;
   options.nx = 20;
   options.nz = 24;
@@ -162,7 +162,7 @@ TEST_F(Resume, AnotherRunsRegionIsRefusedAndStays) {
   EXPECT_EQ(read_file(path()).size(), before.size());
 }
 
-TEST_F(Resume, WhatIsNoRunsRegionIsRefusedAndStays) {
+TEST_F(AdjointResume, WhatIsNoRunsRegionIsRefusedAndStays) {
   {
     Region region = Region::create(path(), options(1u << 20));
     region.allocate<int>("numbers", 10);

@@ -79,7 +79,7 @@ TEST(MemoryStore, WhatIsNotThereIsRefused) {
   EXPECT_EQ(error_of([&] { store.size(3, "a"); }, {"step 3"}), Errc::not_found);
 }
 
-TEST(Stores, AreMadeByName) {
+TEST(SnapshotStores, AreMadeByName) {
   const auto advance = [](std::uint64_t, Stream&) {};
   EXPECT_FALSE(make_store({"memory", 0, advance})->recomputes());
   EXPECT_TRUE(make_store({"revolve", 0, advance})->recomputes());
