@@ -31,7 +31,7 @@ def main() -> None:
     figure, axes = plt.subplots(figsize=(7.2, 7.2 * rows / columns + 0.6), layout="constrained")
     axes.imshow(image, cmap="gray", vmin=0, vmax=255, extent=(0, columns * cell, rows * cell, 0))
     axes.set(xlabel="across (km)", ylabel="depth (km)")
-    figure.savefig(sys.argv[2], dpi=110, metadata={"Software": None})
+    figure.savefig(sys.argv[2], dpi=110, bbox_inches="tight", metadata={"Software": None})
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ void Snapshot::save(const std::map<std::string, Protected>& arrays, std::uint64_
     Copy& copy = copies_[name];
     if (copy.memory.size() < array.bytes) {
       try {
-        stream.synchronize();  // nothing that reads the old memory is left
+        if (copy.memory.size() != 0) stream.synchronize();  // it may be in use
         copy.memory = DeviceBuffer<unsigned char>();
         copy.memory = DeviceBuffer<unsigned char>(array.bytes);
       } catch (const Error& error) {
