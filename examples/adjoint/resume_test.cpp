@@ -103,13 +103,13 @@ TEST_F(AdjointResume, KilledRunsGiveTheSameImage) {
   ASSERT_EQ(whole.size(), 48 * 40 + std::string("P5\n48 40\n255\n").size());
   const std::vector<Words> stores{{}, {"--store", "revolve", "--snapshots", "5"}};
   unsigned kills = 0, gone_on = 0;
-  for (unsigned round = 0; round < 4; ++round) {
+  for (unsigned round = 0; round < 3; ++round) {
     const std::string region = path("region" + std::to_string(round));
     const std::string image = path("image" + std::to_string(round));
     for (int status = -1; status != 0;) {
       ASSERT_LT(kills, 400u) << "no run comes to its end";
       Running run(words(image, region, stores[random() % 2]));
-      for (std::uint64_t lines = random() % 3; lines > 0; --lines) {
+      for (std::uint64_t lines = random() % 4; lines > 0; --lines) {
         gone_on += run.line().find("shots were done") != std::string::npos;
       }
       std::this_thread::sleep_for(std::chrono::microseconds(random() % 150000));
@@ -119,7 +119,7 @@ TEST_F(AdjointResume, KilledRunsGiveTheSameImage) {
     }
     EXPECT_EQ(read_file(image), whole) << "round " << round << ", after " << kills << " kills";
   }
-  EXPECT_GE(gone_on, 4u) << "of " << kills << " kills";
+  EXPECT_GE(gone_on, 3u) << "of " << kills << " kills";
   std::printf("%u kills, %u runs went on from a shot\n", kills, gone_on);
 }
 

@@ -173,6 +173,7 @@ TEST(Revolve, WhatIsNoShotIsRefused) {
   EXPECT_EQ(store.size(2, "state"), Chain::kBytes);
   EXPECT_EQ(error_of([&] { store.size(2, "other"); }, {"other"}), Errc::not_found);
   EXPECT_EQ(error_of([&] { store.size(7, "state"); }, {"step 7"}), Errc::not_found);
+  stream.synchronize();
 }
 
 }  // namespace

@@ -22,7 +22,8 @@
 
 namespace adjoint {
 
-// Thread safety: one thread, one stream at a time.
+// Thread safety: one thread, one stream at a time. REQUIRES, when it ends: the stream is done with
+// it, as with the buffers that it holds.
 class SnapshotStore {
  public:
   virtual ~SnapshotStore() = default;

@@ -77,6 +77,7 @@ TEST(MemoryStore, WhatIsNotThereIsRefused) {
   EXPECT_EQ(error_of([&] { store.size(4, "a"); }, {"step 4"}), Errc::not_found);
   store.plan({});
   EXPECT_EQ(error_of([&] { store.size(3, "a"); }, {"step 3"}), Errc::not_found);
+  stream.synchronize();
 }
 
 TEST(SnapshotStores, AreMadeByName) {
