@@ -359,6 +359,20 @@ void Catalog::drop_hint(Step step) {
   if (places->second.empty()) places_.erase(places);
 }
 
+// The program has passed them over, and they would hold up the prefetcher for ever.
+void Catalog::drop_missing_hints_before(Step step) {
+  const auto places = places_.find(step);
+  if (places == places_.end()) return;
+  const std::uint64_t place = places->second.front();
+  while (!hints_.empty() && hints_.begin()->first < place) {
+    const auto missing = std::find_if(hints_.begin(), hints_.lower_bound(place), [&](auto& hint) {
+      return !checkpoints_.contains(hint.second);
+    });
+    if (missing == hints_.lower_bound(place)) return;
+    drop_hint(missing->second);
+  }
+}
+
 // What was kept for a restore that is no longer announced can go.
 void Catalog::unwant_unless_hinted(Step step) {
   const auto found = checkpoints_.find(step);
@@ -439,10 +453,15 @@ std::optional<Transfer> Catalog::next_fetch(int tier) {
   for (const auto& [place, step] : hints_) {
     distance = place - hints_.begin()->first;
     const auto found = checkpoints_.find(step);
-    if (found == checkpoints_.end() || found->second.doomed) continue;
+    // One that is still to be saved is wanted before what comes behind it: that is not fetched, nor
+    // kept, in its place.
+    if (found == checkpoints_.end() || found->second.doomed) return std::nullopt;
     Checkpoint& checkpoint = found->second;
     const int from = fastest_whole(checkpoint);
-    if (from == tiers()) continue;
+    if (from == tiers()) {
+      if (checkpoint.arrived) continue;  // every copy is damaged
+      return std::nullopt;
+    }
     if (from <= tier) {
       if (from == 0 && tier == 0 && !is_ready(checkpoint.copies[0].state)) {
         apply(checkpoint.copies[0], Input::want);
@@ -504,6 +523,7 @@ void Catalog::finish(const Transfer& given, Outcome outcome) {
     unwant_unless_hinted(step);  // or it was restored meanwhile, from the slower tier
   }
   if (transfer.kind == Transfer::Kind::restore && done && !checkpoint.doomed) {
+    drop_missing_hints_before(step);
     drop_hint(step);
     for (int tier = 0; tier < tiers(); ++tier) {
       Copy& copy = checkpoint.copies[tier];

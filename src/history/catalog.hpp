@@ -204,6 +204,7 @@ class Catalog {
 
   std::uint64_t distance_of(Step step) const;
   void drop_hint(Step step);
+  void drop_missing_hints_before(Step step);
   void unwant_unless_hinted(Step step);
 
   std::vector<Tier> tiers_;
