@@ -378,7 +378,8 @@ class Search {
     after.catalog.finish(transfer, outcome);
     const bool failed_fetch = transfer.kind == Transfer::Kind::fetch && outcome != Outcome::done;
     const bool restored = transfer.kind == Transfer::Kind::restore && outcome == Outcome::done;
-    if (failed_fetch || restored) after.recall(transfer.step);
+    const bool doomed = after.discarded.contains(transfer.step);  // later hints mean a later one
+    if (failed_fetch || (restored && !doomed)) after.recall(transfer.step);
     if (restored)
       std::erase_if(after.owed, [&](auto& copy) { return copy.second == transfer.step; });
     if (transfer.kind == Transfer::Kind::fetch) after.owed.erase({transfer.from, transfer.step});
