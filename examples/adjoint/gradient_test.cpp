@@ -38,13 +38,12 @@ struct Result {
 };
 
 template <class Real>
-Result gradient(const Case& of, const std::string& name, std::uint64_t snapshots = 0,
-                bool compress = false, std::uint64_t shots = 1) {
+Result gradient(const Case& of, StoreOptions options, bool compress = false,
+                std::uint64_t shots = 1) {
   Stream stream;
   Misfit<Real> misfit(stream, of.survey, of.truth, compress);
-  const auto store = make_store({name, snapshots, [&](std::uint64_t step, Stream& on) {
-                                   misfit.solver().advance(step, on);
-                                 }});
+  options.advance = [&](std::uint64_t step, Stream& on) { misfit.solver().advance(step, on); };
+  const auto store = make_store(options);
   SumBuffers<Real> sums(of.survey.grid.cells);
   Result result;
   for (std::uint64_t shot = 0; shot < shots; ++shot) {
@@ -58,6 +57,12 @@ Result gradient(const Case& of, const std::string& name, std::uint64_t snapshots
   result.illumination = host(sums.illumination);
   result.bytes = store->most_bytes();
   return result;
+}
+
+template <class Real>
+Result gradient(const Case& of, const std::string& name, std::uint64_t snapshots = 0,
+                bool compress = false, std::uint64_t shots = 1) {
+  return gradient<Real>(of, StoreOptions{name, snapshots, nullptr}, compress, shots);
 }
 
 TEST(Gradient, PassesTaylorsTest) {
@@ -153,6 +158,23 @@ TEST(Gradient, IsTheSameBitsFromEveryStore) {
     EXPECT_LE(revolve.bytes, snapshots * 2 * of.survey.grid.cells * sizeof(float));
   }
   EXPECT_EQ(memory.bytes, kSteps * of.survey.grid.cells * sizeof(float));
+}
+
+// Caches that hold a part of a shot, so that steps come from all tiers.
+TEST(Gradient, IsTheSameBitsFromAHistory) {
+  const Case of;
+  const holdfast::test::ScratchFolders scratch;
+  const std::uint64_t shot = kSteps * of.survey.grid.cells * sizeof(float);
+  StoreOptions options{.name = "history", .advance = nullptr};
+  for (const bool compress : {false, true}) {
+    const Result memory = gradient<float>(of, "memory", 0, compress, 2);
+    for (const std::uint64_t part : {4, 16}) {
+      options.gpu_cache = shot / part;
+      options.host_cache = shot / part;
+      options.folder = scratch.arenas() + "/" + std::to_string(part) + (compress ? "c" : "");
+      EXPECT_EQ(gradient<float>(of, options, compress, 2), memory) << "a part in " << part;
+    }
+  }
 }
 
 TEST(Gradient, SingleAndDoublePrecisionAgree) {

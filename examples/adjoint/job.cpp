@@ -20,12 +20,13 @@ using holdfast::Stream;
 using holdfast::detail::concat;
 
 const char* const kUsage =
-    "usage: adjoint [--nx CELLS] [--nz CELLS] [--steps N] [--shots N] [--store memory|revolve]\n"
-    "               [--snapshots N] [--compress] [--image FILE.pgm] [--region FILE]\n"
-    "               [--check-gradient]\n"
+    "usage: adjoint [--nx CELLS] [--nz CELLS] [--steps N] [--shots N]\n"
+    "               [--store memory|revolve|history] [--snapshots N]\n"
+    "               [--gpu-cache MIB] [--host-cache MIB] [--folder FOLDER]\n"
+    "               [--compress] [--image FILE.pgm] [--region FILE] [--check-gradient]\n"
     "Migrates shots over a layered model and writes the image.\n"
     "--store: what keeps the forward wavefields; revolve keeps --snapshots of them, and computes\n"
-    "the others again.\n"
+    "the others again; history keeps all, in caches of the GPU and the host and in a folder.\n"
     "--compress: keeps them in 16 bits a value, and nothing of what is still.\n"
     "--region: keeps what is done there; a killed run with the same region goes on from it.\n"
     "--check-gradient: compares the gradient of one shot with finite differences instead.\n";
@@ -39,6 +40,12 @@ std::uint64_t number(const std::string& option, const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc() && end == text.data() + text.size()) return value;
   throw Error(Errc::invalid_argument, concat(option, " ", text, ": give a whole number"));
+}
+
+std::uint64_t mebibytes(const std::string& option, const std::string& text) {
+  const std::uint64_t value = number(option, text);
+  if (value <= 1 << 24) return value;
+  throw Error(Errc::invalid_argument, concat(option, " ", text, ": give MiB, at most ", 1 << 24));
 }
 
 // A survey and the models that go with it.
@@ -57,7 +64,8 @@ template <class Real>
 std::unique_ptr<SnapshotStore> store_for(const Options& options, Solver<Real>& solver) {
   auto store =
       make_store({options.store, options.snapshots,
-                  [&solver](std::uint64_t step, Stream& stream) { solver.advance(step, stream); }});
+                  [&solver](std::uint64_t step, Stream& stream) { solver.advance(step, stream); },
+                  options.gpu_cache << 20, options.host_cache << 20, options.folder});
   solver.check(*store);
   return store;
 }
@@ -179,6 +187,12 @@ Options parse(int argc, const char* const* argv) {
       if (options.snapshots == 0) {
         throw Error(Errc::invalid_argument, "--snapshots 0: give one or more");
       }
+    } else if (option == "--gpu-cache") {
+      options.gpu_cache = mebibytes(option, value);
+    } else if (option == "--host-cache") {
+      options.host_cache = mebibytes(option, value);
+    } else if (option == "--folder") {
+      options.folder = value;
     } else if (option == "--image") {
       options.image = value;
     } else if (option == "--region") {

@@ -101,14 +101,17 @@ TEST_F(AdjointResume, KilledRunsGiveTheSameImage) {
   std::mt19937_64 random(holdfast::test::test_seed());
   const std::vector<char> whole = undisturbed({});
   ASSERT_EQ(whole.size(), 48 * 40 + std::string("P5\n48 40\n255\n").size());
-  const std::vector<Words> stores{{}, {"--store", "revolve", "--snapshots", "5"}};
+  const std::vector<Words> stores{
+      {},
+      {"--store", "revolve", "--snapshots", "5"},
+      {"--store", "history", "--gpu-cache", "1", "--host-cache", "1", "--folder", path("steps")}};
   unsigned kills = 0, gone_on = 0;
   for (unsigned round = 0; round < 3; ++round) {
     const std::string region = path("region" + std::to_string(round));
     const std::string image = path("image" + std::to_string(round));
     for (int status = -1; status != 0;) {
       ASSERT_LT(kills, 400u) << "no run comes to its end";
-      Running run(words(image, region, stores[random() % 2]));
+      Running run(words(image, region, stores[random() % 3]));
       for (std::uint64_t lines = random() % 4; lines > 0; --lines) {
         gone_on += run.line().find("shots were done") != std::string::npos;
       }

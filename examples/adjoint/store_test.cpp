@@ -91,11 +91,24 @@ TEST(SnapshotStores, AreMadeByName) {
                 },
                 {"memory", "--snapshots"}),
             Errc::invalid_argument);
+  EXPECT_FALSE(make_store({"history", 0, advance, 1 << 20})->recomputes());
+  EXPECT_EQ(error_of(
+                [&] {
+                  make_store({"history", 0, advance});
+                },
+                {"history", "--folder"}),
+            Errc::invalid_argument);
+  EXPECT_EQ(error_of(
+                [&] {
+                  make_store({"memory", 0, advance, 1 << 20});
+                },
+                {"--gpu-cache"}),
+            Errc::invalid_argument);
   EXPECT_EQ(error_of(
                 [&] {
                   make_store({"tape", 0, advance});
                 },
-                {"'tape'", "memory, revolve"}),
+                {"'tape'", "memory, revolve, history"}),
             Errc::invalid_argument);
 }
 

@@ -15,11 +15,15 @@ struct StoreOptions {
   std::string name = "memory";
   std::uint64_t snapshots = 0;    // for those that hold a few; 0: kUsualSnapshots
   RevolveStore::Advance advance;  // for those that recompute
+  // For those that keep them in tiers: bytes of the caches, and where the rest goes.
+  std::uint64_t gpu_cache = 0, host_cache = 0;
+  std::string folder = {};
 };
 
-// "memory, revolve", for messages.
+// "memory, revolve, history", for messages.
 std::string store_names();
-// Throws invalid_argument: no such store, or snapshots for one that holds all.
+// Throws invalid_argument: no such store, snapshots for one that holds all, or
+// caches for one that has none.
 std::unique_ptr<SnapshotStore> make_store(const StoreOptions& options);
 
 }  // namespace adjoint
