@@ -69,6 +69,21 @@ TEST_P(FolderStoreSizesTest, BlobsOfAnySizeAndPlaceComeBack) {
 INSTANTIATE_TEST_SUITE_P(Ways, FolderStoreSizesTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "cached" : "direct"; });
 
+// As on a file system that takes O_DIRECT at the opening and refuses the transfers.
+TEST_F(FolderStoreTest, ATransferThatDirectAccessRefusesGoesThroughTheCache) {
+  const auto files = history::open_folder(folder());
+  const auto file = files->create("file").file;
+  ASSERT_NE(file, nullptr);
+  history::AlignedBytes memory(8192), back(8192);
+  for (std::uint64_t i = 0; i < 8192; ++i) memory.data()[i] = static_cast<std::byte>(i * 7 >> 3);
+  ASSERT_EQ(file->write(memory.data() + 1, 1000, 3), 1000);
+  ASSERT_EQ(file->sync(), 0);
+  const auto again = files->open("file").file;
+  ASSERT_EQ(again->read(back.data() + 5, 1000, 3), 1000);
+  EXPECT_EQ(std::memcmp(back.data() + 5, memory.data() + 1, 1000), 0);
+  EXPECT_EQ(again->size(), 1003);
+}
+
 TEST_F(FolderStoreTest, TheLatestIsTheOneThatWasCompletedLast) {
   auto store = open(home());
   EXPECT_EQ(store->latest(), std::nullopt);
