@@ -124,6 +124,16 @@ TEST_F(FolderStoreDamageTest, ADamagedStepIsNotReplacedButCanBeRemoved) {
   EXPECT_EQ(read_step(*open(home(), true), 3), saved);
 }
 
+TEST_F(FolderStoreDamageTest, AFileThatSomeonePutThereMeanwhileIsNotReplaced) {
+  auto store = open(home());
+  write_file(file_of(3), {'x'});
+  const auto before = files_in(home());
+  EXPECT_EQ(error_of([&] { write(*store, make_step(3, 1, kSmall)); }, {file_of(3)}),
+            Errc::already_exists);
+  EXPECT_EQ(files_in(home()), before);
+  EXPECT_EQ(store->find(3), std::nullopt);
+}
+
 // Fronts that fit their checksum, and say what cannot be.
 TEST_F(FolderStoreDamageTest, ForgedFrontsAreRefused) {
   auto store = open(home());

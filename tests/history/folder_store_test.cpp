@@ -10,6 +10,7 @@
 #include <random>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "folder_store_support.hpp"
 #include "step_ledger.hpp"
@@ -195,6 +196,27 @@ TEST_F(FolderStoreTest, AWriteThatIsGivenUpLeavesNothing) {
   calls = 0;
   EXPECT_FALSE(store->verify(1, two));
   EXPECT_EQ(read_step(*store, 1), saved);
+}
+
+TEST_F(FolderStoreTest, WhileAStepIsWrittenOthersAreUsedAndItsNumberIsTaken) {
+  auto store = open(home());
+  const SavedStep first = make_step(1, 1, kSmall), second = make_step(2, 2, kSmall);
+  write(*store, first);
+  bool asked = false;
+  const bool done = write(*store, second, [&](std::uint64_t) {
+    if (std::exchange(asked, true)) return true;
+    EXPECT_EQ(error_of([&] { write(*store, second); }, {"step 2", "already"}),
+              Errc::already_exists);
+    EXPECT_EQ(store->find(2), std::nullopt);
+    EXPECT_EQ(error_of([&] { store->remove(2); }), Errc::not_found);
+    EXPECT_EQ(read_step(*store, 1), first);
+    EXPECT_TRUE(write(*store, make_step(3, 3, kSmall)));
+    store->remove(1);
+    return true;
+  });
+  EXPECT_TRUE(done);
+  EXPECT_EQ(store->latest(), Step{2});  // completed behind step 3, which was begun later
+  EXPECT_EQ(read_step(*store, 2), second);
 }
 
 TEST_F(FolderStoreTest, APaceThatThrowsEndsTheWrite) {
