@@ -107,6 +107,15 @@ TEST_F(FolderStoreDamageTest, AFileOfAnotherLengthIsDamaged) {
   store = open(home());
   write_file(file_of(3), {whole.begin(), whole.begin() + 4096});
   EXPECT_EQ(error_of([&] { read_step(*store, 3); }, {"counts"}), Errc::damaged);
+  // And while it is read.
+  write_file(file_of(3), whole);
+  std::vector<std::byte> into(saved.info.bytes);
+  const auto cut = [&](std::uint64_t) {
+    std::filesystem::resize_file(file_of(3), 4096);
+    return true;
+  };
+  EXPECT_EQ(error_of([&] { store->read(3, into, cut); }, {"chunk 0", file_of(3), "cut off"}),
+            Errc::damaged);
 }
 
 TEST_F(FolderStoreDamageTest, ADamagedStepIsNotReplacedButCanBeRemoved) {
@@ -447,8 +456,11 @@ TEST_F(FolderStoreDamageTest, AFileSizeLimitIsNoSpaceAndLeavesNothing) {
     SavedStep saved = make_step(1, 1, 0);
     saved.info.bytes = 100'000;
     saved.blob.resize(100'000);
-    EXPECT_EQ(error_of([&] { write(*store, saved); }, {"step 1 takes 106496 bytes", home()}),
+    int calls = 0;
+    const auto count = [&](std::uint64_t) { return ++calls > 0; };
+    EXPECT_EQ(error_of([&] { write(*store, saved, count); }, {"step 1 takes 106496 bytes", home()}),
               Errc::no_space);
+    EXPECT_EQ(calls, 0) << "it was found out by writing";
     EXPECT_EQ(files_in(home()), before);
     EXPECT_TRUE(write(*store, make_step(1, 2, 10000)));
   });
