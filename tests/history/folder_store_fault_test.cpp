@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <ostream>
 #include <random>
 
 #include "history/folder_store.hpp"
@@ -283,6 +284,7 @@ struct FaultCase {
   Fault fault;
   int error;
 };
+void PrintTo(const FaultCase& fault, std::ostream* out) { *out << fault.name; }
 
 class FolderStoreFaultTest : public ::testing::TestWithParam<FaultCase> {
  protected:
