@@ -1,7 +1,7 @@
 // Moves the blob of a step between memory and its file, chunk by chunk over a few threads, each of
 // which hashes a chunk and moves it: so the hashing of one goes on beside the moving of the others.
 //
-// Threads and pwrite() rather than io_uring: docs/format.md ("Histories") has the figures.
+// Threads and pwrite() rather than io_uring: docs/format.md ("Histories") says why.
 #pragma once
 
 #include <cstdint>
