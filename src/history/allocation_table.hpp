@@ -4,8 +4,9 @@
 // Interface: which fragments there are; one checkpoint put in the place of a run of neighbours;
 // one erased. Which run is eviction.hpp's choice.
 //
-// Source: SCORE (HPDC '23), sections 4.1.4 and 4.1.5. The paper's table also holds when a checkpoint
-// can be evicted; that changes by itself, so here it is asked for at every decision (eviction.hpp).
+// Source: SCORE (HPDC '23), sections 4.1.4 and 4.1.5. The paper's table also holds when a
+// checkpoint can be evicted; that changes by itself, so here it is asked for at every decision
+// (eviction.hpp).
 //
 // Tested: against an array with an owner for every unit of the buffer, by random calls; what a
 // fragment's neighbours become, by hand (tests/history/allocation_table_test.cpp).
@@ -62,7 +63,8 @@ class AllocationTable {
   // and not in the table unless in the window. O(N): what follows moves up.
   std::uint64_t place(std::size_t first, std::size_t last, Step step, std::uint64_t bytes);
 
-  // The checkpoint's fragment becomes a gap, merged with its neighbours; false if there is none. O(N).
+  // The checkpoint's fragment becomes a gap, merged with its neighbours; false if there is none.
+  // O(N).
   bool erase(Step step);
 
   // Null if there is none. Valid until place() or erase(). O(N).

@@ -17,7 +17,7 @@ void require(bool holds, const std::string& what) {
 
 }  // namespace
 
-Catalog::Catalog(std::vector<TierSpec> tiers, Options options, const LifeCycleTable& table)
+Catalog::Catalog(const std::vector<TierSpec>& tiers, Options options, const LifeCycleTable& table)
     : options_(options), table_(&table) {
   require(!tiers.empty() && tiers.size() <= kMaxTiers, "one to four tiers");
   for (const TierSpec& spec : tiers) {

@@ -83,7 +83,8 @@ class Catalog {
     int flush_attempts = 3;
   };
   // REQUIRES: 1 to kMaxTiers tiers, caches before storage.
-  Catalog(std::vector<TierSpec> tiers, Options options, const LifeCycleTable& table = life_cycle());
+  Catalog(const std::vector<TierSpec>& tiers, Options options,
+          const LifeCycleTable& table = life_cycle());
   static constexpr int kMaxTiers = 4;
 
   // --- What the program asks for -----------------------------------------------------------------

@@ -188,7 +188,7 @@ void Engine::await_arrival(Lock& lock, Step step) {
     core_->changed.wait(lock);
     return;
   }
-  const Arrival arrival = *found;
+  Arrival arrival = *found;  // it may be taken by another meanwhile
   lock.unlock();
   std::exception_ptr error;
   try {

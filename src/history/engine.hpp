@@ -40,8 +40,7 @@ namespace history {
 
 // What a history and its tickets share.
 struct Core {
-  Core(std::vector<TierSpec> specs, Catalog::Options options)
-      : catalog(std::move(specs), options) {}
+  Core(const std::vector<TierSpec>& specs, Catalog::Options options) : catalog(specs, options) {}
   std::mutex mutex;
   std::condition_variable changed;
   Catalog catalog;
@@ -133,7 +132,7 @@ class Engine {
   bool keep_pace(const history::Transfer& transfer);
 
   // records.cpp: what follows from a change of the catalog. REQUIRES: the mutex is held.
-  void finish(const history::Transfer& transfer, Outcome outcome, std::exception_ptr error);
+  void finish(const history::Transfer& transfer, Outcome outcome, const std::exception_ptr& error);
   void note_evictions();
   void forget_if_gone(Step step);
   void retain();

@@ -22,7 +22,8 @@ struct Loss {
 };
 
 // Windows are compared while their sums slide, so these must come out the same whatever was in them
-// before: the quotients are rounded to whole units, as small as the whole buffer's sum lets them be.
+// before: the quotients are rounded to whole units, as small as the whole buffer's sum lets them
+// be.
 class Losses {
  public:
   Losses(std::span<const Fragment> fragments, std::span<const Score> scores)
@@ -46,8 +47,8 @@ class Losses {
     } else if (score.distance == kUnhinted) {
       loss.unhinted = fragment.bytes;
     } else {
-      const double units = static_cast<double>(fragment.bytes) * scale_ /
-                           (1 + static_cast<double>(score.distance));
+      const double units =
+          static_cast<double>(fragment.bytes) * scale_ / (1 + static_cast<double>(score.distance));
       // Signed, since processors convert to that in one instruction. None is worth nothing.
       loss.hinted = static_cast<std::uint64_t>(static_cast<std::int64_t>(units)) + 1;
     }
@@ -102,9 +103,7 @@ class LeastWait {
     queue_.clear();
     front_ = 0;
   }
-  void visit(std::size_t, std::size_t) {
-    least_ = std::min(least_, scores_[queue_[front_]].wait);
-  }
+  void visit(std::size_t, std::size_t) { least_ = std::min(least_, scores_[queue_[front_]].wait); }
 
   double least() const { return least_; }
 

@@ -474,8 +474,7 @@ bool FolderStoreImpl::read(Step step, std::span<std::byte> into, const Pace& pac
       [&](BlobTransfer& transfer, const Front& front) { return transfer.read(front, into); }, pace);
 }
 
-bool FolderStoreImpl::read_chunks(Step step, const Room& room, const Take& take,
-                                  const Pace& pace) {
+bool FolderStoreImpl::read_chunks(Step step, const Room& room, const Take& take, const Pace& pace) {
   check_usable("read", false);
   return transfer(
       step, 1,

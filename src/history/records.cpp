@@ -22,7 +22,8 @@ std::string message_of(const std::exception_ptr& error) {
 
 }  // namespace
 
-void Engine::finish(const history::Transfer& transfer, Outcome outcome, std::exception_ptr error) {
+void Engine::finish(const history::Transfer& transfer, Outcome outcome,
+                    const std::exception_ptr& error) {
   using Kind = history::Transfer::Kind;
   Catalog& catalog = core_->catalog;
   const Step step = transfer.step;

@@ -65,9 +65,9 @@ class StepStore {
 
   // The same for a blob that is nowhere in one piece: chunk after chunk, in order, on the caller's
   // thread. `fill` gives the next chunk, in memory that keeps it until `fill` is called again;
-  // `room` gives memory for the next one, and `take` gets it once it is whole and checked. What they
-  // throw ends the transfer. Chunks have at most chunk_bytes(); memory at multiples of a page is
-  // fastest.
+  // `room` gives memory for the next one, and `take` gets it once it is whole and checked. What
+  // they throw ends the transfer. Chunks have at most chunk_bytes(); memory at multiples of a page
+  // is fastest.
   using Fill = std::function<std::span<const std::byte>(std::uint64_t offset, std::uint64_t bytes)>;
   using Room = std::function<std::span<std::byte>(std::uint64_t offset, std::uint64_t bytes)>;
   using Take = std::function<void(std::uint64_t offset, std::span<const std::byte> chunk)>;
