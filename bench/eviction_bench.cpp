@@ -3,8 +3,9 @@
 //
 //   eviction_bench [--decisions=N] [--repeat=N]
 //
-// The tier stays full. "now": everything can be evicted; "flushing": one in four waits for its
-// flush; "waits": all do, so that the least wait is looked for, too.
+// The tier stays full. With each decision time passes for one checkpoint: its score is drawn again.
+// "now": everything can be evicted; "flushing": one in four waits for its flush; "all wait": the
+// least wait is looked for, too.
 #include <random>
 
 #include "bench.hpp"
@@ -22,21 +23,32 @@ using holdfast::history::Step;
 constexpr std::uint64_t kUnit = 4096;
 constexpr std::uint64_t kMean = 1024;  // units of a checkpoint
 
+enum class Waits { now, flushing, all };
+
+const char* to_string(Waits waits) {
+  switch (waits) {
+    case Waits::now:
+      return "now";
+    case Waits::flushing:
+      return "flushing";
+    case Waits::all:
+      return "all wait";
+  }
+  return "";
+}
+
 struct Setting {
-  std::uint64_t fragments;
-  bool uniform;  // checkpoints of one size
-  const char* waits;
+  std::uint64_t checkpoints;  // of the mean size fill the tier
+  bool uniform;               // all of the mean size
+  Waits waits;
 };
 
 // A full tier and what comes to it. Steps are used again, so that scores are an array.
 class Tier {
  public:
   explicit Tier(const Setting& setting)
-      : setting_(setting),
-        table_(setting.fragments * kMean * kUnit, kUnit),
-        scores_(4 * setting.fragments) {
-    for (Step step = 0; step < scores_.size(); ++step) free_.push_back(step);
-    for (std::uint64_t i = 0; i < 4 * setting.fragments; ++i) decide();
+      : setting_(setting), table_(setting.checkpoints * kMean * kUnit, kUnit) {
+    for (std::uint64_t i = 0; i < 8 * setting.checkpoints; ++i) decide();
   }
 
   void decide() {
@@ -47,23 +59,34 @@ class Tier {
       const Step old = table_.fragments()[i].step;
       if (old != kGap) free_.push_back(old);
     }
+    if (free_.empty()) {
+      free_.push_back(scores_.size());
+      scores_.emplace_back();
+    }
     const Step step = free_.back();
     free_.pop_back();
     scores_[step] = score();
-    table_.place(window->first, window->last, step, bytes);
+    scores_[random_() % scores_.size()] = score();
+    table_.place(window->first, window->last, step, bytes, window->rest);
+    fragments_ += table_.fragments().size();
+    ++decisions_;
   }
 
-  std::size_t fragments() const { return table_.fragments().size(); }
+  // The mean over the decisions since the last call.
+  double fragments() {
+    const double mean = static_cast<double>(fragments_) / static_cast<double>(decisions_);
+    fragments_ = decisions_ = 0;
+    return mean;
+  }
 
  private:
   std::uint64_t size() {
     return setting_.uniform ? kMean * kUnit : (1 + random_() % (2 * kMean - 1)) * kUnit;
   }
   Score score() {
-    Score score{0, random_() % (2 * setting_.fragments), random_() % 8 == 0};
+    Score score{0, random_() % (2 * setting_.checkpoints), random_() % 8 == 0};
     if (random_() % 8 == 0) score.distance = kUnhinted;
-    const bool flushing = setting_.waits[0] == 'f' && random_() % 4 == 0;
-    if (flushing || setting_.waits[0] == 'w') {
+    if (setting_.waits == Waits::all || (setting_.waits == Waits::flushing && random_() % 4 == 0)) {
       score.wait = static_cast<double>(1 + random_() % 1000) / 1000;
     }
     return score;
@@ -74,10 +97,13 @@ class Tier {
   std::vector<Score> scores_;
   std::vector<Step> free_;
   std::mt19937_64 random_{1};
+  std::uint64_t fragments_ = 0;
+  std::uint64_t decisions_ = 0;
 };
 
 void measure(const Setting& setting, std::uint64_t decisions, std::uint64_t repeat) {
   Tier tier(setting);
+  tier.fragments();
   std::vector<double> times;
   for (std::uint64_t i = 0; i < repeat; ++i) {
     times.push_back(bench::seconds([&] {
@@ -86,10 +112,9 @@ void measure(const Setting& setting, std::uint64_t decisions, std::uint64_t repe
                     static_cast<double>(decisions));
   }
   bench::Line("eviction")
-      .count("checkpoints", setting.fragments)
-      .count("fragments_at_end", tier.fragments())
+      .number("fragments", tier.fragments())
       .text("sizes", setting.uniform ? "uniform" : "variable")
-      .text("waits", setting.waits)
+      .text("waits", to_string(setting.waits))
       .number("best_us", *std::min_element(times.begin(), times.end()) * 1e6)
       .number("median_us", bench::median(times) * 1e6)
       .print();
@@ -103,12 +128,12 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "eviction_bench: --decisions and --repeat are 1 or more\n");
     return 2;
   }
-  for (const std::uint64_t fragments : {32, 256, 10'000}) {
+  for (const std::uint64_t checkpoints : {32, 256, 7'000, 10'000}) {
+    const std::uint64_t decisions = std::max<std::uint64_t>(
+        1, checkpoints < 7'000 ? options["decisions"] : options["decisions"] / 50);
     for (const bool uniform : {true, false}) {
-      for (const char* waits : {"now", "flushing", "waits"}) {
-        const std::uint64_t decisions =
-            fragments < 10'000 ? options["decisions"] : options["decisions"] / 20 + 1;
-        measure({fragments, uniform, waits}, decisions, options["repeat"]);
+      for (const Waits waits : {Waits::now, Waits::flushing, Waits::all}) {
+        measure({checkpoints, uniform, waits}, decisions, options["repeat"]);
       }
     }
   }

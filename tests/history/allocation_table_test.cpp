@@ -96,10 +96,20 @@ TEST(AllocationTable, WhatIsLeftJoinsAGapThatFollows) {
   EXPECT_EQ(fragments(table), (Fragments{{0, 15, 7}, {15, 35, kGap}, {50, 50, 2}}));
 }
 
-TEST(AllocationTable, WhatIsLeftJoinsAGapBeforeItWhereNoneFollows) {
+TEST(AllocationTable, WhatIsLeftGoesToTheSideThatIsAskedFor) {
+  AllocationTable table = filled(100, {20, 30, 50});
+  EXPECT_EQ(table.place(1, 2, 7, 25, Rest::before), 25u);
+  EXPECT_EQ(fragments(table), (Fragments{{0, 20, 0}, {20, 5, kGap}, {25, 25, 7}, {50, 50, 2}}));
+  table.erase(7);
+  table.erase(0);
+  EXPECT_EQ(table.place(0, 1, 8, 50, Rest::before), 0u);
+  EXPECT_EQ(fragments(table), (Fragments{{0, 50, 8}, {50, 50, 2}})) << "an exact fit";
+}
+
+TEST(AllocationTable, WhatIsLeftJoinsAGapBefore) {
   AllocationTable table = filled(100, {20, 30, 50});
   table.erase(0);
-  EXPECT_EQ(table.place(1, 2, 7, 25), 25u);
+  EXPECT_EQ(table.place(1, 2, 7, 25, Rest::before), 25u);
   EXPECT_EQ(fragments(table), (Fragments{{0, 25, kGap}, {25, 25, 7}, {50, 50, 2}}));
   EXPECT_TRUE(table.valid());
 }
@@ -198,10 +208,12 @@ TEST(AllocationTable, AgreesWithAListOfOwners) {
         const std::uint64_t begin = now[first].offset;
         const std::uint64_t end = now[last - 1].offset + now[last - 1].bytes;
         const std::uint64_t bytes = random() % 4 == 0 ? end - begin : random() % (end - begin + 1);
+        const Rest rest = random() % 2 == 0 ? Rest::before : Rest::behind;
         oracle.forget(begin, end);
-        const std::uint64_t offset = table.place(first, last, step, bytes);
+        const std::uint64_t offset = table.place(first, last, step, bytes, rest);
         ASSERT_GE(offset, begin);
         ASSERT_LE(offset + bytes, end);
+        ASSERT_EQ(offset, rest == Rest::before ? end - table.rounded(bytes) : begin);
         ASSERT_TRUE(oracle.claim(offset, step, bytes));
         ASSERT_NE(table.find(step), nullptr);
         ASSERT_EQ(table.find(step)->offset, offset);

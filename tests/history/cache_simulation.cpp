@@ -66,7 +66,7 @@ Score Simulation::score(Step step) const {
 }
 
 void Simulation::put(const Window& window, Step step) {
-  table_.place(window.first, window.last, step, bytes(step));
+  table_.place(window.first, window.last, step, bytes(step), window.rest);
 }
 
 void Simulation::bring_in(Step step) {
@@ -90,7 +90,8 @@ Policy least_key(Key key) {
     const auto fragments = simulation.table().fragments();
     std::optional<std::pair<std::vector<double>, Window>> best;
     double n = 0;
-    for (const Fragment& f : fragments) n += f.step != kGap && !simulation.score(f.step).consumed ? 1 : 0;
+    for (const Fragment& f : fragments)
+      n += f.step != kGap && !simulation.score(f.step).consumed ? 1 : 0;
     for (std::size_t first = 0; first < fragments.size(); ++first) {
       std::vector<Evicted> evicted;
       std::uint64_t window = 0;

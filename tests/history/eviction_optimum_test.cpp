@@ -43,22 +43,33 @@ const std::vector<simulation::NamedPolicy>& policies() {
                             static_cast<double>(window)};
        })},
 
-#define V(name, expr) {name, simulation::least_key([](const std::vector<Evicted>& evicted, std::uint64_t window) { return std::vector{sum(evicted, [](const Evicted& one) { const double b = double(one.bytes), d = double(one.distance), n = one.n; (void)b; (void)n; return expr; }), double(window)}; })}
-      V("1/(1+d)", 1/(1+d)),
-      V("b/(1+d)", b/(1+d)),
-      V("b/(1+d)^.5", b/std::sqrt(1+d)),
-      V("b/(1+d)^.25", b/std::pow(1+d,.25)),
-      V("b/(1+d)^.75", b/std::pow(1+d,.75)),
-      V("b/(1+n+d)", b/(1+n+d)),
-      V("b/(1+n/2+d)", b/(1+n/2+d)),
-      V("b/(1+n/4+d)", b/(1+n/4+d)),
-      V("b/(1+2n+d)", b/(1+2*n+d)),
-      V("b/(1+d+d2/n)", b/(1+d+d*d/(n+1))),
-      V("b/(1+d2/n)", b/(1+d*d/(n+1))),
-      V("b/(1+d2/n2)", b/(1+d*d/(n+1)/(n+1))),
-      V("b^.5/(1+n+d)", std::sqrt(b)/(1+n+d)),
-      V("b*exp(-d/n)", b*std::exp(-d/(n+1))),
-      V("b*exp(-d/2n)", b*std::exp(-d/(2*n+1))),
+#define V(name, expr)                                                                          \
+  {name, simulation::least_key([](const std::vector<Evicted>& evicted, std::uint64_t window) { \
+     return std::vector{sum(evicted,                                                           \
+                            [](const Evicted& one) {                                           \
+                              const double b = double(one.bytes), d = double(one.distance),    \
+                                           n = one.n;                                          \
+                              (void)b;                                                         \
+                              (void)n;                                                         \
+                              return expr;                                                     \
+                            }),                                                                \
+                        double(window)};                                                       \
+   })}
+      V("1/(1+d)", 1 / (1 + d)),
+      V("b/(1+d)", b / (1 + d)),
+      V("b/(1+d)^.5", b / std::sqrt(1 + d)),
+      V("b/(1+d)^.25", b / std::pow(1 + d, .25)),
+      V("b/(1+d)^.75", b / std::pow(1 + d, .75)),
+      V("b/(1+n+d)", b / (1 + n + d)),
+      V("b/(1+n/2+d)", b / (1 + n / 2 + d)),
+      V("b/(1+n/4+d)", b / (1 + n / 4 + d)),
+      V("b/(1+2n+d)", b / (1 + 2 * n + d)),
+      V("b/(1+d+d2/n)", b / (1 + d + d * d / (n + 1))),
+      V("b/(1+d2/n)", b / (1 + d * d / (n + 1))),
+      V("b/(1+d2/n2)", b / (1 + d * d / (n + 1) / (n + 1))),
+      V("b^.5/(1+n+d)", std::sqrt(b) / (1 + n + d)),
+      V("b*exp(-d/n)", b * std::exp(-d / (n + 1))),
+      V("b*exp(-d/2n)", b * std::exp(-d / (2 * n + 1))),
   };
   return all;
 }
