@@ -48,7 +48,7 @@ class Tier {
  public:
   explicit Tier(const Setting& setting)
       : setting_(setting), table_(setting.checkpoints * kMean * kUnit, kUnit) {
-    for (std::uint64_t i = 0; i < 8 * setting.checkpoints; ++i) decide();
+    for (std::uint64_t i = 0; i < 4 * setting.checkpoints; ++i) decide();
   }
 
   void decide() {
@@ -128,10 +128,12 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "eviction_bench: --decisions and --repeat are 1 or more\n");
     return 2;
   }
-  for (const std::uint64_t checkpoints : {32, 256, 7'000, 10'000}) {
+  for (const std::uint64_t fragments : {32, 256, 10'000}) {
     const std::uint64_t decisions = std::max<std::uint64_t>(
-        1, checkpoints < 7'000 ? options["decisions"] : options["decisions"] / 50);
+        1, fragments < 10'000 ? options["decisions"] : options["decisions"] / 50);
     for (const bool uniform : {true, false}) {
+      // Where sizes vary there are gaps, too, and of the smaller ones more stay.
+      const std::uint64_t checkpoints = uniform ? fragments : fragments * 7 / 10;
       for (const Waits waits : {Waits::now, Waits::flushing, Waits::all}) {
         measure({checkpoints, uniform, waits}, decisions, options["repeat"]);
       }

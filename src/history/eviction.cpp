@@ -14,12 +14,9 @@ namespace {
 constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Conditions without branches: what kind of fragment comes next cannot be foretold, and a wrong
+// A condition without a branch: what kind of fragment comes next cannot be foretold, and a wrong
 // guess of the processor takes longer than all the arithmetic of a fragment.
 constexpr std::uint64_t mask(bool holds) { return std::uint64_t{0} - (holds ? 1 : 0); }
-constexpr bool all_of(bool a, bool b, bool c) {
-  return (static_cast<int>(a) & static_cast<int>(b) & static_cast<int>(c)) != 0;
-}
 
 // What evicting a window loses.
 struct Loss {
@@ -112,27 +109,27 @@ std::optional<Window> least_loss(std::span<const Fragment> fragments, std::span<
   Loss least{kMost, kMost, kMost, kMost};
   Loss loss;  // of the window [first, i]
   std::size_t first = 0;
-  std::uint64_t begin = 0;  // the window's offset
   for (std::size_t i = 0; i < fragments.size(); ++i) {
-    const Loss more = losses.at(i);
-    const double wait = scores[i].wait;
-    const bool goes =
-        all_of(wait >= 0, wait <= limit, more.hinted <= least.hinted);  // NaN does not
     const std::uint64_t end = fragments[i].offset + fragments[i].bytes;
-    loss.hinted = mask(goes) & (loss.hinted + more.hinted);
-    loss.unhinted = mask(goes) & (loss.unhinted + more.unhinted);
-    loss.consumed = mask(goes) & (loss.consumed + more.consumed);
-    first = goes ? first : i + 1;
-    begin = goes ? begin : end;
-    if (end - begin < bytes) continue;
+    const double wait = scores[i].wait;
+    const bool in_time = wait >= 0 && wait <= limit;  // NaN is not
+    const Loss more = in_time ? losses.at(i) : Loss{};
+    if (!in_time || more.hinted > least.hinted) {
+      loss = {};
+      first = i + 1;
+      continue;
+    }
+    loss.hinted += more.hinted;
+    loss.unhinted += more.unhinted;
+    loss.consumed += more.consumed;
+    if (end - fragments[first].offset < bytes) continue;
     for (; first < i && end - fragments[first + 1].offset >= bytes; ++first) {
       const Loss less = losses.at(first);
       loss.hinted -= less.hinted;
       loss.unhinted -= less.unhinted;
       loss.consumed -= less.consumed;
     }
-    begin = fragments[first].offset;
-    loss.window = end - begin;
+    loss.window = end - fragments[first].offset;
     if (loss < least) {
       least = loss;
       best = {first, i + 1, limit, Rest::behind};

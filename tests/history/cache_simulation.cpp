@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <unordered_map>
@@ -89,9 +90,6 @@ Policy least_key(Key key) {
   return [key = std::move(key)](Simulation& simulation, Step step) {
     const auto fragments = simulation.table().fragments();
     std::optional<std::pair<std::vector<double>, Window>> best;
-    double n = 0;
-    for (const Fragment& f : fragments)
-      n += f.step != kGap && !simulation.score(f.step).consumed ? 1 : 0;
     for (std::size_t first = 0; first < fragments.size(); ++first) {
       std::vector<Evicted> evicted;
       std::uint64_t window = 0;
@@ -99,7 +97,7 @@ Policy least_key(Key key) {
         window += fragments[i].bytes;
         if (fragments[i].step != kGap) {
           const Score score = simulation.score(fragments[i].step);
-          if (!score.consumed) evicted.push_back({fragments[i].bytes, score.distance, n});
+          if (!score.consumed) evicted.push_back({fragments[i].bytes, score.distance});
         }
         if (window < simulation.bytes(step)) continue;
         auto of = key(evicted, window);

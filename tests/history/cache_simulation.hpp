@@ -7,9 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "history/eviction.hpp"
@@ -33,14 +31,9 @@ struct Trace {
 Trace random_trace(std::mt19937_64& random, std::uint64_t capacity, std::size_t checkpoints,
                    std::uint64_t most, Order order);
 
-// Makes room for a checkpoint and places it.
 class Simulation;
+// Makes room for a checkpoint and places it.
 using Policy = std::function<void(Simulation&, Step)>;
-
-struct NamedPolicy {
-  std::string name;
-  Policy policy;
-};
 
 class Simulation {
  public:
@@ -73,14 +66,14 @@ class Simulation {
 
 // choose_window().
 Policy gap_aware();
-// The window that is least by a key of its checkpoints that are not consumed (bytes, distance; the
-// bytes of the window), found by looking at all windows.
+// A checkpoint that an eviction loses.
 struct Evicted {
   std::uint64_t bytes;
   std::uint64_t distance;
-  double n;
 };
+// What windows are compared by, of those they lose and of their bytes; the least is the best.
 using Key = std::function<std::vector<double>(const std::vector<Evicted>&, std::uint64_t window)>;
+// The window of the least key, found by looking at all.
 Policy least_key(Key key);
 // The least recently used one after another, until there is a gap that is large enough; the first.
 Policy lru_first_fit();

@@ -43,13 +43,20 @@ std::vector<Fragment> fragments_of(const std::vector<Part>& parts) {
   return fragments;
 }
 
-std::optional<Window> choose(const std::vector<Part>& parts, std::uint64_t bytes) {
+std::optional<Window> choose_with_rest(const std::vector<Part>& parts, std::uint64_t bytes) {
   return choose_window(fragments_of(parts), bytes,
                        [&](const Fragment& fragment) { return parts[fragment.step].score; });
 }
 
+// Where what is left goes is another matter.
+std::optional<Window> choose(const std::vector<Part>& parts, std::uint64_t bytes) {
+  auto window = choose_with_rest(parts, bytes);
+  if (window) window->rest = Rest::behind;
+  return window;
+}
+
 std::optional<Window> window(std::size_t first, std::size_t last, double wait = 0) {
-  return Window{first, last, wait};
+  return Window{first, last, wait, Rest::behind};
 }
 
 // --- Which windows there are.
@@ -227,6 +234,34 @@ TEST(Eviction, FarRestoresLeaveNothingBehindInTheSum) {
   EXPECT_EQ(choose(parts, 3), window(1001, 1002));
 }
 
+// --- Where what is left goes.
+
+// Of a consumed checkpoint between these two.
+Rest rest_between(const Part& before, const Part& behind) {
+  const auto window = choose_with_rest({before, consumed(4), behind}, 3);
+  EXPECT_EQ(window->first, 1u);
+  return window->rest;
+}
+
+TEST(Eviction, WhatIsLeftGoesBesideTheNeighbourThatIsLostMoreEasily) {
+  // Each is lost more easily than those behind it. All are too small for the new one.
+  const std::vector<Part> parts{gap(1),          consumed(1),  unhinted(1),
+                                hinted(1, 1000), hinted(1, 0), hinted(1, 1000, kNever)};
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    EXPECT_EQ(rest_between(parts[i], parts[i]), Rest::behind) << i;
+    for (std::size_t k = i + 1; k < parts.size(); ++k) {
+      EXPECT_EQ(rest_between(parts[i], parts[k]), Rest::before) << i << " " << k;
+      EXPECT_EQ(rest_between(parts[k], parts[i]), Rest::behind) << k << " " << i;
+    }
+  }
+}
+
+TEST(Eviction, WhatIsLeftStaysAwayFromTheBuffersEnds) {
+  EXPECT_EQ(choose_with_rest({consumed(4), hinted(1, 0)}, 3), (Window{0, 1, 0, Rest::behind}));
+  EXPECT_EQ(choose_with_rest({hinted(1, 0), consumed(4)}, 3), (Window{1, 2, 0, Rest::before}));
+  EXPECT_EQ(choose_with_rest({consumed(4)}, 3), (Window{0, 1, 0, Rest::behind}));
+}
+
 // --- All of it.
 
 // The best window by looking at each, with sums that are exact where 1 + distance is a power of 2.
@@ -250,7 +285,7 @@ std::optional<Window> best_of_all(const std::vector<Part>& parts, std::uint64_t 
         }
       }
       if (window < bytes || wait == kNever) continue;
-      if (!best || key < best->first) best = {key, {first, i + 1, wait}};
+      if (!best || key < best->first) best = {key, {first, i + 1, wait, Rest::behind}};
     }
   }
   return best ? std::optional(best->second) : std::nullopt;
@@ -296,7 +331,8 @@ TEST(Eviction, AgreesWithAComparisonOfAllWindows) {
 
 // For messages of failed tests.
 void PrintTo(const Window& window, std::ostream* out) {
-  *out << "[" << window.first << ", " << window.last << ") in " << window.wait << " s";
+  *out << "[" << window.first << ", " << window.last << ") in " << window.wait << " s, rest "
+       << (window.rest == Rest::before ? "before" : "behind");
 }
 
 }  // namespace holdfast::history
