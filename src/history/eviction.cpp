@@ -101,7 +101,7 @@ double least_wait(std::span<const Fragment> fragments, std::span<const Score> sc
 }
 
 // The window whose loss is least, the first of equal ones, of fragments that can be evicted within
-// `limit` seconds. REQUIRES: bytes > 0.
+// `limit` seconds.
 std::optional<Window> least_loss(std::span<const Fragment> fragments, std::span<const Score> scores,
                                  std::uint64_t bytes, double limit) {
   const Losses losses(fragments, scores);
@@ -154,7 +154,6 @@ std::pair<int, std::uint64_t> worth(std::span<const Fragment> fragments,
 std::optional<Window> choose_scored_window(std::span<const Fragment> fragments,
                                            std::span<const Score> scores, std::uint64_t bytes) {
   if (fragments.empty()) return std::nullopt;
-  bytes = std::max<std::uint64_t>(bytes, 1);
   // Mostly there is a window that need not wait. Where there is none, all that can be evicted
   // within the least wait are equal in that, and the loss decides.
   auto best = least_loss(fragments, scores, bytes, 0);
