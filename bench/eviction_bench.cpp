@@ -105,6 +105,7 @@ void measure(const Setting& setting, std::uint64_t decisions, std::uint64_t repe
   Tier tier(setting);
   tier.fragments();
   std::vector<double> times;
+  times.reserve(repeat);
   for (std::uint64_t i = 0; i < repeat; ++i) {
     times.push_back(bench::seconds([&] {
                       for (std::uint64_t n = 0; n < decisions; ++n) tier.decide();

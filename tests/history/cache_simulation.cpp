@@ -101,7 +101,7 @@ Policy least_key(Key key) {
         }
         if (window < simulation.bytes(step)) continue;
         auto of = key(evicted, window);
-        if (!best || of < best->first) best = {std::move(of), {first, i + 1, 0}};
+        if (!best || of < best->first) best.emplace(std::move(of), Window{first, i + 1, 0});
       }
     }
     simulation.put(best.value().second, step);
