@@ -57,7 +57,7 @@ struct Window {
 
 namespace detail {
 
-// choose_window() with a score for each fragment; those of gaps are not looked at.
+// choose_window() with a score for each fragment; that of a gap says no more than a wait of 0.
 std::optional<Window> choose_scored_window(std::span<const Fragment> fragments,
                                            std::span<const Score> scores, std::uint64_t bytes);
 
