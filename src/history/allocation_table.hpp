@@ -32,6 +32,9 @@ struct Fragment {
   bool operator==(const Fragment&) const = default;
 };
 
+// Where a gap goes that a new checkpoint leaves of its window.
+enum class Rest { behind, before };
+
 // A value: copies are independent, and the same calls give the same table.
 //
 // Invariants:
@@ -57,11 +60,12 @@ class AllocationTable {
   std::uint64_t rounded(std::uint64_t bytes) const;
 
   // Puts a checkpoint in the place of fragments [first, last) and returns its offset; those that
-  // held a checkpoint are forgotten. What is left becomes a gap: behind it, merged with a gap that
-  // follows; before it if there is none behind the window and one before it to be merged with.
-  // REQUIRES: first < last <= fragments().size(); the window has rounded(bytes); step is not kGap,
-  // and not in the table unless in the window. O(N): what follows moves up.
-  std::uint64_t place(std::size_t first, std::size_t last, Step step, std::uint64_t bytes);
+  // held a checkpoint are forgotten. What is left becomes a gap on the side that `rest` says,
+  // merged with a gap that is there. REQUIRES: first < last <= fragments().size(); the window has
+  // rounded(bytes); step is not kGap, and not in the table unless in the window. O(N): what follows
+  // moves up. Throws bad_alloc, and changes nothing then.
+  std::uint64_t place(std::size_t first, std::size_t last, Step step, std::uint64_t bytes,
+                      Rest rest = Rest::behind);
 
   // The checkpoint's fragment becomes a gap, merged with its neighbours; false if there is none.
   // O(N).

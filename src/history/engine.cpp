@@ -26,6 +26,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 std::vector<TierSpec> specs_of(const HistoryOptions& options) {
   std::vector<TierSpec> specs;
+  specs.reserve(kTierKinds);
   if (options.gpu_bytes > 0) specs.push_back({.capacity = options.gpu_bytes, .alignment = 4096});
   if (options.host_bytes > 0) specs.push_back({.capacity = options.host_bytes, .alignment = 4096});
   if (!options.disk.empty()) specs.push_back({.capacity = options.disk_bytes, .storage = true});
@@ -188,19 +189,20 @@ void Engine::await_arrival(Lock& lock, Step step) {
     core_->changed.wait(lock);
     return;
   }
-  Arrival arrival = *found;  // it may be taken by another meanwhile
+  const history::Transfer transfer = found->transfer;  // another may take it meanwhile
+  const std::shared_ptr<Event> event = found->event;
   lock.unlock();
   std::exception_ptr error;
   try {
-    arrival.event->synchronize();
+    event->synchronize();
   } catch (...) {
     error = std::current_exception();
   }
   lock.lock();
   const auto again = std::find_if(arrivals_.begin(), arrivals_.end(), of_step);
-  if (again == arrivals_.end() || again->transfer.id != arrival.transfer.id) return;
+  if (again == arrivals_.end() || again->transfer.id != transfer.id) return;
   arrivals_.erase(again);
-  finish(arrival.transfer, error ? Outcome::failed : Outcome::done, error);
+  finish(transfer, error ? Outcome::failed : Outcome::done, error);
 }
 
 // Asks until the answer is not to wait.

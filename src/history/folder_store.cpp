@@ -526,6 +526,7 @@ std::uint64_t FolderStoreImpl::bytes_used() const {
 std::vector<DamagedFile> FolderStoreImpl::damaged() const {
   const std::lock_guard lock(state_);
   std::vector<DamagedFile> all;
+  all.reserve(damaged_.size());
   for (const auto& [step, file] : damaged_) all.push_back(file);
   return all;
 }
