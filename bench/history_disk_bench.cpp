@@ -21,9 +21,7 @@
 
 namespace {
 
-using holdfast::history::FolderStore;
 using holdfast::history::kChunkBytes;
-using holdfast::history::StepInfo;
 
 void check(bool good, const char* what) {
   if (!good) throw std::runtime_error(std::string(what) + ": " + std::strerror(errno));
@@ -64,6 +62,7 @@ class Plain {
   void in_pieces(std::size_t total, Body&& body) {
     std::atomic<std::size_t> next{0};
     std::vector<std::thread> threads;
+    threads.reserve(threads_);
     for (unsigned i = 0; i < threads_; ++i) {
       threads.emplace_back([&] {
         for (std::size_t at; (at = next.fetch_add(kChunkBytes)) < total;) {

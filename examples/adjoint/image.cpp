@@ -35,6 +35,7 @@ Image migrated(const Survey& survey, const std::vector<double>& correlation,
 
 std::string greymap(const Image& image) {
   std::vector<double> sizes;
+  sizes.reserve(image.values.size());
   for (const double value : image.values) sizes.push_back(std::abs(value));
   const auto most = sizes.begin() + static_cast<std::ptrdiff_t>((sizes.size() - 1) * 99 / 100);
   std::nth_element(sizes.begin(), most, sizes.end());
