@@ -76,6 +76,33 @@ bool Catalog::flush_pending() const {
   return false;
 }
 
+bool Catalog::discard_pending() const {
+  return std::any_of(checkpoints_.begin(), checkpoints_.end(),
+                     [](const auto& entry) { return entry.second.doomed; });
+}
+
+bool Catalog::will_reach(Step step, int tier) const {
+  const auto found = checkpoints_.find(step);
+  if (found == checkpoints_.end()) return false;
+  for (const Transfer& transfer : transfers_) {
+    if (transfer.step != step || transfer.to == kProgram || transfer.to > tier) continue;
+    if (transfer.kind != Transfer::Kind::fetch || transfer.to == tier) return true;
+  }
+  const Checkpoint& checkpoint = found->second;
+  for (int above = 0; above < tier; ++above) {
+    const Copy& copy = checkpoint.copies[above];
+    if (!is_alone(copy.state) || copy.failed_flushes >= options_.flush_attempts) continue;
+    if (discard_pending() || drains(above, checkpoint.bytes, Asker::caller)) return true;
+  }
+  return false;
+}
+
+bool Catalog::is_lost(Step step) const {
+  const auto found = checkpoints_.find(step);
+  if (found == checkpoints_.end() || !found->second.arrived) return false;
+  return fastest_whole(found->second) == tiers() && !in_transfer(step);
+}
+
 bool Catalog::has_whole_below(const Checkpoint& checkpoint, int tier) const {
   for (int below = tier + 1; below < tiers(); ++below) {
     if (is_whole(checkpoint.copies[below].state)) return true;
@@ -123,6 +150,11 @@ void Catalog::drop(Step step, Checkpoint& checkpoint, int tier, Input input) {
   require(copy.state == State::absent, "a copy that goes is not absent");
   copy = Copy{};
   Tier& at = tier_at(tier);
+  std::erase_if(at.flush_queue, [&](const auto& entry) {
+    if (entry.first != step) return false;
+    at.flushed += entry.second;
+    return true;
+  });
   if (at.spec.storage) {
     at.used -= checkpoint.bytes;
   } else {
@@ -331,6 +363,31 @@ bool Catalog::discard(Step step) {
   return true;
 }
 
+std::vector<Step> Catalog::retry_flushes() {
+  std::vector<Step> retried;
+  for (auto& [step, checkpoint] : checkpoints_) {
+    bool given_up = false;
+    for (Copy& copy : checkpoint.copies) {
+      if (copy.failed_flushes < options_.flush_attempts) continue;
+      copy.failed_flushes = 0;
+      given_up = true;
+    }
+    if (!given_up || checkpoint.doomed) continue;
+    settle(step);
+    retried.push_back(step);
+  }
+  return retried;
+}
+
+void Catalog::found_damaged(Step step, int tier) {
+  const auto found = checkpoints_.find(step);
+  if (found == checkpoints_.end() || found->second.doomed) return;
+  const Copy& copy = found->second.copies[tier];
+  if (!is_whole(copy.state) || copy.readers > 0) return;
+  drop(step, found->second, tier, Input::failed);
+  settle(step);
+}
+
 void Catalog::adopt(Step step, std::uint64_t bytes, int tier) {
   require(is_storage(tier), "only what storage has is adopted");
   Checkpoint& checkpoint = checkpoints_[step];
@@ -355,7 +412,7 @@ void Catalog::drop_hint(Step step) {
   const auto places = places_.find(step);
   if (places == places_.end()) return;
   hints_.erase(places->second.front());
-  places->second.erase(places->second.begin());
+  places->second.pop_front();
   if (places->second.empty()) places_.erase(places);
 }
 

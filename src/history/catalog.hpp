@@ -23,6 +23,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -118,6 +119,11 @@ class Catalog {
   // Nobody needs what it brings any longer: it may be ended as `failed`, early.
   bool is_cancelled(const Transfer& transfer) const;
 
+  // Flushes that were given up are tried again. Returns their checkpoints.
+  std::vector<Step> retry_flushes();
+  // A copy that nobody reads turned out not to be what was written. What is read, its reader tells.
+  void found_damaged(Step step, int tier);
+
   // A checkpoint that storage had when the history was opened. REQUIRES: the tier is storage or the
   // bytes are at `offset` of a cache that was found again; nothing else stands there.
   void adopt(Step step, std::uint64_t bytes, int tier);
@@ -128,6 +134,12 @@ class Catalog {
   bool knows(Step step) const { return checkpoints_.contains(step); }
   // Flushes are under way, or will come to be without the program's help.
   bool flush_pending() const;
+  // What goes is still used by transfers.
+  bool discard_pending() const;
+  // The checkpoint is on its way to this tier, or may come to be without the program's help.
+  bool will_reach(Step step, int tier) const;
+  // Every copy of what was there turned out to be damaged.
+  bool is_lost(Step step) const;
   std::uint64_t bytes_of(Step step) const;
   State state(Step step, int tier) const;
   std::vector<Step> steps() const;
@@ -214,8 +226,8 @@ class Catalog {
   std::map<Step, Checkpoint> checkpoints_;
   std::vector<Transfer> transfers_;
   std::vector<std::pair<int, Step>> evicted_;
-  std::map<std::uint64_t, Step> hints_;                // by place in the restore order
-  std::map<Step, std::vector<std::uint64_t>> places_;  // ascending
+  std::map<std::uint64_t, Step> hints_;               // by place in the restore order
+  std::map<Step, std::deque<std::uint64_t>> places_;  // ascending
   std::uint64_t next_place_ = 0;
   std::uint64_t next_transfer_ = 0;
   int waiting_callers_ = 0;

@@ -8,6 +8,7 @@
 
 #include "core/event_access.hpp"
 #include "core/files.hpp"
+#include "core/guard.hpp"
 
 namespace holdfast::history {
 
@@ -44,7 +45,35 @@ std::vector<TierSpec> specs_of(const HistoryOptions& options) {
 
 }  // namespace
 
-Engine::Engine(const HistoryOptions& options)
+// A call that lets go of the mutex on its way: close() waits for its end.
+class Engine::Call {
+ public:
+  explicit Call(Engine& engine) : lock(engine.open_lock()), engine_(engine) { ++engine_.calls_; }
+  ~Call() {
+    if (!lock.owns_lock()) lock.lock();
+    --engine_.calls_;
+    if (engine_.core_->closing) engine_.core_->changed.notify_all();
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  Lock lock;
+
+ private:
+  Engine& engine_;
+};
+
+void Core::check_whole() const {
+  if (!broken) return;
+  try {
+    std::rethrow_exception(broken);
+  } catch (const std::exception&) {
+    const Error error = core::current_error("the history");
+    throw Error(error.code(), concat("this history cannot go on: ", error.what(),
+                                     "; close it and open it again: what is on disk is whole"));
+  }
+}
+
+Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
     : options_(options),
       core_(std::make_shared<Core>(
           specs_of(options), Catalog::Options{.discard_consumed = options.discard_consumed})) {
@@ -58,24 +87,33 @@ Engine::Engine(const HistoryOptions& options)
   add(Tier::host, options.host_bytes > 0);
   add(Tier::disk, !options.disk.empty());
   if (!options.disk.empty()) {
-    disk_ = open_folder_store(options.disk);
+    disk_ = disk ? std::move(disk) : open_folder_store(options.disk);
     bounce_ = std::make_unique<Bounces>();
-    for (const StepInfo& info : disk_->steps()) {
-      records_[info.step].info = info;
-      core_->catalog.adopt(info.step, info.bytes, tier_of(Tier::disk));
-    }
-    // Of those of earlier processes it is known which came last, and no more.
-    if (const auto latest = disk_->latest()) {
-      records_[*latest].arrival[index_of(Tier::disk)] = ++arrivals_counted_;
-    }
+    adopt_steps();
   }
   if (options.gpu_bytes > 0) gpu_ = DeviceBuffer<std::byte>(options.gpu_bytes);
   if (options.host_bytes > 0) host_ = PinnedBuffer<std::byte>(options.host_bytes);
   start_threads();
 }
 
+// Of those of earlier processes it is known which came last; of the others, when they were saved.
+void Engine::adopt_steps() {
+  std::vector<StepInfo> steps = disk_->steps();
+  std::erase_if(steps, [](const StepInfo& info) { return info.step == kGap; });  // no save()'s
+  const std::optional<Step> latest = disk_->latest();
+  std::sort(steps.begin(), steps.end(), [&](const StepInfo& a, const StepInfo& b) {
+    const bool a_last = a.step == latest, b_last = b.step == latest;
+    return a_last != b_last ? b_last : a.saved_at_ns < b.saved_at_ns;
+  });
+  for (const StepInfo& info : steps) {
+    Record& record = records_[info.step];
+    record.info = info;
+    record.arrival[index_of(Tier::disk)] = ++arrivals_counted_;
+    core_->catalog.adopt(info.step, info.bytes, tier_of(Tier::disk));
+  }
+}
+
 Engine::~Engine() {
-  if (!maker_.is_this_process()) return;
   try {
     close();
   } catch (const std::exception& error) {
@@ -84,12 +122,16 @@ Engine::~Engine() {
 }
 
 Engine::Lock Engine::open_lock() {
-  if (!maker_.is_this_process()) {
-    maker_.refuse("this history", "open one of the child's own, in another folder");
-  }
+  core_->check_process();
   Lock lock(core_->mutex);
-  if (core_->closed) throw Error(Errc::closed, "this history is closed: open it again");
+  if (core_->closing) throw Error(Errc::closed, "this history is closed: open it again");
+  core_->check_whole();
   return lock;
+}
+
+void Engine::break_with(std::exception_ptr error) {
+  if (!core_->broken) core_->broken = std::move(error);
+  core_->changed.notify_all();
 }
 
 std::byte* Engine::address(int tier, std::uint64_t offset) const {
@@ -142,6 +184,7 @@ StepInfo Engine::layout(Step step) const {
   info.step = step;
   info.parts = protected_parts();
   info.bytes = info.parts.back().offset + info.parts.back().bytes;
+  check_info(info);
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
   info.saved_at_ns = static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
@@ -166,9 +209,12 @@ std::vector<Piece> Engine::pieces_of(const StepInfo& info, bool* waits) const {
 // -----------------------------------------------------------------------------------------
 
 void Engine::raise_pending_error() {
-  if (!pending_error_) return;
-  const std::exception_ptr error = std::exchange(pending_error_, nullptr);
-  if (options_.on_error == OnError::raise) std::rethrow_exception(error);
+  if (options_.on_error != OnError::raise) return;
+  std::exception_ptr error = std::exchange(pending_error_, nullptr);
+  for (auto& [step, unflushed] : unflushed_) {
+    if (!std::exchange(unflushed.raised, true) && !error) error = unflushed.error;
+  }
+  if (error) std::rethrow_exception(error);
 }
 
 void Engine::refuse_full(const StepInfo& info) {
@@ -218,9 +264,10 @@ Answer Engine::ask(Lock& lock, Step step, const std::function<Answer()>& questio
   std::optional<Waiting> waiting;
   for (;;) {
     const Answer answer = question();
-    note_evictions();
+    changing([&] { note_evictions(); });
     if (answer.verdict != Answer::Verdict::wait) return answer;
-    if (core_->closed) throw Error(Errc::closed, "this history was closed meanwhile");
+    core_->check_whole();
+    if (core_->closing) throw Error(Errc::closed, "this history was closed meanwhile");
     if (!waiting) {
       waiting.emplace(*core_);
       ++stats_.waits;
@@ -229,9 +276,35 @@ Answer Engine::ask(Lock& lock, Step step, const std::function<Answer()>& questio
   }
 }
 
+// REQUIRES: the mutex is held; it is on return, and may not be behind a throw.
+void Engine::queue_save(Lock& lock, const history::Transfer& transfer, const StepInfo& info,
+                        const std::vector<Piece>& pieces, bool waits, Stream& stream,
+                        const std::shared_ptr<Ticket::State>& ticket) {
+  if (!is_cache(transfer.to)) {
+    lock.unlock();
+    remove_file(info.step);
+    bounce_->callers.write(*disk_, info, pieces, stream, [](std::uint64_t) { return true; });
+    lock.lock();
+    finish(transfer, Outcome::done, nullptr);
+    return;
+  }
+  come_behind(transfer.to, transfer.to_offset, info.bytes, stream);
+  lock.unlock();
+  std::byte* const to = address(transfer.to, transfer.to_offset);
+  for (const Piece& piece : pieces) copy_async(stream, to + piece.offset, piece.data, piece.bytes);
+  auto copied = std::make_shared<Event>();
+  copied->record(stream);
+  if (waits) copied->synchronize();
+  lock.lock();
+  arrivals_.push_back({transfer, copied, &stream.impl()});
+  ticket->copied = std::move(copied);
+  core_->changed.notify_all();
+}
+
 std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep) {
   const auto start = std::chrono::steady_clock::now();
-  Lock lock = open_lock();
+  Call call(*this);
+  Lock& lock = call.lock;
   raise_pending_error();
   if (step == kGap) {
     throw Error(Errc::invalid_argument, "the largest number there is cannot be a checkpoint's");
@@ -239,9 +312,13 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   const StepInfo info = layout(step);
   bool waits = false;
   const std::vector<Piece> pieces = pieces_of(info, &waits);
+  auto ticket = std::make_shared<Ticket::State>();
+  ticket->core = core_;
+  ticket->step = step;
+  std::copy(std::begin(numbers_), std::end(numbers_), ticket->tiers);
   const Answer answer = ask(lock, step, [&] {
     if (removals_.contains(step)) return Answer{Answer::Verdict::wait, {}};
-    return core_->catalog.begin_save(step, info.bytes, keep);
+    return changing([&] { return core_->catalog.begin_save(step, info.bytes, keep); });
   });
   if (answer.verdict == Answer::Verdict::exists) {
     throw Error(Errc::already_exists,
@@ -249,42 +326,20 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   }
   if (answer.verdict == Answer::Verdict::full) refuse_full(info);
 
-  const history::Transfer& transfer = answer.transfer;
-  auto ticket = std::make_shared<Ticket::State>();
-  ticket->core = core_;
-  ticket->step = step;
-  for (const Tier kind : kinds_) ticket->has_tier[index_of(kind)] = true;
-  Record& record = records_[step];
-  record.info = info;
-  record.ticket = ticket;
   try {
-    if (is_cache(transfer.to)) {
-      come_behind(transfer.to, transfer.to_offset, info.bytes, stream);
-      lock.unlock();
-      std::byte* to = address(transfer.to, transfer.to_offset);
-      for (const Piece& piece : pieces)
-        copy_async(stream, to + piece.offset, piece.data, piece.bytes);
-      auto copied = std::make_shared<Event>();
-      copied->record(stream);
-      if (waits) copied->synchronize();
-      lock.lock();
-      ticket->copied = copied;
-      arrivals_.push_back({transfer, std::move(copied)});
-      core_->changed.notify_all();
-    } else {
-      lock.unlock();
-      bounce_->callers.write(*disk_, info, pieces, stream, [](std::uint64_t) { return true; });
-      lock.lock();
-      finish(transfer, Outcome::done, nullptr);
-    }
+    Record& record = records_[step];
+    record.info = info;
+    record.ticket = ticket;
+    queue_save(lock, answer.transfer, info, pieces, waits, stream, ticket);
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
+    if (lock.owns_lock()) lock.unlock();
     try {
       stream.synchronize();  // copies that were queued must not run into what comes next here
     } catch (...) {
     }
-    if (!lock.owns_lock()) lock.lock();
-    finish(transfer, Outcome::failed, error);
+    lock.lock();
+    finish(answer.transfer, Outcome::failed, error);
     std::rethrow_exception(error);
   }
   ++stats_.saves.checkpoints;
@@ -314,16 +369,22 @@ Outcome Engine::restore_from(const history::Transfer& transfer, const std::vecto
                           [](std::uint64_t) { return true; });
     return Outcome::done;
   } catch (const Error& error) {
-    if (error.code() != Errc::damaged) throw;
+    if (error.code() != Errc::damaged && error.code() != Errc::not_found) throw;
     const Lock lock(core_->mutex);
     last_failure_ = error.what();
     return Outcome::damaged;
   }
 }
 
+void Engine::refuse_unknown(Step step) const {
+  if (const auto file = damaged_file(step)) throw Error(file->code, file->reason);
+  throw Error(Errc::not_found, name_of(step) + " is not in this history: steps() has what is");
+}
+
 void Engine::restore(Step step, Stream& stream, bool keep) {
   const auto start = std::chrono::steady_clock::now();
-  Lock lock = open_lock();
+  Call call(*this);
+  Lock& lock = call.lock;
   for (;;) {
     std::vector<Piece> pieces;
     bool waits = false;
@@ -334,11 +395,9 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
       }
       check_parts(record->second.info, protected_parts(), name_of(step));
       pieces = pieces_of(record->second.info, &waits);
-      return core_->catalog.begin_restore(step, keep);
+      return changing([&] { return core_->catalog.begin_restore(step, keep); });
     });
-    if (answer.verdict == Answer::Verdict::not_found) {
-      throw Error(Errc::not_found, name_of(step) + " is not in this history: steps() has what is");
-    }
+    if (answer.verdict == Answer::Verdict::not_found) refuse_unknown(step);
     if (answer.verdict == Answer::Verdict::lost) {
       throw Error(Errc::damaged, name_of(step) + ": no tier has it whole any longer: " +
                                      last_failure_ + "; discard() it, and compute it again");
@@ -361,7 +420,18 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
     }
     lock.lock();
     if (!from_cache) --demands_;
-    if (done) fences_[transfer.from].add(transfer.from_offset, transfer.bytes, done);
+    if (done) {
+      try {
+        fences_[transfer.from].add(transfer.from_offset, transfer.bytes, done);
+      } catch (...) {  // no memory: then it is waited for
+        lock.unlock();
+        try {
+          done->synchronize();
+        } catch (...) {
+        }
+        lock.lock();
+      }
+    }
     finish(transfer, outcome, error);
     if (error) std::rethrow_exception(error);
     if (outcome == Outcome::damaged) continue;  // another tier may have it
@@ -379,7 +449,9 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
 
 void Engine::hint(std::span<const Step> steps) {
   const Lock lock = open_lock();
-  for (const Step step : steps) core_->catalog.hint(step);
+  changing([&] {
+    for (const Step step : steps) core_->catalog.hint(step);
+  });
   core_->changed.notify_all();
 }
 
@@ -392,9 +464,7 @@ void Engine::prefetch_start() {
 std::uint64_t Engine::size(Step step, std::string_view name) {
   const Lock lock = open_lock();
   const auto record = records_.find(step);
-  if (record == records_.end() || !core_->catalog.contains(step)) {
-    throw Error(Errc::not_found, name_of(step) + " is not in this history: steps() has what is");
-  }
+  if (record == records_.end() || !core_->catalog.contains(step)) refuse_unknown(step);
   for (const Part& part : record->second.info.parts) {
     if (part.name == name) return part.bytes;
   }
@@ -405,18 +475,39 @@ std::uint64_t Engine::size(Step step, std::string_view name) {
 
 bool Engine::discard(Step step) {
   const Lock lock = open_lock();
-  const bool there = core_->catalog.discard(step);
-  note_evictions();
-  forget_if_gone(step);
+  const bool there = changing([&] {
+    const bool known = core_->catalog.discard(step);
+    note_evictions();
+    forget_if_gone(step);
+    return known;
+  });
+  const auto file = there ? std::nullopt : damaged_file(step);
+  const bool remains = file && file->code == Errc::damaged;
+  if (remains) removals_.insert(step);
   core_->changed.notify_all();
-  return there;
+  return there || remains;
+}
+
+// What stands in the folder under the step's name, and is none.
+std::optional<DamagedFile> Engine::damaged_file(Step step) const {
+  if (!disk_) return std::nullopt;
+  for (const DamagedFile& file : disk_->damaged()) {
+    if (file.step == step) return file;
+  }
+  return std::nullopt;
+}
+
+// A copy that turned out to be damaged makes way for a new one. Without the mutex.
+void Engine::remove_file(Step step) {
+  const auto file = damaged_file(step);
+  if (disk_->find(step) || (file && file->code == Errc::damaged)) disk_->remove(step);
 }
 
 std::vector<Step> Engine::steps() {
   const Lock lock = open_lock();
   std::vector<Step> steps;
   for (const auto& [step, record] : records_) {
-    if (core_->catalog.contains(step)) steps.push_back(step);
+    if (core_->catalog.contains(step) && !core_->catalog.is_lost(step)) steps.push_back(step);
   }
   return steps;
 }
@@ -445,25 +536,75 @@ std::optional<Step> Engine::latest(Tier tier) {
 }
 
 void Engine::flush() {
-  Lock lock = open_lock();
-  core_->catalog.caller_waits();
-  core_->changed.notify_all();
-  while (core_->catalog.flush_pending()) core_->changed.wait(lock);
-  core_->catalog.caller_goes_on();
+  Call call(*this);
+  flush(call.lock);
+}
+
+void Engine::flush(Lock& lock) {
+  Core& core = *core_;
+  core.check_whole();
+  removals_.merge(failed_removals_);
+  failed_removals_.clear();
+  retry_flushes();
+  core.catalog.caller_waits();
+  core.changed.notify_all();
+  while (!core.broken &&
+         (core.catalog.flush_pending() || core.catalog.discard_pending() || !removals_.empty())) {
+    core.changed.wait(lock);
+  }
+  core.catalog.caller_goes_on();
+  core.check_whole();
   if (const std::exception_ptr error = std::exchange(pending_error_, nullptr)) {
     std::rethrow_exception(error);
+  }
+  check_all_flushed();
+}
+
+// Throws what keeps a checkpoint from the disk.
+void Engine::check_all_flushed() {
+  if (!disk_) return;
+  const Catalog& catalog = core_->catalog;
+  for (const auto& [step, record] : records_) {
+    if (!catalog.contains(step) || catalog.is_lost(step)) continue;
+    if (is_whole(catalog.state(step, tier_of(Tier::disk)))) continue;
+    const auto met = unflushed_.find(step);
+    if (met != unflushed_.end()) {
+      met->second.raised = true;
+      std::rethrow_exception(met->second.error);
+    }
+    throw Error(Errc::no_space,
+                concat(name_of(step), " is not on disk: there is no room for its ",
+                       core::human_bytes(record.info.bytes),
+                       " within disk_bytes; discard others, or give the history more"));
   }
 }
 
 void Engine::verify(Step step) {
-  {
-    const Lock lock = open_lock();
-    const int disk = tier_of(Tier::disk);
-    if (disk < 0 || !core_->catalog.contains(step) || !is_whole(core_->catalog.state(step, disk))) {
-      throw Error(Errc::not_found, name_of(step) + " is not on disk: wait() for its ticket");
-    }
+  Call call(*this);
+  const int disk = tier_of(Tier::disk);
+  const auto arrival_of = [&]() -> std::uint64_t {  // told from one that was saved again
+    const auto record = records_.find(step);
+    if (disk < 0 || record == records_.end() || !core_->catalog.contains(step)) return 0;
+    if (!is_whole(core_->catalog.state(step, disk))) return 0;
+    return record->second.arrival[index_of(Tier::disk)];
+  };
+  const std::uint64_t arrival = arrival_of();
+  if (arrival == 0) {
+    throw Error(Errc::not_found, name_of(step) + " is not on disk: wait() for its ticket");
   }
-  disk_->verify(step, [](std::uint64_t) { return true; });
+  call.lock.unlock();
+  try {
+    disk_->verify(step, [](std::uint64_t) { return true; });
+  } catch (const Error& error) {
+    if (error.code() == Errc::damaged || error.code() == Errc::not_found) {
+      call.lock.lock();
+      last_failure_ = error.what();
+      // Where a cache has it, it is flushed again from there.
+      if (arrival_of() == arrival) changing([&] { core_->catalog.found_damaged(step, disk); });
+      core_->changed.notify_all();
+    }
+    throw;
+  }
 }
 
 HistoryStats Engine::stats() {
@@ -481,31 +622,47 @@ HistoryStats Engine::stats() {
 }
 
 void Engine::close() {
-  std::exception_ptr error;
-  {
-    const Lock lock(core_->mutex);
-    if (core_->closed) return;
+  core_->check_process();
+  Lock lock(core_->mutex);
+  if (core_->closing) {  // by another thread: closed it is when that is done
+    while (!ended_) core_->changed.wait(lock);
+    return;
   }
+  core_->closing = true;
+  core_->changed.notify_all();
+  while (calls_ > 0) core_->changed.wait(lock);
+  std::exception_ptr error;
   try {
-    flush();
+    flush(lock);
   } catch (...) {
     error = std::current_exception();
   }
+  lock.unlock();
+  end();
+  lock.lock();
+  ended_ = true;
+  core_->changed.notify_all();
+  if (error) std::rethrow_exception(error);
+}
+
+// Ends the threads and gives everything back.
+void Engine::end() {
   stop_threads();
   // Work of streams that still reads the caches, or writes them.
-  for (RangeFences& fences : fences_) {
-    for (const auto& event : fences.take(0, ~std::uint64_t{0})) {
-      try {
-        event->synchronize();
-      } catch (...) {  // it has ended, and its stream's user hears of it
-      }
+  const auto wait_for = [](Event& event) {
+    try {
+      event.synchronize();
+    } catch (...) {  // it has ended, and its stream's user hears of it
     }
+  };
+  for (const Arrival& arrival : arrivals_) wait_for(*arrival.event);  // of a history that broke
+  for (const RangeFences& fences : fences_) {
+    for (const auto& event : fences.over(0, ~std::uint64_t{0})) wait_for(*event);
   }
   gpu_.reset();
   host_ = {};
   bounce_.reset();
   disk_.reset();
-  if (error) std::rethrow_exception(error);
 }
 
 }  // namespace holdfast::history

@@ -25,42 +25,67 @@ std::string message_of(const std::exception_ptr& error) {
 void Engine::finish(const history::Transfer& transfer, Outcome outcome,
                     const std::exception_ptr& error) {
   using Kind = history::Transfer::Kind;
-  Catalog& catalog = core_->catalog;
-  const Step step = transfer.step;
-  catalog.finish(transfer, outcome);
-  const auto found = records_.find(step);
-  const std::shared_ptr<Ticket::State> ticket =
-      found == records_.end() ? nullptr : found->second.ticket;
-  if (outcome == Outcome::done && transfer.to != kProgram) {
-    const std::size_t kind = index_of(kind_of(transfer.to));
-    if (found != records_.end()) found->second.arrival[kind] = ++arrivals_counted_;
-    if (ticket) ticket->was_in[kind] = true;
-    if (transfer.kind != Kind::save) {
-      auto& count = transfer.kind == Kind::flush ? stats_.flushed_to : stats_.fetched_to;
-      ++count[kind].checkpoints;
-      count[kind].bytes += transfer.bytes;
-    }
-    if (kind_of(transfer.to) == Tier::disk) retain();
-  }
-  if (error) {
-    ++stats_.failed_transfers;
-    last_failure_ = message_of(error);
-    const bool given_up =
-        transfer.kind == Kind::flush && catalog.flush_given_up(step, transfer.from);
-    if (ticket && (given_up || transfer.kind == Kind::save)) ticket->error = error;
-    // What a save() has thrown is not thrown again by the next.
-    if (given_up || (transfer.kind == Kind::save && ticket && ticket->copied)) {
-      if (options_.on_error == OnError::warn) {
-        std::fprintf(stderr, "holdfast: history: checkpoint %llu: %s\n",
-                     static_cast<unsigned long long>(step), last_failure_.c_str());
-      } else if (!pending_error_) {
-        pending_error_ = error;
+  changing([&] {
+    const Step step = transfer.step;
+    core_->catalog.finish(transfer, outcome);
+    const auto found = records_.find(step);
+    if (outcome == Outcome::done && transfer.to != kProgram) {
+      const Tier tier = kind_of(transfer.to);
+      const std::size_t kind = index_of(tier);
+      if (found != records_.end()) {
+        found->second.arrival[kind] = ++arrivals_counted_;
+        if (found->second.ticket) found->second.ticket->was_in[kind] = true;
       }
+      if (transfer.kind != Kind::save) {
+        auto& count = transfer.kind == Kind::flush ? stats_.flushed_to : stats_.fetched_to;
+        ++count[kind].checkpoints;
+        count[kind].bytes += transfer.bytes;
+      }
+      if (transfer.kind == Kind::flush) unflushed_.erase(step);
+      if (tier == Tier::disk) retain();
     }
-  }
-  note_evictions();
-  forget_if_gone(step);
+    if (error) note_failure(transfer, error);
+    note_evictions();
+    forget_if_gone(step);
+  });
   core_->changed.notify_all();
+}
+
+void Engine::note_failure(const history::Transfer& transfer, const std::exception_ptr& error) {
+  using Kind = history::Transfer::Kind;
+  ++stats_.failed_transfers;
+  last_failure_ = message_of(error);
+  const auto found = records_.find(transfer.step);
+  const auto ticket = found == records_.end() ? nullptr : found->second.ticket;
+  if (transfer.kind == Kind::save) {
+    if (!ticket) return;
+    ticket->error = error;
+    // What a save() has thrown is not thrown again by the next.
+    if (ticket->copied) warn_or_keep(transfer.step, error);
+  }
+  if (transfer.kind != Kind::flush) return;
+  if (!core_->catalog.flush_given_up(transfer.step, transfer.from)) return;
+  if (ticket) ticket->error = error;
+  unflushed_[transfer.step] = {error};
+  if (options_.on_error == OnError::warn) warn(transfer.step, error);
+}
+
+void Engine::warn(Step step, const std::exception_ptr& error) {
+  std::fprintf(stderr, "holdfast: history: checkpoint %llu: %s\n",
+               static_cast<unsigned long long>(step), message_of(error).c_str());
+}
+
+// For the next flush(), or save() if it is to throw it.
+void Engine::warn_or_keep(Step step, const std::exception_ptr& error) {
+  if (options_.on_error == OnError::warn) warn(step, error);
+  if (!pending_error_) pending_error_ = error;
+}
+
+void Engine::retry_flushes() {
+  for (const Step step : changing([&] { return core_->catalog.retry_flushes(); })) {
+    const auto record = records_.find(step);
+    if (record != records_.end() && record->second.ticket) record->second.ticket->error = nullptr;
+  }
 }
 
 void Engine::note_evictions() {
@@ -82,6 +107,12 @@ void Engine::forget_if_gone(Step step) {
   if (record == records_.end() || core_->catalog.knows(step)) return;
   if (record->second.ticket) record->second.ticket->gone = true;
   records_.erase(record);
+  unflushed_.erase(step);
+  // The file of a checkpoint whose every copy was damaged, which the catalog has dropped before.
+  if (disk_ && disk_->find(step)) {
+    removals_.insert(step);
+    core_->changed.notify_all();
+  }
 }
 
 // What the rule of retention no longer keeps on disk goes.
@@ -105,13 +136,13 @@ void Engine::come_behind(int tier, std::uint64_t offset, std::uint64_t bytes, St
   // A stream that failed has ended with these bytes; it does not stop who gets them.
   const auto failed = std::make_shared<std::atomic<bool>>(false);
   const std::uint64_t room = core_->catalog.space(tier).rounded(bytes);
-  for (const auto& event : fences_[tier].take(offset, room)) {
+  for (const auto& event : fences_[tier].over(offset, room)) {
     core::EventAccess::wait(*event, stream, failed);
   }
 }
 
 void Engine::wait_behind(Lock& lock, int tier, std::uint64_t offset, std::uint64_t bytes) {
-  const auto events = fences_[tier].take(offset, core_->catalog.space(tier).rounded(bytes));
+  const auto events = fences_[tier].over(offset, core_->catalog.space(tier).rounded(bytes));
   lock.unlock();
   for (const auto& event : events) {
     try {
