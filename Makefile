@@ -50,7 +50,7 @@ bench: install cpu
 results: install
 	$(VENV)/bin/python -m holdfast_bench.report
 
-docs: install
+docs: install cpu
 	$(VENV)/bin/python scripts/doc_blocks.py
 
 system:

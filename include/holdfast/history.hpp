@@ -1,0 +1,169 @@
+// A history of checkpoints over several tiers: device memory, pinned host memory, a folder on disk.
+// Many are saved, in quick succession, and read back in any order; an order that is known ahead is
+// given as hints, and checkpoints come up to the GPU before they are asked for.
+//
+// Source: Score (HPDC '23). What the paper leaves open, and what is done here: docs/history.md.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "holdfast/checkpoint.hpp"
+#include "holdfast/config.hpp"
+#include "holdfast/stream.hpp"
+
+namespace holdfast {
+
+enum class Tier : std::uint8_t { gpu, host, disk };
+const char* to_string(Tier tier) noexcept;
+
+// What save() does about the failure of a transfer that went on behind an earlier one.
+enum class OnError : std::uint8_t {
+  raise,  // it throws what happened, once, and saves nothing
+  warn,   // it says so on stderr, and goes on
+};
+
+struct HistoryOptions {
+  std::uint64_t gpu_bytes = 0;   // a cache in device memory; 0: none
+  std::uint64_t host_bytes = 0;  // a cache in pinned memory; 0: none
+  std::string disk = {};         // a folder, made if it is not there; empty: nothing is durable
+  std::uint64_t disk_bytes = 0;  // what checkpoints may take there; 0: what the file system has
+
+  // A checkpoint that was restored, and not kept, goes: what is pending of its flushes, too.
+  bool discard_consumed = false;
+  // Of those that are on disk, what stays: the last `keep_last` by step, and every step that
+  // `keep_every` divides. Both 0: all stay.
+  std::uint64_t keep_last = 0, keep_every = 0;
+  OnError on_error = OnError::raise;
+};
+
+// One save on its way. Copyable; all copies speak of the same save. Thread safe.
+class Ticket {
+ public:
+  std::uint64_t step() const;
+  // Whether the arrays may be changed without the stream's order, as the save has its copy.
+  bool staged() const;
+  // Whether it is complete in a tier. Of the disk: it will be found after a crash of the machine.
+  bool is_in(Tier tier) const;
+  // Waits for that. Throws what the transfer met; not_found if the checkpoint was discarded, or the
+  // history has no such tier; closed.
+  void wait_staged() const;
+  void wait(Tier tier = Tier::disk) const;
+
+  struct State;
+  explicit Ticket(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+struct HistoryStats {
+  struct Count {
+    std::uint64_t checkpoints = 0, bytes = 0;
+  };
+  Count saves, restores;
+  Count restored_from[3];  // by Tier
+  Count flushed_to[3], fetched_to[3];
+  Count evicted_from[3];
+  Count held_in[3];         // now
+  double save_seconds = 0;  // for which save() kept its callers
+  double restore_seconds = 0;
+  std::uint64_t waits = 0;  // of saves and restores, for room or for a transfer
+  std::uint64_t failed_transfers = 0;
+  std::uint64_t prefetch_distance = 0;  // hinted checkpoints that the GPU has ready, in a row, now
+};
+
+// Life of a history, here that of an adjoint computation:
+//   History history = History::open({.gpu_bytes = 4 << 30, .host_bytes = 32 << 30, .disk = "run"});
+//   history.protect("field", field, cells);
+//   for (step = 0; step < n; ++step) { advance(stream); history.save(step, stream); }
+//   history.hint(reversed(steps)); history.prefetch_start();
+//   for (step = n; step-- > 0;) { history.restore(step, stream); go_back(stream); }
+//
+// A checkpoint is what all protected arrays held at one save. It never changes. A restore
+// *consumes* it, unless `keep` is given at the save or at the restore: caches then evict it first.
+// The disk has it until it is discarded.
+//
+// Invariants:
+// - What restore() puts into the arrays is what they held at the save, or it throws.
+// - A checkpoint that is_in(Tier::disk) survives a crash of the process and of the machine, until
+// it
+//   is discarded. One that is not leaves nothing behind.
+// - Hints may be wrong, missing, repeated or late: that costs time, and nothing else.
+//
+// Thread safety: any number of threads, but each stream by one at a time. Arrays outlive the work
+// that uses them. One process at a time has a folder open. Every function throws Errc::closed on a
+// history that is closed or was moved from.
+class History {
+ public:
+  // Allocates the caches, makes the folder or finds what is in it, and starts the threads. Throws
+  // invalid_argument (no tier at all), no_memory, and for the folder in_use, foreign, damaged,
+  // newer_version, permission, io.
+  static History open(const HistoryOptions& options);
+  ~History();  // as close(), but errors are printed to stderr
+  History(History&&) noexcept;
+  History& operator=(History&&) noexcept;
+
+  // Names an array of `count` elements, in place of one of the same name. Throws invalid_argument:
+  // a name that is empty, too long or has a zero byte; nothing to save.
+  template <class T>
+  void protect(std::string_view name, T* data, std::uint64_t count,
+               BufferMemory memory = BufferMemory::device) {
+    protect_raw(name, data, count * sizeof(T), memory);
+  }
+  void protect_raw(std::string_view name, void* data, std::uint64_t bytes,
+                   BufferMemory memory = BufferMemory::device);
+  // No such array: nothing happens.
+  void unprotect(std::string_view name);
+
+  // Saves the protected arrays as the stream leaves them. Returns once that is queued: where the
+  // first cache has room, behind a copy within device memory and without waiting. Throws
+  // already_exists; no_space if no tier can take it, whose message says why; what an earlier
+  // transfer met (OnError::raise); what the copies met.
+  Ticket save(std::uint64_t step, Stream& stream, bool keep = false);
+
+  // Puts a checkpoint into the protected arrays, in the order of the stream. Throws not_found;
+  // invalid_argument if the checkpoint has other arrays or sizes, which it names, and before
+  // anything is changed; damaged if no tier has it whole: the arrays are then undefined.
+  void restore(std::uint64_t step, Stream& stream, bool keep = false);
+
+  // The program will restore these next, in this order, behind those of earlier calls.
+  void hint(std::span<const std::uint64_t> steps);
+  void hint(std::uint64_t step) { hint({&step, 1}); }
+  // Prefetching begins with this call, so that it does not stand in the way of flushes before.
+  void prefetch_start();
+
+  // Of one array in a checkpoint, in bytes. Throws not_found.
+  std::uint64_t size(std::uint64_t step, std::string_view name) const;
+  // Gone from every tier, now or once its transfers have ended. False: no such checkpoint.
+  bool discard(std::uint64_t step);
+
+  std::vector<std::uint64_t> steps() const;  // ascending, those that can be restored
+  // Whether a checkpoint is complete in a tier now. False where either is not there.
+  bool is_in(std::uint64_t step, Tier tier) const;
+  // The checkpoint that a tier got last, of those that it has. Of the disk: the one to go on from.
+  std::optional<std::uint64_t> latest(Tier tier = Tier::disk) const;
+  // Waits until everything is on disk, or cannot be. Throws what transfers met.
+  void flush();
+  // Reads what the disk has of a checkpoint. Throws damaged, not_found.
+  void verify(std::uint64_t step) const;
+  HistoryStats stats() const;
+
+  // Waits as flush() does, ends the threads and gives the caches back. Throws what transfers met,
+  // with everything closed nevertheless. Closed already: nothing happens.
+  void close();
+
+  struct Impl;
+
+ private:
+  explicit History(std::unique_ptr<Impl> impl);
+  Impl& impl() const;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace holdfast

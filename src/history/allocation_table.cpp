@@ -1,0 +1,125 @@
+#include "history/allocation_table.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cassert>
+#include <limits>
+
+#include "holdfast/error.hpp"
+
+namespace holdfast::history {
+
+AllocationTable::AllocationTable(std::uint64_t capacity, std::uint64_t alignment)
+    : alignment_(alignment), capacity_(0) {
+  if (!std::has_single_bit(alignment)) {
+    throw Error(Errc::invalid_argument,
+                detail::concat("a tier's alignment of ", alignment,
+                               " bytes is no power of two: give one, such as 4096"));
+  }
+  if (capacity < alignment) {
+    throw Error(Errc::invalid_argument,
+                detail::concat("a tier of ", capacity, " bytes has no room for one unit of ",
+                               alignment, ": give it more bytes"));
+  }
+  capacity_ = capacity / alignment * alignment;
+  fragments_.push_back({0, capacity_, kGap});
+}
+
+std::uint64_t AllocationTable::rounded(std::uint64_t bytes) const {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+  if (bytes > kMost - (alignment_ - 1)) return kMost;
+  return (std::max<std::uint64_t>(bytes, 1) + alignment_ - 1) / alignment_ * alignment_;
+}
+
+std::uint64_t AllocationTable::place(std::size_t first, std::size_t last, Step step,
+                                     std::uint64_t bytes, Rest rest) {
+  assert(first < last && last <= fragments_.size() && step != kGap);
+  const std::uint64_t size = rounded(bytes);
+  const std::uint64_t begin = fragments_[first].offset;
+  const std::uint64_t left =
+      fragments_[last - 1].offset + fragments_[last - 1].bytes - begin - size;
+  assert(left < fragments_[last - 1].offset + fragments_[last - 1].bytes - begin);
+  // Room first: nothing below throws.
+  if (fragments_.size() == fragments_.capacity()) fragments_.reserve(2 * fragments_.size());
+  for (std::size_t i = first; i < last; ++i) {
+    if (fragments_[i].step != kGap) used_ -= fragments_[i].bytes;
+  }
+  used_ += size;
+
+  // One or two fragments take the window's place. A gap that what is left joins goes with it.
+  const std::uint64_t offset = rest == Rest::before ? begin + left : begin;
+  std::array<Fragment, 2> now{{{offset, size, step}, {}}};
+  std::size_t count = 1;
+  if (left > 0 && rest == Rest::before) {
+    now = {{{begin, left, kGap}, {offset, size, step}}};
+    count = 2;
+    if (first > 0 && gap_at(first - 1)) {
+      --first;
+      now[0].offset = fragments_[first].offset;
+      now[0].bytes += fragments_[first].bytes;
+    }
+  } else if (left > 0) {
+    now[1] = {offset + size, left, kGap};
+    count = 2;
+    if (gap_at(last)) now[1].bytes += fragments_[last++].bytes;
+  }
+
+  const auto at = fragments_.begin() + static_cast<std::ptrdiff_t>(first);
+  const std::size_t kept = std::min(count, last - first);
+  std::copy_n(now.begin(), kept, at);
+  const auto behind = at + static_cast<std::ptrdiff_t>(kept);
+  if (kept < count) {
+    fragments_.insert(behind, now[1]);
+  } else {
+    fragments_.erase(behind, fragments_.begin() + static_cast<std::ptrdiff_t>(last));
+  }
+  return offset;
+}
+
+bool AllocationTable::erase(Step step) {
+  const Fragment* const found = find(step);
+  if (found == nullptr) return false;
+  used_ -= found->bytes;
+  const auto index = static_cast<std::size_t>(found - fragments_.data());
+  const std::size_t first = index > 0 && gap_at(index - 1) ? index - 1 : index;
+  const std::size_t last = gap_at(index + 1) ? index + 2 : index + 1;
+  Fragment& gap = fragments_[first];
+  gap.bytes = fragments_[last - 1].offset + fragments_[last - 1].bytes - gap.offset;
+  gap.step = kGap;
+  fragments_.erase(fragments_.begin() + static_cast<std::ptrdiff_t>(first + 1),
+                   fragments_.begin() + static_cast<std::ptrdiff_t>(last));
+  return true;
+}
+
+const Fragment* AllocationTable::find(Step step) const {
+  if (step == kGap) return nullptr;
+  const auto found = std::find_if(fragments_.begin(), fragments_.end(),
+                                  [step](const Fragment& f) { return f.step == step; });
+  return found == fragments_.end() ? nullptr : &*found;
+}
+
+bool AllocationTable::valid() const {
+  std::uint64_t end = 0;
+  std::uint64_t used = 0;
+  std::vector<Step> steps;
+  bool behind_gap = false;
+  for (const Fragment& fragment : fragments_) {
+    const bool gap = fragment.step == kGap;
+    if (fragment.offset != end || fragment.bytes == 0 || fragment.bytes % alignment_ != 0 ||
+        fragment.bytes > capacity_ - end || (gap && behind_gap)) {
+      return false;
+    }
+    if (!gap) {
+      used += fragment.bytes;
+      steps.push_back(fragment.step);
+    }
+    end += fragment.bytes;
+    behind_gap = gap;
+  }
+  std::sort(steps.begin(), steps.end());
+  return end == capacity_ && used == used_ &&
+         std::adjacent_find(steps.begin(), steps.end()) == steps.end();
+}
+
+}  // namespace holdfast::history

@@ -1,0 +1,45 @@
+// Reserved pinned memory through which checkpoints go past the caches: between storage and the
+// program's arrays, or a cache that is not the next one.
+//
+// Two slots of a chunk each: while storage has one, the copy engine has the other.
+// Thread safety: one transfer at a time; others wait.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "history/step_file.hpp"
+#include "history/step_store.hpp"
+#include "holdfast/stream.hpp"
+
+namespace holdfast::history {
+
+// A piece of a blob in memory that copies can reach.
+struct Piece {
+  std::uint64_t offset = 0;  // in the blob
+  std::byte* data = nullptr;
+  std::uint64_t bytes = 0;
+};
+
+class Bounce {
+ public:
+  Bounce() : slots_(2 * std::size_t{kChunkBytes}) {}
+
+  // As StepStore::write() and read(). Pieces are in the order of their offsets and apart; what lies
+  // between them is zero. The copies are on `stream`, behind what is queued there; all have ended
+  // on return, after a throw, too.
+  bool write(StepStore& store, const StepInfo& info, const std::vector<Piece>& pieces,
+             Stream& stream, const StepStore::Pace& pace);
+  bool read(StepStore& store, Step step, const std::vector<Piece>& pieces, Stream& stream,
+            const StepStore::Pace& pace);
+
+ private:
+  std::byte* slot(int i) const { return slots_.data() + static_cast<std::size_t>(i) * kChunkBytes; }
+
+  std::mutex mutex_;
+  PinnedBuffer<std::byte> slots_;
+  Event copied_[2];
+};
+
+}  // namespace holdfast::history

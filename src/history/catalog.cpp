@@ -1,0 +1,609 @@
+#include "history/catalog.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+
+namespace holdfast::history {
+
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// A defect of this library, in every build: what follows would lose a checkpoint.
+void require(bool holds, const std::string& what) {
+  if (!holds) throw std::logic_error("holdfast: history: " + what);
+}
+
+}  // namespace
+
+Catalog::Catalog(const std::vector<TierSpec>& tiers, Options options, const LifeCycleTable& table)
+    : options_(options), table_(&table) {
+  require(!tiers.empty() && tiers.size() <= kMaxTiers, "one to four tiers");
+  for (const TierSpec& spec : tiers) {
+    Tier tier;
+    tier.spec = spec;
+    if (!spec.storage) tier.space = AllocationTable(spec.capacity, spec.alignment);
+    tiers_.push_back(std::move(tier));
+  }
+}
+
+// --- Small questions
+// -------------------------------------------------------------------------------
+
+bool Catalog::contains(Step step) const {
+  const auto found = checkpoints_.find(step);
+  return found != checkpoints_.end() && !found->second.doomed;
+}
+
+std::uint64_t Catalog::bytes_of(Step step) const {
+  const auto found = checkpoints_.find(step);
+  return found == checkpoints_.end() ? 0 : found->second.bytes;
+}
+
+State Catalog::state(Step step, int tier) const {
+  const auto found = checkpoints_.find(step);
+  return found == checkpoints_.end() ? State::absent : found->second.copies[tier].state;
+}
+
+std::vector<Step> Catalog::steps() const {
+  std::vector<Step> result;
+  for (const auto& [step, checkpoint] : checkpoints_) {
+    if (!checkpoint.doomed && checkpoint.arrived) result.push_back(step);
+  }
+  return result;
+}
+
+bool Catalog::flush_given_up(Step step, int tier) const {
+  const auto found = checkpoints_.find(step);
+  return found != checkpoints_.end() &&
+         found->second.copies[tier].failed_flushes >= options_.flush_attempts;
+}
+
+bool Catalog::flush_pending() const {
+  for (const Transfer& transfer : transfers_) {
+    if (transfer.kind == Transfer::Kind::save || transfer.kind == Transfer::Kind::flush)
+      return true;
+  }
+  for (int tier = 0; tier < tiers(); ++tier) {
+    for (const auto& [step, bytes] : tier_at(tier).flush_queue) {
+      const auto found = checkpoints_.find(step);
+      if (found == checkpoints_.end() || found->second.doomed) continue;
+      if (!is_alone(found->second.copies[tier].state)) continue;
+      if (drains(tier, bytes, Asker::caller)) return true;
+    }
+  }
+  return false;
+}
+
+bool Catalog::discard_pending() const {
+  return std::any_of(checkpoints_.begin(), checkpoints_.end(),
+                     [](const auto& entry) { return entry.second.doomed; });
+}
+
+bool Catalog::will_reach(Step step, int tier) const {
+  const auto found = checkpoints_.find(step);
+  if (found == checkpoints_.end()) return false;
+  for (const Transfer& transfer : transfers_) {
+    if (transfer.step != step || transfer.to == kProgram || transfer.to > tier) continue;
+    if (transfer.kind != Transfer::Kind::fetch || transfer.to == tier) return true;
+  }
+  const Checkpoint& checkpoint = found->second;
+  for (int above = 0; above < tier; ++above) {
+    const Copy& copy = checkpoint.copies[above];
+    if (!is_alone(copy.state) || copy.failed_flushes >= options_.flush_attempts) continue;
+    if (discard_pending() || drains(above, checkpoint.bytes, Asker::caller)) return true;
+  }
+  return false;
+}
+
+bool Catalog::is_lost(Step step) const {
+  const auto found = checkpoints_.find(step);
+  if (found == checkpoints_.end() || !found->second.arrived) return false;
+  return fastest_whole(found->second) == tiers() && !in_transfer(step);
+}
+
+bool Catalog::has_whole_below(const Checkpoint& checkpoint, int tier) const {
+  for (int below = tier + 1; below < tiers(); ++below) {
+    if (is_whole(checkpoint.copies[below].state)) return true;
+  }
+  return false;
+}
+
+int Catalog::fastest_whole(const Checkpoint& checkpoint) const {
+  int tier = 0;
+  while (tier < tiers() && !is_whole(checkpoint.copies[tier].state)) ++tier;
+  return tier;
+}
+
+bool Catalog::in_transfer(Step step) const {
+  return std::any_of(transfers_.begin(), transfers_.end(),
+                     [&](const Transfer& transfer) { return transfer.step == step; });
+}
+
+bool Catalog::is_flushing(Step step, int tier) const {
+  return std::any_of(transfers_.begin(), transfers_.end(), [&](const Transfer& transfer) {
+    return transfer.step == step && transfer.kind == Transfer::Kind::flush && transfer.from == tier;
+  });
+}
+
+bool Catalog::is_cancelled(const Transfer& transfer) const {
+  const auto found = checkpoints_.find(transfer.step);
+  return found != checkpoints_.end() && found->second.doomed;
+}
+
+// --- States
+// ----------------------------------------------------------------------------------------
+
+void Catalog::apply(Copy& copy, Input input) {
+  const std::optional<State> next = next_state(copy.state, input, *table_);
+  require(next.has_value(), std::string("'") + to_string(input) + "' came to a copy that is " +
+                                to_string(copy.state));
+  copy.state = *next;
+}
+
+// The copy goes, by `input`, and its room is free.
+void Catalog::drop(Step step, Checkpoint& checkpoint, int tier, Input input) {
+  Copy& copy = checkpoint.copies[tier];
+  require(copy.readers == 0, "a copy goes that is being read");
+  apply(copy, input);
+  require(copy.state == State::absent, "a copy that goes is not absent");
+  copy = Copy{};
+  Tier& at = tier_at(tier);
+  std::erase_if(at.flush_queue, [&](const auto& entry) {
+    if (entry.first != step) return false;
+    at.flushed += entry.second;
+    return true;
+  });
+  if (at.spec.storage) {
+    at.used -= checkpoint.bytes;
+  } else {
+    require(at.space.erase(step), "a copy had no room");
+  }
+  if (input != Input::failed) evicted_.emplace_back(tier, step);
+}
+
+// Brings `..._alone` and the flush queues in line with which copies are whole.
+void Catalog::settle(Step step) {
+  Checkpoint& checkpoint = checkpoints_.at(step);
+  for (int tier = 0; tier < tiers(); ++tier) {
+    Copy& copy = checkpoint.copies[tier];
+    if (!is_whole(copy.state)) continue;
+    const bool below = has_whole_below(checkpoint, tier);
+    if (below == is_alone(copy.state)) apply(copy, below ? Input::backed : Input::unbacked);
+    if (below || tier + 1 == tiers() || is_flushing(step, tier)) continue;
+    if (copy.failed_flushes >= options_.flush_attempts) continue;
+    Tier& at = tier_at(tier);
+    const std::pair entry(step, checkpoint.bytes);
+    if (std::find(at.flush_queue.begin(), at.flush_queue.end(), entry) != at.flush_queue.end()) {
+      continue;
+    }
+    at.flush_queue.push_back(entry);
+    copy.flush_mark = at.queued += checkpoint.bytes;
+  }
+}
+
+// Of a checkpoint that is to go: what no transfer uses goes now; the rest when it has ended.
+void Catalog::drop_copies_at_rest(Step step) {
+  Checkpoint& checkpoint = checkpoints_.at(step);
+  bool busy = false;
+  for (int tier = 0; tier < tiers(); ++tier) {
+    Copy& copy = checkpoint.copies[tier];
+    if (copy.state == State::absent) continue;
+    if (is_whole(copy.state) && copy.readers == 0) {
+      drop(step, checkpoint, tier, Input::discard);
+    } else {
+      busy = true;
+    }
+  }
+  if (!busy && !in_transfer(step)) checkpoints_.erase(step);
+}
+
+// --- Room
+// ------------------------------------------------------------------------------------------
+
+bool Catalog::storage_takes(int tier, std::uint64_t bytes) const {
+  const Tier& at = tier_at(tier);
+  return at.spec.capacity == 0 ||
+         (bytes <= at.spec.capacity && at.used <= at.spec.capacity - bytes);
+}
+
+// Whether a copy of so many bytes in a cache will be flushed, if one waits.
+bool Catalog::drains(int tier, std::uint64_t bytes, Asker asker) const {
+  if (!tier_at(tier).flush_alive) return false;
+  for (int below = tier + 1; below < tiers(); ++below) {
+    if (is_storage(below) && storage_takes(below, bytes)) return true;
+  }
+  for (int below = tier + 1; below < tiers() && !is_storage(below); ++below) {
+    if (window(below, bytes, asker, kUnhinted)) return true;
+  }
+  return false;
+}
+
+// What one fragment is worth to whoever wants room in its tier. `distance`: fragments that are
+// wanted before that stay.
+Score Catalog::score(int tier, const Fragment& fragment, Asker asker, std::uint64_t distance,
+                     std::optional<bool>& drained) const {
+  const Checkpoint& checkpoint = checkpoints_.at(fragment.step);
+  const Copy& copy = checkpoint.copies[tier];
+  const Tier& at = tier_at(tier);
+  Score result{0, distance_of(fragment.step), false};
+  result.consumed = result.distance == kUnhinted &&
+                    (copy.state == State::consumed || copy.state == State::consumed_alone);
+  if (checkpoint.doomed || !checkpoint.arrived) {  // it goes, or it is on its way
+    result.wait = static_cast<double>(checkpoint.bytes) * at.flush_seconds_per_byte;
+    if (checkpoint.doomed) return result;
+  }
+  if (result.distance < distance && distance != kUnhinted) {
+    result.wait = kNever;
+    return result;
+  }
+  const bool comes = copy.state == State::reading;
+  if (is_ready(copy.state) || comes) {
+    if (asker == Asker::caller || waiting_callers_ > 0) {
+      result.wait = kNever;
+      return result;
+    }
+    const double restores = result.distance == kUnhinted ? 1e6 : double(result.distance) + 1;
+    result.wait += restores * restore_interval_;
+  }
+  if (is_alone(copy.state) || copy.state == State::writing) {
+    if (!drained) drained = drains(tier, fragment.bytes, asker);
+    if (!*drained || copy.failed_flushes >= options_.flush_attempts) {
+      result.wait = kNever;
+      return result;
+    }
+    const std::uint64_t mark = is_alone(copy.state) ? copy.flush_mark : at.queued;
+    result.wait += (double(mark - std::min(mark, at.flushed)) + double(checkpoint.bytes)) *
+                   at.flush_seconds_per_byte;
+  }
+  if (copy.readers > 0) result.wait += double(checkpoint.bytes) * at.flush_seconds_per_byte;
+  return result;
+}
+
+std::optional<Window> Catalog::window(int tier, std::uint64_t bytes, Asker asker,
+                                      std::uint64_t distance) const {
+  const AllocationTable& space = tier_at(tier).space;
+  if (bytes > space.capacity()) return std::nullopt;
+  std::optional<bool> drained;
+  return choose_window(space.fragments(), space.rounded(bytes), [&](const Fragment& fragment) {
+    return score(tier, fragment, asker, distance, drained);
+  });
+}
+
+// Evicts what is in the window, and takes its room. REQUIRES: window.wait == 0.
+std::uint64_t Catalog::take(int tier, const Window& window, Step step, std::uint64_t bytes) {
+  Tier& at = tier_at(tier);
+  std::vector<Step> evicted;
+  for (std::size_t i = window.first; i < window.last; ++i) {
+    const Fragment& fragment = at.space.fragments()[i];
+    if (fragment.step != kGap) evicted.push_back(fragment.step);
+  }
+  for (const Step victim : evicted) {
+    Copy& copy = checkpoints_.at(victim).copies[tier];
+    require(copy.readers == 0, "what is being read was to be evicted");
+    apply(copy, Input::evict);
+    require(copy.state == State::absent, "an evicted copy is not absent");
+    copy = Copy{};
+    evicted_.emplace_back(tier, victim);
+  }
+  return at.space.place(window.first, window.last, step, bytes, window.rest);
+}
+
+// --- The program
+// -----------------------------------------------------------------------------------
+
+// A transfer into a tier whose room is taken.
+Transfer Catalog::begin_into(Transfer::Kind kind, Step step, int from, int to,
+                             std::uint64_t offset) {
+  Checkpoint& checkpoint = checkpoints_.at(step);
+  Transfer transfer;
+  transfer.id = next_transfer_++;
+  transfer.kind = kind;
+  transfer.step = step;
+  transfer.from = from;
+  transfer.to = to;
+  transfer.to_offset = offset;
+  transfer.bytes = checkpoint.bytes;
+  if (from != kProgram) {
+    ++checkpoint.copies[from].readers;
+    if (!is_storage(from)) transfer.from_offset = tier_at(from).space.find(step)->offset;
+  }
+  if (to != kProgram) {
+    apply(checkpoint.copies[to], kind == Transfer::Kind::fetch ? Input::fetch : Input::write);
+    if (is_storage(to)) tier_at(to).used += checkpoint.bytes;
+  }
+  transfers_.push_back(transfer);
+  return transfer;
+}
+
+Answer Catalog::begin_save(Step step, std::uint64_t bytes, bool keep) {
+  if (const auto found = checkpoints_.find(step); found != checkpoints_.end()) {
+    return {found->second.doomed ? Answer::Verdict::wait : Answer::Verdict::exists, {}};
+  }
+  for (int tier = 0; tier < tiers(); ++tier) {
+    std::uint64_t offset = 0;
+    if (is_storage(tier)) {
+      if (!storage_takes(tier, bytes)) continue;
+    } else {
+      const std::optional<Window> room = window(tier, bytes, Asker::caller, kUnhinted);
+      if (!room) continue;
+      if (room->wait > 0) return {Answer::Verdict::wait, {}};
+      offset = take(tier, *room, step, bytes);
+    }
+    Checkpoint& checkpoint = checkpoints_[step];
+    checkpoint.bytes = bytes;
+    checkpoint.keep = keep;
+    return {Answer::Verdict::go, begin_into(Transfer::Kind::save, step, kProgram, tier, offset)};
+  }
+  return {Answer::Verdict::full, {}};
+}
+
+Answer Catalog::begin_restore(Step step, bool keep) {
+  const auto found = checkpoints_.find(step);
+  if (found == checkpoints_.end() || found->second.doomed) return {Answer::Verdict::not_found, {}};
+  const Checkpoint& checkpoint = found->second;
+  const int from = fastest_whole(checkpoint);
+  for (int tier = 0; tier < std::min(from, tiers()); ++tier) {
+    const State state = checkpoint.copies[tier].state;
+    if (state == State::reading || state == State::writing) return {Answer::Verdict::wait, {}};
+  }
+  if (from == tiers()) return {Answer::Verdict::lost, {}};
+  Transfer transfer = begin_into(Transfer::Kind::restore, step, from, kProgram, 0);
+  transfers_.back().keep = transfer.keep = keep || checkpoint.keep;
+  return {Answer::Verdict::go, transfer};
+}
+
+bool Catalog::discard(Step step) {
+  const auto found = checkpoints_.find(step);
+  if (found == checkpoints_.end() || found->second.doomed) return false;
+  found->second.doomed = true;
+  while (places_.contains(step)) drop_hint(step);
+  drop_copies_at_rest(step);
+  return true;
+}
+
+std::vector<Step> Catalog::retry_flushes() {
+  std::vector<Step> retried;
+  for (auto& [step, checkpoint] : checkpoints_) {
+    bool given_up = false;
+    for (Copy& copy : checkpoint.copies) {
+      if (copy.failed_flushes < options_.flush_attempts) continue;
+      copy.failed_flushes = 0;
+      given_up = true;
+    }
+    if (!given_up || checkpoint.doomed) continue;
+    settle(step);
+    retried.push_back(step);
+  }
+  return retried;
+}
+
+void Catalog::found_damaged(Step step, int tier) {
+  const auto found = checkpoints_.find(step);
+  if (found == checkpoints_.end() || found->second.doomed) return;
+  const Copy& copy = found->second.copies[tier];
+  if (!is_whole(copy.state) || copy.readers > 0) return;
+  drop(step, found->second, tier, Input::failed);
+  settle(step);
+}
+
+void Catalog::adopt(Step step, std::uint64_t bytes, int tier) {
+  require(is_storage(tier), "only what storage has is adopted");
+  Checkpoint& checkpoint = checkpoints_[step];
+  require(checkpoint.copies[tier].state == State::absent, "adopted twice");
+  checkpoint.bytes = bytes;
+  checkpoint.arrived = true;
+  apply(checkpoint.copies[tier], Input::write);
+  apply(checkpoint.copies[tier], Input::arrived);
+  tier_at(tier).used += bytes;
+  settle(step);
+}
+
+// --- Hints
+// -----------------------------------------------------------------------------------------
+
+void Catalog::hint(Step step) {
+  hints_[next_place_] = step;
+  places_[step].push_back(next_place_++);
+}
+
+void Catalog::drop_hint(Step step) {
+  const auto places = places_.find(step);
+  if (places == places_.end()) return;
+  hints_.erase(places->second.front());
+  places->second.pop_front();
+  if (places->second.empty()) places_.erase(places);
+}
+
+// The program has passed them over, and they would hold up the prefetcher for ever.
+void Catalog::drop_missing_hints_before(Step step) {
+  const auto places = places_.find(step);
+  if (places == places_.end()) return;
+  const std::uint64_t place = places->second.front();
+  while (!hints_.empty() && hints_.begin()->first < place) {
+    const auto missing = std::find_if(hints_.begin(), hints_.lower_bound(place), [&](auto& hint) {
+      return !checkpoints_.contains(hint.second);
+    });
+    if (missing == hints_.lower_bound(place)) return;
+    drop_hint(missing->second);
+  }
+}
+
+// What was kept for a restore that is no longer announced can go.
+void Catalog::unwant_unless_hinted(Step step) {
+  const auto found = checkpoints_.find(step);
+  if (found == checkpoints_.end() || places_.contains(step)) return;
+  for (int tier = 0; tier < tiers(); ++tier) {
+    Copy& copy = found->second.copies[tier];
+    if (is_ready(copy.state)) apply(copy, Input::unwant);
+  }
+}
+
+// How many places behind the head of the restore order.
+std::uint64_t Catalog::distance_of(Step step) const {
+  const auto places = places_.find(step);
+  if (places == places_.end()) return kUnhinted;
+  return places->second.front() - hints_.begin()->first;
+}
+
+std::uint64_t Catalog::prefetch_distance() const {
+  std::uint64_t distance = 0;
+  for (const auto& [place, step] : hints_) {
+    if (!is_whole(state(step, 0))) break;
+    ++distance;
+  }
+  return distance;
+}
+
+// --- Lanes
+// -----------------------------------------------------------------------------------------
+
+void Catalog::lane_died(Transfer::Kind kind, int tier) {
+  (kind == Transfer::Kind::flush ? tier_at(tier).flush_alive : tier_at(tier).fetch_alive) = false;
+}
+
+// A flush into the next tier that takes it; nothing if it has to wait.
+std::optional<Transfer> Catalog::begin_flush(Step step, int tier) {
+  const std::uint64_t bytes = checkpoints_.at(step).bytes;
+  for (int below = tier + 1; below < tiers(); ++below) {
+    if (checkpoints_.at(step).copies[below].state != State::absent) return std::nullopt;
+    if (is_storage(below)) {
+      if (!storage_takes(below, bytes)) continue;
+      return begin_into(Transfer::Kind::flush, step, tier, below, 0);
+    }
+    const std::optional<Window> room = window(below, bytes, Asker::lane, kUnhinted);
+    if (!room) continue;  // past it
+    if (room->wait > 0) return std::nullopt;
+    return begin_into(Transfer::Kind::flush, step, tier, below, take(below, *room, step, bytes));
+  }
+  return std::nullopt;
+}
+
+std::optional<Transfer> Catalog::next_flush(int tier) {
+  Tier& at = tier_at(tier);
+  if (!at.flush_alive) return std::nullopt;
+  for (std::size_t i = 0; i < at.flush_queue.size();) {
+    const auto [step, bytes] = at.flush_queue[i];
+    const auto found = checkpoints_.find(step);
+    const bool pending = found != checkpoints_.end() && !found->second.doomed &&
+                         is_alone(found->second.copies[tier].state);
+    std::optional<Transfer> transfer;
+    if (pending) {
+      transfer = begin_flush(step, tier);
+      if (!transfer) {
+        ++i;
+        continue;
+      }
+    }
+    at.flush_queue.erase(at.flush_queue.begin() + static_cast<std::ptrdiff_t>(i));
+    if (transfer) return transfer;
+    at.flushed += bytes;
+  }
+  return std::nullopt;
+}
+
+std::optional<Transfer> Catalog::next_fetch(int tier) {
+  Tier& at = tier_at(tier);
+  if (!at.fetch_alive || !prefetching_ || at.spec.storage) return std::nullopt;
+  std::uint64_t distance = 0;
+  for (const auto& [place, step] : hints_) {
+    distance = place - hints_.begin()->first;
+    const auto found = checkpoints_.find(step);
+    // One that is still to be saved is wanted before what comes behind it: that is not fetched, nor
+    // kept, in its place.
+    if (found == checkpoints_.end() || found->second.doomed) return std::nullopt;
+    Checkpoint& checkpoint = found->second;
+    const int from = fastest_whole(checkpoint);
+    if (from == tiers()) {
+      if (checkpoint.arrived) continue;  // every copy is damaged
+      return std::nullopt;
+    }
+    if (from <= tier) {
+      if (from == 0 && tier == 0 && !is_ready(checkpoint.copies[0].state)) {
+        apply(checkpoint.copies[0], Input::want);
+      }
+      continue;
+    }
+    bool comes = false;
+    for (int above = 0; above <= tier; ++above) {
+      comes |= checkpoint.copies[above].state != State::absent;
+    }
+    if (comes) continue;
+    const bool between = from > tier + 1;  // the tier between fetches it first, if it can
+    if (between && tier_at(tier + 1).fetch_alive &&
+        window(tier + 1, checkpoint.bytes, Asker::lane, distance)) {
+      return std::nullopt;
+    }
+    const std::optional<Window> room = window(tier, checkpoint.bytes, Asker::lane, distance);
+    if (!room || room->wait > 0) return std::nullopt;
+    return begin_into(Transfer::Kind::fetch, step, from, tier,
+                      take(tier, *room, step, checkpoint.bytes));
+  }
+  return std::nullopt;
+}
+
+void Catalog::finish(const Transfer& given, Outcome outcome) {
+  const auto at = std::find_if(transfers_.begin(), transfers_.end(),
+                               [&](const Transfer& transfer) { return transfer.id == given.id; });
+  require(at != transfers_.end(), "a transfer ended twice");
+  const Transfer transfer = *at;
+  transfers_.erase(at);
+  const Step step = transfer.step;
+  Checkpoint& checkpoint = checkpoints_.at(step);
+  const bool done = outcome == Outcome::done;
+
+  if (transfer.from != kProgram) --checkpoint.copies[transfer.from].readers;
+  if (transfer.to != kProgram) {
+    if (done) {
+      apply(checkpoint.copies[transfer.to], Input::arrived);
+      checkpoint.arrived = true;
+    } else {
+      drop(step, checkpoint, transfer.to, Input::failed);
+    }
+  }
+  if (outcome == Outcome::damaged && transfer.from != kProgram) {
+    // Readers that are left find out for themselves.
+    if (checkpoint.copies[transfer.from].readers == 0) {
+      drop(step, checkpoint, transfer.from, Input::failed);
+    }
+  }
+  if (transfer.kind == Transfer::Kind::flush) {
+    tier_at(transfer.from).flushed += checkpoint.bytes;
+    if (outcome == Outcome::failed) ++checkpoint.copies[transfer.from].failed_flushes;
+  }
+  if (transfer.kind == Transfer::Kind::fetch) {
+    if (done && !is_storage(transfer.from) && !checkpoint.doomed) {
+      apply(checkpoint.copies[transfer.from], Input::restore);
+    }
+    if (!done) drop_hint(step);  // not tried again and again; restore() will say why
+    unwant_unless_hinted(step);  // or it was restored meanwhile, from the slower tier
+  }
+  if (transfer.kind == Transfer::Kind::restore && done && !checkpoint.doomed) {
+    drop_missing_hints_before(step);
+    drop_hint(step);
+    for (int tier = 0; tier < tiers(); ++tier) {
+      Copy& copy = checkpoint.copies[tier];
+      if (is_storage(tier) || !is_whole(copy.state)) continue;
+      apply(copy, transfer.keep ? Input::keep : Input::restore);
+    }
+    if (options_.discard_consumed && !transfer.keep && !places_.contains(step)) {
+      checkpoint.doomed = true;
+    }
+  }
+  if (!checkpoint.arrived) {  // a save that failed
+    bool there = false;
+    for (const Copy& copy : checkpoint.copies) there |= copy.state != State::absent;
+    if (!there) {
+      checkpoints_.erase(step);
+      return;
+    }
+  }
+  if (checkpoint.doomed) {
+    drop_copies_at_rest(step);
+  } else {
+    settle(step);
+  }
+}
+
+}  // namespace holdfast::history

@@ -1,0 +1,238 @@
+// What is where: every checkpoint of a history in every tier, and what to move next.
+//
+// Source: Score (HPDC '23), sections 4.1 to 4.3. A catalog decides and remembers; it has no thread,
+// no clock, no stream and no bytes. Who owns it begins a transfer, moves the bytes, and says how it
+// ended. So one catalog can be copied and every interleaving of a small history explored
+// (catalog_model_test), and a random one repeated from its seed.
+//
+// Tiers are numbered from the fastest, 0. Cache tiers come first, each a buffer of fixed capacity;
+// storage tiers behind them hold checkpoints for good. A *lane* is what moves bytes between two
+// tiers in one direction: flush lane t out of cache t, fetch lane t into cache t.
+//
+// Invariants, held by valid():
+// - each copy's state is one of the life cycle (life_cycle.hpp), and in a cache tier it has room in
+//   the allocation table if and only if it is not absent;
+// - a copy is `..._alone` exactly if no slower tier has the checkpoint whole;
+// - a copy with readers keeps its room and its bytes;
+// - a transfer's ends are in the states that it needs.
+// Promises: what arrived and was not discarded stays whole in some tier, unless damage takes the
+// last copy; whoever is told to wait can go on once transfers under way and lanes that have work
+// are done, whatever the hints; a caller is told `full` rather than to wait for itself.
+//
+// Thread safety: none. Source of the eviction: eviction.hpp.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "history/allocation_table.hpp"
+#include "history/eviction.hpp"
+#include "history/life_cycle.hpp"
+
+namespace holdfast::history {
+
+struct TierSpec {
+  std::uint64_t capacity = 0;     // bytes of a cache's buffer; of storage its budget, 0: no limit
+  std::uint64_t alignment = 256;  // of offsets in the buffer
+  bool storage = false;
+};
+
+inline constexpr int kProgram = -1;  // as an end of a transfer: the program's arrays
+
+struct Transfer {
+  enum class Kind : std::uint8_t { save, flush, fetch, restore };
+  std::uint64_t id = 0;
+  Kind kind = Kind::save;
+  Step step = 0;
+  int from = kProgram, to = kProgram;
+  std::uint64_t from_offset = 0, to_offset = 0;  // in the buffers of cache tiers
+  std::uint64_t bytes = 0;
+  bool keep = false;  // restore: the program will want it again
+  bool operator==(const Transfer&) const = default;
+};
+
+enum class Outcome : std::uint8_t {
+  done,
+  failed,   // nothing is said of the source
+  damaged,  // the source is not what was written
+};
+
+struct Answer {
+  enum class Verdict : std::uint8_t {
+    go,         // `transfer` was begun
+    wait,       // ask again once anything has changed
+    full,       // no tier can take it, and waiting would not help
+    not_found,  // no such checkpoint
+    exists,     // the number is taken
+    lost,       // it was there, and every copy of it turned out to be damaged
+  };
+  Verdict verdict = Verdict::wait;
+  Transfer transfer{};
+};
+
+class Catalog {
+ public:
+  struct Options {
+    // A checkpoint that was restored, and not kept, is discarded (section 2, condition 5).
+    bool discard_consumed = false;
+    // How often a flush is tried before its checkpoint is left where it is.
+    int flush_attempts = 3;
+  };
+  // REQUIRES: 1 to kMaxTiers tiers, caches before storage.
+  Catalog(const std::vector<TierSpec>& tiers, Options options,
+          const LifeCycleTable& table = life_cycle());
+  static constexpr int kMaxTiers = 4;
+
+  // --- What the program asks for -----------------------------------------------------------------
+  // Room for a new checkpoint in the fastest tier that has some, or will have without the help of
+  // whoever asks. Where hints have filled a tier with what only the program can consume, the next
+  // tier is taken: the transfer then goes past the caches between.
+  Answer begin_save(Step step, std::uint64_t bytes, bool keep);
+  // From the fastest tier that has it whole.
+  Answer begin_restore(Step step, bool keep);
+  // A caller waits: lanes must not wait for what only a caller can consume.
+  void caller_waits() { ++waiting_callers_; }
+  void caller_goes_on() { --waiting_callers_; }
+  int waiting_callers() const { return waiting_callers_; }
+
+  // The program will restore `step` behind those that it has named before; it need not be there
+  // yet.
+  void hint(Step step);
+  void start_prefetch() { prefetching_ = true; }
+  // Gone at once, or when the transfers that use it have ended. False: no such checkpoint.
+  bool discard(Step step);
+
+  // --- What lanes ask for ------------------------------------------------------------------------
+  // REQUIRES: the transfer that the lane got before has ended.
+  std::optional<Transfer> next_flush(int tier);
+  std::optional<Transfer> next_fetch(int tier);
+  // The lane does nothing more.
+  void lane_died(Transfer::Kind kind, int tier);
+
+  // Ends a transfer. REQUIRES: it was begun and has not ended.
+  void finish(const Transfer& transfer, Outcome outcome);
+  // Nobody needs what it brings any longer: it may be ended as `failed`, early.
+  bool is_cancelled(const Transfer& transfer) const;
+
+  // Flushes that were given up are tried again. Returns their checkpoints.
+  std::vector<Step> retry_flushes();
+  // A copy that nobody reads turned out not to be what was written. What is read, its reader tells.
+  void found_damaged(Step step, int tier);
+
+  // A checkpoint that storage had when the history was opened. REQUIRES: the tier is storage or the
+  // bytes are at `offset` of a cache that was found again; nothing else stands there.
+  void adopt(Step step, std::uint64_t bytes, int tier);
+
+  // --- What is known -----------------------------------------------------------------------------
+  int tiers() const { return static_cast<int>(tiers_.size()); }
+  bool contains(Step step) const;  // and not being discarded
+  bool knows(Step step) const { return checkpoints_.contains(step); }
+  // Flushes are under way, or will come to be without the program's help.
+  bool flush_pending() const;
+  // What goes is still used by transfers.
+  bool discard_pending() const;
+  // The checkpoint is on its way to this tier, or may come to be without the program's help.
+  bool will_reach(Step step, int tier) const;
+  // Every copy of what was there turned out to be damaged.
+  bool is_lost(Step step) const;
+  std::uint64_t bytes_of(Step step) const;
+  State state(Step step, int tier) const;
+  std::vector<Step> steps() const;
+  // The flush of this checkpoint out of this tier was given up.
+  bool flush_given_up(Step step, int tier) const;
+  // Checkpoints that the program will restore next and that the fastest tier has ready, in a row.
+  std::uint64_t prefetch_distance() const;
+  const AllocationTable& space(int tier) const {
+    return tiers_[static_cast<std::size_t>(tier)].space;
+  }
+  const std::vector<Transfer>& transfers() const { return transfers_; }
+  // Room that was taken from checkpoints since the last call: {tier, step}.
+  std::vector<std::pair<int, Step>> take_evicted() { return std::exchange(evicted_, {}); }
+  // Whether the invariants hold; `why` is what does not.
+  bool valid(std::string* why = nullptr) const;
+  // Equal for catalogs that will behave alike.
+  std::string fingerprint() const;
+
+  // For predict_evictable (section 4.2): seconds to flush a byte out of a tier, and between two
+  // restores of the program.
+  void set_costs(int tier, double flush_seconds_per_byte) {
+    tiers_[static_cast<std::size_t>(tier)].flush_seconds_per_byte = flush_seconds_per_byte;
+  }
+  void set_restore_interval(double seconds) { restore_interval_ = seconds; }
+
+ private:
+  struct Copy {
+    State state = State::absent;
+    int readers = 0;
+    int failed_flushes = 0;
+    std::uint64_t flush_mark = 0;  // of its tier's `queued`, behind it
+  };
+  struct Checkpoint {
+    std::uint64_t bytes = 0;
+    bool keep = false;
+    bool arrived = false;  // was whole once
+    bool doomed = false;   // goes when its transfers have ended
+    Copy copies[kMaxTiers];
+  };
+  struct Tier {
+    TierSpec spec;
+    AllocationTable space{1, 1};
+    // Copies that wait for their flush, in the order of arrival, and their bytes.
+    std::vector<std::pair<Step, std::uint64_t>> flush_queue;
+    bool flush_alive = true, fetch_alive = true;
+    double flush_seconds_per_byte = 1e-10;
+    std::uint64_t queued = 0, flushed = 0;  // bytes that ever were in the queue, and left it
+    std::uint64_t used = 0;                 // storage: bytes
+  };
+  // Who wants room: a caller cannot wait for what only a caller consumes.
+  enum class Asker : std::uint8_t { caller, lane };
+
+  Tier& tier_at(int tier) { return tiers_[static_cast<std::size_t>(tier)]; }
+  const Tier& tier_at(int tier) const { return tiers_[static_cast<std::size_t>(tier)]; }
+  bool is_storage(int tier) const { return tier_at(tier).spec.storage; }
+  bool has_whole_below(const Checkpoint& checkpoint, int tier) const;
+  int fastest_whole(const Checkpoint& checkpoint) const;  // tiers(): none
+  bool in_transfer(Step step) const;
+  bool is_flushing(Step step, int tier) const;
+
+  void apply(Copy& copy, Input input);
+  void drop(Step step, Checkpoint& checkpoint, int tier, Input input);
+  void settle(Step step);
+  void drop_copies_at_rest(Step step);
+
+  bool storage_takes(int tier, std::uint64_t bytes) const;
+  bool drains(int tier, std::uint64_t bytes, Asker asker) const;
+  Score score(int tier, const Fragment& fragment, Asker asker, std::uint64_t distance,
+              std::optional<bool>& drains) const;
+  std::optional<Window> window(int tier, std::uint64_t bytes, Asker asker,
+                               std::uint64_t distance) const;
+  std::uint64_t take(int tier, const Window& window, Step step, std::uint64_t bytes);
+  std::optional<Transfer> begin_flush(Step step, int tier);
+  Transfer begin_into(Transfer::Kind kind, Step step, int from, int to, std::uint64_t offset);
+
+  std::uint64_t distance_of(Step step) const;
+  void drop_hint(Step step);
+  void drop_missing_hints_before(Step step);
+  void unwant_unless_hinted(Step step);
+
+  std::vector<Tier> tiers_;
+  Options options_;
+  const LifeCycleTable* table_;
+  std::map<Step, Checkpoint> checkpoints_;
+  std::vector<Transfer> transfers_;
+  std::vector<std::pair<int, Step>> evicted_;
+  std::map<std::uint64_t, Step> hints_;               // by place in the restore order
+  std::map<Step, std::deque<std::uint64_t>> places_;  // ascending
+  std::uint64_t next_place_ = 0;
+  std::uint64_t next_transfer_ = 0;
+  int waiting_callers_ = 0;
+  bool prefetching_ = false;
+  double restore_interval_ = 0.01;
+};
+
+}  // namespace holdfast::history

@@ -1,0 +1,668 @@
+#include "history/engine.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <utility>
+
+#include "core/event_access.hpp"
+#include "core/files.hpp"
+#include "core/guard.hpp"
+
+namespace holdfast::history {
+
+using holdfast::detail::concat;
+
+namespace {
+
+// Where parts stand in a blob: what kernels and copies like best.
+constexpr std::uint64_t kPartAlignment = 256;
+
+std::string name_of(Step step) { return "checkpoint " + std::to_string(step); }
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::vector<TierSpec> specs_of(const HistoryOptions& options) {
+  std::vector<TierSpec> specs;
+  specs.reserve(kTierKinds);
+  if (options.gpu_bytes > 0) specs.push_back({.capacity = options.gpu_bytes, .alignment = 4096});
+  if (options.host_bytes > 0) specs.push_back({.capacity = options.host_bytes, .alignment = 4096});
+  if (!options.disk.empty()) specs.push_back({.capacity = options.disk_bytes, .storage = true});
+  if (specs.empty()) {
+    throw Error(Errc::invalid_argument,
+                "History::open: no tier: set gpu_bytes, host_bytes or disk");
+  }
+  for (const TierSpec& spec : specs) {
+    if (spec.storage || spec.capacity >= spec.alignment) continue;
+    throw Error(Errc::invalid_argument, concat("History::open: a cache of ", spec.capacity,
+                                               " bytes: at least ", spec.alignment));
+  }
+  return specs;
+}
+
+}  // namespace
+
+// A call that lets go of the mutex on its way: close() waits for its end.
+class Engine::Call {
+ public:
+  explicit Call(Engine& engine) : lock(engine.open_lock()), engine_(engine) { ++engine_.calls_; }
+  ~Call() {
+    if (!lock.owns_lock()) lock.lock();
+    --engine_.calls_;
+    if (engine_.core_->closing) engine_.core_->changed.notify_all();
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  Lock lock;
+
+ private:
+  Engine& engine_;
+};
+
+void Core::check_whole() const {
+  if (!broken) return;
+  try {
+    std::rethrow_exception(broken);
+  } catch (const std::exception&) {
+    const Error error = core::current_error("the history");
+    throw Error(error.code(), concat("this history cannot go on: ", error.what(),
+                                     "; close it and open it again: what is on disk is whole"));
+  }
+}
+
+Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
+    : options_(options),
+      core_(std::make_shared<Core>(
+          specs_of(options), Catalog::Options{.discard_consumed = options.discard_consumed})) {
+  std::fill(std::begin(numbers_), std::end(numbers_), -1);
+  const auto add = [&](Tier kind, bool there) {
+    if (!there) return;
+    numbers_[index_of(kind)] = static_cast<int>(kinds_.size());
+    kinds_.push_back(kind);
+  };
+  add(Tier::gpu, options.gpu_bytes > 0);
+  add(Tier::host, options.host_bytes > 0);
+  add(Tier::disk, !options.disk.empty());
+  if (!options.disk.empty()) {
+    disk_ = disk ? std::move(disk) : open_folder_store(options.disk);
+    bounce_ = std::make_unique<Bounces>();
+    adopt_steps();
+  }
+  if (options.gpu_bytes > 0) gpu_ = DeviceBuffer<std::byte>(options.gpu_bytes);
+  if (options.host_bytes > 0) host_ = PinnedBuffer<std::byte>(options.host_bytes);
+  start_threads();
+}
+
+// Of those of earlier processes it is known which came last; of the others, when they were saved.
+void Engine::adopt_steps() {
+  std::vector<StepInfo> steps = disk_->steps();
+  std::erase_if(steps, [](const StepInfo& info) { return info.step == kGap; });  // no save()'s
+  const std::optional<Step> latest = disk_->latest();
+  std::sort(steps.begin(), steps.end(), [&](const StepInfo& a, const StepInfo& b) {
+    const bool a_last = a.step == latest, b_last = b.step == latest;
+    return a_last != b_last ? b_last : a.saved_at_ns < b.saved_at_ns;
+  });
+  for (const StepInfo& info : steps) {
+    Record& record = records_[info.step];
+    record.info = info;
+    record.arrival[index_of(Tier::disk)] = ++arrivals_counted_;
+    core_->catalog.adopt(info.step, info.bytes, tier_of(Tier::disk));
+  }
+}
+
+Engine::~Engine() {
+  try {
+    close();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "holdfast: history: %s\n", error.what());
+  }
+}
+
+Engine::Lock Engine::open_lock() {
+  core_->check_process();
+  Lock lock(core_->mutex);
+  if (core_->closing) throw Error(Errc::closed, "this history is closed: open it again");
+  core_->check_whole();
+  return lock;
+}
+
+void Engine::break_with(std::exception_ptr error) {
+  if (!core_->broken) core_->broken = std::move(error);
+  core_->changed.notify_all();
+}
+
+std::byte* Engine::address(int tier, std::uint64_t offset) const {
+  return (kind_of(tier) == Tier::gpu ? gpu_.data() : host_.data()) + offset;
+}
+
+// --- Arrays
+// ----------------------------------------------------------------------------------------
+
+void Engine::protect(std::string_view name, const Array& array) {
+  const Lock lock = open_lock();
+  const auto refuse = [&](const std::string& why) {
+    throw Error(Errc::invalid_argument, "protect '" + std::string(name) + "': " + why);
+  };
+  if (name.empty()) refuse("a name has at least one character");
+  if (name.size() >= kPartNameBytes) {
+    refuse("a name has at most " + std::to_string(kPartNameBytes - 1) + " bytes");
+  }
+  if (name.find('\0') != name.npos) refuse("a name has no zero byte");
+  if (!array.data || array.bytes == 0) refuse("there is nothing to save");
+  if (array.bytes > kMaxStepBytes) refuse("more than a checkpoint can have");
+  if (array.memory != BufferMemory::device && array.memory != BufferMemory::host) {
+    refuse("an unknown memory");
+  }
+  arrays_.insert_or_assign(std::string(name), array);
+}
+
+void Engine::unprotect(std::string_view name) {
+  const Lock lock = open_lock();
+  const auto found = arrays_.find(name);
+  if (found != arrays_.end()) arrays_.erase(found);
+}
+
+std::vector<Part> Engine::protected_parts() const {
+  std::vector<Part> parts;
+  std::uint64_t offset = 0;
+  for (const auto& [name, array] : arrays_) {
+    parts.push_back({name, offset, array.bytes});
+    offset += (array.bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
+  }
+  return parts;
+}
+
+StepInfo Engine::layout(Step step) const {
+  if (arrays_.empty()) {
+    throw Error(Errc::invalid_argument,
+                name_of(step) + ": there is no array to save: protect() one before save()");
+  }
+  StepInfo info;
+  info.step = step;
+  info.parts = protected_parts();
+  info.bytes = info.parts.back().offset + info.parts.back().bytes;
+  check_info(info);
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  info.saved_at_ns = static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
+                     static_cast<std::uint64_t>(now.tv_nsec);
+  return info;
+}
+
+std::vector<Piece> Engine::pieces_of(const StepInfo& info, bool* waits) const {
+  std::vector<Piece> pieces;
+  *waits = false;
+  for (const Part& part : info.parts) {
+    const Array& array = arrays_.find(part.name)->second;
+    pieces.push_back({part.offset, array.data, part.bytes});
+    *waits |= array.memory == BufferMemory::host;
+  }
+  std::sort(pieces.begin(), pieces.end(),
+            [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
+  return pieces;
+}
+
+// --- Saves
+// -----------------------------------------------------------------------------------------
+
+void Engine::raise_pending_error() {
+  if (options_.on_error != OnError::raise) return;
+  std::exception_ptr error = std::exchange(pending_error_, nullptr);
+  for (auto& [step, unflushed] : unflushed_) {
+    if (!std::exchange(unflushed.raised, true) && !error) error = unflushed.error;
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+void Engine::refuse_full(const StepInfo& info) {
+  std::string message =
+      concat(name_of(info.step), ": no tier has room for ", core::human_bytes(info.bytes));
+  message += last_failure_.empty()
+                 ? ": discard checkpoints, or give the history larger caches or a disk"
+                 : ", since what would make room fails: " + last_failure_;
+  throw Error(Errc::no_space, message);
+}
+
+// A save of this checkpoint whose copies are still queued is waited for here, and not by way of the
+// thread that takes arrivals in their order.
+void Engine::await_arrival(Lock& lock, Step step) {
+  const auto of_step = [&](const Arrival& arrival) { return arrival.transfer.step == step; };
+  const auto found = std::find_if(arrivals_.begin(), arrivals_.end(), of_step);
+  if (found == arrivals_.end()) {
+    core_->changed.wait(lock);
+    return;
+  }
+  const history::Transfer transfer = found->transfer;  // another may take it meanwhile
+  const std::shared_ptr<Event> event = found->event;
+  lock.unlock();
+  std::exception_ptr error;
+  try {
+    event->synchronize();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  lock.lock();
+  const auto again = std::find_if(arrivals_.begin(), arrivals_.end(), of_step);
+  if (again == arrivals_.end() || again->transfer.id != transfer.id) return;
+  arrivals_.erase(again);
+  finish(transfer, error ? Outcome::failed : Outcome::done, error);
+}
+
+// Asks until the answer is not to wait.
+Answer Engine::ask(Lock& lock, Step step, const std::function<Answer()>& question) {
+  struct Waiting {
+    explicit Waiting(Core& core_of) : core(core_of) {
+      core.catalog.caller_waits();
+      core.changed.notify_all();
+    }
+    ~Waiting() { core.catalog.caller_goes_on(); }
+    Core& core;
+  };
+  std::optional<Waiting> waiting;
+  for (;;) {
+    const Answer answer = question();
+    changing([&] { note_evictions(); });
+    if (answer.verdict != Answer::Verdict::wait) return answer;
+    core_->check_whole();
+    if (core_->closing) throw Error(Errc::closed, "this history was closed meanwhile");
+    if (!waiting) {
+      waiting.emplace(*core_);
+      ++stats_.waits;
+    }
+    await_arrival(lock, step);
+  }
+}
+
+// REQUIRES: the mutex is held; it is on return, and may not be behind a throw.
+void Engine::queue_save(Lock& lock, const history::Transfer& transfer, const StepInfo& info,
+                        const std::vector<Piece>& pieces, bool waits, Stream& stream,
+                        const std::shared_ptr<Ticket::State>& ticket) {
+  if (!is_cache(transfer.to)) {
+    lock.unlock();
+    remove_file(info.step);
+    bounce_->callers.write(*disk_, info, pieces, stream, [](std::uint64_t) { return true; });
+    lock.lock();
+    finish(transfer, Outcome::done, nullptr);
+    return;
+  }
+  come_behind(transfer.to, transfer.to_offset, info.bytes, stream);
+  lock.unlock();
+  std::byte* const to = address(transfer.to, transfer.to_offset);
+  for (const Piece& piece : pieces) copy_async(stream, to + piece.offset, piece.data, piece.bytes);
+  auto copied = std::make_shared<Event>();
+  copied->record(stream);
+  if (waits) copied->synchronize();
+  lock.lock();
+  arrivals_.push_back({transfer, copied, &stream.impl()});
+  ticket->copied = std::move(copied);
+  core_->changed.notify_all();
+}
+
+std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep) {
+  const auto start = std::chrono::steady_clock::now();
+  Call call(*this);
+  Lock& lock = call.lock;
+  raise_pending_error();
+  if (step == kGap) {
+    throw Error(Errc::invalid_argument, "the largest number there is cannot be a checkpoint's");
+  }
+  const StepInfo info = layout(step);
+  bool waits = false;
+  const std::vector<Piece> pieces = pieces_of(info, &waits);
+  auto ticket = std::make_shared<Ticket::State>();
+  ticket->core = core_;
+  ticket->step = step;
+  std::copy(std::begin(numbers_), std::end(numbers_), ticket->tiers);
+  const Answer answer = ask(lock, step, [&] {
+    if (removals_.contains(step)) return Answer{Answer::Verdict::wait, {}};
+    return changing([&] { return core_->catalog.begin_save(step, info.bytes, keep); });
+  });
+  if (answer.verdict == Answer::Verdict::exists) {
+    throw Error(Errc::already_exists,
+                name_of(step) + " is there already, and never changes: discard() it first");
+  }
+  if (answer.verdict == Answer::Verdict::full) refuse_full(info);
+
+  try {
+    Record& record = records_[step];
+    record.info = info;
+    record.ticket = ticket;
+    queue_save(lock, answer.transfer, info, pieces, waits, stream, ticket);
+  } catch (...) {
+    const std::exception_ptr error = std::current_exception();
+    if (lock.owns_lock()) lock.unlock();
+    try {
+      stream.synchronize();  // copies that were queued must not run into what comes next here
+    } catch (...) {
+    }
+    lock.lock();
+    finish(answer.transfer, Outcome::failed, error);
+    std::rethrow_exception(error);
+  }
+  ++stats_.saves.checkpoints;
+  stats_.saves.bytes += info.bytes;
+  stats_.save_seconds += seconds_since(start);
+  return ticket;
+}
+
+// --- Restores
+// --------------------------------------------------------------------------------------
+
+// Without the mutex.
+Outcome Engine::restore_from(const history::Transfer& transfer, const std::vector<Piece>& pieces,
+                             bool waits, Stream& stream, std::shared_ptr<Event>& done) {
+  if (is_cache(transfer.from)) {
+    const std::byte* from = address(transfer.from, transfer.from_offset);
+    for (const Piece& piece : pieces) {
+      copy_async(stream, piece.data, from + piece.offset, piece.bytes);
+    }
+    done = std::make_shared<Event>();
+    done->record(stream);
+    if (waits) done->synchronize();
+    return Outcome::done;
+  }
+  try {
+    bounce_->callers.read(*disk_, transfer.step, pieces, stream,
+                          [](std::uint64_t) { return true; });
+    return Outcome::done;
+  } catch (const Error& error) {
+    if (error.code() != Errc::damaged && error.code() != Errc::not_found) throw;
+    const Lock lock(core_->mutex);
+    last_failure_ = error.what();
+    return Outcome::damaged;
+  }
+}
+
+void Engine::refuse_unknown(Step step) const {
+  if (const auto file = damaged_file(step)) throw Error(file->code, file->reason);
+  throw Error(Errc::not_found, name_of(step) + " is not in this history: steps() has what is");
+}
+
+void Engine::restore(Step step, Stream& stream, bool keep) {
+  const auto start = std::chrono::steady_clock::now();
+  Call call(*this);
+  Lock& lock = call.lock;
+  for (;;) {
+    std::vector<Piece> pieces;
+    bool waits = false;
+    const Answer answer = ask(lock, step, [&] {
+      const auto record = records_.find(step);
+      if (record == records_.end() || !core_->catalog.contains(step)) {
+        return Answer{Answer::Verdict::not_found, {}};
+      }
+      check_parts(record->second.info, protected_parts(), name_of(step));
+      pieces = pieces_of(record->second.info, &waits);
+      return changing([&] { return core_->catalog.begin_restore(step, keep); });
+    });
+    if (answer.verdict == Answer::Verdict::not_found) refuse_unknown(step);
+    if (answer.verdict == Answer::Verdict::lost) {
+      throw Error(Errc::damaged, name_of(step) + ": no tier has it whole any longer: " +
+                                     last_failure_ + "; discard() it, and compute it again");
+    }
+    const history::Transfer& transfer = answer.transfer;
+    const bool from_cache = is_cache(transfer.from);
+    if (!from_cache) ++demands_;
+    lock.unlock();
+    Outcome outcome = Outcome::failed;
+    std::exception_ptr error;
+    std::shared_ptr<Event> done;
+    try {
+      outcome = restore_from(transfer, pieces, waits, stream, done);
+    } catch (...) {
+      error = std::current_exception();
+      try {
+        stream.synchronize();
+      } catch (...) {
+      }
+    }
+    lock.lock();
+    if (!from_cache) --demands_;
+    if (done) {
+      try {
+        fences_[transfer.from].add(transfer.from_offset, transfer.bytes, done);
+      } catch (...) {  // no memory: then it is waited for
+        lock.unlock();
+        try {
+          done->synchronize();
+        } catch (...) {
+        }
+        lock.lock();
+      }
+    }
+    finish(transfer, outcome, error);
+    if (error) std::rethrow_exception(error);
+    if (outcome == Outcome::damaged) continue;  // another tier may have it
+    ++stats_.restores.checkpoints;
+    stats_.restores.bytes += transfer.bytes;
+    ++stats_.restored_from[index_of(kind_of(transfer.from))].checkpoints;
+    stats_.restored_from[index_of(kind_of(transfer.from))].bytes += transfer.bytes;
+    stats_.restore_seconds += seconds_since(start);
+    return;
+  }
+}
+
+// --- The rest
+// --------------------------------------------------------------------------------------
+
+void Engine::hint(std::span<const Step> steps) {
+  const Lock lock = open_lock();
+  changing([&] {
+    for (const Step step : steps) core_->catalog.hint(step);
+  });
+  core_->changed.notify_all();
+}
+
+void Engine::prefetch_start() {
+  const Lock lock = open_lock();
+  core_->catalog.start_prefetch();
+  core_->changed.notify_all();
+}
+
+std::uint64_t Engine::size(Step step, std::string_view name) {
+  const Lock lock = open_lock();
+  const auto record = records_.find(step);
+  if (record == records_.end() || !core_->catalog.contains(step)) refuse_unknown(step);
+  for (const Part& part : record->second.info.parts) {
+    if (part.name == name) return part.bytes;
+  }
+  throw Error(Errc::not_found, name_of(step) + " has no array '" + std::string(name) +
+                                   "': it has " + std::to_string(record->second.info.parts.size()) +
+                                   " others");
+}
+
+bool Engine::discard(Step step) {
+  const Lock lock = open_lock();
+  const bool there = changing([&] {
+    const bool known = core_->catalog.discard(step);
+    note_evictions();
+    forget_if_gone(step);
+    return known;
+  });
+  const auto file = there ? std::nullopt : damaged_file(step);
+  const bool remains = file && file->code == Errc::damaged;
+  if (remains) removals_.insert(step);
+  core_->changed.notify_all();
+  return there || remains;
+}
+
+// What stands in the folder under the step's name, and is none.
+std::optional<DamagedFile> Engine::damaged_file(Step step) const {
+  if (!disk_) return std::nullopt;
+  for (const DamagedFile& file : disk_->damaged()) {
+    if (file.step == step) return file;
+  }
+  return std::nullopt;
+}
+
+// A copy that turned out to be damaged makes way for a new one. Without the mutex.
+void Engine::remove_file(Step step) {
+  const auto file = damaged_file(step);
+  if (disk_->find(step) || (file && file->code == Errc::damaged)) disk_->remove(step);
+}
+
+std::vector<Step> Engine::steps() {
+  const Lock lock = open_lock();
+  std::vector<Step> steps;
+  for (const auto& [step, record] : records_) {
+    if (core_->catalog.contains(step) && !core_->catalog.is_lost(step)) steps.push_back(step);
+  }
+  return steps;
+}
+
+bool Engine::is_in(Step step, Tier tier) {
+  const Lock lock = open_lock();
+  const int number = tier_of(tier);
+  return number >= 0 && core_->catalog.contains(step) &&
+         is_whole(core_->catalog.state(step, number));
+}
+
+std::optional<Step> Engine::latest(Tier tier) {
+  const Lock lock = open_lock();
+  const int number = tier_of(tier);
+  std::optional<Step> latest;
+  std::uint64_t arrival = 0;
+  if (number < 0) return latest;
+  for (const auto& [step, record] : records_) {
+    const std::uint64_t own = record.arrival[index_of(tier)];
+    if (!core_->catalog.contains(step) || !is_whole(core_->catalog.state(step, number))) continue;
+    if (latest && own < arrival) continue;
+    latest = step;
+    arrival = own;
+  }
+  return latest;
+}
+
+void Engine::flush() {
+  Call call(*this);
+  flush(call.lock);
+}
+
+void Engine::flush(Lock& lock) {
+  Core& core = *core_;
+  core.check_whole();
+  removals_.merge(failed_removals_);
+  failed_removals_.clear();
+  retry_flushes();
+  core.catalog.caller_waits();
+  core.changed.notify_all();
+  while (!core.broken &&
+         (core.catalog.flush_pending() || core.catalog.discard_pending() || !removals_.empty())) {
+    core.changed.wait(lock);
+  }
+  core.catalog.caller_goes_on();
+  core.check_whole();
+  if (const std::exception_ptr error = std::exchange(pending_error_, nullptr)) {
+    std::rethrow_exception(error);
+  }
+  check_all_flushed();
+}
+
+// Throws what keeps a checkpoint from the disk.
+void Engine::check_all_flushed() {
+  if (!disk_) return;
+  const Catalog& catalog = core_->catalog;
+  for (const auto& [step, record] : records_) {
+    if (!catalog.contains(step) || catalog.is_lost(step)) continue;
+    if (is_whole(catalog.state(step, tier_of(Tier::disk)))) continue;
+    const auto met = unflushed_.find(step);
+    if (met != unflushed_.end()) {
+      met->second.raised = true;
+      std::rethrow_exception(met->second.error);
+    }
+    throw Error(Errc::no_space,
+                concat(name_of(step), " is not on disk: there is no room for its ",
+                       core::human_bytes(record.info.bytes),
+                       " within disk_bytes; discard others, or give the history more"));
+  }
+}
+
+void Engine::verify(Step step) {
+  Call call(*this);
+  const int disk = tier_of(Tier::disk);
+  const auto arrival_of = [&]() -> std::uint64_t {  // told from one that was saved again
+    const auto record = records_.find(step);
+    if (disk < 0 || record == records_.end() || !core_->catalog.contains(step)) return 0;
+    if (!is_whole(core_->catalog.state(step, disk))) return 0;
+    return record->second.arrival[index_of(Tier::disk)];
+  };
+  const std::uint64_t arrival = arrival_of();
+  if (arrival == 0) {
+    throw Error(Errc::not_found, name_of(step) + " is not on disk: wait() for its ticket");
+  }
+  call.lock.unlock();
+  try {
+    disk_->verify(step, [](std::uint64_t) { return true; });
+  } catch (const Error& error) {
+    if (error.code() == Errc::damaged || error.code() == Errc::not_found) {
+      call.lock.lock();
+      last_failure_ = error.what();
+      // Where a cache has it, it is flushed again from there.
+      if (arrival_of() == arrival) changing([&] { core_->catalog.found_damaged(step, disk); });
+      core_->changed.notify_all();
+    }
+    throw;
+  }
+}
+
+HistoryStats Engine::stats() {
+  const Lock lock = open_lock();
+  HistoryStats stats = stats_;
+  stats.prefetch_distance = core_->catalog.prefetch_distance();
+  for (const auto& [step, record] : records_) {
+    for (const Tier kind : kinds_) {
+      if (!is_whole(core_->catalog.state(step, tier_of(kind)))) continue;
+      ++stats.held_in[index_of(kind)].checkpoints;
+      stats.held_in[index_of(kind)].bytes += record.info.bytes;
+    }
+  }
+  return stats;
+}
+
+void Engine::close() {
+  core_->check_process();
+  Lock lock(core_->mutex);
+  if (core_->closing) {  // by another thread: closed it is when that is done
+    while (!ended_) core_->changed.wait(lock);
+    return;
+  }
+  core_->closing = true;
+  core_->changed.notify_all();
+  while (calls_ > 0) core_->changed.wait(lock);
+  std::exception_ptr error;
+  try {
+    flush(lock);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  lock.unlock();
+  end();
+  lock.lock();
+  ended_ = true;
+  core_->changed.notify_all();
+  if (error) std::rethrow_exception(error);
+}
+
+// Ends the threads and gives everything back.
+void Engine::end() {
+  stop_threads();
+  // Work of streams that still reads the caches, or writes them.
+  const auto wait_for = [](Event& event) {
+    try {
+      event.synchronize();
+    } catch (...) {  // it has ended, and its stream's user hears of it
+    }
+  };
+  for (const Arrival& arrival : arrivals_) wait_for(*arrival.event);  // of a history that broke
+  for (const RangeFences& fences : fences_) {
+    for (const auto& event : fences.over(0, ~std::uint64_t{0})) wait_for(*event);
+  }
+  gpu_.reset();
+  host_ = {};
+  bounce_.reset();
+  disk_.reset();
+}
+
+}  // namespace holdfast::history

@@ -1,0 +1,238 @@
+// The threads, streams and buffers under a history: what the catalog decides is done here.
+//
+// One mutex is over the catalog and all that is said of checkpoints; no bytes move under it. A
+// caller or a thread begins a transfer under the mutex, moves the bytes without it, and ends the
+// transfer under it; whoever waits is woken whenever one has ended. Source: Score (HPDC '23),
+// section 4.3.1, with a thread for each pair of tiers and direction, since a prefetch from the disk
+// must not wait for one to the GPU.
+//
+// Threads: arrivals (waits for the copies of saves), a flush lane out of each tier but the last, a
+// fetch lane into each cache but what has nothing below it, and the housekeeper (removals).
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/process.hpp"
+#include "history/bounce.hpp"
+#include "history/catalog.hpp"
+#include "history/folder_store.hpp"
+#include "history/range_fences.hpp"
+#include "holdfast/history.hpp"
+
+namespace holdfast {
+
+inline constexpr int kTierKinds = 3;
+constexpr std::size_t index_of(Tier tier) { return static_cast<std::size_t>(tier); }
+
+namespace history {
+
+// What a history and its tickets share.
+struct Core {
+  Core(const std::vector<TierSpec>& specs, Catalog::Options options) : catalog(specs, options) {}
+  std::mutex mutex;
+  std::condition_variable changed;
+  Catalog catalog;
+  const core::Maker maker;
+  bool closing = false;       // no further call begins
+  bool closed = false;        // what is not durable will not be
+  std::exception_ptr broken;  // what left the catalog half changed; then nothing goes on
+
+  // Throws in_use in a forked child, whose copy of the mutex may be locked for ever.
+  void check_process() const {
+    if (maker.is_this_process()) return;
+    maker.refuse("this history", "open one of the child's own, in another folder");
+  }
+  // Throws what `broken` says, with the remedy. REQUIRES: the mutex is held.
+  void check_whole() const;
+};
+
+}  // namespace history
+
+struct Ticket::State {
+  std::shared_ptr<history::Core> core;
+  std::uint64_t step = 0;
+  std::shared_ptr<Event> copied;  // null: it was staged when save() returned
+  int tiers[kTierKinds] = {};     // their numbers in the history; -1: it has none
+  // The rest under the mutex.
+  bool was_in[kTierKinds] = {};  // complete there at some time
+  bool gone = false;             // discarded
+  std::exception_ptr error;      // what keeps it from a slower tier, or from any
+};
+
+namespace history {
+
+struct Array {
+  std::byte* data = nullptr;
+  std::uint64_t bytes = 0;
+  BufferMemory memory = BufferMemory::device;
+};
+
+// What is known of a checkpoint beyond where it is.
+struct Record {
+  StepInfo info;
+  std::shared_ptr<Ticket::State> ticket;   // null: an earlier process saved it
+  std::uint64_t arrival[kTierKinds] = {};  // by a count over the history; 0: never
+};
+
+class Engine {
+ public:
+  // `disk`: the store of the folder, for tests of their own; otherwise `options.disk` is opened.
+  explicit Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk = nullptr);
+  ~Engine();
+  bool is_of_this_process() const noexcept { return core_->maker.is_this_process(); }
+
+  void protect(std::string_view name, const Array& array);
+  void unprotect(std::string_view name);
+  std::shared_ptr<Ticket::State> save(Step step, Stream& stream, bool keep);
+  void restore(Step step, Stream& stream, bool keep);
+  void hint(std::span<const Step> steps);
+  void prefetch_start();
+  std::uint64_t size(Step step, std::string_view name);
+  bool discard(Step step);
+  std::vector<Step> steps();
+  bool is_in(Step step, Tier tier);
+  std::optional<Step> latest(Tier tier);
+  void flush();
+  void verify(Step step);
+  HistoryStats stats();
+  void close();
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  struct Arrival {  // of a save whose copies are queued
+    history::Transfer transfer;
+    std::shared_ptr<Event> event;
+    const void* stream;  // that tells it from others
+  };
+  struct Unflushed {  // whose flush was given up
+    std::exception_ptr error;
+    bool raised = false;  // by a save()
+  };
+  class Call;
+
+  // engine.cpp
+  void adopt_steps();
+  Lock open_lock();
+  // Runs what changes the catalog. What that throws has left it half changed: nothing goes on then,
+  // and whoever waits hears of it. REQUIRES: the mutex is held.
+  template <class Change>
+  auto changing(Change&& change) {
+    try {
+      return change();
+    } catch (...) {
+      break_with(std::current_exception());
+      throw;
+    }
+  }
+  void break_with(std::exception_ptr error);
+  int tier_of(Tier kind) const { return numbers_[index_of(kind)]; }
+  Tier kind_of(int tier) const { return kinds_[static_cast<std::size_t>(tier)]; }
+  bool is_cache(int tier) const { return kind_of(tier) != Tier::disk; }
+  std::byte* address(int tier, std::uint64_t offset) const;
+  StepInfo layout(Step step) const;
+  std::vector<Part> protected_parts() const;
+  // The arrays of a checkpoint's parts; `waits`: some are memory that copies wait for.
+  std::vector<Piece> pieces_of(const StepInfo& info, bool* waits) const;
+  Answer ask(Lock& lock, Step step, const std::function<Answer()>& question);
+  void await_arrival(Lock& lock, Step step);
+  Outcome restore_from(const history::Transfer& transfer, const std::vector<Piece>& pieces,
+                       bool waits, Stream& stream, std::shared_ptr<Event>& done);
+  void queue_save(Lock& lock, const history::Transfer& transfer, const StepInfo& info,
+                  const std::vector<Piece>& pieces, bool waits, Stream& stream,
+                  const std::shared_ptr<Ticket::State>& ticket);
+  void raise_pending_error();
+  [[noreturn]] void refuse_full(const StepInfo& info);
+  [[noreturn]] void refuse_unknown(Step step) const;
+  std::optional<DamagedFile> damaged_file(Step step) const;
+  void remove_file(Step step);
+  void flush(Lock& lock);
+  void check_all_flushed();
+  void end();
+
+  // lanes.cpp
+  void start_threads();
+  void run_guarded(const std::function<void()>& body) noexcept;
+  std::deque<Arrival>::iterator ended_arrival();
+  void stop_threads();
+  void run_arrivals();
+  void run_lane(history::Transfer::Kind kind, int tier);
+  void run_housekeeper();
+  Outcome move(const history::Transfer& transfer, const StepInfo& info, Stream& stream,
+               std::exception_ptr& error);
+  bool move_bytes(const history::Transfer& transfer, const StepInfo& info, Stream& stream);
+  bool keep_pace(const history::Transfer& transfer);
+
+  // records.cpp: what follows from a change of the catalog. REQUIRES: the mutex is held.
+  void finish(const history::Transfer& transfer, Outcome outcome, const std::exception_ptr& error);
+  void note_evictions();
+  void forget_if_gone(Step step);
+  void note_failure(const history::Transfer& transfer, const std::exception_ptr& error);
+  static void warn(Step step, const std::exception_ptr& error);
+  void warn_or_keep(Step step, const std::exception_ptr& error);
+  void retry_flushes();
+  void retain();
+  // Queued work that uses these bytes comes before what `stream` does next, or before the return.
+  void come_behind(int tier, std::uint64_t offset, std::uint64_t bytes, Stream& stream);
+  void wait_behind(Lock& lock, int tier, std::uint64_t offset, std::uint64_t bytes);
+
+  const HistoryOptions options_;
+  std::vector<Tier> kinds_;  // of the tiers that there are, from the fastest
+  int numbers_[kTierKinds];  // the other way; -1: there is none
+  std::unique_ptr<FolderStore> disk_;
+  DeviceBuffer<std::byte> gpu_;
+  PinnedBuffer<std::byte> host_;
+  // For callers, flushes, fetches: who holds one may wait for another of these, so they share none.
+  struct Bounces {
+    Bounce callers, flushes, fetches;
+  };
+  std::unique_ptr<Bounces> bounce_;
+  std::shared_ptr<Core> core_;
+
+  // Under the mutex.
+  std::map<std::string, Array, std::less<>> arrays_;
+  std::map<Step, Record> records_;
+  RangeFences fences_[Catalog::kMaxTiers];
+  std::deque<Arrival> arrivals_;
+  std::set<Step> removals_;         // files to remove
+  std::set<Step> failed_removals_;  // that flush() tries again
+  std::map<Step, Unflushed> unflushed_;
+  std::exception_ptr pending_error_;  // for the next save() or flush()
+  std::string last_failure_;
+  std::uint64_t arrivals_counted_ = 0;
+  HistoryStats stats_{};
+  double seconds_per_byte_[Catalog::kMaxTiers] = {};
+  bool stopping_ = false;
+  bool ended_ = false;  // close() is done
+  int calls_ = 0;       // that close() waits for
+  int demands_ = 0;     // restores that read the disk while their callers wait
+  int prefetches_ = 0;  // fetch lanes that read the disk
+
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace history
+
+struct History::Impl {
+  explicit Impl(const HistoryOptions& options)
+      : owner(std::make_unique<history::Engine>(options)), engine(*owner) {}
+  // A forked child has a copy without the threads, which cannot be joined: there it stays.
+  ~Impl() {
+    if (!owner->is_of_this_process()) static_cast<void>(owner.release());
+  }
+  std::unique_ptr<history::Engine> owner;
+  history::Engine& engine;
+};
+
+}  // namespace holdfast

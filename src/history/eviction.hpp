@@ -1,0 +1,79 @@
+// Which neighbouring fragments of a tier to evict for a new checkpoint (gap-aware eviction).
+//
+// Interface: choose_window() looks at every run of fragments that is large enough and that no
+// smaller run inside it makes needless, and returns the best. The caller evicts and place()s at
+// once if its wait is 0. If not it waits, lets the table change, and asks again: no index outlives
+// a wait. Sizes in bytes, times in seconds.
+//
+// The better of two windows, by the first of these that differs:
+// 1. `wait`: the largest of its fragments', since they become evictable side by side.
+// 2. What the restore order will fetch again: each hinted checkpoint's bytes over 1 + distance. A
+//    sum that weighs the near restores most, and the bytes that room is bought with.
+// 3. Bytes of checkpoints that no hint names and that were not consumed.
+// 4. Bytes of the window: what a consumed checkpoint or a gap loses of its room, best fit.
+// 5. Bytes of consumed checkpoints, then the lower offset.
+//
+// Invariants: the sums are whole numbers, so that a fragment which leaves a window leaves nothing
+// behind; a fragment that can never be evicted is in no window.
+//
+// Source: SCORE (HPDC '23), sections 4.1.6 and 4.2. docs/history-eviction.md: where Algorithm 1
+// would go wrong as printed, what is done instead, and how far from the best choice this is.
+//
+// Tested: against a comparison of all windows one by one, and against the best of all placements
+// (tests/history/eviction_test.cpp, eviction_optimum_test.cpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "history/allocation_table.hpp"
+
+namespace holdfast::history {
+
+inline constexpr std::uint64_t kUnhinted = ~std::uint64_t{0};
+
+// What makes a fragment worth keeping, at the time of the decision.
+struct Score {
+  // Seconds until it can be evicted: 0 now, infinity never. What is no such number (negative, NaN)
+  // counts as never: a prediction that has gone wrong evicts nothing.
+  double wait;
+  std::uint64_t distance;  // restores known to come before its own; kUnhinted: no hint
+  bool consumed;           // its distance does not matter
+};
+
+// Fragments [first, last), the seconds until all of them can be evicted, and for place() the side
+// for what is left: beside the neighbour that is lost more easily, so that both make room together.
+struct Window {
+  std::size_t first;
+  std::size_t last;
+  double wait;
+  Rest rest = Rest::behind;
+
+  bool operator==(const Window&) const = default;
+};
+
+namespace detail {
+
+// choose_window() with a score for each fragment; that of a gap says no more than a wait of 0.
+std::optional<Window> choose_scored_window(std::span<const Fragment> fragments,
+                                           std::span<const Score> scores, std::uint64_t bytes);
+
+}  // namespace detail
+
+// The best window of `bytes` at least, never an empty one; none if there is no room that can ever
+// be had. score_of(fragment) is asked once for every fragment that holds a checkpoint, in order.
+// REQUIRES: the fragments are a table's. O(N). Throws bad_alloc, and what score_of throws.
+template <class ScoreOf>
+std::optional<Window> choose_window(std::span<const Fragment> fragments, std::uint64_t bytes,
+                                    ScoreOf&& score_of) {
+  const auto scores = std::make_unique_for_overwrite<Score[]>(fragments.size());
+  for (std::size_t i = 0; i < fragments.size(); ++i) {
+    scores[i] = fragments[i].step == kGap ? Score{0, kUnhinted, true} : score_of(fragments[i]);
+  }
+  return detail::choose_scored_window(fragments, {scores.get(), fragments.size()}, bytes);
+}
+
+}  // namespace holdfast::history

@@ -1,0 +1,172 @@
+#include "holdfast/history.hpp"
+
+#include <utility>
+
+#include "core/event_access.hpp"
+#include "core/guard.hpp"
+#include "history/engine.hpp"
+
+namespace holdfast {
+
+namespace {
+
+void check_tier(Tier tier, const char* what) {
+  if (index_of(tier) < kTierKinds) return;
+  throw Error(Errc::invalid_argument, std::string(what) + ": an unknown tier");
+}
+
+}  // namespace
+
+const char* to_string(Tier tier) noexcept {
+  switch (tier) {
+    case Tier::gpu:
+      return "gpu";
+    case Tier::host:
+      return "host";
+    case Tier::disk:
+      return "disk";
+  }
+  return "unknown";
+}
+
+// --- Ticket
+// ----------------------------------------------------------------------------------------
+
+namespace {
+
+Ticket::State& state_of(const std::shared_ptr<Ticket::State>& state) {
+  if (!state) detail::throw_moved_from("ticket");
+  return *state;
+}
+
+}  // namespace
+
+std::uint64_t Ticket::step() const { return state_of(state_).step; }
+
+bool Ticket::staged() const {
+  const State& state = state_of(state_);
+  return !state.copied || core::EventAccess::ended(*state.copied);
+}
+
+void Ticket::wait_staged() const {
+  State& state = state_of(state_);
+  if (state.copied) state.copied->synchronize();
+}
+
+bool Ticket::is_in(Tier tier) const {
+  State& state = state_of(state_);
+  check_tier(tier, "Ticket::is_in");
+  state.core->check_process();
+  const std::lock_guard lock(state.core->mutex);
+  return state.was_in[index_of(tier)];
+}
+
+void Ticket::wait(Tier tier) const {
+  State& state = state_of(state_);
+  check_tier(tier, "Ticket::wait");
+  const std::string name = "checkpoint " + std::to_string(state.step);
+  const int number = state.tiers[index_of(tier)];
+  if (number < 0) {
+    throw Error(Errc::not_found,
+                name + ": this history has no tier '" + to_string(tier) + "' to wait for");
+  }
+  state.core->check_process();
+  std::unique_lock lock(state.core->mutex);
+  struct Waiting {
+    explicit Waiting(history::Core& core_of) : core(core_of) {
+      core.catalog.caller_waits();
+      core.changed.notify_all();
+    }
+    ~Waiting() { core.catalog.caller_goes_on(); }
+    history::Core& core;
+  } waiting(*state.core);
+  for (;;) {
+    if (state.was_in[index_of(tier)]) return;
+    if (state.error) std::rethrow_exception(state.error);
+    if (state.gone) throw Error(Errc::not_found, name + " was discarded");
+    if (state.core->closed) throw Error(Errc::closed, name + ": its history is closed");
+    state.core->check_whole();
+    if (!state.core->catalog.will_reach(state.step, number)) {
+      throw Error(Errc::no_space,
+                  name + " has no room in the tier '" + to_string(tier) +
+                      "', and nothing that goes on will make some: discard() others");
+    }
+    state.core->changed.wait(lock);
+  }
+}
+
+// --- History
+// ---------------------------------------------------------------------------------------
+
+History History::open(const HistoryOptions& options) try {
+  return History(std::make_unique<Impl>(options));
+} catch (const std::exception&) {
+  core::fail("History::open()");
+}
+
+History::History(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+History::~History() = default;
+History::History(History&&) noexcept = default;
+History& History::operator=(History&&) noexcept = default;
+
+History::Impl& History::impl() const {
+  if (!impl_) detail::throw_moved_from("history");
+  return *impl_;
+}
+
+void History::protect_raw(std::string_view name, void* data, std::uint64_t bytes,
+                          BufferMemory memory) try {
+  impl().engine.protect(name, {static_cast<std::byte*>(data), bytes, memory});
+} catch (const std::exception&) {
+  core::fail("History::protect()");
+}
+
+void History::unprotect(std::string_view name) { impl().engine.unprotect(name); }
+
+Ticket History::save(std::uint64_t step, Stream& stream, bool keep) try {
+  return Ticket(impl().engine.save(step, stream, keep));
+} catch (const std::exception&) {
+  core::fail("History::save()");
+}
+
+void History::restore(std::uint64_t step, Stream& stream, bool keep) try {
+  impl().engine.restore(step, stream, keep);
+} catch (const std::exception&) {
+  core::fail("History::restore()");
+}
+
+void History::hint(std::span<const std::uint64_t> steps) try {
+  impl().engine.hint(steps);
+} catch (const std::exception&) {
+  core::fail("History::hint()");
+}
+
+void History::prefetch_start() { impl().engine.prefetch_start(); }
+
+std::uint64_t History::size(std::uint64_t step, std::string_view name) const {
+  return impl().engine.size(step, name);
+}
+
+bool History::discard(std::uint64_t step) { return impl().engine.discard(step); }
+
+std::vector<std::uint64_t> History::steps() const { return impl().engine.steps(); }
+
+bool History::is_in(std::uint64_t step, Tier tier) const {
+  check_tier(tier, "History::is_in");
+  return impl().engine.is_in(step, tier);
+}
+
+std::optional<std::uint64_t> History::latest(Tier tier) const {
+  check_tier(tier, "History::latest");
+  return impl().engine.latest(tier);
+}
+
+void History::flush() { impl().engine.flush(); }
+void History::verify(std::uint64_t step) const { impl().engine.verify(step); }
+HistoryStats History::stats() const { return impl().engine.stats(); }
+
+void History::close() {
+  if (impl_) impl_->engine.close();
+}
+
+}  // namespace holdfast

@@ -1,0 +1,225 @@
+// The threads of a history.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "core/event_access.hpp"
+#include "history/engine.hpp"
+
+namespace holdfast::history {
+
+using Kind = history::Transfer::Kind;
+
+void Engine::start_threads() {
+  const int tiers = core_->catalog.tiers();
+  const auto start = [&](auto body) { threads_.emplace_back([this, body] { run_guarded(body); }); };
+  try {
+    start([this] { run_arrivals(); });
+    for (int tier = 0; tier + 1 < tiers; ++tier) {
+      start([this, tier] { run_lane(Kind::flush, tier); });
+      start([this, tier] { run_lane(Kind::fetch, tier); });
+    }
+    if (disk_) start([this] { run_housekeeper(); });
+  } catch (...) {
+    stop_threads();
+    throw;
+  }
+}
+
+// What is under way of flushes ends; what is not durable by now is not.
+void Engine::stop_threads() {
+  {
+    const Lock lock(core_->mutex);
+    stopping_ = true;
+    core_->closing = core_->closed = true;
+    core_->changed.notify_all();
+  }
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+// A thread that dies must not leave others waiting for what it would have done.
+void Engine::run_guarded(const std::function<void()>& body) noexcept {
+  try {
+    body();
+  } catch (...) {
+    const Lock lock(core_->mutex);
+    break_with(std::current_exception());
+  }
+}
+
+// A save whose copies have ended, of those that are the first of their streams.
+std::deque<Engine::Arrival>::iterator Engine::ended_arrival() {
+  std::vector<const void*> asked;
+  for (auto arrival = arrivals_.begin(); arrival != arrivals_.end(); ++arrival) {
+    if (std::find(asked.begin(), asked.end(), arrival->stream) != asked.end()) continue;
+    if (core::EventAccess::ended(*arrival->event)) return arrival;
+    asked.push_back(arrival->stream);
+  }
+  return arrivals_.end();
+}
+
+// Takes saves whose copies have ended. Streams end in any order, and one that is held up must not
+// keep the saves of others from their flushes; so they are asked in turn, and none is waited for.
+void Engine::run_arrivals() {
+  constexpr std::chrono::microseconds kShortestNap{20}, kLongestNap{1000};
+  auto nap = kShortestNap;
+  Lock lock(core_->mutex);
+  while (!core_->broken) {
+    if (arrivals_.empty()) {
+      if (stopping_) return;
+      core_->changed.wait(lock);
+      nap = kShortestNap;
+      continue;
+    }
+    const auto ended = ended_arrival();
+    if (ended != arrivals_.end()) {
+      await_arrival(lock, ended->transfer.step);
+      nap = kShortestNap;
+      continue;
+    }
+    lock.unlock();
+    std::this_thread::sleep_for(nap);
+    nap = std::min(2 * nap, kLongestNap);
+    lock.lock();
+  }
+}
+
+void Engine::run_lane(Kind kind, int tier) {
+  Lock lock(core_->mutex);
+  std::optional<Stream> stream;
+  for (;;) {
+    if (stopping_ || core_->broken) return;
+    const std::optional<history::Transfer> transfer =
+        kind == Kind::flush ? core_->catalog.next_flush(tier) : core_->catalog.next_fetch(tier);
+    note_evictions();
+    if (!transfer) {
+      core_->changed.wait(lock);
+      continue;
+    }
+    const StepInfo info = records_.at(transfer->step).info;
+    const auto start = std::chrono::steady_clock::now();
+    std::exception_ptr error;
+    Outcome outcome = Outcome::failed;
+    lock.unlock();
+    try {
+      if (!stream) stream.emplace();
+      outcome = move(*transfer, info, *stream, error);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (kind == Kind::flush && outcome == Outcome::done && info.bytes > 0) {
+      double& average = seconds_per_byte_[tier];
+      const double own = seconds / static_cast<double>(info.bytes);
+      average = average == 0 ? own : 0.75 * average + 0.25 * own;
+      core_->catalog.set_costs(tier, average);
+    }
+    finish(*transfer, outcome, error);
+  }
+}
+
+// Removes files of what was discarded.
+void Engine::run_housekeeper() {
+  Lock lock(core_->mutex);
+  while (!core_->broken) {
+    if (removals_.empty()) {
+      if (stopping_) return;
+      core_->changed.wait(lock);
+      continue;
+    }
+    const Step step = *removals_.begin();
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      remove_file(step);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    removals_.erase(step);
+    if (error) {
+      failed_removals_.insert(step);
+      ++stats_.failed_transfers;
+      warn_or_keep(step, error);
+    } else {
+      retry_flushes();  // there may be room now
+    }
+    core_->changed.notify_all();
+  }
+}
+
+// Whether a transfer goes on. A restore that keeps its caller waiting goes before a prefetch, and
+// that before a flush that nobody waits for.
+bool Engine::keep_pace(const history::Transfer& transfer) {
+  Lock lock(core_->mutex);
+  const bool flush = transfer.kind == Kind::flush;
+  for (;;) {
+    if (core_->catalog.is_cancelled(transfer) || core_->broken) return false;
+    if (stopping_ && !flush) return false;
+    // Not while a caller waits, perhaps for this: the stream that a restore waits for may wait for
+    // that caller.
+    const bool gives_way =
+        core_->catalog.waiting_callers() == 0 && (demands_ > 0 || (flush && prefetches_ > 0));
+    if (!gives_way || stopping_) return true;
+    core_->changed.wait(lock);
+  }
+}
+
+Outcome Engine::move(const history::Transfer& transfer, const StepInfo& info, Stream& stream,
+                     std::exception_ptr& error) {
+  const bool reads_disk = !is_cache(transfer.from);
+  if (reads_disk) {
+    const Lock lock(core_->mutex);
+    ++prefetches_;
+  }
+  Outcome outcome = Outcome::failed;
+  try {
+    if (move_bytes(transfer, info, stream)) outcome = Outcome::done;
+  } catch (const Error& met) {
+    error = std::current_exception();
+    const bool gone = met.code() == Errc::damaged || met.code() == Errc::not_found;
+    if (reads_disk && gone) outcome = Outcome::damaged;
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (reads_disk) {
+    const Lock lock(core_->mutex);
+    --prefetches_;
+  }
+  return outcome;
+}
+
+// False: it was given up.
+bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info, Stream& stream) {
+  const auto pace = [&](std::uint64_t) { return keep_pace(transfer); };
+  const auto bytes_at = [&](int tier, std::uint64_t offset) {
+    return std::span<std::byte>(address(tier, offset), info.bytes);
+  };
+  if (!is_cache(transfer.to)) {
+    remove_file(info.step);
+    const auto from = bytes_at(transfer.from, transfer.from_offset);
+    if (kind_of(transfer.from) == Tier::host) return disk_->write(info, from, pace);
+    return bounce_->flushes.write(*disk_, info, {{0, from.data(), from.size()}}, stream, pace);
+  }
+  const auto to = bytes_at(transfer.to, transfer.to_offset);
+  if (is_cache(transfer.from)) {
+    {
+      const Lock lock(core_->mutex);
+      come_behind(transfer.to, transfer.to_offset, info.bytes, stream);
+    }
+    copy_async(stream, to.data(), address(transfer.from, transfer.from_offset), info.bytes);
+    stream.synchronize();
+    return true;
+  }
+  {
+    Lock lock(core_->mutex);
+    wait_behind(lock, transfer.to, transfer.to_offset, info.bytes);
+  }
+  if (kind_of(transfer.to) == Tier::host) return disk_->read(info.step, to, pace);
+  return bounce_->fetches.read(*disk_, info.step, {{0, to.data(), to.size()}}, stream, pace);
+}
+
+}  // namespace holdfast::history

@@ -1,0 +1,156 @@
+// What follows from a change of the catalog. The mutex is held.
+#include <atomic>
+#include <cstdio>
+#include <utility>
+
+#include "core/event_access.hpp"
+#include "history/engine.hpp"
+
+namespace holdfast::history {
+
+namespace {
+
+std::string message_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& exception) {
+    return exception.what();
+  } catch (...) {
+    return "an unknown exception";
+  }
+}
+
+}  // namespace
+
+void Engine::finish(const history::Transfer& transfer, Outcome outcome,
+                    const std::exception_ptr& error) {
+  using Kind = history::Transfer::Kind;
+  changing([&] {
+    const Step step = transfer.step;
+    core_->catalog.finish(transfer, outcome);
+    const auto found = records_.find(step);
+    if (outcome == Outcome::done && transfer.to != kProgram) {
+      const Tier tier = kind_of(transfer.to);
+      const std::size_t kind = index_of(tier);
+      if (found != records_.end()) {
+        found->second.arrival[kind] = ++arrivals_counted_;
+        if (found->second.ticket) found->second.ticket->was_in[kind] = true;
+      }
+      if (transfer.kind != Kind::save) {
+        auto& count = transfer.kind == Kind::flush ? stats_.flushed_to : stats_.fetched_to;
+        ++count[kind].checkpoints;
+        count[kind].bytes += transfer.bytes;
+      }
+      if (transfer.kind == Kind::flush) unflushed_.erase(step);
+      if (tier == Tier::disk) retain();
+    }
+    if (error) note_failure(transfer, error);
+    note_evictions();
+    forget_if_gone(step);
+  });
+  core_->changed.notify_all();
+}
+
+void Engine::note_failure(const history::Transfer& transfer, const std::exception_ptr& error) {
+  using Kind = history::Transfer::Kind;
+  ++stats_.failed_transfers;
+  last_failure_ = message_of(error);
+  const auto found = records_.find(transfer.step);
+  const auto ticket = found == records_.end() ? nullptr : found->second.ticket;
+  if (transfer.kind == Kind::save) {
+    if (!ticket) return;
+    ticket->error = error;
+    // What a save() has thrown is not thrown again by the next.
+    if (ticket->copied) warn_or_keep(transfer.step, error);
+  }
+  if (transfer.kind != Kind::flush) return;
+  if (!core_->catalog.flush_given_up(transfer.step, transfer.from)) return;
+  if (ticket) ticket->error = error;
+  unflushed_[transfer.step] = {error};
+  if (options_.on_error == OnError::warn) warn(transfer.step, error);
+}
+
+void Engine::warn(Step step, const std::exception_ptr& error) {
+  std::fprintf(stderr, "holdfast: history: checkpoint %llu: %s\n",
+               static_cast<unsigned long long>(step), message_of(error).c_str());
+}
+
+// For the next flush(), or save() if it is to throw it.
+void Engine::warn_or_keep(Step step, const std::exception_ptr& error) {
+  if (options_.on_error == OnError::warn) warn(step, error);
+  if (!pending_error_) pending_error_ = error;
+}
+
+void Engine::retry_flushes() {
+  for (const Step step : changing([&] { return core_->catalog.retry_flushes(); })) {
+    const auto record = records_.find(step);
+    if (record != records_.end() && record->second.ticket) record->second.ticket->error = nullptr;
+  }
+}
+
+void Engine::note_evictions() {
+  for (const auto& [tier, step] : core_->catalog.take_evicted()) {
+    const auto record = records_.find(step);
+    auto& count = stats_.evicted_from[index_of(kind_of(tier))];
+    ++count.checkpoints;
+    if (record != records_.end()) count.bytes += record->second.info.bytes;
+    if (!is_cache(tier)) {
+      removals_.insert(step);
+      core_->changed.notify_all();
+    }
+    forget_if_gone(step);
+  }
+}
+
+void Engine::forget_if_gone(Step step) {
+  const auto record = records_.find(step);
+  if (record == records_.end() || core_->catalog.knows(step)) return;
+  if (record->second.ticket) record->second.ticket->gone = true;
+  records_.erase(record);
+  unflushed_.erase(step);
+  // The file of a checkpoint whose every copy was damaged, which the catalog has dropped before.
+  if (disk_ && disk_->find(step)) {
+    removals_.insert(step);
+    core_->changed.notify_all();
+  }
+}
+
+// What the rule of retention no longer keeps on disk goes.
+void Engine::retain() {
+  if (options_.keep_last == 0 && options_.keep_every == 0) return;
+  const std::uint64_t last = std::max<std::uint64_t>(options_.keep_last, 1);
+  const int disk = tier_of(Tier::disk);
+  std::uint64_t newer = 0;
+  std::vector<Step> victims;
+  for (auto record = records_.rbegin(); record != records_.rend(); ++record) {
+    const Step step = record->first;
+    if (!core_->catalog.contains(step) || !is_whole(core_->catalog.state(step, disk))) continue;
+    const bool stays = newer < last || (options_.keep_every > 0 && step % options_.keep_every == 0);
+    ++newer;
+    if (!stays) victims.push_back(step);
+  }
+  for (const Step step : victims) core_->catalog.discard(step);
+}
+
+void Engine::come_behind(int tier, std::uint64_t offset, std::uint64_t bytes, Stream& stream) {
+  // A stream that failed has ended with these bytes; it does not stop who gets them.
+  const auto failed = std::make_shared<std::atomic<bool>>(false);
+  const std::uint64_t room = core_->catalog.space(tier).rounded(bytes);
+  for (const auto& event : fences_[tier].over(offset, room)) {
+    core::EventAccess::wait(*event, stream, failed);
+  }
+}
+
+void Engine::wait_behind(Lock& lock, int tier, std::uint64_t offset, std::uint64_t bytes) {
+  const auto events = fences_[tier].over(offset, core_->catalog.space(tier).rounded(bytes));
+  lock.unlock();
+  for (const auto& event : events) {
+    try {
+      event->synchronize();
+    } catch (...) {  // it has ended
+    }
+  }
+  lock.lock();
+}
+
+}  // namespace holdfast::history
