@@ -7,6 +7,10 @@
 namespace listing1 {
 namespace {
 
+__device__ std::uint32_t value_of(int version, std::uint32_t i) {
+  return static_cast<std::uint32_t>(version) * 2654435761u + i * 40503u;
+}
+
 __global__ void compute_and_compress(std::uint32_t* data, int version, std::uint32_t elements) {
   const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < elements) data[i] = value_of(version, i);

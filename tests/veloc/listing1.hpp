@@ -12,10 +12,6 @@ constexpr std::uint32_t elements_of(int version) {
 }
 inline constexpr std::uint32_t kMost = 4001;
 
-constexpr std::uint32_t value_of(int version, std::uint32_t i) {
-  return static_cast<std::uint32_t>(version) * 2654435761u + i * 40503u;
-}
-
 // Runs the listing over `versions`. Returns how many elements came back wrong, or -1 if a call
 // failed.
 long long run(const char* config, int versions);
