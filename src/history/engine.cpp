@@ -31,9 +31,10 @@ std::vector<TierSpec> specs_of(const HistoryOptions& options) {
   if (options.gpu_bytes > 0) specs.push_back({.capacity = options.gpu_bytes, .alignment = 4096});
   if (options.host_bytes > 0) specs.push_back({.capacity = options.host_bytes, .alignment = 4096});
   if (!options.disk.empty()) specs.push_back({.capacity = options.disk_bytes, .storage = true});
+  if (!options.remote.empty()) specs.push_back({.capacity = options.remote_bytes, .storage = true});
   if (specs.empty()) {
     throw Error(Errc::invalid_argument,
-                "History::open: no tier: set gpu_bytes, host_bytes or disk");
+                "History::open: no tier: set gpu_bytes, host_bytes, disk or remote");
   }
   for (const TierSpec& spec : specs) {
     if (spec.storage || spec.capacity >= spec.alignment) continue;
@@ -86,30 +87,39 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
   add(Tier::gpu, options.gpu_bytes > 0);
   add(Tier::host, options.host_bytes > 0);
   add(Tier::disk, !options.disk.empty());
+  add(Tier::remote, !options.remote.empty());
   if (!options.disk.empty()) {
-    disk_ = disk ? std::move(disk) : open_folder_store(options.disk);
-    bounce_ = std::make_unique<Bounces>();
-    adopt_steps();
+    auto& store = stores_[index_of(Tier::disk)];
+    store = disk ? std::move(disk) : open_folder_store(options.disk);
+    adopt_steps(Tier::disk);
   }
+  if (!options.remote.empty()) {
+    stores_[index_of(Tier::remote)] = open_folder_store(options.remote);
+    adopt_steps(Tier::remote);
+  }
+  if (!is_cache(static_cast<int>(kinds_.size()) - 1)) bounce_ = std::make_unique<Bounces>();
   if (options.gpu_bytes > 0) gpu_ = DeviceBuffer<std::byte>(options.gpu_bytes);
   if (options.host_bytes > 0) host_ = PinnedBuffer<std::byte>(options.host_bytes);
   start_threads();
 }
 
 // Of those of earlier processes it is known which came last; of the others, when they were saved.
-void Engine::adopt_steps() {
-  std::vector<StepInfo> steps = disk_->steps();
+void Engine::adopt_steps(Tier kind) {
+  const FolderStore& store = *stores_[index_of(kind)];
+  std::vector<StepInfo> steps = store.steps();
   std::erase_if(steps, [](const StepInfo& info) { return info.step == kGap; });  // no save()'s
-  const std::optional<Step> latest = disk_->latest();
+  const std::optional<Step> latest = store.latest();
   std::sort(steps.begin(), steps.end(), [&](const StepInfo& a, const StepInfo& b) {
     const bool a_last = a.step == latest, b_last = b.step == latest;
     return a_last != b_last ? b_last : a.saved_at_ns < b.saved_at_ns;
   });
   for (const StepInfo& info : steps) {
-    Record& record = records_[info.step];
-    record.info = info;
-    record.arrival[index_of(Tier::disk)] = ++arrivals_counted_;
-    core_->catalog.adopt(info.step, info.bytes, tier_of(Tier::disk));
+    const auto [record, is_new] = records_.try_emplace(info.step);
+    if (is_new) record->second.info = info;
+    // Of two that were saved under one number the faster tier's counts, and replaces the other.
+    if (record->second.info != info) continue;
+    record->second.arrival[index_of(kind)] = ++arrivals_counted_;
+    core_->catalog.adopt(info.step, info.bytes, tier_of(kind));
   }
 }
 
@@ -282,8 +292,9 @@ void Engine::queue_save(Lock& lock, const history::Transfer& transfer, const Ste
                         const std::shared_ptr<Ticket::State>& ticket) {
   if (!is_cache(transfer.to)) {
     lock.unlock();
-    remove_file(info.step);
-    bounce_->callers.write(*disk_, info, pieces, stream, [](std::uint64_t) { return true; });
+    FolderStore& store = store_of(transfer.to);
+    remove_file(store, info.step);
+    bounce_->callers.write(store, info, pieces, stream, [](std::uint64_t) { return true; });
     lock.lock();
     finish(transfer, Outcome::done, nullptr);
     return;
@@ -317,7 +328,7 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   ticket->step = step;
   std::copy(std::begin(numbers_), std::end(numbers_), ticket->tiers);
   const Answer answer = ask(lock, step, [&] {
-    if (removals_.contains(step)) return Answer{Answer::Verdict::wait, {}};
+    if (is_being_removed(step)) return Answer{Answer::Verdict::wait, {}};
     return changing([&] { return core_->catalog.begin_save(step, info.bytes, keep); });
   });
   if (answer.verdict == Answer::Verdict::exists) {
@@ -365,7 +376,7 @@ Outcome Engine::restore_from(const history::Transfer& transfer, const std::vecto
     return Outcome::done;
   }
   try {
-    bounce_->callers.read(*disk_, transfer.step, pieces, stream,
+    bounce_->callers.read(store_of(transfer.from), transfer.step, pieces, stream,
                           [](std::uint64_t) { return true; });
     return Outcome::done;
   } catch (const Error& error) {
@@ -377,7 +388,11 @@ Outcome Engine::restore_from(const history::Transfer& transfer, const std::vecto
 }
 
 void Engine::refuse_unknown(Step step) const {
-  if (const auto file = damaged_file(step)) throw Error(file->code, file->reason);
+  for (const Tier kind : kinds_) {
+    if (kind < Tier::disk) continue;
+    const auto file = damaged_file(*stores_[index_of(kind)], step);
+    if (file) throw Error(file->code, file->reason);
+  }
   throw Error(Errc::not_found, name_of(step) + " is not in this history: steps() has what is");
 }
 
@@ -481,26 +496,35 @@ bool Engine::discard(Step step) {
     forget_if_gone(step);
     return known;
   });
-  const auto file = there ? std::nullopt : damaged_file(step);
-  const bool remains = file && file->code == Errc::damaged;
-  if (remains) removals_.insert(step);
+  bool remains = false;
+  for (const Tier kind : kinds_) {
+    if (there || kind < Tier::disk) continue;
+    const auto file = damaged_file(*stores_[index_of(kind)], step);
+    if (!file || file->code != Errc::damaged) continue;
+    removals_.insert({step, kind});
+    remains = true;
+  }
   core_->changed.notify_all();
   return there || remains;
 }
 
 // What stands in the folder under the step's name, and is none.
-std::optional<DamagedFile> Engine::damaged_file(Step step) const {
-  if (!disk_) return std::nullopt;
-  for (const DamagedFile& file : disk_->damaged()) {
+std::optional<DamagedFile> Engine::damaged_file(const FolderStore& store, Step step) {
+  for (const DamagedFile& file : store.damaged()) {
     if (file.step == step) return file;
   }
   return std::nullopt;
 }
 
 // A copy that turned out to be damaged makes way for a new one. Without the mutex.
-void Engine::remove_file(Step step) {
-  const auto file = damaged_file(step);
-  if (disk_->find(step) || (file && file->code == Errc::damaged)) disk_->remove(step);
+void Engine::remove_file(FolderStore& store, Step step) {
+  const auto file = damaged_file(store, step);
+  if (store.find(step) || (file && file->code == Errc::damaged)) store.remove(step);
+}
+
+bool Engine::is_being_removed(Step step) const {
+  const auto next = removals_.lower_bound({step, Tier::gpu});
+  return next != removals_.end() && next->first == step;
 }
 
 std::vector<Step> Engine::steps() {
@@ -560,47 +584,59 @@ void Engine::flush(Lock& lock) {
   check_all_flushed();
 }
 
-// Throws what keeps a checkpoint from the disk.
+// Throws what keeps a checkpoint from the last tier. One that a faster storage tier has lost is as
+// safe as it can be.
 void Engine::check_all_flushed() {
-  if (!disk_) return;
+  const int last = static_cast<int>(kinds_.size()) - 1;
+  if (is_cache(last)) return;
   const Catalog& catalog = core_->catalog;
   for (const auto& [step, record] : records_) {
     if (!catalog.contains(step) || catalog.is_lost(step)) continue;
-    if (is_whole(catalog.state(step, tier_of(Tier::disk)))) continue;
-    const auto met = unflushed_.find(step);
-    if (met != unflushed_.end()) {
+    if (is_whole(catalog.state(step, last))) continue;
+    const auto met = unflushed_.lower_bound({step, 0});
+    if (met != unflushed_.end() && met->first.first == step) {
       met->second.raised = true;
       std::rethrow_exception(met->second.error);
     }
+    const std::string name = to_string(kind_of(last));
     throw Error(Errc::no_space,
-                concat(name_of(step), " is not on disk: there is no room for its ",
-                       core::human_bytes(record.info.bytes),
-                       " within disk_bytes; discard others, or give the history more"));
+                concat(name_of(step), " is not in the tier '", name, "': there is no room for its ",
+                       core::human_bytes(record.info.bytes), " within ", name,
+                       "_bytes; discard others, or give the history more"));
   }
 }
 
 void Engine::verify(Step step) {
+  bool stored = false;
+  for (const Tier kind : kinds_) {
+    if (kind >= Tier::disk) stored |= verify(step, kind);
+  }
+  if (!stored)
+    throw Error(Errc::not_found, name_of(step) + " is not on disk: wait() for its ticket");
+}
+
+// False: the tier does not have it.
+bool Engine::verify(Step step, Tier kind) {
   Call call(*this);
-  const int disk = tier_of(Tier::disk);
+  const int tier = tier_of(kind);
   const auto arrival_of = [&]() -> std::uint64_t {  // told from one that was saved again
     const auto record = records_.find(step);
-    if (disk < 0 || record == records_.end() || !core_->catalog.contains(step)) return 0;
-    if (!is_whole(core_->catalog.state(step, disk))) return 0;
-    return record->second.arrival[index_of(Tier::disk)];
+    if (record == records_.end() || !core_->catalog.contains(step)) return 0;
+    if (!is_whole(core_->catalog.state(step, tier))) return 0;
+    return record->second.arrival[index_of(kind)];
   };
   const std::uint64_t arrival = arrival_of();
-  if (arrival == 0) {
-    throw Error(Errc::not_found, name_of(step) + " is not on disk: wait() for its ticket");
-  }
+  if (arrival == 0) return false;
   call.lock.unlock();
   try {
-    disk_->verify(step, [](std::uint64_t) { return true; });
+    store_of(tier).verify(step, [](std::uint64_t) { return true; });
+    return true;
   } catch (const Error& error) {
     if (error.code() == Errc::damaged || error.code() == Errc::not_found) {
       call.lock.lock();
       last_failure_ = error.what();
-      // Where a cache has it, it is flushed again from there.
-      if (arrival_of() == arrival) changing([&] { core_->catalog.found_damaged(step, disk); });
+      // Where another tier has it, it is written again from there.
+      if (arrival_of() == arrival) changing([&] { core_->catalog.found_damaged(step, tier); });
       core_->changed.notify_all();
     }
     throw;
@@ -662,7 +698,7 @@ void Engine::end() {
   gpu_.reset();
   host_ = {};
   bounce_.reset();
-  disk_.reset();
+  for (auto& store : stores_) store.reset();
 }
 
 }  // namespace holdfast::history

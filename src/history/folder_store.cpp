@@ -87,6 +87,7 @@ class FolderStoreImpl : public FolderStore {
   bool write(const StepInfo& info, std::span<const std::byte> blob, const Pace& pace) override;
   bool read(Step step, std::span<std::byte> into, const Pace& pace) override;
   bool write_chunks(const StepInfo& info, const Fill& fill, const Pace& pace) override;
+  std::unique_ptr<StepReader> open_reader(Step step) const override;
   bool read_chunks(Step step, const Room& room, const Take& take, const Pace& pace) override;
   std::optional<StepInfo> find(Step step) const override;
   std::vector<StepInfo> steps() const override;
@@ -124,6 +125,13 @@ class FolderStoreImpl : public FolderStore {
   void check_free(Step step) const;
   std::uint64_t take_sequence();
   using WriteBlob = std::function<bool(BlobTransfer&, Front&)>;
+  struct OpenStep {
+    std::string path;
+    Folder::Opened opened;
+    Front front;
+  };
+  class Reader;
+  OpenStep open_checked(Step step) const;
   using ReadBlob = std::function<bool(BlobTransfer&, const Front&)>;
   bool write_step(const StepInfo& info, unsigned threads, const WriteBlob& blob, const Pace& pace);
   bool write_file(Front& front, unsigned threads, const WriteBlob& blob, const Pace& pace);
@@ -446,20 +454,50 @@ Folder::Opened FolderStoreImpl::open_step(Step step) const {
                                       "' was removed since the history was opened; open it again"));
 }
 
-bool FolderStoreImpl::transfer(Step step, unsigned threads, const ReadBlob& blob,
-                               const Pace& pace) {
+FolderStoreImpl::OpenStep FolderStoreImpl::open_checked(Step step) const {
   const Entry entry = entry_of(step);
-  const std::string file = path_of(step_file_name(step));
-  const Folder::Opened opened = open_step(step);
-  const Front front = read_front(*opened.file, file);
+  OpenStep result{path_of(step_file_name(step)), open_step(step), {}};
+  result.front = read_front(*result.opened.file, result.path);
+  const Front& front = result.front;
   if (front.history != header_.uuid || front.sequence != entry.sequence ||
       front.info != entry.info) {
     throw Error(Errc::not_found,
-                concat("step ", step, " was removed since the history was opened, and '", file,
-                       "' is another one; open the history again"));
+                concat("step ", step, " was removed since the history was opened, and '",
+                       result.path, "' is another one; open the history again"));
   }
-  BlobTransfer transfer(*opened.file, file, threads, pace);
-  return blob(transfer, front);
+  return result;
+}
+
+bool FolderStoreImpl::transfer(Step step, unsigned threads, const ReadBlob& blob,
+                               const Pace& pace) {
+  const OpenStep open = open_checked(step);
+  BlobTransfer transfer(*open.opened.file, open.path, threads, pace);
+  return blob(transfer, open.front);
+}
+
+// Has the file open, so that the step can be read though its name is gone.
+class FolderStoreImpl::Reader : public StepReader {
+ public:
+  explicit Reader(OpenStep open)
+      : open_(std::move(open)), transfer_(*open_.opened.file, open_.path, 1, no_pace_) {}
+  void read(std::uint64_t offset, std::span<std::byte> into) override {
+    const std::uint64_t bytes = open_.front.info.bytes;
+    if (offset > bytes || into.size() > bytes - offset) {
+      throw Error(Errc::invalid_argument, concat("'", open_.path, "' has ", bytes, " bytes, not ",
+                                                 into.size(), " behind ", offset));
+    }
+    transfer_.read_range(open_.front, offset, into);
+  }
+
+ private:
+  const Pace no_pace_{};
+  OpenStep open_;
+  BlobTransfer transfer_;
+};
+
+std::unique_ptr<StepReader> FolderStoreImpl::open_reader(Step step) const {
+  check_usable("read", false);
+  return std::make_unique<Reader>(open_checked(step));
 }
 
 bool FolderStoreImpl::read(Step step, std::span<std::byte> into, const Pace& pace) {
