@@ -32,6 +32,10 @@ enum class OnError : std::uint8_t {
 struct HistoryOptions {
   std::uint64_t gpu_bytes = 0;   // a cache in device memory; 0: none
   std::uint64_t host_bytes = 0;  // a cache in pinned memory; 0: none
+  // The path of a region of its own for the host's cache, which then survives a killed process: the
+  // next one finds there what was complete, and flushes it. Empty: plain memory. close() gives the
+  // memory back, unless there is no slower tier or something could not be flushed.
+  std::string host_region = {};
   std::string disk = {};         // a folder, made if it is not there; empty: nothing is durable
   std::uint64_t disk_bytes = 0;  // what checkpoints may take there; 0: what the file system has
   // A folder that outlives the machine, on any POSIX file system; empty: none. Checkpoints go on to
@@ -107,9 +111,9 @@ struct HistoryStats {
 // history that is closed or was moved from.
 class History {
  public:
-  // Allocates the caches, makes the folder or finds what is in it, and starts the threads. Throws
-  // invalid_argument (no tier at all), no_memory, and for the folder in_use, foreign, damaged,
-  // newer_version, permission, io.
+  // Allocates the caches, makes the folders or finds what is in them, and starts the threads.
+  // Throws invalid_argument (no tier at all; a region of another size, or without host_bytes),
+  // no_memory, and for folders and region in_use, foreign, damaged, newer_version, permission, io.
   static History open(const HistoryOptions& options);
   ~History();  // as close(), but errors are printed to stderr
   History(History&&) noexcept;

@@ -388,16 +388,18 @@ void Catalog::found_damaged(Step step, int tier) {
   settle(step);
 }
 
-void Catalog::adopt(Step step, std::uint64_t bytes, int tier) {
-  require(is_storage(tier), "only what storage has is adopted");
+bool Catalog::adopt(Step step, std::uint64_t bytes, int tier, std::uint64_t offset) {
+  Tier& at = tier_at(tier);
+  if (!at.spec.storage && !at.space.place_at(offset, step, bytes)) return false;
   Checkpoint& checkpoint = checkpoints_[step];
   require(checkpoint.copies[tier].state == State::absent, "adopted twice");
   checkpoint.bytes = bytes;
   checkpoint.arrived = true;
   apply(checkpoint.copies[tier], Input::write);
   apply(checkpoint.copies[tier], Input::arrived);
-  tier_at(tier).used += bytes;
+  if (at.spec.storage) at.used += bytes;
   settle(step);
+  return true;
 }
 
 // --- Hints

@@ -124,9 +124,10 @@ class Catalog {
   // A copy that nobody reads turned out not to be what was written. What is read, its reader tells.
   void found_damaged(Step step, int tier);
 
-  // A checkpoint that storage had when the history was opened. REQUIRES: the tier is storage or the
-  // bytes are at `offset` of a cache that was found again; nothing else stands there.
-  void adopt(Step step, std::uint64_t bytes, int tier);
+  // A checkpoint that a tier had when the history was opened, in a cache at `offset`. False, and
+  // nothing changes, if the cache has no room there. REQUIRES: it is of the size that another
+  // tier's is, and was not adopted in this tier.
+  bool adopt(Step step, std::uint64_t bytes, int tier, std::uint64_t offset = 0);
 
   // --- What is known -----------------------------------------------------------------------------
   int tiers() const { return static_cast<int>(tiers_.size()); }

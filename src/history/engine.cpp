@@ -25,6 +25,18 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// Of a store's steps it is known which came last; of the others, when they were saved.
+std::vector<StepInfo> in_order_of_arrival(const FolderStore& store) {
+  std::vector<StepInfo> steps = store.steps();
+  std::erase_if(steps, [](const StepInfo& info) { return info.step == kGap; });  // no save()'s
+  const std::optional<Step> latest = store.latest();
+  std::sort(steps.begin(), steps.end(), [&](const StepInfo& a, const StepInfo& b) {
+    const bool a_last = a.step == latest, b_last = b.step == latest;
+    return a_last != b_last ? b_last : a.saved_at_ns < b.saved_at_ns;
+  });
+  return steps;
+}
+
 std::vector<TierSpec> specs_of(const HistoryOptions& options) {
   std::vector<TierSpec> specs;
   specs.reserve(kTierKinds);
@@ -88,39 +100,53 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
   add(Tier::host, options.host_bytes > 0);
   add(Tier::disk, !options.disk.empty());
   add(Tier::remote, !options.remote.empty());
+  if (options.host_bytes > 0) {
+    host_.emplace(options.host_bytes, options.host_region);
+  } else if (!options.host_region.empty()) {
+    throw Error(Errc::invalid_argument, "History::open: host_region needs host_bytes");
+  }
   if (!options.disk.empty()) {
     auto& store = stores_[index_of(Tier::disk)];
     store = disk ? std::move(disk) : open_folder_store(options.disk);
-    adopt_steps(Tier::disk);
   }
   if (!options.remote.empty()) {
     stores_[index_of(Tier::remote)] = open_folder_store(options.remote);
-    adopt_steps(Tier::remote);
   }
+  adopt();
   if (!is_cache(static_cast<int>(kinds_.size()) - 1)) bounce_ = std::make_unique<Bounces>();
   if (options.gpu_bytes > 0) gpu_ = DeviceBuffer<std::byte>(options.gpu_bytes);
-  if (options.host_bytes > 0) host_ = PinnedBuffer<std::byte>(options.host_bytes);
   start_threads();
 }
 
-// Of those of earlier processes it is known which came last; of the others, when they were saved.
-void Engine::adopt_steps(Tier kind) {
-  const FolderStore& store = *stores_[index_of(kind)];
-  std::vector<StepInfo> steps = store.steps();
-  std::erase_if(steps, [](const StepInfo& info) { return info.step == kGap; });  // no save()'s
-  const std::optional<Step> latest = store.latest();
-  std::sort(steps.begin(), steps.end(), [&](const StepInfo& a, const StepInfo& b) {
-    const bool a_last = a.step == latest, b_last = b.step == latest;
-    return a_last != b_last ? b_last : a.saved_at_ns < b.saved_at_ns;
-  });
-  for (const StepInfo& info : steps) {
-    const auto [record, is_new] = records_.try_emplace(info.step);
-    if (is_new) record->second.info = info;
-    // Of two that were saved under one number the faster tier's counts, and replaces the other.
-    if (record->second.info != info) continue;
-    record->second.arrival[index_of(kind)] = ++arrivals_counted_;
-    core_->catalog.adopt(info.step, info.bytes, tier_of(kind));
+// What earlier processes have left. Of several under one number the one that was saved last counts;
+// a flush replaces the others.
+void Engine::adopt() {
+  const auto note = [&](const StepInfo& info) {
+    Record& record = records_[info.step];
+    if (record.info.bytes == 0 || record.info.saved_at_ns < info.saved_at_ns) record.info = info;
+  };
+  const auto counts = [&](const StepInfo& info) { return records_.at(info.step).info == info; };
+  const auto take = [&](const StepInfo& info, Tier kind, std::uint64_t offset) {
+    if (!counts(info)) return false;
+    if (!core_->catalog.adopt(info.step, info.bytes, tier_of(kind), offset)) return false;
+    records_.at(info.step).arrival[index_of(kind)] = ++arrivals_counted_;
+    return true;
+  };
+  std::vector<StepInfo> stored[kTierKinds];
+  for (std::size_t kind = 0; kind < kTierKinds; ++kind) {
+    if (stores_[kind]) stored[kind] = in_order_of_arrival(*stores_[kind]);
+    for (const StepInfo& info : stored[kind]) note(info);
   }
+  if (host_) {
+    for (const HostTier::Found& found : host_->found()) note(found.info);
+    for (const HostTier::Found& found : host_->found()) {
+      if (!take(found.info, Tier::host, found.offset)) host_->forget(found.info.step);
+    }
+  }
+  for (const Tier kind : kinds_) {
+    for (const StepInfo& info : stored[index_of(kind)]) take(info, kind, 0);
+  }
+  std::erase_if(records_, [&](const auto& entry) { return !core_->catalog.knows(entry.first); });
 }
 
 Engine::~Engine() {
@@ -145,7 +171,7 @@ void Engine::break_with(std::exception_ptr error) {
 }
 
 std::byte* Engine::address(int tier, std::uint64_t offset) const {
-  return (kind_of(tier) == Tier::gpu ? gpu_.data() : host_.data()) + offset;
+  return (kind_of(tier) == Tier::gpu ? gpu_.data() : host_->data()) + offset;
 }
 
 // --- Arrays
@@ -673,16 +699,17 @@ void Engine::close() {
   } catch (...) {
     error = std::current_exception();
   }
+  const bool leave = error || core_->broken || is_cache(static_cast<int>(kinds_.size()) - 1);
   lock.unlock();
-  end();
+  end(leave);
   lock.lock();
   ended_ = true;
   core_->changed.notify_all();
   if (error) std::rethrow_exception(error);
 }
 
-// Ends the threads and gives everything back.
-void Engine::end() {
+// Ends the threads and gives everything back; a region keeps what it has if it is to be left.
+void Engine::end(bool leave) {
   stop_threads();
   // Work of streams that still reads the caches, or writes them.
   const auto wait_for = [](Event& event) {
@@ -696,7 +723,8 @@ void Engine::end() {
     for (const auto& event : fences.over(0, ~std::uint64_t{0})) wait_for(*event);
   }
   gpu_.reset();
-  host_ = {};
+  if (host_) host_->close(leave);
+  host_.reset();
   bounce_.reset();
   for (auto& store : stores_) store.reset();
 }

@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -29,6 +30,7 @@
 #include "history/bounce.hpp"
 #include "history/catalog.hpp"
 #include "history/folder_store.hpp"
+#include "history/host_tier.hpp"
 #include "history/range_fences.hpp"
 #include "holdfast/history.hpp"
 
@@ -124,7 +126,7 @@ class Engine {
   class Call;
 
   // engine.cpp
-  void adopt_steps(Tier kind);
+  void adopt();
   Lock open_lock();
   // Runs what changes the catalog. What that throws has left it half changed: nothing goes on then,
   // and whoever waits hears of it. REQUIRES: the mutex is held.
@@ -163,7 +165,7 @@ class Engine {
   void flush(Lock& lock);
   void check_all_flushed();
   bool verify(Step step, Tier kind);
-  void end();
+  void end(bool leave);
 
   // lanes.cpp
   void start_threads();
@@ -199,7 +201,7 @@ class Engine {
   int numbers_[kTierKinds];  // the other way; -1: there is none
   std::unique_ptr<FolderStore> stores_[kTierKinds];  // of the kinds that are storage
   DeviceBuffer<std::byte> gpu_;
-  PinnedBuffer<std::byte> host_;
+  std::optional<HostTier> host_;
   // For callers, flushes, fetches: who holds one may wait for another of these, so they share none.
   struct Bounces {
     Bounce callers, flushes, fetches;

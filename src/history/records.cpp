@@ -35,6 +35,7 @@ void Engine::finish(const history::Transfer& transfer, Outcome outcome,
       if (found != records_.end()) {
         found->second.arrival[kind] = ++arrivals_counted_;
         if (found->second.ticket) found->second.ticket->was_in[kind] = true;
+        if (tier == Tier::host) host_->keep(found->second.info, transfer.to_offset);
       }
       if (transfer.kind != Kind::save) {
         auto& count = transfer.kind == Kind::flush ? stats_.flushed_to : stats_.fetched_to;
@@ -94,6 +95,7 @@ void Engine::note_evictions() {
     auto& count = stats_.evicted_from[index_of(kind_of(tier))];
     ++count.checkpoints;
     if (record != records_.end()) count.bytes += record->second.info.bytes;
+    if (kind_of(tier) == Tier::host) host_->forget(step);
     if (!is_cache(tier)) {
       removals_.insert({step, kind_of(tier)});
       core_->changed.notify_all();

@@ -394,8 +394,8 @@ TEST_F(RemoteTest, ADiscardReachesAllTiers) {
   }
 }
 
-// A disk that was written anew under the same numbers counts, and replaces what is remote.
-TEST_F(RemoteTest, TheFasterTierCountsOfTwoUnderOneNumber) {
+// A disk that was written anew under the same numbers.
+TEST_F(RemoteTest, TheLaterOfTwoUnderOneNumberCounts) {
   {
     History history = History::open(both());
     save(history, 10);
