@@ -479,8 +479,8 @@ bool Engine::discard(Step step) {
     forget_if_gone(step);
     return known;
   });
-  const auto file = there ? std::nullopt : damaged_file(step);
-  const bool remains = file && file->code == Errc::damaged;
+  const bool remains =
+      !there && disk_ && !core_->catalog.knows(step) && !removals_.contains(step) && has_file(step);
   if (remains) removals_.insert(step);
   core_->changed.notify_all();
   return there || remains;
@@ -495,10 +495,16 @@ std::optional<DamagedFile> Engine::damaged_file(Step step) const {
   return std::nullopt;
 }
 
+// One that may be removed.
+bool Engine::has_file(Step step) const {
+  if (disk_->find(step)) return true;
+  const auto file = damaged_file(step);
+  return file && file->code == Errc::damaged;
+}
+
 // A copy that turned out to be damaged makes way for a new one. Without the mutex.
 void Engine::remove_file(Step step) {
-  const auto file = damaged_file(step);
-  if (disk_->find(step) || (file && file->code == Errc::damaged)) disk_->remove(step);
+  if (has_file(step)) disk_->remove(step);
 }
 
 std::vector<Step> Engine::steps() {

@@ -156,6 +156,7 @@ class Engine {
   [[noreturn]] void refuse_full(const StepInfo& info);
   [[noreturn]] void refuse_unknown(Step step) const;
   std::optional<DamagedFile> damaged_file(Step step) const;
+  bool has_file(Step step) const;
   void remove_file(Step step);
   void flush(Lock& lock);
   void check_all_flushed();

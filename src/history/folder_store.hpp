@@ -53,8 +53,9 @@ struct DamagedFile {
 
 class FolderStore : public StepStore {
  public:
-  // What opening found, and has left alone. write() refuses such a step (already_exists); remove()
-  // removes its file if it begins as a step's file does, and refuses it otherwise (foreign).
+  // What opening found, and has left alone, and what a write that failed could not take back.
+  // write() refuses such a step (already_exists); remove() removes its file if it begins as a
+  // step's file does, and refuses it otherwise (foreign).
   virtual std::vector<DamagedFile> damaged() const = 0;
   virtual std::string name() const = 0;
   virtual core::Uuid uuid() const = 0;

@@ -107,8 +107,9 @@ void Engine::forget_if_gone(Step step) {
   if (record->second.ticket) record->second.ticket->gone = true;
   records_.erase(record);
   unflushed_.erase(step);
-  // The file of a checkpoint whose every copy was damaged, which the catalog has dropped before.
-  if (disk_ && disk_->find(step)) {
+  // The file of a checkpoint whose every copy was damaged, which the catalog has dropped before; or
+  // one that could not be taken back.
+  if (disk_ && has_file(step)) {
     removals_.insert(step);
     core_->changed.notify_all();
   }

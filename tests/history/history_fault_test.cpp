@@ -33,7 +33,7 @@ constexpr std::uint64_t kUnit = Field::kMost;
 
 class HistoryFaultTest : public test::Scratch {
  protected:
-  HistoryFaultTest() { ::alarm(250); }  // what waits for ever fails
+  HistoryFaultTest() { ::alarm(120); }  // what waits for ever fails
   ~HistoryFaultTest() override { ::alarm(0); }
 
   HistoryOptions options(std::uint64_t gpu = 2, std::uint64_t host = 2) const {
@@ -197,8 +197,8 @@ TEST_F(EveryOperation, FailsInTurn) {
     std::uint64_t times;
   };
   const Case cases[] = {
-      {Fault::error, EIO, 1},    {Fault::error, ENOSPC, 1}, {Fault::short_transfer, 0, 1},
-      {Fault::torn, ENOSPC, 1},  {Fault::error, EIO, 4},    {Fault::error, EIO, 1u << 30},
+      {Fault::error, EIO, 1},       {Fault::error, ENOSPC, 1}, {Fault::short_transfer, 0, 1},
+      {Fault::torn, ENOSPC, 1},     {Fault::error, EIO, 4},    {Fault::error, EIO, 1u << 30},
       {Fault::torn, EIO, 1u << 30},
   };
   ::testing::internal::CaptureStderr();
@@ -439,8 +439,8 @@ TEST_F(HistoryFaultTest, AStreamThatFailsFailsItsSavesAlone) {
   }
 }
 
-// A save whose stream has failed gives its room back, while a restore that is queued on another
-// stream still reads what was there before.
+// A save that fails gives its room back, while a restore that is queued on another stream still
+// reads what was there before.
 TEST_F(HistoryFaultTest, RoomOfAFailedSaveIsNotGivenAwayUnderAQueuedReader) {
   HistoryOptions with = options(1, 0);
   const auto engine = open(with);
@@ -452,17 +452,12 @@ TEST_F(HistoryFaultTest, RoomOfAFailedSaveIsNotGivenAwayUnderAQueuedReader) {
   gate.hold(held);
   engine->protect("field", {field.data(), bytes, BufferMemory::device});
   engine->restore(1, held, false);
-  ::testing::internal::CaptureStderr();
-  {
-    Stream bad;
-    test::trap(bad);
-    const Ticket failed = save(*engine, 2, bad);
-    EXPECT_EQ(error_of([&] { failed.wait(Tier::gpu); }), Errc::kernel_fault);
-  }
-  ::testing::internal::GetCapturedStderr();
-  EXPECT_EQ(error_of([&] { save(*engine, 3); }), Errc::kernel_fault);
+  Stream moved;
+  const Stream elsewhere = std::move(moved);
+  EXPECT_EQ(error_of([&] { save(*engine, 2, moved); }), Errc::closed);
   save(*engine, 3);
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // were it not to wait, it would be done
+  std::this_thread::sleep_for(
+      std::chrono::milliseconds(20));  // were it not to wait, it would be done
   gate.open();
   held.synchronize();
   EXPECT_TRUE(field.holds(2, bytes));
