@@ -208,8 +208,13 @@ class Catalog {
 
   bool storage_takes(int tier, std::uint64_t bytes) const;
   bool drains(int tier, std::uint64_t bytes, Asker asker) const;
+  // What drains() has said so far of one tier: what is smaller drains where something larger does.
+  struct Drains {
+    std::uint64_t most = 0, least_not = ~std::uint64_t{0};  // bytes
+  };
+  bool drains(int tier, std::uint64_t bytes, Asker asker, Drains& known) const;
   Score score(int tier, const Fragment& fragment, Asker asker, std::uint64_t distance,
-              std::optional<bool>& drains) const;
+              Drains& known) const;
   std::optional<Window> window(int tier, std::uint64_t bytes, Asker asker,
                                std::uint64_t distance) const;
   std::uint64_t take(int tier, const Window& window, Step step, std::uint64_t bytes);

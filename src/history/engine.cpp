@@ -524,9 +524,8 @@ bool Engine::discard(Step step) {
   });
   bool remains = false;
   for (const Tier kind : kinds_) {
-    if (there || kind < Tier::disk) continue;
-    const auto file = damaged_file(*stores_[index_of(kind)], step);
-    if (!file || file->code != Errc::damaged) continue;
+    if (there || kind < Tier::disk || core_->catalog.knows(step)) continue;
+    if (removals_.contains({step, kind}) || !has_file(*stores_[index_of(kind)], step)) continue;
     removals_.insert({step, kind});
     remains = true;
   }
@@ -542,10 +541,16 @@ std::optional<DamagedFile> Engine::damaged_file(const FolderStore& store, Step s
   return std::nullopt;
 }
 
+// One that may be removed.
+bool Engine::has_file(const FolderStore& store, Step step) {
+  if (store.find(step)) return true;
+  const auto file = damaged_file(store, step);
+  return file && file->code == Errc::damaged;
+}
+
 // A copy that turned out to be damaged makes way for a new one. Without the mutex.
 void Engine::remove_file(FolderStore& store, Step step) {
-  const auto file = damaged_file(store, step);
-  if (store.find(step) || (file && file->code == Errc::damaged)) store.remove(step);
+  if (has_file(store, step)) store.remove(step);
 }
 
 bool Engine::is_being_removed(Step step) const {

@@ -160,6 +160,7 @@ class Engine {
   [[noreturn]] void refuse_full(const StepInfo& info);
   [[noreturn]] void refuse_unknown(Step step) const;
   static std::optional<DamagedFile> damaged_file(const FolderStore& store, Step step);
+  static bool has_file(const FolderStore& store, Step step);
   static void remove_file(FolderStore& store, Step step);
   bool is_being_removed(Step step) const;
   void flush(Lock& lock);

@@ -42,6 +42,8 @@ class NewStepFile {
 
   FolderFile& file() { return *file_; }
   std::string path() const { return folder_.path() + "/" + name_; }
+  // publish() has thrown, and could not take the name back.
+  bool has_target() const { return name_ == target_; }
 
   // Durable when it returns. REQUIRES: no one else changes names in the folder. Throws
   // already_exists, io, no_space; then nothing remains, as far as the folder can be changed at all.
@@ -69,8 +71,9 @@ class NewStepFile {
   }
   void remove() {
     file_.reset();
-    if (!name_.empty()) folder_.unlink(name_);
-    name_.clear();
+    if (name_.empty()) return;
+    const int error = folder_.unlink(name_);
+    if (error == 0 || error == ENOENT) name_.clear();
   }
 
   Folder& folder_;
@@ -135,6 +138,7 @@ class FolderStoreImpl : public FolderStore {
   using ReadBlob = std::function<bool(BlobTransfer&, const Front&)>;
   bool write_step(const StepInfo& info, unsigned threads, const WriteBlob& blob, const Pace& pace);
   bool write_file(Front& front, unsigned threads, const WriteBlob& blob, const Pace& pace);
+  void note_leftover(Step step, const Error& error);
   Entry entry_of(Step step) const;
   Folder::Opened open_step(Step step) const;
   bool transfer(Step step, unsigned threads, const ReadBlob& blob, const Pace& pace);
@@ -399,8 +403,22 @@ bool FolderStoreImpl::write_file(Front& front, unsigned threads, const WriteBlob
   const std::lock_guard lock(naming_);
   front.sequence = take_sequence();
   throw_if(write_all(made.file(), encode(front).span(), 0), "write the tables of");
-  made.publish();
+  try {
+    made.publish();
+  } catch (const Error& error) {
+    if (made.has_target()) note_leftover(front.info.step, error);
+    throw;
+  }
   return true;
+}
+
+// A file that was to be taken back, and stands there still: whole, perhaps not durable, and not
+// offered. Who writes the step again removes it first.
+void FolderStoreImpl::note_leftover(Step step, const Error& error) {
+  const std::lock_guard lock(state_);
+  damaged_[step] = {path_of(step_file_name(step)), step, Errc::damaged,
+                    concat("the write of step ", step,
+                           " failed and could not be undone: ", error.what(), "; remove it")};
 }
 
 void FolderStoreImpl::refuse_to_remove(Step step) const {

@@ -110,10 +110,10 @@ void Engine::forget_if_gone(Step step) {
   if (record->second.ticket) record->second.ticket->gone = true;
   records_.erase(record);
   std::erase_if(unflushed_, [&](const auto& entry) { return entry.first.first == step; });
-  // The files of a checkpoint whose every copy was damaged, which the catalog has dropped before,
-  // and one of another checkpoint that had the number.
+  // The files of a checkpoint whose every copy was damaged, which the catalog has dropped before;
+  // one that could not be taken back; and one of another checkpoint that had the number.
   for (const Tier kind : kinds_) {
-    if (kind < Tier::disk || !stores_[index_of(kind)]->find(step)) continue;
+    if (kind < Tier::disk || !has_file(*stores_[index_of(kind)], step)) continue;
     removals_.insert({step, kind});
     core_->changed.notify_all();
   }
