@@ -20,6 +20,7 @@ struct HistoryArray {
 };
 
 struct HistoryStep {
+  std::string path;  // of its file
   std::uint64_t step = 0;
   std::uint64_t bytes = 0;  // of the arrays, and of what lies between them
   std::uint64_t saved_unix_ns = 0;

@@ -257,6 +257,7 @@ void bind_folder(nb::module_& module) {
       .def_ro("name", &HistoryArray::name)
       .def_ro("nbytes", &HistoryArray::bytes);
   nb::class_<HistoryStep>(module, "HistoryStep", "A checkpoint in a folder.")
+      .def_ro("path", &HistoryStep::path, "of its file")
       .def_ro("step", &HistoryStep::step)
       .def_ro("nbytes", &HistoryStep::bytes, "of the arrays, and of what lies between them")
       .def_ro("saved_unix_ns", &HistoryStep::saved_unix_ns)

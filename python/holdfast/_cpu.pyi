@@ -541,6 +541,10 @@ class HistoryStep:
     """A checkpoint in a folder."""
 
     @property
+    def path(self) -> str:
+        """of its file"""
+
+    @property
     def step(self) -> int: ...
 
     @property

@@ -151,6 +151,7 @@ class History:
             on_error,
         )
         _live.add(self._handle)
+        self._drops_by_rule = keep_last is not None or keep_every is not None
         # After the handle, which waits for copies under way when it goes.
         self._arrays: dict[str, Buffer] = {}
 
@@ -268,6 +269,11 @@ class History:
         """
         self._handle.close()
         self._arrays.clear()
+
+    @property
+    def drops_by_rule(self) -> bool:
+        """Whether keep_last or keep_every was given."""
+        return self._drops_by_rule
 
     @property
     def closed(self) -> bool:

@@ -41,7 +41,11 @@ std::optional<std::uint64_t> HistoryFolder::latest() const { return impl().store
 std::vector<HistoryStep> HistoryFolder::steps() const {
   std::vector<HistoryStep> steps;
   for (const StepInfo& info : impl().store->steps()) {
-    HistoryStep step{info.step, info.bytes, info.saved_at_ns, {}};
+    HistoryStep step{path() + "/" + history::step_file_name(info.step),
+                     info.step,
+                     info.bytes,
+                     info.saved_at_ns,
+                     {}};
     for (const history::Part& part : info.parts) step.arrays.push_back({part.name, part.bytes});
     steps.push_back(std::move(step));
   }
