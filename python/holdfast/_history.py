@@ -213,8 +213,8 @@ class History:
     def hint(self, *steps: SupportsIndex | Iterable[SupportsIndex]) -> None:
         """Says which steps will be restored next, in this order, behind those of earlier calls.
 
-        Numbers, and anything that can be iterated: hint(3, 2), hint(reversed(range(100))). They need
-        not be saved yet.
+        Numbers, and anything that can be iterated: hint(3, 2), hint(reversed(range(100))). They
+        need not be saved yet.
         """
         flat: list[int] = []
         for item in steps:

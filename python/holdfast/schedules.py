@@ -66,8 +66,27 @@ class _Plan:
     steps: int | None
     actions: list[_Action] = field(default_factory=list)
     stored: dict[tuple[int, Any], _Checkpoint] = field(default_factory=dict)
-    at: int | None = 0  # where the program's state stands; None: the adjoint's data are in its place
+    at: int | None = (
+        0  # where the program's state stands; None: the adjoint's data are in its place
+    )
     recorded: set[int] = field(default_factory=set)  # steps that the program could reverse now
+
+    def take(self, action: Any, package: Any) -> None:
+        storage = package.StorageType
+        if isinstance(action, package.Forward):
+            self.forward(action, action.storage in (storage.RAM, storage.DISK))
+        elif isinstance(action, package.Reverse):
+            self.reverse(action)
+        elif isinstance(action, (package.Copy, package.Move)):
+            found = self.load(action.n, action.from_storage, isinstance(action, package.Move))
+            if action.to_storage == storage.WORK:
+                self.restore(found)
+            elif action.to_storage != storage.NONE:
+                self.stored[action.n, action.to_storage] = found
+        elif isinstance(action, package.EndForward):
+            self.actions.append(_Action("prefetch"))
+        elif not isinstance(action, package.EndReverse):
+            raise Error(f"an unknown action of the schedule: {action!r}", "unsupported")
 
     def save(self, step: int, end: int, storage: Any) -> None:
         for (other, _), known in self.stored.items():
@@ -139,32 +158,19 @@ def _package() -> Any:
 def _plan(schedule: Any, steps: int | None) -> _Plan:
     """Walks a schedule to the end of its first adjoint."""
     package = _package()
-    storage = package.StorageType
     if schedule.max_n is None and steps is None:
         raise Error("the schedule does not know the number of steps: give steps")
     if schedule.max_n is not None and steps not in (None, schedule.max_n):
         raise Error(f"steps is {steps}, and the schedule is made for {schedule.max_n}")
     plan = _Plan(steps)
     for action in schedule:
+        plan.take(action, package)
         if isinstance(action, package.Forward):
-            plan.forward(action, action.storage in (storage.RAM, storage.DISK))
             if schedule.max_n is None and steps is not None and action.n1 >= steps:
                 schedule.finalize(steps)
-        elif isinstance(action, package.Reverse):
-            plan.reverse(action)
-        elif isinstance(action, (package.Copy, package.Move)):
-            found = plan.load(action.n, action.from_storage, isinstance(action, package.Move))
-            if action.to_storage == storage.WORK:
-                plan.restore(found)
-            elif action.to_storage != storage.NONE:
-                plan.stored[action.n, action.to_storage] = found
-        elif isinstance(action, package.EndForward):
-            plan.actions.append(_Action("prefetch"))
         elif isinstance(action, package.EndReverse):
             break
-        else:
-            raise Error(f"an unknown action of the schedule: {action!r}", "unsupported")
-        if schedule.is_exhausted and isinstance(action, package.EndForward):
+        elif isinstance(action, package.EndForward) and schedule.is_exhausted:
             break  # there is no adjoint
     if not plan.actions:
         raise Error("the schedule has no action left: make a new one")

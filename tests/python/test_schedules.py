@@ -126,17 +126,27 @@ def make(name: str, steps: int = STEPS) -> Any:
         return SCHEDULES[name](steps)
 
 
-@pytest.fixture(params=PLACES)
-def history(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Watched]:
+@pytest.fixture
+def place() -> str:
+    return "small"
+
+
+@pytest.fixture
+def history(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
     monkeypatch.chdir(tmp_path)
-    with Watched(**PLACES[request.param]) as made:
+    made = Watched(**PLACES[place])
+    with made:
         yield made
 
 
 @pytest.mark.filterwarnings("ignore:Numba")
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        *itertools.product(["host", "small"], SCHEDULES),
+        *itertools.product(["disk", "consuming"], ["h-revolve", "mixed", "disk-move"]),
+    ],
+)
 def test_gradients(history: Watched, name: str) -> None:
     toy = Toy(seed=3)
     toy.protect(history)
@@ -273,9 +283,7 @@ def test_data_that_move_between_storages() -> None:
     with holdfast.History(host=40 * BYTES) as history:
         toy = Toy(seed=10, steps=2)
         toy.protect(history)
-        report = schedules.run(
-            Written(actions), history, forward=toy.forward, reverse=toy.reverse
-        )
+        report = schedules.run(Written(actions), history, forward=toy.forward, reverse=toy.reverse)
         toy.check()
         assert report == schedules.Report(3, 2, 1, 1)
 
