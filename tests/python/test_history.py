@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -52,6 +51,16 @@ def seed_of() -> int:
     seed = int(os.environ.get("HOLDFAST_TEST_SEED", random.randrange(2**32)))
     print(f"HOLDFAST_TEST_SEED={seed}")
     return seed
+
+
+def run_program(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (7,), (1000, 4), (2, 3, 5), (70001,)])
@@ -182,23 +191,20 @@ def test_tickets(history: History) -> None:
 
 def test_waiting_lets_other_threads_run() -> None:
     """Who waits for ever is woken by another thread of Python: neither has the interpreter."""
-    with History(gpu=4096, host=MIB) as history:
-        history.protect("large", np.zeros(2000))
-        ticket = history.save(1)  # too large for the first cache
-        met: list[str] = []
-
-        def wait() -> None:
-            try:
-                ticket.wait("gpu")
-            except holdfast.Error as error:
-                met.append(error.code)
-
-        waiting = threading.Thread(target=wait, daemon=True)
-        waiting.start()
-        time.sleep(0.05)
-        history.discard(1)
-        waiting.join(60)
-        assert met == ["not_found"]
+    program = """
+import holdfast, numpy, threading
+history = holdfast.History(gpu=4096, host=1 << 20)
+history.protect("large", numpy.zeros(2000))
+ticket = history.save(1)  # too large for the first cache
+timer = threading.Timer(0.05, history.discard, [1])
+timer.start()
+try:
+    ticket.wait("gpu")
+except holdfast.Error as error:
+    print(error.code)
+timer.join()
+"""
+    assert run_program(program).stdout == "not_found\n"
 
 
 def test_threads(history: History) -> None:
@@ -437,21 +443,9 @@ for step in (2, 3):
     except holdfast.Error as error:
         assert error.code == "no_space"
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
-    )
+    done = run_program(program)
     assert done.returncode == 0, done.stderr
     assert "checkpoint 2" in done.stderr and "checkpoint 3" in done.stderr
-
-
-def run_program(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", program, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
 
 
 def test_the_end_of_the_interpreter_closes(folder: Path) -> None:
