@@ -177,7 +177,7 @@ def test_tickets(history: History) -> None:
     ticket.wait()
     assert ticket.durable and ticket.is_in("disk") and ticket.is_in("gpu")
     assert "5" in repr(ticket)
-    refused("invalid_argument", lambda: ticket.is_in("tape"), "gpu, host or disk")
+    refused("invalid_argument", lambda: ticket.is_in("tape"), "gpu, host, disk or remote")
     refused("invalid_argument", lambda: ticket.wait("tape"))
     assert history.discard(5)
     assert ticket.durable  # it was
