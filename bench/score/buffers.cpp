@@ -51,6 +51,7 @@ class Buffers final : public Store {
   void restore(Step step, holdfast::Stream& stream) override {
     std::unique_lock lock(mutex_);
     std::erase(hints_, step);
+    restoring_ = step;
     Slot* slot = nullptr;
     const auto find = [&] {
       for (Slot& each : slots_) {
@@ -71,6 +72,7 @@ class Buffers final : public Store {
       counts_.restored_bytes[2] += options_.step_bytes[step];
     }
     slot->state = Slot::taken;
+    restoring_ = ~Step{0};
     lock.unlock();
     holdfast::copy_async(stream, options_.array, slot->memory.data(), options_.step_bytes[step]);
     stream.synchronize();
@@ -151,6 +153,7 @@ class Buffers final : public Store {
     while (at < hints_.size() && at < 2 && held.contains(hints_[at])) ++at;
     if (at == hints_.size() || at == 2) return nullptr;
     const auto wanted = [&](Step step) {
+      if (step == restoring_) return true;
       for (std::size_t i = 0; i < at; ++i) {
         if (hints_[i] == step) return true;
       }
@@ -210,6 +213,7 @@ class Buffers final : public Store {
   Slot slots_[2];
   std::deque<Slot*> jobs_;
   std::deque<Step> hints_;
+  Step restoring_ = ~Step{0};  // the program waits for it
   StoreCounts counts_;
   std::exception_ptr error_;
   bool prefetching_ = false, stopping_ = false;
