@@ -17,12 +17,46 @@ from . import score
 from .gpm.results import Line
 from .kept import RESULTS
 
+_SHOWN = ("cell", "rank", "save_gb_per_s", "restore_gb_per_s", "gpu_hits", "call", "fragments",
+          "kernel", "median_us", "slower_percent")  # fmt: skip
+
 
 def _print(line: Line) -> None:
-    words = " ".join(f"{name}={common.number(value)}" for name, value in line.items()
-                     if name in ("cell", "rank", "save_gb_per_s", "restore_gb_per_s", "gpu_hits",
-                                 "call", "fragments", "kernel", "median_us", "slower_percent"))  # fmt: skip
-    common.err.print(words)
+    shown = {name: line[name] for name in _SHOWN if name in line}
+    common.err.print(" ".join(f"{name}={common.number(value)}" for name, value in shown.items()))
+
+
+def _measure(
+    names: list[str], settings: score.Settings, on_line: score.OnLine, note: score.OnNote
+) -> list[Path]:
+    """Runs experiments, one behind the other, within the minutes that there are."""
+    start = time.monotonic()
+    written = []
+    for name in names:
+        given = settings
+        if settings.minutes is not None:
+            left = settings.minutes - (time.monotonic() - start) / 60
+            if left <= 0:
+                note(f"{name} is left: the same command with --resume runs it")
+                continue
+            given = replace(settings, minutes=left)
+        written.append(score.run(name, given, on_line, note))
+    return written
+
+
+def _draw(
+    names: list[str], measured: score.Results, folder: Path, note: score.OnNote
+) -> list[Path]:
+    drawn = []
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (n for n in names if n in score.figures.FIGURES):
+        path = folder / f"{name}-{holdfast.backend}.svg"
+        try:
+            if score.figures.draw(name, measured, path):
+                drawn.append(path)
+        except Error as error:  # what was measured is not lost for it
+            note(f"no figure was drawn: {error}")
+    return drawn
 
 
 def _run(names: list[str], settings: score.Settings, figures: Path | None, as_json: bool) -> None:
@@ -33,35 +67,15 @@ def _run(names: list[str], settings: score.Settings, figures: Path | None, as_js
         if not as_json:
             common.note(words)
 
-    written, drawn = [], []
+    written = _measure(names, settings, (lambda _: None) if as_json else _print, note)
     measured = score.Results(settings.results, (holdfast.backend,))
-    folder = figures or settings.results
-    start = time.monotonic()
-    for name in names:
-        given = settings
-        if settings.minutes is not None:
-            left = settings.minutes - (time.monotonic() - start) / 60
-            if left <= 0:
-                note(f"{name} is left: the same command with --resume runs it")
-                continue
-            given = replace(settings, minutes=left)
-        written.append(score.run(name, given, (lambda _: None) if as_json else _print, note))
-        if name not in score.figures.FIGURES:
-            continue
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{name}-{holdfast.backend}.svg"
-        try:
-            if score.figures.draw(name, measured, path):
-                drawn.append(path)
-        except Error as error:  # what was measured is not lost for it
-            note(f"no figure was drawn: {error}")
+    drawn = _draw(names, measured, figures or settings.results, note)
     if as_json:
         common.emit({"ok": True, "files": [str(path) for path in written],
                      "figures": [str(path) for path in drawn], "notes": notes})  # fmt: skip
         return
     for name in (n for n in names if measured.sizes(n)):
-        what = score.EXPERIMENTS[name].what
-        text = f"\n{name}: {what}\n\n{score.tables.TABLES[name](measured)}"
+        text = f"\n{name}: {score.EXPERIMENTS[name].what}\n\n{score.tables.TABLES[name](measured)}"
         common.out.print(text, soft_wrap=True, markup=False, highlight=False)
     for path in written:
         common.out.print(f"wrote {path}")

@@ -151,7 +151,7 @@ class Buffers final : public Store {
     }
     std::size_t at = 0;
     while (at < hints_.size() && at < 2 && held.contains(hints_[at])) ++at;
-    if (at == hints_.size() || at == 2) return nullptr;
+    if (at == hints_.size() || at == 2 || !written_.contains(hints_[at])) return nullptr;
     const auto wanted = [&](Step step) {
       if (step == restoring_) return true;
       for (std::size_t i = 0; i < at; ++i) {
@@ -193,7 +193,10 @@ class Buffers final : public Store {
         error = std::current_exception();
       }
       lock.lock();
-      if (writes) jobs_.pop_front();
+      if (writes) {
+        jobs_.pop_front();
+        written_.insert(step);
+      }
       slot->state = Slot::holding;
       if (error) error_ = error;
       changed_.notify_all();
@@ -213,6 +216,7 @@ class Buffers final : public Store {
   Slot slots_[2];
   std::deque<Slot*> jobs_;
   std::deque<Step> hints_;
+  std::set<Step> written_;
   Step restoring_ = ~Step{0};  // the program waits for it
   StoreCounts counts_;
   std::exception_ptr error_;

@@ -5,17 +5,29 @@ beside the paper's. adios.py and dcp.py are the rivals that are driven from Pyth
 """
 
 from . import figures, tables
-from .experiments import EXPERIMENTS, SIZES, Experiment, Settings, Size, cells_of, run
+from .experiments import (
+    EXPERIMENTS,
+    SIZES,
+    Experiment,
+    OnLine,
+    OnNote,
+    Settings,
+    Size,
+    cells_of,
+    run,
+)
 from .results import TITLES, Results
 
 __all__ = [
     "EXPERIMENTS",
     "SIZES",
+    "TITLES",
     "Experiment",
+    "OnLine",
+    "OnNote",
     "Results",
     "Settings",
     "Size",
-    "TITLES",
     "cells_of",
     "figures",
     "run",

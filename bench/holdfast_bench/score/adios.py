@@ -1,8 +1,9 @@
-"""Saves and restores a shot's snapshots by ADIOS2's BP5 engine: python -m holdfast_bench.score.adios.
+"""Saves and restores a shot's snapshots by ADIOS2's BP5 engine.
 
-As the paper's section 5.2.1: deferred puts from host memory, no cache on the GPU. Tuned: no
-statistics, a pinned staging buffer, and as many buffers of BP5's own as it wants. A step of the file
-is a snapshot; reading begins when the file is closed, which BP5 asks for.
+As the paper's section 5.2.1: puts from host memory, and no cache on the GPU. Tuned: no statistics,
+a pinned staging buffer, asynchronous writes, and as many buffers of its own as BP5 wants. A step of
+the file is a snapshot; reading begins when the file is closed, which BP5 asks for.
+`python -m holdfast_bench.score.adios --help` has the arguments.
 """
 
 from __future__ import annotations

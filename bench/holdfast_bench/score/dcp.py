@@ -1,5 +1,4 @@
-"""Saves and restores a shot's snapshots by PyTorch's distributed checkpoints:
-python -m holdfast_bench.score.dcp.
+"""Saves and restores a shot's snapshots by PyTorch's distributed checkpoints.
 
 async_save() with pinned staging that is kept, eight threads, a shard of the snapshot for each. Each
 snapshot is a checkpoint of its own; a save waits for the one before, as async_save() asks for.

@@ -1,7 +1,7 @@
 """What is run for each figure: cells, each one shot of one store.
 
-A cell is a word, STORE/SIZES/ORDER/HINTS/WAIT[/SETTING=VALUE...], as score_bench takes it; adios and
-dcp are stores that programs of this package drive. The same schedule, interval and clocks serve all.
+A cell is a word, STORE/SIZES/ORDER/HINTS/WAIT[/SETTING=VALUE...], as score_bench takes it; adios
+and dcp are stores that programs of this package drive. All have the same schedule and intervals.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ import holdfast
 from holdfast import Error
 
 from .. import runner
+from ..gpm.results import Line
 from ..kept import ROOT
-from .results import Line, results_name
+from .results import results_name
 
 OnLine = Callable[[Line], None]
 OnNote = Callable[[str], None]

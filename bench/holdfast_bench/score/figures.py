@@ -25,7 +25,13 @@ def _label(store: str, hints: str) -> str:
 def _finish(figure: Any, results: Results, name: str, size: str, path: Path) -> None:
     where = f"{results.report(name, size).where}; {SIZE_WORDS[size]}"
     figure.suptitle(where, fontsize="small")
-    figure.tight_layout()
+    labels: dict[str, Any] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            labels.setdefault(label, handle)
+    figure.legend(list(labels.values()), list(labels), fontsize="x-small", ncols=5,
+                  loc="lower center")  # fmt: skip
+    figure.tight_layout(rect=(0, 0.06, 1, 1))
     figure.savefig(path, metadata={"Date": None})
     pyplot().close(figure)
 
@@ -50,7 +56,6 @@ def _throughput(results: Results, name: str, size: str, path: Path) -> bool:
             axes.set_xticks([place + 0.4 for place in range(len(ORDERS))], ORDERS)
             axes.set_title(f"{_SAVING[call]}, {sizes}", fontsize="medium")
         row[0].set_ylabel("GB/s over blocking time")
-    panels[0][0].legend(fontsize="x-small", ncols=2)
     _finish(figure, results, name, size, path)
     return True
 
@@ -69,7 +74,6 @@ def _distances(results: Results, name: str, size: str, path: Path) -> bool:
         ahead.plot(steps, shot.head["prefetch_distance"], color=colour, linewidth=0.9)
     rates.set_yscale("log")
     rates.set_ylabel("restoring, GB/s")
-    rates.legend(fontsize="small")
     ahead.set(ylabel="prefetch distance", xlabel="iteration of the backward pass")
     _finish(figure, results, name, size, path)
     return True
@@ -105,7 +109,6 @@ def _variations(results: Results, name: str, size: str, path: Path) -> bool:
             _lines(axes, chosen, key, scale, lambda shot, c=call: shot.rate(c))  # type: ignore[misc]
             axes.set(xlabel=label)
         row[0].set_ylabel(f"{_SAVING[call]}, GB/s")
-    panels[0][0].legend(fontsize="x-small")
     _finish(figure, results, name, size, path)
     return True
 
@@ -125,7 +128,6 @@ def _scaling(results: Results, name: str, size: str, path: Path) -> bool:
             axes.set_title("coupled" if coupled else "independent", fontsize="medium")
             axes.set(xlabel="GPUs")
         row[0].set_ylabel(f"{_SAVING[call]}, GB/s of all ranks")
-    panels[0][0].legend(fontsize="x-small")
     _finish(figure, results, name, size, path)
     return True
 

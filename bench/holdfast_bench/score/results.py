@@ -37,18 +37,11 @@ class Shot:
 
     def rate(self, call: str) -> float:
         """Returns GB/s of "save" or "restore" over blocking time: the mean of the ranks'."""
-        return sum(self._rates(call)) / len(self.lines)
+        return self.total(call) / len(self.lines)
 
     def total(self, call: str) -> float:
         """Returns GB/s of all ranks."""
-        return sum(self._rates(call))
-
-    def _rates(self, call: str) -> list[float]:
-        return [line["bytes"] / line[f"{call}_seconds"] / 1e9 for line in self.lines]
-
-    def blocking(self) -> float:
-        """Returns the seconds for which saves and restores held the program up, at the slowest."""
-        return max(line["save_seconds"] + line["restore_seconds"] for line in self.lines)
+        return float(sum(x["bytes"] / x[f"{call}_seconds"] / 1e9 for x in self.lines))
 
     def both(self) -> float:
         """Returns GB/s of saves and restores together."""

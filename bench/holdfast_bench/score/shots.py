@@ -1,8 +1,8 @@
 """The shots of score_bench for rivals that are driven from Python: same schedule, same clocks.
 
-The sizes and orders come from `score_bench schedule`. An iteration computes (sleeps) for an interval
-and saves, or restores and computes; what is measured of a call is the time until the device has done
-what it queued. The snapshot is written and compared within the interval.
+The sizes and orders come from `score_bench schedule`. An iteration computes (sleeps) for an
+interval and saves, or restores and computes; what is measured of a call is the time until the
+device has done what it queued. The snapshot is written and compared within the interval.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 from ..gpm.tables import Rows, table
@@ -133,29 +134,33 @@ def distances(results: Results) -> str:
     return "\n\n".join(parts) or unmeasured(name)
 
 
+def _beside(shots: Shots, rest: str, hints: str, ranks: int = 1) -> tuple[Shot | None, Shot | None]:
+    """A history and the pager in the hardest case: variable sizes, irregular order."""
+    ours, theirs = (
+        shots.get((f"{store}/variable/irregular/{hints}/nowait/{rest}", ranks))
+        for store in ("history", "pager")
+    )
+    return ours, theirs
+
+
 def variations(results: Results) -> str:
     """Figure 8: intervals and cache sizes."""
     name = "score-fig8"
     parts = []
     for size in results.sizes(name):
         shots = results.shots(name, size)
-        changed = list(dict.fromkeys(cell.split("/")[5] for cell, _ in shots))
         rows: Rows = []
-        for setting in changed:
+        for setting in dict.fromkeys(cell.split("/")[5] for cell, _ in shots):
             key, value = setting.split("=")
-            number = int(value)
-            words = (f"interval {number / 1000:g} ms" if key == "interval_us"
-                     else f"GPU cache {number / 2**30:.3g} GiB")  # fmt: skip
+            words = (f"interval {int(value) / 1000:g} ms" if key == "interval_us"
+                     else f"GPU cache {int(value) / 2**30:.3g} GiB")  # fmt: skip
+            adios = _rates(shots.get((f"adios/variable/irregular/none/nowait/{setting}", 1)))
             for hints in ("none", "all"):
-
-                def of(store: str, h: str = hints, s: str = setting) -> Shot | None:
-                    return shots.get((f"{store}/variable/irregular/{h}/nowait/{s}", 1))
-
-                ours, theirs = of("history"), of("pager")
+                ours, theirs = _beside(shots, setting, hints)
                 rows.append([
                     words, HINT_TITLES[hints], _rates(ours), _rates(theirs),
                     _over(ours, theirs, "save"), _over(ours, theirs, "restore"),
-                    _percent(ours, "gpu_hits"), _rates(of("adios")),
+                    _percent(ours, "gpu_hits"), adios if hints == "none" else "-",
                 ])  # fmt: skip
         header = ["", "hints", "Holdfast", "demand paging", "saving, ratio", "restoring, ratio",
                   "restored from the GPU", "ADIOS2 BP5"]  # fmt: skip
@@ -170,25 +175,19 @@ def scaling(results: Results) -> str:
     for size in results.sizes(name):
         shots = results.shots(name, size)
         rows: Rows = []
-        for ranks in sorted({ranks for _, ranks in shots}):
-            for coupled in (0, 1):
-                for hints in HINTS:
-
-                    def of(store: str, h: str = hints, c: int = coupled,
-                           r: int = ranks) -> Shot | None:  # fmt: skip
-                        cell = f"{store}/variable/irregular/{h}/nowait/coupled={c}"
-                        return shots.get((cell, r))
-
-                    ours, theirs = of("history"), of("pager")
-                    totals = (f"{_number(ours.total('save'))} / {_number(ours.total('restore'))}"
-                              if ours else "-")  # fmt: skip
-                    rows.append([
-                        ranks, "coupled" if coupled else "independent", HINT_TITLES[hints],
-                        _rates(ours), totals, _rates(theirs), _over(ours, theirs, "save"),
-                        _over(ours, theirs, "restore"), PAPER_AT_SCALE[hints],
-                    ])  # fmt: skip
-        header = ["GPUs", "ranks", "hints", "Holdfast, a rank", "all ranks", "demand paging, a rank",
-                  "saving, ratio", "restoring, ratio", "paper's ratio, 32 GPUs"]  # fmt: skip
+        numbers = sorted({ranks for _, ranks in shots})
+        for ranks, coupled, hints in itertools.product(numbers, (0, 1), HINTS):
+            ours, theirs = _beside(shots, f"coupled={coupled}", hints, ranks)
+            totals = (f"{_number(ours.total('save'))} / {_number(ours.total('restore'))}"
+                      if ours else "-")  # fmt: skip
+            rows.append([
+                ranks, "coupled" if coupled else "independent", HINT_TITLES[hints],
+                _rates(ours), totals, _rates(theirs), _over(ours, theirs, "save"),
+                _over(ours, theirs, "restore"), PAPER_AT_SCALE[hints],
+            ])  # fmt: skip
+        header = ["GPUs", "ranks", "hints", "Holdfast, a rank", "all ranks",
+                  "demand paging, a rank", "saving, ratio", "restoring, ratio",
+                  "paper's ratio, 32 GPUs"]  # fmt: skip
         parts.append(f"{_where(results, name, size)}\n\n{table(header, rows)}")
     return "\n\n".join(parts) or unmeasured(name)
 
