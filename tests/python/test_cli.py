@@ -36,6 +36,8 @@ COMMANDS = (
     ["bench", "gpm-fig3"],
     ["bench", "gpm-fig9"],
     ["bench", "gpm-all"],
+    ["bench", "score-fig5"],
+    ["bench", "score-all"],
 )
 
 
