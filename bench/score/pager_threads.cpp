@@ -116,7 +116,9 @@ bool Pager::prefetch_to_host(Lock& lock) {
     changed_.notify_all();
     return true;
   }
-  if (ahead_[kHost] + pages.size() > limit && ahead_[kHost] > 0) return false;
+  // What the GPU is to have next is read in any case: all that is ahead waits behind it.
+  const bool full = ahead_[kHost] + pages.size() > limit && ahead_[kHost] > 0;
+  if (full && next > next_[kGpu]) return false;
   pages.resize(take_frames(kHost, pages, false));
   if (pages.empty()) return false;
   for (const std::uint32_t page : pages) set_ahead(kHost, page, true);
