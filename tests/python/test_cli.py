@@ -39,6 +39,8 @@ COMMANDS = (
     ["bench", "gpm-fig3"],
     ["bench", "gpm-fig9"],
     ["bench", "gpm-all"],
+    ["bench", "score-fig5"],
+    ["bench", "score-all"],
 )
 
 
