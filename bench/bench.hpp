@@ -62,6 +62,16 @@ class Line {
     return add(key, digits);
   }
   Line& count(const char* key, std::uint64_t value) { return add(key, std::to_string(value)); }
+  Line& numbers(const char* key, const std::vector<double>& values) {
+    std::string list;
+    for (const double value : values) {
+      char digits[40];
+      const bool whole = value == static_cast<double>(static_cast<std::int64_t>(value));
+      std::snprintf(digits, sizeof(digits), whole ? "%.0f" : "%.4g", value);
+      list += (list.empty() ? "" : ", ") + std::string(digits);
+    }
+    return add(key, "[" + list + "]");
+  }
   void print() const {
     std::printf("{%s}\n", body_.c_str());
     std::fflush(stdout);

@@ -11,7 +11,7 @@ import holdfast
 from holdfast import Error, workloads
 from holdfast.cli import common
 
-from . import gpm, plots, runner
+from . import gpm, plots, runner, score_cli
 from .kept import RESULTS
 
 app = typer.Typer(
@@ -217,3 +217,5 @@ for _name, _experiment in gpm.EXPERIMENTS.items():
     _add_gpm(_name, _experiment.what, [_name])
 # Figures 9 and 10 measure what gpm-delta does.
 _add_gpm("gpm-all", "all figures and tables", [n for n in gpm.EXPERIMENTS if n != "gpm-delta"])
+
+score_cli.add_commands(app)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import gpm_report
+from . import gpm_report, score_report
 from .gpm.results import Line
 from .gpm.tables import table
 from .kept import FIGURES, RESULTS, ROOT, kept_campaigns
@@ -480,6 +480,7 @@ def draw() -> None:
     plt.close(figure)
     draw_checker(plt)
     gpm_report.draw()
+    score_report.draw()
 
 
 def main() -> int:
@@ -487,6 +488,7 @@ def main() -> int:
     pages = {
         PAGE: page(PAGE, TABLES),
         gpm_report.PAGE: page(gpm_report.PAGE, gpm_report.TABLES),
+        score_report.PAGE: page(score_report.PAGE, score_report.TABLES),
         README: page(README, {"readme": readme}),
     }
     if "--check" in sys.argv[1:]:

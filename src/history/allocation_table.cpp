@@ -77,6 +77,26 @@ std::uint64_t AllocationTable::place(std::size_t first, std::size_t last, Step s
   return offset;
 }
 
+bool AllocationTable::place_at(std::uint64_t offset, Step step, std::uint64_t bytes) {
+  const std::uint64_t size = rounded(bytes);
+  if (offset % alignment_ != 0 || size > capacity_ || offset > capacity_ - size) return false;
+  const auto gap =
+      std::find_if(fragments_.begin(), fragments_.end(), [&](const Fragment& fragment) {
+        return fragment.step == kGap && fragment.offset <= offset &&
+               offset + size <= fragment.offset + fragment.bytes;
+      });
+  if (gap == fragments_.end()) return false;
+  const auto index = gap - fragments_.begin();
+  const Fragment before{gap->offset, offset - gap->offset, kGap};
+  const Fragment behind{offset + size, gap->offset + gap->bytes - (offset + size), kGap};
+  fragments_.reserve(fragments_.size() + 2);  // nothing below throws
+  fragments_[static_cast<std::size_t>(index)] = {offset, size, step};
+  if (behind.bytes > 0) fragments_.insert(fragments_.begin() + index + 1, behind);
+  if (before.bytes > 0) fragments_.insert(fragments_.begin() + index, before);
+  used_ += size;
+  return true;
+}
+
 bool AllocationTable::erase(Step step) {
   const Fragment* const found = find(step);
   if (found == nullptr) return false;

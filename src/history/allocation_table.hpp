@@ -67,6 +67,11 @@ class AllocationTable {
   std::uint64_t place(std::size_t first, std::size_t last, Step step, std::uint64_t bytes,
                       Rest rest = Rest::behind);
 
+  // Puts a checkpoint at an offset, as one that was found there. False, and nothing changes, if
+  // that is no multiple of the alignment, or not all of it is a gap. REQUIRES: step is not kGap,
+  // and not in the table. O(N).
+  bool place_at(std::uint64_t offset, Step step, std::uint64_t bytes);
+
   // The checkpoint's fragment becomes a gap, merged with its neighbours; false if there is none.
   // O(N).
   bool erase(Step step);

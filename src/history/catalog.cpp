@@ -220,10 +220,18 @@ bool Catalog::drains(int tier, std::uint64_t bytes, Asker asker) const {
   return false;
 }
 
+bool Catalog::drains(int tier, std::uint64_t bytes, Asker asker, Drains& known) const {
+  if (bytes <= known.most) return true;
+  if (bytes >= known.least_not) return false;
+  const bool does = drains(tier, bytes, asker);
+  (does ? known.most : known.least_not) = bytes;
+  return does;
+}
+
 // What one fragment is worth to whoever wants room in its tier. `distance`: fragments that are
 // wanted before that stay.
 Score Catalog::score(int tier, const Fragment& fragment, Asker asker, std::uint64_t distance,
-                     std::optional<bool>& drained) const {
+                     Drains& known) const {
   const Checkpoint& checkpoint = checkpoints_.at(fragment.step);
   const Copy& copy = checkpoint.copies[tier];
   const Tier& at = tier_at(tier);
@@ -248,8 +256,8 @@ Score Catalog::score(int tier, const Fragment& fragment, Asker asker, std::uint6
     result.wait += restores * restore_interval_;
   }
   if (is_alone(copy.state) || copy.state == State::writing) {
-    if (!drained) drained = drains(tier, fragment.bytes, asker);
-    if (!*drained || copy.failed_flushes >= options_.flush_attempts) {
+    if (copy.failed_flushes >= options_.flush_attempts ||
+        !drains(tier, checkpoint.bytes, asker, known)) {
       result.wait = kNever;
       return result;
     }
@@ -265,9 +273,9 @@ std::optional<Window> Catalog::window(int tier, std::uint64_t bytes, Asker asker
                                       std::uint64_t distance) const {
   const AllocationTable& space = tier_at(tier).space;
   if (bytes > space.capacity()) return std::nullopt;
-  std::optional<bool> drained;
+  Drains known;
   return choose_window(space.fragments(), space.rounded(bytes), [&](const Fragment& fragment) {
-    return score(tier, fragment, asker, distance, drained);
+    return score(tier, fragment, asker, distance, known);
   });
 }
 
@@ -388,16 +396,18 @@ void Catalog::found_damaged(Step step, int tier) {
   settle(step);
 }
 
-void Catalog::adopt(Step step, std::uint64_t bytes, int tier) {
-  require(is_storage(tier), "only what storage has is adopted");
+bool Catalog::adopt(Step step, std::uint64_t bytes, int tier, std::uint64_t offset) {
+  Tier& at = tier_at(tier);
+  if (!at.spec.storage && !at.space.place_at(offset, step, bytes)) return false;
   Checkpoint& checkpoint = checkpoints_[step];
   require(checkpoint.copies[tier].state == State::absent, "adopted twice");
   checkpoint.bytes = bytes;
   checkpoint.arrived = true;
   apply(checkpoint.copies[tier], Input::write);
   apply(checkpoint.copies[tier], Input::arrived);
-  tier_at(tier).used += bytes;
+  if (at.spec.storage) at.used += bytes;
   settle(step);
+  return true;
 }
 
 // --- Hints

@@ -124,9 +124,10 @@ class Catalog {
   // A copy that nobody reads turned out not to be what was written. What is read, its reader tells.
   void found_damaged(Step step, int tier);
 
-  // A checkpoint that storage had when the history was opened. REQUIRES: the tier is storage or the
-  // bytes are at `offset` of a cache that was found again; nothing else stands there.
-  void adopt(Step step, std::uint64_t bytes, int tier);
+  // A checkpoint that a tier had when the history was opened, in a cache at `offset`. False, and
+  // nothing changes, if the cache has no room there. REQUIRES: it is of the size that another
+  // tier's is, and was not adopted in this tier.
+  bool adopt(Step step, std::uint64_t bytes, int tier, std::uint64_t offset = 0);
 
   // --- What is known -----------------------------------------------------------------------------
   int tiers() const { return static_cast<int>(tiers_.size()); }
@@ -207,8 +208,13 @@ class Catalog {
 
   bool storage_takes(int tier, std::uint64_t bytes) const;
   bool drains(int tier, std::uint64_t bytes, Asker asker) const;
+  // What drains() has said so far of one tier: what is smaller drains where something larger does.
+  struct Drains {
+    std::uint64_t most = 0, least_not = ~std::uint64_t{0};  // bytes
+  };
+  bool drains(int tier, std::uint64_t bytes, Asker asker, Drains& known) const;
   Score score(int tier, const Fragment& fragment, Asker asker, std::uint64_t distance,
-              std::optional<bool>& drains) const;
+              Drains& known) const;
   std::optional<Window> window(int tier, std::uint64_t bytes, Asker asker,
                                std::uint64_t distance) const;
   std::uint64_t take(int tier, const Window& window, Step step, std::uint64_t bytes);

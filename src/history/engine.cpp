@@ -25,15 +25,28 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// Of a store's steps it is known which came last; of the others, when they were saved.
+std::vector<StepInfo> in_order_of_arrival(const FolderStore& store) {
+  std::vector<StepInfo> steps = store.steps();
+  std::erase_if(steps, [](const StepInfo& info) { return info.step == kGap; });  // no save()'s
+  const std::optional<Step> latest = store.latest();
+  std::sort(steps.begin(), steps.end(), [&](const StepInfo& a, const StepInfo& b) {
+    const bool a_last = a.step == latest, b_last = b.step == latest;
+    return a_last != b_last ? b_last : a.saved_at_ns < b.saved_at_ns;
+  });
+  return steps;
+}
+
 std::vector<TierSpec> specs_of(const HistoryOptions& options) {
   std::vector<TierSpec> specs;
   specs.reserve(kTierKinds);
   if (options.gpu_bytes > 0) specs.push_back({.capacity = options.gpu_bytes, .alignment = 4096});
   if (options.host_bytes > 0) specs.push_back({.capacity = options.host_bytes, .alignment = 4096});
   if (!options.disk.empty()) specs.push_back({.capacity = options.disk_bytes, .storage = true});
+  if (!options.remote.empty()) specs.push_back({.capacity = options.remote_bytes, .storage = true});
   if (specs.empty()) {
     throw Error(Errc::invalid_argument,
-                "History::open: no tier: set gpu_bytes, host_bytes or disk");
+                "History::open: no tier: set gpu_bytes, host_bytes, disk or remote");
   }
   for (const TierSpec& spec : specs) {
     if (spec.storage || spec.capacity >= spec.alignment) continue;
@@ -86,31 +99,54 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
   add(Tier::gpu, options.gpu_bytes > 0);
   add(Tier::host, options.host_bytes > 0);
   add(Tier::disk, !options.disk.empty());
-  if (!options.disk.empty()) {
-    disk_ = disk ? std::move(disk) : open_folder_store(options.disk);
-    bounce_ = std::make_unique<Bounces>();
-    adopt_steps();
+  add(Tier::remote, !options.remote.empty());
+  if (options.host_bytes > 0) {
+    host_.emplace(options.host_bytes, options.host_region);
+  } else if (!options.host_region.empty()) {
+    throw Error(Errc::invalid_argument, "History::open: host_region needs host_bytes");
   }
+  if (!options.disk.empty()) {
+    auto& store = stores_[index_of(Tier::disk)];
+    store = disk ? std::move(disk) : open_folder_store(options.disk);
+  }
+  if (!options.remote.empty()) {
+    stores_[index_of(Tier::remote)] = open_folder_store(options.remote);
+  }
+  adopt();
+  if (!is_cache(static_cast<int>(kinds_.size()) - 1)) bounce_ = std::make_unique<Bounces>();
   if (options.gpu_bytes > 0) gpu_ = DeviceBuffer<std::byte>(options.gpu_bytes);
-  if (options.host_bytes > 0) host_ = PinnedBuffer<std::byte>(options.host_bytes);
   start_threads();
 }
 
-// Of those of earlier processes it is known which came last; of the others, when they were saved.
-void Engine::adopt_steps() {
-  std::vector<StepInfo> steps = disk_->steps();
-  std::erase_if(steps, [](const StepInfo& info) { return info.step == kGap; });  // no save()'s
-  const std::optional<Step> latest = disk_->latest();
-  std::sort(steps.begin(), steps.end(), [&](const StepInfo& a, const StepInfo& b) {
-    const bool a_last = a.step == latest, b_last = b.step == latest;
-    return a_last != b_last ? b_last : a.saved_at_ns < b.saved_at_ns;
-  });
-  for (const StepInfo& info : steps) {
+// What earlier processes have left. Of several under one number the one that was saved last counts;
+// a flush replaces the others.
+void Engine::adopt() {
+  const auto note = [&](const StepInfo& info) {
     Record& record = records_[info.step];
-    record.info = info;
-    record.arrival[index_of(Tier::disk)] = ++arrivals_counted_;
-    core_->catalog.adopt(info.step, info.bytes, tier_of(Tier::disk));
+    if (record.info.bytes == 0 || record.info.saved_at_ns < info.saved_at_ns) record.info = info;
+  };
+  const auto counts = [&](const StepInfo& info) { return records_.at(info.step).info == info; };
+  const auto take = [&](const StepInfo& info, Tier kind, std::uint64_t offset) {
+    if (!counts(info)) return false;
+    if (!core_->catalog.adopt(info.step, info.bytes, tier_of(kind), offset)) return false;
+    records_.at(info.step).arrival[index_of(kind)] = ++arrivals_counted_;
+    return true;
+  };
+  std::vector<StepInfo> stored[kTierKinds];
+  for (std::size_t kind = 0; kind < kTierKinds; ++kind) {
+    if (stores_[kind]) stored[kind] = in_order_of_arrival(*stores_[kind]);
+    for (const StepInfo& info : stored[kind]) note(info);
   }
+  if (host_) {
+    for (const HostTier::Found& found : host_->found()) note(found.info);
+    for (const HostTier::Found& found : host_->found()) {
+      if (!take(found.info, Tier::host, found.offset)) host_->forget(found.info.step);
+    }
+  }
+  for (const Tier kind : kinds_) {
+    for (const StepInfo& info : stored[index_of(kind)]) take(info, kind, 0);
+  }
+  std::erase_if(records_, [&](const auto& entry) { return !core_->catalog.knows(entry.first); });
 }
 
 Engine::~Engine() {
@@ -135,7 +171,7 @@ void Engine::break_with(std::exception_ptr error) {
 }
 
 std::byte* Engine::address(int tier, std::uint64_t offset) const {
-  return (kind_of(tier) == Tier::gpu ? gpu_.data() : host_.data()) + offset;
+  return (kind_of(tier) == Tier::gpu ? gpu_.data() : host_->data()) + offset;
 }
 
 // --- Arrays
@@ -282,8 +318,9 @@ void Engine::queue_save(Lock& lock, const history::Transfer& transfer, const Ste
                         const std::shared_ptr<Ticket::State>& ticket) {
   if (!is_cache(transfer.to)) {
     lock.unlock();
-    remove_file(info.step);
-    bounce_->callers.write(*disk_, info, pieces, stream, [](std::uint64_t) { return true; });
+    FolderStore& store = store_of(transfer.to);
+    remove_file(store, info.step);
+    bounce_->callers.write(store, info, pieces, stream, [](std::uint64_t) { return true; });
     lock.lock();
     finish(transfer, Outcome::done, nullptr);
     return;
@@ -317,7 +354,7 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   ticket->step = step;
   std::copy(std::begin(numbers_), std::end(numbers_), ticket->tiers);
   const Answer answer = ask(lock, step, [&] {
-    if (removals_.contains(step)) return Answer{Answer::Verdict::wait, {}};
+    if (is_being_removed(step)) return Answer{Answer::Verdict::wait, {}};
     return changing([&] { return core_->catalog.begin_save(step, info.bytes, keep); });
   });
   if (answer.verdict == Answer::Verdict::exists) {
@@ -365,7 +402,7 @@ Outcome Engine::restore_from(const history::Transfer& transfer, const std::vecto
     return Outcome::done;
   }
   try {
-    bounce_->callers.read(*disk_, transfer.step, pieces, stream,
+    bounce_->callers.read(store_of(transfer.from), transfer.step, pieces, stream,
                           [](std::uint64_t) { return true; });
     return Outcome::done;
   } catch (const Error& error) {
@@ -377,7 +414,11 @@ Outcome Engine::restore_from(const history::Transfer& transfer, const std::vecto
 }
 
 void Engine::refuse_unknown(Step step) const {
-  if (const auto file = damaged_file(step)) throw Error(file->code, file->reason);
+  for (const Tier kind : kinds_) {
+    if (kind < Tier::disk) continue;
+    const auto file = damaged_file(*stores_[index_of(kind)], step);
+    if (file) throw Error(file->code, file->reason);
+  }
   throw Error(Errc::not_found, name_of(step) + " is not in this history: steps() has what is");
 }
 
@@ -481,26 +522,40 @@ bool Engine::discard(Step step) {
     forget_if_gone(step);
     return known;
   });
-  const auto file = there ? std::nullopt : damaged_file(step);
-  const bool remains = file && file->code == Errc::damaged;
-  if (remains) removals_.insert(step);
+  bool remains = false;
+  for (const Tier kind : kinds_) {
+    if (there || kind < Tier::disk || core_->catalog.knows(step)) continue;
+    if (removals_.contains({step, kind}) || !has_file(*stores_[index_of(kind)], step)) continue;
+    removals_.insert({step, kind});
+    remains = true;
+  }
   core_->changed.notify_all();
   return there || remains;
 }
 
 // What stands in the folder under the step's name, and is none.
-std::optional<DamagedFile> Engine::damaged_file(Step step) const {
-  if (!disk_) return std::nullopt;
-  for (const DamagedFile& file : disk_->damaged()) {
+std::optional<DamagedFile> Engine::damaged_file(const FolderStore& store, Step step) {
+  for (const DamagedFile& file : store.damaged()) {
     if (file.step == step) return file;
   }
   return std::nullopt;
 }
 
+// One that may be removed.
+bool Engine::has_file(const FolderStore& store, Step step) {
+  if (store.find(step)) return true;
+  const auto file = damaged_file(store, step);
+  return file && file->code == Errc::damaged;
+}
+
 // A copy that turned out to be damaged makes way for a new one. Without the mutex.
-void Engine::remove_file(Step step) {
-  const auto file = damaged_file(step);
-  if (disk_->find(step) || (file && file->code == Errc::damaged)) disk_->remove(step);
+void Engine::remove_file(FolderStore& store, Step step) {
+  if (has_file(store, step)) store.remove(step);
+}
+
+bool Engine::is_being_removed(Step step) const {
+  const auto next = removals_.lower_bound({step, Tier::gpu});
+  return next != removals_.end() && next->first == step;
 }
 
 std::vector<Step> Engine::steps() {
@@ -560,47 +615,59 @@ void Engine::flush(Lock& lock) {
   check_all_flushed();
 }
 
-// Throws what keeps a checkpoint from the disk.
+// Throws what keeps a checkpoint from the last tier. One that a faster storage tier has lost is as
+// safe as it can be.
 void Engine::check_all_flushed() {
-  if (!disk_) return;
+  const int last = static_cast<int>(kinds_.size()) - 1;
+  if (is_cache(last)) return;
   const Catalog& catalog = core_->catalog;
   for (const auto& [step, record] : records_) {
     if (!catalog.contains(step) || catalog.is_lost(step)) continue;
-    if (is_whole(catalog.state(step, tier_of(Tier::disk)))) continue;
-    const auto met = unflushed_.find(step);
-    if (met != unflushed_.end()) {
+    if (is_whole(catalog.state(step, last))) continue;
+    const auto met = unflushed_.lower_bound({step, 0});
+    if (met != unflushed_.end() && met->first.first == step) {
       met->second.raised = true;
       std::rethrow_exception(met->second.error);
     }
+    const std::string name = to_string(kind_of(last));
     throw Error(Errc::no_space,
-                concat(name_of(step), " is not on disk: there is no room for its ",
-                       core::human_bytes(record.info.bytes),
-                       " within disk_bytes; discard others, or give the history more"));
+                concat(name_of(step), " is not in the tier '", name, "': there is no room for its ",
+                       core::human_bytes(record.info.bytes), " within ", name,
+                       "_bytes; discard others, or give the history more"));
   }
 }
 
 void Engine::verify(Step step) {
+  bool stored = false;
+  for (const Tier kind : kinds_) {
+    if (kind >= Tier::disk) stored |= verify(step, kind);
+  }
+  if (!stored)
+    throw Error(Errc::not_found, name_of(step) + " is not on disk: wait() for its ticket");
+}
+
+// False: the tier does not have it.
+bool Engine::verify(Step step, Tier kind) {
   Call call(*this);
-  const int disk = tier_of(Tier::disk);
+  const int tier = tier_of(kind);
   const auto arrival_of = [&]() -> std::uint64_t {  // told from one that was saved again
     const auto record = records_.find(step);
-    if (disk < 0 || record == records_.end() || !core_->catalog.contains(step)) return 0;
-    if (!is_whole(core_->catalog.state(step, disk))) return 0;
-    return record->second.arrival[index_of(Tier::disk)];
+    if (record == records_.end() || !core_->catalog.contains(step)) return 0;
+    if (!is_whole(core_->catalog.state(step, tier))) return 0;
+    return record->second.arrival[index_of(kind)];
   };
   const std::uint64_t arrival = arrival_of();
-  if (arrival == 0) {
-    throw Error(Errc::not_found, name_of(step) + " is not on disk: wait() for its ticket");
-  }
+  if (arrival == 0) return false;
   call.lock.unlock();
   try {
-    disk_->verify(step, [](std::uint64_t) { return true; });
+    store_of(tier).verify(step, [](std::uint64_t) { return true; });
+    return true;
   } catch (const Error& error) {
     if (error.code() == Errc::damaged || error.code() == Errc::not_found) {
       call.lock.lock();
       last_failure_ = error.what();
-      // Where a cache has it, it is flushed again from there.
-      if (arrival_of() == arrival) changing([&] { core_->catalog.found_damaged(step, disk); });
+      // Where another tier has it, it is written again from there.
+      if (arrival_of() == arrival) changing([&] { core_->catalog.found_damaged(step, tier); });
       core_->changed.notify_all();
     }
     throw;
@@ -637,16 +704,17 @@ void Engine::close() {
   } catch (...) {
     error = std::current_exception();
   }
+  const bool leave = error || core_->broken || is_cache(static_cast<int>(kinds_.size()) - 1);
   lock.unlock();
-  end();
+  end(leave);
   lock.lock();
   ended_ = true;
   core_->changed.notify_all();
   if (error) std::rethrow_exception(error);
 }
 
-// Ends the threads and gives everything back.
-void Engine::end() {
+// Ends the threads and gives everything back; a region keeps what it has if it is to be left.
+void Engine::end(bool leave) {
   stop_threads();
   // Work of streams that still reads the caches, or writes them.
   const auto wait_for = [](Event& event) {
@@ -660,9 +728,10 @@ void Engine::end() {
     for (const auto& event : fences.over(0, ~std::uint64_t{0})) wait_for(*event);
   }
   gpu_.reset();
-  host_ = {};
+  if (host_) host_->close(leave);
+  host_.reset();
   bounce_.reset();
-  disk_.reset();
+  for (auto& store : stores_) store.reset();
 }
 
 }  // namespace holdfast::history

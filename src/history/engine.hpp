@@ -19,21 +19,24 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/process.hpp"
 #include "history/bounce.hpp"
 #include "history/catalog.hpp"
 #include "history/folder_store.hpp"
+#include "history/host_tier.hpp"
 #include "history/range_fences.hpp"
 #include "holdfast/history.hpp"
 
 namespace holdfast {
 
-inline constexpr int kTierKinds = 3;
+inline constexpr int kTierKinds = 4;
 constexpr std::size_t index_of(Tier tier) { return static_cast<std::size_t>(tier); }
 
 namespace history {
@@ -88,7 +91,7 @@ struct Record {
 
 class Engine {
  public:
-  // `disk`: the store of the folder, for tests of their own; otherwise `options.disk` is opened.
+  // `disk`: the store of the disk, for tests of their own; otherwise `options.disk` is opened.
   explicit Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk = nullptr);
   ~Engine();
   bool is_of_this_process() const noexcept { return core_->maker.is_this_process(); }
@@ -123,7 +126,7 @@ class Engine {
   class Call;
 
   // engine.cpp
-  void adopt_steps();
+  void adopt();
   Lock open_lock();
   // Runs what changes the catalog. What that throws has left it half changed: nothing goes on then,
   // and whoever waits hears of it. REQUIRES: the mutex is held.
@@ -139,7 +142,8 @@ class Engine {
   void break_with(std::exception_ptr error);
   int tier_of(Tier kind) const { return numbers_[index_of(kind)]; }
   Tier kind_of(int tier) const { return kinds_[static_cast<std::size_t>(tier)]; }
-  bool is_cache(int tier) const { return kind_of(tier) != Tier::disk; }
+  bool is_cache(int tier) const { return kind_of(tier) < Tier::disk; }
+  FolderStore& store_of(int tier) const { return *stores_[index_of(kind_of(tier))]; }
   std::byte* address(int tier, std::uint64_t offset) const;
   StepInfo layout(Step step) const;
   std::vector<Part> protected_parts() const;
@@ -155,11 +159,14 @@ class Engine {
   void raise_pending_error();
   [[noreturn]] void refuse_full(const StepInfo& info);
   [[noreturn]] void refuse_unknown(Step step) const;
-  std::optional<DamagedFile> damaged_file(Step step) const;
-  void remove_file(Step step);
+  static std::optional<DamagedFile> damaged_file(const FolderStore& store, Step step);
+  static bool has_file(const FolderStore& store, Step step);
+  static void remove_file(FolderStore& store, Step step);
+  bool is_being_removed(Step step) const;
   void flush(Lock& lock);
   void check_all_flushed();
-  void end();
+  bool verify(Step step, Tier kind);
+  void end(bool leave);
 
   // lanes.cpp
   void start_threads();
@@ -171,7 +178,10 @@ class Engine {
   void run_housekeeper();
   Outcome move(const history::Transfer& transfer, const StepInfo& info, Stream& stream,
                std::exception_ptr& error);
-  bool move_bytes(const history::Transfer& transfer, const StepInfo& info, Stream& stream);
+  bool move_bytes(const history::Transfer& transfer, const StepInfo& info, Stream& stream,
+                  bool& faulty_source);
+  bool send(const history::Transfer& transfer, const StepInfo& info, FolderStore& to,
+            bool& faulty_source);
   bool keep_pace(const history::Transfer& transfer);
 
   // records.cpp: what follows from a change of the catalog. REQUIRES: the mutex is held.
@@ -190,9 +200,9 @@ class Engine {
   const HistoryOptions options_;
   std::vector<Tier> kinds_;  // of the tiers that there are, from the fastest
   int numbers_[kTierKinds];  // the other way; -1: there is none
-  std::unique_ptr<FolderStore> disk_;
+  std::unique_ptr<FolderStore> stores_[kTierKinds];  // of the kinds that are storage
   DeviceBuffer<std::byte> gpu_;
-  PinnedBuffer<std::byte> host_;
+  std::optional<HostTier> host_;
   // For callers, flushes, fetches: who holds one may wait for another of these, so they share none.
   struct Bounces {
     Bounce callers, flushes, fetches;
@@ -205,10 +215,10 @@ class Engine {
   std::map<Step, Record> records_;
   RangeFences fences_[Catalog::kMaxTiers];
   std::deque<Arrival> arrivals_;
-  std::set<Step> removals_;         // files to remove
-  std::set<Step> failed_removals_;  // that flush() tries again
-  std::map<Step, Unflushed> unflushed_;
-  std::exception_ptr pending_error_;  // for the next save() or flush()
+  std::set<std::pair<Step, Tier>> removals_;             // files to remove
+  std::set<std::pair<Step, Tier>> failed_removals_;      // that flush() tries again
+  std::map<std::pair<Step, int>, Unflushed> unflushed_;  // by the tier that they are left in
+  std::exception_ptr pending_error_;                     // for the next save() or flush()
   std::string last_failure_;
   std::uint64_t arrivals_counted_ = 0;
   HistoryStats stats_{};

@@ -51,9 +51,10 @@ struct DamagedFile {
 
 class FolderStore : public StepStore {
  public:
-  // What opening found, and has left alone. write() refuses such a step (already_exists). remove()
-  // removes it if its code is damaged or io, and throws that code otherwise: what is another's, or
-  // of a newer build, is for people to remove.
+  // What opening found, and has left alone, and what a write that failed could not take back.
+  // write() refuses such a step (already_exists). remove() removes it if its code is damaged or io,
+  // and throws that code otherwise: what is another's, or of a newer build, is for people to
+  // remove.
   virtual std::vector<DamagedFile> damaged() const = 0;
   virtual std::string name() const = 0;
   virtual core::Uuid uuid() const = 0;

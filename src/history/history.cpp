@@ -25,6 +25,8 @@ const char* to_string(Tier tier) noexcept {
       return "host";
     case Tier::disk:
       return "disk";
+    case Tier::remote:
+      return "remote";
   }
   return "unknown";
 }

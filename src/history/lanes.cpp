@@ -19,7 +19,7 @@ void Engine::start_threads() {
       start([this, tier] { run_lane(Kind::flush, tier); });
       start([this, tier] { run_lane(Kind::fetch, tier); });
     }
-    if (disk_) start([this] { run_housekeeper(); });
+    if (bounce_) start([this] { run_housekeeper(); });
   } catch (...) {
     stop_threads();
     throw;
@@ -130,18 +130,19 @@ void Engine::run_housekeeper() {
       core_->changed.wait(lock);
       continue;
     }
-    const Step step = *removals_.begin();
+    const auto removal = *removals_.begin();
+    const auto [step, kind] = removal;
     lock.unlock();
     std::exception_ptr error;
     try {
-      remove_file(step);
+      remove_file(*stores_[index_of(kind)], step);
     } catch (...) {
       error = std::current_exception();
     }
     lock.lock();
-    removals_.erase(step);
+    removals_.erase(removal);
     if (error) {
-      failed_removals_.insert(step);
+      failed_removals_.insert(removal);
       ++stats_.failed_transfers;
       warn_or_keep(step, error);
     } else {
@@ -170,39 +171,62 @@ bool Engine::keep_pace(const history::Transfer& transfer) {
 
 Outcome Engine::move(const history::Transfer& transfer, const StepInfo& info, Stream& stream,
                      std::exception_ptr& error) {
-  const bool reads_disk = !is_cache(transfer.from);
-  if (reads_disk) {
+  const bool from_storage = !is_cache(transfer.from);
+  const bool fetches = from_storage && transfer.kind == Kind::fetch;
+  bool faulty_source = fetches;  // whose fault an error would be
+  if (fetches) {
     const Lock lock(core_->mutex);
     ++prefetches_;
   }
   Outcome outcome = Outcome::failed;
   try {
-    if (move_bytes(transfer, info, stream)) outcome = Outcome::done;
+    if (move_bytes(transfer, info, stream, faulty_source)) outcome = Outcome::done;
   } catch (const Error& met) {
     error = std::current_exception();
     const bool gone = met.code() == Errc::damaged || met.code() == Errc::not_found;
-    if (reads_disk && gone) outcome = Outcome::damaged;
+    if (faulty_source && gone) outcome = Outcome::damaged;
   } catch (...) {
     error = std::current_exception();
   }
-  if (reads_disk) {
+  if (fetches) {
     const Lock lock(core_->mutex);
     --prefetches_;
   }
   return outcome;
 }
 
-// False: it was given up.
-bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info, Stream& stream) {
+// From storage to storage, through a chunk of memory.
+bool Engine::send(const history::Transfer& transfer, const StepInfo& info, FolderStore& to,
+                  bool& faulty_source) {
+  faulty_source = true;
+  const std::unique_ptr<StepReader> reader = store_of(transfer.from).open_reader(info.step);
+  faulty_source = false;
+  const AlignedBytes chunk(kChunkBytes);
+  return to.write_chunks(
+      info,
+      [&](std::uint64_t offset, std::uint64_t bytes) {
+        faulty_source = true;
+        reader->read(offset, chunk.span().first(bytes));
+        faulty_source = false;
+        return std::span<const std::byte>(chunk.data(), bytes);
+      },
+      [&](std::uint64_t) { return keep_pace(transfer); });
+}
+
+// False: it was given up. `faulty_source`: an exception that is thrown now is the source's.
+bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info, Stream& stream,
+                        bool& faulty_source) {
   const auto pace = [&](std::uint64_t) { return keep_pace(transfer); };
   const auto bytes_at = [&](int tier, std::uint64_t offset) {
     return std::span<std::byte>(address(tier, offset), info.bytes);
   };
   if (!is_cache(transfer.to)) {
-    remove_file(info.step);
+    FolderStore& store = store_of(transfer.to);
+    remove_file(store, info.step);
+    if (!is_cache(transfer.from)) return send(transfer, info, store, faulty_source);
     const auto from = bytes_at(transfer.from, transfer.from_offset);
-    if (kind_of(transfer.from) == Tier::host) return disk_->write(info, from, pace);
-    return bounce_->flushes.write(*disk_, info, {{0, from.data(), from.size()}}, stream, pace);
+    if (kind_of(transfer.from) == Tier::host) return store.write(info, from, pace);
+    return bounce_->flushes.write(store, info, {{0, from.data(), from.size()}}, stream, pace);
   }
   const auto to = bytes_at(transfer.to, transfer.to_offset);
   if (is_cache(transfer.from)) {
@@ -218,8 +242,9 @@ bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info,
     Lock lock(core_->mutex);
     wait_behind(lock, transfer.to, transfer.to_offset, info.bytes);
   }
-  if (kind_of(transfer.to) == Tier::host) return disk_->read(info.step, to, pace);
-  return bounce_->fetches.read(*disk_, info.step, {{0, to.data(), to.size()}}, stream, pace);
+  FolderStore& store = store_of(transfer.from);
+  if (kind_of(transfer.to) == Tier::host) return store.read(info.step, to, pace);
+  return bounce_->fetches.read(store, info.step, {{0, to.data(), to.size()}}, stream, pace);
 }
 
 }  // namespace holdfast::history

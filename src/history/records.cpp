@@ -35,14 +35,15 @@ void Engine::finish(const history::Transfer& transfer, Outcome outcome,
       if (found != records_.end()) {
         found->second.arrival[kind] = ++arrivals_counted_;
         if (found->second.ticket) found->second.ticket->was_in[kind] = true;
+        if (tier == Tier::host) host_->keep(found->second.info, transfer.to_offset);
       }
       if (transfer.kind != Kind::save) {
         auto& count = transfer.kind == Kind::flush ? stats_.flushed_to : stats_.fetched_to;
         ++count[kind].checkpoints;
         count[kind].bytes += transfer.bytes;
       }
-      if (transfer.kind == Kind::flush) unflushed_.erase(step);
-      if (tier == Tier::disk) retain();
+      if (transfer.kind == Kind::flush) unflushed_.erase({step, transfer.from});
+      if (tier >= Tier::disk) retain();
     }
     if (error) note_failure(transfer, error);
     note_evictions();
@@ -66,7 +67,7 @@ void Engine::note_failure(const history::Transfer& transfer, const std::exceptio
   if (transfer.kind != Kind::flush) return;
   if (!core_->catalog.flush_given_up(transfer.step, transfer.from)) return;
   if (ticket) ticket->error = error;
-  unflushed_[transfer.step] = {error};
+  unflushed_[{transfer.step, transfer.from}] = {error};
   if (options_.on_error == OnError::warn) warn(transfer.step, error);
 }
 
@@ -94,8 +95,9 @@ void Engine::note_evictions() {
     auto& count = stats_.evicted_from[index_of(kind_of(tier))];
     ++count.checkpoints;
     if (record != records_.end()) count.bytes += record->second.info.bytes;
+    if (kind_of(tier) == Tier::host) host_->forget(step);
     if (!is_cache(tier)) {
-      removals_.insert(step);
+      removals_.insert({step, kind_of(tier)});
       core_->changed.notify_all();
     }
     forget_if_gone(step);
@@ -107,10 +109,12 @@ void Engine::forget_if_gone(Step step) {
   if (record == records_.end() || core_->catalog.knows(step)) return;
   if (record->second.ticket) record->second.ticket->gone = true;
   records_.erase(record);
-  unflushed_.erase(step);
-  // The file of a checkpoint whose every copy was damaged, which the catalog has dropped before.
-  if (disk_ && disk_->find(step)) {
-    removals_.insert(step);
+  std::erase_if(unflushed_, [&](const auto& entry) { return entry.first.first == step; });
+  // The files of a checkpoint whose every copy was damaged, which the catalog has dropped before;
+  // one that could not be taken back; and one of another checkpoint that had the number.
+  for (const Tier kind : kinds_) {
+    if (kind < Tier::disk || !has_file(*stores_[index_of(kind)], step)) continue;
+    removals_.insert({step, kind});
     core_->changed.notify_all();
   }
 }
@@ -119,12 +123,17 @@ void Engine::forget_if_gone(Step step) {
 void Engine::retain() {
   if (options_.keep_last == 0 && options_.keep_every == 0) return;
   const std::uint64_t last = std::max<std::uint64_t>(options_.keep_last, 1);
-  const int disk = tier_of(Tier::disk);
+  const auto is_stored = [&](Step step) {
+    for (int tier = 0; tier < core_->catalog.tiers(); ++tier) {
+      if (!is_cache(tier) && is_whole(core_->catalog.state(step, tier))) return true;
+    }
+    return false;
+  };
   std::uint64_t newer = 0;
   std::vector<Step> victims;
   for (auto record = records_.rbegin(); record != records_.rend(); ++record) {
     const Step step = record->first;
-    if (!core_->catalog.contains(step) || !is_whole(core_->catalog.state(step, disk))) continue;
+    if (!core_->catalog.contains(step) || !is_stored(step)) continue;
     const bool stays = newer < last || (options_.keep_every > 0 && step % options_.keep_every == 0);
     ++newer;
     if (!stays) victims.push_back(step);

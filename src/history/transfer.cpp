@@ -122,6 +122,25 @@ bool BlobTransfer::read(const Front& front, const StepStore::Room& room,
   });
 }
 
+void BlobTransfer::read_range(const Front& front, std::uint64_t offset, std::span<std::byte> into) {
+  Buffers buffers(front.chunk_bytes, 1);
+  while (!into.empty()) {
+    const std::uint64_t chunk = offset / front.chunk_bytes;
+    const std::uint64_t skipped = offset - front.begin_of(chunk);
+    const std::uint64_t bytes =
+        std::min<std::uint64_t>(front.bytes_of(chunk) - skipped, into.size());
+    if (bytes == front.bytes_of(chunk)) {
+      read_chunk(front, chunk, into.data(), buffers);
+    } else {
+      AlignedBytes whole(front.bytes_of(chunk));
+      read_chunk(front, chunk, whole.data(), buffers);
+      std::memcpy(into.data(), whole.data() + skipped, bytes);
+    }
+    offset += bytes;
+    into = into.subspan(bytes);
+  }
+}
+
 void BlobTransfer::write_chunk(Front& front, std::uint64_t chunk, std::span<const std::byte> from,
                                Buffers& buffers) {
   const std::uint64_t offset = front.front_bytes() + front.begin_of(chunk);

@@ -31,11 +31,16 @@ COMMANDS = (
     ["kv", "del"],
     ["kv", "stat"],
     ["kv", "verify"],
+    ["history", "show"],
+    ["history", "verify"],
+    ["history", "discard"],
     ["bench", "run"],
     ["bench", "plot"],
     ["bench", "gpm-fig3"],
     ["bench", "gpm-fig9"],
     ["bench", "gpm-all"],
+    ["bench", "score-fig5"],
+    ["bench", "score-all"],
 )
 
 

@@ -1,0 +1,20 @@
+// What a history costs beside a shot's blocking time: the host's time in each call, the time of an
+// eviction's decision, and how much slower kernels are while a history's copies run. Each prints
+// its JSON lines.
+//
+// Source: Score (HPDC '23), section 4.2 (the decision is O(N)).
+#pragma once
+
+#include "shot.hpp"
+
+namespace score {
+
+// Calls on snapshots of 4 KiB, whose copies take next to nothing.
+void print_host_costs(const Settings& settings);
+// A decision at 32, 1,000 and 10,000 fragments.
+void print_eviction_costs(const Settings& settings);
+// A kernel bound by arithmetic and one bound by memory, alone and beside a history that saves and
+// restores without a pause.
+void print_slowdown(const Settings& settings);
+
+}  // namespace score
