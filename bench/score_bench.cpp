@@ -183,6 +183,7 @@ void print(const Cell& cell, const Settings& settings, const score::Ranks& ranks
            const ShotResult& shot) {
   const auto gb = static_cast<double>(shot.bytes) / 1e9;
   std::vector<double> rates;
+  rates.reserve(shot.restore_seconds.size());
   for (std::size_t i = 0; i < shot.restore_seconds.size(); ++i) {
     rates.push_back(shot.restored_bytes[i] / shot.restore_seconds[i] / 1e9);
   }

@@ -178,11 +178,13 @@ class Buffers final : public Store {
         writes = true;
       } else if (stopping_) {
         return;
-      } else if ((slot = next_read())) {
-        slot->state = Slot::reading;
       } else {
-        changed_.wait(lock);
-        continue;
+        slot = next_read();
+        if (!slot) {
+          changed_.wait(lock);
+          continue;
+        }
+        slot->state = Slot::reading;
       }
       const Step step = slot->step;
       lock.unlock();

@@ -25,7 +25,8 @@ Tier parse_tier(const std::string& name) {
   for (const Tier tier : kTiers) {
     if (name == to_string(tier)) return tier;
   }
-  throw Error(Errc::invalid_argument, "no tier is called '" + name + "': use gpu, host, disk or remote");
+  throw Error(Errc::invalid_argument,
+              "no tier is called '" + name + "': use gpu, host, disk or remote");
 }
 
 OnError parse_on_error(const std::string& name) {
@@ -217,7 +218,7 @@ auto ask(Function function) {
 
 using CountByTier = std::map<std::string, HistoryStats::Count>;
 
-template <HistoryStats::Count (HistoryStats::*counts)[3]>
+template <HistoryStats::Count (HistoryStats::*counts)[4]>
 CountByTier by_tier(const HistoryStats& stats) {
   CountByTier found;
   for (const Tier tier : kTiers) {
@@ -385,7 +386,8 @@ void bind_history(nb::module_& module) {
           "step"_a)
       .def("stats", ask([](History& own) { return own.stats(); }));
   module.def("open_history", &open_history, "gpu"_a, "host"_a, "host_region"_a, "disk"_a,
-             "disk_bytes"_a, "remote"_a, "remote_bytes"_a, "discard_consumed"_a, "keep_last"_a, "keep_every"_a, "on_error"_a);
+             "disk_bytes"_a, "remote"_a, "remote_bytes"_a, "discard_consumed"_a, "keep_last"_a,
+             "keep_every"_a, "on_error"_a);
 }
 
 }  // namespace holdfast::python
