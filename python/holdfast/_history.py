@@ -116,9 +116,9 @@ class History:
 
     Order of work: without a stream save() and restore() wait for all work of the GPU, and are done
     when they return. With one (a cudaStream_t as an int, a torch.cuda.Stream or a cupy.cuda.Stream)
-    they take their place in it and do not wait: save() returns once copies are queued, and work
-    that is queued on that stream later may change the arrays. On the CPU backend, and for arrays in
-    memory of the host, both are done when they return.
+    they take their place in it and do not wait for it: save() returns once copies are queued, and
+    work that is queued on that stream later may change the arrays. On the CPU backend, and for
+    arrays in memory of the host, both are done when they return.
 
     close(), the end of a `with` block and the interpreter's end wait until everything saved is on
     disk. One process at a time has a folder open; a child that it forks cannot use the history.

@@ -43,10 +43,11 @@ def main() -> None:
                 waiting = [ticket for ticket in waiting if ticket.step != old]
                 print(f"discarding {old}", flush=True)
                 history.discard(old)
-            if dice.random() < 0.2:
-                history.hint(dice.sample(history.steps(), min(3, len(history.steps()))))
+            steps = history.steps()
+            if steps and dice.random() < 0.2:
+                history.hint(dice.sample(steps, min(3, len(steps))))
                 history.prefetch_start()
-                history.restore(dice.choice(history.steps()), keep=dice.random() < 0.5)
+                history.restore(dice.choice(steps), keep=dice.random() < 0.5)
                 if not np.array_equal(field, content(int(number[0]))):
                     print("wrong", flush=True)
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -269,6 +270,21 @@ def test_hints_take_numbers_and_whatever_can_be_iterated(history: History) -> No
     refused("invalid_argument", lambda: history.hint(-1))
 
 
+def test_what_is_hinted_first_is_fetched_first() -> None:
+    array = np.zeros(8192)
+    with History(gpu=array.nbytes, host=MIB) as history:
+        history.protect("a", array)
+        for step in range(4):
+            history.save(step).wait("host")
+        history.hint([2, 0], 1)
+        history.prefetch_start()
+        for _ in range(30_000):
+            if history.stats().prefetch_distance == 1:
+                break
+            time.sleep(0.001)
+        assert history.latest("gpu") == 2
+
+
 def test_what_stays(folder: Path) -> None:
     array = np.zeros(100)
     with History(host=MIB, disk=folder, keep_last=2, keep_every=5) as history:
@@ -504,6 +520,27 @@ def test_a_forked_child_leaves_the_history_alone(history: History) -> None:
 
 
 @pytest.mark.skipif(holdfast.backend == "cuda", reason="a forked child cannot use CUDA")
+def test_a_child_may_drop_its_copy(folder: Path) -> None:
+    program = """
+import gc, holdfast, numpy, os, sys
+history = holdfast.History(gpu=1 << 20, host=1 << 20, disk=sys.argv[1])
+history.protect("a", numpy.arange(10))
+ticket = history.save(1)
+child = os.fork()
+if child == 0:
+    del history, ticket
+    gc.collect()
+    sys.exit(3)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+history.save(2)
+"""
+    done = run_program(program, folder)
+    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+    with History(disk=folder) as history:
+        assert history.steps() == [1, 2]
+
+
+@pytest.mark.skipif(holdfast.backend == "cuda", reason="a forked child cannot use CUDA")
 def test_a_child_does_not_hold_the_folder(folder: Path) -> None:
     program = """
 import holdfast, numpy, os, signal, sys
@@ -540,7 +577,7 @@ def test_kills(folder: Path) -> None:
     dice = random.Random(seed_of())
     durable: set[int] = set()
     seen = 0
-    for _ in range(12):
+    for _ in range(8):
         worker = subprocess.Popen(
             [sys.executable, str(WORKER), str(folder), str(dice.randrange(2**32))],
             stdout=subprocess.PIPE,

@@ -34,6 +34,7 @@ class Watched(holdfast.History):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.calls: list[tuple[Any, ...]] = []
+        self.kept: list[bool] = []  # of the restores
 
     def save(self, step: SupportsIndex, stream: Any = None, *, keep: bool = False) -> Any:
         self.calls.append(("save", step))
@@ -41,6 +42,7 @@ class Watched(holdfast.History):
 
     def restore(self, step: SupportsIndex, stream: Any = None, *, keep: bool = False) -> None:
         self.calls.append(("restore", step))
+        self.kept.append(keep)
         super().restore(step, stream, keep=keep)
 
     def discard(self, step: SupportsIndex) -> bool:
@@ -162,7 +164,8 @@ def test_gradients(history: Watched, name: str) -> None:
     assert set(saves) == set(restores)  # none for nothing
     assert report.restores == len(restores)
     assert report.reverse_steps == STEPS <= report.forward_steps
-    # Each goes with its last restore.
+    # Each is kept until its last restore, and goes with that.
+    assert history.kept == [step in restores[n + 1 :] for n, step in enumerate(restores)]
     for number in saves:
         asked = [call for call in history.calls if call[1:] == (number,)]
         assert asked[-2:] == [("restore", number), ("discard", number)]
@@ -288,6 +291,28 @@ def test_data_that_move_between_storages() -> None:
         assert report == schedules.Report(3, 2, 1, 1)
 
 
+def test_restart_data_are_not_taken_for_those_of_the_adjoint() -> None:
+    actions = [
+        package.Forward(0, 1, True, False, DISK),
+        package.Forward(1, 2, True, False, RAM),  # never loaded
+        package.EndForward(),
+        package.Move(1, RAM, NONE),
+        package.Copy(0, DISK, WORK),
+        package.Forward(0, 1, False, True, RAM),
+        package.Forward(1, 2, False, True, WORK),
+        package.Reverse(2, 1, True),
+        package.Move(0, RAM, WORK),
+        package.Reverse(1, 0, True),
+        package.EndReverse(),
+    ]
+    with holdfast.History(host=40 * BYTES) as history:
+        toy = Toy(seed=11, steps=2)
+        toy.protect(history)
+        report = schedules.run(Written(actions), history, forward=toy.forward, reverse=toy.reverse)
+        toy.check()
+        assert report == schedules.Report(4, 2, 2, 2)
+
+
 def used() -> Any:
     schedule = make("revolve")
     list(itertools.islice(schedule, 5))
@@ -333,6 +358,18 @@ REFUSED: list[tuple[str, Callable[[], Any], int | None, str]] = [
     (
         "reverses what was not recorded",
         lambda: Written([package.Forward(0, 2, False, False, WORK), package.Reverse(2, 1, True)]),
+        None,
+        "nothing was recorded",
+    ),
+    (
+        "reverses what was cleared",
+        lambda: Written(
+            [
+                package.Forward(0, 1, False, True, WORK),
+                package.Reverse(1, 0, True),
+                package.Reverse(1, 0, True),
+            ]
+        ),
         None,
         "nothing was recorded",
     ),
