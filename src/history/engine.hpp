@@ -74,6 +74,8 @@ struct Ticket::State {
 
 namespace history {
 
+inline std::string name_of(Step step) { return "checkpoint " + std::to_string(step); }
+
 struct Array {
   std::byte* data = nullptr;
   std::uint64_t bytes = 0;
@@ -120,7 +122,22 @@ class Engine {
     std::exception_ptr error;
     bool raised = false;  // by a save()
   };
-  class Call;
+  // A call that lets go of the mutex on its way: close() waits for its end.
+  class Call {
+   public:
+    explicit Call(Engine& engine) : lock(engine.open_lock()), engine_(engine) { ++engine_.calls_; }
+    ~Call() {
+      if (!lock.owns_lock()) lock.lock();
+      --engine_.calls_;
+      if (engine_.core_->closing) engine_.core_->changed.notify_all();
+    }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+    std::unique_lock<std::mutex> lock;
+
+   private:
+    Engine& engine_;
+  };
 
   // engine.cpp
   void adopt_steps();
@@ -155,6 +172,8 @@ class Engine {
   void raise_pending_error();
   [[noreturn]] void refuse_full(const StepInfo& info);
   [[noreturn]] void refuse_unknown(Step step) const;
+
+  // durability.cpp
   std::optional<DamagedFile> damaged_file(Step step) const;
   bool has_file(Step step) const;
   void remove_file(Step step);

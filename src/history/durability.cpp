@@ -1,0 +1,148 @@
+// What a history says of its disk: what is there, what is not and why, and that everything is.
+#include <utility>
+
+#include "core/files.hpp"
+#include "history/engine.hpp"
+
+namespace holdfast::history {
+
+using holdfast::detail::concat;
+
+// What stands in the folder under the step's name, and is none.
+std::optional<DamagedFile> Engine::damaged_file(Step step) const {
+  if (!disk_) return std::nullopt;
+  for (const DamagedFile& file : disk_->damaged()) {
+    if (file.step == step) return file;
+  }
+  return std::nullopt;
+}
+
+// One that may be removed.
+bool Engine::has_file(Step step) const {
+  if (disk_->find(step)) return true;
+  const auto file = damaged_file(step);
+  return file && file->code == Errc::damaged;
+}
+
+// A copy that turned out to be damaged makes way for a new one. Without the mutex.
+void Engine::remove_file(Step step) {
+  if (has_file(step)) disk_->remove(step);
+}
+
+void Engine::flush() {
+  Call call(*this);
+  flush(call.lock);
+}
+
+void Engine::flush(Lock& lock) {
+  Core& core = *core_;
+  core.check_whole();
+  removals_.merge(failed_removals_);
+  failed_removals_.clear();
+  retry_flushes();
+  core.catalog.caller_waits();
+  core.changed.notify_all();
+  while (!core.broken &&
+         (core.catalog.flush_pending() || core.catalog.discard_pending() || !removals_.empty())) {
+    core.changed.wait(lock);
+  }
+  core.catalog.caller_goes_on();
+  core.check_whole();
+  if (const std::exception_ptr error = std::exchange(pending_error_, nullptr)) {
+    std::rethrow_exception(error);
+  }
+  check_all_flushed();
+}
+
+// Throws what keeps a checkpoint from the disk.
+void Engine::check_all_flushed() {
+  if (!disk_) return;
+  const Catalog& catalog = core_->catalog;
+  for (const auto& [step, record] : records_) {
+    if (!catalog.contains(step) || catalog.is_lost(step)) continue;
+    if (is_whole(catalog.state(step, tier_of(Tier::disk)))) continue;
+    const auto met = unflushed_.find(step);
+    if (met != unflushed_.end()) {
+      met->second.raised = true;
+      std::rethrow_exception(met->second.error);
+    }
+    throw Error(Errc::no_space,
+                concat(name_of(step), " is not on disk: there is no room for its ",
+                       core::human_bytes(record.info.bytes),
+                       " within disk_bytes; discard others, or give the history more"));
+  }
+}
+
+void Engine::verify(Step step) {
+  Call call(*this);
+  const int disk = tier_of(Tier::disk);
+  const auto arrival_of = [&]() -> std::uint64_t {  // told from one that was saved again
+    const auto record = records_.find(step);
+    if (disk < 0 || record == records_.end() || !core_->catalog.contains(step)) return 0;
+    if (!is_whole(core_->catalog.state(step, disk))) return 0;
+    return record->second.arrival[index_of(Tier::disk)];
+  };
+  const std::uint64_t arrival = arrival_of();
+  if (arrival == 0) {
+    throw Error(Errc::not_found, name_of(step) + " is not on disk: wait() for its ticket");
+  }
+  call.lock.unlock();
+  try {
+    disk_->verify(step, [](std::uint64_t) { return true; });
+  } catch (const Error& error) {
+    if (error.code() == Errc::damaged || error.code() == Errc::not_found) {
+      call.lock.lock();
+      last_failure_ = error.what();
+      // Where a cache has it, it is flushed again from there.
+      if (arrival_of() == arrival) changing([&] { core_->catalog.found_damaged(step, disk); });
+      core_->changed.notify_all();
+    }
+    throw;
+  }
+}
+
+void Engine::close() {
+  core_->check_process();
+  Lock lock(core_->mutex);
+  if (core_->closing) {  // by another thread: closed it is when that is done
+    while (!ended_) core_->changed.wait(lock);
+    return;
+  }
+  core_->closing = true;
+  core_->changed.notify_all();
+  while (calls_ > 0) core_->changed.wait(lock);
+  std::exception_ptr error;
+  try {
+    flush(lock);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  lock.unlock();
+  end();
+  lock.lock();
+  ended_ = true;
+  core_->changed.notify_all();
+  if (error) std::rethrow_exception(error);
+}
+
+// Ends the threads and gives everything back.
+void Engine::end() {
+  stop_threads();
+  // Work of streams that still reads the caches, or writes them.
+  const auto wait_for = [](Event& event) {
+    try {
+      event.synchronize();
+    } catch (...) {  // it has ended, and its stream's user hears of it
+    }
+  };
+  for (const Arrival& arrival : arrivals_) wait_for(*arrival.event);  // of a history that broke
+  for (const RangeFences& fences : fences_) {
+    for (const auto& event : fences.over(0, ~std::uint64_t{0})) wait_for(*event);
+  }
+  gpu_.reset();
+  host_ = {};
+  bounce_.reset();
+  disk_.reset();
+}
+
+}  // namespace holdfast::history
