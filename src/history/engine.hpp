@@ -6,6 +6,13 @@
 // section 4.3.1, with a thread for each pair of tiers and direction, since a prefetch from the disk
 // must not wait for one to the GPU.
 //
+// Whatever ends, ends for all who wait: a thread that dies, or memory that runs out within a change
+// of the catalog, breaks the history (`broken`), and close() lets calls of other threads end first.
+//
+// Tests: history_test (against a map), history_kill_test, history_fault_test (every operation of
+// the disk fails in turn; streams fail), history_attack_test (races, forks, every allocation
+// fails).
+//
 // Threads: arrivals (waits for the copies of saves), a flush lane out of each tier but the last, a
 // fetch lane into each cache but what has nothing below it, and the housekeeper (removals).
 #pragma once

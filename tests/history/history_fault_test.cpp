@@ -365,6 +365,8 @@ TEST_F(HistoryFaultTest, WhatIsDamagedEverywhereIsSaidAndCanBeSavedAgain) {
     EXPECT_TRUE(engine->discard(2));
     EXPECT_FALSE(engine->discard(5));
     engine->flush();
+    EXPECT_FALSE(std::filesystem::exists(file_of(1)));
+    EXPECT_FALSE(std::filesystem::exists(file_of(2)));
     EXPECT_FALSE(engine->discard(2));
     save(*engine, 1);
     engine->close();

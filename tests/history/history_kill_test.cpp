@@ -1,6 +1,6 @@
-// Processes that save, restore, hint and discard are killed: at random moments, at a chosen operation
-// on the disk, while copies are queued, and while they open the history again. Whatever the next one
-// finds is whole, and what was reported durable and not discarded is there.
+// Processes that save, restore, hint and discard are killed: at random moments, at a chosen
+// operation on the disk, while copies are queued, and while they open the history again. Whatever
+// the next one finds is whole, and what was reported durable and not discarded is there.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -24,9 +24,9 @@
 namespace holdfast {
 namespace {
 
-using test::die_here;
 using test::Deadly;
 using test::DeadlyFolder;
+using test::die_here;
 using test::Field;
 
 constexpr std::uint64_t kSteps = 20;
@@ -299,7 +299,8 @@ TEST_P(HistoryKillTest, AKilledProcessLosesNothingThatItCalledDurable) {
   unsigned opened = 0, by_operation[test::kDeadlies] = {};
   for (unsigned kill = 0; kill < kKills; ++kill) {
     const std::uint64_t child_seed = random();
-    const auto where = static_cast<Deadly>(kill % 2 == 0 ? 0 : 1 + random() % (test::kDeadlies - 1));
+    const auto where =
+        static_cast<Deadly>(kill % 2 == 0 ? 0 : 1 + random() % (test::kDeadlies - 1));
     const std::uint64_t number = where == Deadly::list ? 0 : random() % 24;
     const auto patience = std::chrono::microseconds(random() % 30000);
     const bool from_opening = random() % 4 != 0;
@@ -310,11 +311,11 @@ TEST_P(HistoryKillTest, AKilledProcessLosesNothingThatItCalledDurable) {
       try {
         history::open_folder_store(options.disk).reset();
         die_here = where;
-        Life life(options,
-                  history::open_folder_store(std::make_unique<DeadlyFolder>(
-                                                 history::open_folder(options.disk), number),
-                                             {}, {}),
-                  shared, rules);
+        Life life(
+            options,
+            history::open_folder_store(
+                std::make_unique<DeadlyFolder>(history::open_folder(options.disk), number), {}, {}),
+            shared, rules);
         life.check();
         shared.opened = 1;
         life.work(child_seed);
@@ -363,12 +364,9 @@ TEST_P(HistoryKillTest, AKilledProcessLosesNothingThatItCalledDurable) {
   ::munmap(memory, sizeof(Shared));
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, HistoryKillTest, ::testing::Values(0, 1, 2),
-                         [](const auto& info) {
-                           return std::string(info.param == 0   ? "NoRule"
-                                              : info.param == 1 ? "ConsumedGo"
-                                                                : "TheLastStay");
-                         });
+INSTANTIATE_TEST_SUITE_P(Rules, HistoryKillTest, ::testing::Values(0, 1, 2), [](const auto& info) {
+  return std::string(info.param == 0 ? "NoRule" : info.param == 1 ? "ConsumedGo" : "TheLastStay");
+});
 
 }  // namespace
 }  // namespace holdfast
