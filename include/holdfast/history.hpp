@@ -23,7 +23,9 @@ namespace holdfast {
 enum class Tier : std::uint8_t { gpu, host, disk, remote };
 const char* to_string(Tier tier) noexcept;
 
-// What save() does about the failure of a transfer that went on behind an earlier one.
+// What save() does about the failure of a transfer that went on behind an earlier one. A flush is
+// tried three times at once; then again when a checkpoint was removed from the disk, and by
+// flush().
 enum class OnError : std::uint8_t {
   raise,  // it throws what happened, once, and saves nothing
   warn,   // it says so on stderr, and goes on
@@ -61,7 +63,7 @@ class Ticket {
   // Whether it is complete in a tier. Of the disk: it will be found after a crash of the machine.
   bool is_in(Tier tier) const;
   // Waits for that. Throws what the transfer met; not_found if the checkpoint was discarded, or the
-  // history has no such tier; closed.
+  // history has no such tier; no_space if nothing that goes on will bring it there; closed.
   void wait_staged() const;
   void wait(Tier tier = Tier::disk) const;
 
@@ -108,7 +110,9 @@ struct HistoryStats {
 //
 // Thread safety: any number of threads, but each stream by one at a time. Arrays outlive the work
 // that uses them. One process at a time has a folder open. Every function throws Errc::closed on a
-// history that is closed or was moved from.
+// history that is closed or was moved from, and in_use in a forked child, whose copy ends without
+// waiting. Memory that runs out within a change of what is where breaks a history: every function
+// throws no_memory then, and what is on disk is whole for the next one.
 class History {
  public:
   // Allocates the caches, makes the folders or finds what is in them, and starts the threads.
@@ -120,26 +124,28 @@ class History {
   History& operator=(History&&) noexcept;
 
   // Names an array of `count` elements, in place of one of the same name. Throws invalid_argument:
-  // a name that is empty, too long or has a zero byte; nothing to save.
+  // a name that is empty, too long or has a zero byte; nothing to save, or too much.
   template <class T>
   void protect(std::string_view name, T* data, std::uint64_t count,
                BufferMemory memory = BufferMemory::device) {
-    protect_raw(name, data, count * sizeof(T), memory);
+    constexpr std::uint64_t kAll = ~std::uint64_t{0};
+    protect_raw(name, data, count > kAll / sizeof(T) ? kAll : count * sizeof(T), memory);
   }
   void protect_raw(std::string_view name, void* data, std::uint64_t bytes,
                    BufferMemory memory = BufferMemory::device);
   // No such array: nothing happens.
   void unprotect(std::string_view name);
 
-  // Saves the protected arrays as the stream leaves them. Returns once that is queued: where the
-  // first cache has room, behind a copy within device memory and without waiting. Throws
-  // already_exists; no_space if no tier can take it, whose message says why; what an earlier
-  // transfer met (OnError::raise); what the copies met.
+  // Saves the protected arrays as the stream leaves them; a damaged file of this number makes way.
+  // Returns once that is queued: where the first cache has room, behind a copy within device memory
+  // and without waiting. Throws already_exists; no_space if no tier can take it, whose message says
+  // why; what an earlier transfer met (OnError::raise); what the copies met.
   Ticket save(std::uint64_t step, Stream& stream, bool keep = false);
 
   // Puts a checkpoint into the protected arrays, in the order of the stream. Throws not_found;
   // invalid_argument if the checkpoint has other arrays or sizes, which it names, and before
-  // anything is changed; damaged if no tier has it whole: the arrays are then undefined.
+  // anything is changed; damaged if no tier has it whole: the arrays are then undefined. discard()
+  // makes the number free.
   void restore(std::uint64_t step, Stream& stream, bool keep = false);
 
   // The program will restore these next, in this order, behind those of earlier calls.
@@ -150,7 +156,8 @@ class History {
 
   // Of one array in a checkpoint, in bytes. Throws not_found.
   std::uint64_t size(std::uint64_t step, std::string_view name) const;
-  // Gone from every tier, now or once its transfers have ended. False: no such checkpoint.
+  // Gone from every tier, now or once its transfers have ended; so goes a damaged file of this
+  // number. False: no such checkpoint.
   bool discard(std::uint64_t step);
 
   std::vector<std::uint64_t> steps() const;  // ascending, those that can be restored
@@ -158,15 +165,18 @@ class History {
   bool is_in(std::uint64_t step, Tier tier) const;
   // The checkpoint that a tier got last, of those that it has. Of the disk: the one to go on from.
   std::optional<std::uint64_t> latest(Tier tier = Tier::disk) const;
-  // Waits until everything is on disk and remote, as far as there are such tiers, or cannot be.
-  // Throws what transfers met.
+  // Waits until everything is on disk and remote, as far as there are such tiers, or cannot be, and
+  // what was discarded is gone from there; what was given up is tried again. Throws what transfers
+  // met, and why a checkpoint is not where it should be.
   void flush();
-  // Reads what the disk, and the remote tier, have of a checkpoint. Throws damaged, not_found.
+  // Reads what the disk, and the remote tier, have of a checkpoint; where that is no longer whole
+  // and another tier has it, it is written again. Throws damaged, not_found.
   void verify(std::uint64_t step) const;
   HistoryStats stats() const;
 
-  // Waits as flush() does, ends the threads and gives the caches back. Throws what transfers met,
-  // with everything closed nevertheless. Closed already: nothing happens.
+  // Lets no call begin, waits for those of other threads (who wait for room get `closed`), then as
+  // flush() does, ends the threads and gives the caches back. Throws what flush() throws, with
+  // everything closed nevertheless. Closed already: nothing happens.
   void close();
 
   struct Impl;

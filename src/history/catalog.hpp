@@ -3,7 +3,8 @@
 // Source: Score (HPDC '23), sections 4.1 to 4.3. A catalog decides and remembers; it has no thread,
 // no clock, no stream and no bytes. Who owns it begins a transfer, moves the bytes, and says how it
 // ended. So one catalog can be copied and every interleaving of a small history explored
-// (catalog_model_test), and a random one repeated from its seed.
+// (catalog_model_test), and a random one repeated from its seed
+// (catalog_random_test).
 //
 // Tiers are numbered from the fastest, 0. Cache tiers come first, each a buffer of fixed capacity;
 // storage tiers behind them hold checkpoints for good. A *lane* is what moves bytes between two

@@ -19,8 +19,6 @@ namespace {
 // Where parts stand in a blob: what kernels and copies like best.
 constexpr std::uint64_t kPartAlignment = 256;
 
-std::string name_of(Step step) { return "checkpoint " + std::to_string(step); }
-
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -57,23 +55,6 @@ std::vector<TierSpec> specs_of(const HistoryOptions& options) {
 }
 
 }  // namespace
-
-// A call that lets go of the mutex on its way: close() waits for its end.
-class Engine::Call {
- public:
-  explicit Call(Engine& engine) : lock(engine.open_lock()), engine_(engine) { ++engine_.calls_; }
-  ~Call() {
-    if (!lock.owns_lock()) lock.lock();
-    --engine_.calls_;
-    if (engine_.core_->closing) engine_.core_->changed.notify_all();
-  }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
-  Lock lock;
-
- private:
-  Engine& engine_;
-};
 
 void Core::check_whole() const {
   if (!broken) return;
@@ -533,31 +514,6 @@ bool Engine::discard(Step step) {
   return there || remains;
 }
 
-// What stands in the folder under the step's name, and is none.
-std::optional<DamagedFile> Engine::damaged_file(const FolderStore& store, Step step) {
-  for (const DamagedFile& file : store.damaged()) {
-    if (file.step == step) return file;
-  }
-  return std::nullopt;
-}
-
-// One that may be removed.
-bool Engine::has_file(const FolderStore& store, Step step) {
-  if (store.find(step)) return true;
-  const auto file = damaged_file(store, step);
-  return file && file->code == Errc::damaged;
-}
-
-// A copy that turned out to be damaged makes way for a new one. Without the mutex.
-void Engine::remove_file(FolderStore& store, Step step) {
-  if (has_file(store, step)) store.remove(step);
-}
-
-bool Engine::is_being_removed(Step step) const {
-  const auto next = removals_.lower_bound({step, Tier::gpu});
-  return next != removals_.end() && next->first == step;
-}
-
 std::vector<Step> Engine::steps() {
   const Lock lock = open_lock();
   std::vector<Step> steps;
@@ -590,90 +546,6 @@ std::optional<Step> Engine::latest(Tier tier) {
   return latest;
 }
 
-void Engine::flush() {
-  Call call(*this);
-  flush(call.lock);
-}
-
-void Engine::flush(Lock& lock) {
-  Core& core = *core_;
-  core.check_whole();
-  removals_.merge(failed_removals_);
-  failed_removals_.clear();
-  retry_flushes();
-  core.catalog.caller_waits();
-  core.changed.notify_all();
-  while (!core.broken &&
-         (core.catalog.flush_pending() || core.catalog.discard_pending() || !removals_.empty())) {
-    core.changed.wait(lock);
-  }
-  core.catalog.caller_goes_on();
-  core.check_whole();
-  if (const std::exception_ptr error = std::exchange(pending_error_, nullptr)) {
-    std::rethrow_exception(error);
-  }
-  check_all_flushed();
-}
-
-// Throws what keeps a checkpoint from the last tier. One that a faster storage tier has lost is as
-// safe as it can be.
-void Engine::check_all_flushed() {
-  const int last = static_cast<int>(kinds_.size()) - 1;
-  if (is_cache(last)) return;
-  const Catalog& catalog = core_->catalog;
-  for (const auto& [step, record] : records_) {
-    if (!catalog.contains(step) || catalog.is_lost(step)) continue;
-    if (is_whole(catalog.state(step, last))) continue;
-    const auto met = unflushed_.lower_bound({step, 0});
-    if (met != unflushed_.end() && met->first.first == step) {
-      met->second.raised = true;
-      std::rethrow_exception(met->second.error);
-    }
-    const std::string name = to_string(kind_of(last));
-    throw Error(Errc::no_space,
-                concat(name_of(step), " is not in the tier '", name, "': there is no room for its ",
-                       core::human_bytes(record.info.bytes), " within ", name,
-                       "_bytes; discard others, or give the history more"));
-  }
-}
-
-void Engine::verify(Step step) {
-  bool stored = false;
-  for (const Tier kind : kinds_) {
-    if (kind >= Tier::disk) stored |= verify(step, kind);
-  }
-  if (!stored)
-    throw Error(Errc::not_found, name_of(step) + " is not on disk: wait() for its ticket");
-}
-
-// False: the tier does not have it.
-bool Engine::verify(Step step, Tier kind) {
-  Call call(*this);
-  const int tier = tier_of(kind);
-  const auto arrival_of = [&]() -> std::uint64_t {  // told from one that was saved again
-    const auto record = records_.find(step);
-    if (record == records_.end() || !core_->catalog.contains(step)) return 0;
-    if (!is_whole(core_->catalog.state(step, tier))) return 0;
-    return record->second.arrival[index_of(kind)];
-  };
-  const std::uint64_t arrival = arrival_of();
-  if (arrival == 0) return false;
-  call.lock.unlock();
-  try {
-    store_of(tier).verify(step, [](std::uint64_t) { return true; });
-    return true;
-  } catch (const Error& error) {
-    if (error.code() == Errc::damaged || error.code() == Errc::not_found) {
-      call.lock.lock();
-      last_failure_ = error.what();
-      // Where another tier has it, it is written again from there.
-      if (arrival_of() == arrival) changing([&] { core_->catalog.found_damaged(step, tier); });
-      core_->changed.notify_all();
-    }
-    throw;
-  }
-}
-
 HistoryStats Engine::stats() {
   const Lock lock = open_lock();
   HistoryStats stats = stats_;
@@ -686,52 +558,6 @@ HistoryStats Engine::stats() {
     }
   }
   return stats;
-}
-
-void Engine::close() {
-  core_->check_process();
-  Lock lock(core_->mutex);
-  if (core_->closing) {  // by another thread: closed it is when that is done
-    while (!ended_) core_->changed.wait(lock);
-    return;
-  }
-  core_->closing = true;
-  core_->changed.notify_all();
-  while (calls_ > 0) core_->changed.wait(lock);
-  std::exception_ptr error;
-  try {
-    flush(lock);
-  } catch (...) {
-    error = std::current_exception();
-  }
-  const bool leave = error || core_->broken || is_cache(static_cast<int>(kinds_.size()) - 1);
-  lock.unlock();
-  end(leave);
-  lock.lock();
-  ended_ = true;
-  core_->changed.notify_all();
-  if (error) std::rethrow_exception(error);
-}
-
-// Ends the threads and gives everything back; a region keeps what it has if it is to be left.
-void Engine::end(bool leave) {
-  stop_threads();
-  // Work of streams that still reads the caches, or writes them.
-  const auto wait_for = [](Event& event) {
-    try {
-      event.synchronize();
-    } catch (...) {  // it has ended, and its stream's user hears of it
-    }
-  };
-  for (const Arrival& arrival : arrivals_) wait_for(*arrival.event);  // of a history that broke
-  for (const RangeFences& fences : fences_) {
-    for (const auto& event : fences.over(0, ~std::uint64_t{0})) wait_for(*event);
-  }
-  gpu_.reset();
-  if (host_) host_->close(leave);
-  host_.reset();
-  bounce_.reset();
-  for (auto& store : stores_) store.reset();
 }
 
 }  // namespace holdfast::history

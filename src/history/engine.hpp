@@ -6,6 +6,13 @@
 // section 4.3.1, with a thread for each pair of tiers and direction, since a prefetch from the disk
 // must not wait for one to the GPU.
 //
+// Whatever ends, ends for all who wait: a thread that dies, or memory that runs out within a change
+// of the catalog, breaks the history (`broken`), and close() lets calls of other threads end first.
+//
+// Tests: history_test (against a map), history_kill_test, history_fault_test (every operation of
+// the disk fails in turn; streams fail), history_attack_test (races, forks, every allocation
+// fails).
+//
 // Threads: arrivals (waits for the copies of saves), a flush lane out of each tier but the last, a
 // fetch lane into each cache but what has nothing below it, and the housekeeper (removals).
 #pragma once
@@ -76,6 +83,8 @@ struct Ticket::State {
 
 namespace history {
 
+inline std::string name_of(Step step) { return "checkpoint " + std::to_string(step); }
+
 struct Array {
   std::byte* data = nullptr;
   std::uint64_t bytes = 0;
@@ -123,7 +132,22 @@ class Engine {
     std::exception_ptr error;
     bool raised = false;  // by a save()
   };
-  class Call;
+  // A call that lets go of the mutex on its way: close() waits for its end.
+  class Call {
+   public:
+    explicit Call(Engine& engine) : lock(engine.open_lock()), engine_(engine) { ++engine_.calls_; }
+    ~Call() {
+      if (!lock.owns_lock()) lock.lock();
+      --engine_.calls_;
+      if (engine_.core_->closing) engine_.core_->changed.notify_all();
+    }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+    std::unique_lock<std::mutex> lock;
+
+   private:
+    Engine& engine_;
+  };
 
   // engine.cpp
   void adopt();
@@ -159,6 +183,8 @@ class Engine {
   void raise_pending_error();
   [[noreturn]] void refuse_full(const StepInfo& info);
   [[noreturn]] void refuse_unknown(Step step) const;
+
+  // durability.cpp
   static std::optional<DamagedFile> damaged_file(const FolderStore& store, Step step);
   static bool has_file(const FolderStore& store, Step step);
   static void remove_file(FolderStore& store, Step step);

@@ -151,6 +151,9 @@ TEST_F(HistoryAttackTest, SizesThatNothingCanHoldAreRefused) {
   EXPECT_EQ(error_of([&] { history.protect_raw("x", nowhere, 0); }), Errc::invalid_argument);
   EXPECT_EQ(error_of([&] { history.protect_raw("x", nowhere, ~std::uint64_t{0}); }),
             Errc::invalid_argument);
+  double number = 0;
+  EXPECT_EQ(error_of([&] { history.protect("x", &number, (std::uint64_t{1} << 61) + 1); }),
+            Errc::invalid_argument);  // and not its 8 bytes
   for (int i = 0; i < 20; ++i) {
     history.protect_raw("part " + std::to_string(i), nowhere, std::uint64_t{1} << 44);
   }

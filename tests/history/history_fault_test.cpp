@@ -33,7 +33,7 @@ constexpr std::uint64_t kUnit = Field::kMost;
 
 class HistoryFaultTest : public test::Scratch {
  protected:
-  HistoryFaultTest() { ::alarm(120); }  // what waits for ever fails
+  HistoryFaultTest() { ::alarm(250); }  // what waits for ever fails
   ~HistoryFaultTest() override { ::alarm(0); }
 
   HistoryOptions options(std::uint64_t gpu = 2, std::uint64_t host = 2) const {
@@ -365,6 +365,8 @@ TEST_F(HistoryFaultTest, WhatIsDamagedEverywhereIsSaidAndCanBeSavedAgain) {
     EXPECT_TRUE(engine->discard(2));
     EXPECT_FALSE(engine->discard(5));
     engine->flush();
+    EXPECT_FALSE(std::filesystem::exists(file_of(1)));
+    EXPECT_FALSE(std::filesystem::exists(file_of(2)));
     EXPECT_FALSE(engine->discard(2));
     save(*engine, 1);
     engine->close();

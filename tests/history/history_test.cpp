@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <numeric>
 #include <random>
 #include <string>
@@ -516,22 +517,30 @@ TEST_F(HistoryTest, RandomCallsAgreeWithAMap) {
   }
 }
 
-// Several threads, each with steps, a stream and arrays' order of its own; one set of arrays, so
-// they take turns over it.
+// Several threads, each with steps, a stream and an array of its own; one set of arrays is
+// protected at a time, so they take turns over that.
 TEST_F(HistoryTest, ThreadsMaySaveDiscardAndAskBesideOneAnother) {
   History history = History::open(small());
-  history.protect("field", field_.data(), kUnit);
   history.prefetch_start();
+  std::mutex arrays;
   std::vector<std::thread> threads;
   for (std::uint64_t thread = 0; thread < 4; ++thread) {
-    threads.emplace_back([&history, thread] {
+    threads.emplace_back([&history, &arrays, thread] {
+      Field field;
       Stream stream;
+      const auto with_field = [&](auto&& body) {
+        const std::lock_guard lock(arrays);
+        history.protect("field", field.data(), kUnit);
+        return body();
+      };
       for (std::uint64_t i = 0; i < 30; ++i) {
         const std::uint64_t step = thread * 1000 + i;
-        const Ticket ticket = history.save(step, stream);
+        field.fill(stream, step, kUnit);
+        const Ticket ticket = with_field([&] { return history.save(step, stream); });
         history.hint(step);
         if (i % 3 == 0) ticket.wait();
-        history.restore(step, stream);
+        with_field([&] { history.restore(step, stream); });
+        EXPECT_TRUE(field.holds(stream, step, kUnit));
         if (i % 2 == 0) history.discard(step);
         (void)history.stats();
       }
