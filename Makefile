@@ -50,7 +50,7 @@ bench: install cpu
 results: install
 	$(VENV)/bin/python -m holdfast_bench.report
 
-docs: install
+docs: install cpu
 	$(VENV)/bin/python scripts/doc_blocks.py
 
 system:
@@ -73,8 +73,8 @@ test:
 	@$(MAKE) --no-print-directory test-cpu
 	@$(MAKE) --no-print-directory test-check
 	@$(MAKE) --no-print-directory test-asan
-	@$(MAKE) --no-print-directory test-python
 	@$(MAKE) --no-print-directory test-cuda
+	@$(MAKE) --no-print-directory test-python
 	@echo "holdfast: all tests passed"
 
 cpu: tools

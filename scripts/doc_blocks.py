@@ -1,7 +1,8 @@
 """Keeps what the docs quote true: `make docs`. With --check nothing is written.
 
 - A ```console block shows a command after `$` and what it prints. A line `...` stands for lines
-  that are left out. Times, memory and addresses may differ.
+  that are left out. Times, memory and addresses may differ. Commands are those of the environment,
+  and the examples of the build tree of the CPU backend (make cpu).
 - `<!-- quote FILE [NAME] -->` stands before a block of code: what FILE has between `// [NAME]` and
   `// [end]` (`#` for `//` in CMake's files).
 - A figure of FIGURES is what its command draws.
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+BUILD = Path(os.environ.get("HOLDFAST_CPU_BUILD", ROOT / "build" / "cpu")).resolve()
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FIGURES = {"append_naive.svg": "holdfast check append_naive --diagram append_naive.svg"}
 
@@ -35,7 +37,7 @@ def run(command: str, folder: Path) -> str:
     """Returns what a command prints. Its exit status may say a check's verdict: some show one."""
     environment = {
         **os.environ,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": f"{Path(sys.executable).parent}:{BUILD / 'examples/adjoint'}:{os.environ['PATH']}",
         "COLUMNS": "100",
         "NO_COLOR": "1",
     }

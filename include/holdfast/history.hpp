@@ -1,4 +1,5 @@
-// A history of checkpoints over several tiers: device memory, pinned host memory, a folder on disk.
+// A history of checkpoints over several tiers: device memory, pinned host memory, a folder on disk,
+// and a remote one.
 // Many are saved, in quick succession, and read back in any order; an order that is known ahead is
 // given as hints, and checkpoints come up to the GPU before they are asked for.
 //
@@ -19,7 +20,7 @@
 
 namespace holdfast {
 
-enum class Tier : std::uint8_t { gpu, host, disk };
+enum class Tier : std::uint8_t { gpu, host, disk, remote };
 const char* to_string(Tier tier) noexcept;
 
 // What save() does about the failure of a transfer that went on behind an earlier one.
@@ -31,13 +32,22 @@ enum class OnError : std::uint8_t {
 struct HistoryOptions {
   std::uint64_t gpu_bytes = 0;   // a cache in device memory; 0: none
   std::uint64_t host_bytes = 0;  // a cache in pinned memory; 0: none
+  // The path of a region of its own for the host's cache, which then survives a killed process: the
+  // next one finds there what was complete, and flushes it. Empty: plain memory. close() gives the
+  // memory back, unless there is no slower tier or something could not be flushed.
+  std::string host_region = {};
   std::string disk = {};         // a folder, made if it is not there; empty: nothing is durable
   std::uint64_t disk_bytes = 0;  // what checkpoints may take there; 0: what the file system has
+  // A folder that outlives the machine, on any POSIX file system; empty: none. Checkpoints go on to
+  // it once the disk has them. Where the disk has lost some, or is another one, they are found
+  // there.
+  std::string remote = {};
+  std::uint64_t remote_bytes = 0;
 
   // A checkpoint that was restored, and not kept, goes: what is pending of its flushes, too.
   bool discard_consumed = false;
-  // Of those that are on disk, what stays: the last `keep_last` by step, and every step that
-  // `keep_every` divides. Both 0: all stay.
+  // Of those that are on disk, what stays, there and on the remote tier: the last `keep_last` by
+  // step, and every step that `keep_every` divides. Both 0: all stay.
   std::uint64_t keep_last = 0, keep_every = 0;
   OnError on_error = OnError::raise;
 };
@@ -67,10 +77,10 @@ struct HistoryStats {
     std::uint64_t checkpoints = 0, bytes = 0;
   };
   Count saves, restores;
-  Count restored_from[3];  // by Tier
-  Count flushed_to[3], fetched_to[3];
-  Count evicted_from[3];
-  Count held_in[3];         // now
+  Count restored_from[4];  // by Tier
+  Count flushed_to[4], fetched_to[4];
+  Count evicted_from[4];
+  Count held_in[4];         // now
   double save_seconds = 0;  // for which save() kept its callers
   double restore_seconds = 0;
   std::uint64_t waits = 0;  // of saves and restores, for room or for a transfer
@@ -101,9 +111,9 @@ struct HistoryStats {
 // history that is closed or was moved from.
 class History {
  public:
-  // Allocates the caches, makes the folder or finds what is in it, and starts the threads. Throws
-  // invalid_argument (no tier at all), no_memory, and for the folder in_use, foreign, damaged,
-  // newer_version, permission, io.
+  // Allocates the caches, makes the folders or finds what is in them, and starts the threads.
+  // Throws invalid_argument (no tier at all; a region of another size, or without host_bytes),
+  // no_memory, and for folders and region in_use, foreign, damaged, newer_version, permission, io.
   static History open(const HistoryOptions& options);
   ~History();  // as close(), but errors are printed to stderr
   History(History&&) noexcept;
@@ -144,11 +154,14 @@ class History {
   bool discard(std::uint64_t step);
 
   std::vector<std::uint64_t> steps() const;  // ascending, those that can be restored
+  // Whether a checkpoint is complete in a tier now. False where either is not there.
+  bool is_in(std::uint64_t step, Tier tier) const;
   // The checkpoint that a tier got last, of those that it has. Of the disk: the one to go on from.
   std::optional<std::uint64_t> latest(Tier tier = Tier::disk) const;
-  // Waits until everything is on disk, or cannot be. Throws what transfers met.
+  // Waits until everything is on disk and remote, as far as there are such tiers, or cannot be.
+  // Throws what transfers met.
   void flush();
-  // Reads what the disk has of a checkpoint. Throws damaged, not_found.
+  // Reads what the disk, and the remote tier, have of a checkpoint. Throws damaged, not_found.
   void verify(std::uint64_t step) const;
   HistoryStats stats() const;
 

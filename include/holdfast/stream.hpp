@@ -33,6 +33,12 @@ class Stream {
   Stream(Stream&&) noexcept;
   Stream& operator=(Stream&&) noexcept;
 
+  // A stream that another library made (a cudaStream_t; nullptr: CUDA's legacy default stream):
+  // what is queued here and there is in one order. It is not waited for, nor ended, with this
+  // object. REQUIRES: it lasts as long as this object. Throws unsupported on the CPU backend, where
+  // there are no others.
+  static Stream borrow(void* native);
+
   // Waits for all queued work. Throws the first Error that the work met.
   void synchronize();
 
@@ -50,6 +56,7 @@ class Stream {
   }
 
  private:
+  explicit Stream(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -177,6 +177,7 @@ struct Export {
 
 void bind_checkpoint(nb::module_& module);
 void bind_device_view(nb::module_& module, nb::class_<RegionHandle>& region);
+void bind_history(nb::module_& module);
 void bind_inspect(nb::module_& module);
 void bind_platform(nb::module_& module);
 void bind_region(nb::module_& module);

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from . import _backend
 from ._checkpoint import Checkpoint, PendingSave, StoredBuffer
 from ._errors import Error
+from ._history import History, Ticket
 from ._region import DeviceArray, Region, backup, create, destroy, open, open_or_create
 from ._state import RestoredState, restore_state, save_state
 from ._store import RESERVED_KEY, KeyValueStore
@@ -33,11 +34,13 @@ __all__ = [
     "Checkpoint",
     "DeviceArray",
     "Error",
+    "History",
     "KeyValueStore",
     "PendingSave",
     "Region",
     "RestoredState",
     "StoredBuffer",
+    "Ticket",
     "backend",
     "backup",
     "create",

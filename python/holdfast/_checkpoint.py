@@ -11,6 +11,7 @@ from ._backend import ext
 from ._buffers import Buffer, buffer_of
 from ._errors import Error, checked_number
 from ._region import Region
+from ._streams import stream_number
 
 # The handle that saves under a name of a region. There is one at a time: it knows which of a
 # group's two copies is the older.
@@ -183,12 +184,4 @@ def _checked(tag: int) -> int:
 def _wait_for(stream: Any) -> None:
     if ext.backend_name() != "cuda":
         return
-    if stream is not None and not isinstance(stream, int):
-        handle = getattr(stream, "cuda_stream", getattr(stream, "ptr", None))
-        if not isinstance(handle, int):
-            raise Error(
-                f"stream is a {type(stream).__name__}: give a cudaStream_t as an int, or a stream "
-                "of PyTorch or CuPy"
-            )
-        stream = handle
-    ext.synchronize(stream or 0)
+    ext.synchronize(stream_number(stream) or 0)

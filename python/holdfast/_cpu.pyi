@@ -467,6 +467,200 @@ def synchronize(stream: int) -> None:
     Waits for a stream of the device; 0: for all that this process gave it.
     """
 
+class HistoryCount:
+    """Checkpoints, and their bytes."""
+
+    @property
+    def checkpoints(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+    def __repr__(self) -> str: ...
+
+class HistoryStats:
+    """What a history has done since it was opened, and what it holds."""
+
+    @property
+    def saves(self) -> HistoryCount: ...
+
+    @property
+    def restores(self) -> HistoryCount: ...
+
+    @property
+    def restored_from(self) -> dict[str, HistoryCount]:
+        """by tier"""
+
+    @property
+    def flushed_to(self) -> dict[str, HistoryCount]:
+        """by tier"""
+
+    @property
+    def fetched_to(self) -> dict[str, HistoryCount]:
+        """by tier"""
+
+    @property
+    def evicted_from(self) -> dict[str, HistoryCount]:
+        """by tier"""
+
+    @property
+    def held_in(self) -> dict[str, HistoryCount]:
+        """by tier, now"""
+
+    @property
+    def save_seconds(self) -> float:
+        """for which saves kept their callers"""
+
+    @property
+    def restore_seconds(self) -> float:
+        """the same of restores"""
+
+    @property
+    def waits(self) -> int:
+        """of saves and restores, for room or for a transfer"""
+
+    @property
+    def failed_transfers(self) -> int: ...
+
+    @property
+    def prefetch_distance(self) -> int:
+        """hinted checkpoints that the GPU has ready, in a row, now"""
+
+    def __repr__(self) -> str: ...
+
+class HistoryArray:
+    """An array in a checkpoint."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+class HistoryStep:
+    """A checkpoint in a folder."""
+
+    @property
+    def path(self) -> str:
+        """of its file"""
+
+    @property
+    def step(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int:
+        """of the arrays, and of what lies between them"""
+
+    @property
+    def saved_unix_ns(self) -> int: ...
+
+    @property
+    def arrays(self) -> list[HistoryArray]: ...
+
+class HistoryDamage:
+    """A file that stands where a checkpoint would, and is not offered."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def step(self) -> int:
+        """by its name"""
+
+    @property
+    def code(self) -> str: ...
+
+    @property
+    def reason(self) -> str: ...
+
+class HistoryFolder:
+    """What the folder of a history held when this was made."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def uuid(self) -> str: ...
+
+    @property
+    def file_bytes(self) -> int:
+        """of the complete checkpoints' files"""
+
+    @property
+    def latest(self) -> int | None:
+        """the step that was completed last"""
+
+    @property
+    def steps(self) -> list[HistoryStep]: ...
+
+    @property
+    def damaged(self) -> list[HistoryDamage]: ...
+
+    def verify(self, step: int) -> None: ...
+
+def history_folder(path: str) -> HistoryFolder:
+    """Reads what a folder has, beside a process that has the history open."""
+
+def discard_from_history(path: str, steps: Sequence[int]) -> None:
+    """Removes checkpoints of a history that no process has open."""
+
+class HistoryTicket:
+    """A save on its way."""
+
+    @property
+    def step(self) -> int: ...
+
+    def staged(self) -> bool: ...
+
+    def is_in(self, tier: str) -> bool: ...
+
+    def wait_staged(self) -> None: ...
+
+    def wait(self, tier: str) -> None: ...
+
+class History:
+    """A history's handle; holdfast.History wraps it."""
+
+    def close(self) -> None: ...
+
+    def close_at_exit(self) -> None: ...
+
+    def leave_to_parent(self) -> None: ...
+
+    @property
+    def is_open(self) -> bool: ...
+
+    @property
+    def disk(self) -> str: ...
+
+    def protect(self, name: str, address: int, nbytes: int, on_device: bool) -> None: ...
+
+    def unprotect(self, name: str) -> None: ...
+
+    def save(self, step: int, stream: int | None, keep: bool) -> HistoryTicket: ...
+
+    def restore(self, step: int, stream: int | None, keep: bool) -> None: ...
+
+    def hint(self, steps: Sequence[int]) -> None: ...
+
+    def prefetch_start(self) -> None: ...
+
+    def size(self, step: int, name: str) -> int: ...
+
+    def discard(self, step: int) -> bool: ...
+
+    def steps(self) -> list[int]: ...
+
+    def latest(self, tier: str) -> int | None: ...
+
+    def flush(self) -> None: ...
+
+    def verify(self, step: int) -> None: ...
+
+    def stats(self) -> HistoryStats: ...
+
+def open_history(gpu: int, host: int, host_region: str, disk: str, disk_bytes: int, remote: str, remote_bytes: int, discard_consumed: bool, keep_last: int, keep_every: int, on_error: str) -> History: ...
+
 class ArenaInfo:
     """The shared memory that belongs to a region's file."""
 

@@ -223,6 +223,10 @@ Stream::Stream() try : impl_(std::make_unique<Impl>()) {
 Stream::~Stream() {
   if (impl_ && impl_->is_inherited()) (void)impl_.release();
 }
+Stream Stream::borrow(void* /*native*/) {
+  throw Error(Errc::unsupported,
+              "Stream::borrow(): the CPU backend has no streams of other libraries: make a Stream");
+}
 Stream::Stream(Stream&&) noexcept = default;
 Stream& Stream::operator=(Stream&& other) noexcept {
   if (this != &other) {

@@ -13,11 +13,21 @@ namespace holdfast {
 
 struct Stream::Impl {
   cudaStream_t stream = nullptr;
+  bool borrowed = false;
   std::optional<Error> error;  // the first one, thrown again by every later synchronize()
 };
 
 Stream::Stream() : impl_(std::make_unique<Impl>()) {
   HOLDFAST_CUDA(cudaStreamCreateWithFlags(&impl_->stream, cudaStreamNonBlocking));
+}
+
+Stream::Stream(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Stream Stream::borrow(void* native) {
+  auto impl = std::make_unique<Impl>();
+  impl->stream = static_cast<cudaStream_t>(native);
+  impl->borrowed = true;
+  return Stream(std::move(impl));
 }
 
 Stream::Stream(Stream&&) noexcept = default;
@@ -28,7 +38,7 @@ Stream& Stream::operator=(Stream&& other) noexcept {
 }
 
 Stream::~Stream() {
-  if (!impl_) return;
+  if (!impl_ || impl_->borrowed) return;
   const cudaError_t status = cudaStreamSynchronize(impl_->stream);
   if (status != cudaSuccess && !impl_->error) {
     std::fprintf(stderr, "holdfast: a stream was destroyed with an error nobody asked for: %s\n",

@@ -33,12 +33,13 @@ std::uint64_t AllocationTable::rounded(std::uint64_t bytes) const {
 }
 
 std::uint64_t AllocationTable::place(std::size_t first, std::size_t last, Step step,
-                                     std::uint64_t bytes) {
+                                     std::uint64_t bytes, Rest rest) {
   assert(first < last && last <= fragments_.size() && step != kGap);
   const std::uint64_t size = rounded(bytes);
   const std::uint64_t begin = fragments_[first].offset;
-  const std::uint64_t end = fragments_[last - 1].offset + fragments_[last - 1].bytes;
-  assert(end - begin >= size);
+  const std::uint64_t left =
+      fragments_[last - 1].offset + fragments_[last - 1].bytes - begin - size;
+  assert(left < fragments_[last - 1].offset + fragments_[last - 1].bytes - begin);
   // Room first: nothing below throws.
   if (fragments_.size() == fragments_.capacity()) fragments_.reserve(2 * fragments_.size());
   for (std::size_t i = first; i < last; ++i) {
@@ -46,19 +47,23 @@ std::uint64_t AllocationTable::place(std::size_t first, std::size_t last, Step s
   }
   used_ += size;
 
-  // At most two fragments take the window's place, a gap beside it with it.
-  const std::uint64_t rest = end - begin - size;
-  std::array<Fragment, 2> now{{{begin, size, step}, {begin + size, rest, kGap}}};
-  std::size_t count = rest > 0 ? 2 : 1;
-  if (rest > 0 && gap_at(last)) {
-    now[1].bytes += fragments_[last].bytes;
-    ++last;
-  } else if (rest > 0 && first > 0 && gap_at(first - 1)) {
-    fragments_[first - 1].bytes += rest;
-    now[0].offset += rest;
-    count = 1;
+  // One or two fragments take the window's place. A gap that what is left joins goes with it.
+  const std::uint64_t offset = rest == Rest::before ? begin + left : begin;
+  std::array<Fragment, 2> now{{{offset, size, step}, {}}};
+  std::size_t count = 1;
+  if (left > 0 && rest == Rest::before) {
+    now = {{{begin, left, kGap}, {offset, size, step}}};
+    count = 2;
+    if (first > 0 && gap_at(first - 1)) {
+      --first;
+      now[0].offset = fragments_[first].offset;
+      now[0].bytes += fragments_[first].bytes;
+    }
+  } else if (left > 0) {
+    now[1] = {offset + size, left, kGap};
+    count = 2;
+    if (gap_at(last)) now[1].bytes += fragments_[last++].bytes;
   }
-  const std::uint64_t offset = now[0].offset;
 
   const auto at = fragments_.begin() + static_cast<std::ptrdiff_t>(first);
   const std::size_t kept = std::min(count, last - first);
@@ -70,6 +75,26 @@ std::uint64_t AllocationTable::place(std::size_t first, std::size_t last, Step s
     fragments_.erase(behind, fragments_.begin() + static_cast<std::ptrdiff_t>(last));
   }
   return offset;
+}
+
+bool AllocationTable::place_at(std::uint64_t offset, Step step, std::uint64_t bytes) {
+  const std::uint64_t size = rounded(bytes);
+  if (offset % alignment_ != 0 || size > capacity_ || offset > capacity_ - size) return false;
+  const auto gap =
+      std::find_if(fragments_.begin(), fragments_.end(), [&](const Fragment& fragment) {
+        return fragment.step == kGap && fragment.offset <= offset &&
+               offset + size <= fragment.offset + fragment.bytes;
+      });
+  if (gap == fragments_.end()) return false;
+  const auto index = gap - fragments_.begin();
+  const Fragment before{gap->offset, offset - gap->offset, kGap};
+  const Fragment behind{offset + size, gap->offset + gap->bytes - (offset + size), kGap};
+  fragments_.reserve(fragments_.size() + 2);  // nothing below throws
+  fragments_[static_cast<std::size_t>(index)] = {offset, size, step};
+  if (behind.bytes > 0) fragments_.insert(fragments_.begin() + index + 1, behind);
+  if (before.bytes > 0) fragments_.insert(fragments_.begin() + index, before);
+  used_ += size;
+  return true;
 }
 
 bool AllocationTable::erase(Step step) {

@@ -4,8 +4,9 @@
 // Interface: which fragments there are; one checkpoint put in the place of a run of neighbours;
 // one erased. Which run is eviction.hpp's choice.
 //
-// Source: SCORE (HPDC '23), sections 4.1.4 and 4.1.5. The paper's table also holds when a checkpoint
-// can be evicted; that changes by itself, so here it is asked for at every decision (eviction.hpp).
+// Source: SCORE (HPDC '23), sections 4.1.4 and 4.1.5. The paper's table also holds when a
+// checkpoint can be evicted; that changes by itself, so here it is asked for at every decision
+// (eviction.hpp).
 //
 // Tested: against an array with an owner for every unit of the buffer, by random calls; what a
 // fragment's neighbours become, by hand (tests/history/allocation_table_test.cpp).
@@ -30,6 +31,9 @@ struct Fragment {
 
   bool operator==(const Fragment&) const = default;
 };
+
+// Where a gap goes that a new checkpoint leaves of its window.
+enum class Rest { behind, before };
 
 // A value: copies are independent, and the same calls give the same table.
 //
@@ -56,13 +60,20 @@ class AllocationTable {
   std::uint64_t rounded(std::uint64_t bytes) const;
 
   // Puts a checkpoint in the place of fragments [first, last) and returns its offset; those that
-  // held a checkpoint are forgotten. What is left becomes a gap: behind it, merged with a gap that
-  // follows; before it if there is none behind the window and one before it to be merged with.
-  // REQUIRES: first < last <= fragments().size(); the window has rounded(bytes); step is not kGap,
-  // and not in the table unless in the window. O(N): what follows moves up.
-  std::uint64_t place(std::size_t first, std::size_t last, Step step, std::uint64_t bytes);
+  // held a checkpoint are forgotten. What is left becomes a gap on the side that `rest` says,
+  // merged with a gap that is there. REQUIRES: first < last <= fragments().size(); the window has
+  // rounded(bytes); step is not kGap, and not in the table unless in the window. O(N): what follows
+  // moves up. Throws bad_alloc, and changes nothing then.
+  std::uint64_t place(std::size_t first, std::size_t last, Step step, std::uint64_t bytes,
+                      Rest rest = Rest::behind);
 
-  // The checkpoint's fragment becomes a gap, merged with its neighbours; false if there is none. O(N).
+  // Puts a checkpoint at an offset, as one that was found there. False, and nothing changes, if
+  // that is no multiple of the alignment, or not all of it is a gap. REQUIRES: step is not kGap,
+  // and not in the table. O(N).
+  bool place_at(std::uint64_t offset, Step step, std::uint64_t bytes);
+
+  // The checkpoint's fragment becomes a gap, merged with its neighbours; false if there is none.
+  // O(N).
   bool erase(Step step);
 
   // Null if there is none. Valid until place() or erase(). O(N).

@@ -17,7 +17,7 @@ void require(bool holds, const std::string& what) {
 
 }  // namespace
 
-Catalog::Catalog(std::vector<TierSpec> tiers, Options options, const LifeCycleTable& table)
+Catalog::Catalog(const std::vector<TierSpec>& tiers, Options options, const LifeCycleTable& table)
     : options_(options), table_(&table) {
   require(!tiers.empty() && tiers.size() <= kMaxTiers, "one to four tiers");
   for (const TierSpec& spec : tiers) {
@@ -76,6 +76,33 @@ bool Catalog::flush_pending() const {
   return false;
 }
 
+bool Catalog::discard_pending() const {
+  return std::any_of(checkpoints_.begin(), checkpoints_.end(),
+                     [](const auto& entry) { return entry.second.doomed; });
+}
+
+bool Catalog::will_reach(Step step, int tier) const {
+  const auto found = checkpoints_.find(step);
+  if (found == checkpoints_.end()) return false;
+  for (const Transfer& transfer : transfers_) {
+    if (transfer.step != step || transfer.to == kProgram || transfer.to > tier) continue;
+    if (transfer.kind != Transfer::Kind::fetch || transfer.to == tier) return true;
+  }
+  const Checkpoint& checkpoint = found->second;
+  for (int above = 0; above < tier; ++above) {
+    const Copy& copy = checkpoint.copies[above];
+    if (!is_alone(copy.state) || copy.failed_flushes >= options_.flush_attempts) continue;
+    if (discard_pending() || drains(above, checkpoint.bytes, Asker::caller)) return true;
+  }
+  return false;
+}
+
+bool Catalog::is_lost(Step step) const {
+  const auto found = checkpoints_.find(step);
+  if (found == checkpoints_.end() || !found->second.arrived) return false;
+  return fastest_whole(found->second) == tiers() && !in_transfer(step);
+}
+
 bool Catalog::has_whole_below(const Checkpoint& checkpoint, int tier) const {
   for (int below = tier + 1; below < tiers(); ++below) {
     if (is_whole(checkpoint.copies[below].state)) return true;
@@ -123,6 +150,11 @@ void Catalog::drop(Step step, Checkpoint& checkpoint, int tier, Input input) {
   require(copy.state == State::absent, "a copy that goes is not absent");
   copy = Copy{};
   Tier& at = tier_at(tier);
+  std::erase_if(at.flush_queue, [&](const auto& entry) {
+    if (entry.first != step) return false;
+    at.flushed += entry.second;
+    return true;
+  });
   if (at.spec.storage) {
     at.used -= checkpoint.bytes;
   } else {
@@ -188,10 +220,18 @@ bool Catalog::drains(int tier, std::uint64_t bytes, Asker asker) const {
   return false;
 }
 
+bool Catalog::drains(int tier, std::uint64_t bytes, Asker asker, Drains& known) const {
+  if (bytes <= known.most) return true;
+  if (bytes >= known.least_not) return false;
+  const bool does = drains(tier, bytes, asker);
+  (does ? known.most : known.least_not) = bytes;
+  return does;
+}
+
 // What one fragment is worth to whoever wants room in its tier. `distance`: fragments that are
 // wanted before that stay.
 Score Catalog::score(int tier, const Fragment& fragment, Asker asker, std::uint64_t distance,
-                     std::optional<bool>& drained) const {
+                     Drains& known) const {
   const Checkpoint& checkpoint = checkpoints_.at(fragment.step);
   const Copy& copy = checkpoint.copies[tier];
   const Tier& at = tier_at(tier);
@@ -216,8 +256,8 @@ Score Catalog::score(int tier, const Fragment& fragment, Asker asker, std::uint6
     result.wait += restores * restore_interval_;
   }
   if (is_alone(copy.state) || copy.state == State::writing) {
-    if (!drained) drained = drains(tier, fragment.bytes, asker);
-    if (!*drained || copy.failed_flushes >= options_.flush_attempts) {
+    if (copy.failed_flushes >= options_.flush_attempts ||
+        !drains(tier, checkpoint.bytes, asker, known)) {
       result.wait = kNever;
       return result;
     }
@@ -233,9 +273,9 @@ std::optional<Window> Catalog::window(int tier, std::uint64_t bytes, Asker asker
                                       std::uint64_t distance) const {
   const AllocationTable& space = tier_at(tier).space;
   if (bytes > space.capacity()) return std::nullopt;
-  std::optional<bool> drained;
+  Drains known;
   return choose_window(space.fragments(), space.rounded(bytes), [&](const Fragment& fragment) {
-    return score(tier, fragment, asker, distance, drained);
+    return score(tier, fragment, asker, distance, known);
   });
 }
 
@@ -255,7 +295,7 @@ std::uint64_t Catalog::take(int tier, const Window& window, Step step, std::uint
     copy = Copy{};
     evicted_.emplace_back(tier, victim);
   }
-  return at.space.place(window.first, window.last, step, bytes);
+  return at.space.place(window.first, window.last, step, bytes, window.rest);
 }
 
 // --- The program
@@ -331,16 +371,43 @@ bool Catalog::discard(Step step) {
   return true;
 }
 
-void Catalog::adopt(Step step, std::uint64_t bytes, int tier) {
-  require(is_storage(tier), "only what storage has is adopted");
+std::vector<Step> Catalog::retry_flushes() {
+  std::vector<Step> retried;
+  for (auto& [step, checkpoint] : checkpoints_) {
+    bool given_up = false;
+    for (Copy& copy : checkpoint.copies) {
+      if (copy.failed_flushes < options_.flush_attempts) continue;
+      copy.failed_flushes = 0;
+      given_up = true;
+    }
+    if (!given_up || checkpoint.doomed) continue;
+    settle(step);
+    retried.push_back(step);
+  }
+  return retried;
+}
+
+void Catalog::found_damaged(Step step, int tier) {
+  const auto found = checkpoints_.find(step);
+  if (found == checkpoints_.end() || found->second.doomed) return;
+  const Copy& copy = found->second.copies[tier];
+  if (!is_whole(copy.state) || copy.readers > 0) return;
+  drop(step, found->second, tier, Input::failed);
+  settle(step);
+}
+
+bool Catalog::adopt(Step step, std::uint64_t bytes, int tier, std::uint64_t offset) {
+  Tier& at = tier_at(tier);
+  if (!at.spec.storage && !at.space.place_at(offset, step, bytes)) return false;
   Checkpoint& checkpoint = checkpoints_[step];
   require(checkpoint.copies[tier].state == State::absent, "adopted twice");
   checkpoint.bytes = bytes;
   checkpoint.arrived = true;
   apply(checkpoint.copies[tier], Input::write);
   apply(checkpoint.copies[tier], Input::arrived);
-  tier_at(tier).used += bytes;
+  if (at.spec.storage) at.used += bytes;
   settle(step);
+  return true;
 }
 
 // --- Hints
@@ -355,8 +422,22 @@ void Catalog::drop_hint(Step step) {
   const auto places = places_.find(step);
   if (places == places_.end()) return;
   hints_.erase(places->second.front());
-  places->second.erase(places->second.begin());
+  places->second.pop_front();
   if (places->second.empty()) places_.erase(places);
+}
+
+// The program has passed them over, and they would hold up the prefetcher for ever.
+void Catalog::drop_missing_hints_before(Step step) {
+  const auto places = places_.find(step);
+  if (places == places_.end()) return;
+  const std::uint64_t place = places->second.front();
+  while (!hints_.empty() && hints_.begin()->first < place) {
+    const auto missing = std::find_if(hints_.begin(), hints_.lower_bound(place), [&](auto& hint) {
+      return !checkpoints_.contains(hint.second);
+    });
+    if (missing == hints_.lower_bound(place)) return;
+    drop_hint(missing->second);
+  }
 }
 
 // What was kept for a restore that is no longer announced can go.
@@ -439,10 +520,15 @@ std::optional<Transfer> Catalog::next_fetch(int tier) {
   for (const auto& [place, step] : hints_) {
     distance = place - hints_.begin()->first;
     const auto found = checkpoints_.find(step);
-    if (found == checkpoints_.end() || found->second.doomed) continue;
+    // One that is still to be saved is wanted before what comes behind it: that is not fetched, nor
+    // kept, in its place.
+    if (found == checkpoints_.end() || found->second.doomed) return std::nullopt;
     Checkpoint& checkpoint = found->second;
     const int from = fastest_whole(checkpoint);
-    if (from == tiers()) continue;
+    if (from == tiers()) {
+      if (checkpoint.arrived) continue;  // every copy is damaged
+      return std::nullopt;
+    }
     if (from <= tier) {
       if (from == 0 && tier == 0 && !is_ready(checkpoint.copies[0].state)) {
         apply(checkpoint.copies[0], Input::want);
@@ -504,6 +590,7 @@ void Catalog::finish(const Transfer& given, Outcome outcome) {
     unwant_unless_hinted(step);  // or it was restored meanwhile, from the slower tier
   }
   if (transfer.kind == Transfer::Kind::restore && done && !checkpoint.doomed) {
+    drop_missing_hints_before(step);
     drop_hint(step);
     for (int tier = 0; tier < tiers(); ++tier) {
       Copy& copy = checkpoint.copies[tier];
@@ -527,114 +614,6 @@ void Catalog::finish(const Transfer& given, Outcome outcome) {
   } else {
     settle(step);
   }
-}
-
-// --- Checks
-// ----------------------------------------------------------------------------------------
-
-bool Catalog::valid(std::string* why) const {
-  const auto wrong = [&](Step step, int tier, const char* what) {
-    if (why) {
-      *why = "checkpoint " + std::to_string(step) + ", tier " + std::to_string(tier) + ": " + what;
-    }
-    return false;
-  };
-  std::vector<std::size_t> copies(tiers_.size());
-  std::vector<std::uint64_t> stored(tiers_.size());
-  for (const auto& [step, checkpoint] : checkpoints_) {
-    for (int tier = 0; tier < tiers(); ++tier) {
-      const Copy& copy = checkpoint.copies[tier];
-      const bool there = copy.state != State::absent;
-      const Fragment* room = is_storage(tier) ? nullptr : tier_at(tier).space.find(step);
-      if (!is_storage(tier) && there != (room != nullptr)) {
-        return wrong(step, tier, "its room and its state differ");
-      }
-      if (there && is_storage(tier)) stored[static_cast<std::size_t>(tier)] += checkpoint.bytes;
-      if (there && !is_storage(tier)) ++copies[static_cast<std::size_t>(tier)];
-      if (is_whole(copy.state) && !checkpoint.doomed &&
-          is_alone(copy.state) == has_whole_below(checkpoint, tier)) {
-        return wrong(step, tier, "alone, or not, against what slower tiers have");
-      }
-      int readers = 0;
-      bool written = false;
-      for (const Transfer& transfer : transfers_) {
-        if (transfer.step != step) continue;
-        if (transfer.from == tier) {
-          ++readers;
-          if (!is_whole(copy.state)) return wrong(step, tier, "is read, and is not whole");
-          if (room && room->offset != transfer.from_offset) return wrong(step, tier, "has moved");
-        }
-        if (transfer.to == tier) {
-          if (written) return wrong(step, tier, "is written twice");
-          written = true;
-          if (room && room->offset != transfer.to_offset) return wrong(step, tier, "has moved");
-        }
-      }
-      if (readers != copy.readers) return wrong(step, tier, "its readers are not counted right");
-      if (written != (there && !is_whole(copy.state))) {
-        return wrong(step, tier, "is being written, or not, against its state");
-      }
-    }
-  }
-  for (int tier = 0; tier < tiers(); ++tier) {
-    const Tier& at = tier_at(tier);
-    if (at.spec.storage) {
-      if (at.used != stored[static_cast<std::size_t>(tier)]) return wrong(0, tier, "bytes in use");
-      continue;
-    }
-    if (!at.space.valid()) return wrong(0, tier, "the allocation table");
-    std::size_t held = 0;
-    for (const Fragment& fragment : at.space.fragments()) held += fragment.step != kGap;
-    if (held != copies[static_cast<std::size_t>(tier)]) {
-      return wrong(0, tier, "room of a checkpoint that is not there");
-    }
-  }
-  return true;
-}
-
-std::string Catalog::fingerprint() const {
-  std::string out;
-  const auto add = [&](std::uint64_t number) {  // variable length: seven bits a byte
-    for (; number > 127; number >>= 7) out += static_cast<char>(number | 128);
-    out += static_cast<char>(number);
-  };
-  for (const auto& [step, checkpoint] : checkpoints_) {
-    add(step + 1);
-    add(checkpoint.bytes);
-    add(checkpoint.keep | checkpoint.arrived << 1 | checkpoint.doomed << 2);
-    for (int tier = 0; tier < tiers(); ++tier) {
-      const Copy& copy = checkpoint.copies[tier];
-      add(static_cast<std::uint64_t>(copy.state));
-      add(static_cast<std::uint64_t>(copy.readers));
-      add(static_cast<std::uint64_t>(copy.failed_flushes));
-      if (is_alone(copy.state)) add(copy.flush_mark - tier_at(tier).flushed);
-    }
-  }
-  for (const Tier& tier : tiers_) {
-    add(0);
-    add(tier.flush_alive | tier.fetch_alive << 1);
-    add(tier.queued - tier.flushed);
-    for (const auto& [step, bytes] : tier.flush_queue) add(step + 1);
-    add(0);
-    for (const Fragment& fragment : tier.space.fragments()) {
-      add(fragment.offset);
-      add(fragment.step + 1);  // 0: a gap
-    }
-  }
-  add(transfers_.size());
-  for (const Transfer& transfer : transfers_) {
-    add(static_cast<std::uint64_t>(transfer.kind) << 1 | transfer.keep);
-    add(transfer.step);
-    add(static_cast<std::uint64_t>(transfer.from + 1));
-    add(static_cast<std::uint64_t>(transfer.to + 1));
-  }
-  for (const auto& [place, step] : hints_) {
-    add(place - hints_.begin()->first + 1);
-    add(step);
-  }
-  add(0);
-  add(static_cast<std::uint64_t>(waiting_callers_) << 1 | prefetching_);
-  return out;
 }
 
 }  // namespace holdfast::history

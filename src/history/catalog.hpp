@@ -23,6 +23,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -83,7 +84,8 @@ class Catalog {
     int flush_attempts = 3;
   };
   // REQUIRES: 1 to kMaxTiers tiers, caches before storage.
-  Catalog(std::vector<TierSpec> tiers, Options options, const LifeCycleTable& table = life_cycle());
+  Catalog(const std::vector<TierSpec>& tiers, Options options,
+          const LifeCycleTable& table = life_cycle());
   static constexpr int kMaxTiers = 4;
 
   // --- What the program asks for -----------------------------------------------------------------
@@ -117,9 +119,15 @@ class Catalog {
   // Nobody needs what it brings any longer: it may be ended as `failed`, early.
   bool is_cancelled(const Transfer& transfer) const;
 
-  // A checkpoint that storage had when the history was opened. REQUIRES: the tier is storage or the
-  // bytes are at `offset` of a cache that was found again; nothing else stands there.
-  void adopt(Step step, std::uint64_t bytes, int tier);
+  // Flushes that were given up are tried again. Returns their checkpoints.
+  std::vector<Step> retry_flushes();
+  // A copy that nobody reads turned out not to be what was written. What is read, its reader tells.
+  void found_damaged(Step step, int tier);
+
+  // A checkpoint that a tier had when the history was opened, in a cache at `offset`. False, and
+  // nothing changes, if the cache has no room there. REQUIRES: it is of the size that another
+  // tier's is, and was not adopted in this tier.
+  bool adopt(Step step, std::uint64_t bytes, int tier, std::uint64_t offset = 0);
 
   // --- What is known -----------------------------------------------------------------------------
   int tiers() const { return static_cast<int>(tiers_.size()); }
@@ -127,6 +135,12 @@ class Catalog {
   bool knows(Step step) const { return checkpoints_.contains(step); }
   // Flushes are under way, or will come to be without the program's help.
   bool flush_pending() const;
+  // What goes is still used by transfers.
+  bool discard_pending() const;
+  // The checkpoint is on its way to this tier, or may come to be without the program's help.
+  bool will_reach(Step step, int tier) const;
+  // Every copy of what was there turned out to be damaged.
+  bool is_lost(Step step) const;
   std::uint64_t bytes_of(Step step) const;
   State state(Step step, int tier) const;
   std::vector<Step> steps() const;
@@ -194,8 +208,13 @@ class Catalog {
 
   bool storage_takes(int tier, std::uint64_t bytes) const;
   bool drains(int tier, std::uint64_t bytes, Asker asker) const;
+  // What drains() has said so far of one tier: what is smaller drains where something larger does.
+  struct Drains {
+    std::uint64_t most = 0, least_not = ~std::uint64_t{0};  // bytes
+  };
+  bool drains(int tier, std::uint64_t bytes, Asker asker, Drains& known) const;
   Score score(int tier, const Fragment& fragment, Asker asker, std::uint64_t distance,
-              std::optional<bool>& drains) const;
+              Drains& known) const;
   std::optional<Window> window(int tier, std::uint64_t bytes, Asker asker,
                                std::uint64_t distance) const;
   std::uint64_t take(int tier, const Window& window, Step step, std::uint64_t bytes);
@@ -204,6 +223,7 @@ class Catalog {
 
   std::uint64_t distance_of(Step step) const;
   void drop_hint(Step step);
+  void drop_missing_hints_before(Step step);
   void unwant_unless_hinted(Step step);
 
   std::vector<Tier> tiers_;
@@ -212,8 +232,8 @@ class Catalog {
   std::map<Step, Checkpoint> checkpoints_;
   std::vector<Transfer> transfers_;
   std::vector<std::pair<int, Step>> evicted_;
-  std::map<std::uint64_t, Step> hints_;                // by place in the restore order
-  std::map<Step, std::vector<std::uint64_t>> places_;  // ascending
+  std::map<std::uint64_t, Step> hints_;               // by place in the restore order
+  std::map<Step, std::deque<std::uint64_t>> places_;  // ascending
   std::uint64_t next_place_ = 0;
   std::uint64_t next_transfer_ = 0;
   int waiting_callers_ = 0;

@@ -8,6 +8,7 @@
 
 #include "core/event_access.hpp"
 #include "core/files.hpp"
+#include "core/guard.hpp"
 
 namespace holdfast::history {
 
@@ -24,14 +25,28 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// Of a store's steps it is known which came last; of the others, when they were saved.
+std::vector<StepInfo> in_order_of_arrival(const FolderStore& store) {
+  std::vector<StepInfo> steps = store.steps();
+  std::erase_if(steps, [](const StepInfo& info) { return info.step == kGap; });  // no save()'s
+  const std::optional<Step> latest = store.latest();
+  std::sort(steps.begin(), steps.end(), [&](const StepInfo& a, const StepInfo& b) {
+    const bool a_last = a.step == latest, b_last = b.step == latest;
+    return a_last != b_last ? b_last : a.saved_at_ns < b.saved_at_ns;
+  });
+  return steps;
+}
+
 std::vector<TierSpec> specs_of(const HistoryOptions& options) {
   std::vector<TierSpec> specs;
+  specs.reserve(kTierKinds);
   if (options.gpu_bytes > 0) specs.push_back({.capacity = options.gpu_bytes, .alignment = 4096});
   if (options.host_bytes > 0) specs.push_back({.capacity = options.host_bytes, .alignment = 4096});
   if (!options.disk.empty()) specs.push_back({.capacity = options.disk_bytes, .storage = true});
+  if (!options.remote.empty()) specs.push_back({.capacity = options.remote_bytes, .storage = true});
   if (specs.empty()) {
     throw Error(Errc::invalid_argument,
-                "History::open: no tier: set gpu_bytes, host_bytes or disk");
+                "History::open: no tier: set gpu_bytes, host_bytes, disk or remote");
   }
   for (const TierSpec& spec : specs) {
     if (spec.storage || spec.capacity >= spec.alignment) continue;
@@ -43,7 +58,35 @@ std::vector<TierSpec> specs_of(const HistoryOptions& options) {
 
 }  // namespace
 
-Engine::Engine(const HistoryOptions& options)
+// A call that lets go of the mutex on its way: close() waits for its end.
+class Engine::Call {
+ public:
+  explicit Call(Engine& engine) : lock(engine.open_lock()), engine_(engine) { ++engine_.calls_; }
+  ~Call() {
+    if (!lock.owns_lock()) lock.lock();
+    --engine_.calls_;
+    if (engine_.core_->closing) engine_.core_->changed.notify_all();
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  Lock lock;
+
+ private:
+  Engine& engine_;
+};
+
+void Core::check_whole() const {
+  if (!broken) return;
+  try {
+    std::rethrow_exception(broken);
+  } catch (const std::exception&) {
+    const Error error = core::current_error("the history");
+    throw Error(error.code(), concat("this history cannot go on: ", error.what(),
+                                     "; close it and open it again: what is on disk is whole"));
+  }
+}
+
+Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
     : options_(options),
       core_(std::make_shared<Core>(
           specs_of(options), Catalog::Options{.discard_consumed = options.discard_consumed})) {
@@ -56,25 +99,57 @@ Engine::Engine(const HistoryOptions& options)
   add(Tier::gpu, options.gpu_bytes > 0);
   add(Tier::host, options.host_bytes > 0);
   add(Tier::disk, !options.disk.empty());
-  if (!options.disk.empty()) {
-    disk_ = open_folder_store(options.disk);
-    bounce_ = std::make_unique<Bounces>();
-    for (const StepInfo& info : disk_->steps()) {
-      records_[info.step].info = info;
-      core_->catalog.adopt(info.step, info.bytes, tier_of(Tier::disk));
-    }
-    // Of those of earlier processes it is known which came last, and no more.
-    if (const auto latest = disk_->latest()) {
-      records_[*latest].arrival[index_of(Tier::disk)] = ++arrivals_counted_;
-    }
+  add(Tier::remote, !options.remote.empty());
+  if (options.host_bytes > 0) {
+    host_.emplace(options.host_bytes, options.host_region);
+  } else if (!options.host_region.empty()) {
+    throw Error(Errc::invalid_argument, "History::open: host_region needs host_bytes");
   }
+  if (!options.disk.empty()) {
+    auto& store = stores_[index_of(Tier::disk)];
+    store = disk ? std::move(disk) : open_folder_store(options.disk);
+  }
+  if (!options.remote.empty()) {
+    stores_[index_of(Tier::remote)] = open_folder_store(options.remote);
+  }
+  adopt();
+  if (!is_cache(static_cast<int>(kinds_.size()) - 1)) bounce_ = std::make_unique<Bounces>();
   if (options.gpu_bytes > 0) gpu_ = DeviceBuffer<std::byte>(options.gpu_bytes);
-  if (options.host_bytes > 0) host_ = PinnedBuffer<std::byte>(options.host_bytes);
   start_threads();
 }
 
+// What earlier processes have left. Of several under one number the one that was saved last counts;
+// a flush replaces the others.
+void Engine::adopt() {
+  const auto note = [&](const StepInfo& info) {
+    Record& record = records_[info.step];
+    if (record.info.bytes == 0 || record.info.saved_at_ns < info.saved_at_ns) record.info = info;
+  };
+  const auto counts = [&](const StepInfo& info) { return records_.at(info.step).info == info; };
+  const auto take = [&](const StepInfo& info, Tier kind, std::uint64_t offset) {
+    if (!counts(info)) return false;
+    if (!core_->catalog.adopt(info.step, info.bytes, tier_of(kind), offset)) return false;
+    records_.at(info.step).arrival[index_of(kind)] = ++arrivals_counted_;
+    return true;
+  };
+  std::vector<StepInfo> stored[kTierKinds];
+  for (std::size_t kind = 0; kind < kTierKinds; ++kind) {
+    if (stores_[kind]) stored[kind] = in_order_of_arrival(*stores_[kind]);
+    for (const StepInfo& info : stored[kind]) note(info);
+  }
+  if (host_) {
+    for (const HostTier::Found& found : host_->found()) note(found.info);
+    for (const HostTier::Found& found : host_->found()) {
+      if (!take(found.info, Tier::host, found.offset)) host_->forget(found.info.step);
+    }
+  }
+  for (const Tier kind : kinds_) {
+    for (const StepInfo& info : stored[index_of(kind)]) take(info, kind, 0);
+  }
+  std::erase_if(records_, [&](const auto& entry) { return !core_->catalog.knows(entry.first); });
+}
+
 Engine::~Engine() {
-  if (!maker_.is_this_process()) return;
   try {
     close();
   } catch (const std::exception& error) {
@@ -83,16 +158,20 @@ Engine::~Engine() {
 }
 
 Engine::Lock Engine::open_lock() {
-  if (!maker_.is_this_process()) {
-    maker_.refuse("this history", "open one of the child's own, in another folder");
-  }
+  core_->check_process();
   Lock lock(core_->mutex);
-  if (core_->closed) throw Error(Errc::closed, "this history is closed: open it again");
+  if (core_->closing) throw Error(Errc::closed, "this history is closed: open it again");
+  core_->check_whole();
   return lock;
 }
 
+void Engine::break_with(std::exception_ptr error) {
+  if (!core_->broken) core_->broken = std::move(error);
+  core_->changed.notify_all();
+}
+
 std::byte* Engine::address(int tier, std::uint64_t offset) const {
-  return (kind_of(tier) == Tier::gpu ? gpu_.data() : host_.data()) + offset;
+  return (kind_of(tier) == Tier::gpu ? gpu_.data() : host_->data()) + offset;
 }
 
 // --- Arrays
@@ -141,6 +220,7 @@ StepInfo Engine::layout(Step step) const {
   info.step = step;
   info.parts = protected_parts();
   info.bytes = info.parts.back().offset + info.parts.back().bytes;
+  check_info(info);
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
   info.saved_at_ns = static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
@@ -165,9 +245,12 @@ std::vector<Piece> Engine::pieces_of(const StepInfo& info, bool* waits) const {
 // -----------------------------------------------------------------------------------------
 
 void Engine::raise_pending_error() {
-  if (!pending_error_) return;
-  const std::exception_ptr error = std::exchange(pending_error_, nullptr);
-  if (options_.on_error == OnError::raise) std::rethrow_exception(error);
+  if (options_.on_error != OnError::raise) return;
+  std::exception_ptr error = std::exchange(pending_error_, nullptr);
+  for (auto& [step, unflushed] : unflushed_) {
+    if (!std::exchange(unflushed.raised, true) && !error) error = unflushed.error;
+  }
+  if (error) std::rethrow_exception(error);
 }
 
 void Engine::refuse_full(const StepInfo& info) {
@@ -188,19 +271,20 @@ void Engine::await_arrival(Lock& lock, Step step) {
     core_->changed.wait(lock);
     return;
   }
-  const Arrival arrival = *found;
+  const history::Transfer transfer = found->transfer;  // another may take it meanwhile
+  const std::shared_ptr<Event> event = found->event;
   lock.unlock();
   std::exception_ptr error;
   try {
-    arrival.event->synchronize();
+    event->synchronize();
   } catch (...) {
     error = std::current_exception();
   }
   lock.lock();
   const auto again = std::find_if(arrivals_.begin(), arrivals_.end(), of_step);
-  if (again == arrivals_.end() || again->transfer.id != arrival.transfer.id) return;
+  if (again == arrivals_.end() || again->transfer.id != transfer.id) return;
   arrivals_.erase(again);
-  finish(arrival.transfer, error ? Outcome::failed : Outcome::done, error);
+  finish(transfer, error ? Outcome::failed : Outcome::done, error);
 }
 
 // Asks until the answer is not to wait.
@@ -216,9 +300,10 @@ Answer Engine::ask(Lock& lock, Step step, const std::function<Answer()>& questio
   std::optional<Waiting> waiting;
   for (;;) {
     const Answer answer = question();
-    note_evictions();
+    changing([&] { note_evictions(); });
     if (answer.verdict != Answer::Verdict::wait) return answer;
-    if (core_->closed) throw Error(Errc::closed, "this history was closed meanwhile");
+    core_->check_whole();
+    if (core_->closing) throw Error(Errc::closed, "this history was closed meanwhile");
     if (!waiting) {
       waiting.emplace(*core_);
       ++stats_.waits;
@@ -227,9 +312,36 @@ Answer Engine::ask(Lock& lock, Step step, const std::function<Answer()>& questio
   }
 }
 
+// REQUIRES: the mutex is held; it is on return, and may not be behind a throw.
+void Engine::queue_save(Lock& lock, const history::Transfer& transfer, const StepInfo& info,
+                        const std::vector<Piece>& pieces, bool waits, Stream& stream,
+                        const std::shared_ptr<Ticket::State>& ticket) {
+  if (!is_cache(transfer.to)) {
+    lock.unlock();
+    FolderStore& store = store_of(transfer.to);
+    remove_file(store, info.step);
+    bounce_->callers.write(store, info, pieces, stream, [](std::uint64_t) { return true; });
+    lock.lock();
+    finish(transfer, Outcome::done, nullptr);
+    return;
+  }
+  come_behind(transfer.to, transfer.to_offset, info.bytes, stream);
+  lock.unlock();
+  std::byte* const to = address(transfer.to, transfer.to_offset);
+  for (const Piece& piece : pieces) copy_async(stream, to + piece.offset, piece.data, piece.bytes);
+  auto copied = std::make_shared<Event>();
+  copied->record(stream);
+  if (waits) copied->synchronize();
+  lock.lock();
+  arrivals_.push_back({transfer, copied, &stream.impl()});
+  ticket->copied = std::move(copied);
+  core_->changed.notify_all();
+}
+
 std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep) {
   const auto start = std::chrono::steady_clock::now();
-  Lock lock = open_lock();
+  Call call(*this);
+  Lock& lock = call.lock;
   raise_pending_error();
   if (step == kGap) {
     throw Error(Errc::invalid_argument, "the largest number there is cannot be a checkpoint's");
@@ -237,9 +349,13 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   const StepInfo info = layout(step);
   bool waits = false;
   const std::vector<Piece> pieces = pieces_of(info, &waits);
+  auto ticket = std::make_shared<Ticket::State>();
+  ticket->core = core_;
+  ticket->step = step;
+  std::copy(std::begin(numbers_), std::end(numbers_), ticket->tiers);
   const Answer answer = ask(lock, step, [&] {
-    if (removals_.contains(step)) return Answer{Answer::Verdict::wait, {}};
-    return core_->catalog.begin_save(step, info.bytes, keep);
+    if (is_being_removed(step)) return Answer{Answer::Verdict::wait, {}};
+    return changing([&] { return core_->catalog.begin_save(step, info.bytes, keep); });
   });
   if (answer.verdict == Answer::Verdict::exists) {
     throw Error(Errc::already_exists,
@@ -247,42 +363,20 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   }
   if (answer.verdict == Answer::Verdict::full) refuse_full(info);
 
-  const history::Transfer& transfer = answer.transfer;
-  auto ticket = std::make_shared<Ticket::State>();
-  ticket->core = core_;
-  ticket->step = step;
-  for (const Tier kind : kinds_) ticket->has_tier[index_of(kind)] = true;
-  Record& record = records_[step];
-  record.info = info;
-  record.ticket = ticket;
   try {
-    if (is_cache(transfer.to)) {
-      come_behind(transfer.to, transfer.to_offset, info.bytes, stream);
-      lock.unlock();
-      std::byte* to = address(transfer.to, transfer.to_offset);
-      for (const Piece& piece : pieces)
-        copy_async(stream, to + piece.offset, piece.data, piece.bytes);
-      auto copied = std::make_shared<Event>();
-      copied->record(stream);
-      if (waits) copied->synchronize();
-      lock.lock();
-      ticket->copied = copied;
-      arrivals_.push_back({transfer, std::move(copied)});
-      core_->changed.notify_all();
-    } else {
-      lock.unlock();
-      bounce_->callers.write(*disk_, info, pieces, stream, [](std::uint64_t) { return true; });
-      lock.lock();
-      finish(transfer, Outcome::done, nullptr);
-    }
+    Record& record = records_[step];
+    record.info = info;
+    record.ticket = ticket;
+    queue_save(lock, answer.transfer, info, pieces, waits, stream, ticket);
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
+    if (lock.owns_lock()) lock.unlock();
     try {
       stream.synchronize();  // copies that were queued must not run into what comes next here
     } catch (...) {
     }
-    if (!lock.owns_lock()) lock.lock();
-    finish(transfer, Outcome::failed, error);
+    lock.lock();
+    finish(answer.transfer, Outcome::failed, error);
     std::rethrow_exception(error);
   }
   ++stats_.saves.checkpoints;
@@ -308,20 +402,30 @@ Outcome Engine::restore_from(const history::Transfer& transfer, const std::vecto
     return Outcome::done;
   }
   try {
-    bounce_->callers.read(*disk_, transfer.step, pieces, stream,
+    bounce_->callers.read(store_of(transfer.from), transfer.step, pieces, stream,
                           [](std::uint64_t) { return true; });
     return Outcome::done;
   } catch (const Error& error) {
-    if (error.code() != Errc::damaged) throw;
+    if (error.code() != Errc::damaged && error.code() != Errc::not_found) throw;
     const Lock lock(core_->mutex);
     last_failure_ = error.what();
     return Outcome::damaged;
   }
 }
 
+void Engine::refuse_unknown(Step step) const {
+  for (const Tier kind : kinds_) {
+    if (kind < Tier::disk) continue;
+    const auto file = damaged_file(*stores_[index_of(kind)], step);
+    if (file) throw Error(file->code, file->reason);
+  }
+  throw Error(Errc::not_found, name_of(step) + " is not in this history: steps() has what is");
+}
+
 void Engine::restore(Step step, Stream& stream, bool keep) {
   const auto start = std::chrono::steady_clock::now();
-  Lock lock = open_lock();
+  Call call(*this);
+  Lock& lock = call.lock;
   for (;;) {
     std::vector<Piece> pieces;
     bool waits = false;
@@ -332,11 +436,9 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
       }
       check_parts(record->second.info, protected_parts(), name_of(step));
       pieces = pieces_of(record->second.info, &waits);
-      return core_->catalog.begin_restore(step, keep);
+      return changing([&] { return core_->catalog.begin_restore(step, keep); });
     });
-    if (answer.verdict == Answer::Verdict::not_found) {
-      throw Error(Errc::not_found, name_of(step) + " is not in this history: steps() has what is");
-    }
+    if (answer.verdict == Answer::Verdict::not_found) refuse_unknown(step);
     if (answer.verdict == Answer::Verdict::lost) {
       throw Error(Errc::damaged, name_of(step) + ": no tier has it whole any longer: " +
                                      last_failure_ + "; discard() it, and compute it again");
@@ -359,7 +461,18 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
     }
     lock.lock();
     if (!from_cache) --demands_;
-    if (done) fences_[transfer.from].add(transfer.from_offset, transfer.bytes, done);
+    if (done) {
+      try {
+        fences_[transfer.from].add(transfer.from_offset, transfer.bytes, done);
+      } catch (...) {  // no memory: then it is waited for
+        lock.unlock();
+        try {
+          done->synchronize();
+        } catch (...) {
+        }
+        lock.lock();
+      }
+    }
     finish(transfer, outcome, error);
     if (error) std::rethrow_exception(error);
     if (outcome == Outcome::damaged) continue;  // another tier may have it
@@ -377,7 +490,9 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
 
 void Engine::hint(std::span<const Step> steps) {
   const Lock lock = open_lock();
-  for (const Step step : steps) core_->catalog.hint(step);
+  changing([&] {
+    for (const Step step : steps) core_->catalog.hint(step);
+  });
   core_->changed.notify_all();
 }
 
@@ -390,9 +505,7 @@ void Engine::prefetch_start() {
 std::uint64_t Engine::size(Step step, std::string_view name) {
   const Lock lock = open_lock();
   const auto record = records_.find(step);
-  if (record == records_.end() || !core_->catalog.contains(step)) {
-    throw Error(Errc::not_found, name_of(step) + " is not in this history: steps() has what is");
-  }
+  if (record == records_.end() || !core_->catalog.contains(step)) refuse_unknown(step);
   for (const Part& part : record->second.info.parts) {
     if (part.name == name) return part.bytes;
   }
@@ -403,25 +516,67 @@ std::uint64_t Engine::size(Step step, std::string_view name) {
 
 bool Engine::discard(Step step) {
   const Lock lock = open_lock();
-  const bool there = core_->catalog.discard(step);
-  note_evictions();
-  forget_if_gone(step);
+  const bool there = changing([&] {
+    const bool known = core_->catalog.discard(step);
+    note_evictions();
+    forget_if_gone(step);
+    return known;
+  });
+  bool remains = false;
+  for (const Tier kind : kinds_) {
+    if (there || kind < Tier::disk || core_->catalog.knows(step)) continue;
+    if (removals_.contains({step, kind}) || !has_file(*stores_[index_of(kind)], step)) continue;
+    removals_.insert({step, kind});
+    remains = true;
+  }
   core_->changed.notify_all();
-  return there;
+  return there || remains;
+}
+
+// What stands in the folder under the step's name, and is none.
+std::optional<DamagedFile> Engine::damaged_file(const FolderStore& store, Step step) {
+  for (const DamagedFile& file : store.damaged()) {
+    if (file.step == step) return file;
+  }
+  return std::nullopt;
+}
+
+// One that may be removed.
+bool Engine::has_file(const FolderStore& store, Step step) {
+  if (store.find(step)) return true;
+  const auto file = damaged_file(store, step);
+  return file && file->code == Errc::damaged;
+}
+
+// A copy that turned out to be damaged makes way for a new one. Without the mutex.
+void Engine::remove_file(FolderStore& store, Step step) {
+  if (has_file(store, step)) store.remove(step);
+}
+
+bool Engine::is_being_removed(Step step) const {
+  const auto next = removals_.lower_bound({step, Tier::gpu});
+  return next != removals_.end() && next->first == step;
 }
 
 std::vector<Step> Engine::steps() {
   const Lock lock = open_lock();
   std::vector<Step> steps;
   for (const auto& [step, record] : records_) {
-    if (core_->catalog.contains(step)) steps.push_back(step);
+    if (core_->catalog.contains(step) && !core_->catalog.is_lost(step)) steps.push_back(step);
   }
   return steps;
 }
 
+bool Engine::is_in(Step step, Tier tier) {
+  const Lock lock = open_lock();
+  const int number = tier_of(tier);
+  return number >= 0 && core_->catalog.contains(step) &&
+         is_whole(core_->catalog.state(step, number));
+}
+
 std::optional<Step> Engine::latest(Tier tier) {
   const Lock lock = open_lock();
-  const int number = index_of(tier) < kTierKinds ? tier_of(tier) : -1;
+  const int number = tier_of(tier);
   std::optional<Step> latest;
   std::uint64_t arrival = 0;
   if (number < 0) return latest;
@@ -436,25 +591,87 @@ std::optional<Step> Engine::latest(Tier tier) {
 }
 
 void Engine::flush() {
-  Lock lock = open_lock();
-  core_->catalog.caller_waits();
-  core_->changed.notify_all();
-  while (core_->catalog.flush_pending()) core_->changed.wait(lock);
-  core_->catalog.caller_goes_on();
+  Call call(*this);
+  flush(call.lock);
+}
+
+void Engine::flush(Lock& lock) {
+  Core& core = *core_;
+  core.check_whole();
+  removals_.merge(failed_removals_);
+  failed_removals_.clear();
+  retry_flushes();
+  core.catalog.caller_waits();
+  core.changed.notify_all();
+  while (!core.broken &&
+         (core.catalog.flush_pending() || core.catalog.discard_pending() || !removals_.empty())) {
+    core.changed.wait(lock);
+  }
+  core.catalog.caller_goes_on();
+  core.check_whole();
   if (const std::exception_ptr error = std::exchange(pending_error_, nullptr)) {
     std::rethrow_exception(error);
+  }
+  check_all_flushed();
+}
+
+// Throws what keeps a checkpoint from the last tier. One that a faster storage tier has lost is as
+// safe as it can be.
+void Engine::check_all_flushed() {
+  const int last = static_cast<int>(kinds_.size()) - 1;
+  if (is_cache(last)) return;
+  const Catalog& catalog = core_->catalog;
+  for (const auto& [step, record] : records_) {
+    if (!catalog.contains(step) || catalog.is_lost(step)) continue;
+    if (is_whole(catalog.state(step, last))) continue;
+    const auto met = unflushed_.lower_bound({step, 0});
+    if (met != unflushed_.end() && met->first.first == step) {
+      met->second.raised = true;
+      std::rethrow_exception(met->second.error);
+    }
+    const std::string name = to_string(kind_of(last));
+    throw Error(Errc::no_space,
+                concat(name_of(step), " is not in the tier '", name, "': there is no room for its ",
+                       core::human_bytes(record.info.bytes), " within ", name,
+                       "_bytes; discard others, or give the history more"));
   }
 }
 
 void Engine::verify(Step step) {
-  {
-    const Lock lock = open_lock();
-    const int disk = tier_of(Tier::disk);
-    if (disk < 0 || !core_->catalog.contains(step) || !is_whole(core_->catalog.state(step, disk))) {
-      throw Error(Errc::not_found, name_of(step) + " is not on disk: wait() for its ticket");
-    }
+  bool stored = false;
+  for (const Tier kind : kinds_) {
+    if (kind >= Tier::disk) stored |= verify(step, kind);
   }
-  disk_->verify(step, [](std::uint64_t) { return true; });
+  if (!stored)
+    throw Error(Errc::not_found, name_of(step) + " is not on disk: wait() for its ticket");
+}
+
+// False: the tier does not have it.
+bool Engine::verify(Step step, Tier kind) {
+  Call call(*this);
+  const int tier = tier_of(kind);
+  const auto arrival_of = [&]() -> std::uint64_t {  // told from one that was saved again
+    const auto record = records_.find(step);
+    if (record == records_.end() || !core_->catalog.contains(step)) return 0;
+    if (!is_whole(core_->catalog.state(step, tier))) return 0;
+    return record->second.arrival[index_of(kind)];
+  };
+  const std::uint64_t arrival = arrival_of();
+  if (arrival == 0) return false;
+  call.lock.unlock();
+  try {
+    store_of(tier).verify(step, [](std::uint64_t) { return true; });
+    return true;
+  } catch (const Error& error) {
+    if (error.code() == Errc::damaged || error.code() == Errc::not_found) {
+      call.lock.lock();
+      last_failure_ = error.what();
+      // Where another tier has it, it is written again from there.
+      if (arrival_of() == arrival) changing([&] { core_->catalog.found_damaged(step, tier); });
+      core_->changed.notify_all();
+    }
+    throw;
+  }
 }
 
 HistoryStats Engine::stats() {
@@ -472,31 +689,49 @@ HistoryStats Engine::stats() {
 }
 
 void Engine::close() {
-  std::exception_ptr error;
-  {
-    const Lock lock(core_->mutex);
-    if (core_->closed) return;
+  core_->check_process();
+  Lock lock(core_->mutex);
+  if (core_->closing) {  // by another thread: closed it is when that is done
+    while (!ended_) core_->changed.wait(lock);
+    return;
   }
+  core_->closing = true;
+  core_->changed.notify_all();
+  while (calls_ > 0) core_->changed.wait(lock);
+  std::exception_ptr error;
   try {
-    flush();
+    flush(lock);
   } catch (...) {
     error = std::current_exception();
   }
+  const bool leave = error || core_->broken || is_cache(static_cast<int>(kinds_.size()) - 1);
+  lock.unlock();
+  end(leave);
+  lock.lock();
+  ended_ = true;
+  core_->changed.notify_all();
+  if (error) std::rethrow_exception(error);
+}
+
+// Ends the threads and gives everything back; a region keeps what it has if it is to be left.
+void Engine::end(bool leave) {
   stop_threads();
   // Work of streams that still reads the caches, or writes them.
-  for (RangeFences& fences : fences_) {
-    for (const auto& event : fences.take(0, ~std::uint64_t{0})) {
-      try {
-        event->synchronize();
-      } catch (...) {  // it has ended, and its stream's user hears of it
-      }
+  const auto wait_for = [](Event& event) {
+    try {
+      event.synchronize();
+    } catch (...) {  // it has ended, and its stream's user hears of it
     }
+  };
+  for (const Arrival& arrival : arrivals_) wait_for(*arrival.event);  // of a history that broke
+  for (const RangeFences& fences : fences_) {
+    for (const auto& event : fences.over(0, ~std::uint64_t{0})) wait_for(*event);
   }
   gpu_.reset();
-  host_ = {};
+  if (host_) host_->close(leave);
+  host_.reset();
   bounce_.reset();
-  disk_.reset();
-  if (error) std::rethrow_exception(error);
+  for (auto& store : stores_) store.reset();
 }
 
 }  // namespace holdfast::history

@@ -19,33 +19,46 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/process.hpp"
 #include "history/bounce.hpp"
 #include "history/catalog.hpp"
 #include "history/folder_store.hpp"
+#include "history/host_tier.hpp"
 #include "history/range_fences.hpp"
 #include "holdfast/history.hpp"
 
 namespace holdfast {
 
-inline constexpr int kTierKinds = 3;
+inline constexpr int kTierKinds = 4;
 constexpr std::size_t index_of(Tier tier) { return static_cast<std::size_t>(tier); }
 
 namespace history {
 
 // What a history and its tickets share.
 struct Core {
-  Core(std::vector<TierSpec> specs, Catalog::Options options)
-      : catalog(std::move(specs), options) {}
+  Core(const std::vector<TierSpec>& specs, Catalog::Options options) : catalog(specs, options) {}
   std::mutex mutex;
   std::condition_variable changed;
   Catalog catalog;
-  bool closed = false;
+  const core::Maker maker;
+  bool closing = false;       // no further call begins
+  bool closed = false;        // what is not durable will not be
+  std::exception_ptr broken;  // what left the catalog half changed; then nothing goes on
+
+  // Throws in_use in a forked child, whose copy of the mutex may be locked for ever.
+  void check_process() const {
+    if (maker.is_this_process()) return;
+    maker.refuse("this history", "open one of the child's own, in another folder");
+  }
+  // Throws what `broken` says, with the remedy. REQUIRES: the mutex is held.
+  void check_whole() const;
 };
 
 }  // namespace history
@@ -53,8 +66,8 @@ struct Core {
 struct Ticket::State {
   std::shared_ptr<history::Core> core;
   std::uint64_t step = 0;
-  std::shared_ptr<Event> copied;   // null: it was staged when save() returned
-  bool has_tier[kTierKinds] = {};  // of the history
+  std::shared_ptr<Event> copied;  // null: it was staged when save() returned
+  int tiers[kTierKinds] = {};     // their numbers in the history; -1: it has none
   // The rest under the mutex.
   bool was_in[kTierKinds] = {};  // complete there at some time
   bool gone = false;             // discarded
@@ -78,8 +91,10 @@ struct Record {
 
 class Engine {
  public:
-  explicit Engine(const HistoryOptions& options);
+  // `disk`: the store of the disk, for tests of their own; otherwise `options.disk` is opened.
+  explicit Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk = nullptr);
   ~Engine();
+  bool is_of_this_process() const noexcept { return core_->maker.is_this_process(); }
 
   void protect(std::string_view name, const Array& array);
   void unprotect(std::string_view name);
@@ -90,6 +105,7 @@ class Engine {
   std::uint64_t size(Step step, std::string_view name);
   bool discard(Step step);
   std::vector<Step> steps();
+  bool is_in(Step step, Tier tier);
   std::optional<Step> latest(Tier tier);
   void flush();
   void verify(Step step);
@@ -101,13 +117,33 @@ class Engine {
   struct Arrival {  // of a save whose copies are queued
     history::Transfer transfer;
     std::shared_ptr<Event> event;
+    const void* stream;  // that tells it from others
   };
+  struct Unflushed {  // whose flush was given up
+    std::exception_ptr error;
+    bool raised = false;  // by a save()
+  };
+  class Call;
 
   // engine.cpp
+  void adopt();
   Lock open_lock();
+  // Runs what changes the catalog. What that throws has left it half changed: nothing goes on then,
+  // and whoever waits hears of it. REQUIRES: the mutex is held.
+  template <class Change>
+  auto changing(Change&& change) {
+    try {
+      return change();
+    } catch (...) {
+      break_with(std::current_exception());
+      throw;
+    }
+  }
+  void break_with(std::exception_ptr error);
   int tier_of(Tier kind) const { return numbers_[index_of(kind)]; }
   Tier kind_of(int tier) const { return kinds_[static_cast<std::size_t>(tier)]; }
-  bool is_cache(int tier) const { return kind_of(tier) != Tier::disk; }
+  bool is_cache(int tier) const { return kind_of(tier) < Tier::disk; }
+  FolderStore& store_of(int tier) const { return *stores_[index_of(kind_of(tier))]; }
   std::byte* address(int tier, std::uint64_t offset) const;
   StepInfo layout(Step step) const;
   std::vector<Part> protected_parts() const;
@@ -117,36 +153,56 @@ class Engine {
   void await_arrival(Lock& lock, Step step);
   Outcome restore_from(const history::Transfer& transfer, const std::vector<Piece>& pieces,
                        bool waits, Stream& stream, std::shared_ptr<Event>& done);
+  void queue_save(Lock& lock, const history::Transfer& transfer, const StepInfo& info,
+                  const std::vector<Piece>& pieces, bool waits, Stream& stream,
+                  const std::shared_ptr<Ticket::State>& ticket);
   void raise_pending_error();
   [[noreturn]] void refuse_full(const StepInfo& info);
+  [[noreturn]] void refuse_unknown(Step step) const;
+  static std::optional<DamagedFile> damaged_file(const FolderStore& store, Step step);
+  static bool has_file(const FolderStore& store, Step step);
+  static void remove_file(FolderStore& store, Step step);
+  bool is_being_removed(Step step) const;
+  void flush(Lock& lock);
+  void check_all_flushed();
+  bool verify(Step step, Tier kind);
+  void end(bool leave);
 
   // lanes.cpp
   void start_threads();
+  void run_guarded(const std::function<void()>& body) noexcept;
+  std::deque<Arrival>::iterator ended_arrival();
   void stop_threads();
   void run_arrivals();
   void run_lane(history::Transfer::Kind kind, int tier);
   void run_housekeeper();
   Outcome move(const history::Transfer& transfer, const StepInfo& info, Stream& stream,
                std::exception_ptr& error);
-  bool move_bytes(const history::Transfer& transfer, const StepInfo& info, Stream& stream);
+  bool move_bytes(const history::Transfer& transfer, const StepInfo& info, Stream& stream,
+                  bool& faulty_source);
+  bool send(const history::Transfer& transfer, const StepInfo& info, FolderStore& to,
+            bool& faulty_source);
   bool keep_pace(const history::Transfer& transfer);
 
   // records.cpp: what follows from a change of the catalog. REQUIRES: the mutex is held.
-  void finish(const history::Transfer& transfer, Outcome outcome, std::exception_ptr error);
+  void finish(const history::Transfer& transfer, Outcome outcome, const std::exception_ptr& error);
   void note_evictions();
   void forget_if_gone(Step step);
+  void note_failure(const history::Transfer& transfer, const std::exception_ptr& error);
+  static void warn(Step step, const std::exception_ptr& error);
+  void warn_or_keep(Step step, const std::exception_ptr& error);
+  void retry_flushes();
   void retain();
   // Queued work that uses these bytes comes before what `stream` does next, or before the return.
   void come_behind(int tier, std::uint64_t offset, std::uint64_t bytes, Stream& stream);
   void wait_behind(Lock& lock, int tier, std::uint64_t offset, std::uint64_t bytes);
 
   const HistoryOptions options_;
-  const core::Maker maker_;
   std::vector<Tier> kinds_;  // of the tiers that there are, from the fastest
   int numbers_[kTierKinds];  // the other way; -1: there is none
-  std::unique_ptr<FolderStore> disk_;
+  std::unique_ptr<FolderStore> stores_[kTierKinds];  // of the kinds that are storage
   DeviceBuffer<std::byte> gpu_;
-  PinnedBuffer<std::byte> host_;
+  std::optional<HostTier> host_;
   // For callers, flushes, fetches: who holds one may wait for another of these, so they share none.
   struct Bounces {
     Bounce callers, flushes, fetches;
@@ -159,13 +215,17 @@ class Engine {
   std::map<Step, Record> records_;
   RangeFences fences_[Catalog::kMaxTiers];
   std::deque<Arrival> arrivals_;
-  std::set<Step> removals_;           // files to remove
-  std::exception_ptr pending_error_;  // for the next save()
+  std::set<std::pair<Step, Tier>> removals_;             // files to remove
+  std::set<std::pair<Step, Tier>> failed_removals_;      // that flush() tries again
+  std::map<std::pair<Step, int>, Unflushed> unflushed_;  // by the tier that they are left in
+  std::exception_ptr pending_error_;                     // for the next save() or flush()
   std::string last_failure_;
   std::uint64_t arrivals_counted_ = 0;
   HistoryStats stats_{};
   double seconds_per_byte_[Catalog::kMaxTiers] = {};
   bool stopping_ = false;
+  bool ended_ = false;  // close() is done
+  int calls_ = 0;       // that close() waits for
   int demands_ = 0;     // restores that read the disk while their callers wait
   int prefetches_ = 0;  // fetch lanes that read the disk
 
@@ -175,8 +235,14 @@ class Engine {
 }  // namespace history
 
 struct History::Impl {
-  explicit Impl(const HistoryOptions& options) : engine(options) {}
-  history::Engine engine;
+  explicit Impl(const HistoryOptions& options)
+      : owner(std::make_unique<history::Engine>(options)), engine(*owner) {}
+  // A forked child has a copy without the threads, which cannot be joined: there it stays.
+  ~Impl() {
+    if (!owner->is_of_this_process()) static_cast<void>(owner.release());
+  }
+  std::unique_ptr<history::Engine> owner;
+  history::Engine& engine;
 };
 
 }  // namespace holdfast

@@ -25,9 +25,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "history/allocation_table.hpp"
 
@@ -44,18 +44,20 @@ struct Score {
   bool consumed;           // its distance does not matter
 };
 
-// Fragments [first, last), and the seconds until all of them can be evicted.
+// Fragments [first, last), the seconds until all of them can be evicted, and for place() the side
+// for what is left: beside the neighbour that is lost more easily, so that both make room together.
 struct Window {
   std::size_t first;
   std::size_t last;
   double wait;
+  Rest rest = Rest::behind;
 
   bool operator==(const Window&) const = default;
 };
 
 namespace detail {
 
-// choose_window() with a score for each fragment; those of gaps are not looked at.
+// choose_window() with a score for each fragment; that of a gap says no more than a wait of 0.
 std::optional<Window> choose_scored_window(std::span<const Fragment> fragments,
                                            std::span<const Score> scores, std::uint64_t bytes);
 
@@ -67,12 +69,11 @@ std::optional<Window> choose_scored_window(std::span<const Fragment> fragments,
 template <class ScoreOf>
 std::optional<Window> choose_window(std::span<const Fragment> fragments, std::uint64_t bytes,
                                     ScoreOf&& score_of) {
-  std::vector<Score> scores;
-  scores.reserve(fragments.size());
-  for (const Fragment& fragment : fragments) {
-    scores.push_back(fragment.step == kGap ? Score{0, kUnhinted, true} : score_of(fragment));
+  const auto scores = std::make_unique_for_overwrite<Score[]>(fragments.size());
+  for (std::size_t i = 0; i < fragments.size(); ++i) {
+    scores[i] = fragments[i].step == kGap ? Score{0, kUnhinted, true} : score_of(fragments[i]);
   }
-  return detail::choose_scored_window(fragments, scores, bytes);
+  return detail::choose_scored_window(fragments, {scores.get(), fragments.size()}, bytes);
 }
 
 }  // namespace holdfast::history

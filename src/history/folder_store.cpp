@@ -42,6 +42,8 @@ class NewStepFile {
 
   FolderFile& file() { return *file_; }
   std::string path() const { return folder_.path() + "/" + name_; }
+  // publish() has thrown, and could not take the name back.
+  bool has_target() const { return name_ == target_; }
 
   // Durable when it returns. REQUIRES: no one else changes names in the folder. Throws
   // already_exists, io, no_space; then nothing remains, as far as the folder can be changed at all.
@@ -69,8 +71,9 @@ class NewStepFile {
   }
   void remove() {
     file_.reset();
-    if (!name_.empty()) folder_.unlink(name_);
-    name_.clear();
+    if (name_.empty()) return;
+    const int error = folder_.unlink(name_);
+    if (error == 0 || error == ENOENT) name_.clear();
   }
 
   Folder& folder_;
@@ -87,6 +90,7 @@ class FolderStoreImpl : public FolderStore {
   bool write(const StepInfo& info, std::span<const std::byte> blob, const Pace& pace) override;
   bool read(Step step, std::span<std::byte> into, const Pace& pace) override;
   bool write_chunks(const StepInfo& info, const Fill& fill, const Pace& pace) override;
+  std::unique_ptr<StepReader> open_reader(Step step) const override;
   bool read_chunks(Step step, const Room& room, const Take& take, const Pace& pace) override;
   std::optional<StepInfo> find(Step step) const override;
   std::vector<StepInfo> steps() const override;
@@ -124,9 +128,17 @@ class FolderStoreImpl : public FolderStore {
   void check_free(Step step) const;
   std::uint64_t take_sequence();
   using WriteBlob = std::function<bool(BlobTransfer&, Front&)>;
+  struct OpenStep {
+    std::string path;
+    Folder::Opened opened;
+    Front front;
+  };
+  class Reader;
+  OpenStep open_checked(Step step) const;
   using ReadBlob = std::function<bool(BlobTransfer&, const Front&)>;
   bool write_step(const StepInfo& info, unsigned threads, const WriteBlob& blob, const Pace& pace);
   bool write_file(Front& front, unsigned threads, const WriteBlob& blob, const Pace& pace);
+  void note_leftover(Step step, const Error& error);
   Entry entry_of(Step step) const;
   Folder::Opened open_step(Step step) const;
   bool transfer(Step step, unsigned threads, const ReadBlob& blob, const Pace& pace);
@@ -391,8 +403,22 @@ bool FolderStoreImpl::write_file(Front& front, unsigned threads, const WriteBlob
   const std::lock_guard lock(naming_);
   front.sequence = take_sequence();
   throw_if(write_all(made.file(), encode(front).span(), 0), "write the tables of");
-  made.publish();
+  try {
+    made.publish();
+  } catch (const Error& error) {
+    if (made.has_target()) note_leftover(front.info.step, error);
+    throw;
+  }
   return true;
+}
+
+// A file that was to be taken back, and stands there still: whole, perhaps not durable, and not
+// offered. Who writes the step again removes it first.
+void FolderStoreImpl::note_leftover(Step step, const Error& error) {
+  const std::lock_guard lock(state_);
+  damaged_[step] = {path_of(step_file_name(step)), step, Errc::damaged,
+                    concat("the write of step ", step,
+                           " failed and could not be undone: ", error.what(), "; remove it")};
 }
 
 void FolderStoreImpl::refuse_to_remove(Step step) const {
@@ -446,20 +472,50 @@ Folder::Opened FolderStoreImpl::open_step(Step step) const {
                                       "' was removed since the history was opened; open it again"));
 }
 
-bool FolderStoreImpl::transfer(Step step, unsigned threads, const ReadBlob& blob,
-                               const Pace& pace) {
+FolderStoreImpl::OpenStep FolderStoreImpl::open_checked(Step step) const {
   const Entry entry = entry_of(step);
-  const std::string file = path_of(step_file_name(step));
-  const Folder::Opened opened = open_step(step);
-  const Front front = read_front(*opened.file, file);
+  OpenStep result{path_of(step_file_name(step)), open_step(step), {}};
+  result.front = read_front(*result.opened.file, result.path);
+  const Front& front = result.front;
   if (front.history != header_.uuid || front.sequence != entry.sequence ||
       front.info != entry.info) {
     throw Error(Errc::not_found,
-                concat("step ", step, " was removed since the history was opened, and '", file,
-                       "' is another one; open the history again"));
+                concat("step ", step, " was removed since the history was opened, and '",
+                       result.path, "' is another one; open the history again"));
   }
-  BlobTransfer transfer(*opened.file, file, threads, pace);
-  return blob(transfer, front);
+  return result;
+}
+
+bool FolderStoreImpl::transfer(Step step, unsigned threads, const ReadBlob& blob,
+                               const Pace& pace) {
+  const OpenStep open = open_checked(step);
+  BlobTransfer transfer(*open.opened.file, open.path, threads, pace);
+  return blob(transfer, open.front);
+}
+
+// Has the file open, so that the step can be read though its name is gone.
+class FolderStoreImpl::Reader : public StepReader {
+ public:
+  explicit Reader(OpenStep open)
+      : open_(std::move(open)), transfer_(*open_.opened.file, open_.path, 1, no_pace_) {}
+  void read(std::uint64_t offset, std::span<std::byte> into) override {
+    const std::uint64_t bytes = open_.front.info.bytes;
+    if (offset > bytes || into.size() > bytes - offset) {
+      throw Error(Errc::invalid_argument, concat("'", open_.path, "' has ", bytes, " bytes, not ",
+                                                 into.size(), " behind ", offset));
+    }
+    transfer_.read_range(open_.front, offset, into);
+  }
+
+ private:
+  const Pace no_pace_{};
+  OpenStep open_;
+  BlobTransfer transfer_;
+};
+
+std::unique_ptr<StepReader> FolderStoreImpl::open_reader(Step step) const {
+  check_usable("read", false);
+  return std::make_unique<Reader>(open_checked(step));
 }
 
 bool FolderStoreImpl::read(Step step, std::span<std::byte> into, const Pace& pace) {
@@ -474,8 +530,7 @@ bool FolderStoreImpl::read(Step step, std::span<std::byte> into, const Pace& pac
       [&](BlobTransfer& transfer, const Front& front) { return transfer.read(front, into); }, pace);
 }
 
-bool FolderStoreImpl::read_chunks(Step step, const Room& room, const Take& take,
-                                  const Pace& pace) {
+bool FolderStoreImpl::read_chunks(Step step, const Room& room, const Take& take, const Pace& pace) {
   check_usable("read", false);
   return transfer(
       step, 1,
@@ -527,6 +582,7 @@ std::uint64_t FolderStoreImpl::bytes_used() const {
 std::vector<DamagedFile> FolderStoreImpl::damaged() const {
   const std::lock_guard lock(state_);
   std::vector<DamagedFile> all;
+  all.reserve(damaged_.size());
   for (const auto& [step, file] : damaged_) all.push_back(file);
   return all;
 }

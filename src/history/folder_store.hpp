@@ -8,11 +8,9 @@
 //
 // Invariants
 // - A file that has a step's name was synced whole before it got that name. So a step file that
-// does
-//   not fit its checksums was damaged later, and is no remains of a crash.
+//   does not fit its checksums was damaged later, and is no remains of a crash.
 // - Names change, and the folder is synced, under one mutex: a sync that fails is the failure of
-// the
-//   one change before it, and of no other.
+//   the one change before it, and of no other.
 // - What is offered is durable: opening syncs the folder before it offers anything, since the
 //   process that renamed a file may have died before its own sync.
 // - Sequence numbers grow in the order of the renames, past those of files that cannot be read.
@@ -53,8 +51,10 @@ struct DamagedFile {
 
 class FolderStore : public StepStore {
  public:
-  // What opening found, and has left alone. write() refuses such a step (already_exists); remove()
-  // removes its file if it begins as a step's file does, and refuses it otherwise (foreign).
+  // What opening found, and has left alone, and what a write that failed could not take back.
+  // write() refuses such a step (already_exists). remove() removes it if its code is damaged or io,
+  // and throws that code otherwise: what is another's, or of a newer build, is for people to
+  // remove.
   virtual std::vector<DamagedFile> damaged() const = 0;
   virtual std::string name() const = 0;
   virtual core::Uuid uuid() const = 0;
@@ -68,8 +68,8 @@ class FolderStore : public StepStore {
 // unsupported (a file system whose locks do nothing); a folder that is refused is not changed.
 //
 // Memory for itself: what describes the steps, and while a step is moved 4 chunks of 4 MiB if the
-// caller's memory is not page-aligned (or for verify()), otherwise 4 pages, and its tables, which
-// are 0.0002 % of it.
+// caller's memory is not page-aligned (or for verify()), otherwise 4 pages, and its tables: 128
+// bytes a part, and 8 for every 4 MiB.
 std::unique_ptr<FolderStore> open_folder_store(const std::string& path,
                                                const FolderOptions& options = {});
 

@@ -25,6 +25,8 @@ const char* to_string(Tier tier) noexcept {
       return "host";
     case Tier::disk:
       return "disk";
+    case Tier::remote:
+      return "remote";
   }
   return "unknown";
 }
@@ -56,6 +58,7 @@ void Ticket::wait_staged() const {
 bool Ticket::is_in(Tier tier) const {
   State& state = state_of(state_);
   check_tier(tier, "Ticket::is_in");
+  state.core->check_process();
   const std::lock_guard lock(state.core->mutex);
   return state.was_in[index_of(tier)];
 }
@@ -64,10 +67,12 @@ void Ticket::wait(Tier tier) const {
   State& state = state_of(state_);
   check_tier(tier, "Ticket::wait");
   const std::string name = "checkpoint " + std::to_string(state.step);
-  if (!state.has_tier[index_of(tier)]) {
+  const int number = state.tiers[index_of(tier)];
+  if (number < 0) {
     throw Error(Errc::not_found,
                 name + ": this history has no tier '" + to_string(tier) + "' to wait for");
   }
+  state.core->check_process();
   std::unique_lock lock(state.core->mutex);
   struct Waiting {
     explicit Waiting(history::Core& core_of) : core(core_of) {
@@ -82,6 +87,12 @@ void Ticket::wait(Tier tier) const {
     if (state.error) std::rethrow_exception(state.error);
     if (state.gone) throw Error(Errc::not_found, name + " was discarded");
     if (state.core->closed) throw Error(Errc::closed, name + ": its history is closed");
+    state.core->check_whole();
+    if (!state.core->catalog.will_reach(state.step, number)) {
+      throw Error(Errc::no_space,
+                  name + " has no room in the tier '" + to_string(tier) +
+                      "', and nothing that goes on will make some: discard() others");
+    }
     state.core->changed.wait(lock);
   }
 }
@@ -141,6 +152,11 @@ std::uint64_t History::size(std::uint64_t step, std::string_view name) const {
 bool History::discard(std::uint64_t step) { return impl().engine.discard(step); }
 
 std::vector<std::uint64_t> History::steps() const { return impl().engine.steps(); }
+
+bool History::is_in(std::uint64_t step, Tier tier) const {
+  check_tier(tier, "History::is_in");
+  return impl().engine.is_in(step, tier);
+}
 
 std::optional<std::uint64_t> History::latest(Tier tier) const {
   check_tier(tier, "History::latest");

@@ -1,7 +1,9 @@
 // The threads of a history.
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
+#include "core/event_access.hpp"
 #include "history/engine.hpp"
 
 namespace holdfast::history {
@@ -10,13 +12,14 @@ using Kind = history::Transfer::Kind;
 
 void Engine::start_threads() {
   const int tiers = core_->catalog.tiers();
+  const auto start = [&](auto body) { threads_.emplace_back([this, body] { run_guarded(body); }); };
   try {
-    threads_.emplace_back([this] { run_arrivals(); });
+    start([this] { run_arrivals(); });
     for (int tier = 0; tier + 1 < tiers; ++tier) {
-      threads_.emplace_back([this, tier] { run_lane(Kind::flush, tier); });
-      threads_.emplace_back([this, tier] { run_lane(Kind::fetch, tier); });
+      start([this, tier] { run_lane(Kind::flush, tier); });
+      start([this, tier] { run_lane(Kind::fetch, tier); });
     }
-    if (disk_) threads_.emplace_back([this] { run_housekeeper(); });
+    if (bounce_) start([this] { run_housekeeper(); });
   } catch (...) {
     stop_threads();
     throw;
@@ -28,23 +31,57 @@ void Engine::stop_threads() {
   {
     const Lock lock(core_->mutex);
     stopping_ = true;
-    core_->closed = true;
+    core_->closing = core_->closed = true;
     core_->changed.notify_all();
   }
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
 }
 
-// Takes saves whose copies have ended, in the order of the saves.
+// A thread that dies must not leave others waiting for what it would have done.
+void Engine::run_guarded(const std::function<void()>& body) noexcept {
+  try {
+    body();
+  } catch (...) {
+    const Lock lock(core_->mutex);
+    break_with(std::current_exception());
+  }
+}
+
+// A save whose copies have ended, of those that are the first of their streams.
+std::deque<Engine::Arrival>::iterator Engine::ended_arrival() {
+  std::vector<const void*> asked;
+  for (auto arrival = arrivals_.begin(); arrival != arrivals_.end(); ++arrival) {
+    if (std::find(asked.begin(), asked.end(), arrival->stream) != asked.end()) continue;
+    if (core::EventAccess::ended(*arrival->event)) return arrival;
+    asked.push_back(arrival->stream);
+  }
+  return arrivals_.end();
+}
+
+// Takes saves whose copies have ended. Streams end in any order, and one that is held up must not
+// keep the saves of others from their flushes; so they are asked in turn, and none is waited for.
 void Engine::run_arrivals() {
+  constexpr std::chrono::microseconds kShortestNap{20}, kLongestNap{1000};
+  auto nap = kShortestNap;
   Lock lock(core_->mutex);
-  for (;;) {
+  while (!core_->broken) {
     if (arrivals_.empty()) {
       if (stopping_) return;
       core_->changed.wait(lock);
+      nap = kShortestNap;
       continue;
     }
-    await_arrival(lock, arrivals_.front().transfer.step);
+    const auto ended = ended_arrival();
+    if (ended != arrivals_.end()) {
+      await_arrival(lock, ended->transfer.step);
+      nap = kShortestNap;
+      continue;
+    }
+    lock.unlock();
+    std::this_thread::sleep_for(nap);
+    nap = std::min(2 * nap, kLongestNap);
+    lock.lock();
   }
 }
 
@@ -52,7 +89,7 @@ void Engine::run_lane(Kind kind, int tier) {
   Lock lock(core_->mutex);
   std::optional<Stream> stream;
   for (;;) {
-    if (stopping_) return;
+    if (stopping_ || core_->broken) return;
     const std::optional<history::Transfer> transfer =
         kind == Kind::flush ? core_->catalog.next_flush(tier) : core_->catalog.next_fetch(tier);
     note_evictions();
@@ -87,25 +124,29 @@ void Engine::run_lane(Kind kind, int tier) {
 // Removes files of what was discarded.
 void Engine::run_housekeeper() {
   Lock lock(core_->mutex);
-  for (;;) {
+  while (!core_->broken) {
     if (removals_.empty()) {
       if (stopping_) return;
       core_->changed.wait(lock);
       continue;
     }
-    const Step step = *removals_.begin();
+    const auto removal = *removals_.begin();
+    const auto [step, kind] = removal;
     lock.unlock();
     std::exception_ptr error;
     try {
-      if (disk_->find(step)) disk_->remove(step);
+      remove_file(*stores_[index_of(kind)], step);
     } catch (...) {
       error = std::current_exception();
     }
     lock.lock();
-    removals_.erase(step);
+    removals_.erase(removal);
     if (error) {
+      failed_removals_.insert(removal);
       ++stats_.failed_transfers;
-      if (!pending_error_) pending_error_ = error;
+      warn_or_keep(step, error);
+    } else {
+      retry_flushes();  // there may be room now
     }
     core_->changed.notify_all();
   }
@@ -117,9 +158,12 @@ bool Engine::keep_pace(const history::Transfer& transfer) {
   Lock lock(core_->mutex);
   const bool flush = transfer.kind == Kind::flush;
   for (;;) {
-    if (core_->catalog.is_cancelled(transfer) || (stopping_ && !flush)) return false;
+    if (core_->catalog.is_cancelled(transfer) || core_->broken) return false;
+    if (stopping_ && !flush) return false;
+    // Not while a caller waits, perhaps for this: the stream that a restore waits for may wait for
+    // that caller.
     const bool gives_way =
-        demands_ > 0 || (flush && prefetches_ > 0 && core_->catalog.waiting_callers() == 0);
+        core_->catalog.waiting_callers() == 0 && (demands_ > 0 || (flush && prefetches_ > 0));
     if (!gives_way || stopping_) return true;
     core_->changed.wait(lock);
   }
@@ -127,38 +171,62 @@ bool Engine::keep_pace(const history::Transfer& transfer) {
 
 Outcome Engine::move(const history::Transfer& transfer, const StepInfo& info, Stream& stream,
                      std::exception_ptr& error) {
-  const bool reads_disk = !is_cache(transfer.from);
-  if (reads_disk) {
+  const bool from_storage = !is_cache(transfer.from);
+  const bool fetches = from_storage && transfer.kind == Kind::fetch;
+  bool faulty_source = fetches;  // whose fault an error would be
+  if (fetches) {
     const Lock lock(core_->mutex);
     ++prefetches_;
   }
   Outcome outcome = Outcome::failed;
   try {
-    if (move_bytes(transfer, info, stream)) outcome = Outcome::done;
+    if (move_bytes(transfer, info, stream, faulty_source)) outcome = Outcome::done;
   } catch (const Error& met) {
     error = std::current_exception();
-    if (reads_disk && met.code() == Errc::damaged) outcome = Outcome::damaged;
+    const bool gone = met.code() == Errc::damaged || met.code() == Errc::not_found;
+    if (faulty_source && gone) outcome = Outcome::damaged;
   } catch (...) {
     error = std::current_exception();
   }
-  if (reads_disk) {
+  if (fetches) {
     const Lock lock(core_->mutex);
     --prefetches_;
   }
   return outcome;
 }
 
-// False: it was given up.
-bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info, Stream& stream) {
+// From storage to storage, through a chunk of memory.
+bool Engine::send(const history::Transfer& transfer, const StepInfo& info, FolderStore& to,
+                  bool& faulty_source) {
+  faulty_source = true;
+  const std::unique_ptr<StepReader> reader = store_of(transfer.from).open_reader(info.step);
+  faulty_source = false;
+  const AlignedBytes chunk(kChunkBytes);
+  return to.write_chunks(
+      info,
+      [&](std::uint64_t offset, std::uint64_t bytes) {
+        faulty_source = true;
+        reader->read(offset, chunk.span().first(bytes));
+        faulty_source = false;
+        return std::span<const std::byte>(chunk.data(), bytes);
+      },
+      [&](std::uint64_t) { return keep_pace(transfer); });
+}
+
+// False: it was given up. `faulty_source`: an exception that is thrown now is the source's.
+bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info, Stream& stream,
+                        bool& faulty_source) {
   const auto pace = [&](std::uint64_t) { return keep_pace(transfer); };
   const auto bytes_at = [&](int tier, std::uint64_t offset) {
     return std::span<std::byte>(address(tier, offset), info.bytes);
   };
   if (!is_cache(transfer.to)) {
-    if (disk_->find(info.step)) disk_->remove(info.step);  // a copy that turned out to be damaged
+    FolderStore& store = store_of(transfer.to);
+    remove_file(store, info.step);
+    if (!is_cache(transfer.from)) return send(transfer, info, store, faulty_source);
     const auto from = bytes_at(transfer.from, transfer.from_offset);
-    if (kind_of(transfer.from) == Tier::host) return disk_->write(info, from, pace);
-    return bounce_->flushes.write(*disk_, info, {{0, from.data(), from.size()}}, stream, pace);
+    if (kind_of(transfer.from) == Tier::host) return store.write(info, from, pace);
+    return bounce_->flushes.write(store, info, {{0, from.data(), from.size()}}, stream, pace);
   }
   const auto to = bytes_at(transfer.to, transfer.to_offset);
   if (is_cache(transfer.from)) {
@@ -174,8 +242,9 @@ bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info,
     Lock lock(core_->mutex);
     wait_behind(lock, transfer.to, transfer.to_offset, info.bytes);
   }
-  if (kind_of(transfer.to) == Tier::host) return disk_->read(info.step, to, pace);
-  return bounce_->fetches.read(*disk_, info.step, {{0, to.data(), to.size()}}, stream, pace);
+  FolderStore& store = store_of(transfer.from);
+  if (kind_of(transfer.to) == Tier::host) return store.read(info.step, to, pace);
+  return bounce_->fetches.read(store, info.step, {{0, to.data(), to.size()}}, stream, pace);
 }
 
 }  // namespace holdfast::history

@@ -12,14 +12,13 @@ void RangeFences::add(std::uint64_t offset, std::uint64_t bytes, std::shared_ptr
   fences_.push_back({offset, offset + bytes, std::move(end)});
 }
 
-std::vector<std::shared_ptr<Event>> RangeFences::take(std::uint64_t offset, std::uint64_t bytes) {
+std::vector<std::shared_ptr<Event>> RangeFences::over(std::uint64_t offset,
+                                                      std::uint64_t bytes) const {
   std::vector<std::shared_ptr<Event>> events;
   const std::uint64_t end = offset + bytes;
-  std::erase_if(fences_, [&](const Fence& fence) {
-    if (fence.end <= offset || fence.begin >= end) return false;
-    events.push_back(fence.event);
-    return fence.begin >= offset && fence.end <= end;
-  });
+  for (const Fence& fence : fences_) {
+    if (fence.begin < end && fence.end > offset) events.push_back(fence.event);
+  }
   return events;
 }
 

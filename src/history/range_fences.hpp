@@ -19,9 +19,10 @@ class RangeFences {
  public:
   // The work before `end` uses the bytes [offset, offset + bytes).
   void add(std::uint64_t offset, std::uint64_t bytes, std::shared_ptr<Event> end);
-  // The events of what uses any of these bytes. Who takes the bytes waits for all of them, and they
-  // are forgotten where they are of these bytes alone.
-  std::vector<std::shared_ptr<Event>> take(std::uint64_t offset, std::uint64_t bytes);
+  // The events of what uses any of these bytes: who takes the bytes comes behind all of them. They
+  // stay until they have ended, since who takes the bytes may fail before it has waited, and the
+  // next owner must not run into what is queued still.
+  std::vector<std::shared_ptr<Event>> over(std::uint64_t offset, std::uint64_t bytes) const;
 
  private:
   struct Fence {

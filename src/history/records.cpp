@@ -22,44 +22,71 @@ std::string message_of(const std::exception_ptr& error) {
 
 }  // namespace
 
-void Engine::finish(const history::Transfer& transfer, Outcome outcome, std::exception_ptr error) {
+void Engine::finish(const history::Transfer& transfer, Outcome outcome,
+                    const std::exception_ptr& error) {
   using Kind = history::Transfer::Kind;
-  Catalog& catalog = core_->catalog;
-  const Step step = transfer.step;
-  catalog.finish(transfer, outcome);
-  const auto found = records_.find(step);
-  const std::shared_ptr<Ticket::State> ticket =
-      found == records_.end() ? nullptr : found->second.ticket;
-  if (outcome == Outcome::done && transfer.to != kProgram) {
-    const std::size_t kind = index_of(kind_of(transfer.to));
-    if (found != records_.end()) found->second.arrival[kind] = ++arrivals_counted_;
-    if (ticket) ticket->was_in[kind] = true;
-    if (transfer.kind != Kind::save) {
-      auto& count = transfer.kind == Kind::flush ? stats_.flushed_to : stats_.fetched_to;
-      ++count[kind].checkpoints;
-      count[kind].bytes += transfer.bytes;
-    }
-    if (kind_of(transfer.to) == Tier::disk) retain();
-  }
-  if (error) {
-    ++stats_.failed_transfers;
-    last_failure_ = message_of(error);
-    const bool given_up =
-        transfer.kind == Kind::flush && catalog.flush_given_up(step, transfer.from);
-    if (ticket && (given_up || transfer.kind == Kind::save)) ticket->error = error;
-    // What a save() has thrown is not thrown again by the next.
-    if (given_up || (transfer.kind == Kind::save && ticket && ticket->copied)) {
-      if (options_.on_error == OnError::warn) {
-        std::fprintf(stderr, "holdfast: history: checkpoint %llu: %s\n",
-                     static_cast<unsigned long long>(step), last_failure_.c_str());
-      } else if (!pending_error_) {
-        pending_error_ = error;
+  changing([&] {
+    const Step step = transfer.step;
+    core_->catalog.finish(transfer, outcome);
+    const auto found = records_.find(step);
+    if (outcome == Outcome::done && transfer.to != kProgram) {
+      const Tier tier = kind_of(transfer.to);
+      const std::size_t kind = index_of(tier);
+      if (found != records_.end()) {
+        found->second.arrival[kind] = ++arrivals_counted_;
+        if (found->second.ticket) found->second.ticket->was_in[kind] = true;
+        if (tier == Tier::host) host_->keep(found->second.info, transfer.to_offset);
       }
+      if (transfer.kind != Kind::save) {
+        auto& count = transfer.kind == Kind::flush ? stats_.flushed_to : stats_.fetched_to;
+        ++count[kind].checkpoints;
+        count[kind].bytes += transfer.bytes;
+      }
+      if (transfer.kind == Kind::flush) unflushed_.erase({step, transfer.from});
+      if (tier >= Tier::disk) retain();
     }
-  }
-  note_evictions();
-  forget_if_gone(step);
+    if (error) note_failure(transfer, error);
+    note_evictions();
+    forget_if_gone(step);
+  });
   core_->changed.notify_all();
+}
+
+void Engine::note_failure(const history::Transfer& transfer, const std::exception_ptr& error) {
+  using Kind = history::Transfer::Kind;
+  ++stats_.failed_transfers;
+  last_failure_ = message_of(error);
+  const auto found = records_.find(transfer.step);
+  const auto ticket = found == records_.end() ? nullptr : found->second.ticket;
+  if (transfer.kind == Kind::save) {
+    if (!ticket) return;
+    ticket->error = error;
+    // What a save() has thrown is not thrown again by the next.
+    if (ticket->copied) warn_or_keep(transfer.step, error);
+  }
+  if (transfer.kind != Kind::flush) return;
+  if (!core_->catalog.flush_given_up(transfer.step, transfer.from)) return;
+  if (ticket) ticket->error = error;
+  unflushed_[{transfer.step, transfer.from}] = {error};
+  if (options_.on_error == OnError::warn) warn(transfer.step, error);
+}
+
+void Engine::warn(Step step, const std::exception_ptr& error) {
+  std::fprintf(stderr, "holdfast: history: checkpoint %llu: %s\n",
+               static_cast<unsigned long long>(step), message_of(error).c_str());
+}
+
+// For the next flush(), or save() if it is to throw it.
+void Engine::warn_or_keep(Step step, const std::exception_ptr& error) {
+  if (options_.on_error == OnError::warn) warn(step, error);
+  if (!pending_error_) pending_error_ = error;
+}
+
+void Engine::retry_flushes() {
+  for (const Step step : changing([&] { return core_->catalog.retry_flushes(); })) {
+    const auto record = records_.find(step);
+    if (record != records_.end() && record->second.ticket) record->second.ticket->error = nullptr;
+  }
 }
 
 void Engine::note_evictions() {
@@ -68,8 +95,9 @@ void Engine::note_evictions() {
     auto& count = stats_.evicted_from[index_of(kind_of(tier))];
     ++count.checkpoints;
     if (record != records_.end()) count.bytes += record->second.info.bytes;
+    if (kind_of(tier) == Tier::host) host_->forget(step);
     if (!is_cache(tier)) {
-      removals_.insert(step);
+      removals_.insert({step, kind_of(tier)});
       core_->changed.notify_all();
     }
     forget_if_gone(step);
@@ -81,18 +109,31 @@ void Engine::forget_if_gone(Step step) {
   if (record == records_.end() || core_->catalog.knows(step)) return;
   if (record->second.ticket) record->second.ticket->gone = true;
   records_.erase(record);
+  std::erase_if(unflushed_, [&](const auto& entry) { return entry.first.first == step; });
+  // The files of a checkpoint whose every copy was damaged, which the catalog has dropped before;
+  // one that could not be taken back; and one of another checkpoint that had the number.
+  for (const Tier kind : kinds_) {
+    if (kind < Tier::disk || !has_file(*stores_[index_of(kind)], step)) continue;
+    removals_.insert({step, kind});
+    core_->changed.notify_all();
+  }
 }
 
 // What the rule of retention no longer keeps on disk goes.
 void Engine::retain() {
   if (options_.keep_last == 0 && options_.keep_every == 0) return;
   const std::uint64_t last = std::max<std::uint64_t>(options_.keep_last, 1);
-  const int disk = tier_of(Tier::disk);
+  const auto is_stored = [&](Step step) {
+    for (int tier = 0; tier < core_->catalog.tiers(); ++tier) {
+      if (!is_cache(tier) && is_whole(core_->catalog.state(step, tier))) return true;
+    }
+    return false;
+  };
   std::uint64_t newer = 0;
   std::vector<Step> victims;
   for (auto record = records_.rbegin(); record != records_.rend(); ++record) {
     const Step step = record->first;
-    if (!core_->catalog.contains(step) || !is_whole(core_->catalog.state(step, disk))) continue;
+    if (!core_->catalog.contains(step) || !is_stored(step)) continue;
     const bool stays = newer < last || (options_.keep_every > 0 && step % options_.keep_every == 0);
     ++newer;
     if (!stays) victims.push_back(step);
@@ -104,13 +145,13 @@ void Engine::come_behind(int tier, std::uint64_t offset, std::uint64_t bytes, St
   // A stream that failed has ended with these bytes; it does not stop who gets them.
   const auto failed = std::make_shared<std::atomic<bool>>(false);
   const std::uint64_t room = core_->catalog.space(tier).rounded(bytes);
-  for (const auto& event : fences_[tier].take(offset, room)) {
+  for (const auto& event : fences_[tier].over(offset, room)) {
     core::EventAccess::wait(*event, stream, failed);
   }
 }
 
 void Engine::wait_behind(Lock& lock, int tier, std::uint64_t offset, std::uint64_t bytes) {
-  const auto events = fences_[tier].take(offset, core_->catalog.space(tier).rounded(bytes));
+  const auto events = fences_[tier].over(offset, core_->catalog.space(tier).rounded(bytes));
   lock.unlock();
   for (const auto& event : events) {
     try {

@@ -194,7 +194,8 @@ void check_header(const StepHeader& header, std::uint64_t file_bytes, const std:
   }
   check_version(header.version, path);
   if (!std::has_single_bit(header.chunk_bytes) || header.chunk_bytes < kAlignment ||
-      header.bytes > kMaxStepBytes || header.parts > kMaxParts) {
+      header.chunk_bytes > kMaxChunkBytes || header.bytes > kMaxStepBytes ||
+      header.parts > kMaxParts) {
     throw_damaged(path, "its header has impossible sizes");
   }
   const std::uint64_t chunks = (header.bytes + header.chunk_bytes - 1) / header.chunk_bytes;

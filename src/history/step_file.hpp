@@ -24,7 +24,8 @@ inline constexpr std::size_t kHistoryNameBytes = 128;
 inline constexpr std::size_t kPartNameBytes = 112;
 inline constexpr std::uint32_t kMaxParts = 65536;
 inline constexpr std::uint64_t kMaxStepBytes = std::uint64_t{1} << 44;
-// Bounds the memory that a forged header can ask for; a writer's own fronts are below it.
+// Bound the memory that a forged header can ask for; what writers make is below them.
+inline constexpr std::uint32_t kMaxChunkBytes = 64u << 20;
 inline constexpr std::uint64_t kMaxFrontBytes = std::uint64_t{64} << 20;
 
 // The file `history.holdfast`: that this folder is one, and which.
@@ -44,7 +45,7 @@ inline constexpr char kHistoryMagic[9] = "HFHISTRY";
 struct StepHeader {
   char magic[8];  // kStepMagic
   std::uint32_t version;
-  std::uint32_t chunk_bytes;  // a power of two, at least a page
+  std::uint32_t chunk_bytes;  // a power of two, from a page to kMaxChunkBytes
   core::Uuid history;
   std::uint64_t step;
   std::uint64_t sequence;  // grows with every step that the history completes

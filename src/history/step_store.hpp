@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -43,6 +44,16 @@ std::string difference(std::span<const Part> stored, std::span<const Part> wante
 // Throws invalid_argument with the difference: other code wrote the step, or for other sizes.
 void check_parts(const StepInfo& stored, std::span<const Part> wanted, const std::string& where);
 
+// Reads a step piece by piece. Thread safety: none.
+class StepReader {
+ public:
+  virtual ~StepReader() = default;
+  // Fills `into` with what the blob has from `offset` on, checked chunk by chunk. Throws damaged,
+  // io, invalid_argument (beyond the blob). Whole chunks into memory at multiples of a page are
+  // fastest.
+  virtual void read(std::uint64_t offset, std::span<std::byte> into) = 0;
+};
+
 // Thread safety: all functions from any number of threads, but each step by one at a time.
 class StepStore {
  public:
@@ -65,14 +76,17 @@ class StepStore {
 
   // The same for a blob that is nowhere in one piece: chunk after chunk, in order, on the caller's
   // thread. `fill` gives the next chunk, in memory that keeps it until `fill` is called again;
-  // `room` gives memory for the next one, and `take` gets it once it is whole and checked. What they
-  // throw ends the transfer. Chunks have at most chunk_bytes(); memory at multiples of a page is
-  // fastest.
+  // `room` gives memory for the next one, and `take` gets it once it is whole and checked. What
+  // they throw ends the transfer. Chunks have at most chunk_bytes(); memory at multiples of a page
+  // is fastest.
   using Fill = std::function<std::span<const std::byte>(std::uint64_t offset, std::uint64_t bytes)>;
   using Room = std::function<std::span<std::byte>(std::uint64_t offset, std::uint64_t bytes)>;
   using Take = std::function<void(std::uint64_t offset, std::span<const std::byte> chunk)>;
   virtual bool write_chunks(const StepInfo& info, const Fill& fill, const Pace& pace) = 0;
   virtual bool read_chunks(Step step, const Room& room, const Take& take, const Pace& pace) = 0;
+
+  // Throws not_found, damaged, io. The reader keeps the step as it is, though it be removed.
+  virtual std::unique_ptr<StepReader> open_reader(Step step) const = 0;
 
   virtual std::optional<StepInfo> find(Step step) const = 0;
   virtual std::vector<StepInfo> steps() const = 0;  // ascending

@@ -19,6 +19,11 @@ bool is_aligned(const void* address) {
   return reinterpret_cast<std::uintptr_t>(address) % kAlignment == 0;
 }
 
+// The bytes of the largest chunk.
+std::uint64_t most_of(const Front& front) {
+  return std::min<std::uint64_t>(front.chunk_bytes, front.info.bytes);
+}
+
 }  // namespace
 
 // Memory for one chunk, or for its last page, lent to one thread at a time.
@@ -92,7 +97,7 @@ bool BlobTransfer::for_each_chunk(const Front& front, Body&& body) {
 
 bool BlobTransfer::write(Front& front, std::span<const std::byte> blob) {
   front.hashes.assign(front.chunks(), 0);
-  Buffers buffers(is_aligned(blob.data()) ? kAlignment : front.chunk_bytes, threads_);
+  Buffers buffers(is_aligned(blob.data()) ? kAlignment : most_of(front), threads_);
   return for_each_chunk(front, [&](std::uint64_t chunk) {
     write_chunk(front, chunk, blob.subspan(front.begin_of(chunk), front.bytes_of(chunk)), buffers);
   });
@@ -117,6 +122,25 @@ bool BlobTransfer::read(const Front& front, const StepStore::Room& room,
   });
 }
 
+void BlobTransfer::read_range(const Front& front, std::uint64_t offset, std::span<std::byte> into) {
+  Buffers buffers(front.chunk_bytes, 1);
+  while (!into.empty()) {
+    const std::uint64_t chunk = offset / front.chunk_bytes;
+    const std::uint64_t skipped = offset - front.begin_of(chunk);
+    const std::uint64_t bytes =
+        std::min<std::uint64_t>(front.bytes_of(chunk) - skipped, into.size());
+    if (bytes == front.bytes_of(chunk)) {
+      read_chunk(front, chunk, into.data(), buffers);
+    } else {
+      AlignedBytes whole(front.bytes_of(chunk));
+      read_chunk(front, chunk, whole.data(), buffers);
+      std::memcpy(into.data(), whole.data() + skipped, bytes);
+    }
+    offset += bytes;
+    into = into.subspan(bytes);
+  }
+}
+
 void BlobTransfer::write_chunk(Front& front, std::uint64_t chunk, std::span<const std::byte> from,
                                Buffers& buffers) {
   const std::uint64_t offset = front.front_bytes() + front.begin_of(chunk);
@@ -138,7 +162,7 @@ void BlobTransfer::write_chunk(Front& front, std::uint64_t chunk, std::span<cons
 
 bool BlobTransfer::read(const Front& front, std::span<std::byte> into) {
   const bool in_place = !into.empty() && is_aligned(into.data());
-  Buffers buffers(in_place ? kAlignment : front.chunk_bytes, threads_);
+  Buffers buffers(in_place ? kAlignment : most_of(front), threads_);
   return for_each_chunk(front, [&](std::uint64_t chunk) {
     read_chunk(front, chunk, into.empty() ? nullptr : into.data() + front.begin_of(chunk), buffers);
   });

@@ -1,7 +1,7 @@
 // Moves the blob of a step between memory and its file, chunk by chunk over a few threads, each of
 // which hashes a chunk and moves it: so the hashing of one goes on beside the moving of the others.
 //
-// Threads and pwrite() rather than io_uring: docs/format.md ("Histories") has the figures.
+// Threads and pwrite() rather than io_uring: docs/format.md ("Histories") says why.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,9 @@ class BlobTransfer {
   bool read(const Front& front, std::span<std::byte> into);
   // The same into what `room` gives. REQUIRES: one thread.
   bool read(const Front& front, const StepStore::Room& room, const StepStore::Take& take);
+  // Bytes of the blob from `offset` on, through memory of its own where they are no whole chunks.
+  // REQUIRES: they are within the blob. Throws as read().
+  void read_range(const Front& front, std::uint64_t offset, std::span<std::byte> into);
 
  private:
   class Buffers;

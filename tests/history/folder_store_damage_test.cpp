@@ -6,9 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <thread>
 
 #include "folder_store_support.hpp"
 #include "history/folder_store.hpp"
@@ -36,27 +38,29 @@ class FolderStoreDamageTest : public test::FolderStoreTest {};
 // ---- Damage -------------------------------------------------------------------------------------
 
 TEST_F(FolderStoreDamageTest, DamageToAnyByteOfAFileIsFound) {
-  history::use_page_cache = true;  // a disk's time for each byte is long
+  // In memory: a disk's time for each byte is long.
+  const std::string home = arenas() + "/history";
+  const std::string file = home + "/" + history::step_file_name(3);
   SavedStep saved = make_step(3, 1, 0);
   saved.info.bytes = 4096 + 700;
   saved.info.parts = {{"u", 0, 4096}, {"v", 4096, 700}};
   saved.blob.assign(saved.info.bytes, std::byte{0x5a});
   const SavedStep other = make_step(4, 2, kSmall);
-  auto store = open_small(home());
+  auto store = open_small(home);
   write(*store, saved);
   write(*store, other);
   store.reset();
-  std::vector<char> bytes = read_file(file_of(3));
-  const int fd = ::open(file_of(3).c_str(), O_WRONLY | O_CLOEXEC);
+  std::vector<char> bytes = read_file(file);
+  const int fd = ::open(file.c_str(), O_WRONLY | O_CLOEXEC);
   ASSERT_GE(fd, 0);
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const char damaged = static_cast<char>(bytes[i] ^ (1 << (i % 8)));
     ASSERT_EQ(::pwrite(fd, &damaged, 1, static_cast<off_t>(i)), 1);
-    store = open(home(), true);
+    store = open(home, true);
     EXPECT_EQ(store->latest(), Step{4});
     if (i < 4096) {
       ASSERT_EQ(store->damaged().size(), 1u) << "byte " << i;
-      EXPECT_EQ(store->damaged()[0].path, file_of(3));
+      EXPECT_EQ(store->damaged()[0].path, file);
       EXPECT_EQ(store->find(3), std::nullopt) << "byte " << i;
       const Errc code = store->damaged()[0].code;
       EXPECT_EQ(code, i < 8              ? Errc::foreign
@@ -103,6 +107,15 @@ TEST_F(FolderStoreDamageTest, AFileOfAnotherLengthIsDamaged) {
   store = open(home());
   write_file(file_of(3), {whole.begin(), whole.begin() + 4096});
   EXPECT_EQ(error_of([&] { read_step(*store, 3); }, {"counts"}), Errc::damaged);
+  // And while it is read.
+  write_file(file_of(3), whole);
+  std::vector<std::byte> into(saved.info.bytes);
+  const auto cut = [&](std::uint64_t) {
+    std::filesystem::resize_file(file_of(3), 4096);
+    return true;
+  };
+  EXPECT_EQ(error_of([&] { store->read(3, into, cut); }, {"chunk 0", file_of(3), "cut off"}),
+            Errc::damaged);
 }
 
 TEST_F(FolderStoreDamageTest, ADamagedStepIsNotReplacedButCanBeRemoved) {
@@ -118,6 +131,16 @@ TEST_F(FolderStoreDamageTest, ADamagedStepIsNotReplacedButCanBeRemoved) {
   EXPECT_EQ(store->damaged().size(), 0u);
   EXPECT_TRUE(write(*store, saved));
   EXPECT_EQ(read_step(*open(home(), true), 3), saved);
+}
+
+TEST_F(FolderStoreDamageTest, AFileThatSomeonePutThereMeanwhileIsNotReplaced) {
+  auto store = open(home());
+  write_file(file_of(3), {'x'});
+  const auto before = files_in(home());
+  EXPECT_EQ(error_of([&] { write(*store, make_step(3, 1, kSmall)); }, {file_of(3)}),
+            Errc::already_exists);
+  EXPECT_EQ(files_in(home()), before);
+  EXPECT_EQ(store->find(3), std::nullopt);
 }
 
 // Fronts that fit their checksum, and say what cannot be.
@@ -161,6 +184,7 @@ TEST_F(FolderStoreDamageTest, ForgedFrontsAreRefused) {
       },
       "impossible");
   wrong([](Front& f) { f.chunk_bytes = 3 * 4096; }, "impossible");
+  wrong([](Front& f) { f.chunk_bytes = 2u << 26; }, "impossible");  // memory for one is asked for
   // A table of more than the most: no memory is asked for. (The file has a hole.)
   std::vector<char> file = read_file(file_of(1));
   history::StepHeader header;
@@ -367,11 +391,41 @@ TEST_F(FolderStoreDamageTest, OneProcessWritesAndOthersRead) {
   auto reader = open(home(), true);
   store->remove(1);
   store->remove(2);
-  write(*store, make_step(2, 9, kSmall));
+  SavedStep other = second;  // nothing tells it from the one before but when it was completed
+  other.blob.assign(other.blob.size(), std::byte{9});
+  write(*store, other);
   EXPECT_EQ(error_of([&] { read_step(*reader, 1); }, {"removed"}), Errc::not_found);
   EXPECT_EQ(error_of([&] { read_step(*reader, 2); }, {"removed"}), Errc::not_found);
   store.reset();
   EXPECT_EQ(open(home())->steps().size(), 1u);
+}
+
+TEST_F(FolderStoreDamageTest, ReadersSeeWholeStepsWhileTheyComeAndGo) {
+  auto store = open(home());
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    for (std::uint64_t id = 1; !stop; ++id) {
+      const Step step = id % 7;
+      if (store->find(step)) store->remove(step);
+      write(*store, make_step(step, id, kSmall));
+    }
+  });
+  std::uint64_t seen = 0;
+  for (int i = 0; i < 60 || (seen < 100 && i < 10'000); ++i) {
+    auto reader = open(home(), true);
+    EXPECT_EQ(reader->damaged().size(), 0u);
+    for (const history::StepInfo& info : reader->steps()) {
+      try {
+        EXPECT_EQ(read_step(*reader, info.step), make_step(info.step, info.saved_at_ns, kSmall));
+        ++seen;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Errc::not_found) << error.what();
+      }
+    }
+  }
+  stop = true;
+  writer.join();
+  EXPECT_GT(seen, 0u);
 }
 
 TEST_F(FolderStoreDamageTest, AForkedChildDoesNotHoldOnToTheLock) {
@@ -402,8 +456,11 @@ TEST_F(FolderStoreDamageTest, AFileSizeLimitIsNoSpaceAndLeavesNothing) {
     SavedStep saved = make_step(1, 1, 0);
     saved.info.bytes = 100'000;
     saved.blob.resize(100'000);
-    EXPECT_EQ(error_of([&] { write(*store, saved); }, {"step 1 takes 106496 bytes", home()}),
+    int calls = 0;
+    const auto count = [&](std::uint64_t) { return ++calls > 0; };
+    EXPECT_EQ(error_of([&] { write(*store, saved, count); }, {"step 1 takes 106496 bytes", home()}),
               Errc::no_space);
+    EXPECT_EQ(calls, 0) << "it was found out by writing";
     EXPECT_EQ(files_in(home()), before);
     EXPECT_TRUE(write(*store, make_step(1, 2, 10000)));
   });

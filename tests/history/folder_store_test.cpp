@@ -10,6 +10,7 @@
 #include <random>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "folder_store_support.hpp"
 #include "step_ledger.hpp"
@@ -68,6 +69,21 @@ TEST_P(FolderStoreSizesTest, BlobsOfAnySizeAndPlaceComeBack) {
 
 INSTANTIATE_TEST_SUITE_P(Ways, FolderStoreSizesTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "cached" : "direct"; });
+
+// As on a file system that takes O_DIRECT at the opening and refuses the transfers.
+TEST_F(FolderStoreTest, ATransferThatDirectAccessRefusesGoesThroughTheCache) {
+  const auto files = history::open_folder(folder());
+  const auto file = files->create("file").file;
+  ASSERT_NE(file, nullptr);
+  history::AlignedBytes memory(8192), back(8192);
+  for (std::uint64_t i = 0; i < 8192; ++i) memory.data()[i] = static_cast<std::byte>(i * 7 >> 3);
+  ASSERT_EQ(file->write(memory.data() + 1, 1000, 3), 1000);
+  ASSERT_EQ(file->sync(), 0);
+  const auto again = files->open("file").file;
+  ASSERT_EQ(again->read(back.data() + 5, 1000, 3), 1000);
+  EXPECT_EQ(std::memcmp(back.data() + 5, memory.data() + 1, 1000), 0);
+  EXPECT_EQ(again->size(), 1003);
+}
 
 TEST_F(FolderStoreTest, TheLatestIsTheOneThatWasCompletedLast) {
   auto store = open(home());
@@ -180,6 +196,27 @@ TEST_F(FolderStoreTest, AWriteThatIsGivenUpLeavesNothing) {
   calls = 0;
   EXPECT_FALSE(store->verify(1, two));
   EXPECT_EQ(read_step(*store, 1), saved);
+}
+
+TEST_F(FolderStoreTest, WhileAStepIsWrittenOthersAreUsedAndItsNumberIsTaken) {
+  auto store = open(home());
+  const SavedStep first = make_step(1, 1, kSmall), second = make_step(2, 2, kSmall);
+  write(*store, first);
+  bool asked = false;
+  const bool done = write(*store, second, [&](std::uint64_t) {
+    if (std::exchange(asked, true)) return true;
+    EXPECT_EQ(error_of([&] { write(*store, second); }, {"step 2", "already"}),
+              Errc::already_exists);
+    EXPECT_EQ(store->find(2), std::nullopt);
+    EXPECT_EQ(error_of([&] { store->remove(2); }), Errc::not_found);
+    EXPECT_EQ(read_step(*store, 1), first);
+    EXPECT_TRUE(write(*store, make_step(3, 3, kSmall)));
+    store->remove(1);
+    return true;
+  });
+  EXPECT_TRUE(done);
+  EXPECT_EQ(store->latest(), Step{2});  // completed behind step 3, which was begun later
+  EXPECT_EQ(read_step(*store, 2), second);
 }
 
 TEST_F(FolderStoreTest, APaceThatThrowsEndsTheWrite) {

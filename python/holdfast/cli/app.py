@@ -8,7 +8,7 @@ import typer
 
 import holdfast
 
-from . import backup, bench, check, crash, demo, doctor, inspect, kv, run
+from . import backup, bench, check, crash, demo, doctor, history, inspect, kv, run
 
 app = typer.Typer(
     help="Holdfast: persistent memory for GPU programs.",
@@ -42,6 +42,7 @@ app.command("run", epilog="Example: holdfast run bfs --mode cap-mm")(run.run)
 app.command("crash", epilog="Example: holdfast crash gpkvs --kills 200 --seed 7")(crash.crash)
 app.command("check", epilog="Example: holdfast check append_naive --diagram state.svg")(check.check)
 app.add_typer(kv.app, name="kv")
+app.add_typer(history.app, name="history")
 app.command(
     "bench",
     epilog="Example: holdfast bench run --json",

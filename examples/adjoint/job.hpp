@@ -1,0 +1,30 @@
+// What the program does: a migration, shot by shot, or the test of its gradient.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+
+#include "adjoint/misfit.hpp"
+
+namespace adjoint {
+
+struct Options {
+  std::uint64_t nx = 120, nz = 120, steps = 1000, shots = 3;
+  std::string store = "memory";
+  std::uint64_t snapshots = 0;                  // 0: the store's own
+  std::uint64_t gpu_cache = 0, host_cache = 0;  // MiB; of store history
+  std::string folder;                           // of store history
+  bool compress = false;
+  std::string image;   // where to write it; empty: nowhere
+  std::string region;  // where a killed run is gone on from; empty: nowhere
+  bool check_gradient = false;
+};
+extern const char* const kUsage;
+// Throws invalid_argument.
+Options parse(int argc, const char* const* argv);
+
+// Prints a line for each shot as it is done. The exit status: 0, or 1 if a gradient does not hold.
+int run(const Options& options, std::ostream& out);
+
+}  // namespace adjoint

@@ -1,0 +1,13 @@
+# In an empty folder, as the program makes its own there.
+string(RANDOM LENGTH 12 name)
+set(folder $ENV{TMPDIR})
+if(NOT folder)
+  set(folder /tmp)
+endif()
+set(folder ${folder}/holdfast-shot-${name})
+file(MAKE_DIRECTORY ${folder})
+execute_process(COMMAND ${PROGRAM} WORKING_DIRECTORY ${folder} RESULT_VARIABLE status)
+file(REMOVE_RECURSE ${folder})
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "shot ended with ${status}")
+endif()

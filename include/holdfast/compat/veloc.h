@@ -1,0 +1,66 @@
+// The interface of VELOC, with what Score (HPDC '23, section 4.3 and Listing 1) adds to it, on
+// holdfast::History, so that code written for either compiles with a changed include.
+//
+// Every function returns VELOC_SUCCESS or VELOC_FAILURE, and on failure says on stderr what is
+// wrong and what to do. Where Listing 1 and VELOC differ in their arguments, both forms are there.
+//
+// Checkpoints and restarts are ordered behind all work that the program has given the device, and
+// wait for their copies: VELOC_Checkpoint() until the first cache has the data (section 2,
+// condition 1), VELOC_Restart() until the program's memory has.
+//
+// The configuration file has lines `key = value` and comments behind #: `scratch`, the folder on a
+// local disk (needed); `gpu_cache` and `host_cache`, bytes of the caches, with K, M, G or T behind
+// ("4G"; default 0); `max_versions`, how many of the last versions of each name stay on disk (0:
+// all). VELOC's other keys are accepted and change nothing.
+//
+// Where <mpi.h> was included before this header each rank of the communicator has a folder of its
+// own below `scratch`. Ranks know nothing of one another. Thread safety: one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+inline constexpr int VELOC_SUCCESS = 0;
+inline constexpr int VELOC_FAILURE = -1;
+// For VELOC_Restart_test() and VELOC_Restart(): the newest version.
+inline constexpr int VELOC_RECOVER_ALL = 0;
+inline constexpr std::size_t VELOC_MAX_NAME = 100;
+
+// `id` tells the processes of a run apart; each has a folder of its own.
+int VELOC_Init_single(unsigned int id, const char* config_file);
+// Waits until everything is durable, whatever `drain` says.
+int VELOC_Finalize(int drain);
+
+#ifdef MPI_VERSION
+inline int VELOC_Init(MPI_Comm communicator, const char* config_file) {
+  int rank = 0;
+  if (MPI_Comm_rank(communicator, &rank) != MPI_SUCCESS) return VELOC_FAILURE;
+  return VELOC_Init_single(static_cast<unsigned int>(rank), config_file);
+}
+#endif
+
+// Memory, of the device or of the host, that checkpoints save; in place of what had the number.
+int VELOC_Mem_protect(int id, void* address, std::size_t count, std::size_t element_bytes);
+int VELOC_Mem_protect(int id, void* address, std::size_t bytes);  // Listing 1
+int VELOC_Mem_unprotect(int id);
+
+// Names have less than VELOC_MAX_NAME characters; versions are 0 or more. A version of a name is
+// saved once.
+int VELOC_Checkpoint(const char* name, int version);
+// Waits until the last checkpoint is durable.
+int VELOC_Checkpoint_wait();
+
+// The newest version of `name` that can be restored, below `before` (0: of all), or VELOC_FAILURE.
+int VELOC_Restart_test(const char* name, int before);
+int VELOC_Restart(const char* name, int version);
+int VELOC_Restart(int version);  // Listing 1: of the name that was used last
+// Bytes of a protected piece in a version of the name that was used last (Listing 1), or in the
+// version that was restored or tested last. -1: not there.
+long long VELOC_Recover_size(int version, int id);
+long long VELOC_Recover_size(int id);
+
+// The program will restore this version behind those that it has named before (section 4.3); of the
+// name that was used last, or is used first.
+int VELOC_Prefetch_enqueue(int version);
+// Prefetching begins (section 4.3).
+int VELOC_Prefetch_start();

@@ -1,0 +1,308 @@
+"""Histories: many checkpoints over several tiers, read back in any order."""
+
+from __future__ import annotations
+
+import atexit
+import operator
+import os
+import sys
+import weakref
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, SupportsIndex
+
+from ._backend import ext
+from ._buffers import Buffer, buffer_of
+from ._errors import Error, checked_number
+from ._region import path_text
+from ._streams import stream_number
+
+_live: weakref.WeakSet[ext.History] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Closes what is still open when the interpreter ends: what was saved reaches the disk."""
+    for handle in list(_live):
+        try:
+            handle.close_at_exit()  # where it raises, it sees to the exit status
+        except Error as error:
+            print(f"holdfast: closing a history: {error}", file=sys.stderr)
+
+
+def _leave_to_parent() -> None:
+    """In a forked child: the parent's death or close() is to free its folders."""
+    for handle in list(_live):
+        handle.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+def _number(step: SupportsIndex) -> int:
+    return checked_number(operator.index(step), "the step", most=2**64 - 2)
+
+
+class Ticket:
+    """One save on its way. Thread safety: any number of threads."""
+
+    def __init__(self, handle: ext.HistoryTicket) -> None:
+        self._handle = handle
+
+    @property
+    def step(self) -> int:
+        return self._handle.step
+
+    @property
+    def staged(self) -> bool:
+        """Whether the save has its copy, so that any stream may change the arrays."""
+        return self._handle.staged()
+
+    @property
+    def durable(self) -> bool:
+        """Whether it has been whole on disk: it is found after a crash of the machine."""
+        return self.is_in("disk")
+
+    def is_in(self, tier: str) -> bool:
+        """Whether it has been whole in a tier: "gpu", "host", "disk" or "remote". Does not wait."""
+        return self._handle.is_in(tier)
+
+    def wait_staged(self) -> None:
+        """Returns once the save has its copy. Raises what the copies met."""
+        self._handle.wait_staged()
+
+    def wait(self, tier: str = "disk") -> None:
+        """Returns once the checkpoint is whole in a tier.
+
+        Raises Error: what the transfer met; not_found (it was discarded, or the history has no such
+        tier); closed.
+        """
+        self._handle.wait(tier)
+
+    def __repr__(self) -> str:
+        return f"<holdfast.Ticket of step {self.step}>"
+
+
+class History:
+    """Checkpoints in quick succession, kept in GPU memory, pinned memory and a folder on disk.
+
+    >>> with holdfast.History(host=1 << 28, disk="run") as history:
+    ...     history.protect("field", field)
+    ...     for step in range(100):
+    ...         history.save(step)
+    ...         advance(field)
+    ...     history.hint(reversed(range(100)))
+    ...     history.prefetch_start()
+    ...     for step in reversed(range(100)):
+    ...         history.restore(step)
+
+    gpu, host: bytes of a cache in memory of the device, and of one in pinned memory; 0: none.
+    host_region: the path of a region of its own for the host's cache, which then survives a killed
+    process; None: plain memory.
+    disk: a folder, which is made if it is not there; None: nothing is durable. disk_bytes: what
+    checkpoints may take there; 0: what the file system has. remote, remote_bytes: the same for a
+    folder that outlives the machine, to which checkpoints go on from the disk. At least one tier is
+    needed.
+    discard_consumed: a checkpoint that was restored, and not kept, goes.
+    keep_last, keep_every: of the checkpoints on disk the last `keep_last` by step stay, and those
+    that `keep_every` divides. None for both: all stay.
+    on_error: what a save() does about the failure of an earlier one behind its back: "raise" it
+    once, and save nothing; or "warn" on standard error, and go on.
+
+    A checkpoint is what all protected arrays held at one save, and never changes. Restoring
+    *consumes* it unless `keep` is given at the save or the restore: the caches then evict it first;
+    the disk has it until it is discarded. Hints may be wrong, missing, repeated or late: that costs
+    time and nothing else.
+
+    Order of work: without a stream save() and restore() wait for all work of the GPU, and are done
+    when they return. With one (a cudaStream_t as an int, a torch.cuda.Stream or a cupy.cuda.Stream)
+    they take their place in it and do not wait: save() returns once copies are queued, and work
+    that is queued on that stream later may change the arrays. On the CPU backend, and for arrays in
+    memory of the host, both are done when they return.
+
+    close(), the end of a `with` block and the interpreter's end wait until everything saved is on
+    disk. One process at a time has a folder open; a child that it forks cannot use the history.
+    The GPU: one, the current one when the history was made.
+
+    Raises Error: invalid_argument, no_memory, and for the folder in_use, foreign, damaged,
+    newer_version, permission, io. Every function raises Error (closed) once it is closed.
+    Thread safety: any number of threads, but each stream by one at a time.
+    Source: Score (HPDC '23).
+    """
+
+    def __init__(
+        self,
+        *,
+        gpu: int = 0,
+        host: int = 0,
+        host_region: str | os.PathLike[str] | None = None,
+        disk: str | os.PathLike[str] | None = None,
+        disk_bytes: int = 0,
+        remote: str | os.PathLike[str] | None = None,
+        remote_bytes: int = 0,
+        discard_consumed: bool = False,
+        keep_last: int | None = None,
+        keep_every: int | None = None,
+        on_error: str = "raise",
+    ) -> None:
+        for name, path in (("host_region", host_region), ("disk", disk), ("remote", remote)):
+            if path is not None and not os.fspath(path):
+                raise Error(f"{name} is an empty path: name one, or leave it out")
+        self._handle = ext.open_history(
+            checked_number(gpu, "gpu"),
+            checked_number(host, "host"),
+            path_text(host_region) if host_region is not None else "",
+            path_text(disk) if disk is not None else "",
+            checked_number(disk_bytes, "disk_bytes"),
+            path_text(remote) if remote is not None else "",
+            checked_number(remote_bytes, "remote_bytes"),
+            discard_consumed,
+            checked_number(keep_last, "keep_last", 1) if keep_last is not None else 0,
+            checked_number(keep_every, "keep_every", 1) if keep_every is not None else 0,
+            on_error,
+        )
+        _live.add(self._handle)
+        self._drops_by_rule = keep_last is not None or keep_every is not None
+        # After the handle, which waits for copies under way when it goes.
+        self._arrays: dict[str, Buffer] = {}
+
+    def protect(self, name: str, array: Any) -> None:
+        """Names an array that every later save holds, in place of one of the same name.
+
+        array: a NumPy array, a PyTorch tensor, or anything with __cuda_array_interface__ or
+        __dlpack__, of any shape; contiguous in C's order and writable, of at least one element. The
+        history keeps it alive; its memory must stay where it is. A checkpoint knows names and bytes
+        of its arrays, not their shapes and types.
+        Raises Error: an array that is not so, a name that is empty, longer than 111 bytes or has a
+        zero byte.
+        """
+        buffer = buffer_of(array, f"array '{name}'")
+        self._handle.protect(
+            name,
+            buffer.address,
+            buffer.nbytes,
+            # Copies of other memory are done when a call returns: no stream orders NumPy's stores.
+            buffer.on_device and ext.backend_name() == "cuda",
+        )
+        self._let_go(self._arrays.get(name))
+        self._arrays[name] = buffer
+
+    def unprotect(self, name: str) -> None:
+        """Later saves leave the array out. No such array: nothing happens."""
+        self._handle.unprotect(name)
+        self._let_go(self._arrays.get(name))
+        self._arrays.pop(name, None)
+
+    def _let_go(self, buffer: Buffer | None) -> None:
+        """Waits for copies of an array that nobody may keep alive any more."""
+        if buffer is not None and buffer.on_device:
+            ext.synchronize(0)
+
+    def save(self, step: SupportsIndex, stream: Any = None, *, keep: bool = False) -> Ticket:
+        """Saves the protected arrays under a number (0 to 2**64 - 2) and returns a ticket.
+
+        Waits for room where the first tier has none.
+        Raises Error: already_exists (discard() it first); no_space if no tier can take it, whose
+        message says why; what an earlier save met on its way to a slower tier (on_error="raise":
+        this save was not made, call it again); what the copies met.
+        """
+        return Ticket(self._handle.save(_number(step), self._stream(stream), keep))
+
+    def restore(self, step: SupportsIndex, stream: Any = None, *, keep: bool = False) -> None:
+        """Puts a checkpoint into the protected arrays.
+
+        Raises Error: not_found; invalid_argument if the checkpoint has other arrays or sizes, which
+        it names (nothing is changed then); damaged if no tier has it whole (the arrays are then
+        undefined).
+        """
+        self._handle.restore(_number(step), self._stream(stream), keep)
+
+    @staticmethod
+    def _stream(stream: Any) -> int | None:
+        return stream_number(stream) if ext.backend_name() == "cuda" else None
+
+    def hint(self, *steps: SupportsIndex | Iterable[SupportsIndex]) -> None:
+        """Says which steps will be restored next, in this order, behind those of earlier calls.
+
+        Numbers, and anything that can be iterated: hint(3, 2), hint(reversed(range(100))). They
+        need not be saved yet.
+        """
+        flat: list[int] = []
+        for item in steps:
+            if isinstance(item, SupportsIndex):
+                flat.append(_number(item))
+            else:
+                flat.extend(map(_number, item))
+        self._handle.hint(flat)
+
+    def prefetch_start(self) -> None:
+        """From now on hinted checkpoints are fetched ahead.
+
+        Not before, so that prefetches do not stand in the way of what is being saved.
+        """
+        self._handle.prefetch_start()
+
+    def size(self, step: SupportsIndex, name: str) -> int:
+        """Returns the bytes of one array in a checkpoint. Raises Error (not_found)."""
+        return self._handle.size(_number(step), name)
+
+    def discard(self, step: SupportsIndex) -> bool:
+        """Removes a checkpoint from every tier. Returns False if there is no such one."""
+        return self._handle.discard(_number(step))
+
+    def steps(self) -> list[int]:
+        """Returns the steps that can be restored, ascending."""
+        return self._handle.steps()
+
+    def latest(self, tier: str = "disk") -> int | None:
+        """Returns the checkpoint that a tier got last, of those that it has; None: it has none.
+
+        Of the disk: the one to go on from.
+        """
+        return self._handle.latest(tier)
+
+    def flush(self) -> None:
+        """Waits until everything saved is on disk, or cannot be. Raises Error: what stopped it."""
+        self._handle.flush()
+
+    def verify(self, step: SupportsIndex) -> None:
+        """Reads what the disk has of a checkpoint. Raises Error (damaged, not_found)."""
+        self._handle.verify(_number(step))
+
+    def stats(self) -> ext.HistoryStats:
+        """Returns counts, bytes and seconds since the history was opened."""
+        return self._handle.stats()
+
+    def close(self) -> None:
+        """Waits as flush() does and gives the caches back. Closed already: nothing happens.
+
+        Raises Error: what stopped a transfer; everything is closed nevertheless.
+        """
+        self._handle.close()
+        self._arrays.clear()
+
+    @property
+    def drops_by_rule(self) -> bool:
+        """Whether keep_last or keep_every was given."""
+        return self._drops_by_rule
+
+    @property
+    def closed(self) -> bool:
+        return not self._handle.is_open
+
+    def __enter__(self) -> History:
+        if self.closed:
+            raise Error("this history is closed: open it again", "closed")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        where = f" in {self._handle.disk}" if self._handle.disk else ""
+        return f"<holdfast.History{where}{', closed' if self.closed else ''}>"

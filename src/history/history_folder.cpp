@@ -1,0 +1,85 @@
+#include "holdfast/history_folder.hpp"
+
+#include <set>
+#include <utility>
+
+#include "core/guard.hpp"
+#include "core/uuid.hpp"
+#include "history/folder_store.hpp"
+
+namespace holdfast {
+
+using history::DamagedFile;
+using history::FolderStore;
+using history::open_folder_store;
+using history::StepInfo;
+
+struct HistoryFolder::Impl {
+  std::unique_ptr<FolderStore> store;
+};
+
+HistoryFolder::HistoryFolder(const std::string& path) try
+    : impl_(
+          std::make_unique<Impl>(Impl{open_folder_store(path, {.read_only = true, .name = {}})})) {
+} catch (const std::exception&) {
+  core::fail("HistoryFolder()");
+}
+HistoryFolder::~HistoryFolder() = default;
+HistoryFolder::HistoryFolder(HistoryFolder&&) noexcept = default;
+HistoryFolder& HistoryFolder::operator=(HistoryFolder&&) noexcept = default;
+
+HistoryFolder::Impl& HistoryFolder::impl() const {
+  if (!impl_) detail::throw_moved_from("history folder");
+  return *impl_;
+}
+
+const std::string& HistoryFolder::path() const { return impl().store->path(); }
+std::string HistoryFolder::uuid() const { return core::to_text(impl().store->uuid()); }
+std::uint64_t HistoryFolder::file_bytes() const { return impl().store->bytes_used(); }
+std::optional<std::uint64_t> HistoryFolder::latest() const { return impl().store->latest(); }
+
+std::vector<HistoryStep> HistoryFolder::steps() const {
+  std::vector<HistoryStep> steps;
+  for (const StepInfo& info : impl().store->steps()) {
+    HistoryStep step{path() + "/" + history::step_file_name(info.step),
+                     info.step,
+                     info.bytes,
+                     info.saved_at_ns,
+                     {}};
+    for (const history::Part& part : info.parts) step.arrays.push_back({part.name, part.bytes});
+    steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
+std::vector<HistoryDamage> HistoryFolder::damaged() const {
+  std::vector<HistoryDamage> all;
+  for (const DamagedFile& file : impl().store->damaged()) {
+    all.push_back({file.path, file.step, file.code, file.reason});
+  }
+  return all;
+}
+
+void HistoryFolder::verify(std::uint64_t step) const {
+  impl().store->verify(step, [](std::uint64_t) { return true; });
+}
+
+void HistoryFolder::discard(const std::string& path, std::span<const std::uint64_t> steps) {
+  const auto check = [&](const FolderStore& store) {
+    std::set<std::uint64_t> there;
+    for (const StepInfo& info : store.steps()) there.insert(info.step);
+    for (const DamagedFile& file : store.damaged()) there.insert(file.step);
+    for (const std::uint64_t step : steps) {
+      if (there.contains(step)) continue;
+      throw Error(Errc::not_found, detail::concat("there is no checkpoint ", step, " in '",
+                                                  store.path(), "': nothing was removed"));
+    }
+  };
+  // For reading first: opening for writing would make a history where there is none.
+  check(*open_folder_store(path, {.read_only = true, .name = {}}));
+  const auto store = open_folder_store(path);
+  check(*store);
+  for (const std::uint64_t step : std::set(steps.begin(), steps.end())) store->remove(step);
+}
+
+}  // namespace holdfast

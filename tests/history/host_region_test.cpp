@@ -1,0 +1,271 @@
+// A host's cache in a region: what was complete there is found again behind a killed process.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/format.hpp"
+#include "history/host_tier.hpp"
+#include "holdfast/history.hpp"
+#include "support/error_of.hpp"
+#include "support/scratch.hpp"
+
+namespace {
+
+using holdfast::BufferMemory;
+using holdfast::Errc;
+using holdfast::History;
+using holdfast::HistoryOptions;
+using holdfast::PinnedBuffer;
+using holdfast::Stream;
+using holdfast::Ticket;
+using holdfast::Tier;
+using holdfast::test::error_of;
+
+constexpr std::uint64_t kUnit = 32 << 10;
+
+std::uint8_t value(std::uint64_t step, std::uint64_t i) {
+  return static_cast<std::uint8_t>((step * 2654435761u + i * 40503u) >> 7);
+}
+std::uint64_t bytes_of(std::uint64_t step) { return kUnit / 2 + step * 977 % (kUnit / 2); }
+
+class HostRegionTest : public ::testing::Test {
+ protected:
+  HistoryOptions options() const {
+    HistoryOptions options;
+    options.gpu_bytes = 4 * kUnit;
+    options.host_bytes = 12 * kUnit;
+    options.host_region = scratch_.path("host.hf");
+    return options;
+  }
+
+  static void save(History& history, Stream& stream, std::vector<std::uint8_t>& field,
+                   std::uint64_t step, Ticket* ticket = nullptr) {
+    for (std::uint64_t i = 0; i < bytes_of(step); ++i) field[i] = value(step, i);
+    history.protect("field", field.data(), bytes_of(step), BufferMemory::host);
+    const Ticket made = history.save(step, stream);
+    if (ticket) *ticket = made;
+  }
+
+  static bool restores(History& history, std::uint64_t step) {
+    Stream stream;
+    std::vector<std::uint8_t> field(kUnit);
+    if (history.size(step, "field") != bytes_of(step)) return false;
+    history.protect("field", field.data(), bytes_of(step), BufferMemory::host);
+    history.restore(step, stream, true);
+    for (std::uint64_t i = 0; i < bytes_of(step); ++i) {
+      if (field[i] != value(step, i)) return false;
+    }
+    return true;
+  }
+
+  // Runs `body` in a process that is killed when it has written `reports` numbers, or a moment
+  // later. Returns the numbers.
+  template <class Body>
+  std::vector<std::uint64_t> killed(std::size_t reports, unsigned more_microseconds, Body body) {
+    int ends[2];
+    EXPECT_EQ(::pipe(ends), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::close(ends[0]);
+      body([&](std::uint64_t step) { (void)!::write(ends[1], &step, sizeof(step)); });
+      for (;;) ::pause();
+    }
+    ::close(ends[1]);
+    std::vector<std::uint64_t> told;
+    std::uint64_t step = 0;
+    while (told.size() < reports && ::read(ends[0], &step, sizeof(step)) == sizeof(step)) {
+      told.push_back(step);
+    }
+    ::usleep(more_microseconds);
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    while (::read(ends[0], &step, sizeof(step)) == sizeof(step)) told.push_back(step);
+    ::close(ends[0]);
+    return told;
+  }
+
+  holdfast::test::ScratchFolders scratch_;
+};
+
+// No disk at all: the process saves, and says so once the host has it. Killed at random moments, in
+// life after life, and each looks at what the one before has left.
+TEST_F(HostRegionTest, WhatTheHostHasSurvivesKills) {
+  const std::uint64_t seed = holdfast::test::test_seed();
+  std::mt19937_64 random(seed);
+  std::size_t found = 0;
+  for (int round = 0; round < 12; ++round) {
+    HistoryOptions with = options();
+    with.host_region = scratch_.path("host" + std::to_string(round));
+    with.gpu_bytes = random() % 2 * 4 * kUnit;
+    const auto told = killed(random() % 6, static_cast<unsigned>(random() % 3000), [&](auto tell) {
+      History history = History::open(with);
+      Stream stream;
+      std::vector<std::uint8_t> field(kUnit);
+      std::vector<Ticket> tickets;
+      for (std::uint64_t step = 0; step < 9; ++step) {  // they all fit
+        Ticket ticket(nullptr);
+        save(history, stream, field, step, &ticket);
+        ticket.wait(Tier::host);
+        tell(step);
+      }
+    });
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", round " + std::to_string(round));
+    History history = History::open(with);
+    for (const std::uint64_t step : told) {
+      EXPECT_TRUE(history.is_in(step, Tier::host)) << step;
+      EXPECT_TRUE(restores(history, step)) << step;
+      ++found;
+    }
+    for (const std::uint64_t step : history.steps()) EXPECT_TRUE(restores(history, step)) << step;
+  }
+  EXPECT_GT(found, 10u);
+}
+
+TEST_F(HostRegionTest, WhatWasDiscardedOrEvictedIsNotFoundAgain) {
+  const auto told = killed(2, 0, [&](auto tell) {
+    History history = History::open(options());
+    Stream stream;
+    std::vector<std::uint8_t> field(kUnit);
+    Ticket ticket(nullptr);
+    for (std::uint64_t step = 0; step < 6; ++step) save(history, stream, field, step, &ticket);
+    ticket.wait(Tier::host);
+    history.discard(3);
+    history.discard(0);
+    tell(0);
+    save(history, stream, field, 20, &ticket);  // perhaps where 3 was
+    ticket.wait(Tier::host);
+    tell(20);
+  });
+  ASSERT_EQ(told.size(), 2u);
+  History history = History::open(options());
+  EXPECT_EQ(history.steps(), (std::vector<std::uint64_t>{1, 2, 4, 5, 20}));
+  for (const std::uint64_t step : history.steps()) EXPECT_TRUE(restores(history, step));
+}
+
+// Found again, it goes on to the disk; a clean end leaves nothing in memory.
+TEST_F(HostRegionTest, WhatIsFoundIsFlushed) {
+  killed(1, 0, [&](auto tell) {
+    History history = History::open(options());
+    Stream stream;
+    std::vector<std::uint8_t> field(kUnit);
+    Ticket ticket(nullptr);
+    for (std::uint64_t step = 0; step < 5; ++step) {
+      save(history, stream, field, step, &ticket);
+      ticket.wait(Tier::host);
+    }
+    tell(4);
+  });
+  HistoryOptions with_disk = options();
+  with_disk.disk = scratch_.path("disk");
+  {
+    History history = History::open(with_disk);
+    EXPECT_EQ(history.steps().size(), 5u);
+    history.flush();
+    EXPECT_EQ(history.latest(Tier::disk), 4u);
+    history.close();
+  }
+  History host = History::open(options());
+  EXPECT_TRUE(host.steps().empty());
+  HistoryOptions disk_alone;
+  disk_alone.disk = scratch_.path("disk");
+  History disk = History::open(disk_alone);
+  for (std::uint64_t step = 0; step < 5; ++step) EXPECT_TRUE(restores(disk, step));
+}
+
+// The number was used again by a process that did not know of the region.
+TEST_F(HostRegionTest, TheLaterOfTwoUnderOneNumberCounts) {
+  killed(1, 0, [&](auto tell) {
+    History history = History::open(options());
+    Stream stream;
+    std::vector<std::uint8_t> field(kUnit);
+    Ticket ticket(nullptr);
+    save(history, stream, field, 5, &ticket);
+    ticket.wait(Tier::host);
+    tell(5);
+  });
+  HistoryOptions disk_alone;
+  disk_alone.disk = scratch_.path("disk");
+  std::vector<std::uint8_t> later(1234, 77);
+  Stream stream;
+  {
+    History history = History::open(disk_alone);
+    history.protect("field", later.data(), later.size(), BufferMemory::host);
+    history.save(5, stream);
+  }
+  HistoryOptions both = options();
+  both.disk = disk_alone.disk;
+  History history = History::open(both);
+  ASSERT_EQ(history.size(5, "field"), later.size());
+  std::fill(later.begin(), later.end(), 0);
+  history.protect("field", later.data(), later.size(), BufferMemory::host);
+  history.restore(5, stream);
+  EXPECT_EQ(later, std::vector<std::uint8_t>(1234, 77));
+}
+
+TEST_F(HostRegionTest, AnotherSizeOrAnotherUserIsRefused) {
+  {
+    History history = History::open(options());
+    EXPECT_EQ(error_of([&] { History::open(options()); }), Errc::in_use);
+  }
+  HistoryOptions other = options();
+  other.host_bytes *= 2;
+  EXPECT_EQ(error_of([&] { History::open(other); }, {"host_bytes"}), Errc::invalid_argument);
+  other.host_bytes = 0;
+  EXPECT_EQ(error_of([&] { History::open(other); }, {"host_bytes"}), Errc::invalid_argument);
+}
+
+// Every byte of a slot flipped, in the memory that a killed process has left: what it said is gone
+// or is right, and nothing else is touched.
+TEST_F(HostRegionTest, ASlotThatIsDamagedIsNotBelieved) {
+  killed(1, 0, [&](auto tell) {
+    History history = History::open(options());
+    Stream stream;
+    std::vector<std::uint8_t> field(kUnit);
+    Ticket ticket(nullptr);
+    save(history, stream, field, 1, &ticket);
+    save(history, stream, field, 2, &ticket);
+    ticket.wait(Tier::host);
+    tell(2);
+  });
+  const std::mt19937_64::result_type seed = holdfast::test::test_seed();
+  std::mt19937_64 random(seed);
+  holdfast::history::HostSlot slot{};
+  for (std::size_t i = 0; i < 60; ++i) {
+    // The header's bytes in turn, and some of the parts'.
+    const std::size_t at = i < 48 ? i : random() % sizeof(slot);
+    {
+      auto region = holdfast::Region::open(options().host_region);
+      auto slots = region.find<holdfast::history::HostSlot>("history.slots");
+      const auto victim = std::find_if(slots.begin(), slots.end(), [](const auto& each) {
+        return each.counts == holdfast::history::kCounts && each.step == 1;
+      });
+      ASSERT_NE(victim, slots.end());
+      slot = *victim;
+      reinterpret_cast<std::uint8_t*>(&*victim)[at] ^=
+          static_cast<std::uint8_t>(1 + random() % 255);
+      region.abandon();
+    }
+    {
+      History history = History::open(options());
+      EXPECT_TRUE(restores(history, 2));
+      EXPECT_FALSE(history.is_in(1, Tier::host)) << "byte " << at << ", seed " << seed;
+      history.close();
+    }
+    auto region = holdfast::Region::open(options().host_region);
+    auto slots = region.find<holdfast::history::HostSlot>("history.slots");
+    const auto free =
+        std::find_if(slots.begin(), slots.end(), [](const auto& each) { return each.counts == 0; });
+    *free = slot;  // for the next byte
+    region.abandon();
+  }
+}
+
+}  // namespace
