@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <numeric>
+#include <ostream>
 #include <random>
 #include <set>
 #include <string>
@@ -57,6 +58,9 @@ struct Opened {
   std::string name;
   std::unique_ptr<Store> (*open)(const StoreOptions&);
 };
+
+// Of a test's name, which must not change from run to run.
+void PrintTo(const Opened& opened, std::ostream* out) { *out << opened.name; }
 
 class Stores : public ::testing::TestWithParam<Opened> {};
 
