@@ -74,7 +74,11 @@ void DirectFile::move(const std::vector<Piece>& pieces, bool writes) {
     }
   };
   std::vector<std::thread> threads;
-  const std::size_t others = std::min<std::size_t>(chunks.size(), kThreads);
+  std::uint64_t bytes = 0;
+  for (const Piece& chunk : chunks) bytes += chunk.bytes;
+  // A thread costs what a MiB does.
+  const std::size_t others =
+      std::min<std::size_t>({chunks.size(), kThreads, bytes / (1u << 20) + 1});
   for (std::size_t i = 1; i < others; ++i) threads.emplace_back(work);
   work();
   for (std::thread& thread : threads) thread.join();

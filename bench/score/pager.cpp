@@ -201,7 +201,10 @@ void Pager::save(Step step, holdfast::Stream& stream) {
     const std::uint32_t taken = take_frames(kGpu, left, true);
     if (taken == 0) {
       if (!std::exchange(waited, true)) ++counts_.waits;
+      save_waits_ = true;
+      changed_.notify_all();
       changed_.wait(lock);
+      save_waits_ = false;
       continue;
     }
     std::vector<Move> moves;
@@ -224,15 +227,30 @@ void Pager::save(Step step, holdfast::Stream& stream) {
   }
 }
 
-// Brings pages that only the file has, through frames of the host.
-void Pager::restore_missing(Lock& lock, Step step, std::vector<std::uint32_t> pages,
+// Lets go of frames that a restore copies from, once it has.
+void Pager::release(Lock& lock, Pinned& pinned, holdfast::Stream& stream) {
+  lock.unlock();
+  stream.synchronize();
+  lock.lock();
+  for (const auto& [memory, page] : pinned) unpin(memory, page);
+  pinned.clear();
+  changed_.notify_all();
+}
+
+// Brings pages that only the file has, through frames of the host: those that the restore has
+// pinned itself, too, if there are no others.
+void Pager::restore_missing(Lock& lock, Step step, std::vector<std::uint32_t> pages, Pinned& pinned,
                             holdfast::Stream& stream) {
   const std::uint32_t first = extents_[step].first;
   while (!pages.empty()) {
     check();
     const std::uint32_t taken = take_frames(kHost, pages, true);
     if (taken == 0) {
-      changed_.wait(lock);
+      if (pinned.empty()) {
+        changed_.wait(lock);
+      } else {
+        release(lock, pinned, stream);
+      }
       continue;
     }
     const std::vector<std::uint32_t> batch(pages.begin(), pages.begin() + taken);
@@ -274,7 +292,7 @@ void Pager::restore(Step step, holdfast::Stream& stream) {
   check();
   std::vector<Move> moves;
   std::vector<std::uint32_t> in_file;
-  std::vector<std::pair<Memory, std::uint32_t>> pinned;
+  Pinned pinned;
   for (std::uint32_t i = 0; i < extent.count; ++i) {
     const std::uint32_t page = extent.first + i;
     const Memory memory = pages_[page].in[kGpu].whole() ? kGpu : kHost;
@@ -297,11 +315,8 @@ void Pager::restore(Step step, holdfast::Stream& stream) {
   lock.unlock();
   queue(stream, moves);
   lock.lock();
-  restore_missing(lock, step, in_file, stream);
-  lock.unlock();
-  stream.synchronize();
-  lock.lock();
-  for (const auto& [memory, page] : pinned) unpin(memory, page);
+  restore_missing(lock, step, std::move(in_file), pinned, stream);
+  release(lock, pinned, stream);
   consume(step);
   restoring_ = ~Step{0};
   changed_.notify_all();

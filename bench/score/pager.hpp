@@ -30,6 +30,7 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "files.hpp"
@@ -73,6 +74,7 @@ class Pager final : public Store {
   struct Extent {  // the pages of a step
     std::uint32_t first, count;
   };
+  using Pinned = std::vector<std::pair<Memory, std::uint32_t>>;  // pages
   struct Move {  // bytes that stand side by side at both ends
     std::byte* to;
     const std::byte* from;
@@ -100,7 +102,8 @@ class Pager final : public Store {
   static void queue(holdfast::Stream& stream, const std::vector<Move>& moves);
   void read_file(const std::vector<std::uint32_t>& pages);
 
-  void restore_missing(Lock& lock, Step step, std::vector<std::uint32_t> pages,
+  void release(Lock& lock, Pinned& pinned, holdfast::Stream& stream);
+  void restore_missing(Lock& lock, Step step, std::vector<std::uint32_t> pages, Pinned& pinned,
                        holdfast::Stream& stream);
   void consume(Step step);
 
@@ -133,6 +136,7 @@ class Pager final : public Store {
   StoreCounts counts_;
   std::exception_ptr error_;
   bool prefetching_ = false, flushing_ = false, stopping_ = false;
+  bool save_waits_ = false;  // for the host, which may be full of what was read ahead
   Step restoring_ = ~Step{0};
   std::vector<std::thread> threads_;
 };

@@ -25,7 +25,7 @@ bool Pager::write_back(Lock& lock, holdfast::Stream& stream) {
     changed_.notify_all();  // flush() may have waited for what is gone
     return false;
   }
-  const std::uint32_t taken = take_frames(kHost, pages, false);
+  const std::uint32_t taken = take_frames(kHost, pages, save_waits_);
   for (std::size_t i = pages.size(); i > taken; --i) unsaved_.push_front(pages[i - 1]);
   pages.resize(taken);
   if (pages.empty()) return false;

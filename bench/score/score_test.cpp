@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <numeric>
+#include <ostream>
 #include <random>
 #include <set>
 #include <string>
@@ -58,6 +59,9 @@ struct Opened {
   std::unique_ptr<Store> (*open)(const StoreOptions&);
 };
 
+// Of a test's name, which must not change from run to run.
+void PrintTo(const Opened& opened, std::ostream* out) { *out << opened.name; }
+
 class Stores : public ::testing::TestWithParam<Opened> {};
 
 // Snapshots of any sizes, caches of any sizes, hints that are right, wrong, repeated and missing,
@@ -85,7 +89,7 @@ TEST_P(Stores, GiveBackWhatWasSaved) {
     options.page_bytes = 4096;
     options.gpu_bytes = 4096 * (4 + below(64));
     options.host_bytes = 4096 * (4 + below(128));
-    options.folder = scratch.folder();
+    options.folder = scratch.arenas();
     options.discard_consumed = below(2) == 0;
     holdfast::Stream stream;
     const auto store = GetParam().open(options);
@@ -140,7 +144,7 @@ TEST(PagerTest, PrefetchesAsFarAsTheCacheGoes) {
                                  .gpu_bytes = kHeld * 2 * kPage,
                                  .host_bytes = kSteps * kPage,
                                  .page_bytes = kPage,
-                                 .folder = scratch.folder()});
+                                 .folder = scratch.arenas()});
   holdfast::Stream stream;
   for (Step step = 0; step < kSteps; ++step) pager->save(step, stream);
   pager->flush();
@@ -165,7 +169,7 @@ TEST(PagerTest, RefusesMemoriesOfAFewPages) {
                 .gpu_bytes = 3 * 4096,
                 .host_bytes = 1 << 20,
                 .page_bytes = 4096,
-                .folder = scratch.folder()});
+                .folder = scratch.arenas()});
     FAIL();
   } catch (const holdfast::Error& error) {
     EXPECT_EQ(error.code(), holdfast::Errc::invalid_argument);
@@ -183,7 +187,7 @@ TEST(ShotTest, LeavesNothingBehind) {
                         settings.snapshots = 8;
                         settings.bytes = 8192;
                         settings.page_bytes = 4096;
-                        settings.disk = scratch.folder();
+                        settings.disk = scratch.arenas();
                         for (const char* store : {"history", "pager", "buffers"}) {
                           cell.store = store;
                           const ShotResult result = run_shot(cell, settings, ranks);
@@ -195,7 +199,7 @@ TEST(ShotTest, LeavesNothingBehind) {
                         return 0;
                       }),
             0);
-  EXPECT_TRUE(std::filesystem::is_empty(scratch.folder()));  // shots leave nothing behind
+  EXPECT_TRUE(std::filesystem::is_empty(scratch.arenas()));  // shots leave nothing behind
 }
 
 }  // namespace

@@ -43,6 +43,7 @@ void Engine::flush(Lock& lock) {
   core.check_whole();
   removals_.merge(failed_removals_);
   failed_removals_.clear();
+  removal_due_.notify_one();
   retry_flushes();
   core.catalog.caller_waits();
   core.changed.notify_all();

@@ -148,7 +148,7 @@ Engine::Lock Engine::open_lock() {
 
 void Engine::break_with(std::exception_ptr error) {
   if (!core_->broken) core_->broken = std::move(error);
-  core_->changed.notify_all();
+  wake_all();
 }
 
 std::byte* Engine::address(int tier, std::uint64_t offset) const {
@@ -316,7 +316,7 @@ void Engine::queue_save(Lock& lock, const history::Transfer& transfer, const Ste
   lock.lock();
   arrivals_.push_back({transfer, copied, &stream.impl()});
   ticket->copied = std::move(copied);
-  core_->changed.notify_all();
+  saved_.notify_one();  // nobody else can go on before the copies have ended
 }
 
 std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep) {
@@ -508,6 +508,7 @@ bool Engine::discard(Step step) {
     if (there || kind < Tier::disk || core_->catalog.knows(step)) continue;
     if (removals_.contains({step, kind}) || !has_file(*stores_[index_of(kind)], step)) continue;
     removals_.insert({step, kind});
+    removal_due_.notify_one();
     remains = true;
   }
   core_->changed.notify_all();

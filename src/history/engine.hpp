@@ -199,6 +199,7 @@ class Engine {
   void run_guarded(const std::function<void()>& body) noexcept;
   std::deque<Arrival>::iterator ended_arrival();
   void stop_threads();
+  void wake_all();
   void run_arrivals();
   void run_lane(history::Transfer::Kind kind, int tier);
   void run_housekeeper();
@@ -241,6 +242,9 @@ class Engine {
   std::map<Step, Record> records_;
   RangeFences fences_[Catalog::kMaxTiers];
   std::deque<Arrival> arrivals_;
+  // What only one thread waits for: that of the arrivals, and the housekeeper. A save that woke all
+  // of them would pay for each.
+  std::condition_variable saved_, removal_due_;
   std::set<std::pair<Step, Tier>> removals_;             // files to remove
   std::set<std::pair<Step, Tier>> failed_removals_;      // that flush() tries again
   std::map<std::pair<Step, int>, Unflushed> unflushed_;  // by the tier that they are left in

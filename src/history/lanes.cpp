@@ -32,10 +32,16 @@ void Engine::stop_threads() {
     const Lock lock(core_->mutex);
     stopping_ = true;
     core_->closing = core_->closed = true;
-    core_->changed.notify_all();
+    wake_all();
   }
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+}
+
+void Engine::wake_all() {
+  core_->changed.notify_all();
+  saved_.notify_all();
+  removal_due_.notify_all();
 }
 
 // A thread that dies must not leave others waiting for what it would have done.
@@ -68,7 +74,7 @@ void Engine::run_arrivals() {
   while (!core_->broken) {
     if (arrivals_.empty()) {
       if (stopping_) return;
-      core_->changed.wait(lock);
+      saved_.wait(lock);
       nap = kShortestNap;
       continue;
     }
@@ -127,7 +133,7 @@ void Engine::run_housekeeper() {
   while (!core_->broken) {
     if (removals_.empty()) {
       if (stopping_) return;
-      core_->changed.wait(lock);
+      removal_due_.wait(lock);
       continue;
     }
     const auto removal = *removals_.begin();

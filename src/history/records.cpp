@@ -98,7 +98,7 @@ void Engine::note_evictions() {
     if (kind_of(tier) == Tier::host) host_->forget(step);
     if (!is_cache(tier)) {
       removals_.insert({step, kind_of(tier)});
-      core_->changed.notify_all();
+      removal_due_.notify_one();
     }
     forget_if_gone(step);
   }
@@ -115,7 +115,7 @@ void Engine::forget_if_gone(Step step) {
   for (const Tier kind : kinds_) {
     if (kind < Tier::disk || !has_file(*stores_[index_of(kind)], step)) continue;
     removals_.insert({step, kind});
-    core_->changed.notify_all();
+    removal_due_.notify_one();
   }
 }
 
