@@ -18,6 +18,14 @@ void for_each_overlap(const std::vector<Piece>& pieces, std::uint64_t offset, st
   }
 }
 
+// A store may have smaller chunks than a slot, and a file may claim larger ones.
+void check_chunk(std::uint64_t bytes) {
+  if (bytes <= kChunkBytes) return;
+  throw Error(Errc::unsupported,
+              holdfast::detail::concat("a file with chunks of ", bytes, " bytes: this library has ",
+                                       kChunkBytes, "; read it by way of a cache in host memory"));
+}
+
 // Copies that were queued read and write memory of others: whatever happens, they end first.
 class EndsCopies {
  public:
@@ -59,13 +67,19 @@ bool Bounce::write(StepStore& store, const StepInfo& info, const std::vector<Pie
     next = 1 - next;
   };
   begin_copy();
+  int current = -1;
+  std::uint64_t slot_begin = 0;  // of the current slot, in the blob
   return store.write_chunks(
       info,
-      [&](std::uint64_t, std::uint64_t bytes) {
-        const int current = 1 - next;
-        begin_copy();  // storage is done with that slot
-        copied_[current].synchronize();
-        return std::span<const std::byte>(slot(current), bytes);
+      [&](std::uint64_t offset, std::uint64_t bytes) {
+        check_chunk(bytes);
+        if (current < 0 || offset >= slot_begin + kChunkBytes) {
+          current = 1 - next;
+          slot_begin = offset;
+          begin_copy();  // storage is done with that slot
+          copied_[current].synchronize();
+        }
+        return std::span<const std::byte>(slot(current) + (offset - slot_begin), bytes);
       },
       pace);
 }
@@ -79,6 +93,7 @@ bool Bounce::read(StepStore& store, Step step, const std::vector<Piece>& pieces,
   return store.read_chunks(
       step,
       [&](std::uint64_t, std::uint64_t bytes) {
+        check_chunk(bytes);
         if (busy[current]) copied_[current].synchronize();
         return std::span<std::byte>(slot(current), bytes);
       },

@@ -468,6 +468,26 @@ TEST_F(HistoryFaultTest, RoomOfAFailedSaveIsNotGivenAwayUnderAQueuedReader) {
   engine->close();
 }
 
+TEST_F(HistoryFaultTest, ChunksOfAnotherSizeComeBackOrAreRefused) {
+  {
+    const auto engine = open(options(1, 0));  // its store has chunks of a page
+    for (Step step = 0; step < 3; ++step) save(*engine, step);
+    engine->close();
+  }
+  constexpr std::uint64_t kLarge = 2 * history::kChunkBytes;
+  {
+    const auto store = history::open_folder_store(history::open_folder(home_), {},
+                                                  {static_cast<std::uint32_t>(kLarge), 1});
+    store->write({9, kLarge, {{"field", 0, kLarge}}, 1}, std::vector<std::byte>(kLarge), {});
+  }
+  const auto engine = open(options(1, 0));
+  for (Step step = 0; step < 3; ++step) EXPECT_TRUE(restores(*engine, step));
+  DeviceBuffer<std::byte> large(kLarge);
+  engine->protect("field", {large.data(), kLarge, BufferMemory::device});
+  EXPECT_EQ(error_of([&] { engine->restore(9, stream_, false); }), Errc::unsupported);
+  engine->close();
+}
+
 // One stream's work waits for what another stream's save comes to.
 TEST_F(HistoryFaultTest, AStreamThatIsHeldHoldsUpNoOther) {
   const auto engine = open(options(4, 2));
