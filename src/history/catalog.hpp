@@ -134,6 +134,7 @@ class Catalog {
   int tiers() const { return static_cast<int>(tiers_.size()); }
   bool contains(Step step) const;  // and not being discarded
   bool knows(Step step) const { return checkpoints_.contains(step); }
+  bool is_hinted(Step step) const { return places_.contains(step); }
   // Flushes are under way, or will come to be without the program's help.
   bool flush_pending() const;
   // What goes is still used by transfers.

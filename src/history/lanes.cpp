@@ -96,9 +96,12 @@ void Engine::run_lane(Kind kind, int tier) {
   std::optional<Stream> stream;
   for (;;) {
     if (stopping_ || core_->broken) return;
-    const std::optional<history::Transfer> transfer =
-        kind == Kind::flush ? core_->catalog.next_flush(tier) : core_->catalog.next_fetch(tier);
-    note_evictions();
+    const std::optional<history::Transfer> transfer = changing([&] {
+      const auto next =
+          kind == Kind::flush ? core_->catalog.next_flush(tier) : core_->catalog.next_fetch(tier);
+      note_evictions();
+      return next;
+    });
     if (!transfer) {
       core_->changed.wait(lock);
       continue;
