@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 namespace holdfast::history {
 
@@ -79,8 +80,13 @@ bool Bounce::read(StepStore& store, Step step, const std::vector<Piece>& pieces,
   return store.read_chunks(
       step,
       [&](std::uint64_t, std::uint64_t bytes) {
+        if (bytes > kChunkBytes) {  // a file may say so: no process of ours wrote it
+          throw Error(Errc::unsupported,
+                      "step " + std::to_string(step) + " has chunks of more than " +
+                          std::to_string(kChunkBytes) + " bytes: restore it with a host cache");
+        }
         if (busy[current]) copied_[current].synchronize();
-        return std::span<std::byte>(slot(current), bytes);
+        return std::span<std::byte>(slot(current), kChunkBytes);
       },
       [&](std::uint64_t offset, std::span<const std::byte> chunk) {
         for_each_overlap(pieces, offset, chunk.size(),
