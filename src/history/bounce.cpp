@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 namespace holdfast::history {
 
@@ -95,7 +96,7 @@ bool Bounce::read(StepStore& store, Step step, const std::vector<Piece>& pieces,
       [&](std::uint64_t, std::uint64_t bytes) {
         check_chunk(bytes);
         if (busy[current]) copied_[current].synchronize();
-        return std::span<std::byte>(slot(current), bytes);
+        return std::span<std::byte>(slot(current), kChunkBytes);
       },
       [&](std::uint64_t offset, std::span<const std::byte> chunk) {
         for_each_overlap(pieces, offset, chunk.size(),

@@ -78,7 +78,7 @@ class StepStore {
   // thread. `fill` gives the next chunk, in memory that keeps it until `fill` is called again;
   // `room` gives memory for the next one, and `take` gets it once it is whole and checked. What
   // they throw ends the transfer. Chunks have at most chunk_bytes(); memory at multiples of a page
-  // is fastest.
+  // is fastest, and room for whole pages, more than was asked for, saves a read of the last one.
   using Fill = std::function<std::span<const std::byte>(std::uint64_t offset, std::uint64_t bytes)>;
   using Room = std::function<std::span<std::byte>(std::uint64_t offset, std::uint64_t bytes)>;
   using Take = std::function<void(std::uint64_t offset, std::span<const std::byte> chunk)>;

@@ -117,8 +117,8 @@ bool BlobTransfer::read(const Front& front, const StepStore::Room& room,
   return for_each_chunk(front, [&](std::uint64_t chunk) {
     const std::uint64_t begin = front.begin_of(chunk);
     const std::span<std::byte> into = room(begin, front.bytes_of(chunk));
-    read_chunk(front, chunk, into.data(), buffers);
-    take(begin, into);
+    read_chunk(front, chunk, into, buffers);
+    take(begin, into.first(front.bytes_of(chunk)));
   });
 }
 
@@ -130,10 +130,10 @@ void BlobTransfer::read_range(const Front& front, std::uint64_t offset, std::spa
     const std::uint64_t bytes =
         std::min<std::uint64_t>(front.bytes_of(chunk) - skipped, into.size());
     if (bytes == front.bytes_of(chunk)) {
-      read_chunk(front, chunk, into.data(), buffers);
+      read_chunk(front, chunk, into.first(bytes), buffers);
     } else {
       AlignedBytes whole(front.bytes_of(chunk));
-      read_chunk(front, chunk, whole.data(), buffers);
+      read_chunk(front, chunk, whole.span(), buffers);
       std::memcpy(into.data(), whole.data() + skipped, bytes);
     }
     offset += bytes;
@@ -164,28 +164,37 @@ bool BlobTransfer::read(const Front& front, std::span<std::byte> into) {
   const bool in_place = !into.empty() && is_aligned(into.data());
   Buffers buffers(in_place ? kAlignment : most_of(front), threads_);
   return for_each_chunk(front, [&](std::uint64_t chunk) {
-    read_chunk(front, chunk, into.empty() ? nullptr : into.data() + front.begin_of(chunk), buffers);
+    const bool nowhere = into.empty();
+    read_chunk(front, chunk,
+               nowhere ? into : into.subspan(front.begin_of(chunk), front.bytes_of(chunk)),
+               buffers);
   });
 }
 
-void BlobTransfer::read_chunk(const Front& front, std::uint64_t chunk, std::byte* to,
+void BlobTransfer::read_chunk(const Front& front, std::uint64_t chunk, std::span<std::byte> to,
                               Buffers& buffers) {
   const std::uint64_t offset = front.front_bytes() + front.begin_of(chunk);
   const std::uint64_t bytes = front.bytes_of(chunk);
-  const std::uint64_t in_place =
-      to != nullptr && is_aligned(to) ? bytes / kAlignment * kAlignment : 0;
-  const std::uint64_t rest = bytes - in_place;
-  int error = read_all(file_, {to, in_place}, offset);
-  bool padding_is_zero = true;
+  const auto is_zero = [](std::span<const std::byte> padding) {
+    return std::all_of(padding.begin(), padding.end(),
+                       [](std::byte value) { return value == std::byte{0}; });
+  };
+  const bool aligned = !to.empty() && is_aligned(to.data());
+  // With room for the last page, too, the disk is asked once.
+  const bool whole = aligned && to.size() >= round_up(bytes);
+  std::uint64_t in_place = aligned ? bytes / kAlignment * kAlignment : 0;
+  if (whole) in_place = round_up(bytes);
+  const std::uint64_t rest = whole ? 0 : bytes - in_place;
+  int error = read_all(file_, to.first(in_place), offset);
+  bool padding_is_zero = !whole || error != 0 || is_zero(to.first(in_place).subspan(bytes));
   std::uint64_t hash = 0;
   if (rest > 0 && error == 0) {
     const Buffers::Lent buffer(buffers);
     error = read_all(file_, buffer.first(round_up(rest)), offset + in_place);
     const auto padding = buffer.first(round_up(rest)).subspan(rest);
-    padding_is_zero = std::all_of(padding.begin(), padding.end(),
-                                  [](std::byte value) { return value == std::byte{0}; });
-    if (to != nullptr) std::memcpy(to + in_place, buffer.data(), rest);
-    if (to == nullptr) hash = core::hash_bytes(buffer.data(), bytes);
+    padding_is_zero = is_zero(padding);
+    if (!to.empty()) std::memcpy(to.data() + in_place, buffer.data(), rest);
+    if (to.empty()) hash = core::hash_bytes(buffer.data(), bytes);
   }
   const auto damaged = [&](const char* why) {
     return Error(Errc::damaged, concat(front.describe(chunk), " of '", path_, "' is damaged: ", why,
@@ -195,7 +204,7 @@ void BlobTransfer::read_chunk(const Front& front, std::uint64_t chunk, std::byte
   if (error != 0) {
     throw core::system_error(error, concat("read ", front.describe(chunk), " of"), path_);
   }
-  if (to != nullptr) hash = core::hash_bytes(to, bytes);
+  if (!to.empty()) hash = core::hash_bytes(to.data(), bytes);
   if (hash != front.hashes[chunk]) throw damaged("its checksum does not hold");
   if (!padding_is_zero) throw damaged("what fills its last page is not zero");
 }

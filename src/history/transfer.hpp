@@ -43,7 +43,10 @@ class BlobTransfer {
   bool keep_pace(std::uint64_t bytes_done);
   void write_chunk(Front& front, std::uint64_t chunk, std::span<const std::byte> from,
                    Buffers& buffers);
-  void read_chunk(const Front& front, std::uint64_t chunk, std::byte* to, Buffers& buffers);
+  // Into nowhere if `to` is empty; it may be larger than the chunk, up to a page for the last one's
+  // padding.
+  void read_chunk(const Front& front, std::uint64_t chunk, std::span<std::byte> to,
+                  Buffers& buffers);
 
   FolderFile& file_;
   const std::string path_;

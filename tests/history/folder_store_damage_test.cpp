@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <thread>
 
 #include "folder_store_support.hpp"
@@ -75,6 +76,12 @@ TEST_F(FolderStoreDamageTest, DamageToAnyByteOfAFileIsFound) {
         return error_of(body, {chunk, history::step_file_name(3)});
       };
       ASSERT_EQ(found([&] { read_step(*store, 3); }), Errc::damaged) << "byte " << i;
+      // Into whole pages the padding is read in place.
+      alignas(4096) static std::byte page[4096];
+      const auto room = [](std::uint64_t, std::uint64_t) { return std::span<std::byte>(page); };
+      const auto take = [](std::uint64_t, std::span<const std::byte>) {};
+      ASSERT_EQ(found([&] { store->read_chunks(3, room, take, {}); }), Errc::damaged)
+          << "byte " << i;
       if (i % 50 == 0) {
         EXPECT_EQ(found([&] { store->verify(3, {}); }), Errc::damaged);
       }
