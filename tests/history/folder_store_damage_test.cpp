@@ -121,7 +121,8 @@ TEST_F(FolderStoreDamageTest, AFileOfAnotherLengthIsDamaged) {
     std::filesystem::resize_file(file_of(3), 4096);
     return true;
   };
-  EXPECT_EQ(error_of([&] { store->read(3, into, cut); }, {"chunk 0", file_of(3), "cut off"}),
+  // Which chunk is met first is the readers' race.
+  EXPECT_EQ(error_of([&] { store->read(3, into, cut); }, {"chunk ", file_of(3), "cut off"}),
             Errc::damaged);
 }
 
