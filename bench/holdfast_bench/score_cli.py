@@ -17,7 +17,7 @@ from . import score
 from .gpm.results import Line
 from .kept import RESULTS
 
-_SHOWN = ("cell", "rank", "save_gb_per_s", "restore_gb_per_s", "gpu_hits", "call", "fragments",
+_SHOWN = ("cell", "rank", "save_gb_per_s", "restore_gb_per_s", "gpu_hits", "path", "speed_ratio", "more_us", "call", "fragments",
           "kernel", "median_us", "slower_percent")  # fmt: skip
 
 
