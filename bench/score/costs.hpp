@@ -9,7 +9,7 @@
 
 namespace score {
 
-// Calls on snapshots of 4 KiB, whose copies take next to nothing.
+// Calls on snapshots of 4 KiB, whose copies take next to nothing, and such a copy alone.
 void print_host_costs(const Settings& settings);
 // A decision at 32, 1,000 and 10,000 fragments.
 void print_eviction_costs(const Settings& settings);

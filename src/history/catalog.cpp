@@ -148,6 +148,7 @@ void Catalog::drop(Step step, Checkpoint& checkpoint, int tier, Input input) {
   require(copy.readers == 0, "a copy goes that is being read");
   apply(copy, input);
   require(copy.state == State::absent, "a copy that goes is not absent");
+  const std::uint64_t offset = copy.offset;
   copy = Copy{};
   Tier& at = tier_at(tier);
   std::erase_if(at.flush_queue, [&](const auto& entry) {
@@ -158,9 +159,31 @@ void Catalog::drop(Step step, Checkpoint& checkpoint, int tier, Input input) {
   if (at.spec.storage) {
     at.used -= checkpoint.bytes;
   } else {
-    require(at.space.erase(step), "a copy had no room");
+    require(at.space.erase_at(offset), "a copy had no room");
   }
   if (input != Input::failed) evicted_.emplace_back(tier, step);
+}
+
+std::uint64_t Catalog::note_of(Step step, const Checkpoint& checkpoint, int tier) const {
+  const Copy& copy = checkpoint.copies[tier];
+  const auto places = places_.find(step);
+  const std::uint64_t place = places == places_.end() ? kNoPlace : places->second.front();
+  Noted noted = Noted::other;
+  if (checkpoint.arrived && !checkpoint.doomed) {
+    const bool rests = copy.readers == 0;
+    if (rests && copy.state == State::flushed) noted = Noted::evictable;
+    if (rests && copy.state == State::consumed) noted = Noted::consumed;
+    if (is_ready(copy.state) || copy.state == State::reading) noted = Noted::awaited;
+  }
+  return place << 2 | static_cast<std::uint64_t>(noted);
+}
+
+void Catalog::set_notes(Step step, const Checkpoint& checkpoint) {
+  for (int tier = 0; tier < tiers() && !is_storage(tier); ++tier) {
+    const Copy& copy = checkpoint.copies[tier];
+    if (copy.state == State::absent) continue;
+    tier_at(tier).space.set_note(copy.offset, note_of(step, checkpoint, tier));
+  }
 }
 
 // Brings `..._alone` and the flush queues in line with which copies are whole.
@@ -181,6 +204,7 @@ void Catalog::settle(Step step) {
     at.flush_queue.push_back(entry);
     copy.flush_mark = at.queued += checkpoint.bytes;
   }
+  set_notes(step, checkpoint);
 }
 
 // Of a checkpoint that is to go: what no transfer uses goes now; the rest when it has ended.
@@ -232,10 +256,23 @@ bool Catalog::drains(int tier, std::uint64_t bytes, Asker asker, Drains& known) 
 // wanted before that stay.
 Score Catalog::score(int tier, const Fragment& fragment, Asker asker, std::uint64_t distance,
                      Drains& known) const {
+  const std::uint64_t place = fragment.note >> 2;
+  const auto noted = static_cast<Noted>(fragment.note & 3);
+  Score result{0, place == kNoPlace ? kUnhinted : place - hints_.begin()->first, false};
+  if (noted == Noted::other || (noted == Noted::awaited && asker == Asker::lane)) {
+    return full_score(tier, fragment, asker, distance, result, known);
+  }
+  result.consumed = noted == Noted::consumed && result.distance == kUnhinted;
+  const bool sooner = result.distance < distance && distance != kUnhinted;
+  if (noted == Noted::awaited || sooner) result.wait = kNever;
+  return result;
+}
+
+Score Catalog::full_score(int tier, const Fragment& fragment, Asker asker, std::uint64_t distance,
+                          Score result, Drains& known) const {
   const Checkpoint& checkpoint = checkpoints_.at(fragment.step);
   const Copy& copy = checkpoint.copies[tier];
   const Tier& at = tier_at(tier);
-  Score result{0, distance_of(fragment.step), false};
   result.consumed = result.distance == kUnhinted &&
                     (copy.state == State::consumed || copy.state == State::consumed_alone);
   if (checkpoint.doomed || !checkpoint.arrived) {  // it goes, or it is on its way
@@ -274,20 +311,18 @@ std::optional<Window> Catalog::window(int tier, std::uint64_t bytes, Asker asker
   const AllocationTable& space = tier_at(tier).space;
   if (bytes > space.capacity()) return std::nullopt;
   Drains known;
-  return choose_window(space.fragments(), space.rounded(bytes), [&](const Fragment& fragment) {
-    return score(tier, fragment, asker, distance, known);
-  });
+  return choose_window(
+      space.fragments(), space.rounded(bytes),
+      [&](const Fragment& fragment) { return score(tier, fragment, asker, distance, known); },
+      tier_at(tier).scratch.scores);
 }
 
 // Evicts what is in the window, and takes its room. REQUIRES: window.wait == 0.
 std::uint64_t Catalog::take(int tier, const Window& window, Step step, std::uint64_t bytes) {
   Tier& at = tier_at(tier);
-  std::vector<Step> evicted;
   for (std::size_t i = window.first; i < window.last; ++i) {
-    const Fragment& fragment = at.space.fragments()[i];
-    if (fragment.step != kGap) evicted.push_back(fragment.step);
-  }
-  for (const Step victim : evicted) {
+    const Step victim = at.space.fragments()[i].step;
+    if (victim == kGap) continue;
     Copy& copy = checkpoints_.at(victim).copies[tier];
     require(copy.readers == 0, "what is being read was to be evicted");
     apply(copy, Input::evict);
@@ -315,13 +350,15 @@ Transfer Catalog::begin_into(Transfer::Kind kind, Step step, int from, int to,
   transfer.bytes = checkpoint.bytes;
   if (from != kProgram) {
     ++checkpoint.copies[from].readers;
-    if (!is_storage(from)) transfer.from_offset = tier_at(from).space.find(step)->offset;
+    if (!is_storage(from)) transfer.from_offset = checkpoint.copies[from].offset;
   }
   if (to != kProgram) {
+    checkpoint.copies[to].offset = offset;
     apply(checkpoint.copies[to], kind == Transfer::Kind::fetch ? Input::fetch : Input::write);
     if (is_storage(to)) tier_at(to).used += checkpoint.bytes;
   }
   transfers_.push_back(transfer);
+  set_notes(step, checkpoint);
   return transfer;
 }
 
@@ -366,6 +403,7 @@ bool Catalog::discard(Step step) {
   const auto found = checkpoints_.find(step);
   if (found == checkpoints_.end() || found->second.doomed) return false;
   found->second.doomed = true;
+  set_notes(step, found->second);
   while (places_.contains(step)) drop_hint(step);
   drop_copies_at_rest(step);
   return true;
@@ -403,6 +441,7 @@ bool Catalog::adopt(Step step, std::uint64_t bytes, int tier, std::uint64_t offs
   require(checkpoint.copies[tier].state == State::absent, "adopted twice");
   checkpoint.bytes = bytes;
   checkpoint.arrived = true;
+  checkpoint.copies[tier].offset = offset;
   apply(checkpoint.copies[tier], Input::write);
   apply(checkpoint.copies[tier], Input::arrived);
   if (at.spec.storage) at.used += bytes;
@@ -415,7 +454,12 @@ bool Catalog::adopt(Step step, std::uint64_t bytes, int tier, std::uint64_t offs
 
 void Catalog::hint(Step step) {
   hints_[next_place_] = step;
-  places_[step].push_back(next_place_++);
+  auto& places = places_[step];
+  places.push_back(next_place_++);
+  if (places.size() > 1) return;
+  if (const auto found = checkpoints_.find(step); found != checkpoints_.end()) {
+    set_notes(step, found->second);
+  }
 }
 
 void Catalog::drop_hint(Step step) {
@@ -424,6 +468,9 @@ void Catalog::drop_hint(Step step) {
   hints_.erase(places->second.front());
   places->second.pop_front();
   if (places->second.empty()) places_.erase(places);
+  if (const auto found = checkpoints_.find(step); found != checkpoints_.end()) {
+    set_notes(step, found->second);
+  }
 }
 
 // The program has passed them over, and they would hold up the prefetcher for ever.
@@ -448,6 +495,7 @@ void Catalog::unwant_unless_hinted(Step step) {
     Copy& copy = found->second.copies[tier];
     if (is_ready(copy.state)) apply(copy, Input::unwant);
   }
+  set_notes(step, found->second);
 }
 
 // How many places behind the head of the restore order.
@@ -532,6 +580,7 @@ std::optional<Transfer> Catalog::next_fetch(int tier) {
     if (from <= tier) {
       if (from == 0 && tier == 0 && !is_ready(checkpoint.copies[0].state)) {
         apply(checkpoint.copies[0], Input::want);
+        set_notes(step, checkpoint);
       }
       continue;
     }
@@ -610,6 +659,7 @@ void Catalog::finish(const Transfer& given, Outcome outcome) {
     }
   }
   if (checkpoint.doomed) {
+    set_notes(step, checkpoint);
     drop_copies_at_rest(step);
   } else {
     settle(step);

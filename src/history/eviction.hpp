@@ -25,9 +25,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "history/allocation_table.hpp"
 
@@ -66,14 +67,23 @@ std::optional<Window> choose_scored_window(std::span<const Fragment> fragments,
 // The best window of `bytes` at least, never an empty one; none if there is no room that can ever
 // be had. score_of(fragment) is asked once for every fragment that holds a checkpoint, in order.
 // REQUIRES: the fragments are a table's. O(N). Throws bad_alloc, and what score_of throws.
+// `memory`: for the scores, so that it can be used again.
 template <class ScoreOf>
 std::optional<Window> choose_window(std::span<const Fragment> fragments, std::uint64_t bytes,
-                                    ScoreOf&& score_of) {
-  const auto scores = std::make_unique_for_overwrite<Score[]>(fragments.size());
+                                    ScoreOf&& score_of, std::vector<Score>& memory) {
+  if (memory.size() < fragments.size()) memory.resize(2 * fragments.size());
+  const std::span<Score> scores = std::span(memory).first(fragments.size());
   for (std::size_t i = 0; i < fragments.size(); ++i) {
     scores[i] = fragments[i].step == kGap ? Score{0, kUnhinted, true} : score_of(fragments[i]);
   }
-  return detail::choose_scored_window(fragments, {scores.get(), fragments.size()}, bytes);
+  return detail::choose_scored_window(fragments, scores, bytes);
+}
+
+template <class ScoreOf>
+std::optional<Window> choose_window(std::span<const Fragment> fragments, std::uint64_t bytes,
+                                    ScoreOf&& score_of) {
+  std::vector<Score> memory;
+  return choose_window(fragments, bytes, std::forward<ScoreOf>(score_of), memory);
 }
 
 }  // namespace holdfast::history
