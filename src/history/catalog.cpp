@@ -168,12 +168,10 @@ std::uint64_t Catalog::note_of(Step step, const Checkpoint& checkpoint, int tier
   const Copy& copy = checkpoint.copies[tier];
   const auto places = places_.find(step);
   const std::uint64_t place = places == places_.end() ? kNoPlace : places->second.front();
-  Noted noted = Noted::other;
-  if (checkpoint.arrived && !checkpoint.doomed) {
-    const bool rests = copy.readers == 0;
-    if (rests && copy.state == State::flushed) noted = Noted::evictable;
-    if (rests && copy.state == State::consumed) noted = Noted::consumed;
-    if (is_ready(copy.state) || copy.state == State::reading) noted = Noted::awaited;
+  Noted noted = Noted::busy;
+  if (checkpoint.arrived && !checkpoint.doomed && copy.readers == 0) {
+    if (copy.state == State::flushed) noted = Noted::evictable;
+    if (copy.state == State::consumed) noted = Noted::consumed;
   }
   return place << 2 | static_cast<std::uint64_t>(noted);
 }
@@ -252,27 +250,22 @@ bool Catalog::drains(int tier, std::uint64_t bytes, Asker asker, Drains& known) 
   return does;
 }
 
+Score Catalog::score_now(const Fragment& fragment, std::uint64_t distance) const {
+  const auto noted = static_cast<Noted>(fragment.note & 3);
+  Score result{noted == Noted::busy ? kNever : 0, distance_of(fragment.note), false};
+  result.consumed = noted == Noted::consumed && result.distance == kUnhinted;
+  if (result.distance < distance && distance != kUnhinted) result.wait = kNever;
+  return result;
+}
+
 // What one fragment is worth to whoever wants room in its tier. `distance`: fragments that are
 // wanted before that stay.
 Score Catalog::score(int tier, const Fragment& fragment, Asker asker, std::uint64_t distance,
                      Drains& known) const {
-  const std::uint64_t place = fragment.note >> 2;
-  const auto noted = static_cast<Noted>(fragment.note & 3);
-  Score result{0, place == kNoPlace ? kUnhinted : place - hints_.begin()->first, false};
-  if (noted == Noted::other || (noted == Noted::awaited && asker == Asker::lane)) {
-    return full_score(tier, fragment, asker, distance, result, known);
-  }
-  result.consumed = noted == Noted::consumed && result.distance == kUnhinted;
-  const bool sooner = result.distance < distance && distance != kUnhinted;
-  if (noted == Noted::awaited || sooner) result.wait = kNever;
-  return result;
-}
-
-Score Catalog::full_score(int tier, const Fragment& fragment, Asker asker, std::uint64_t distance,
-                          Score result, Drains& known) const {
   const Checkpoint& checkpoint = checkpoints_.at(fragment.step);
   const Copy& copy = checkpoint.copies[tier];
   const Tier& at = tier_at(tier);
+  Score result{0, distance_of(fragment.note), false};
   result.consumed = result.distance == kUnhinted &&
                     (copy.state == State::consumed || copy.state == State::consumed_alone);
   if (checkpoint.doomed || !checkpoint.arrived) {  // it goes, or it is on its way
@@ -313,6 +306,7 @@ std::optional<Window> Catalog::window(int tier, std::uint64_t bytes, Asker asker
   Drains known;
   return choose_window(
       space.fragments(), space.rounded(bytes),
+      [&](const Fragment& fragment) { return score_now(fragment, distance); },
       [&](const Fragment& fragment) { return score(tier, fragment, asker, distance, known); },
       tier_at(tier).scratch.scores);
 }
@@ -499,10 +493,9 @@ void Catalog::unwant_unless_hinted(Step step) {
 }
 
 // How many places behind the head of the restore order.
-std::uint64_t Catalog::distance_of(Step step) const {
-  const auto places = places_.find(step);
-  if (places == places_.end()) return kUnhinted;
-  return places->second.front() - hints_.begin()->first;
+std::uint64_t Catalog::distance_of(std::uint64_t note) const {
+  const std::uint64_t place = note >> 2;
+  return place == kNoPlace ? kUnhinted : place - hints_.begin()->first;
 }
 
 std::uint64_t Catalog::prefetch_distance() const {

@@ -215,10 +215,9 @@ class Catalog {
   // What a note says of a copy, in its two last bits; before them stands its place in the restore
   // order, all ones if it has none.
   enum class Noted : std::uint8_t {
-    evictable,  // at once; it was not consumed
-    consumed,   // and evictable at once
-    awaited,    // it is or will be ready
-    other,      // ask the checkpoint
+    busy,       // it cannot be evicted now
+    evictable,  // it was not consumed
+    consumed,
   };
   static constexpr std::uint64_t kNoPlace = ~std::uint64_t{0} >> 2;
 
@@ -245,17 +244,17 @@ class Catalog {
     std::uint64_t most = 0, least_not = ~std::uint64_t{0};  // bytes
   };
   bool drains(int tier, std::uint64_t bytes, Asker asker, Drains& known) const;
+  // If it can be evicted at once; else one that waits for ever.
+  Score score_now(const Fragment& fragment, std::uint64_t distance) const;
   Score score(int tier, const Fragment& fragment, Asker asker, std::uint64_t distance,
               Drains& known) const;
-  Score full_score(int tier, const Fragment& fragment, Asker asker, std::uint64_t distance,
-                   Score result, Drains& known) const;
   std::optional<Window> window(int tier, std::uint64_t bytes, Asker asker,
                                std::uint64_t distance) const;
   std::uint64_t take(int tier, const Window& window, Step step, std::uint64_t bytes);
   std::optional<Transfer> begin_flush(Step step, int tier);
   Transfer begin_into(Transfer::Kind kind, Step step, int from, int to, std::uint64_t offset);
 
-  std::uint64_t distance_of(Step step) const;
+  std::uint64_t distance_of(std::uint64_t note) const;
   void drop_hint(Step step);
   void drop_missing_hints_before(Step step);
   void unwant_unless_hinted(Step step);
