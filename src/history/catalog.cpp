@@ -19,11 +19,12 @@ void require(bool holds, const std::string& what) {
 
 Catalog::Catalog(const std::vector<TierSpec>& tiers, Options options, const LifeCycleTable& table)
     : options_(options), table_(&table) {
-  require(!tiers.empty() && tiers.size() <= kMaxTiers, "one to four tiers");
+  require(!tiers.empty() && tiers.size() <= kMaxTiers, "one to five tiers");
   for (const TierSpec& spec : tiers) {
     Tier tier;
     tier.spec = spec;
     if (!spec.storage) tier.space = AllocationTable(spec.capacity, spec.alignment);
+    tier.fetch_alive = !spec.keeps_newest;
     tiers_.push_back(std::move(tier));
   }
 }
@@ -273,10 +274,34 @@ std::optional<Window> Catalog::window(int tier, std::uint64_t bytes, Asker asker
                                       std::uint64_t distance) const {
   const AllocationTable& space = tier_at(tier).space;
   if (bytes > space.capacity()) return std::nullopt;
+  if (tier_at(tier).spec.keeps_newest) return oldest_window(tier, bytes, asker);
   Drains known;
   return choose_window(space.fragments(), space.rounded(bytes), [&](const Fragment& fragment) {
     return score(tier, fragment, asker, distance, known);
   });
+}
+
+// The window whose newest checkpoint is the oldest there can be; consumed ones and gaps are older
+// than all others.
+std::optional<Window> Catalog::oldest_window(int tier, std::uint64_t bytes, Asker asker) const {
+  const AllocationTable& space = tier_at(tier).space;
+  Drains known;
+  // The choice takes the least of the largest waits, so in their place stands the arrival.
+  std::optional<Window> oldest =
+      choose_window(space.fragments(), space.rounded(bytes), [&](const Fragment& fragment) {
+        const Score own = score(tier, fragment, asker, kUnhinted, known);
+        if (!(own.wait < kNever)) return own;
+        const Copy& copy = checkpoints_.at(fragment.step).copies[tier];
+        return Score{own.consumed ? 0 : static_cast<double>(copy.arrival), kUnhinted, own.consumed};
+      });
+  if (!oldest) return oldest;
+  oldest->wait = 0;
+  for (std::size_t i = oldest->first; i < oldest->last; ++i) {
+    const Fragment& fragment = space.fragments()[i];
+    if (fragment.step == kGap) continue;
+    oldest->wait = std::max(oldest->wait, score(tier, fragment, asker, kUnhinted, known).wait);
+  }
+  return oldest;
 }
 
 // Evicts what is in the window, and takes its room. REQUIRES: window.wait == 0.
@@ -319,6 +344,7 @@ Transfer Catalog::begin_into(Transfer::Kind kind, Step step, int from, int to,
   }
   if (to != kProgram) {
     apply(checkpoint.copies[to], kind == Transfer::Kind::fetch ? Input::fetch : Input::write);
+    checkpoint.copies[to].arrival = ++tier_at(to).arrivals;
     if (is_storage(to)) tier_at(to).used += checkpoint.bytes;
   }
   transfers_.push_back(transfer);
@@ -405,6 +431,7 @@ bool Catalog::adopt(Step step, std::uint64_t bytes, int tier, std::uint64_t offs
   checkpoint.arrived = true;
   apply(checkpoint.copies[tier], Input::write);
   apply(checkpoint.copies[tier], Input::arrived);
+  checkpoint.copies[tier].arrival = ++at.arrivals;
   if (at.spec.storage) at.used += bytes;
   settle(step);
   return true;
@@ -583,7 +610,8 @@ void Catalog::finish(const Transfer& given, Outcome outcome) {
     if (outcome == Outcome::failed) ++checkpoint.copies[transfer.from].failed_flushes;
   }
   if (transfer.kind == Transfer::Kind::fetch) {
-    if (done && !is_storage(transfer.from) && !checkpoint.doomed) {
+    const TierSpec& source = tier_at(transfer.from).spec;
+    if (done && !source.storage && !source.keeps_newest && !checkpoint.doomed) {
       apply(checkpoint.copies[transfer.from], Input::restore);
     }
     if (!done) drop_hint(step);  // not tried again and again; restore() will say why

@@ -40,11 +40,28 @@ std::vector<TierSpec> specs_of(const HistoryOptions& options) {
   specs.reserve(kTierKinds);
   if (options.gpu_bytes > 0) specs.push_back({.capacity = options.gpu_bytes, .alignment = 4096});
   if (options.host_bytes > 0) specs.push_back({.capacity = options.host_bytes, .alignment = 4096});
+  if (options.partner_bytes > 0) {
+    specs.push_back({.capacity = options.partner_bytes, .alignment = 4096, .keeps_newest = true});
+  }
   if (!options.disk.empty()) specs.push_back({.capacity = options.disk_bytes, .storage = true});
   if (!options.remote.empty()) specs.push_back({.capacity = options.remote_bytes, .storage = true});
   if (specs.empty()) {
     throw Error(Errc::invalid_argument,
-                "History::open: no tier: set gpu_bytes, host_bytes, disk or remote");
+                "History::open: no tier: set gpu_bytes, host_bytes, partner_bytes, disk or remote");
+  }
+  if (options.host_bytes == 0 && !options.host_region.empty()) {
+    throw Error(Errc::invalid_argument, "History::open: host_region needs host_bytes");
+  }
+  if ((options.partner_bytes == 0) != options.partner_region.empty()) {
+    throw Error(Errc::invalid_argument,
+                "History::open: a partner's memory has partner_region and partner_bytes: set both");
+  }
+  if (!options.partner_region.empty() && options.partner_region == options.host_region) {
+    throw Error(Errc::invalid_argument,
+                "History::open: host_region and partner_region are one: give each its own");
+  }
+  if (options.partner_region.empty() && !options.partner_owner.empty()) {
+    throw Error(Errc::invalid_argument, "History::open: partner_owner needs partner_region");
   }
   for (const TierSpec& spec : specs) {
     if (spec.storage || spec.capacity >= spec.alignment) continue;
@@ -79,12 +96,14 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
   };
   add(Tier::gpu, options.gpu_bytes > 0);
   add(Tier::host, options.host_bytes > 0);
+  add(Tier::partner, options.partner_bytes > 0);
   add(Tier::disk, !options.disk.empty());
   add(Tier::remote, !options.remote.empty());
   if (options.host_bytes > 0) {
     host_.emplace(options.host_bytes, options.host_region);
-  } else if (!options.host_region.empty()) {
-    throw Error(Errc::invalid_argument, "History::open: host_region needs host_bytes");
+  }
+  if (options.partner_bytes > 0) {
+    partner_.emplace(options.partner_bytes, options.partner_region, options.partner_owner);
   }
   if (!options.disk.empty()) {
     auto& store = stores_[index_of(Tier::disk)];
@@ -118,10 +137,16 @@ void Engine::adopt() {
     if (stores_[kind]) stored[kind] = in_order_of_arrival(*stores_[kind]);
     for (const StepInfo& info : stored[kind]) note(info);
   }
-  if (host_) {
-    for (const HostTier::Found& found : host_->found()) note(found.info);
-    for (const HostTier::Found& found : host_->found()) {
-      if (!take(found.info, Tier::host, found.offset)) host_->forget(found.info.step);
+  for (const Tier kind : kinds_) {
+    const HostTier* const memory = memory_of(kind);
+    if (!memory) continue;
+    for (const HostTier::Found& found : memory->found()) note(found.info);
+  }
+  for (const Tier kind : kinds_) {
+    HostTier* const memory = memory_of(kind);
+    if (!memory) continue;
+    for (const HostTier::Found& found : memory->found()) {
+      if (!take(found.info, kind, found.offset)) memory->forget(found.info.step);
     }
   }
   for (const Tier kind : kinds_) {
@@ -151,8 +176,9 @@ void Engine::break_with(std::exception_ptr error) {
   wake_all();
 }
 
-std::byte* Engine::address(int tier, std::uint64_t offset) const {
-  return (kind_of(tier) == Tier::gpu ? gpu_.data() : host_->data()) + offset;
+std::byte* Engine::address(int tier, std::uint64_t offset) {
+  const HostTier* const memory = memory_of(kind_of(tier));
+  return (memory ? memory->data() : gpu_.data()) + offset;
 }
 
 // --- Arrays

@@ -43,7 +43,6 @@
 
 namespace holdfast {
 
-inline constexpr int kTierKinds = 4;
 constexpr std::size_t index_of(Tier tier) { return static_cast<std::size_t>(tier); }
 
 namespace history {
@@ -168,7 +167,12 @@ class Engine {
   Tier kind_of(int tier) const { return kinds_[static_cast<std::size_t>(tier)]; }
   bool is_cache(int tier) const { return kind_of(tier) < Tier::disk; }
   FolderStore& store_of(int tier) const { return *stores_[index_of(kind_of(tier))]; }
-  std::byte* address(int tier, std::uint64_t offset) const;
+  // Of the kinds that are a buffer of the host; null of others.
+  HostTier* memory_of(Tier kind) {
+    if (kind == Tier::host) return &*host_;
+    return kind == Tier::partner ? &*partner_ : nullptr;
+  }
+  std::byte* address(int tier, std::uint64_t offset);
   StepInfo layout(Step step) const;
   std::vector<Part> protected_parts() const;
   // The arrays of a checkpoint's parts; `waits`: some are memory that copies wait for.
@@ -229,7 +233,7 @@ class Engine {
   int numbers_[kTierKinds];  // the other way; -1: there is none
   std::unique_ptr<FolderStore> stores_[kTierKinds];  // of the kinds that are storage
   DeviceBuffer<std::byte> gpu_;
-  std::optional<HostTier> host_;
+  std::optional<HostTier> host_, partner_;
   // For callers, flushes, fetches: who holds one may wait for another of these, so they share none.
   struct Bounces {
     Bounce callers, flushes, fetches;

@@ -178,7 +178,7 @@ def test_tickets(history: History) -> None:
     ticket.wait()
     assert ticket.durable and ticket.is_in("disk") and ticket.is_in("gpu")
     assert "5" in repr(ticket)
-    refused("invalid_argument", lambda: ticket.is_in("tape"), "gpu, host, disk or remote")
+    refused("invalid_argument", lambda: ticket.is_in("tape"), "gpu, host, partner, disk or remote")
     refused("invalid_argument", lambda: ticket.wait("tape"))
     assert history.discard(5)
     assert ticket.durable  # it was
@@ -326,6 +326,7 @@ def test_stats(history: History) -> None:
     assert {tier: count.checkpoints for tier, count in stats.restored_from.items()} == {
         "gpu": 1,
         "host": 0,
+        "partner": 0,
         "disk": 0,
         "remote": 0,
     }
