@@ -281,25 +281,26 @@ std::optional<Window> Catalog::window(int tier, std::uint64_t bytes, Asker asker
   });
 }
 
-// The window whose newest checkpoint is the oldest there can be; consumed ones and gaps are older
-// than all others.
+// The window whose newest checkpoint is the oldest there can be. One that was consumed is as good
+// as another for who begins anew.
 std::optional<Window> Catalog::oldest_window(int tier, std::uint64_t bytes, Asker asker) const {
   const AllocationTable& space = tier_at(tier).space;
   Drains known;
+  const auto wait_of = [&](const Fragment& fragment) {
+    return score(tier, fragment, asker, kUnhinted, known).wait;
+  };
   // The choice takes the least of the largest waits, so in their place stands the arrival.
   std::optional<Window> oldest =
       choose_window(space.fragments(), space.rounded(bytes), [&](const Fragment& fragment) {
-        const Score own = score(tier, fragment, asker, kUnhinted, known);
-        if (!(own.wait < kNever)) return own;
         const Copy& copy = checkpoints_.at(fragment.step).copies[tier];
-        return Score{own.consumed ? 0 : static_cast<double>(copy.arrival), kUnhinted, own.consumed};
+        const bool ever = wait_of(fragment) < kNever;
+        return Score{ever ? static_cast<double>(copy.arrival) : kNever, kUnhinted, false};
       });
   if (!oldest) return oldest;
   oldest->wait = 0;
   for (std::size_t i = oldest->first; i < oldest->last; ++i) {
     const Fragment& fragment = space.fragments()[i];
-    if (fragment.step == kGap) continue;
-    oldest->wait = std::max(oldest->wait, score(tier, fragment, asker, kUnhinted, known).wait);
+    if (fragment.step != kGap) oldest->wait = std::max(oldest->wait, wait_of(fragment));
   }
   return oldest;
 }

@@ -42,8 +42,8 @@ struct TierSpec {
   std::uint64_t alignment = 256;  // of offsets in the buffer
   bool storage = false;
   // Of a cache: it is there for who has lost the tiers beside it, and not for speed. What it has is
-  // evicted in the order in which it came, so that the newest stay, whatever is hinted; nothing is
-  // fetched into it, and what is promoted out of it counts as before.
+  // evicted in the order in which it came, so that the newest stay, whatever is hinted or consumed;
+  // nothing is fetched into it, and what is promoted out of it counts as before.
   bool keeps_newest = false;
 };
 
