@@ -39,9 +39,15 @@ std::vector<TierSpec> specs_of(const HistoryOptions& options) {
   std::vector<TierSpec> specs;
   specs.reserve(kTierKinds);
   if (options.gpu_bytes > 0) specs.push_back({.capacity = options.gpu_bytes, .alignment = 4096});
-  if (options.host_bytes > 0) specs.push_back({.capacity = options.host_bytes, .alignment = 4096});
+  if (options.host_bytes > 0) {
+    const bool region = !options.host_region.empty();
+    specs.push_back({.capacity = options.host_bytes,
+                     .alignment = region ? HostTier::alignment(options.host_bytes) : 4096});
+  }
   if (options.partner_bytes > 0) {
-    specs.push_back({.capacity = options.partner_bytes, .alignment = 4096, .keeps_newest = true});
+    specs.push_back({.capacity = options.partner_bytes,
+                     .alignment = HostTier::alignment(options.partner_bytes),
+                     .keeps_newest = true});
   }
   if (!options.disk.empty()) specs.push_back({.capacity = options.disk_bytes, .storage = true});
   if (!options.remote.empty()) specs.push_back({.capacity = options.remote_bytes, .storage = true});
@@ -128,7 +134,7 @@ void Engine::adopt() {
   const auto counts = [&](const StepInfo& info) { return records_.at(info.step).info == info; };
   const auto take = [&](const StepInfo& info, Tier kind, std::uint64_t offset) {
     if (!counts(info)) return false;
-    if (!core_->catalog.adopt(info.step, info.bytes, tier_of(kind), offset)) return false;
+    if (!core_->catalog.adopt(info.step, room_of(info), tier_of(kind), offset)) return false;
     records_.at(info.step).arrival[index_of(kind)] = ++arrivals_counted_;
     return true;
   };
@@ -174,6 +180,11 @@ Engine::Lock Engine::open_lock() {
 void Engine::break_with(std::exception_ptr error) {
   if (!core_->broken) core_->broken = std::move(error);
   wake_all();
+}
+
+std::uint64_t Engine::room_of(const StepInfo& info) const {
+  const bool region = !options_.host_region.empty() || !options_.partner_region.empty();
+  return region ? HostTier::room_of(info) : info.bytes;
 }
 
 std::byte* Engine::address(int tier, std::uint64_t offset) {
@@ -332,7 +343,7 @@ void Engine::queue_save(Lock& lock, const history::Transfer& transfer, const Ste
     finish(transfer, Outcome::done, nullptr);
     return;
   }
-  come_behind(transfer.to, transfer.to_offset, info.bytes, stream);
+  come_behind(transfer.to, transfer.to_offset, transfer.bytes, stream);
   lock.unlock();
   std::byte* const to = address(transfer.to, transfer.to_offset);
   for (const Piece& piece : pieces) copy_async(stream, to + piece.offset, piece.data, piece.bytes);
@@ -362,7 +373,7 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   std::copy(std::begin(numbers_), std::end(numbers_), ticket->tiers);
   const Answer answer = ask(lock, step, [&] {
     if (is_being_removed(step)) return Answer{Answer::Verdict::wait, {}};
-    return changing([&] { return core_->catalog.begin_save(step, info.bytes, keep); });
+    return changing([&] { return core_->catalog.begin_save(step, room_of(info), keep); });
   });
   if (answer.verdict == Answer::Verdict::exists) {
     throw Error(Errc::already_exists,
@@ -436,6 +447,7 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
   for (;;) {
     std::vector<Piece> pieces;
     bool waits = false;
+    std::uint64_t bytes = 0;
     const Answer answer = ask(lock, step, [&] {
       const auto record = records_.find(step);
       if (record == records_.end() || !core_->catalog.contains(step)) {
@@ -443,6 +455,7 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
       }
       check_parts(record->second.info, protected_parts(), name_of(step));
       pieces = pieces_of(record->second.info, &waits);
+      bytes = record->second.info.bytes;
       return changing([&] { return core_->catalog.begin_restore(step, keep); });
     });
     if (answer.verdict == Answer::Verdict::not_found) refuse_unknown(step);
@@ -484,9 +497,9 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
     if (error) std::rethrow_exception(error);
     if (outcome == Outcome::damaged) continue;  // another tier may have it
     ++stats_.restores.checkpoints;
-    stats_.restores.bytes += transfer.bytes;
+    stats_.restores.bytes += bytes;
     ++stats_.restored_from[index_of(kind_of(transfer.from))].checkpoints;
-    stats_.restored_from[index_of(kind_of(transfer.from))].bytes += transfer.bytes;
+    stats_.restored_from[index_of(kind_of(transfer.from))].bytes += bytes;
     stats_.restore_seconds += seconds_since(start);
     return;
   }

@@ -172,6 +172,8 @@ class Engine {
     if (kind == Tier::host) return &*host_;
     return kind == Tier::partner ? &*partner_ : nullptr;
   }
+  // What a checkpoint takes in a cache. One number for all tiers, as the catalog has it.
+  std::uint64_t room_of(const StepInfo& info) const;
   std::byte* address(int tier, std::uint64_t offset);
   StepInfo layout(Step step) const;
   std::vector<Part> protected_parts() const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <stdexcept>
 #include <string_view>
 #include <utility>
 
@@ -28,22 +29,43 @@ void set_counts(HostSlot& slot, std::uint64_t value) {
   std::atomic_ref(slot.counts).store(value);
 }
 
+// Where the table stands, from the blob's beginning.
+std::uint64_t table_offset(std::uint64_t bytes) {
+  return (bytes + sizeof(PartEntry) - 1) / sizeof(PartEntry) * sizeof(PartEntry);
+}
+std::uint64_t room(std::uint64_t bytes, std::uint64_t parts) {
+  return parts <= HostSlot::kMostParts ? bytes : table_offset(bytes) + parts * sizeof(PartEntry);
+}
+
+// The entries of a slot's parts; none if they are not whole. REQUIRES: they are within the buffer.
+std::span<const PartEntry> entries_of(const HostSlot& slot, const std::byte* data) {
+  if (slot.parts <= HostSlot::kMostParts) return {slot.part, slot.parts};
+  const std::byte* const table = data + slot.offset + table_offset(slot.bytes);
+  const std::uint64_t bytes = slot.parts * sizeof(PartEntry);
+  if (core::hash_bytes(table, bytes) != slot.table_checksum) return {};
+  return {reinterpret_cast<const PartEntry*>(table), slot.parts};
+}
+
 // Nothing if the slot does not hold.
-std::optional<HostTier::Found> decode(const HostSlot& slot, std::uint64_t capacity) {
+std::optional<HostTier::Found> decode(const HostSlot& slot, const std::byte* data,
+                                      std::uint64_t capacity) {
   if (slot.counts != kCounts || slot.checksum != checksum_of(slot)) return std::nullopt;
   if (slot.step == kGap || slot.bytes == 0 || slot.bytes > capacity) return std::nullopt;
-  if (slot.offset % core::kPage != 0 || slot.offset > capacity - slot.bytes) return std::nullopt;
-  if (slot.parts == 0 || slot.parts > HostSlot::kMostParts) return std::nullopt;
+  if (slot.parts == 0 || slot.parts > kMaxParts) return std::nullopt;
+  const std::uint64_t taken = room(slot.bytes, slot.parts);
+  if (taken > capacity || slot.offset % core::kPage != 0 || slot.offset > capacity - taken) {
+    return std::nullopt;
+  }
   HostTier::Found found;
   found.offset = slot.offset;
   found.info.step = slot.step;
   found.info.bytes = slot.bytes;
   found.info.saved_at_ns = slot.saved_at_ns;
-  for (std::uint64_t i = 0; i < slot.parts; ++i) {
-    const PartEntry& entry = slot.part[i];
+  for (const PartEntry& entry : entries_of(slot, data)) {
     if (std::memchr(entry.name, 0, sizeof(entry.name)) == nullptr) return std::nullopt;
     found.info.parts.push_back({entry.name, entry.offset, entry.bytes});
   }
+  if (found.info.parts.size() != slot.parts) return std::nullopt;
   try {
     check_info(found.info);
   } catch (const Error&) {
@@ -104,6 +126,16 @@ Region region_at(const std::string& path, std::uint64_t bytes) {
 std::vector<holdfast::Part> HostParameters::parts() const { return parts_of(bytes, slots); }
 std::vector<holdfast::Part> PartnerParameters::parts() const { return parts_of(bytes, slots); }
 
+std::uint64_t HostTier::alignment(std::uint64_t bytes) {
+  std::uint64_t alignment = core::kPage;
+  while (bytes / alignment > slots_for(bytes)) alignment *= 2;
+  return alignment;
+}
+
+std::uint64_t HostTier::room_of(const StepInfo& info) {
+  return room(info.bytes, info.parts.size());
+}
+
 HostTier::HostTier(std::uint64_t bytes, const std::string& region) {
   if (region.empty()) {
     pinned_ = PinnedBuffer<std::byte>(bytes);
@@ -159,7 +191,7 @@ void HostTier::open_region(const Parameters& parameters, const std::string& path
 
 void HostTier::read_slots(std::uint64_t capacity) {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    std::optional<Found> found = decode(slots_[i], capacity);
+    std::optional<Found> found = decode(slots_[i], data_, capacity);
     if (found && !used_.contains(found->info.step)) {
       used_[found->info.step] = i;
       found_.push_back(std::move(*found));
@@ -174,8 +206,9 @@ void HostTier::read_slots(std::uint64_t capacity) {
 }
 
 void HostTier::keep(const StepInfo& info, std::uint64_t offset) {
+  if (!region_) return;
   forget(info.step);
-  if (free_.empty() || info.parts.size() > HostSlot::kMostParts) return;
+  if (free_.empty()) throw std::logic_error("holdfast: history: no slot for what has room");
   const std::size_t index = free_.back();
   HostSlot& slot = slots_[index];
   std::memset(static_cast<void*>(&slot), 0, sizeof(slot));
@@ -184,12 +217,17 @@ void HostTier::keep(const StepInfo& info, std::uint64_t offset) {
   slot.bytes = info.bytes;
   slot.saved_at_ns = info.saved_at_ns;
   slot.parts = info.parts.size();
-  for (std::size_t i = 0; i < info.parts.size(); ++i) {
-    const Part& part = info.parts[i];
-    std::memcpy(slot.part[i].name, part.name.data(), part.name.size());
-    slot.part[i].offset = part.offset;
-    slot.part[i].bytes = part.bytes;
+  const bool has_table = info.parts.size() > HostSlot::kMostParts;
+  auto* const table = reinterpret_cast<PartEntry*>(data_ + offset + table_offset(info.bytes));
+  PartEntry* entry = has_table ? table : slot.part;
+  if (has_table) std::memset(static_cast<void*>(table), 0, slot.parts * sizeof(PartEntry));
+  for (const Part& part : info.parts) {
+    std::memcpy(entry->name, part.name.data(), part.name.size());
+    entry->offset = part.offset;
+    entry->bytes = part.bytes;
+    ++entry;
   }
+  if (has_table) slot.table_checksum = core::hash_bytes(table, slot.parts * sizeof(PartEntry));
   slot.checksum = checksum_of(slot);
   used_[info.step] = index;
   free_.pop_back();

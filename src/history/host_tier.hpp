@@ -3,12 +3,13 @@
 //
 // In a region it is a durable object "history" with two parts that no commit looks at: the bytes,
 // and a table with a slot for each checkpoint that is whole there. A slot says where the checkpoint
-// stands and of what it is made; one word of it, stored last, says that it counts.
+// stands and of what it is made; one word of it, stored last, says that it counts. What is made of
+// more parts than a slot names has a table of them behind its bytes.
 //
 // Invariants: a slot counts only while its bytes are whole, so it is stored behind the copy's end
 // and taken back before the room is given to another; what a kill cuts off between the two is not
-// there. A checkpoint of more than kMostParts parts, or one for which no slot is free, is in the
-// cache as any other, and does not survive. Opening believes no slot whose checksum does not hold,
+// there. Whatever is in the cache has a slot: alignment() makes room for no more than there are.
+// Opening believes no slot whose checksum does not hold,
 // or that lies outside, or over another. Tests: host_region_test (kills, damage of every byte of a
 // slot), partner_test.
 //
@@ -44,8 +45,9 @@ struct HostSlot {
   std::uint64_t bytes;
   std::uint64_t saved_at_ns;
   std::uint64_t parts;
-  std::uint64_t reserved[9];  // zero
-  std::uint64_t checksum;     // of the slot, with `counts` and this as zero
+  std::uint64_t table_checksum;  // of the table of more than kMostParts parts; else 0
+  std::uint64_t reserved[8];     // zero
+  std::uint64_t checksum;        // of the slot, with `counts` and this as zero
   PartEntry part[kMostParts];
 };
 static_assert(sizeof(HostSlot) == core::kPage);
@@ -80,10 +82,16 @@ class HostTier {
   // In a partner's region. Throws as well invalid_argument if it is there with another owner.
   HostTier(std::uint64_t bytes, const std::string& region, const std::string& owner);
 
+  // Of what a region of so many bytes holds.
+  static std::uint64_t alignment(std::uint64_t bytes);
+  // What a checkpoint takes in a region: its bytes, and the table of its parts if it has one.
+  static std::uint64_t room_of(const StepInfo& info);
+
   std::byte* data() const { return data_; }
   // What earlier processes have left, in the order of the saves.
   const std::vector<Found>& found() const { return found_; }
-  // What is not adopted of that must be forgotten.
+  // What is not adopted of that must be forgotten. REQUIRES: in a region there is room_of(info) at
+  // the offset, which nothing else uses.
   void keep(const StepInfo& info, std::uint64_t offset);
   void forget(Step step);
   // Gives the memory back. `leave`: what a region has stays for the next process.

@@ -242,7 +242,7 @@ bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info,
   if (is_cache(transfer.from)) {
     {
       const Lock lock(core_->mutex);
-      come_behind(transfer.to, transfer.to_offset, info.bytes, stream);
+      come_behind(transfer.to, transfer.to_offset, transfer.bytes, stream);
     }
     copy_async(stream, to.data(), address(transfer.from, transfer.from_offset), info.bytes);
     stream.synchronize();
@@ -250,7 +250,7 @@ bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info,
   }
   {
     Lock lock(core_->mutex);
-    wait_behind(lock, transfer.to, transfer.to_offset, info.bytes);
+    wait_behind(lock, transfer.to, transfer.to_offset, transfer.bytes);
   }
   FolderStore& store = store_of(transfer.from);
   if (memory_of(kind_of(transfer.to))) return store.read(info.step, to, pace);

@@ -42,7 +42,7 @@ void Engine::finish(const history::Transfer& transfer, Outcome outcome,
       if (transfer.kind != Kind::save) {
         auto& count = transfer.kind == Kind::flush ? stats_.flushed_to : stats_.fetched_to;
         ++count[kind].checkpoints;
-        count[kind].bytes += transfer.bytes;
+        if (found != records_.end()) count[kind].bytes += found->second.info.bytes;
       }
       if (transfer.kind == Kind::flush) unflushed_.erase({step, transfer.from});
       if (tier >= Tier::disk) retain();

@@ -21,10 +21,10 @@
 
 namespace {
 
+using holdfast::BufferMemory;
 using holdfast::Errc;
 using holdfast::History;
 using holdfast::HistoryOptions;
-using holdfast::OnError;
 using holdfast::Region;
 using holdfast::RegionOptions;
 using holdfast::Stream;
@@ -366,6 +366,107 @@ TEST_F(PartnerTest, AnothersMemoryIsRefusedAndNotTouched) {
   refused(with, {with.partner_region}, Errc::foreign);
   with.partner_region = partner() + "/there/is/none.hf";
   refused(with, {partner() + "/there/is"}, Errc::not_found);
+}
+
+// More arrays than a slot names, and more checkpoints than fit at a page each.
+TEST_F(PartnerTest, AnyNumberOfArraysAndManySmallCheckpointsSurvive) {
+  constexpr std::uint64_t kArrays = 40, kSmall = 90;
+  const auto word = [](std::uint64_t step, std::uint64_t array) { return step * 1000 + array; };
+  for (const bool in_host : {false, true}) {
+    HistoryOptions with = options();
+    with.gpu_bytes = 0;
+    with.disk = "";
+    if (in_host) {
+      with.partner_bytes = 0;
+      with.partner_region = with.partner_owner = "";
+      with.host_bytes = 20 * kUnit;
+    } else {
+      with.host_bytes = 0;
+      with.host_region = "";
+    }
+    const auto protect = [](History& history, std::vector<std::uint64_t>& words) {
+      for (std::uint64_t i = 0; i < words.size(); ++i) {
+        history.protect("a" + std::to_string(i), &words[i], 1, BufferMemory::host);
+      }
+    };
+    const auto told = killed(1, 0, [&](auto tell) {
+      History history = History::open(with);
+      Stream stream;
+      std::vector<std::uint64_t> words(kArrays);
+      protect(history, words);
+      for (std::uint64_t i = 0; i < kArrays; ++i) words[i] = word(1000, i);
+      history.save(1000, stream).wait(in_host ? Tier::host : Tier::partner);
+      for (std::uint64_t i = 1; i < kArrays; ++i) history.unprotect("a" + std::to_string(i));
+      std::uint64_t step = 0;
+      try {
+        for (; step < kSmall; ++step) {
+          words[0] = word(step, 0);
+          history.save(step, stream).wait(in_host ? Tier::host : Tier::partner);
+        }
+      } catch (const holdfast::Error& error) {
+        if (error.code() != Errc::no_space) throw;
+      }
+      tell(step);
+    });
+    ASSERT_EQ(told.size(), 1u);
+    EXPECT_GE(told[0], 30u);
+    History history = History::open(with);
+    EXPECT_EQ(history.steps().size(), told[0] + 1);
+    Stream stream;
+    std::vector<std::uint64_t> words(1);
+    protect(history, words);
+    for (std::uint64_t step = 0; step < told[0]; ++step) {
+      history.restore(step, stream);
+      EXPECT_EQ(words[0], word(step, 0));
+    }
+    words.resize(kArrays);
+    protect(history, words);
+    history.restore(1000, stream);
+    for (std::uint64_t i = 0; i < kArrays; ++i) EXPECT_EQ(words[i], word(1000, i));
+  }
+}
+
+// A table of parts, as of many arrays, that is damaged.
+TEST_F(PartnerTest, ATableOfPartsThatIsDamagedIsNotBelieved) {
+  constexpr std::uint64_t kArrays = 33;
+  const std::uint64_t seed = holdfast::test::test_seed();
+  std::mt19937_64 random(seed);
+  HistoryOptions with = options();
+  with.disk = "";
+  for (int round = 0; round < 12; ++round) {
+    with.partner_region = partner() + "/table" + std::to_string(round) + ".hf";
+    killed(1, 0, [&](auto tell) {
+      History history = History::open(with);
+      Stream stream;
+      std::vector<std::uint8_t> words(kArrays);
+      for (std::uint64_t i = 0; i < kArrays; ++i) {
+        history.protect("a" + std::to_string(i), &words[i], 1, BufferMemory::host);
+      }
+      history.save(1, stream).wait(Tier::partner);
+      std::vector<std::uint8_t> field;
+      for (std::uint64_t i = 0; i < kArrays; ++i) history.unprotect("a" + std::to_string(i));
+      save(history, stream, field, 2).wait(Tier::partner);
+      tell(2);
+    });
+    lose(node());
+    {
+      auto region = Region::open(with.partner_region);
+      auto slots = region.find<holdfast::history::HostSlot>("history.slots");
+      const auto slot =
+          std::find_if(slots.begin(), slots.end(), [](const auto& each) { return each.step == 1; });
+      ASSERT_NE(slot, slots.end());
+      ASSERT_EQ(slot->parts, kArrays);
+      const std::uint64_t table = slot->offset + (slot->bytes + 127) / 128 * 128;
+      const std::uint64_t at = round == 0 ? 0 : random() % (kArrays * 128);
+      region.find<std::uint8_t>("history.bytes")[table + at] ^= 1u << random() % 8;
+      region.abandon();
+    }
+    HistoryOptions alone = partner_alone();
+    alone.partner_region = with.partner_region;
+    History history = History::open(alone);
+    EXPECT_EQ(history.steps(), std::vector<std::uint64_t>{2}) << "seed " << seed;
+    EXPECT_TRUE(restores(history, 2));
+  }
 }
 
 // Every byte of a slot's head flipped, and some of the rest: what it said is gone, and nothing else
