@@ -36,6 +36,7 @@ class HistoryStore final : public Store {
     for (const auto tier : {holdfast::Tier::gpu, holdfast::Tier::host, holdfast::Tier::disk}) {
       counts.restored_bytes[place++] = stats.restored_from[static_cast<int>(tier)].bytes;
     }
+    for (int tier = 0; tier < 2; ++tier) counts.fetched_bytes[tier] = stats.fetched_to[tier].bytes;
     counts.waits = stats.waits;
     // Beside the cache: three pairs of buffers, through which checkpoints go past caches.
     counts.pinned_bytes = options_.host_bytes + (std::uint64_t{3 * 2 * 4} << 20);
