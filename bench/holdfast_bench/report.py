@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import gpm_report, score_report
+from . import adjoint, gpm_report, score_report
 from .gpm.results import Line
 from .gpm.tables import table
 from .kept import FIGURES, RESULTS, ROOT, kept_campaigns
@@ -481,6 +481,7 @@ def draw() -> None:
     draw_checker(plt)
     gpm_report.draw()
     score_report.draw()
+    adjoint.draw_kept()
 
 
 def main() -> int:
@@ -489,6 +490,7 @@ def main() -> int:
         PAGE: page(PAGE, TABLES),
         gpm_report.PAGE: page(gpm_report.PAGE, gpm_report.TABLES),
         score_report.PAGE: page(score_report.PAGE, score_report.TABLES),
+        adjoint.PAGE: page(adjoint.PAGE, adjoint.TABLES),
         README: page(README, {"readme": readme}),
     }
     if "--check" in sys.argv[1:]:

@@ -25,6 +25,7 @@ class HistoryStore : public SnapshotStore {
   void restore(std::uint64_t step, holdfast::Stream& stream) override;
   std::uint64_t size(std::uint64_t step, const std::string& name) const override;
   std::uint64_t most_bytes() const override { return most_bytes_; }
+  holdfast::HistoryStats stats() const { return history_.stats(); }
 
  private:
   void discard_all();

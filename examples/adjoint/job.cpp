@@ -20,11 +20,12 @@ using holdfast::Stream;
 using holdfast::detail::concat;
 
 const char* const kUsage =
-    "usage: adjoint [--nx CELLS] [--nz CELLS] [--steps N] [--shots N]\n"
+    "usage: adjoint [--nx CELLS] [--nz CELLS] [--steps N] [--shots N] [--every N]\n"
     "               [--store memory|revolve|history] [--snapshots N]\n"
     "               [--gpu-cache MIB] [--host-cache MIB] [--folder FOLDER]\n"
     "               [--compress] [--image FILE.pgm] [--region FILE] [--check-gradient]\n"
     "Migrates shots over a layered model and writes the image.\n"
+    "--every: makes the image of every N-th time step, and keeps only those.\n"
     "--store: what keeps the forward wavefields; revolve keeps --snapshots of them, and computes\n"
     "the others again; history keeps all, in caches of the GPU and the host and in a folder.\n"
     "--compress: keeps them in 16 bits a value, and nothing of what is still.\n"
@@ -51,7 +52,7 @@ std::uint64_t mebibytes(const std::string& option, const std::string& text) {
 // A survey and the models that go with it.
 struct Setting {
   explicit Setting(const Options& options)
-      : survey(make_survey(options.nx, options.nz, options.steps, options.shots)) {
+      : survey(make_survey(options.nx, options.nz, options.steps, options.shots, options.every)) {
     const std::vector<double> velocity = layered_velocity(options.nx, options.nz);
     truth = courant2(survey, velocity);
     model = courant2(survey, smoothed(velocity, options.nx, options.nz, kBlur));
@@ -84,8 +85,8 @@ int migrate(const Options& options, std::ostream& out) {
   std::uint64_t shot = 0;
   if (!options.region.empty()) {
     const bool on_gpu = holdfast::backend::name() == std::string_view("cuda");
-    const RunSettings settings{options.nx,    options.nz,       options.steps,
-                               options.shots, options.compress, on_gpu};
+    const RunSettings settings{options.nx,       options.nz, options.steps, options.shots,
+                               options.compress, on_gpu,     options.every};
     progress.emplace(options.region, settings, sums, stream);
     shot = progress->restore(stream);
     if (shot != 0) out << shot << " of " << options.shots << " shots were done\n" << std::flush;
@@ -178,6 +179,8 @@ Options parse(int argc, const char* const* argv) {
       options.nz = number(option, value);
     } else if (option == "--steps") {
       options.steps = number(option, value);
+    } else if (option == "--every") {
+      options.every = number(option, value);
     } else if (option == "--shots") {
       options.shots = number(option, value);
     } else if (option == "--store") {
@@ -205,6 +208,10 @@ Options parse(int argc, const char* const* argv) {
 }
 
 int run(const Options& options, std::ostream& out) {
+  if (options.check_gradient && options.every != 1) {
+    throw Error(Errc::invalid_argument,
+                "--check-gradient with --every: the gradient takes every step: leave --every away");
+  }
   return options.check_gradient ? check_gradient(options, out) : migrate(options, out);
 }
 

@@ -10,7 +10,7 @@
 namespace adjoint {
 
 struct Options {
-  std::uint64_t nx = 120, nz = 120, steps = 1000, shots = 3;
+  std::uint64_t nx = 120, nz = 120, steps = 1000, shots = 3, every = 1;
   std::string store = "memory";
   std::uint64_t snapshots = 0;                  // 0: the store's own
   std::uint64_t gpu_cache = 0, host_cache = 0;  // MiB; of store history

@@ -39,6 +39,7 @@ bool holds(Region& region, const RunSettings& settings) {
   check("--shots", stored.shots, settings.shots);
   check("--compress", stored.compress, settings.compress);
   check("GPUs", stored.gpu, settings.gpu);
+  check("--every", stored.every, settings.every);
   return true;
 }
 

@@ -21,6 +21,7 @@ struct RunSettings {
   static constexpr const char* kTypeName = "adjoint_settings";
   std::uint64_t nx = 0, nz = 0, steps = 0, shots = 0, compress = 0;
   std::uint64_t gpu = 0;  // whether a GPU computes them: another order of operations
+  std::uint64_t every = 1;
 };
 
 // Thread safety: one thread. The buffers outlive it.

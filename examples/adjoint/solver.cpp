@@ -38,15 +38,21 @@ Pulse<Real> Solver<Real>::pulse(std::uint64_t step) const {
 }
 
 template <class Real>
-void Solver<Real>::advance(std::uint64_t n, Stream& stream) {
+void Solver<Real>::advance_step(std::uint64_t n, Stream& stream) {
   step(stream, survey_.grid, medium_, state(n), state(n + 1), state(n + 1), pulse(n));
+}
+
+template <class Real>
+void Solver<Real>::advance(std::uint64_t number, Stream& stream) {
+  const std::uint64_t first = number * survey_.every;
+  for (std::uint64_t n = first; n < first + survey_.every; ++n) advance_step(n, stream);
 }
 
 template <class Real>
 void Solver<Real>::record(Stream& stream, const Real* courant2, std::uint64_t shot, Real* traces) {
   begin(stream, courant2, shot);
   for (std::uint64_t n = 0; n < survey_.steps; ++n) {
-    advance(n, stream);
+    advance_step(n, stream);
     sample(stream, state(n + 1), receivers_, traces + n * receivers_.count);
   }
 }
@@ -64,20 +70,22 @@ void Solver<Real>::forward(Stream& stream, const Real* courant2, std::uint64_t s
                            SnapshotStore& store) {
   check(store);
   begin(stream, courant2, shot);
-  std::vector<std::uint64_t> order(survey_.steps);
+  std::vector<std::uint64_t> order(survey_.imaged());
   for (std::uint64_t i = 0; i < order.size(); ++i) order[i] = order.size() - 1 - i;
   store.plan(order);
   if (store.recomputes()) {
     store.protect("even", state(0), state_[0].bytes());
     store.protect("odd", state(1), state_[1].bytes());
   }
+  // What is behind the last step that is kept only gives samples. It goes elsewhere, so that the
+  // arrays stay as they were saved: then a store can restore the last one from there.
+  const std::uint64_t last = (survey_.imaged() - 1) * survey_.every;
+  const auto field = [&](std::uint64_t n) { return n <= last ? state(n) : adjoint(n - last - 1); };
   for (std::uint64_t n = 0; n < survey_.steps; ++n) {
-    keep(n, store, stream);
-    // The last step only gives samples. It goes elsewhere, so that the arrays stay as they were
-    // saved: then a store can restore the last one from there.
-    Real* const next = n + 1 == survey_.steps ? adjoint(0) : state(n + 1);
-    step(stream, survey_.grid, medium_, state(n), state(n + 1), next, pulse(n));
-    sample(stream, next, receivers_, traces + n * receivers_.count);
+    if (n % survey_.every == 0) keep(n, store, stream);
+    const Real* const before = n <= last ? state(n + 1) : field(n - 1);
+    step(stream, survey_.grid, medium_, field(n), before, field(n + 1), pulse(n));
+    sample(stream, field(n + 1), receivers_, traces + n * receivers_.count);
   }
 }
 
@@ -88,21 +96,21 @@ void Solver<Real>::keep(std::uint64_t n, SnapshotStore& store, Stream& stream) {
   } else if (!store.recomputes()) {
     store.protect("wavefield", state(n), state_[0].bytes());
   }
-  store.save(n, stream);
+  store.save(n / survey_.every, stream);
 }
 
 template <class Real>
 void Solver<Real>::load(std::uint64_t n, SnapshotStore& store, Stream& stream) {
   if (codec_) {
-    const std::uint64_t bytes = store.size(n, "wavefield");
+    const std::uint64_t bytes = store.size(n / survey_.every, "wavefield");
     if (bytes > codec_->most_bytes()) codec_->unpack(stream, bytes, state(n));  // throws
     store.protect("wavefield", codec_->packed(), bytes);
-    store.restore(n, stream);
+    store.restore(n / survey_.every, stream);
     codec_->unpack(stream, bytes, state(n));
     return;
   }
   if (!store.recomputes()) store.protect("wavefield", state(n), state_[0].bytes());
-  store.restore(n, stream);
+  store.restore(n / survey_.every, stream);
 }
 
 template <class Real>
@@ -113,6 +121,7 @@ void Solver<Real>::backward(Stream& stream, const Real* residuals, SnapshotStore
   for (std::uint64_t n = survey_.steps; n > 0; --n) {
     step(stream, survey_.grid, medium_, adjoint(n), adjoint(n + 1), adjoint(n - 1), {});
     inject(stream, medium_, adjoint(n - 1), receivers_, residuals + (n - 1) * receivers_.count);
+    if ((n - 1) % survey_.every != 0) continue;
     load(n - 1, store, stream);
     correlate(stream, survey_.grid, state(n - 1), adjoint(n - 1), pulse(n - 1), sums);
   }
@@ -127,7 +136,7 @@ void Solver<Real>::linearised(Stream& stream, const Real* courant2, const Real* 
     linearised_step(stream, survey_.grid, medium_, adjoint(n), adjoint(n + 1), adjoint(n + 1),
                     change, state(n), pulse(n));
     sample(stream, adjoint(n + 1), receivers_, traces + n * receivers_.count);
-    advance(n, stream);
+    advance_step(n, stream);
   }
 }
 

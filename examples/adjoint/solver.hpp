@@ -4,7 +4,10 @@
 // the adjoint v goes from v[N] = v[N+1] = 0 downwards,
 //   (1 + a) v[n-1] = 2 v[n] - (1 - a) v[n+1] + k (D v[n] - R^T (d[n] - observed[n])),
 // and dJ/dk = -1/k sum over n < N of v[n] (D u[n] + f[n]): the backward pass needs u[n] of every
-// step, from the last one to the first, which a SnapshotStore keeps.
+// step, from the last one to the first, which a SnapshotStore keeps. With Survey::every above 1 it
+// is the sum over every so many steps, and the image is made of those: the wavelet has nothing
+// above a fraction of the time step's frequency, so that an image lacks nothing; the gradient is
+// not exact then. A store counts the steps that are kept: its step i is step i * every.
 //
 // Invariant: sums and traces are the same bits for every store and from run to run; with a codec,
 // for every store that keeps each step. Tested by: wave_test (against another program),
@@ -40,7 +43,7 @@ class Solver {
   // Throws invalid_argument for a store that recomputes, with a codec: it would compute with
   // errors.
   void check(const SnapshotStore& store) const;
-  // The same, with every step offered to the store. Throws as check().
+  // The same, with the steps of the image offered to the store. Throws as check().
   void forward(holdfast::Stream& stream, const Real* courant2, std::uint64_t shot, Real* traces,
                SnapshotStore& store);
   // REQUIRES: forward() with the same store and courant2 was the last call. `residuals` is what the
@@ -51,11 +54,13 @@ class Solver {
   void linearised(holdfast::Stream& stream, const Real* courant2, const Real* change,
                   std::uint64_t shot, Real* traces);
 
-  // For a store that recomputes: from u[n] to u[n + 1]. REQUIRES: the shot of forward().
-  void advance(std::uint64_t step, holdfast::Stream& stream);
+  // For a store that recomputes: from a step of the image, by its number, to the next one.
+  // REQUIRES: the shot of forward().
+  void advance(std::uint64_t number, holdfast::Stream& stream);
 
  private:
   void begin(holdfast::Stream& stream, const Real* courant2, std::uint64_t shot);
+  void advance_step(std::uint64_t step, holdfast::Stream& stream);
   void keep(std::uint64_t step, SnapshotStore& store, holdfast::Stream& stream);
   void load(std::uint64_t step, SnapshotStore& store, holdfast::Stream& stream);
   Pulse<Real> pulse(std::uint64_t step) const;

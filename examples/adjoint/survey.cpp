@@ -69,15 +69,18 @@ Grid make_grid(std::uint64_t nx, std::uint64_t nz) {
           static_cast<std::uint32_t>(pitch), static_cast<std::uint32_t>(pitch * rows)};
 }
 
-Survey make_survey(std::uint64_t nx, std::uint64_t nz, std::uint64_t steps, std::uint64_t shots) {
+Survey make_survey(std::uint64_t nx, std::uint64_t nz, std::uint64_t steps, std::uint64_t shots,
+                   std::uint64_t every) {
   check("nx", nx, kMinSide, kMaxSide);
   check("nz", nz, kMinSide, kMaxSide);
   check("steps", steps, 1, kMaxSteps);
   check("shots", shots, 1, kMaxShots);
+  check("every", every, 1, steps);
   Survey survey;
   survey.image_nx = nx;
   survey.image_nz = nz;
   survey.steps = steps;
+  survey.every = every;
   survey.grid = make_grid(nx + 2 * kSponge, nz + 2 * kSponge);
   survey.wavelet = ricker(steps, survey.time_step);
   survey.damping = sponge(survey.grid, survey.spacing, survey.time_step);
@@ -115,6 +118,10 @@ std::vector<double> layered_velocity(std::uint64_t nx, std::uint64_t nz) {
 std::vector<double> smoothed(const std::vector<double>& velocity, std::uint64_t nx,
                              std::uint64_t nz, double radius) {
   const auto reach = static_cast<std::int64_t>(std::ceil(3 * radius));
+  std::vector<double> weights;
+  for (std::int64_t offset = -reach; offset <= reach; ++offset) {
+    weights.push_back(std::exp(-0.5 * std::pow(static_cast<double>(offset) / radius, 2)));
+  }
   std::vector<double> slowness(velocity.size()), across(velocity.size());
   for (std::uint64_t i = 0; i < velocity.size(); ++i) slowness[i] = 1.0 / velocity[i];
   // The mean along one direction; what is beyond an edge is as at the edge.
@@ -123,15 +130,15 @@ std::vector<double> smoothed(const std::vector<double>& velocity, std::uint64_t 
     for (std::uint64_t i = 0; i < from.size(); ++i) {
       const auto here = static_cast<std::int64_t>(i / stride % length);
       const std::uint64_t start = i - static_cast<std::uint64_t>(here) * stride;
-      double sum = 0, weights = 0;
+      double sum = 0, weight_sum = 0;
       for (std::int64_t offset = -reach; offset <= reach; ++offset) {
-        const double weight = std::exp(-0.5 * std::pow(static_cast<double>(offset) / radius, 2));
+        const double weight = weights[static_cast<std::uint64_t>(offset + reach)];
         const std::int64_t at =
             std::clamp<std::int64_t>(here + offset, 0, static_cast<std::int64_t>(length) - 1);
         sum += weight * from[start + static_cast<std::uint64_t>(at) * stride];
-        weights += weight;
+        weight_sum += weight;
       }
-      to[i] = sum / weights;
+      to[i] = sum / weight_sum;
     }
   };
   blur(slowness, across, 1, nx);

@@ -37,7 +37,8 @@ struct Survey {
   std::uint64_t image_nx = 0;  // cells of the image; the sponge is around them
   std::uint64_t image_nz = 0;
   std::uint64_t steps = 0;
-  Grid grid;  // with the sponge
+  std::uint64_t every = 1;  // steps from one that the image is made of to the next; 0 is the first
+  Grid grid;                // with the sponge
   double spacing = 10.0;
   double time_step = 0.00125;
   std::vector<double> wavelet;           // of `steps`: what the source adds, a Ricker wavelet
@@ -45,6 +46,8 @@ struct Survey {
   std::vector<std::uint32_t> sources;    // a cell for each shot
   std::vector<std::uint32_t> receivers;  // cells, each once
 
+  // Steps that the image is made of.
+  std::uint64_t imaged() const { return (steps - 1) / every + 1; }
   std::uint64_t shots() const { return sources.size(); }
   // Of a cell of the image, in the grid.
   std::uint32_t image_at(std::uint64_t x, std::uint64_t z) const {
@@ -55,7 +58,8 @@ struct Survey {
 
 // Sources evenly along the top, a receiver in every column. Throws invalid_argument: a number out
 // of the ranges above.
-Survey make_survey(std::uint64_t nx, std::uint64_t nz, std::uint64_t steps, std::uint64_t shots);
+Survey make_survey(std::uint64_t nx, std::uint64_t nz, std::uint64_t steps, std::uint64_t shots,
+                   std::uint64_t every = 1);
 
 // The true velocity of each cell of the image, in metres a second.
 std::vector<double> layered_velocity(std::uint64_t nx, std::uint64_t nz);
