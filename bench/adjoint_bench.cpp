@@ -10,8 +10,8 @@
 //
 // A line of JSON for each cell. A cell's shot is run once before it is timed, and then --repeat
 // times; the medians count. Each image is compared, bit for bit, with that of the first cell with
-// the same form and `every`; exit status 1 if one differs, or a store fails but for want of memory,
-// which the line says.
+// the same form and `every`; exit status 1 if one differs, or shows nothing, 2 if a store fails but
+// for want of memory, which the line says.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -187,6 +187,9 @@ class TimedStore : public SnapshotStore {
 struct Bits {
   std::string cell;  // whose they are
   std::vector<float> sensitivity, correlation, illumination;
+  bool blank() const {
+    return std::all_of(correlation.begin(), correlation.end(), [](float v) { return v == 0; });
+  }
   bool same(const Bits& other) const {
     const auto equal = [](const std::vector<float>& a, const std::vector<float>& b) {
       return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
@@ -357,8 +360,14 @@ void print_times(bench::Line& line, const std::vector<Shot>& shots) {
 // The images so far, by form and `every`.
 class Images {
  public:
-  // Whether a cell's image is that of the first one; and for a packed one how far it is from exact.
+  // Whether there is an image, and that of the first cell; and for a packed one how far it is from
+  // exact.
   bool compare(const Cell& cell, Bits bits, bench::Line& line) {
+    if (bits.blank()) {  // any store has that
+      std::fprintf(stderr, "%s: nothing comes back in so few steps: give more\n",
+                   cell.name.c_str());
+      return false;
+    }
     const auto exact = first_.find({"exact", cell.every});
     if (cell.form == "packed" && exact != first_.end()) {
       const auto wide = [](const std::vector<float>& values) {
@@ -371,6 +380,7 @@ class Images {
     if (is_first) return true;
     const bool same = first->second.same(bits);
     line.text("image_of", first->second.cell).count("same_image", same ? 1 : 0);
+    if (!same) std::fprintf(stderr, "%s: another image\n", cell.name.c_str());
     return same;
   }
 
@@ -407,7 +417,6 @@ bool measure(const Settings& settings, const Cell& cell, const Models& models, d
     std::fprintf(stderr, "%s: %s\n", cell.name.c_str(), error.what());
   }
   line.print();
-  if (!right) std::fprintf(stderr, "%s: another image\n", cell.name.c_str());
   return right;
 }
 

@@ -31,7 +31,8 @@ MEASURED = Files(RESULTS, ("cuda",))
 class Size:
     """A scale: cells of the model, steps that are kept, and what a history and revolve get."""
 
-    cells: int
+    nx: int
+    nz: int
     kept: int
     gpu_mib: int  # a history's cache; snapshots in as much for revolve
     host_mib: int  # that holds the whole shot with the other
@@ -41,8 +42,8 @@ class Size:
     @property
     def snapshots(self) -> int:
         """States of two wavefields that are in the GPU's cache."""
-        side = self.cells + 48 + 8  # with the sponge and the frame
-        return (self.gpu_mib << 20) // (2 * 4 * side * side)
+        cells = (self.nx + 56) * (self.nz + 56)  # with the sponge and the frame
+        return (self.gpu_mib << 20) // (2 * 4 * cells)
 
     def words(self) -> list[str]:
         """Returns the cells; what a ratio is made of runs one behind the other."""
@@ -66,9 +67,9 @@ class Size:
 
 SIZES = {
     # Of tests: it says that everything works, and nothing of speed.
-    "tiny": Size(48, 40, 1, 4, 1, (1, 4)),
-    # 1,000 wavefields of 16 MB.
-    "real": Size(1952, 1000, 2048, 16384, 8192, (1, 8)),
+    "tiny": Size(48, 16, 60, 1, 4, 1, (1, 3)),
+    # 30 km across and 6 km deep, 2,000 wavefields of 8 MB; a shot is 2.5 and 20 s long.
+    "real": Size(3000, 600, 2000, 2048, 16384, 8192, (1, 8)),
 }
 TITLES = {
     "none": "nothing kept",
@@ -105,8 +106,8 @@ def run(
     lines: list[Line] = []
     with tempfile.TemporaryDirectory(dir=disk, prefix="holdfast-adjoint-") as folder:
         arguments = [
-            f"--nx={chosen.cells}",
-            f"--nz={chosen.cells}",
+            f"--nx={chosen.nx}",
+            f"--nz={chosen.nz}",
             f"--kept={chosen.kept}",
             f"--repeat={repeat}",
             f"--seconds={seconds}",
