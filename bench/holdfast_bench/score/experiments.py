@@ -134,8 +134,8 @@ EXPERIMENTS = {
         Experiment("score-fig9", "several GPUs, coupled and not", _fig9),
         Experiment("score-fits", "a shot that the caches hold, and one that they do not", _fits,
                    is_figure=False),
-        Experiment("score-costs", "beside plain copies; the host's time, evictions, what kernels lose", _costs,
-                   is_figure=False),
+        Experiment("score-costs", "beside plain copies; the host's time, what kernels lose",
+                   _costs, is_figure=False),
     )
 }  # fmt: skip
 
@@ -216,8 +216,9 @@ def _commands(
 
 
 def _key(line: Line) -> tuple[object, ...]:
-    return (line["benchmark"], line.get("cell", line.get("call", line.get("path", line.get("fragments",
-        line.get("kernel"))))), line.get("ranks", 1), line.get("rank", 0))  # fmt: skip
+    names = ("cell", "call", "path", "fragments", "kernel")
+    what = next((line[name] for name in names if name in line), None)
+    return (line["benchmark"], what, line.get("ranks", 1), line.get("rank", 0))
 
 
 def _kept(path: Path, settings: Settings) -> list[Line]:
