@@ -15,6 +15,9 @@ struct Options {
   std::uint64_t snapshots = 0;                  // 0: the store's own
   std::uint64_t gpu_cache = 0, host_cache = 0;  // MiB; of store history
   std::string folder;                           // of store history
+  std::string host_region;                      // of store history
+  std::uint64_t points = 50;                    // steps from one that a killed run goes on from
+  bool verbose = false;                         // prints those
   bool compress = false;
   std::string image;   // where to write it; empty: nowhere
   std::string region;  // where a killed run is gone on from; empty: nowhere
