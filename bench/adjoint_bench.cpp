@@ -342,11 +342,13 @@ class Run {
 void print_times(bench::Line& line, const std::vector<Shot>& shots) {
   const auto median = [&](auto value) {
     std::vector<double> values;
+    values.reserve(shots.size());
     for (const Shot& shot : shots) values.push_back(value(shot));
     return bench::median(values);
   };
   const auto seconds = [](const Shot& shot) { return shot.forward + shot.backward; };
   std::vector<double> all;
+  all.reserve(shots.size());
   for (const Shot& shot : shots) all.push_back(seconds(shot));
   line.number("seconds", median(seconds)).numbers("shot_seconds", all);
   line.number("forward_seconds", median([](const Shot& shot) { return shot.forward; }));
@@ -423,6 +425,7 @@ bool measure(const Settings& settings, const Cell& cell, const Models& models, d
 int measure_all(const Settings& settings) {
   constexpr double kBlur = 6.0;  // cells
   std::vector<Cell> cells;
+  cells.reserve(settings.cells.size());
   for (const std::string& name : settings.cells) cells.push_back(parse_cell(name));
   const auto start = std::chrono::steady_clock::now();
   Models models;

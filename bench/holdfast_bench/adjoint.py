@@ -263,6 +263,44 @@ def _part() -> str:
 TABLES: dict[str, Callable[[], str]] = {"adjoint-stores": _part}
 
 
+def readme_rows() -> list[list[object]]:
+    """Returns the README's rows: a history beside its rivals, by interval."""
+    report = MEASURED.report(results_name("real"))
+    rows: list[list[object]] = []
+    for every in sorted({line["every"] for line in report.lines}):
+        best: dict[str, Line] = {}
+        for line in report.lines:
+            same = line["every"] == every and line["form"] == "exact" and "seconds" in line
+            if same and not line.get("disk_bytes"):
+                known = best.get(line["store"])
+                if known is None or line["seconds"] < known["seconds"]:
+                    best[line["store"]] = line
+        if not {"history", "revolve", "memory"} <= set(best):
+            continue
+        history = best["history"]
+        gb = history["kept_steps"] * history["step_bytes"] / 1e9
+        steps = "each step" if every == 1 else f"every {every}th step"
+        what = (
+            f"an adjoint's shot, {gb:.0f} GB of wavefields of {steps}, "
+            f"{history['gpu_cache_bytes'] / 1e9:.1f} GB of device memory for them"
+        )
+        rows.append(
+            [
+                what,
+                f"{history['seconds']:.2f} s by a history, {best['revolve']['seconds']:.2f} s "
+                f"by recomputation, {best['memory']['seconds']:.2f} s with all in device memory",
+            ]
+        )
+    return rows
+
+
+def readme() -> str:
+    """Returns the README's figure, where it was measured."""
+    if not MEASURED.report(results_name("real")):
+        return ""
+    return f"![an adjoint's shot by what keeps its wavefields](docs/figures/{FIGURE.name})\n"
+
+
 def draw_kept() -> None:
     """Draws the figure of the page, if it was measured."""
     draw(MEASURED.report(results_name("real")), FIGURE)

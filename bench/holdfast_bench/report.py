@@ -401,6 +401,7 @@ def readme() -> str:
         ],
         ["undoing such a batch after a crash", f"{undo['milliseconds']:.1f} ms"],
         *gpm_report.readme_rows(),
+        *adjoint.readme_rows(),
     ]
     return table(["what", "result"], rows)
 
@@ -491,7 +492,7 @@ def main() -> int:
         gpm_report.PAGE: page(gpm_report.PAGE, gpm_report.TABLES),
         score_report.PAGE: page(score_report.PAGE, score_report.TABLES),
         adjoint.PAGE: page(adjoint.PAGE, adjoint.TABLES),
-        README: page(README, {"readme": readme}),
+        README: page(README, {"readme": readme, "readme-adjoint": adjoint.readme}),
     }
     if "--check" in sys.argv[1:]:
         stale = [str(path) for path, text in pages.items() if text != path.read_text()]
