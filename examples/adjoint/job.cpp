@@ -1,5 +1,6 @@
 #include "adjoint/job.hpp"
 
+#include <bit>
 #include <charconv>
 #include <iomanip>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "adjoint/image.hpp"
 #include "adjoint/progress.hpp"
 #include "adjoint/stores.hpp"
+#include "adjoint/velocity_file.hpp"
 #include "holdfast/error.hpp"
 
 namespace adjoint {
@@ -26,7 +28,11 @@ const char* const kUsage =
     "               [--gpu-cache MIB] [--host-cache MIB] [--host-region FILE] [--folder FOLDER]\n"
     "               [--compress] [--image FILE.pgm] [--region FILE] [--points N] [--verbose]\n"
     "               [--check-gradient]\n"
+    "               [--velocity FILE --spacing METRES]\n"
     "Migrates shots over a layered model and writes the image.\n"
+    "--velocity: takes the model from a file, float32 in m/s, row by row from the top; --spacing "
+    "is\n"
+    "the side of its cells, 10.\n"
     "--every: makes the image of every N-th time step, and keeps only those.\n"
     "--store: what keeps the forward wavefields; revolve keeps --snapshots of them, and computes\n"
     "the others again; history keeps all, in caches of the GPU and the host and in a folder.\n"
@@ -50,6 +56,15 @@ std::uint64_t number(const std::string& option, const std::string& text) {
   throw Error(Errc::invalid_argument, concat(option, " ", text, ": give a whole number"));
 }
 
+double metres(const std::string& option, const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size() && value >= 1e-3 && value <= 1e6) {
+    return value;
+  }
+  throw Error(Errc::invalid_argument, concat(option, " ", text, ": give metres, 0.001 to 10^6"));
+}
+
 std::uint64_t mebibytes(const std::string& option, const std::string& text) {
   const std::uint64_t value = number(option, text);
   if (value <= 1 << 24) return value;
@@ -58,11 +73,25 @@ std::uint64_t mebibytes(const std::string& option, const std::string& text) {
 
 // A survey and the models that go with it.
 struct Setting {
-  explicit Setting(const Options& options)
-      : survey(make_survey(options.nx, options.nz, options.steps, options.shots, options.every)) {
-    const std::vector<double> velocity = layered_velocity(options.nx, options.nz);
+  explicit Setting(const Options& options) {
+    const std::vector<double> velocity =
+        options.velocity.empty() ? layered_velocity(options.nx, options.nz)
+                                 : read_velocity(options.velocity, options.nx, options.nz);
+    const Scale scale = options.velocity.empty()
+                            ? Scale{}
+                            : scale_of(velocity, options.spacing == 0 ? 10.0 : options.spacing);
+    survey =
+        make_survey(options.nx, options.nz, options.steps, options.shots, options.every, scale);
     truth = courant2(survey, velocity);
     model = courant2(survey, smoothed(velocity, options.nx, options.nz, kBlur));
+  }
+  // FNV-1a (Fowler, Noll, Vo) of the model, a word at a time.
+  std::uint64_t checksum() const {
+    std::uint64_t sum = 0xcbf29ce484222325;
+    for (const double value : truth) {
+      sum = (sum ^ std::bit_cast<std::uint64_t>(value)) * 0x100000001b3;
+    }
+    return sum;
   }
   Survey survey;
   std::vector<double> truth, model;  // courant2
@@ -101,7 +130,7 @@ int migrate(const Options& options, std::ostream& out) {
   if (!options.region.empty()) {
     const bool on_gpu = holdfast::backend::name() == std::string_view("cuda");
     const RunSettings settings{options.nx,       options.nz, options.steps, options.shots,
-                               options.compress, on_gpu,     options.every};
+                               options.compress, on_gpu,     options.every, setting.checksum()};
     progress.emplace(options.region, settings, sums, stream);
     shot = progress->restore(stream);
     if (shot != 0) out << shot << " of " << options.shots << " shots were done\n" << std::flush;
@@ -232,6 +261,10 @@ Options parse(int argc, const char* const* argv) {
       options.host_cache = mebibytes(option, value);
     } else if (option == "--host-region") {
       options.host_region = value;
+    } else if (option == "--velocity") {
+      options.velocity = value;
+    } else if (option == "--spacing") {
+      options.spacing = metres(option, value);
     } else if (option == "--points") {
       options.points = number(option, value);
       if (options.points == 0) throw Error(Errc::invalid_argument, "--points 0: give 1 or more");
@@ -249,6 +282,10 @@ Options parse(int argc, const char* const* argv) {
 }
 
 int run(const Options& options, std::ostream& out) {
+  if (options.spacing != 0 && options.velocity.empty()) {
+    throw Error(Errc::invalid_argument,
+                "--spacing without --velocity: the layered model has cells of 10 m: leave it away");
+  }
   if (options.check_gradient && options.every != 1) {
     throw Error(Errc::invalid_argument,
                 "--check-gradient with --every: the gradient takes every step: leave --every away");

@@ -19,8 +19,10 @@ struct Options {
   std::uint64_t points = 50;                    // steps from one that a killed run goes on from
   bool verbose = false;                         // prints those
   bool compress = false;
-  std::string image;   // where to write it; empty: nowhere
-  std::string region;  // where a killed run is gone on from; empty: nowhere
+  std::string velocity;  // a file of the model; empty: layered_velocity()
+  double spacing = 0;    // metres, of its cells; 0: 10
+  std::string image;     // where to write it; empty: nowhere
+  std::string region;    // where a killed run is gone on from; empty: nowhere
   bool check_gradient = false;
 };
 extern const char* const kUsage;

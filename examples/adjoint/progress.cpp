@@ -43,6 +43,7 @@ std::optional<RunSettings> held(Region& region, const RunSettings& settings) {
   check("--compress", stored.compress, settings.compress);
   check("GPUs", stored.gpu, settings.gpu);
   check("--every", stored.every, settings.every);
+  check("a velocity model of checksum", stored.model, settings.model);
   return stored;
 }
 

@@ -22,7 +22,8 @@ struct RunSettings {
   std::uint64_t nx = 0, nz = 0, steps = 0, shots = 0, compress = 0;
   std::uint64_t gpu = 0;  // whether a GPU computes them: another order of operations
   std::uint64_t every = 1;
-  std::uint64_t run = 0;  // a number that other runs do not have; drawn by Progress
+  std::uint64_t model = 0;  // a checksum of it
+  std::uint64_t run = 0;    // a number that other runs do not have; drawn by Progress
 };
 
 // Thread safety: one thread. The buffers outlive it.
