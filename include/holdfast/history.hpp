@@ -53,14 +53,17 @@ struct HistoryOptions {
   std::uint64_t disk_bytes = 0;  // what checkpoints may take there; 0: what the file system has
   // A folder that outlives the machine, on any POSIX file system; empty: none. Checkpoints go on to
   // it once the disk has them. Where the disk has lost some, or is another one, they are found
-  // there.
+  // there, and written to the disk again in the background, as far as disk_bytes goes.
   std::string remote = {};
   std::uint64_t remote_bytes = 0;
 
   // A checkpoint that was restored, and not kept, goes: what is pending of its flushes, too.
   bool discard_consumed = false;
-  // Of those that are on disk, what stays, there and on the remote tier: the last `keep_last` by
-  // step, and every step that `keep_every` divides. Both 0: all stay.
+  // What stays: the last `keep_last` by step, and every step that `keep_every` divides. Both 0: all
+  // stay. Those count that are in the slowest tier, disk or remote, so that this always has that
+  // many of what reached it; a checkpoint that cannot get there, since its flush was given up or
+  // there is no room, is let go once as many newer ones are stored anywhere. A budget needs room
+  // for one more than stay.
   std::uint64_t keep_last = 0, keep_every = 0;
   OnError on_error = OnError::raise;
 };
@@ -71,10 +74,14 @@ class Ticket {
   std::uint64_t step() const;
   // Whether the arrays may be changed without the stream's order, as the save has its copy.
   bool staged() const;
-  // Whether it is complete in a tier. Of the disk: it will be found after a crash of the machine.
+  // Of the disk and the remote tier: whether it is complete there, and will be found after a crash
+  // of the machine. Of a cache: whether it came to be complete there, though room may have been
+  // taken since. False once it was discarded: by discard(), by the rule of retention, or, with
+  // discard_consumed, by its restore.
   bool is_in(Tier tier) const;
-  // Waits for that. Throws what the transfer met; not_found if the checkpoint was discarded, or the
-  // history has no such tier; no_space if nothing that goes on will bring it there; closed.
+  // Waits for that. Throws what the transfer met; not_found if the checkpoint was discarded, though
+  // it was there before, or the history has no such tier; no_space if nothing that goes on will
+  // bring it there; closed.
   void wait_staged() const;
   void wait(Tier tier = Tier::disk) const;
 
@@ -117,7 +124,8 @@ struct HistoryStats {
 // - A checkpoint that is_in(Tier::disk) survives a crash of the process and of the machine, until
 // it
 //   is discarded. One that is not leaves nothing behind.
-// - Hints may be wrong, missing, repeated or late: that costs time, and nothing else.
+// - Hints may be wrong, missing, repeated or late: that costs time, and nothing else. What was
+//   fetched ahead stays in a cache until it is restored, or until a save has no room without its.
 //
 // Thread safety: any number of threads, but each stream by one at a time. Arrays outlive the work
 // that uses them. One process at a time has a folder open. Every function throws Errc::closed on a
@@ -148,7 +156,8 @@ class History {
   // No such array: nothing happens.
   void unprotect(std::string_view name);
 
-  // Saves the protected arrays as the stream leaves them; a damaged file of this number makes way.
+  // Saves the protected arrays as the stream leaves them. A damaged file of this number makes way,
+  // and so does a checkpoint of which restore() has said that no tier has it whole.
   // Returns once that is queued: where the first cache has room, behind a copy within device memory
   // and without waiting. Throws already_exists; no_space if no tier can take it, whose message says
   // why; what an earlier transfer met (OnError::raise); what the copies met.
@@ -156,8 +165,8 @@ class History {
 
   // Puts a checkpoint into the protected arrays, in the order of the stream. Throws not_found;
   // invalid_argument if the checkpoint has other arrays or sizes, which it names, and before
-  // anything is changed; damaged if no tier has it whole: the arrays are then undefined. discard()
-  // makes the number free.
+  // anything is changed; damaged if no tier has it whole: the arrays are then undefined. The
+  // number is then free for a save().
   void restore(std::uint64_t step, Stream& stream, bool keep = false);
 
   // The program will restore these next, in this order, behind those of earlier calls.
@@ -175,20 +184,23 @@ class History {
   std::vector<std::uint64_t> steps() const;  // ascending, those that can be restored
   // Whether a checkpoint is complete in a tier now. False where either is not there.
   bool is_in(std::uint64_t step, Tier tier) const;
-  // The checkpoint that a tier got last, of those that it has. Of the disk: the one to go on from.
+  // The checkpoint that was saved last, of those that a tier has; of the disk: the one to go on
+  // from. A clock that is set back does no harm among saves into stores that were opened together.
   std::optional<std::uint64_t> latest(Tier tier = Tier::disk) const;
   // Waits until everything is on disk and remote, as far as there are such tiers, or cannot be, and
   // what was discarded is gone from there; what was given up is tried again. Throws what transfers
-  // met, and why a checkpoint is not where it should be.
+  // met, and why a checkpoint is not where it should be. One that is remote, and for which
+  // disk_bytes has no room, may be missing on disk.
   void flush();
   // Reads what the disk, and the remote tier, have of a checkpoint; where that is no longer whole
-  // and another tier has it, it is written again. Throws damaged, not_found.
+  // and another tier has it, it is written again, in the background. Throws damaged, not_found.
   void verify(std::uint64_t step) const;
   HistoryStats stats() const;
 
   // Lets no call begin, waits for those of other threads (who wait for room get `closed`), then as
-  // flush() does, ends the threads and gives the caches back. Throws what flush() throws, with
-  // everything closed nevertheless. Closed already: nothing happens.
+  // flush() does, but does not wait for what is remote and is to be on disk again; ends the threads
+  // and gives the caches back. Throws what flush() throws, with everything closed nevertheless.
+  // Closed already: nothing happens.
   void close();
 
   struct Impl;

@@ -49,7 +49,7 @@ class HistoryFolder {
   std::string uuid() const;
   std::uint64_t file_bytes() const;             // of the complete checkpoints' files
   std::vector<HistoryStep> steps() const;       // ascending, those that can be restored
-  std::optional<std::uint64_t> latest() const;  // the one that was completed last
+  std::optional<std::uint64_t> latest() const;  // the one that was saved last
   std::vector<HistoryDamage> damaged() const;
 
   // Reads all of a checkpoint. Throws damaged (names file and chunk), not_found (or removed since),

@@ -60,13 +60,17 @@ class Ticket:
 
     @property
     def durable(self) -> bool:
-        """Whether it has been whole on disk: it is found after a crash of the machine."""
+        """Whether it is whole on disk: it is found after a crash of the machine.
+
+        False once it was discarded, by discard() or by a rule.
+        """
         return self.is_in("disk")
 
     def is_in(self, tier: str) -> bool:
-        """Whether it has been whole in a tier: "gpu", "host", "partner", "disk" or "remote".
+        """Whether it came to be whole in a tier: "gpu", "host", "partner", "disk" or "remote".
 
-        Does not wait.
+        Of "disk" and "remote": whether it is there now. False once it was discarded, by discard()
+        or by a rule. Does not wait.
         """
         return self._handle.is_in(tier)
 
@@ -77,8 +81,9 @@ class Ticket:
     def wait(self, tier: str = "disk") -> None:
         """Returns once the checkpoint is whole in a tier.
 
-        Raises Error: what the transfer met; not_found (it was discarded, or the history has no such
-        tier); closed.
+        Raises Error: what the transfer met; not_found (it was discarded, though it was there
+        before, or the history has no such tier); no_space (nothing that goes on will bring it
+        there); closed.
         """
         self._handle.wait(tier)
 
@@ -110,8 +115,8 @@ class History:
     folder that outlives the machine, to which checkpoints go on from the disk. At least one tier is
     needed.
     discard_consumed: a checkpoint that was restored, and not kept, goes.
-    keep_last, keep_every: of the checkpoints on disk the last `keep_last` by step stay, and those
-    that `keep_every` divides. None for both: all stay.
+    keep_last, keep_every: the last `keep_last` by step stay, of those that the slowest tier has
+    (disk or remote), and those that `keep_every` divides. None for both: all stay.
     on_error: what a save() does about the failure of an earlier one behind its back: "raise" it
     once, and save nothing; or "warn" on standard error, and go on.
 
@@ -272,7 +277,7 @@ class History:
         return self._handle.steps()
 
     def latest(self, tier: str = "disk") -> int | None:
-        """Returns the checkpoint that a tier got last, of those that it has; None: it has none.
+        """Returns the checkpoint that was saved last, of those that a tier has; None: it has none.
 
         Of the disk: the one to go on from.
         """

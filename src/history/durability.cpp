@@ -35,10 +35,11 @@ bool Engine::is_being_removed(Step step) const {
 
 void Engine::flush() {
   Call call(*this);
-  flush(call.lock);
+  flush(call.lock, true);
 }
 
-void Engine::flush(Lock& lock) {
+// `refills`: what slower storage has, and so cannot be lost by not waiting for it, is waited for.
+void Engine::flush(Lock& lock, bool refills) {
   Core& core = *core_;
   core.check_whole();
   removals_.merge(failed_removals_);
@@ -47,8 +48,8 @@ void Engine::flush(Lock& lock) {
   retry_flushes();
   {
     const Core::Waiting waiting(core);
-    while (!core.broken &&
-           (core.catalog.flush_pending() || core.catalog.discard_pending() || !removals_.empty())) {
+    while (!core.broken && (core.catalog.flush_pending() || core.catalog.discard_pending() ||
+                            !removals_.empty() || (refills && core.catalog.refill_pending()))) {
       core.changed.wait(lock);
     }
   }
@@ -59,20 +60,21 @@ void Engine::flush(Lock& lock) {
   check_all_flushed();
 }
 
-// Throws what keeps a checkpoint from the last tier. One that a faster storage tier has lost is as
-// safe as it can be.
+// Throws what keeps a checkpoint from the last tier, or from storage that has room for it.
 void Engine::check_all_flushed() {
   const int last = static_cast<int>(kinds_.size()) - 1;
   if (is_cache(last)) return;
   const Catalog& catalog = core_->catalog;
   for (const auto& [step, record] : records_) {
     if (!catalog.contains(step) || catalog.is_lost(step)) continue;
-    if (is_whole(catalog.state(step, last))) continue;
-    const auto met = unflushed_.lower_bound({step, 0});
+    const bool there = is_whole(catalog.state(step, last));
+    if (there && !catalog.refill_given_up(step)) continue;
+    const auto met = unflushed_.lower_bound({step, there ? last : 0});
     if (met != unflushed_.end() && met->first.first == step) {
       met->second.raised = true;
       std::rethrow_exception(met->second.error);
     }
+    if (there) continue;
     const std::string name = to_string(kind_of(last));
     throw Error(Errc::no_space,
                 concat(name_of(step), " is not in the tier '", name, "': there is no room for its ",
@@ -130,7 +132,7 @@ void Engine::close() {
   while (calls_ > 0) core_->changed.wait(lock);
   std::exception_ptr error;
   try {
-    flush(lock);
+    flush(lock, false);
   } catch (...) {
     error = std::current_exception();
   }

@@ -23,15 +23,10 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Of a store's steps it is known which came last; of the others, when they were saved.
-std::vector<StepInfo> in_order_of_arrival(const FolderStore& store) {
+std::vector<StepInfo> in_order_of_saves(const FolderStore& store) {
   std::vector<StepInfo> steps = store.steps();
   std::erase_if(steps, [](const StepInfo& info) { return info.step == kGap; });  // no save()'s
-  const std::optional<Step> latest = store.latest();
-  std::sort(steps.begin(), steps.end(), [&](const StepInfo& a, const StepInfo& b) {
-    const bool a_last = a.step == latest, b_last = b.step == latest;
-    return a_last != b_last ? b_last : a.saved_at_ns < b.saved_at_ns;
-  });
+  std::sort(steps.begin(), steps.end(), is_saved_before);
   return steps;
 }
 
@@ -94,7 +89,7 @@ void Core::go_on() {
   changed.notify_all();
   for (int tier = 0; tier < catalog.tiers(); ++tier) {
     if (flushers[tier].asleep && catalog.may_flush(tier)) flushers[tier].due.notify_one();
-    if (fetchers[tier].asleep && catalog.may_fetch()) fetchers[tier].due.notify_one();
+    if (fetchers[tier].asleep && catalog.may_fetch(tier)) fetchers[tier].due.notify_one();
   }
 }
 
@@ -111,7 +106,9 @@ bool Core::go_on_soon() {
 Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
     : options_(options),
       core_(std::make_shared<Core>(
-          specs_of(options), Catalog::Options{.discard_consumed = options.discard_consumed})) {
+          specs_of(options),
+          Catalog::Options{.discard_consumed = options.discard_consumed,
+                           .retains = options.keep_last > 0 || options.keep_every > 0})) {
   std::fill(std::begin(numbers_), std::end(numbers_), -1);
   const auto add = [&](Tier kind, bool there) {
     if (!there) return;
@@ -146,6 +143,7 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
 // a flush replaces the others.
 void Engine::adopt() {
   const auto note = [&](const StepInfo& info) {
+    note_save_time(info.saved_at_ns);
     Record& record = records_[info.step];
     if (record.info.bytes == 0 || record.info.saved_at_ns < info.saved_at_ns) record.info = info;
   };
@@ -158,7 +156,7 @@ void Engine::adopt() {
   };
   std::vector<StepInfo> stored[kTierKinds];
   for (std::size_t kind = 0; kind < kTierKinds; ++kind) {
-    if (stores_[kind]) stored[kind] = in_order_of_arrival(*stores_[kind]);
+    if (stores_[kind]) stored[kind] = in_order_of_saves(*stores_[kind]);
     for (const StepInfo& info : stored[kind]) note(info);
   }
   for (const Tier kind : kinds_) {
@@ -176,7 +174,28 @@ void Engine::adopt() {
   for (const Tier kind : kinds_) {
     for (const StepInfo& info : stored[index_of(kind)]) take(info, kind, 0);
   }
+  for (const Tier kind : kinds_) {
+    for (const StepInfo& info : stored[index_of(kind)]) {
+      if (!counts(info)) remove_stale(info.step, kind);
+    }
+  }
   std::erase_if(records_, [&](const auto& entry) { return !core_->catalog.knows(entry.first); });
+}
+
+// A file that another checkpoint of its number has taken the place of, in a slower store. Otherwise
+// it would be there again once the history is opened without that.
+void Engine::remove_stale(Step step, Tier kind) {
+  bool stored_below = false;
+  for (int tier = tier_of(kind) + 1; tier < core_->catalog.tiers(); ++tier) {
+    stored_below |= is_whole(core_->catalog.state(step, tier));
+  }
+  if (!stored_below) return;  // the flush to this store replaces it
+  try {
+    remove_file(*stores_[index_of(kind)], step);
+  } catch (const Error&) {
+    ++stats_.failed_transfers;
+    warn_or_keep(step, std::current_exception());
+  }
 }
 
 Engine::~Engine() {
@@ -402,6 +421,7 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   ticket->step = step;
   std::copy(std::begin(numbers_), std::end(numbers_), ticket->tiers);
   const Answer answer = ask(lock, step, [&] {
+    if (core_->catalog.is_lost(step)) drop(step);  // its files make way
     if (is_being_removed(step)) return Answer{Answer::Verdict::wait, {}};
     return changing([&] { return core_->catalog.begin_save(step, layout->room, keep); });
   });
@@ -414,7 +434,8 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   try {
     // It stays where it is while the transfer goes on.
     Record& record = records_[step];
-    record.info = {step, layout->bytes, layout->parts, now_ns()};
+    note_save_time(now_ns());
+    record.info = {step, layout->bytes, layout->parts, last_save_ns_};
     record.ticket = ticket;
     queue_save(call, answer.transfer, record.info, *layout, stream, ticket);
   } catch (...) {
@@ -570,14 +591,18 @@ std::uint64_t Engine::size(Step step, std::string_view name) {
                                    " others");
 }
 
-bool Engine::discard(Step step) {
-  Lock lock = open_lock();
-  const bool there = changing([&] {
+bool Engine::drop(Step step) {
+  return changing([&] {
     const bool known = core_->catalog.discard(step);
     note_evictions();
     forget_if_gone(step);
     return known;
   });
+}
+
+bool Engine::discard(Step step) {
+  Lock lock = open_lock();
+  const bool there = drop(step);
   bool remains = false;
   for (const Tier kind : kinds_) {
     if (there || kind < Tier::disk || core_->catalog.knows(step)) continue;
@@ -609,17 +634,13 @@ bool Engine::is_in(Step step, Tier tier) {
 std::optional<Step> Engine::latest(Tier tier) {
   const Lock lock = open_lock();
   const int number = tier_of(tier);
-  std::optional<Step> latest;
-  std::uint64_t arrival = 0;
-  if (number < 0) return latest;
+  const StepInfo* latest = nullptr;
+  if (number < 0) return std::nullopt;
   for (const auto& [step, record] : records_) {
-    const std::uint64_t own = record.arrival[index_of(tier)];
     if (!core_->catalog.contains(step) || !is_whole(core_->catalog.state(step, number))) continue;
-    if (latest && own < arrival) continue;
-    latest = step;
-    arrival = own;
+    if (!latest || is_saved_before(*latest, record.info)) latest = &record.info;
   }
-  return latest;
+  return latest ? std::optional(latest->step) : std::nullopt;
 }
 
 HistoryStats Engine::stats() {

@@ -23,6 +23,7 @@
 // (removals).
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -122,6 +123,8 @@ namespace history {
 
 inline std::string name_of(Step step) { return "checkpoint " + std::to_string(step); }
 
+inline constexpr std::uint64_t kNoTime = std::uint64_t{1} << 63;  // ns; no clock has come to it
+
 struct Array {
   std::byte* data = nullptr;
   std::uint64_t bytes = 0;
@@ -203,6 +206,7 @@ class Engine {
 
   // engine.cpp
   void adopt();
+  void remove_stale(Step step, Tier kind);
   Lock open_lock();
   // Runs what changes the catalog. What that throws has left it half changed: nothing goes on then,
   // and whoever waits hears of it. REQUIRES: the mutex is held.
@@ -216,6 +220,12 @@ class Engine {
     }
   }
   void break_with(std::exception_ptr error);
+  // Each save has a later time than all that were seen, even if the clock is set back. It is what
+  // tells in any tier, and in the next process, which is the latest. One near the end of time is
+  // forged, and not followed.
+  void note_save_time(std::uint64_t ns) {
+    if (ns < kNoTime) last_save_ns_ = std::max(last_save_ns_ + 1, ns);
+  }
   int tier_of(Tier kind) const { return numbers_[index_of(kind)]; }
   Tier kind_of(int tier) const { return kinds_[static_cast<std::size_t>(tier)]; }
   bool is_cache(int tier) const { return kind_of(tier) < Tier::disk; }
@@ -242,6 +252,7 @@ class Engine {
   void queue_save(Call& call, const history::Transfer& transfer, const StepInfo& info,
                   const Layout& layout, Stream& stream,
                   const std::shared_ptr<Ticket::State>& ticket);
+  bool drop(Step step);  // False: no such checkpoint. REQUIRES: the mutex is held.
   void raise_pending_error();
   void go_on_soon(Lock& lock);
   [[noreturn]] void refuse_full(Step step, std::uint64_t bytes);
@@ -252,7 +263,7 @@ class Engine {
   static bool has_file(const FolderStore& store, Step step);
   static void remove_file(FolderStore& store, Step step);
   bool is_being_removed(Step step) const;
-  void flush(Lock& lock);
+  void flush(Lock& lock, bool refills);
   void check_all_flushed();
   bool verify(Step step, Tier kind);
   void end(bool leave);
@@ -316,6 +327,7 @@ class Engine {
   std::exception_ptr pending_error_;                     // for the next save() or flush()
   std::string last_failure_;
   std::uint64_t arrivals_counted_ = 0;
+  std::uint64_t last_save_ns_ = 0;
   HistoryStats stats_{};
   double seconds_per_byte_[Catalog::kMaxTiers] = {};
   bool stopping_ = false;

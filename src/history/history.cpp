@@ -49,6 +49,20 @@ std::shared_ptr<Event> copied_of(const Ticket::State& state) {
   return state.copied;
 }
 
+// Its own checkpoint, and not another of that number, which would have ended it. REQUIRES: the
+// mutex is held.
+bool is_there(const Ticket::State& state) {
+  return !state.gone && state.core->catalog.contains(state.step);
+}
+
+// What a storage tier had may have been damaged since. REQUIRES: the mutex is held.
+bool came_to(const Ticket::State& state, Tier tier) {
+  const int number = state.tiers[index_of(tier)];
+  if (number < 0 || !is_there(state)) return false;
+  if (tier < Tier::disk) return state.was_in[index_of(tier)];
+  return history::is_whole(state.core->catalog.state(state.step, number));
+}
+
 }  // namespace
 
 std::uint64_t Ticket::step() const { return state_of(state_).step; }
@@ -67,7 +81,7 @@ bool Ticket::is_in(Tier tier) const {
   check_tier(tier, "Ticket::is_in");
   state.core->check_process();
   const std::lock_guard lock(state.core->mutex);
-  return state.was_in[index_of(tier)];
+  return came_to(state, tier);
 }
 
 void Ticket::wait(Tier tier) const {
@@ -83,9 +97,9 @@ void Ticket::wait(Tier tier) const {
   std::unique_lock lock(state.core->mutex);
   const history::Core::Waiting waiting(*state.core);
   for (;;) {
-    if (state.was_in[index_of(tier)]) return;
+    if (came_to(state, tier)) return;
     if (state.error) std::rethrow_exception(state.error);
-    if (state.gone) throw Error(Errc::not_found, name + " was discarded");
+    if (!is_there(state)) throw Error(Errc::not_found, name + " was discarded");
     if (state.core->closed) throw Error(Errc::closed, name + ": its history is closed");
     state.core->check_whole();
     if (!state.core->catalog.will_reach(state.step, number)) {

@@ -1,5 +1,6 @@
 #include "holdfast/history_folder.hpp"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -36,7 +37,13 @@ HistoryFolder::Impl& HistoryFolder::impl() const {
 const std::string& HistoryFolder::path() const { return impl().store->path(); }
 std::string HistoryFolder::uuid() const { return core::to_text(impl().store->uuid()); }
 std::uint64_t HistoryFolder::file_bytes() const { return impl().store->bytes_used(); }
-std::optional<std::uint64_t> HistoryFolder::latest() const { return impl().store->latest(); }
+// As History has it: by the saves, and not by the writes, of which a later one may have been of an
+// older checkpoint that was damaged.
+std::optional<std::uint64_t> HistoryFolder::latest() const {
+  const std::vector<StepInfo> steps = impl().store->steps();
+  const auto last = std::max_element(steps.begin(), steps.end(), history::is_saved_before);
+  return last == steps.end() ? std::nullopt : std::optional(last->step);
+}
 
 std::vector<HistoryStep> HistoryFolder::steps() const {
   std::vector<HistoryStep> steps;

@@ -222,8 +222,8 @@ bool Engine::keep_pace(const history::Transfer& transfer) {
     if (stopping_ && !flush) return false;
     // Not while a caller waits, perhaps for this: the stream that a restore waits for may wait for
     // that caller.
-    const bool gives_way =
-        core_->catalog.waiting_callers() == 0 && (demands_ > 0 || (flush && prefetches_ > 0));
+    const bool gives_way = core_->catalog.waiting_callers() == 0 &&
+                           (demands_ > 0 || (transfer.kind != Kind::fetch && prefetches_ > 0));
     if (!gives_way || stopping_) return true;
     core_->changed.wait(lock);
   }

@@ -47,7 +47,8 @@ void Engine::finish(const history::Transfer& transfer, Outcome outcome,
         ++count[kind].checkpoints;
         if (found != records_.end()) count[kind].bytes += found->second.info.bytes;
       }
-      if (transfer.kind == Kind::flush) unflushed_.erase({step, transfer.from});
+      if (transfer.kind == Kind::flush || transfer.kind == Kind::refill)
+        unflushed_.erase({step, transfer.from});
       if (tier >= Tier::disk) retain();
     }
     if (error) note_failure(transfer, error);
@@ -68,8 +69,11 @@ void Engine::note_failure(const history::Transfer& transfer, const std::exceptio
     // What a save() has thrown is not thrown again by the next.
     if (ticket->copied) warn_or_keep(transfer.step, error);
   }
-  if (transfer.kind != Kind::flush) return;
-  if (!core_->catalog.flush_given_up(transfer.step, transfer.from)) return;
+  const bool given_up =
+      transfer.kind == Kind::flush    ? core_->catalog.flush_given_up(transfer.step, transfer.from)
+      : transfer.kind == Kind::refill ? core_->catalog.refill_given_up(transfer.step)
+                                      : false;
+  if (!given_up) return;
   if (ticket) ticket->error = error;
   unflushed_[{transfer.step, transfer.from}] = {error};
   if (options_.on_error == OnError::warn) warn(transfer.step, error);
@@ -125,23 +129,32 @@ void Engine::forget_if_gone(Step step) {
   }
 }
 
-// What the rule of retention no longer keeps on disk goes.
+// What the rule of retention no longer keeps goes. What pushes a checkpoint out is in the last
+// tier, so that this always has the newest that reached it; but one that will not come there is let
+// go by what is stored anywhere, or a remote tier that fails would let the disk grow without an
+// end.
 void Engine::retain() {
-  if (options_.keep_last == 0 && options_.keep_every == 0) return;
-  const std::uint64_t last = std::max<std::uint64_t>(options_.keep_last, 1);
+  const Catalog& catalog = core_->catalog;
+  const int last = catalog.tiers() - 1;
+  if ((options_.keep_last == 0 && options_.keep_every == 0) || is_cache(last)) return;
+  const std::uint64_t most = std::max<std::uint64_t>(options_.keep_last, 1);
   const auto is_stored = [&](Step step) {
-    for (int tier = 0; tier < core_->catalog.tiers(); ++tier) {
-      if (!is_cache(tier) && is_whole(core_->catalog.state(step, tier))) return true;
+    for (int tier = 0; tier <= last; ++tier) {
+      if (!is_cache(tier) && is_whole(catalog.state(step, tier))) return true;
     }
     return false;
   };
-  std::uint64_t newer = 0;
+  std::uint64_t newer_there = 0, newer_stored = 0;
   std::vector<Step> victims;
   for (auto record = records_.rbegin(); record != records_.rend(); ++record) {
     const Step step = record->first;
-    if (!core_->catalog.contains(step) || !is_stored(step)) continue;
-    const bool stays = newer < last || (options_.keep_every > 0 && step % options_.keep_every == 0);
-    ++newer;
+    if (!catalog.contains(step) || !is_stored(step)) continue;
+    const bool there = is_whole(catalog.state(step, last));
+    const bool comes = there || catalog.will_reach(step, last);
+    const bool stays = (comes ? newer_there : newer_stored) < most ||
+                       (options_.keep_every > 0 && step % options_.keep_every == 0);
+    newer_there += there;
+    ++newer_stored;
     if (!stays) victims.push_back(step);
   }
   for (const Step step : victims) core_->catalog.discard(step);

@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace holdfast::history {
@@ -33,9 +34,14 @@ struct StepInfo {
   Step step = 0;
   std::uint64_t bytes = 0;  // of the blob
   std::vector<Part> parts;
-  std::uint64_t saved_at_ns = 0;  // CLOCK_REALTIME
+  // CLOCK_REALTIME, or more than any other that the history had: it grows from save to save.
+  std::uint64_t saved_at_ns = 0;
   friend bool operator==(const StepInfo&, const StepInfo&) = default;
 };
+
+inline bool is_saved_before(const StepInfo& a, const StepInfo& b) {
+  return std::pair(a.saved_at_ns, a.step) < std::pair(b.saved_at_ns, b.step);
+}
 
 // How the parts of a step differ from those that a program protects, in words, beginning with the
 // first difference; empty if names and bytes are the same. Order and offsets do not matter: a part
