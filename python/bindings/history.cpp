@@ -5,11 +5,12 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <new>
+#include <set>
 
 #include "bindings.hpp"
 #include "holdfast/history_folder.hpp"
@@ -61,13 +62,13 @@ struct TicketHandle {
 // Thread safety: any number of threads; no call keeps the interpreter's lock.
 class HistoryHandle {
  public:
-  explicit HistoryHandle(const HistoryOptions& options)
-      : disk_(options.disk), history_(History::open(options)) {
-    for (const std::string& folder : {options.disk, options.remote}) {
-      struct stat info {};
-      if (!folder.empty() && ::stat((folder + "/history.lock").c_str(), &info) == 0) {
-        inodes_.push_back(info.st_ino);
-      }
+  explicit HistoryHandle(const HistoryOptions& options) : disk_(options.disk) {
+    // Of its folders and regions. What another thread opens meanwhile is let go of, too, by a
+    // child: it is the parent's as well.
+    const std::set<ino_t> before = locked_inodes();
+    history_.emplace(History::open(options));
+    for (const ino_t inode : locked_inodes()) {
+      if (!before.contains(inode)) inodes_.push_back(inode);
     }
   }
   ~HistoryHandle() {
@@ -125,9 +126,10 @@ class HistoryHandle {
       throw;
     }
   }
-  // In a forked child: the parent's death is to free the folder.
+  // In a forked child: the parent's death is to free the folders and regions.
   void leave_to_parent() noexcept {
-    if (is_forked() && !inodes_.empty()) leave_inherited_locks(inodes_, nullptr, nullptr);
+    if (!is_forked() || inodes_.empty()) return;
+    leave_inherited_locks(inodes_, nullptr, reinterpret_cast<const std::byte*>(UINTPTR_MAX));
   }
   bool is_open() const { return !closed_; }
   const std::string& disk() const { return disk_; }
