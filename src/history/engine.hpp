@@ -35,10 +35,12 @@
 
 #include "core/process.hpp"
 #include "history/bounce.hpp"
+#include "history/callers.hpp"
 #include "history/catalog.hpp"
 #include "history/folder_store.hpp"
 #include "history/host_tier.hpp"
 #include "history/range_fences.hpp"
+#include "history/status_server.hpp"
 #include "holdfast/history.hpp"
 
 namespace holdfast {
@@ -55,9 +57,11 @@ struct Core {
   std::condition_variable changed;
   Catalog catalog;
   const core::Maker maker;
-  bool closing = false;       // no further call begins
-  bool closed = false;        // what is not durable will not be
-  std::exception_ptr broken;  // what left the catalog half changed; then nothing goes on
+  bool closing = false;          // no further call begins
+  bool closed = false;           // what is not durable will not be
+  std::exception_ptr broken;     // what left the catalog half changed; then nothing goes on
+  Caller* callers = nullptr;     // under way, the youngest first
+  std::unique_ptr<Trace> trace;  // null: nobody asked for one
 
   // Throws in_use in a forked child, whose copy of the mutex may be locked for ever.
   void check_process() const {
@@ -82,6 +86,9 @@ struct Ticket::State {
 };
 
 namespace history {
+
+// As other processes get it: docs/history.md, "Seeing what happens".
+std::string to_json(const HistorySnapshot& snapshot);
 
 inline std::string name_of(Step step) { return "checkpoint " + std::to_string(step); }
 
@@ -119,6 +126,10 @@ class Engine {
   void flush();
   void verify(Step step);
   HistoryStats stats();
+  // Throws closed; is_of_any_phase: never, but what memory that runs out gives.
+  HistorySnapshot snapshot(bool of_any_phase = false);
+  // Events, as far as they are left; none where there is no trace. For tests.
+  std::vector<TraceEvent> traced();
   void close();
 
  private:
@@ -126,7 +137,14 @@ class Engine {
   struct Arrival {  // of a save whose copies are queued
     history::Transfer transfer;
     std::shared_ptr<Event> event;
-    const void* stream;  // that tells it from others
+    const void* stream;          // that tells it from others
+    std::int64_t queued_ns = 0;  // by the trace's clock
+  };
+  // What a lane does, for those who look. Under the mutex, apart from `moved`.
+  struct LaneWork {
+    Clock::time_point begin{};
+    std::int64_t paused_ns = 0;
+    std::atomic<std::uint64_t> moved{0};  // bytes of storage
   };
   struct Unflushed {  // whose flush was given up
     std::exception_ptr error;
@@ -173,13 +191,13 @@ class Engine {
   std::vector<Part> protected_parts() const;
   // The arrays of a checkpoint's parts; `waits`: some are memory that copies wait for.
   std::vector<Piece> pieces_of(const StepInfo& info, bool* waits) const;
-  Answer ask(Lock& lock, Step step, const std::function<Answer()>& question);
+  Answer ask(Lock& lock, Caller& caller, const std::function<Answer()>& question);
   void await_arrival(Lock& lock, Step step);
   Outcome restore_from(const history::Transfer& transfer, const std::vector<Piece>& pieces,
                        bool waits, Stream& stream, std::shared_ptr<Event>& done);
   void queue_save(Lock& lock, const history::Transfer& transfer, const StepInfo& info,
                   const std::vector<Piece>& pieces, bool waits, Stream& stream,
-                  const std::shared_ptr<Ticket::State>& ticket);
+                  const std::shared_ptr<Ticket::State>& ticket, Caller& caller);
   void raise_pending_error();
   [[noreturn]] void refuse_full(const StepInfo& info);
   [[noreturn]] void refuse_unknown(Step step) const;
@@ -210,6 +228,19 @@ class Engine {
   bool send(const history::Transfer& transfer, const StepInfo& info, FolderStore& to,
             bool& faulty_source);
   bool keep_pace(const history::Transfer& transfer);
+  LaneWork& work_of(const history::Transfer& transfer);
+  const LaneWork& work_of(const history::Transfer& transfer) const;
+
+  // seen.cpp: what others see of a history, and its trace. Under the mutex.
+  void start_trace();
+  void start_status_server();
+  void trace_lane(const history::Transfer& transfer, Outcome outcome,
+                  const std::exception_ptr& error);
+  void trace_copy(const Arrival& arrival, const std::exception_ptr& error);
+  void trace_moment(TraceEvent::Kind kind, Step step, int from = kProgram, std::uint64_t bytes = 0);
+  void add_transfers(HistorySnapshot& snapshot) const;
+  void add_callers(HistorySnapshot& snapshot) const;
+  std::string path_of(Tier kind) const;
 
   // records.cpp: what follows from a change of the catalog. REQUIRES: the mutex is held.
   void finish(const history::Transfer& transfer, Outcome outcome, const std::exception_ptr& error);
@@ -259,7 +290,10 @@ class Engine {
   int demands_ = 0;     // restores that read the disk while their callers wait
   int prefetches_ = 0;  // fetch lanes that read the disk
 
+  LaneWork work_[2][Catalog::kMaxTiers];  // of flushes and fetches, by the faster tier
+
   std::vector<std::thread> threads_;
+  std::optional<StatusServer> status_;  // ends first
 };
 
 }  // namespace history
