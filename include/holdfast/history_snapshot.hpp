@@ -60,4 +60,7 @@ struct HistorySnapshot {
   std::uint64_t traced = 0, trace_dropped = 0;  // events
 };
 
+// As the socket of a running history gives it: one JSON object.
+std::string to_json(const HistorySnapshot& snapshot);
+
 }  // namespace holdfast

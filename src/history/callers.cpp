@@ -95,7 +95,7 @@ void Caller::is_served_from(int tier) {
   event_.from = static_cast<std::int8_t>(tier);
   event_.hinted = catalog.is_hinted(event_.step);
   event_.prefetching = catalog.is_prefetching();
-  if (tier > 0) event_.census = take_census(catalog, 0);
+  event_.census = tier > 0 ? take_census(catalog, tier - 1) : Census{};
 }
 
 void Caller::begins_direct() {

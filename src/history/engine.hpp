@@ -87,9 +87,6 @@ struct Ticket::State {
 
 namespace history {
 
-// As other processes get it: docs/history.md, "Seeing what happens".
-std::string to_json(const HistorySnapshot& snapshot);
-
 inline std::string name_of(Step step) { return "checkpoint " + std::to_string(step); }
 
 struct Array {

@@ -282,8 +282,7 @@ void Writer::add(const TraceEvent& event, std::uint64_t number) {
          R"(","pid":1,"tid":)", track_of(event), R"(,"ts":)");
   const std::string begin = microseconds(event.begin_ns);
   if (event.kind == Kind::held) {
-    line(R"({"ph":"C",)", common, begin, R"(,"args":{"bytes":)", event.bytes, R"(,"to":")",
-         tier(event.to), "\"}}");
+    line(R"({"ph":"C",)", common, begin, R"(,"args":{"bytes":)", event.bytes, "}}");
     return;
   }
   const std::string details = details_of(event);

@@ -78,8 +78,8 @@ struct TraceEvent {
   Why why = Why::none;
   bool hinted = false, prefetching = false;  // when a restore began
   std::uint16_t message = kNoMessage;
-  // Of the tier whose room a save waits for, and of the fastest one where a restore is not served
-  // from there.
+  // Of the tier whose room a save waits for; of the next faster tier than the one that serves a
+  // restore.
   Census census{};
 };
 const char* to_string(TraceEvent::Kind kind) noexcept;
