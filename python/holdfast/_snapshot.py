@@ -7,6 +7,7 @@ import os
 import socket
 import stat
 import struct
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,11 +137,37 @@ def _connected(path: Path) -> socket.socket | None:
         os.close(folder)
 
 
-def _text_from(connection: socket.socket) -> str:
+def _has_ended(pid: int) -> bool:
+    """Whether a process is gone, or is a zombie."""
+    if pid == 0:  # of another namespace of process numbers
+        return False
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return True
+    return bool(fields) and fields[0] in "ZX"
+
+
+class _EndedError(Exception):
+    """A child that a process has forked keeps its socket, and does not answer."""
+
+
+def _text_from(connection: socket.socket, pid: int) -> str:
     parts = []
-    while part := connection.recv(1 << 20):
+    deadline = time.monotonic() + _PATIENCE
+    connection.settimeout(0.2)
+    while True:
+        try:
+            part = connection.recv(1 << 20)
+        except TimeoutError:
+            if _has_ended(pid):
+                raise _EndedError from None
+            if time.monotonic() > deadline:
+                raise
+            continue
+        if not part:
+            return b"".join(parts).decode("utf-8", "replace")
         parts.append(part)
-    return b"".join(parts).decode("utf-8", "replace")
 
 
 def ask(path: Path) -> HistorySnapshot | None:
@@ -157,18 +184,18 @@ def ask(path: Path) -> HistorySnapshot | None:
             pid, *_ = struct.unpack(
                 "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
             )
-            text = _text_from(connection)
+            text = _text_from(connection, pid)
+    except _EndedError:
+        return None
     except PermissionError:
         raise Error(f"the process behind {path} is another user's: ask as it", "permission") from None
     except ConnectionResetError:
         text = ""
     except TimeoutError:
-        # The socket is the listener's for as long as any process has it: a child that it forked.
-        if pid and not Path(f"/proc/{pid}").exists():
-            return None
+        who = f"process {pid}" if pid else "a process"
         raise Error(
-            f"process {pid} has the history behind {path}, and has not answered in "
-            f"{_PATIENCE:.0f} seconds: it is stopped, or too busy",
+            f"{who} has the history behind {path}, and has not answered in {_PATIENCE:.0f} "
+            "seconds: it is stopped, or too busy",
             "io",
         ) from None
     if not text:

@@ -114,8 +114,10 @@ def _count(value: Any) -> int:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is no text")
-    # What no file can hold, as of a path that is no UTF-8, is shown as a question mark.
-    return value.encode("utf-8", "replace").decode()
+    # What no terminal and no picture can show is a question mark, as bytes of a path that are no
+    # UTF-8 are.
+    seen = value.encode("utf-8", "replace").decode()
+    return "".join("?" if c < " " or "\x7f" <= c < "\xa0" else c for c in seen)
 
 
 def _trace_of(found: Any, path: str) -> Trace:
@@ -141,7 +143,7 @@ def _trace_of(found: Any, path: str) -> Trace:
         _take(trace, line, begun)
     if begun:
         raise ValueError(f"event {min(begun)} has no end")
-    if len([event for event in trace.events]) != _count(head["events"]):
+    if len(trace.events) != _count(head["events"]):
         raise ValueError(f"it has {len(trace.events)} events, and not {head['events']}")
     trace.events.sort(key=lambda event: (event.begin, -event.end))
     return trace
