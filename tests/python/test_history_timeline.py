@@ -191,7 +191,7 @@ def test_a_restore_behind_the_fetches_of_others(made: Made) -> None:
     made.add("wait", 17, 100_000, 112_300, to="host", why="fetch")
     made.add("restore", 17, 100_000, 112_310, **{"from": "host", "hinted": True, "prefetching": True})
     assert made.words() == (
-        "restore of 17 took 12.3 ms: it was in disk; it waited 12.3 ms for its fetch from there "
+        "restore of 17 took 12.3 ms: it was on disk; it waited 12.3 ms for its fetch from there "
         "into host, which began 1.9 ms before the call and took 14.2 ms, 2.0 ms of that giving way "
         "to other reads, behind the fetches of 19 and 18"
     )

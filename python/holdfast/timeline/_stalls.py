@@ -105,6 +105,9 @@ class _Teller:
         if where == "program":
             return "nothing was waited for"
         way = "into" if call.kind == "save" else "from"
+        copy = next((one for one in self._copies if one.step == call.step), None)
+        if call.kind == "save" and copy and copy.duration > call.duration / 2:
+            return f"its copies into {where} took {duration_text(copy.duration)}"
         text = f"nothing was waited for, it was copied {way} {where}"
         above = self._above(where)
         if call.kind == "restore" and above:
@@ -162,10 +165,10 @@ class _Teller:
         text = f"it waited {duration_text(part.duration)} for its fetch into {part.target}"
         if not own:
             return text
-        fetch = own[0]
+        fetch = own[-1]
         before = call.begin - fetch.begin
         text = (
-            f"it was in {fetch.source}; it waited {duration_text(part.duration)} for its fetch from "
+            f"it was {_at(fetch.source)}; it waited {duration_text(part.duration)} for its fetch from "
             f"there into {fetch.target}, which began {duration_text(abs(before))} "
             f"{'before' if before >= 0 else 'after'} the call and took "
             f"{duration_text(fetch.duration)}"
@@ -175,6 +178,12 @@ class _Teller:
         if fetch.outcome != "done":
             text += f", and ended as {fetch.outcome}"
             return f"{text} ({fetch.message})" if fetch.message else text
+        late = part.end - fetch.end
+        if late > max(1000.0, 0.2 * part.duration):
+            text += (
+                f"; it went on only {duration_text(late)} after that, as where a machine is too "
+                "busy to wake it"
+            )
         ahead = self._queue_before(fetch)
         if ahead:
             text += f", behind the fetches of {listed(one.step for one in ahead)}"
@@ -206,7 +215,7 @@ class _Teller:
 
     def _durable(self, call: Event, part: Event) -> str:
         begin, end, target = part.begin, part.end, part.target
-        text = f"it waited for {call.step} to be in {target}"
+        text = f"it waited for {call.step} to be {_at(target)}"
         own = [
             one for one in self._flushes if one.step == call.step and _overlaps(one, begin, end)
         ]
@@ -236,7 +245,7 @@ class _Teller:
         slowest = max(meanwhile, key=lambda one: one.duration)
         failed = [one for one in meanwhile if one.outcome == "failed"]
         text = (
-            f"until everything was in {last}, {count} checkpoint{'s' if count > 1 else ''} "
+            f"until everything was {_at(last)}, {count} checkpoint{'s' if count > 1 else ''} "
             f"were on their way; the slowest flush, of {slowest.step} to {slowest.target}, took "
             f"{duration_text(slowest.duration)}"
         )
@@ -253,7 +262,7 @@ class _Teller:
         return f"it was written to {part.target} in {duration_text(part.duration)}{why}"
 
     def _read(self, call: Event, part: Event) -> str:
-        text = f"it was on {part.source} alone, and was read from there"
+        text = f"it was {_at(part.source)} alone, and was read from there"
         text += f" in {duration_text(part.duration)}"
         if part.outcome == "damaged":
             return f"{text}, where it turned out to be damaged"
@@ -281,6 +290,10 @@ class _Teller:
         if above and call.census and self._share_of(above, call.begin) > _FULL:
             reasons.append(f"there was no room in {above}, {_census_text(call.census)}")
         return "; ".join(reasons) or "its fetch had not begun"
+
+
+def _at(tier: str) -> str:
+    return f"{'on' if tier in ('disk', 'remote') else 'in'} {tier}"
 
 
 def _each(transfers: list[Event]) -> str:
