@@ -38,6 +38,7 @@ std::optional<HostTier::Found> decode(const HostSlot& slot, std::uint64_t capaci
   found.info.step = slot.step;
   found.info.bytes = slot.bytes;
   found.info.saved_at_ns = slot.saved_at_ns;
+  found.info.stamp = {slot.stamp_run, slot.stamp_save};
   for (std::uint64_t i = 0; i < slot.parts; ++i) {
     const PartEntry& entry = slot.part[i];
     if (std::memchr(entry.name, 0, sizeof(entry.name)) == nullptr) return std::nullopt;
@@ -119,6 +120,8 @@ void HostTier::keep(const StepInfo& info, std::uint64_t offset) {
   slot.offset = offset;
   slot.bytes = info.bytes;
   slot.saved_at_ns = info.saved_at_ns;
+  slot.stamp_run = info.stamp.run;
+  slot.stamp_save = info.stamp.save;
   slot.parts = info.parts.size();
   for (std::size_t i = 0; i < info.parts.size(); ++i) {
     const Part& part = info.parts[i];

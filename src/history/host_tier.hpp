@@ -40,7 +40,8 @@ struct HostSlot {
   std::uint64_t bytes;
   std::uint64_t saved_at_ns;
   std::uint64_t parts;
-  std::uint64_t reserved[9];  // zero
+  std::uint64_t stamp_run, stamp_save;
+  std::uint64_t reserved[7];  // zero
   std::uint64_t checksum;     // of the slot, with `counts` and this as zero
   PartEntry part[kMostParts];
 };
