@@ -162,6 +162,7 @@ void Engine::end(bool leave) {
   host_.reset();
   bounce_.reset();
   for (auto& store : stores_) store.reset();
+  if (together_) together_->talk.reset();  // perhaps MPI's, which may end now
 }
 
 }  // namespace holdfast::history

@@ -67,10 +67,12 @@ void Core::check_whole() const {
   }
 }
 
-Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
+Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk,
+               std::unique_ptr<Together> together, const std::string& title)
     : options_(options),
-      core_(std::make_shared<Core>(
-          specs_of(options), Catalog::Options{.discard_consumed = options.discard_consumed})) {
+      core_(std::make_shared<Core>(specs_of(options),
+                                   Catalog::Options{.discard_consumed = options.discard_consumed})),
+      together_(std::move(together)) {
   std::fill(std::begin(numbers_), std::end(numbers_), -1);
   const auto add = [&](Tier kind, bool there) {
     if (!there) return;
@@ -86,12 +88,13 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
   } else if (!options.host_region.empty()) {
     throw Error(Errc::invalid_argument, "History::open: host_region needs host_bytes");
   }
+  const FolderOptions folder{.name = title};
   if (!options.disk.empty()) {
     auto& store = stores_[index_of(Tier::disk)];
-    store = disk ? std::move(disk) : open_folder_store(options.disk);
+    store = disk ? std::move(disk) : open_folder_store(options.disk, folder);
   }
   if (!options.remote.empty()) {
-    stores_[index_of(Tier::remote)] = open_folder_store(options.remote);
+    stores_[index_of(Tier::remote)] = open_folder_store(options.remote, folder);
   }
   adopt();
   if (!is_cache(static_cast<int>(kinds_.size()) - 1)) bounce_ = std::make_unique<Bounces>();
@@ -106,7 +109,10 @@ void Engine::adopt() {
     Record& record = records_[info.step];
     if (record.info.bytes == 0 || record.info.saved_at_ns < info.saved_at_ns) record.info = info;
   };
-  const auto counts = [&](const StepInfo& info) { return records_.at(info.step).info == info; };
+  const auto counts = [&](const StepInfo& info) {
+    const auto record = records_.find(info.step);
+    return record != records_.end() && record->second.info == info;
+  };
   const auto take = [&](const StepInfo& info, Tier kind, std::uint64_t offset) {
     if (!counts(info)) return false;
     if (!core_->catalog.adopt(info.step, info.bytes, tier_of(kind), offset)) return false;
@@ -116,10 +122,18 @@ void Engine::adopt() {
   std::vector<StepInfo> stored[kTierKinds];
   for (std::size_t kind = 0; kind < kTierKinds; ++kind) {
     if (stores_[kind]) stored[kind] = in_order_of_arrival(*stores_[kind]);
-    for (const StepInfo& info : stored[kind]) note(info);
+  }
+  if (together_) agree_on_found(stored);
+  const auto is_agreed = [&](const StepInfo& info) {
+    return !together_ || together_->is_complete(info.step, info.stamp);
+  };
+  for (const auto& infos : stored) {
+    for (const StepInfo& info : infos) note(info);
   }
   if (host_) {
-    for (const HostTier::Found& found : host_->found()) note(found.info);
+    for (const HostTier::Found& found : host_->found()) {
+      if (is_agreed(found.info)) note(found.info);
+    }
     for (const HostTier::Found& found : host_->found()) {
       if (!take(found.info, Tier::host, found.offset)) host_->forget(found.info.step);
     }
@@ -327,7 +341,7 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   if (step == kGap) {
     throw Error(Errc::invalid_argument, "the largest number there is cannot be a checkpoint's");
   }
-  const StepInfo info = layout(step);
+  StepInfo info = layout(step);
   bool waits = false;
   const std::vector<Piece> pieces = pieces_of(info, &waits);
   auto ticket = std::make_shared<Ticket::State>();
@@ -343,6 +357,7 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
                 name_of(step) + " is there already, and never changes: discard() it first");
   }
   if (answer.verdict == Answer::Verdict::full) refuse_full(info);
+  if (together_) info.stamp = together_->begin_save(step);
 
   try {
     Record& record = records_[step];
@@ -400,7 +415,10 @@ void Engine::refuse_unknown(Step step) const {
     const auto file = damaged_file(*stores_[index_of(kind)], step);
     if (file) throw Error(file->code, file->reason);
   }
-  throw Error(Errc::not_found, name_of(step) + " is not in this history: steps() has what is");
+  const std::string lacks = together_ ? together_->who_lacks(step) : std::string();
+  throw Error(Errc::not_found,
+              name_of(step) + (lacks.empty() ? " is not in this history: steps() has what is"
+                                             : " is not complete: " + lacks + "; save it again"));
 }
 
 void Engine::restore(Step step, Stream& stream, bool keep) {
@@ -507,6 +525,7 @@ bool Engine::discard(Step step) {
   for (const Tier kind : kinds_) {
     if (there || kind < Tier::disk || core_->catalog.knows(step)) continue;
     if (removals_.contains({step, kind}) || !has_file(*stores_[index_of(kind)], step)) continue;
+    if (together_ && together_->held.contains({step, kind})) continue;
     removals_.insert({step, kind});
     removal_due_.notify_one();
     remains = true;
