@@ -133,9 +133,9 @@ struct HistoryStats {
 // Ranks (Coupling::tight): what one of them lacks when they are opened none is offered; its number
 // is free. From then on each has what it saves, and agree() says what all have. Retention counts
 // what all are known to have on disk or remote; and the last of that stays there, though it be
-// discarded, until all are known to have another, or to have discarded it, too. So whichever ranks
-// die, and when, there is one that all can restore. Ranks save and discard the same numbers in the
-// same order: of a number that some have saved once, and others discarded and saved again, the
+// discarded, until all are known to have another, or to have discarded everything. So whichever
+// ranks die, and when, there is one that all can restore. Ranks save and discard the same numbers in
+// the same order: of a number that some have saved once, and others discarded and saved again, the
 // parts do not fit.
 //
 // Thread safety: any number of threads, but each stream by one at a time. Arrays outlive the work

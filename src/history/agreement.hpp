@@ -31,7 +31,7 @@ struct Version {
 struct Offer {
   std::vector<Version> versions;  // in the order of their saves; several of one number may be there
   std::vector<Version> stored;    // those that are on disk, or remote
-  std::optional<Version> dropped;  // that the program has discarded, and that waits for the others
+  std::optional<Version> dropped;  // the last, which the program has discarded, too
 };
 
 struct Agreed {

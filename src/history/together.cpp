@@ -108,7 +108,11 @@ Offer Engine::offer_of(Tier tier) const {
     }
   }
   Offer offer{versions_of(all), versions_of(durable), std::nullopt};
-  if (together_) offer.dropped = together_->keeper;
+  // What is still on its way may come to be what all have.
+  const bool others = std::any_of(records_.begin(), records_.end(), [&](const auto& entry) {
+    return core_->catalog.contains(entry.first);
+  });
+  if (together_ && !others) offer.dropped = together_->keeper;
   return offer;
 }
 
