@@ -35,6 +35,7 @@ class HistoryStore final : public Store {
     for (int tier = 0; tier < 3; ++tier) {
       counts.restored_bytes[tier] = stats.restored_from[tier].bytes;
     }
+    for (int tier = 0; tier < 2; ++tier) counts.fetched_bytes[tier] = stats.fetched_to[tier].bytes;
     counts.waits = stats.waits;
     // Beside the cache: three pairs of buffers, through which checkpoints go past caches.
     counts.pinned_bytes = options_.host_bytes + (std::uint64_t{3 * 2 * 4} << 20);

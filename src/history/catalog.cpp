@@ -148,6 +148,7 @@ void Catalog::drop(Step step, Checkpoint& checkpoint, int tier, Input input) {
   require(copy.readers == 0, "a copy goes that is being read");
   apply(copy, input);
   require(copy.state == State::absent, "a copy that goes is not absent");
+  const std::uint64_t offset = copy.offset;
   copy = Copy{};
   Tier& at = tier_at(tier);
   std::erase_if(at.flush_queue, [&](const auto& entry) {
@@ -158,9 +159,29 @@ void Catalog::drop(Step step, Checkpoint& checkpoint, int tier, Input input) {
   if (at.spec.storage) {
     at.used -= checkpoint.bytes;
   } else {
-    require(at.space.erase(step), "a copy had no room");
+    require(at.space.erase_at(offset), "a copy had no room");
   }
   if (input != Input::failed) evicted_.emplace_back(tier, step);
+}
+
+std::uint64_t Catalog::note_of(Step step, const Checkpoint& checkpoint, int tier) const {
+  const Copy& copy = checkpoint.copies[tier];
+  const auto places = places_.find(step);
+  const std::uint64_t place = places == places_.end() ? kNoPlace : places->second.front();
+  Noted noted = Noted::busy;
+  if (checkpoint.arrived && !checkpoint.doomed && copy.readers == 0) {
+    if (copy.state == State::flushed) noted = Noted::evictable;
+    if (copy.state == State::consumed) noted = Noted::consumed;
+  }
+  return place << 2 | static_cast<std::uint64_t>(noted);
+}
+
+void Catalog::set_notes(Step step, const Checkpoint& checkpoint) {
+  for (int tier = 0; tier < tiers() && !is_storage(tier); ++tier) {
+    const Copy& copy = checkpoint.copies[tier];
+    if (copy.state == State::absent) continue;
+    tier_at(tier).space.set_note(copy.offset, note_of(step, checkpoint, tier));
+  }
 }
 
 // Brings `..._alone` and the flush queues in line with which copies are whole.
@@ -181,6 +202,7 @@ void Catalog::settle(Step step) {
     at.flush_queue.push_back(entry);
     copy.flush_mark = at.queued += checkpoint.bytes;
   }
+  set_notes(step, checkpoint);
 }
 
 // Of a checkpoint that is to go: what no transfer uses goes now; the rest when it has ended.
@@ -228,6 +250,14 @@ bool Catalog::drains(int tier, std::uint64_t bytes, Asker asker, Drains& known) 
   return does;
 }
 
+Score Catalog::score_now(const Fragment& fragment, std::uint64_t distance) const {
+  const auto noted = static_cast<Noted>(fragment.note & 3);
+  Score result{noted == Noted::busy ? kNever : 0, distance_of(fragment.note), false};
+  result.consumed = noted == Noted::consumed && result.distance == kUnhinted;
+  if (result.distance < distance && distance != kUnhinted) result.wait = kNever;
+  return result;
+}
+
 // What one fragment is worth to whoever wants room in its tier. `distance`: fragments that are
 // wanted before that stay.
 Score Catalog::score(int tier, const Fragment& fragment, Asker asker, std::uint64_t distance,
@@ -235,7 +265,7 @@ Score Catalog::score(int tier, const Fragment& fragment, Asker asker, std::uint6
   const Checkpoint& checkpoint = checkpoints_.at(fragment.step);
   const Copy& copy = checkpoint.copies[tier];
   const Tier& at = tier_at(tier);
-  Score result{0, distance_of(fragment.step), false};
+  Score result{0, distance_of(fragment.note), false};
   result.consumed = result.distance == kUnhinted &&
                     (copy.state == State::consumed || copy.state == State::consumed_alone);
   if (checkpoint.doomed || !checkpoint.arrived) {  // it goes, or it is on its way
@@ -274,20 +304,19 @@ std::optional<Window> Catalog::window(int tier, std::uint64_t bytes, Asker asker
   const AllocationTable& space = tier_at(tier).space;
   if (bytes > space.capacity()) return std::nullopt;
   Drains known;
-  return choose_window(space.fragments(), space.rounded(bytes), [&](const Fragment& fragment) {
-    return score(tier, fragment, asker, distance, known);
-  });
+  return choose_window(
+      space.fragments(), space.rounded(bytes),
+      [&](const Fragment& fragment) { return score_now(fragment, distance); },
+      [&](const Fragment& fragment) { return score(tier, fragment, asker, distance, known); },
+      tier_at(tier).scratch.scores);
 }
 
 // Evicts what is in the window, and takes its room. REQUIRES: window.wait == 0.
 std::uint64_t Catalog::take(int tier, const Window& window, Step step, std::uint64_t bytes) {
   Tier& at = tier_at(tier);
-  std::vector<Step> evicted;
   for (std::size_t i = window.first; i < window.last; ++i) {
-    const Fragment& fragment = at.space.fragments()[i];
-    if (fragment.step != kGap) evicted.push_back(fragment.step);
-  }
-  for (const Step victim : evicted) {
+    const Step victim = at.space.fragments()[i].step;
+    if (victim == kGap) continue;
     Copy& copy = checkpoints_.at(victim).copies[tier];
     require(copy.readers == 0, "what is being read was to be evicted");
     apply(copy, Input::evict);
@@ -315,13 +344,15 @@ Transfer Catalog::begin_into(Transfer::Kind kind, Step step, int from, int to,
   transfer.bytes = checkpoint.bytes;
   if (from != kProgram) {
     ++checkpoint.copies[from].readers;
-    if (!is_storage(from)) transfer.from_offset = tier_at(from).space.find(step)->offset;
+    if (!is_storage(from)) transfer.from_offset = checkpoint.copies[from].offset;
   }
   if (to != kProgram) {
+    checkpoint.copies[to].offset = offset;
     apply(checkpoint.copies[to], kind == Transfer::Kind::fetch ? Input::fetch : Input::write);
     if (is_storage(to)) tier_at(to).used += checkpoint.bytes;
   }
   transfers_.push_back(transfer);
+  set_notes(step, checkpoint);
   return transfer;
 }
 
@@ -366,6 +397,7 @@ bool Catalog::discard(Step step) {
   const auto found = checkpoints_.find(step);
   if (found == checkpoints_.end() || found->second.doomed) return false;
   found->second.doomed = true;
+  set_notes(step, found->second);
   while (places_.contains(step)) drop_hint(step);
   drop_copies_at_rest(step);
   return true;
@@ -403,6 +435,7 @@ bool Catalog::adopt(Step step, std::uint64_t bytes, int tier, std::uint64_t offs
   require(checkpoint.copies[tier].state == State::absent, "adopted twice");
   checkpoint.bytes = bytes;
   checkpoint.arrived = true;
+  checkpoint.copies[tier].offset = offset;
   apply(checkpoint.copies[tier], Input::write);
   apply(checkpoint.copies[tier], Input::arrived);
   if (at.spec.storage) at.used += bytes;
@@ -415,7 +448,12 @@ bool Catalog::adopt(Step step, std::uint64_t bytes, int tier, std::uint64_t offs
 
 void Catalog::hint(Step step) {
   hints_[next_place_] = step;
-  places_[step].push_back(next_place_++);
+  auto& places = places_[step];
+  places.push_back(next_place_++);
+  if (places.size() > 1) return;
+  if (const auto found = checkpoints_.find(step); found != checkpoints_.end()) {
+    set_notes(step, found->second);
+  }
 }
 
 void Catalog::drop_hint(Step step) {
@@ -424,6 +462,9 @@ void Catalog::drop_hint(Step step) {
   hints_.erase(places->second.front());
   places->second.pop_front();
   if (places->second.empty()) places_.erase(places);
+  if (const auto found = checkpoints_.find(step); found != checkpoints_.end()) {
+    set_notes(step, found->second);
+  }
 }
 
 // The program has passed them over, and they would hold up the prefetcher for ever.
@@ -448,13 +489,13 @@ void Catalog::unwant_unless_hinted(Step step) {
     Copy& copy = found->second.copies[tier];
     if (is_ready(copy.state)) apply(copy, Input::unwant);
   }
+  set_notes(step, found->second);
 }
 
 // How many places behind the head of the restore order.
-std::uint64_t Catalog::distance_of(Step step) const {
-  const auto places = places_.find(step);
-  if (places == places_.end()) return kUnhinted;
-  return places->second.front() - hints_.begin()->first;
+std::uint64_t Catalog::distance_of(std::uint64_t note) const {
+  const std::uint64_t place = note >> 2;
+  return place == kNoPlace ? kUnhinted : place - hints_.begin()->first;
 }
 
 std::uint64_t Catalog::prefetch_distance() const {
@@ -532,6 +573,7 @@ std::optional<Transfer> Catalog::next_fetch(int tier) {
     if (from <= tier) {
       if (from == 0 && tier == 0 && !is_ready(checkpoint.copies[0].state)) {
         apply(checkpoint.copies[0], Input::want);
+        set_notes(step, checkpoint);
       }
       continue;
     }
@@ -610,6 +652,7 @@ void Catalog::finish(const Transfer& given, Outcome outcome) {
     }
   }
   if (checkpoint.doomed) {
+    set_notes(step, checkpoint);
     drop_copies_at_rest(step);
   } else {
     settle(step);

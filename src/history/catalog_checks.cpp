@@ -23,6 +23,10 @@ bool Catalog::valid(std::string* why) const {
       if (!is_storage(tier) && there != (room != nullptr)) {
         return wrong(step, tier, "its room and its state differ");
       }
+      if (room && room->note != note_of(step, checkpoint, tier)) {
+        return wrong(step, tier, "its fragment's note is out of date");
+      }
+      if (room && room->offset != copy.offset) return wrong(step, tier, "is not where it was put");
       if (there && is_storage(tier)) stored[static_cast<std::size_t>(tier)] += checkpoint.bytes;
       if (there && !is_storage(tier)) ++copies[static_cast<std::size_t>(tier)];
       if (is_whole(copy.state) && !checkpoint.doomed &&

@@ -45,13 +45,13 @@ void Engine::flush(Lock& lock) {
   failed_removals_.clear();
   removal_due_.notify_one();
   retry_flushes();
-  core.catalog.caller_waits();
-  core.changed.notify_all();
-  while (!core.broken &&
-         (core.catalog.flush_pending() || core.catalog.discard_pending() || !removals_.empty())) {
-    core.changed.wait(lock);
+  {
+    const Core::Waiting waiting(core);
+    while (!core.broken &&
+           (core.catalog.flush_pending() || core.catalog.discard_pending() || !removals_.empty())) {
+      core.changed.wait(lock);
+    }
   }
-  core.catalog.caller_goes_on();
   core.check_whole();
   if (const std::exception_ptr error = std::exchange(pending_error_, nullptr)) {
     std::rethrow_exception(error);
@@ -112,7 +112,7 @@ bool Engine::verify(Step step, Tier kind) {
       last_failure_ = error.what();
       // Where another tier has it, it is written again from there.
       if (arrival_of() == arrival) changing([&] { core_->catalog.found_damaged(step, tier); });
-      core_->changed.notify_all();
+      core_->go_on();
     }
     throw;
   }

@@ -233,7 +233,7 @@ void Engine::retain_agreed() {
       return true;
     });
   });
-  core_->changed.notify_all();
+  core_->go_on();
 }
 
 // Whole on disk or remote, and to be restored.
@@ -272,7 +272,7 @@ void Engine::release_held() {
   for (const auto& [file, stamp] : std::exchange(together_->held, {})) {
     queue_removal(file.first, stamp, file.second);
   }
-  core_->changed.notify_all();
+  core_->go_on();
 }
 
 }  // namespace holdfast::history

@@ -586,7 +586,7 @@ def test_kills(folder: Path) -> None:
     dice = random.Random(seed_of())
     durable: set[int] = set()
     seen = 0
-    for _ in range(8):
+    for _ in range(int(os.environ.get("HOLDFAST_HISTORY_KILLS", "8"))):
         worker = subprocess.Popen(
             [sys.executable, str(WORKER), str(folder), str(dice.randrange(2**32))],
             stdout=subprocess.PIPE,
