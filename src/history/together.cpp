@@ -21,12 +21,14 @@ std::vector<Version> versions_of(std::vector<const StepInfo*> infos) {
     return a->saved_at_ns < b->saved_at_ns;
   });
   std::vector<Version> versions;
+  versions.reserve(infos.size());
   for (const StepInfo* info : infos) versions.push_back({info->step, info->stamp});
   return versions;
 }
 
 std::vector<Offer> offers_of(const std::vector<RankTalk::Bytes>& all) {
   std::vector<Offer> offers;
+  offers.reserve(all.size());
   for (const RankTalk::Bytes& bytes : all) offers.push_back(decode(bytes));
   return offers;
 }

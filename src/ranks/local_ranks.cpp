@@ -320,6 +320,7 @@ class LocalRanks : public RankGroup {
     for (int rank = 1; rank < options_.size; ++rank) waiting.push_back(rank);
     while (!waiting.empty()) {
       std::vector<pollfd> entries;
+      entries.reserve(waiting.size());
       for (const int rank : waiting) entries.push_back({fd(rank), POLLIN, 0});
       const int ready = ::poll(entries.data(), entries.size(), left_ms(deadline));
       if (ready == 0 && Clock::now() >= deadline) {
