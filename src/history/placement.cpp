@@ -180,6 +180,10 @@ Placement place(const HistoryOptions& options, RankTalk& talk) {
   if (!own.disk.empty()) own.disk = own_folder(own.disk, talk);
   if (!own.remote.empty()) own.remote = own_folder(own.remote, talk);
   if (!own.host_region.empty()) own.host_region += "." + folder;
+  if (!own.partner_region.empty()) {
+    own.partner_region += "." + folder;
+    if (own.partner_owner.empty()) own.partner_owner = placement.title;
+  }
   const auto take = [&](std::uint64_t budget, const char* what) {
     const std::uint64_t share = share_of(budget, weights, index, kPage);
     if (share > 0) return share;

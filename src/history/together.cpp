@@ -63,14 +63,16 @@ std::unique_ptr<Engine> Engine::open(const HistoryOptions& options) {
   }
 }
 
-Offer Engine::found_offer(const std::vector<StepInfo> (&stored)[kTierKinds]) const {
+Offer Engine::found_offer(const std::vector<StepInfo> (&stored)[kTierKinds]) {
   std::vector<const StepInfo*> all, durable;
   for (const auto& infos : stored) {
     for (const StepInfo& info : infos) durable.push_back(&info);
   }
   all = durable;
-  if (host_) {
-    for (const HostTier::Found& found : host_->found()) all.push_back(&found.info);
+  for (const Tier kind : kinds_) {
+    const HostTier* const memory = memory_of(kind);
+    if (!memory) continue;
+    for (const HostTier::Found& found : memory->found()) all.push_back(&found.info);
   }
   return {versions_of(all), versions_of(durable), std::nullopt};
 }
