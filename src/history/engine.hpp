@@ -274,6 +274,7 @@ class Engine {
   Offer found_offer(const std::vector<StepInfo> (&stored)[kTierKinds]);
   void agree_on_found(std::vector<StepInfo> (&stored)[kTierKinds]);
   Offer offer_of(Tier tier) const;
+  Stamp stamp_of(const Ticket::State& state, Tier tier) const;
   void note_agreed(const Agreed& agreed);
   void retain_agreed();
   bool is_stored(Step step) const;

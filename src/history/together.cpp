@@ -144,6 +144,21 @@ Agreed Engine::agree(Tier tier, const char* name) {
   }
 }
 
+// Of what has come into a tier. Throws not_found where it has gone since. REQUIRES: the mutex is
+// held.
+Stamp Engine::stamp_of(const Ticket::State& state, Tier tier) const {
+  const auto record = records_.find(state.step);
+  if (record != records_.end() && record->second.ticket.get() == &state &&
+      core_->catalog.contains(state.step)) {
+    for (const Tier kind : kinds_) {
+      if (kind >= tier && is_whole(core_->catalog.state(state.step, tier_of(kind)))) {
+        return record->second.info.stamp;
+      }
+    }
+  }
+  throw Error(Errc::not_found, name_of(state.step) + " was discarded, or is no longer whole");
+}
+
 void Engine::wait_for_all(const Ticket& ticket, Tier tier) {
   constexpr char kName[] = "History::wait_for_all()";
   Ticket::State& state = *ticket.state();
@@ -153,17 +168,13 @@ void Engine::wait_for_all(const Ticket& ticket, Tier tier) {
   if (!together_) return wait_for(state, tier, std::nullopt);
   Call call(*this);
   Lock& lock = call.lock;
-  const auto record = records_.find(state.step);
   Version mine{state.step, {}};
-  if (record != records_.end() && record->second.ticket.get() == &state) {
-    mine.stamp = record->second.info.stamp;
-  }
-  ++together_->agreeing;
   lock.unlock();
   RankTalk& talk = *together_->talk;
+  bool counted = false;
   const auto end = [&](bool all_have_it) {
     lock.lock();
-    --together_->agreeing;
+    if (counted) --together_->agreeing;
     if (all_have_it && tier >= Tier::disk) {
       together_->stored[mine.step] = mine.stamp;
       together_->keeper.reset();
@@ -175,7 +186,13 @@ void Engine::wait_for_all(const Ticket& ticket, Tier tier) {
     const auto deadline = std::chrono::steady_clock::now() + talk.timeout();
     try {
       wait_for(state, tier, deadline);
+      lock.lock();
+      mine.stamp = stamp_of(state, tier);
+      ++together_->agreeing;  // not before: removals may be what the wait was for
+      counted = true;
+      lock.unlock();
     } catch (...) {
+      if (lock.owns_lock()) lock.unlock();
       talk.tell_failure(kName, std::current_exception());
       throw;
     }
