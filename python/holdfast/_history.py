@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, SupportsIndex
 
+from . import ranks as rank_groups
 from ._backend import ext
 from ._buffers import Buffer, buffer_of
 from ._errors import Error, checked_number
@@ -121,6 +122,15 @@ class History:
     for Perfetto; trace_events: how many events it has at most (the last ones), in 80 bytes of
     memory each. None: nothing is noted. A process that is killed leaves no trace.
 
+    ranks: the other processes that save with this one: a torch.distributed.ProcessGroup, an
+    mpi4py.MPI.Comm, a group of holdfast.ranks, or what has its interface. Each rank has a folder of
+    its own below `disk` and `remote`. coupling: "tight", parts of one whole: a checkpoint is
+    complete when every rank has its part, and what one of them lacks when they open it none is
+    offered; or "independent", each has its own. Making a History, agree(), latest_of_all() and
+    wait_for_all() are then collective: all ranks call them, in the same order; ranks_timeout: the
+    seconds for which they wait for the others. node_host, node_disk_bytes: in place of host and
+    disk_bytes what all ranks of a machine have together, of which each gets its part by weight.
+
     A checkpoint is what all protected arrays held at one save, and never changes. Restoring
     *consumes* it unless `keep` is given at the save or the restore: the caches then evict it first;
     the disk has it until it is discarded. Hints may be wrong, missing, repeated or late: that costs
@@ -137,7 +147,8 @@ class History:
     The GPU: one, the current one when the history was made.
 
     Raises Error: invalid_argument, no_memory, and for the folder in_use, foreign, damaged,
-    newer_version, permission, io. Every function raises Error (closed) once it is closed.
+    newer_version, permission, io; with ranks rank_lost, and what another rank met. Every function
+    raises Error (closed) once it is closed.
     Thread safety: any number of threads, but each stream by one at a time.
     Source: Score (HPDC '23).
     """
@@ -162,6 +173,12 @@ class History:
         status: str | os.PathLike[str] | None = None,
         trace: str | os.PathLike[str] | None = None,
         trace_events: int = 1 << 18,
+        ranks: Any = None,
+        coupling: str = "tight",
+        ranks_timeout: float = 60.0,
+        node_host: int = 0,
+        node_disk_bytes: int = 0,
+        weight: int = 1,
     ) -> None:
         for name, path in (
             ("host_region", host_region),
@@ -191,6 +208,12 @@ class History:
             path_text(status) if status is not None else "",
             path_text(trace) if trace is not None else "",
             checked_number(trace_events, "trace_events", 1),
+            rank_groups.of(ranks) if ranks is not None else None,
+            coupling,
+            ranks_timeout,
+            checked_number(node_host, "node_host"),
+            checked_number(node_disk_bytes, "node_disk_bytes"),
+            checked_number(weight, "weight", 1),
         )
         _live.add(self._handle)
         self._drops_by_rule = keep_last is not None or keep_every is not None
@@ -291,6 +314,27 @@ class History:
         Of the disk: the one to go on from.
         """
         return self._handle.latest(tier)
+
+    def agree(self, tier: str = "disk") -> list[int]:
+        """Returns the steps that every rank has whole in this tier or a slower one, ascending.
+
+        Retention (keep_last, keep_every) goes by that. Collective; without ranks, or with
+        independent ones, of this process. Raises Error (rank_lost): save and restore go on then,
+        and what is collective does not.
+        """
+        return self._handle.agree(tier)
+
+    def latest_of_all(self, tier: str = "disk") -> int | None:
+        """Returns the one of agree()'s steps that rank 0 saved last: the one to go on from."""
+        return self._handle.latest_of_all(tier)
+
+    def wait_for_all(self, ticket: Ticket, tier: str = "disk") -> None:
+        """Returns once every rank has its part of a checkpoint whole in a tier. Collective.
+
+        ticket: of this rank's save of it. Raises Error on all ranks if one cannot have it, or not
+        within ranks_timeout.
+        """
+        self._handle.wait_for_all(ticket._handle, tier)
 
     def flush(self) -> None:
         """Waits until everything saved is on disk, or cannot be. Raises Error: what stopped it."""

@@ -39,8 +39,11 @@ struct Settings {
 
 struct Session {
   explicit Session(const Settings& settings)
-      : history(History::open(settings.options)), max_versions(settings.max_versions) {}
+      : history(History::open(settings.options)),
+        ranks(settings.options.ranks != nullptr),
+        max_versions(settings.max_versions) {}
   History history;
+  const bool ranks;  // a version counts once every rank has it
   Stream stream;
   std::uint64_t max_versions;
   char mark = 'V';               // the array that is named after the name
@@ -88,7 +91,8 @@ std::uint64_t parse_bytes(const std::string& key, const std::string& text) {
   return number << (10 * power);
 }
 
-Settings read_config(const char* file, unsigned int id) {
+// `folder`: of the checkpoints, in `scratch`.
+Settings read_config(const char* file, const std::string& folder) {
   std::ifstream in(file ? file : "");
   if (!file || !in) {
     throw Error(Errc::not_found, concat("cannot read the configuration file '", file ? file : "",
@@ -114,7 +118,7 @@ Settings read_config(const char* file, unsigned int id) {
     throw Error(Errc::invalid_argument,
                 concat("'", file, "' has no 'scratch': the folder that checkpoints are kept in"));
   }
-  settings.options.disk += "/veloc-" + std::to_string(id);
+  settings.options.disk += "/" + folder;
   return settings;
 }
 
@@ -156,15 +160,21 @@ std::vector<int> versions_of(const Session& now, const std::string& name) {
   return versions;  // ascending
 }
 
-// What is behind the last `max_versions` that are durable.
+// What is behind the last `max_versions` that are durable. Collective where there are ranks.
 void discard_old(Session& now) {
+  std::vector<std::uint64_t> agreed;
+  if (now.ranks) agreed = now.history.agree(Tier::disk);
+  const auto is_durable = [&](std::uint64_t step) {
+    return now.ranks ? std::binary_search(agreed.begin(), agreed.end(), step)
+                     : now.history.is_in(step, Tier::disk);
+  };
   const std::vector<int> versions = versions_of(now, now.name);
   std::uint64_t durable = 0;
   for (auto version = versions.rbegin(); version != versions.rend(); ++version) {
     const std::uint64_t step = step_of(now.name, *version);
     if (durable >= now.max_versions) {
       now.history.discard(step);
-    } else if (now.history.is_in(step, Tier::disk)) {
+    } else if (is_durable(step)) {
       ++durable;
     }
   }
@@ -200,7 +210,17 @@ long long recover_size(int version, int id) {
 int VELOC_Init_single(unsigned int id, const char* config_file) {
   return guarded("VELOC_Init", [&] {
     if (session) throw Error(Errc::in_use, "VELOC_Finalize() comes before another VELOC_Init()");
-    const Settings settings = read_config(config_file, id);
+    session = std::make_unique<Session>(read_config(config_file, concat("veloc-", id)));
+    return VELOC_SUCCESS;
+  });
+}
+
+int VELOC_Init_ranks(const std::shared_ptr<holdfast::RankGroup>& ranks, const char* config_file) {
+  return guarded("VELOC_Init", [&] {
+    if (session) throw Error(Errc::in_use, "VELOC_Finalize() comes before another VELOC_Init()");
+    if (!ranks) throw Error(Errc::invalid_argument, "there is no group of ranks");
+    Settings settings = read_config(config_file, "veloc");
+    settings.options.ranks = ranks;
     session = std::make_unique<Session>(settings);
     return VELOC_SUCCESS;
   });
@@ -258,7 +278,11 @@ int VELOC_Checkpoint(const char* name, int version) {
 int VELOC_Checkpoint_wait() {
   return guarded("VELOC_Checkpoint_wait", [&] {
     Session& now = current();
-    if (now.last) now.last->wait();
+    if (now.last && now.ranks) {
+      now.history.wait_for_all(*now.last);
+    } else if (now.last) {
+      now.last->wait();
+    }
     if (now.max_versions > 0 && !now.name.empty()) discard_old(now);
     return VELOC_SUCCESS;
   });
@@ -268,8 +292,12 @@ int VELOC_Restart_test(const char* name, int before) {
   return guarded("VELOC_Restart_test", [&] {
     Session& now = current();
     use_name(now, name, before);
+    std::vector<std::uint64_t> agreed;
+    if (now.ranks) agreed = now.history.agree(Tier::gpu);  // anywhere
     int newest = VELOC_FAILURE;
     for (const int version : versions_of(now, now.name)) {
+      const std::uint64_t step = step_of(now.name, version);
+      if (now.ranks && !std::binary_search(agreed.begin(), agreed.end(), step)) continue;
       if (before == VELOC_RECOVER_ALL || version < before) newest = std::max(newest, version);
     }
     if (newest != VELOC_FAILURE) now.last_version = newest;
