@@ -17,6 +17,7 @@
 
 #include "holdfast/checkpoint.hpp"
 #include "holdfast/config.hpp"
+#include "holdfast/history_snapshot.hpp"
 #include "holdfast/ranks.hpp"
 #include "holdfast/stream.hpp"
 
@@ -72,8 +73,18 @@ struct HistoryOptions {
   std::uint64_t keep_last = 0, keep_every = 0;
   OnError on_error = OnError::raise;
 
+  // Where `holdfast history show` sees a running history: the path of a Unix socket, answered by a
+  // thread of its own. Empty: `history.socket` in the disk's folder, where one can be made.
+  std::string status = {};
+  // A file that close() writes of what the history did and when, for `holdfast history timeline`
+  // and for Perfetto: the last `trace_events` events, in 80 bytes of memory each. A process that is
+  // killed leaves none. Empty: nothing is noted.
+  std::string trace = {};
+  std::uint64_t trace_events = 1 << 18;
+
   // The other processes that save with this one; null: none. Each gets a folder of its own below
-  // `disk` and `remote` ("rank-00003-of-00008"), and a host_region with that name behind it.
+  // `disk` and `remote` ("rank-00003-of-00008"), and that name behind host_region, partner_region,
+  // status and trace.
   // open(), agree(), latest_of_all() and wait_for_all() are then collective: all ranks call them,
   // in the same order.
   std::shared_ptr<RankGroup> ranks = nullptr;
@@ -158,7 +169,8 @@ class History {
  public:
   // Allocates the caches, makes the folders or finds what is in them, and starts the threads.
   // Throws invalid_argument (no tier at all; a region of another size or owner, or without its
-  // bytes), no_memory, no_shared_memory, and for folders and regions in_use, conflict, foreign,
+  // bytes; a path that cannot be a trace's or a socket's; already_exists where it is another
+  // file's), no_memory, no_shared_memory, and for folders and regions in_use, conflict, foreign,
   // damaged, newer_version, permission, io.
   // With ranks collective: rank_lost; what another rank met, with its number; invalid_argument
   // (options that differ, a folder with the checkpoints of another number of ranks).
@@ -230,6 +242,9 @@ class History {
   // and another tier has it, it is written again. Throws damaged, not_found.
   void verify(std::uint64_t step) const;
   HistoryStats stats() const;
+  // What is where, in which state, and what goes on. Cheap: what is known is copied under the lock
+  // that saves and restores take, and no file is looked at.
+  HistorySnapshot snapshot() const;
 
   // Lets no call begin, waits for those of other threads (who wait for room get `closed`), then as
   // flush() does, ends the threads and gives the caches back. Throws what flush() throws, with

@@ -16,6 +16,7 @@ from ._backend import ext
 from ._buffers import Buffer, buffer_of
 from ._errors import Error, checked_number
 from ._region import path_text
+from ._snapshot import HistorySnapshot, parse
 from ._streams import stream_number
 
 _live: weakref.WeakSet[ext.History] = weakref.WeakSet()
@@ -115,6 +116,11 @@ class History:
     that `keep_every` divides. None for both: all stay.
     on_error: what a save() does about the failure of an earlier one behind its back: "raise" it
     once, and save nothing; or "warn" on standard error, and go on.
+    status: the path of a socket at which `holdfast history show` sees the history; None:
+    `history.socket` in the disk's folder.
+    trace: a file that close() writes of what happened and when, for `holdfast history timeline` and
+    for Perfetto; trace_events: how many events it has at most (the last ones), in 80 bytes of
+    memory each. None: nothing is noted. A process that is killed leaves no trace.
 
     ranks: the other processes that save with this one: a torch.distributed.ProcessGroup, an
     mpi4py.MPI.Comm, a group of holdfast.ranks, or what has its interface. Each rank has a folder of
@@ -164,6 +170,9 @@ class History:
         keep_last: int | None = None,
         keep_every: int | None = None,
         on_error: str = "raise",
+        status: str | os.PathLike[str] | None = None,
+        trace: str | os.PathLike[str] | None = None,
+        trace_events: int = 1 << 18,
         ranks: Any = None,
         coupling: str = "tight",
         ranks_timeout: float = 60.0,
@@ -176,6 +185,8 @@ class History:
             ("partner_region", partner_region),
             ("disk", disk),
             ("remote", remote),
+            ("status", status),
+            ("trace", trace),
         ):
             if path is not None and not os.fspath(path):
                 raise Error(f"{name} is an empty path: name one, or leave it out")
@@ -194,6 +205,9 @@ class History:
             checked_number(keep_last, "keep_last", 1) if keep_last is not None else 0,
             checked_number(keep_every, "keep_every", 1) if keep_every is not None else 0,
             on_error,
+            path_text(status) if status is not None else "",
+            path_text(trace) if trace is not None else "",
+            checked_number(trace_events, "trace_events", 1),
             rank_groups.of(ranks) if ranks is not None else None,
             coupling,
             ranks_timeout,
@@ -333,6 +347,13 @@ class History:
     def stats(self) -> ext.HistoryStats:
         """Returns counts, bytes and seconds since the history was opened."""
         return self._handle.stats()
+
+    def snapshot(self) -> HistorySnapshot:
+        """Returns what is in which tier and state now, what is under way, and who waits.
+
+        No file is looked at.
+        """
+        return parse(self._handle.snapshot())
 
     def close(self) -> None:
         """Waits as flush() does and gives the caches back. Closed already: nothing happens.

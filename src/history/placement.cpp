@@ -180,6 +180,8 @@ Placement place(const HistoryOptions& options, RankTalk& talk) {
   if (!own.disk.empty()) own.disk = own_folder(own.disk, talk);
   if (!own.remote.empty()) own.remote = own_folder(own.remote, talk);
   if (!own.host_region.empty()) own.host_region += "." + folder;
+  if (!own.status.empty()) own.status += "." + folder;
+  if (!own.trace.empty()) own.trace += "." + folder;
   if (!own.partner_region.empty()) {
     own.partner_region += "." + folder;
     if (own.partner_owner.empty()) own.partner_owner = placement.title;
