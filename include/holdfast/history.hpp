@@ -83,9 +83,10 @@ struct HistoryOptions {
   // killed leaves none. Empty: nothing is noted.
   std::string trace = {};
   std::uint64_t trace_events = 1 << 18;
+
   // The other processes that save with this one; null: none. Each gets a folder of its own below
-  // `disk` and `remote` ("rank-00003-of-00008"), and a host_region, a partner_region, a status and a
-  // trace with that name behind it.
+  // `disk` and `remote` ("rank-00003-of-00008"), and that name behind host_region, partner_region,
+  // status and trace.
   // open(), agree(), latest_of_all() and wait_for_all() are then collective: all ranks call them,
   // in the same order.
   std::shared_ptr<RankGroup> ranks = nullptr;

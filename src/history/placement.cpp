@@ -179,9 +179,9 @@ Placement place(const HistoryOptions& options, RankTalk& talk) {
   const std::string folder = rank_folder(talk.rank(), talk.size());
   if (!own.disk.empty()) own.disk = own_folder(own.disk, talk);
   if (!own.remote.empty()) own.remote = own_folder(own.remote, talk);
-  for (std::string* path : {&own.host_region, &own.status, &own.trace}) {
-    if (!path->empty()) *path += "." + folder;
-  }
+  if (!own.host_region.empty()) own.host_region += "." + folder;
+  if (!own.status.empty()) own.status += "." + folder;
+  if (!own.trace.empty()) own.trace += "." + folder;
   if (!own.partner_region.empty()) {
     own.partner_region += "." + folder;
     if (own.partner_owner.empty()) own.partner_owner = placement.title;

@@ -168,7 +168,7 @@ def test_what_stands_for_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_rank_that_does_not_come(tmp_path: Path) -> None:
     def body(group: ThreadGroup) -> None:
         field = np.zeros(100)
-        with holdfast.History(disk=tmp_path / "run", ranks=group, ranks_timeout=0.3) as history:
+        with holdfast.History(disk=tmp_path / "run", ranks=group, ranks_timeout=1.5) as history:
             history.protect("field", field)
             history.save(1)
             if group.rank == 0:

@@ -325,7 +325,7 @@ TEST_F(HistoryRanksTest, AloneTheCallsAreOfThisProcess) {
 
 TEST_F(HistoryRanksTest, ARankThatDoesNotComeIsNotWaitedForForEver) {
   HistoryOptions brief = options();
-  brief.ranks_timeout = std::chrono::milliseconds(200);
+  brief.ranks_timeout = std::chrono::milliseconds(1500);
   live(brief, [](History& history, int rank) {
     const Ticket ticket = save(history, 1, 10 + rank);
     if (rank == 1) return;

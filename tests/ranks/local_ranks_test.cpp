@@ -137,7 +137,7 @@ TEST_F(LocalRanksTest, WhoeverDoesNotComeIsNamed) {
   RankProcesses ranks(4, [&](int rank) {
     if (rank == 2) return 0;
     const std::string said =
-        refusal(Errc::rank_lost, [&] { local_ranks(of(rank, 4, milliseconds(300))); });
+        refusal(Errc::rank_lost, [&] { local_ranks(of(rank, 4, milliseconds(1500))); });
     return said.find("rank 2 did not come") != std::string::npos ? 0 : 1;
   });
   EXPECT_EQ(ranks.wait_all(), std::vector<int>(4, 0));
