@@ -322,12 +322,14 @@ std::optional<Window> Catalog::oldest_window(int tier, std::uint64_t bytes, Aske
     return score(tier, fragment, asker, kUnhinted, known).wait;
   };
   // The choice takes the least of the largest waits, so in their place stands the arrival.
-  std::optional<Window> oldest =
-      choose_window(space.fragments(), space.rounded(bytes), [&](const Fragment& fragment) {
+  std::optional<Window> oldest = choose_window(
+      space.fragments(), space.rounded(bytes),
+      [&](const Fragment& fragment) {
         const Copy& copy = checkpoints_.at(fragment.step).copies[tier];
         const bool ever = wait_of(fragment) < kNever;
         return Score{ever ? static_cast<double>(copy.arrival) : kNever, kUnhinted, false};
-      });
+      },
+      tier_at(tier).scratch.scores);
   if (!oldest) return oldest;
   oldest->wait = 0;
   for (std::size_t i = oldest->first; i < oldest->last; ++i) {
