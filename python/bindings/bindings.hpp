@@ -6,11 +6,13 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,6 +35,9 @@ class Dependent {
   virtual void settle() {}
 };
 
+// Throws invalid_argument.
+std::chrono::milliseconds parse_timeout(double seconds);
+
 // From here on this process ends with status 1 where it would have ended with 0: what it was to
 // commit is not committed, and no call is left that could say so.
 void fail_at_exit() noexcept;
@@ -41,6 +46,8 @@ void watch_exit();
 
 // The inodes of a region's file and of the file that is mapped at `base`, as far as they are known.
 std::vector<ino_t> inodes_of(const std::string& path, const void* base);
+// Of the files on which this process has a descriptor with a lock.
+std::set<ino_t> locked_inodes();
 // In a forked child: lets go of the locks of these files, which only the parent may keep. Closes
 // its descriptors that have one; and since a mapping keeps a lock, too, puts a private view of the
 // same bytes in the place of those from `first` to `last`, into which the child's stores go from
@@ -178,6 +185,7 @@ struct Export {
 void bind_checkpoint(nb::module_& module);
 void bind_device_view(nb::module_& module, nb::class_<RegionHandle>& region);
 void bind_history(nb::module_& module);
+void bind_ranks(nb::module_& module);
 void bind_inspect(nb::module_& module);
 void bind_platform(nb::module_& module);
 void bind_region(nb::module_& module);

@@ -5,11 +5,12 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <new>
+#include <set>
 
 #include "bindings.hpp"
 #include "holdfast/history_folder.hpp"
@@ -34,6 +35,12 @@ OnError parse_on_error(const std::string& name) {
   if (name == "raise") return OnError::raise;
   if (name == "warn") return OnError::warn;
   throw Error(Errc::invalid_argument, "on_error is '" + name + "': use raise or warn");
+}
+
+Coupling parse_coupling(const std::string& name) {
+  if (name == "tight") return Coupling::tight;
+  if (name == "independent") return Coupling::independent;
+  throw Error(Errc::invalid_argument, "coupling is '" + name + "': use tight or independent");
 }
 
 void refuse_forked(pid_t creator, const char* what) {
@@ -61,13 +68,13 @@ struct TicketHandle {
 // Thread safety: any number of threads; no call keeps the interpreter's lock.
 class HistoryHandle {
  public:
-  explicit HistoryHandle(const HistoryOptions& options)
-      : disk_(options.disk), history_(History::open(options)) {
-    for (const std::string& folder : {options.disk, options.remote}) {
-      struct stat info {};
-      if (!folder.empty() && ::stat((folder + "/history.lock").c_str(), &info) == 0) {
-        inodes_.push_back(info.st_ino);
-      }
+  explicit HistoryHandle(const HistoryOptions& options) : disk_(options.disk) {
+    // Of its folders and regions. What another thread opens meanwhile is let go of, too, by a
+    // child: it is the parent's as well.
+    const std::set<ino_t> before = locked_inodes();
+    history_.emplace(History::open(options));
+    for (const ino_t inode : locked_inodes()) {
+      if (!before.contains(inode)) inodes_.push_back(inode);
     }
   }
   ~HistoryHandle() {
@@ -125,9 +132,10 @@ class HistoryHandle {
       throw;
     }
   }
-  // In a forked child: the parent's death is to free the folder.
+  // In a forked child: the parent's death is to free the folders and regions.
   void leave_to_parent() noexcept {
-    if (is_forked() && !inodes_.empty()) leave_inherited_locks(inodes_, nullptr, nullptr);
+    if (!is_forked() || inodes_.empty()) return;
+    leave_inherited_locks(inodes_, nullptr, reinterpret_cast<const std::byte*>(UINTPTR_MAX));
   }
   bool is_open() const { return !closed_; }
   const std::string& disk() const { return disk_; }
@@ -176,7 +184,11 @@ Handle open_history(std::uint64_t gpu, std::uint64_t host, const std::string& ho
                     const std::string& partner_owner, const std::string& disk,
                     std::uint64_t disk_bytes, const std::string& remote, std::uint64_t remote_bytes,
                     bool discard_consumed, std::uint64_t keep_last, std::uint64_t keep_every,
-                    const std::string& on_error) {
+                    const std::string& on_error, const std::string& status,
+                    const std::string& trace, std::uint64_t trace_events,
+                    const std::shared_ptr<RankGroup>& ranks, const std::string& coupling,
+                    double ranks_timeout, std::uint64_t node_host, std::uint64_t node_disk_bytes,
+                    std::uint64_t weight) {
   HistoryOptions options;
   options.gpu_bytes = gpu;
   options.host_bytes = host;
@@ -192,6 +204,15 @@ Handle open_history(std::uint64_t gpu, std::uint64_t host, const std::string& ho
   options.keep_last = keep_last;
   options.keep_every = keep_every;
   options.on_error = parse_on_error(on_error);
+  options.status = status;
+  options.trace = trace;
+  options.trace_events = trace_events;
+  options.ranks = ranks;
+  options.coupling = parse_coupling(coupling);
+  options.ranks_timeout = parse_timeout(ranks_timeout);
+  options.node_host_bytes = node_host;
+  options.node_disk_bytes = node_disk_bytes;
+  options.weight = weight;
   nb::gil_scoped_release no_gil;
   return std::make_shared<HistoryHandle>(options);
 }
@@ -383,6 +404,27 @@ void bind_history(nb::module_& module) {
             return handle->with([&](History& own) { return own.latest(parse_tier(tier)); });
           },
           "tier"_a)
+      .def(
+          "agree",
+          [](const Handle& handle, const std::string& tier) {
+            const Tier asked = parse_tier(tier);
+            return handle->with([&](History& own) { return own.agree(asked); });
+          },
+          "tier"_a)
+      .def(
+          "latest_of_all",
+          [](const Handle& handle, const std::string& tier) {
+            const Tier asked = parse_tier(tier);
+            return handle->with([&](History& own) { return own.latest_of_all(asked); });
+          },
+          "tier"_a)
+      .def(
+          "wait_for_all",
+          [](const Handle& handle, const TicketHandle& ticket, const std::string& tier) {
+            const Tier asked = parse_tier(tier);
+            handle->with([&](History& own) { own.wait_for_all(ticket.ticket, asked); });
+          },
+          "ticket"_a, "tier"_a)
       .def("flush", ask([](History& own) { own.flush(); }))
       .def(
           "verify",
@@ -390,10 +432,14 @@ void bind_history(nb::module_& module) {
             handle->with([&](History& own) { own.verify(step); });
           },
           "step"_a)
-      .def("stats", ask([](History& own) { return own.stats(); }));
+      .def("stats", ask([](History& own) { return own.stats(); }))
+      .def("snapshot", ask([](History& own) { return to_json(own.snapshot()); }),
+           "What holdfast.HistorySnapshot is made of: a JSON object.");
   module.def("open_history", &open_history, "gpu"_a, "host"_a, "host_region"_a, "partner"_a,
              "partner_region"_a, "partner_owner"_a, "disk"_a, "disk_bytes"_a, "remote"_a,
-             "remote_bytes"_a, "discard_consumed"_a, "keep_last"_a, "keep_every"_a, "on_error"_a);
+             "remote_bytes"_a, "discard_consumed"_a, "keep_last"_a, "keep_every"_a, "on_error"_a,
+             "status"_a, "trace"_a, "trace_events"_a, "ranks"_a.none(), "coupling"_a,
+             "ranks_timeout"_a, "node_host"_a, "node_disk_bytes"_a, "weight"_a);
 }
 
 }  // namespace holdfast::python

@@ -333,12 +333,14 @@ std::optional<Window> Catalog::oldest_window(int tier, std::uint64_t bytes, Aske
     return score(tier, fragment, asker, kUnhinted, known).wait;
   };
   // The choice takes the least of the largest waits, so in their place stands the arrival.
-  std::optional<Window> oldest =
-      choose_window(space.fragments(), space.rounded(bytes), [&](const Fragment& fragment) {
+  std::optional<Window> oldest = choose_window(
+      space.fragments(), space.rounded(bytes),
+      [&](const Fragment& fragment) {
         const Copy& copy = checkpoints_.at(fragment.step).copies[tier];
         const bool ever = wait_of(fragment) < kNever;
         return Score{ever ? static_cast<double>(copy.arrival) : kNever, kUnhinted, false};
-      });
+      },
+      tier_at(tier).scratch.scores);
   if (!oldest) return oldest;
   oldest->wait = 0;
   for (std::size_t i = oldest->first; i < oldest->last; ++i) {
@@ -403,7 +405,9 @@ Answer Catalog::begin_save(Step step, std::uint64_t bytes, bool keep) {
     if (const auto answer = save_into(tier, step, bytes, keep, Asker::caller)) return *answer;
   }
   for (int tier = 0; tier < tiers(); ++tier) {
-    if (is_storage(tier) && storage_may_take(tier, bytes)) return {Answer::Verdict::wait, {}};
+    if (is_storage(tier) && storage_may_take(tier, bytes)) {
+      return {Answer::Verdict::wait, {}, tier};
+    }
   }
   // Hints cost time and nothing else: what they keep goes before a save is refused.
   for (int tier = 0; tier < tiers() && !is_storage(tier); ++tier) {
@@ -421,7 +425,7 @@ std::optional<Answer> Catalog::save_into(int tier, Step step, std::uint64_t byte
   } else {
     const std::optional<Window> room = window(tier, bytes, asker, kUnhinted);
     if (!room) return std::nullopt;
-    if (room->wait > 0) return Answer{Answer::Verdict::wait, {}};
+    if (room->wait > 0) return Answer{Answer::Verdict::wait, {}, tier};
     offset = take(tier, *room, step, bytes);
   }
   Checkpoint& checkpoint = checkpoints_[step];
@@ -439,7 +443,9 @@ Answer Catalog::begin_restore(Step step, bool keep) {
   for (int tier = 0; tier < std::min(from, tiers()); ++tier) {
     const State state = checkpoint.copies[tier].state;
     if (is_storage(tier) && from < tiers()) continue;  // a refill, which nobody waits for
-    if (state == State::reading || state == State::writing) return {Answer::Verdict::wait, {}};
+    if (state == State::reading || state == State::writing) {
+      return {Answer::Verdict::wait, {}, tier};
+    }
   }
   if (from == tiers()) return {Answer::Verdict::lost, {}};
   Transfer transfer = begin_into(Transfer::Kind::restore, step, from, kProgram, 0);
@@ -506,6 +512,7 @@ bool Catalog::adopt(Step step, std::uint64_t bytes, int tier, std::uint64_t offs
 // -----------------------------------------------------------------------------------------
 
 void Catalog::hint(Step step) {
+  if (hints_.size() >= kMostHints) return;
   hints_[next_place_] = step;
   auto& places = places_[step];
   places.push_back(next_place_++);
@@ -531,12 +538,10 @@ void Catalog::drop_missing_hints_before(Step step) {
   const auto places = places_.find(step);
   if (places == places_.end()) return;
   const std::uint64_t place = places->second.front();
-  while (!hints_.empty() && hints_.begin()->first < place) {
-    const auto missing = std::find_if(hints_.begin(), hints_.lower_bound(place), [&](auto& hint) {
-      return !checkpoints_.contains(hint.second);
-    });
-    if (missing == hints_.lower_bound(place)) return;
-    drop_hint(missing->second);
+  for (auto hint = hints_.begin(); hint->first < place;) {
+    const Step other = hint->second;
+    ++hint;  // what is dropped is the first of its step's, and so the one before
+    if (!checkpoints_.contains(other)) drop_hint(other);
   }
 }
 

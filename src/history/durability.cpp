@@ -34,8 +34,11 @@ bool Engine::is_being_removed(Step step) const {
 }
 
 void Engine::flush() {
+  const auto begin = Clock::now();
   Call call(*this);
+  Caller caller(*core_, call.lock, TraceEvent::Kind::flush, 0, begin);
   flush(call.lock, true);
+  caller.done();
 }
 
 // `refills`: what slower storage has, and so cannot be lost by not waiting for it, is waited for.
@@ -132,7 +135,9 @@ void Engine::close() {
   while (calls_ > 0) core_->changed.wait(lock);
   std::exception_ptr error;
   try {
+    Caller caller(*core_, lock, TraceEvent::Kind::flush, 0, Clock::now());
     flush(lock, false);
+    caller.done();
   } catch (...) {
     error = std::current_exception();
   }
@@ -140,6 +145,13 @@ void Engine::close() {
   lock.unlock();
   end(leave);
   lock.lock();
+  if (core_->trace) {
+    try {
+      core_->trace->write();
+    } catch (...) {
+      if (!error) error = std::current_exception();
+    }
+  }
   ended_ = true;
   core_->changed.notify_all();
   if (error) std::rethrow_exception(error);
@@ -147,6 +159,7 @@ void Engine::close() {
 
 // Ends the threads and gives everything back; a region keeps what it has if it is to be left.
 void Engine::end(bool leave) {
+  status_.reset();
   stop_threads();
   // Work of streams that still reads the caches, or writes them.
   const auto wait_for = [](Event& event) {
@@ -166,6 +179,7 @@ void Engine::end(bool leave) {
   }
   bounce_.reset();
   for (auto& store : stores_) store.reset();
+  if (together_) together_->talk.reset();  // perhaps MPI's, which may end now
 }
 
 }  // namespace holdfast::history

@@ -46,6 +46,11 @@ std::vector<TierSpec> specs_of(const HistoryOptions& options) {
   }
   if (!options.disk.empty()) specs.push_back({.capacity = options.disk_bytes, .storage = true});
   if (!options.remote.empty()) specs.push_back({.capacity = options.remote_bytes, .storage = true});
+  for (const std::string* path : {&options.host_region, &options.disk, &options.remote}) {
+    if (path->find('\0') == path->npos) continue;
+    throw Error(Errc::invalid_argument,
+                "History::open: a path has a zero byte, which no file's name has");
+  }
   if (specs.empty()) {
     throw Error(Errc::invalid_argument,
                 "History::open: no tier: set gpu_bytes, host_bytes, partner_bytes, disk or remote");
@@ -103,12 +108,14 @@ bool Core::go_on_soon() {
   return dispatcher_rests;
 }
 
-Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
+Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk,
+               std::unique_ptr<Together> together, const std::string& title)
     : options_(options),
       core_(std::make_shared<Core>(
           specs_of(options),
           Catalog::Options{.discard_consumed = options.discard_consumed,
-                           .retains = options.keep_last > 0 || options.keep_every > 0})) {
+                           .retains = options.keep_last > 0 || options.keep_every > 0})),
+      together_(std::move(together)) {
   std::fill(std::begin(numbers_), std::end(numbers_), -1);
   const auto add = [&](Tier kind, bool there) {
     if (!there) return;
@@ -126,16 +133,19 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
   if (options.partner_bytes > 0) {
     partner_.emplace(options.partner_bytes, options.partner_region, options.partner_owner);
   }
+  const FolderOptions folder{.name = title};
   if (!options.disk.empty()) {
     auto& store = stores_[index_of(Tier::disk)];
-    store = disk ? std::move(disk) : open_folder_store(options.disk);
+    store = disk ? std::move(disk) : open_folder_store(options.disk, folder);
   }
   if (!options.remote.empty()) {
-    stores_[index_of(Tier::remote)] = open_folder_store(options.remote);
+    stores_[index_of(Tier::remote)] = open_folder_store(options.remote, folder);
   }
+  start_trace();
   adopt();
   if (!is_cache(static_cast<int>(kinds_.size()) - 1)) bounce_ = std::make_unique<Bounces>();
   if (options.gpu_bytes > 0) gpu_ = DeviceBuffer<std::byte>(options.gpu_bytes);
+  start_status_server();
   start_threads();
 }
 
@@ -147,7 +157,10 @@ void Engine::adopt() {
     Record& record = records_[info.step];
     if (record.info.bytes == 0 || record.info.saved_at_ns < info.saved_at_ns) record.info = info;
   };
-  const auto counts = [&](const StepInfo& info) { return records_.at(info.step).info == info; };
+  const auto counts = [&](const StepInfo& info) {
+    const auto record = records_.find(info.step);
+    return record != records_.end() && record->second.info == info;
+  };
   const auto take = [&](const StepInfo& info, Tier kind, std::uint64_t offset) {
     if (!counts(info)) return false;
     if (!core_->catalog.adopt(info.step, room_of(info), tier_of(kind), offset)) return false;
@@ -157,12 +170,20 @@ void Engine::adopt() {
   std::vector<StepInfo> stored[kTierKinds];
   for (std::size_t kind = 0; kind < kTierKinds; ++kind) {
     if (stores_[kind]) stored[kind] = in_order_of_saves(*stores_[kind]);
-    for (const StepInfo& info : stored[kind]) note(info);
+  }
+  if (together_) agree_on_found(stored);
+  const auto is_agreed = [&](const StepInfo& info) {
+    return !together_ || together_->is_complete(info.step, info.stamp);
+  };
+  for (const auto& infos : stored) {
+    for (const StepInfo& info : infos) note(info);
   }
   for (const Tier kind : kinds_) {
     const HostTier* const memory = memory_of(kind);
     if (!memory) continue;
-    for (const HostTier::Found& found : memory->found()) note(found.info);
+    for (const HostTier::Found& found : memory->found()) {
+      if (is_agreed(found.info)) note(found.info);
+    }
   }
   for (const Tier kind : kinds_) {
     HostTier* const memory = memory_of(kind);
@@ -342,57 +363,64 @@ void Engine::await_arrival(Lock& lock, Step step) {
     core_->changed.wait(lock);
     return;
   }
-  const history::Transfer transfer = found->transfer;  // another may take it meanwhile
-  const std::shared_ptr<Event> event = found->event;
+  const Arrival own = *found;  // another may take it meanwhile
   lock.unlock();
   std::exception_ptr error;
   try {
-    event->synchronize();
+    own.event->synchronize();
   } catch (...) {
     error = std::current_exception();
   }
   lock.lock();
   const auto again = std::find_if(arrivals_.begin(), arrivals_.end(), of_step);
-  if (again == arrivals_.end() || again->transfer.id != transfer.id) return;
+  if (again == arrivals_.end() || again->transfer.id != own.transfer.id) return;
   arrivals_.erase(again);
-  finish(transfer, error ? Outcome::failed : Outcome::done, error);
+  if (core_->trace) trace_copy(own, error);
+  finish(own.transfer, error ? Outcome::failed : Outcome::done, error);
   core_->go_on();
 }
 
 // Asks until the answer is not to wait.
 template <class Question>
-Answer Engine::ask(Lock& lock, Step step, Question&& question) {
+Answer Engine::ask(Lock& lock, Caller& caller, Question&& question) {
   std::optional<Core::Waiting> waiting;
   for (;;) {
     const Answer answer = question();
     changing([&] { note_evictions(); });
-    if (answer.verdict != Answer::Verdict::wait) return answer;
+    if (answer.verdict != Answer::Verdict::wait) {
+      caller.goes_on();
+      return answer;
+    }
     core_->check_whole();
     if (core_->closing) throw Error(Errc::closed, "this history was closed meanwhile");
     if (!waiting) {
       waiting.emplace(*core_);
       ++stats_.waits;
     }
-    await_arrival(lock, step);
+    caller.waits(answer.tier);
+    await_arrival(lock, caller.step());
   }
 }
 
 // REQUIRES: the mutex is held; it is on return, and may not be behind a throw.
 void Engine::queue_save(Call& call, const history::Transfer& transfer, const StepInfo& info,
                         const Layout& layout, Stream& stream,
-                        const std::shared_ptr<Ticket::State>& ticket) {
+                        const std::shared_ptr<Ticket::State>& ticket, Caller& caller) {
   Lock& lock = call.lock;
   if (!is_cache(transfer.to)) {
+    caller.begins_direct();
     lock.unlock();
     FolderStore& store = store_of(transfer.to);
     remove_file(store, info.step);
     bounce_->callers.write(store, info, layout.pieces, stream, [](std::uint64_t) { return true; });
     lock.lock();
+    caller.ends_direct(transfer, Outcome::done);
     finish(transfer, Outcome::done, nullptr);
     call.wakes_dispatcher = core_->go_on_soon();
     return;
   }
   come_behind(transfer.to, transfer.to_offset, transfer.bytes, stream);
+  const std::int64_t queued = core_->trace ? core_->trace->now() : 0;
   lock.unlock();
   std::byte* const to = address(transfer.to, transfer.to_offset);
   for (const Piece& piece : layout.pieces) {
@@ -402,7 +430,7 @@ void Engine::queue_save(Call& call, const history::Transfer& transfer, const Ste
   copied->record(stream);
   if (layout.waits) copied->synchronize();
   lock.lock();
-  arrivals_.push_back({transfer, copied, &stream.impl()});
+  arrivals_.push_back({transfer, copied, &stream.impl(), queued});
   ticket->copied = std::move(copied);
   call.wakes_dispatcher = core_->dispatcher_rests;  // nobody else can go on before they have ended
 }
@@ -411,6 +439,7 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   const auto start = std::chrono::steady_clock::now();
   Call call(*this);
   Lock& lock = call.lock;
+  Caller caller(*core_, lock, TraceEvent::Kind::save, step, start);
   raise_pending_error();
   if (step == kGap) {
     throw Error(Errc::invalid_argument, "the largest number there is cannot be a checkpoint's");
@@ -420,7 +449,7 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   ticket->core = core_;
   ticket->step = step;
   std::copy(std::begin(numbers_), std::end(numbers_), ticket->tiers);
-  const Answer answer = ask(lock, step, [&] {
+  const Answer answer = ask(lock, caller, [&] {
     if (core_->catalog.is_lost(step)) drop(step);  // its files make way
     if (is_being_removed(step)) return Answer{Answer::Verdict::wait, {}};
     return changing([&] { return core_->catalog.begin_save(step, layout->room, keep); });
@@ -435,9 +464,10 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
     // It stays where it is while the transfer goes on.
     Record& record = records_[step];
     note_save_time(now_ns());
-    record.info = {step, layout->bytes, layout->parts, last_save_ns_};
+    record.info = {step, layout->bytes, layout->parts, last_save_ns_, {}};
+    if (together_) record.info.stamp = together_->begin_save(step);
     record.ticket = ticket;
-    queue_save(call, answer.transfer, record.info, *layout, stream, ticket);
+    queue_save(call, answer.transfer, record.info, *layout, stream, ticket, caller);
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     if (lock.owns_lock()) lock.unlock();
@@ -453,6 +483,7 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   ++stats_.saves.checkpoints;
   stats_.saves.bytes += layout->bytes;
   stats_.save_seconds += seconds_since(start);
+  caller.done(answer.transfer);
   return ticket;
 }
 
@@ -490,16 +521,20 @@ void Engine::refuse_unknown(Step step) const {
     const auto file = damaged_file(*stores_[index_of(kind)], step);
     if (file) throw Error(file->code, file->reason);
   }
-  throw Error(Errc::not_found, name_of(step) + " is not in this history: steps() has what is");
+  const std::string lacks = together_ ? together_->who_lacks(step) : std::string();
+  throw Error(Errc::not_found,
+              name_of(step) + (lacks.empty() ? " is not in this history: steps() has what is"
+                                             : " is not complete: " + lacks + "; save it again"));
 }
 
 void Engine::restore(Step step, Stream& stream, bool keep) {
   const auto start = std::chrono::steady_clock::now();
   Call call(*this);
   Lock& lock = call.lock;
+  Caller caller(*core_, lock, TraceEvent::Kind::restore, step, start);
   for (;;) {
     std::shared_ptr<const Layout> layout;
-    const Answer answer = ask(lock, step, [&] {
+    const Answer answer = ask(lock, caller, [&] {
       const auto record = records_.find(step);
       if (record == records_.end() || !core_->catalog.contains(step)) {
         return Answer{Answer::Verdict::not_found, {}};
@@ -514,7 +549,11 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
     }
     const history::Transfer& transfer = answer.transfer;
     const bool from_cache = is_cache(transfer.from);
-    if (!from_cache) ++demands_;
+    caller.is_served_from(transfer.from);
+    if (!from_cache) {
+      ++demands_;
+      caller.begins_direct();
+    }
     lock.unlock();
     Outcome outcome = Outcome::failed;
     std::exception_ptr error;
@@ -529,7 +568,10 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
       }
     }
     lock.lock();
-    if (!from_cache) --demands_;
+    if (!from_cache) {
+      --demands_;
+      caller.ends_direct(transfer, outcome);
+    }
     if (done) {
       try {
         fences_[transfer.from].add(transfer.from_offset, transfer.bytes, done);
@@ -551,6 +593,7 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
     ++stats_.restored_from[index_of(kind_of(transfer.from))].checkpoints;
     stats_.restored_from[index_of(kind_of(transfer.from))].bytes += layout->bytes;
     stats_.restore_seconds += seconds_since(start);
+    caller.done(transfer);
     return;
   }
 }
@@ -570,12 +613,24 @@ void Engine::hint(std::span<const Step> steps) {
   changing([&] {
     for (const Step step : steps) core_->catalog.hint(step);
   });
+  if (Trace* const trace = core_->trace.get()) {
+    const std::int64_t now = trace->now();  // by which the hints of one call are known
+    for (const Step step : steps) {
+      TraceEvent event;
+      event.kind = TraceEvent::Kind::hint;
+      event.begin_ns = event.end_ns = now;
+      event.step = step;
+      event.thread = thread_number();
+      trace->note(event);
+    }
+  }
   go_on_soon(lock);
 }
 
 void Engine::prefetch_start() {
   const Lock lock = open_lock();
   core_->catalog.start_prefetch();
+  if (core_->trace) trace_moment(TraceEvent::Kind::prefetch_start, 0);
   core_->go_on();
 }
 
@@ -607,6 +662,7 @@ bool Engine::discard(Step step) {
   for (const Tier kind : kinds_) {
     if (there || kind < Tier::disk || core_->catalog.knows(step)) continue;
     if (removals_.contains({step, kind}) || !has_file(*stores_[index_of(kind)], step)) continue;
+    if (together_ && together_->held.contains({step, kind})) continue;
     removals_.insert({step, kind});
     removal_due_.notify_one();
     remains = true;

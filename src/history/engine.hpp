@@ -25,6 +25,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -41,11 +42,14 @@
 
 #include "core/process.hpp"
 #include "history/bounce.hpp"
+#include "history/callers.hpp"
 #include "history/catalog.hpp"
 #include "history/event_pool.hpp"
 #include "history/folder_store.hpp"
 #include "history/host_tier.hpp"
 #include "history/range_fences.hpp"
+#include "history/status_server.hpp"
+#include "history/together.hpp"
 #include "holdfast/history.hpp"
 
 namespace holdfast {
@@ -53,6 +57,10 @@ namespace holdfast {
 constexpr std::size_t index_of(Tier tier) { return static_cast<std::size_t>(tier); }
 
 namespace history {
+
+// Ticket::wait(). Throws io behind the deadline.
+void wait_for(Ticket::State& state, Tier tier,
+              std::optional<std::chrono::steady_clock::time_point> deadline);
 
 // What a history and its tickets share.
 struct Core {
@@ -62,9 +70,11 @@ struct Core {
   Catalog catalog;
   EventPool events;
   const core::Maker maker;
-  bool closing = false;       // no further call begins
-  bool closed = false;        // what is not durable will not be
-  std::exception_ptr broken;  // what left the catalog half changed; then nothing goes on
+  bool closing = false;          // no further call begins
+  bool closed = false;           // what is not durable will not be
+  std::exception_ptr broken;     // what left the catalog half changed; then nothing goes on
+  Caller* callers = nullptr;     // under way, the youngest first
+  std::unique_ptr<Trace> trace;  // null: nobody asked for one
 
   // Throws in_use in a forked child, whose copy of the mutex may be locked for ever.
   void check_process() const {
@@ -151,7 +161,12 @@ struct Layout {
 class Engine {
  public:
   // `disk`: the store of the disk, for tests of their own; otherwise `options.disk` is opened.
-  explicit Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk = nullptr);
+  // `together`: what this rank has with others; `title`: what its folders are called. `options`
+  // are this rank's own.
+  explicit Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk = nullptr,
+                  std::unique_ptr<Together> together = nullptr, const std::string& title = {});
+  // Collective where there are ranks.
+  static std::unique_ptr<Engine> open(const HistoryOptions& options);
   ~Engine();
   bool is_of_this_process() const noexcept { return core_->maker.is_this_process(); }
 
@@ -166,9 +181,15 @@ class Engine {
   std::vector<Step> steps();
   bool is_in(Step step, Tier tier);
   std::optional<Step> latest(Tier tier);
+  Agreed agree(Tier tier, const char* call);
+  void wait_for_all(const Ticket& ticket, Tier tier);
   void flush();
   void verify(Step step);
   HistoryStats stats();
+  // Throws closed; is_of_any_phase: never, but what memory that runs out gives.
+  HistorySnapshot snapshot(bool of_any_phase = false);
+  // Events, as far as they are left; none where there is no trace. For tests.
+  std::vector<TraceEvent> traced();
   void close();
 
  private:
@@ -176,7 +197,14 @@ class Engine {
   struct Arrival {  // of a save whose copies are queued
     history::Transfer transfer;
     std::shared_ptr<Event> event;
-    const void* stream;  // that tells it from others
+    const void* stream;          // that tells it from others
+    std::int64_t queued_ns = 0;  // by the trace's clock
+  };
+  // What a lane does, for those who look. Under the mutex, apart from `moved`.
+  struct LaneWork {
+    Clock::time_point begin{};
+    std::int64_t paused_ns = 0;
+    std::atomic<std::uint64_t> moved{0};  // bytes of storage
   };
   struct Unflushed {  // whose flush was given up
     std::exception_ptr error;
@@ -245,13 +273,13 @@ class Engine {
   std::shared_ptr<const Layout> make_layout(std::vector<Part> parts) const;
   std::vector<Part> protected_parts() const;
   template <class Question>
-  Answer ask(Lock& lock, Step step, Question&& question);
+  Answer ask(Lock& lock, Caller& caller, Question&& question);
   void await_arrival(Lock& lock, Step step);
   Outcome restore_from(const history::Transfer& transfer, const Layout& layout, Stream& stream,
                        std::shared_ptr<Event>& done);
   void queue_save(Call& call, const history::Transfer& transfer, const StepInfo& info,
                   const Layout& layout, Stream& stream,
-                  const std::shared_ptr<Ticket::State>& ticket);
+                  const std::shared_ptr<Ticket::State>& ticket, Caller& caller);
   bool drop(Step step);  // False: no such checkpoint. REQUIRES: the mutex is held.
   void raise_pending_error();
   void go_on_soon(Lock& lock);
@@ -267,6 +295,18 @@ class Engine {
   void check_all_flushed();
   bool verify(Step step, Tier kind);
   void end(bool leave);
+
+  // together.cpp
+  Offer found_offer(const std::vector<StepInfo> (&stored)[kTierKinds]);
+  void agree_on_found(std::vector<StepInfo> (&stored)[kTierKinds]);
+  Offer offer_of(Tier tier) const;
+  Stamp stamp_of(const Ticket::State& state, Tier tier) const;
+  void note_agreed(const Agreed& agreed);
+  void retain_agreed();
+  bool is_stored(Step step) const;
+  bool may_go(const Version& version);
+  void release_held();
+  void queue_removal(Step step, const Stamp& stamp, Tier kind);
 
   // lanes.cpp
   void start_threads();
@@ -285,6 +325,19 @@ class Engine {
   bool send(const history::Transfer& transfer, const StepInfo& info, FolderStore& to,
             bool& faulty_source);
   bool keep_pace(const history::Transfer& transfer);
+  LaneWork& work_of(const history::Transfer& transfer);
+  const LaneWork& work_of(const history::Transfer& transfer) const;
+
+  // seen.cpp: what others see of a history, and its trace. Under the mutex.
+  void start_trace();
+  void start_status_server();
+  void trace_lane(const history::Transfer& transfer, Outcome outcome,
+                  const std::exception_ptr& error);
+  void trace_copy(const Arrival& arrival, const std::exception_ptr& error);
+  void trace_moment(TraceEvent::Kind kind, Step step, int from = kProgram, std::uint64_t bytes = 0);
+  void add_transfers(HistorySnapshot& snapshot) const;
+  void add_callers(HistorySnapshot& snapshot) const;
+  std::string path_of(Tier kind) const;
 
   // records.cpp: what follows from a change of the catalog. REQUIRES: the mutex is held.
   // Who calls wakes others.
@@ -312,6 +365,7 @@ class Engine {
   };
   std::unique_ptr<Bounces> bounce_;
   std::shared_ptr<Core> core_;
+  const std::unique_ptr<Together> together_;  // null: there are no other ranks
 
   // Under the mutex.
   std::map<std::string, Array, std::less<>> arrays_;
@@ -336,14 +390,17 @@ class Engine {
   int demands_ = 0;     // restores that read the disk while their callers wait
   int prefetches_ = 0;  // fetch lanes that read the disk
 
+  LaneWork work_[2][Catalog::kMaxTiers];  // of flushes and fetches, by the faster tier
+
   std::vector<std::thread> threads_;
+  std::optional<StatusServer> status_;  // ends first
 };
 
 }  // namespace history
 
 struct History::Impl {
   explicit Impl(const HistoryOptions& options)
-      : owner(std::make_unique<history::Engine>(options)), engine(*owner) {}
+      : owner(history::Engine::open(options)), engine(*owner) {}
   // A forked child has a copy without the threads, which cannot be joined: there it stays.
   ~Impl() {
     if (!owner->is_of_this_process()) static_cast<void>(owner.release());

@@ -85,8 +85,14 @@ bool Ticket::is_in(Tier tier) const {
 }
 
 void Ticket::wait(Tier tier) const {
-  State& state = state_of(state_);
   check_tier(tier, "Ticket::wait");
+  history::wait_for(state_of(state_), tier, std::nullopt);
+}
+
+namespace history {
+
+void wait_for(Ticket::State& state, Tier tier,
+              std::optional<std::chrono::steady_clock::time_point> deadline) {
   const std::string name = "checkpoint " + std::to_string(state.step);
   const int number = state.tiers[index_of(tier)];
   if (number < 0) {
@@ -94,10 +100,12 @@ void Ticket::wait(Tier tier) const {
                 name + ": this history has no tier '" + to_string(tier) + "' to wait for");
   }
   state.core->check_process();
+  const auto begin = history::Clock::now();
   std::unique_lock lock(state.core->mutex);
+  history::Caller caller(*state.core, lock, history::TraceEvent::Kind::ticket, state.step, begin);
   const history::Core::Waiting waiting(*state.core);
   for (;;) {
-    if (came_to(state, tier)) return;
+    if (came_to(state, tier)) return caller.done();
     if (state.error) std::rethrow_exception(state.error);
     if (!is_there(state)) throw Error(Errc::not_found, name + " was discarded");
     if (state.core->closed) throw Error(Errc::closed, name + ": its history is closed");
@@ -107,9 +115,20 @@ void Ticket::wait(Tier tier) const {
                   name + " has no room in the tier '" + to_string(tier) +
                       "', and nothing that goes on will make some: discard() others");
     }
-    state.core->changed.wait(lock);
+    caller.waits_for(history::TraceEvent::Why::durable, number);
+    if (!deadline) {
+      state.core->changed.wait(lock);
+    } else if (std::chrono::steady_clock::now() >= *deadline) {
+      throw Error(Errc::io,
+                  name + " is not in the tier '" + to_string(tier) +
+                      "' yet: give ranks_timeout more time, or the history a faster disk");
+    } else {
+      state.core->changed.wait_until(lock, *deadline);
+    }
   }
 }
+
+}  // namespace history
 
 // --- History
 // ---------------------------------------------------------------------------------------
@@ -177,9 +196,38 @@ std::optional<std::uint64_t> History::latest(Tier tier) const {
   return impl().engine.latest(tier);
 }
 
+std::vector<std::uint64_t> History::agree(Tier tier) try {
+  check_tier(tier, "History::agree");
+  std::vector<std::uint64_t> steps;
+  for (const auto& [step, stamp] : impl().engine.agree(tier, "History::agree()").complete) {
+    steps.push_back(step);
+  }
+  return steps;
+} catch (const std::exception&) {
+  core::fail("History::agree()");
+}
+
+std::optional<std::uint64_t> History::latest_of_all(Tier tier) try {
+  check_tier(tier, "History::latest_of_all");
+  const history::Agreed agreed = impl().engine.agree(tier, "History::latest_of_all()");
+  if (agreed.order.empty()) return std::nullopt;
+  return agreed.order.back();
+} catch (const std::exception&) {
+  core::fail("History::latest_of_all()");
+}
+
+void History::wait_for_all(const Ticket& ticket, Tier tier) try {
+  check_tier(tier, "History::wait_for_all");
+  state_of(ticket.state());
+  impl().engine.wait_for_all(ticket, tier);
+} catch (const std::exception&) {
+  core::fail("History::wait_for_all()");
+}
+
 void History::flush() { impl().engine.flush(); }
 void History::verify(std::uint64_t step) const { impl().engine.verify(step); }
 HistoryStats History::stats() const { return impl().engine.stats(); }
+HistorySnapshot History::snapshot() const { return impl().engine.snapshot(); }
 
 void History::close() {
   if (impl_) impl_->engine.close();

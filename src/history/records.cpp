@@ -47,6 +47,7 @@ void Engine::finish(const history::Transfer& transfer, Outcome outcome,
         ++count[kind].checkpoints;
         if (found != records_.end()) count[kind].bytes += found->second.info.bytes;
       }
+      if (together_ && transfer.kind == Kind::save) together_->counts.add(step);
       if (transfer.kind == Kind::flush || transfer.kind == Kind::refill)
         unflushed_.erase({step, transfer.from});
       if (tier >= Tier::disk) retain();
@@ -103,11 +104,17 @@ void Engine::note_evictions() {
     const auto record = records_.find(step);
     auto& count = stats_.evicted_from[index_of(kind_of(tier))];
     ++count.checkpoints;
-    if (record != records_.end()) count.bytes += record->second.info.bytes;
+    const std::uint64_t bytes = record == records_.end() ? 0 : record->second.info.bytes;
+    count.bytes += bytes;
+    if (core_->trace) {
+      const bool stays = core_->catalog.contains(step);
+      trace_moment(stays ? TraceEvent::Kind::evicted : TraceEvent::Kind::discarded, step, tier,
+                   bytes);
+    }
     if (HostTier* const memory = memory_of(kind_of(tier))) memory->forget(step);
-    if (!is_cache(tier)) {
-      removals_.insert({step, kind_of(tier)});
-      removal_due_.notify_one();
+    // Where there is no record forget_if_gone() has seen to the files.
+    if (!is_cache(tier) && record != records_.end()) {
+      queue_removal(step, record->second.info.stamp, kind_of(tier));
     }
     forget_if_gone(step);
   }
@@ -118,14 +125,14 @@ void Engine::forget_if_gone(Step step) {
   const auto record = records_.find(step);
   if (record == records_.end() || core_->catalog.knows(step)) return;
   if (record->second.ticket) record->second.ticket->gone = true;
+  const Stamp stamp = record->second.info.stamp;
   records_.erase(record);
   std::erase_if(unflushed_, [&](const auto& entry) { return entry.first.first == step; });
   // The files of a checkpoint whose every copy was damaged, which the catalog has dropped before;
   // one that could not be taken back; and one of another checkpoint that had the number.
   for (const Tier kind : kinds_) {
     if (kind < Tier::disk || !has_file(*stores_[index_of(kind)], step)) continue;
-    removals_.insert({step, kind});
-    removal_due_.notify_one();
+    queue_removal(step, stamp, kind);
   }
 }
 
@@ -134,6 +141,7 @@ void Engine::forget_if_gone(Step step) {
 // go by what is stored anywhere, or a remote tier that fails would let the disk grow without an
 // end.
 void Engine::retain() {
+  if (together_) return;  // retain_agreed()
   const Catalog& catalog = core_->catalog;
   const int last = catalog.tiers() - 1;
   if ((options_.keep_last == 0 && options_.keep_every == 0) || is_cache(last)) return;

@@ -239,6 +239,47 @@ def test_threads(history: History) -> None:
     np.testing.assert_array_equal(array, np.arange(5000))
 
 
+@pytest.mark.parametrize("what", ["save", "restore", "unprotect"])
+def test_arrays_that_others_replace_stay_while_calls_use_them(folder: Path, what: str) -> None:
+    """Arrays of this size are given back to the system at once, so that a late copy ends it."""
+    program = """
+import sys, threading
+import numpy as np
+from holdfast import Error, History
+
+what, cells, stop = sys.argv[2], 1_000_000, threading.Event()
+history = History(disk=sys.argv[1])
+history.protect("a", np.ones(cells))
+history.save(0)
+
+def work():
+    step = 1
+    while not stop.is_set():
+        try:
+            if what == "restore":
+                history.restore(0, keep=True)
+                continue
+            history.save(step)
+            history.discard(step)
+            step += 1
+        except Error as error:
+            assert what == "unprotect" and error.code == "invalid_argument", error
+
+worker = threading.Thread(target=work)
+worker.start()
+for _ in range(300):
+    history.protect("a", np.ones(cells))
+    if what == "unprotect":
+        history.unprotect("a")
+stop.set()
+worker.join()
+history.close()
+print(len(history._arrays._replaced))
+"""
+    done = run_program(program, folder, what)
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
 def test_steps_that_are_not_there_or_other(history: History) -> None:
     array = np.arange(10)
     history.protect("a", array)
@@ -268,9 +309,10 @@ def test_hints_take_numbers_and_whatever_can_be_iterated(history: History) -> No
     history.flush()
     history.hint(29, [28, 27], range(26, 20, -1), (n for n in (20, 19)), np.int64(18))
     history.hint()
+    history.hint(np.arange(17, 15, -1), np.array([15]))
     history.hint(999, 3, 3)  # what is not there, and what comes twice
     history.prefetch_start()
-    for step in (*range(29, 17, -1), 3, 3, 0):
+    for step in (*range(29, 14, -1), 3, 3, 0):
         history.restore(step)
         assert (array == step).all()
     with pytest.raises(TypeError):
@@ -552,10 +594,11 @@ history.save(2)
 
 
 @pytest.mark.skipif(holdfast.backend == "cuda", reason="a forked child cannot use CUDA")
-def test_a_child_does_not_hold_the_folder(folder: Path) -> None:
+def test_a_child_does_not_hold_folder_and_regions(tmp_path: Path) -> None:
     program = """
 import holdfast, numpy, os, signal, sys
-history = holdfast.History(disk=sys.argv[1])
+own = {"host": 1 << 20, "host_region": "host", "partner": 1 << 20, "partner_region": "partner"}
+history = holdfast.History(**own, disk="run")
 history.protect("a", numpy.arange(10))
 history.save(1)
 reader, writer = os.pipe()
@@ -567,7 +610,8 @@ print(os.getpid(), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     started = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", program, str(folder)],
+        [sys.executable, "-W", "ignore", "-c", program],
+        cwd=tmp_path,
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -576,7 +620,13 @@ os.kill(os.getpid(), signal.SIGKILL)
     try:
         group = int(started.stdout.readline())
         started.wait(60)
-        with History(disk=folder) as history:
+        with History(
+            host=MIB,
+            host_region=tmp_path / "host",
+            partner=MIB,
+            partner_region=tmp_path / "partner",
+            disk=tmp_path / "run",
+        ) as history:
             assert history.steps() == [1]
     finally:
         os.killpg(group, signal.SIGKILL)
@@ -605,6 +655,7 @@ def test_a_lost_node_is_restored_from_its_partner(tmp_path: Path) -> None:
     node, partner = tmp_path / "node", tmp_path / "partner"
     node.mkdir()
     assert run_program(LOST, node, partner, 25).returncode == -signal.SIGKILL
+    holdfast.destroy(node / "host")  # its memory, too
     shutil.rmtree(node)
     array = np.zeros(50_000)
     settings: dict[str, Any] = {
