@@ -58,7 +58,7 @@ struct HistoryOptions {
   std::uint64_t partner_bytes = 0;
   // Whose copies they are, such as "rank 3 of 8": a region of another's is refused.
   std::string partner_owner = {};
-  std::string disk = {};         // a folder, made if it is not there; empty: nothing is durable
+  std::string disk = {};  // a folder, made if it is not there; empty: nothing is durable
   // What the arrays of checkpoints may take there; 0: what the file system has. A file has at most
   // 128 bytes an array, 8 every 4 MiB, and three pages more than its checkpoint.
   std::uint64_t disk_bytes = 0;
