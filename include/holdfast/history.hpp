@@ -1,5 +1,5 @@
 // A history of checkpoints over several tiers: device memory, pinned host memory, a folder on disk,
-// and a remote one.
+// and a remote one, or an object store.
 // Many are saved, in quick succession, and read back in any order; an order that is known ahead is
 // given as hints, and checkpoints come up to the GPU before they are asked for.
 //
@@ -19,6 +19,8 @@
 #include "holdfast/stream.hpp"
 
 namespace holdfast {
+
+class ObjectStore;
 
 enum class Tier : std::uint8_t { gpu, host, disk, remote };
 const char* to_string(Tier tier) noexcept;
@@ -45,6 +47,8 @@ struct HistoryOptions {
   // there.
   std::string remote = {};
   std::uint64_t remote_bytes = 0;
+  // The same in an object store, in place of a folder (holdfast/object_store.hpp).
+  std::shared_ptr<ObjectStore> remote_store = {};
 
   // A checkpoint that was restored, and not kept, goes: what is pending of its flushes, too.
   bool discard_consumed = false;

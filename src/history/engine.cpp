@@ -9,6 +9,7 @@
 #include "core/event_access.hpp"
 #include "core/files.hpp"
 #include "core/guard.hpp"
+#include "history/object_step_store.hpp"
 
 namespace holdfast::history {
 
@@ -24,7 +25,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }
 
 // Of a store's steps it is known which came last; of the others, when they were saved.
-std::vector<StepInfo> in_order_of_arrival(const FolderStore& store) {
+std::vector<StepInfo> in_order_of_arrival(const StepStore& store) {
   std::vector<StepInfo> steps = store.steps();
   std::erase_if(steps, [](const StepInfo& info) { return info.step == kGap; });  // no save()'s
   const std::optional<Step> latest = store.latest();
@@ -35,13 +36,17 @@ std::vector<StepInfo> in_order_of_arrival(const FolderStore& store) {
   return steps;
 }
 
+bool has_remote(const HistoryOptions& options) {
+  return !options.remote.empty() || options.remote_store;
+}
+
 std::vector<TierSpec> specs_of(const HistoryOptions& options) {
   std::vector<TierSpec> specs;
   specs.reserve(kTierKinds);
   if (options.gpu_bytes > 0) specs.push_back({.capacity = options.gpu_bytes, .alignment = 4096});
   if (options.host_bytes > 0) specs.push_back({.capacity = options.host_bytes, .alignment = 4096});
   if (!options.disk.empty()) specs.push_back({.capacity = options.disk_bytes, .storage = true});
-  if (!options.remote.empty()) specs.push_back({.capacity = options.remote_bytes, .storage = true});
+  if (has_remote(options)) specs.push_back({.capacity = options.remote_bytes, .storage = true});
   if (specs.empty()) {
     throw Error(Errc::invalid_argument,
                 "History::open: no tier: set gpu_bytes, host_bytes, disk or remote");
@@ -67,10 +72,14 @@ void Core::check_whole() const {
   }
 }
 
-Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
+Engine::Engine(const HistoryOptions& options, std::unique_ptr<StepStore> disk)
     : options_(options),
       core_(std::make_shared<Core>(
           specs_of(options), Catalog::Options{.discard_consumed = options.discard_consumed})) {
+  if (options.remote_store && !options.remote.empty()) {
+    throw Error(Errc::invalid_argument,
+                "History::open: remote and remote_store: give a folder, or an object store");
+  }
   std::fill(std::begin(numbers_), std::end(numbers_), -1);
   const auto add = [&](Tier kind, bool there) {
     if (!there) return;
@@ -80,7 +89,7 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
   add(Tier::gpu, options.gpu_bytes > 0);
   add(Tier::host, options.host_bytes > 0);
   add(Tier::disk, !options.disk.empty());
-  add(Tier::remote, !options.remote.empty());
+  add(Tier::remote, has_remote(options));
   if (options.host_bytes > 0) {
     host_.emplace(options.host_bytes, options.host_region);
   } else if (!options.host_region.empty()) {
@@ -90,7 +99,9 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
     auto& store = stores_[index_of(Tier::disk)];
     store = disk ? std::move(disk) : open_folder_store(options.disk);
   }
-  if (!options.remote.empty()) {
+  if (options.remote_store) {
+    stores_[index_of(Tier::remote)] = open_object_step_store(options.remote_store);
+  } else if (has_remote(options)) {
     stores_[index_of(Tier::remote)] = open_folder_store(options.remote);
   }
   adopt();
@@ -299,7 +310,7 @@ void Engine::queue_save(Lock& lock, const history::Transfer& transfer, const Ste
                         const std::shared_ptr<Ticket::State>& ticket) {
   if (!is_cache(transfer.to)) {
     lock.unlock();
-    FolderStore& store = store_of(transfer.to);
+    StepStore& store = store_of(transfer.to);
     remove_file(store, info.step);
     bounce_->callers.write(store, info, pieces, stream, [](std::uint64_t) { return true; });
     lock.lock();

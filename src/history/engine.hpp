@@ -101,7 +101,7 @@ struct Record {
 class Engine {
  public:
   // `disk`: the store of the disk, for tests of their own; otherwise `options.disk` is opened.
-  explicit Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk = nullptr);
+  explicit Engine(const HistoryOptions& options, std::unique_ptr<StepStore> disk = nullptr);
   ~Engine();
   bool is_of_this_process() const noexcept { return core_->maker.is_this_process(); }
 
@@ -167,7 +167,7 @@ class Engine {
   int tier_of(Tier kind) const { return numbers_[index_of(kind)]; }
   Tier kind_of(int tier) const { return kinds_[static_cast<std::size_t>(tier)]; }
   bool is_cache(int tier) const { return kind_of(tier) < Tier::disk; }
-  FolderStore& store_of(int tier) const { return *stores_[index_of(kind_of(tier))]; }
+  StepStore& store_of(int tier) const { return *stores_[index_of(kind_of(tier))]; }
   std::byte* address(int tier, std::uint64_t offset) const;
   StepInfo layout(Step step) const;
   std::vector<Part> protected_parts() const;
@@ -185,9 +185,9 @@ class Engine {
   [[noreturn]] void refuse_unknown(Step step) const;
 
   // durability.cpp
-  static std::optional<DamagedFile> damaged_file(const FolderStore& store, Step step);
-  static bool has_file(const FolderStore& store, Step step);
-  static void remove_file(FolderStore& store, Step step);
+  static std::optional<DamagedFile> damaged_file(const StepStore& store, Step step);
+  static bool has_file(const StepStore& store, Step step);
+  static void remove_file(StepStore& store, Step step);
   bool is_being_removed(Step step) const;
   void flush(Lock& lock);
   void check_all_flushed();
@@ -207,7 +207,7 @@ class Engine {
                std::exception_ptr& error);
   bool move_bytes(const history::Transfer& transfer, const StepInfo& info, Stream& stream,
                   bool& faulty_source);
-  bool send(const history::Transfer& transfer, const StepInfo& info, FolderStore& to,
+  bool send(const history::Transfer& transfer, const StepInfo& info, StepStore& to,
             bool& faulty_source);
   bool keep_pace(const history::Transfer& transfer);
 
@@ -225,9 +225,9 @@ class Engine {
   void wait_behind(Lock& lock, int tier, std::uint64_t offset, std::uint64_t bytes);
 
   const HistoryOptions options_;
-  std::vector<Tier> kinds_;  // of the tiers that there are, from the fastest
-  int numbers_[kTierKinds];  // the other way; -1: there is none
-  std::unique_ptr<FolderStore> stores_[kTierKinds];  // of the kinds that are storage
+  std::vector<Tier> kinds_;                        // of the tiers that there are, from the fastest
+  int numbers_[kTierKinds];                        // the other way; -1: there is none
+  std::unique_ptr<StepStore> stores_[kTierKinds];  // of the kinds that are storage
   DeviceBuffer<std::byte> gpu_;
   std::optional<HostTier> host_;
   // For callers, flushes, fetches: who holds one may wait for another of these, so they share none.
