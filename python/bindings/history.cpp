@@ -13,6 +13,7 @@
 
 #include "bindings.hpp"
 #include "holdfast/history_folder.hpp"
+#include "object_store.hpp"
 
 namespace holdfast::python {
 namespace {
@@ -172,8 +173,9 @@ using StreamNumber = std::optional<std::uintptr_t>;
 
 Handle open_history(std::uint64_t gpu, std::uint64_t host, const std::string& host_region,
                     const std::string& disk, std::uint64_t disk_bytes, const std::string& remote,
-                    std::uint64_t remote_bytes, bool discard_consumed, std::uint64_t keep_last,
-                    std::uint64_t keep_every, const std::string& on_error) {
+                    nb::object remote_store, std::uint64_t remote_bytes, bool discard_consumed,
+                    std::uint64_t keep_last, std::uint64_t keep_every,
+                    const std::string& on_error) {
   HistoryOptions options;
   options.gpu_bytes = gpu;
   options.host_bytes = host;
@@ -181,6 +183,7 @@ Handle open_history(std::uint64_t gpu, std::uint64_t host, const std::string& ho
   options.disk = disk;
   options.disk_bytes = disk_bytes;
   options.remote = remote;
+  options.remote_store = object_store_of(std::move(remote_store));
   options.remote_bytes = remote_bytes;
   options.discard_consumed = discard_consumed;
   options.keep_last = keep_last;
@@ -291,12 +294,28 @@ void bind_folder(nb::module_& module) {
       nb::call_guard<nb::gil_scoped_release>(),
       "Reads what a folder has, beside a process that has the history open.");
   module.def(
+      "history_in_store",
+      [](nb::object store) {
+        const auto objects = object_store_of(std::move(store));
+        nb::gil_scoped_release no_gil;
+        return HistoryFolder(objects);
+      },
+      "store"_a, "The same of what an object store has.");
+  module.def(
       "discard_from_history",
       [](const std::string& path, const std::vector<std::uint64_t>& steps) {
         HistoryFolder::discard(path, steps);
       },
       "path"_a, "steps"_a, nb::call_guard<nb::gil_scoped_release>(),
       "Removes checkpoints of a history that no process has open.");
+  module.def(
+      "discard_from_store",
+      [](nb::object store, const std::vector<std::uint64_t>& steps) {
+        const auto objects = object_store_of(std::move(store));
+        nb::gil_scoped_release no_gil;
+        HistoryFolder::discard(objects, steps);
+      },
+      "store"_a, "steps"_a, "The same in an object store.");
 }
 
 void bind_ticket(nb::module_& module) {
@@ -386,8 +405,8 @@ void bind_history(nb::module_& module) {
           "step"_a)
       .def("stats", ask([](History& own) { return own.stats(); }));
   module.def("open_history", &open_history, "gpu"_a, "host"_a, "host_region"_a, "disk"_a,
-             "disk_bytes"_a, "remote"_a, "remote_bytes"_a, "discard_consumed"_a, "keep_last"_a,
-             "keep_every"_a, "on_error"_a);
+             "disk_bytes"_a, "remote"_a, "remote_store"_a.none(), "remote_bytes"_a,
+             "discard_consumed"_a, "keep_last"_a, "keep_every"_a, "on_error"_a);
 }
 
 }  // namespace holdfast::python

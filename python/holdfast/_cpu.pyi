@@ -601,8 +601,14 @@ class HistoryFolder:
 def history_folder(path: str) -> HistoryFolder:
     """Reads what a folder has, beside a process that has the history open."""
 
+def history_in_store(store: object) -> HistoryFolder:
+    """The same of what an object store has."""
+
 def discard_from_history(path: str, steps: Sequence[int]) -> None:
     """Removes checkpoints of a history that no process has open."""
+
+def discard_from_store(store: object, steps: Sequence[int]) -> None:
+    """The same in an object store."""
 
 class HistoryTicket:
     """A save on its way."""
@@ -659,7 +665,7 @@ class History:
 
     def stats(self) -> HistoryStats: ...
 
-def open_history(gpu: int, host: int, host_region: str, disk: str, disk_bytes: int, remote: str, remote_bytes: int, discard_consumed: bool, keep_last: int, keep_every: int, on_error: str) -> History: ...
+def open_history(gpu: int, host: int, host_region: str, disk: str, disk_bytes: int, remote: str, remote_store: object | None, remote_bytes: int, discard_consumed: bool, keep_last: int, keep_every: int, on_error: str) -> History: ...
 
 class ArenaInfo:
     """The shared memory that belongs to a region's file."""

@@ -1,9 +1,8 @@
-"""holdfast history: what is in the folder of a history."""
+"""holdfast history: what is in the folder of a history, or in its object store."""
 
 from __future__ import annotations
 
 import datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,16 +11,29 @@ from rich.table import Table
 
 from .._backend import ext
 from .._errors import Error, checked_number
+from .._objects import objects_of
 from .._region import path_text
 from . import common
 
 app = typer.Typer(
-    help="The checkpoints of a history, in its folder.",
+    help="The checkpoints of a history, in its folder or its object store.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
 
-Folder = Annotated[Path, typer.Argument(metavar="PATH", help="The history's folder.")]
+Folder = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH",
+        help="The history's folder, or the URL of an object store, such as s3://bucket/prefix, "
+        "whose settings are those of the environment (AWS_REGION, AWS_ENDPOINT, ...).",
+    ),
+]
+
+
+def _look_at(path: str) -> ext.HistoryFolder:
+    store = objects_of(path, None, make=False)
+    return ext.history_folder(path_text(path)) if store is None else ext.history_in_store(store)
 
 
 def _date(unix_ns: int) -> str:
@@ -64,7 +76,7 @@ def show(path: Folder, as_json: common.Json = False) -> None:
     Changes nothing, and works beside a process that has the history open. Reads what describes the
     checkpoints; `holdfast history verify` reads their bytes.
     """
-    report = _report(ext.history_folder(path_text(path)))
+    report = _report(_look_at(path))
     if as_json:
         common.emit(report)
         return
@@ -110,7 +122,7 @@ def verify(path: Folder, as_json: common.Json = False) -> None:
     Exits with 0 only if every file is whole. Works beside a process that has the history open;
     checkpoints that it removes meanwhile are passed over, and counted.
     """
-    folder = ext.history_folder(path_text(path))
+    folder = _look_at(path)
     damaged: list[dict[str, Any]] = _report(folder)["damaged"]
     whole = removed = read = 0
     steps = folder.steps
@@ -168,7 +180,11 @@ def discard(
     can discard them itself.
     """
     wanted = sorted({checked_number(step, "the step", most=2**64 - 2) for step in steps})
-    ext.discard_from_history(path_text(path), wanted)
+    store = objects_of(path, None, make=False)
+    if store is None:
+        ext.discard_from_history(path_text(path), wanted)
+    else:
+        ext.discard_from_store(store, wanted)
     if as_json:
         common.emit({"ok": True, "path": str(path), "discarded": wanted})
     else:
