@@ -122,7 +122,7 @@ class ObjectFile : public FolderFile {
 };
 
 // That a pace gave up, on its way through an upload.
-struct GaveUp {};
+struct GaveUp : std::exception {};
 
 // The bytes of a step's object in their order: the front, the blob, and zeroes up to a whole page.
 class StepBytes {
