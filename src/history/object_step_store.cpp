@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <deque>
 #include <exception>
+#include <future>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -21,6 +23,8 @@ namespace {
 
 // Opening asks for the front of every step, and a store answers after tens of milliseconds.
 constexpr unsigned kOpeningThreads = 16;
+// Chunks that are asked for before they are wanted.
+constexpr std::size_t kPiecesAhead = 4;
 
 const char* remedy_of(Errc code) {
   switch (code) {
@@ -100,7 +104,8 @@ class NamedStore : public ObjectStore {
   const std::shared_ptr<ObjectStore> inner_;
 };
 
-// For reading.
+// For reading. A store answers each request after a while, so what is read in order is asked for
+// ahead.
 class ObjectFile : public FolderFile {
  public:
   ObjectFile(ObjectStore& objects, StoredObject info) : objects_(objects), info_(std::move(info)) {}
@@ -108,17 +113,51 @@ class ObjectFile : public FolderFile {
   std::int64_t read(void* to, std::size_t bytes, std::uint64_t offset) override {
     if (offset >= info_.bytes) return 0;
     bytes = std::min<std::uint64_t>(bytes, info_.bytes - offset);
-    const std::size_t got = objects_.read(info_.key, offset, {static_cast<std::byte*>(to), bytes});
+    while (!ahead_.empty() && ahead_.front().offset < offset) ahead_.pop_front();
+    std::size_t got = 0;
+    if (!ahead_.empty() && ahead_.front().offset == offset) {
+      std::future<std::vector<std::byte>> asked = std::move(ahead_.front().bytes);
+      ahead_.pop_front();
+      const std::vector<std::byte> piece = asked.get();
+      got = std::min(bytes, piece.size());
+      std::memcpy(to, piece.data(), got);
+    } else {
+      ahead_.clear();
+      got = objects_.read(info_.key, offset, {static_cast<std::byte*>(to), bytes});
+      next_ = offset + bytes;
+    }
+    // The pages of a header are no part of what comes in order.
+    if (bytes == piece_bytes_) ask_ahead();
     return static_cast<std::int64_t>(std::min(got, bytes));
   }
+  void expect_reads_in_order(std::size_t bytes) override { piece_bytes_ = bytes; }
   std::int64_t size() override { return static_cast<std::int64_t>(info_.bytes); }
   std::int64_t write(const void*, std::size_t, std::uint64_t) override { return -EROFS; }
   int reserve(std::uint64_t) override { return EROFS; }
   int sync() override { return EROFS; }
 
  private:
+  struct Piece {
+    std::uint64_t offset;
+    std::future<std::vector<std::byte>> bytes;  // waits for its end when it goes
+  };
+
+  void ask_ahead() {
+    for (; ahead_.size() < kPiecesAhead && next_ < info_.bytes; next_ += piece_bytes_) {
+      const auto ask = [this, offset = next_] {
+        std::vector<std::byte> piece(std::min<std::uint64_t>(piece_bytes_, info_.bytes - offset));
+        piece.resize(objects_.read(info_.key, offset, piece));
+        return piece;
+      };
+      ahead_.push_back({next_, std::async(std::launch::async, ask)});
+    }
+  }
+
   ObjectStore& objects_;
   const StoredObject info_;
+  std::size_t piece_bytes_ = 0;  // 0: reads come from anywhere, by several threads
+  std::uint64_t next_ = 0;       // of what was asked for
+  std::deque<Piece> ahead_;
 };
 
 // That a pace gave up, on its way through an upload.

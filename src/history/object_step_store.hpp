@@ -13,8 +13,8 @@
 // - Nothing is asked of the store under a mutex of ours.
 // - What was taken over by another process is not written to (ObjectClaim).
 //
-// Memory for itself: a chunk; what the store wants for an upload; and while a step is read what a
-// folder's store wants.
+// Memory for itself: for an upload what the store wants; for a step that is read as much as a
+// folder's store wants, and five chunks where it is read in order.
 //
 // Tests: object_step_store_test over objects in memory, where every operation fails in turn,
 // uploads are cut short, bytes flip and listings lag; tests/python/test_objects.py over obstore's
@@ -34,7 +34,7 @@ namespace holdfast::history {
 struct ObjectOptions {
   bool read_only = false;  // lists and reads, beside a process that writes, and changes nothing
   std::string name = {};   // as FolderOptions::name
-  TransferOptions transfer = {};
+  TransferOptions transfer = {.threads = 8};
   // How long a process may be silent before its claim to the place is over (ObjectClaim).
   std::chrono::milliseconds lease = std::chrono::seconds(60);
 };

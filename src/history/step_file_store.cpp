@@ -233,6 +233,7 @@ StepFileStore::OpenStep StepFileStore::open_checked(Step step) const {
 
 bool StepFileStore::transfer(Step step, unsigned threads, const ReadBlob& blob, const Pace& pace) {
   const OpenStep open = open_checked(step);
+  if (threads == 1) open.opened.file->expect_reads_in_order(open.front.chunk_bytes);
   BlobTransfer transfer(*open.opened.file, open.path, threads, pace);
   return blob(transfer, open.front);
 }

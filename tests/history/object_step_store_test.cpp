@@ -148,6 +148,42 @@ TEST_F(ObjectStepStoreTest, KnownChecksumsSaveAPass) {
   EXPECT_EQ(read_step(*store, 2), again);
 }
 
+TEST_F(ObjectStepStoreTest, ReadsInOrderAskAhead) {
+  const SavedStep saved = large_step(1);
+  auto store = open();
+  write(*store, saved);
+  const auto read_in_order = [&](std::uint64_t room_bytes) {
+    std::vector<std::byte> room(room_bytes), whole;
+    EXPECT_TRUE(store->read_chunks(
+        1, [&](std::uint64_t, std::uint64_t bytes) { return std::span(room).first(bytes); },
+        [&](std::uint64_t offset, std::span<const std::byte> chunk) {
+          EXPECT_EQ(offset, whole.size());
+          whole.insert(whole.end(), chunk.begin(), chunk.end());
+        },
+        {}));
+    EXPECT_EQ(whole, saved.blob);
+  };
+  objects_->requests = 0;
+  read_in_order(4096);
+  const std::uint64_t chunks = (kMost + 4095) / 4096;
+  EXPECT_LE(objects_->requests, chunks + 6);  // none twice
+  for (const Mishap mishap : {Mishap::refused, Mishap::cut_short, Mishap::flipped}) {
+    for (std::uint64_t first = 2; first < 2 + chunks; ++first) {  // behind the header
+      objects_->fail(mishap);
+      objects_->first = first;
+      objects_->times = 1;
+      if (mishap == Mishap::cut_short) {
+        read_in_order(4096);
+      } else {
+        const auto expected = mishap == Mishap::flipped ? Errc::damaged : Errc::io;
+        EXPECT_EQ(error_of([&] { read_in_order(4096); }), expected) << first;
+      }
+    }
+  }
+  objects_->heal();
+  read_in_order(4096);
+}
+
 TEST_F(ObjectStepStoreTest, MemoryThatChangesMeanwhileIsNotWritten) {
   auto store = open();
   SavedStep saved = large_step(1);
