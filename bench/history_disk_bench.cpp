@@ -5,76 +5,21 @@
 //   history_disk_bench FOLDER [--bytes=N] [--repeat=N] [--threads=N]
 //
 // One JSON object per line. The folder must not be there; it is removed.
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <filesystem>
-#include <stdexcept>
-#include <thread>
 
 #include "bench.hpp"
 #include "history/folder_store.hpp"
+#include "plain_file.hpp"
 
 namespace {
 
+using bench::check;
+using bench::PlainFile;
 using holdfast::history::kChunkBytes;
-
-void check(bool good, const char* what) {
-  if (!good) throw std::runtime_error(std::string(what) + ": " + std::strerror(errno));
-}
-
-// A file that is written and read with nothing around it.
-class Plain {
- public:
-  Plain(std::string path, unsigned threads) : path_(std::move(path)), threads_(threads) {}
-  ~Plain() { ::unlink(path_.c_str()); }
-
-  void write(std::span<const std::byte> from) {
-    const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_DIRECT | O_CLOEXEC, 0600);
-    check(fd >= 0, "open");
-    check(::fallocate(fd, 0, 0, static_cast<off_t>(from.size())) == 0, "fallocate");
-    in_pieces(from.size(), [&](std::size_t at, std::size_t bytes) {
-      check(::pwrite(fd, from.data() + at, bytes, static_cast<off_t>(at)) ==
-                static_cast<ssize_t>(bytes),
-            "write");
-    });
-    check(::fdatasync(fd) == 0, "sync");
-    ::close(fd);
-  }
-  void read(std::span<std::byte> into) {
-    const int fd = ::open(path_.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
-    check(fd >= 0, "open");
-    in_pieces(into.size(), [&](std::size_t at, std::size_t bytes) {
-      check(::pread(fd, into.data() + at, bytes, static_cast<off_t>(at)) ==
-                static_cast<ssize_t>(bytes),
-            "read");
-    });
-    ::close(fd);
-  }
-  void remove() { ::unlink(path_.c_str()); }
-
- private:
-  template <class Body>
-  void in_pieces(std::size_t total, Body&& body) {
-    std::atomic<std::size_t> next{0};
-    std::vector<std::thread> threads;
-    threads.reserve(threads_);
-    for (unsigned i = 0; i < threads_; ++i) {
-      threads.emplace_back([&] {
-        for (std::size_t at; (at = next.fetch_add(kChunkBytes)) < total;) {
-          body(at, std::min<std::size_t>(kChunkBytes, total - at));
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-  }
-  const std::string path_;
-  const unsigned threads_;
-};
 
 void run(const std::string& folder, const bench::Options& options) {
   const std::uint64_t bytes = options["bytes"];
@@ -83,7 +28,7 @@ void run(const std::string& folder, const bench::Options& options) {
   holdfast::history::open_folder_store(folder + "/history").reset();
   const auto store = holdfast::history::open_folder_store(
       holdfast::history::open_folder(folder + "/history"), {}, {kChunkBytes, threads});
-  Plain plain(folder + "/plain", threads);
+  PlainFile plain(folder + "/plain", threads);
   holdfast::history::AlignedBytes blob(bytes), into(bytes);
   for (std::uint64_t i = 0; i + 8 <= bytes; i += 8) {
     const std::uint64_t word = (i + 1) * 0x9e3779b97f4a7c15u;

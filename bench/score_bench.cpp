@@ -6,7 +6,7 @@
 // example history/variable/irregular/all/nowait/interval_us=20000. STORE: history, pager, buffers.
 // SIZES: uniform, variable. ORDER: sequential, reverse, irregular. HINTS: none, single, all.
 // WAIT (for the flushes, before the backward pass): wait, nowait. More: coupled=1, interval_us=N,
-// gpu_bytes=N, host_bytes=N. Or one of: host, eviction, slowdown (costs.hpp); schedule, which
+// gpu_bytes=N, host_bytes=N. Or one of: copies, host, eviction, slowdown (costs.hpp); schedule, which
 // prints each rank's sizes and every order, for programs that run the same shots.
 //
 // Defaults are a small size, of which a result says nothing but that the program works. A line of
@@ -220,6 +220,8 @@ void print(const Cell& cell, const Settings& settings, const score::Ranks& ranks
       .number("gpu_hits", hit(0))
       .number("host_hits", hit(1))
       .number("disk_hits", hit(2))
+      .count("fetched_to_gpu", shot.counts.fetched_bytes[0])
+      .count("fetched_to_host", shot.counts.fetched_bytes[1])
       .count("waits", shot.counts.waits)
       .count("pinned_bytes", shot.counts.pinned_bytes)
       .number("save_call_median_us", quantile_us(shot.save_call_seconds, 0.5))
@@ -260,6 +262,7 @@ void print_schedule(const Arguments& arguments) {
 
 void run_cell(const std::string& text, const Arguments& arguments, score::Ranks& ranks) {
   const Settings& settings = arguments.settings;
+  if (text == "copies") return score::print_copies(settings);
   if (text == "host") return score::print_host_costs(settings);
   if (text == "eviction") return score::print_eviction_costs(settings);
   if (text == "slowdown") return score::print_slowdown(settings);

@@ -17,8 +17,9 @@ from . import score
 from .gpm.results import Line
 from .kept import RESULTS
 
-_SHOWN = ("cell", "rank", "save_gb_per_s", "restore_gb_per_s", "gpu_hits", "call", "fragments",
-          "kernel", "median_us", "slower_percent")  # fmt: skip
+_SHOWN = ("cell", "rank", "save_gb_per_s", "restore_gb_per_s", "gpu_hits", "path",
+          "speed_ratio", "more_us", "call", "fragments", "kernel", "median_us",
+          "slower_percent")  # fmt: skip
 
 
 def _print(line: Line) -> None:

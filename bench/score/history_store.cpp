@@ -32,9 +32,11 @@ class HistoryStore final : public Store {
   StoreCounts counts() override {
     const holdfast::HistoryStats stats = history_.stats();
     StoreCounts counts;
-    for (int tier = 0; tier < 3; ++tier) {
-      counts.restored_bytes[tier] = stats.restored_from[tier].bytes;
+    int place = 0;
+    for (const auto tier : {holdfast::Tier::gpu, holdfast::Tier::host, holdfast::Tier::disk}) {
+      counts.restored_bytes[place++] = stats.restored_from[static_cast<int>(tier)].bytes;
     }
+    for (int tier = 0; tier < 2; ++tier) counts.fetched_bytes[tier] = stats.fetched_to[tier].bytes;
     counts.waits = stats.waits;
     // Beside the cache: three pairs of buffers, through which checkpoints go past caches.
     counts.pinned_bytes = options_.host_bytes + (std::uint64_t{3 * 2 * 4} << 20);

@@ -33,6 +33,7 @@ struct StoreOptions {
 
 struct StoreCounts {
   std::uint64_t restored_bytes[3] = {};  // from the GPU, the host, the disk
+  std::uint64_t fetched_bytes[2] = {};   // ahead, to the GPU and to the host; of a history
   std::uint64_t waits = 0;               // of saves and restores, for room or for a transfer
   std::uint64_t pinned_bytes = 0;
 };

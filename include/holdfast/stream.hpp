@@ -82,6 +82,7 @@ class Event {
 
  private:
   friend struct core::EventAccess;
+  explicit Event(std::unique_ptr<Impl> impl);
   Impl& impl() const {
     if (!impl_) detail::throw_moved_from("event");
     return *impl_;

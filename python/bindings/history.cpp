@@ -20,14 +20,15 @@ namespace {
 
 using namespace nb::literals;
 
-constexpr Tier kTiers[] = {Tier::gpu, Tier::host, Tier::disk, Tier::remote};
+constexpr Tier kTiers[] = {Tier::gpu, Tier::host, Tier::partner, Tier::disk, Tier::remote};
+static_assert(std::size(kTiers) == kTierKinds);
 
 Tier parse_tier(const std::string& name) {
   for (const Tier tier : kTiers) {
     if (name == to_string(tier)) return tier;
   }
   throw Error(Errc::invalid_argument,
-              "no tier is called '" + name + "': use gpu, host, disk or remote");
+              "no tier is called '" + name + "': use gpu, host, partner, disk or remote");
 }
 
 OnError parse_on_error(const std::string& name) {
@@ -172,14 +173,18 @@ using Handle = std::shared_ptr<HistoryHandle>;
 using StreamNumber = std::optional<std::uintptr_t>;
 
 Handle open_history(std::uint64_t gpu, std::uint64_t host, const std::string& host_region,
-                    const std::string& disk, std::uint64_t disk_bytes, const std::string& remote,
-                    nb::object remote_store, std::uint64_t remote_bytes, bool discard_consumed,
-                    std::uint64_t keep_last, std::uint64_t keep_every,
-                    const std::string& on_error) {
+                    std::uint64_t partner, const std::string& partner_region,
+                    const std::string& partner_owner, const std::string& disk,
+                    std::uint64_t disk_bytes, const std::string& remote, nb::object remote_store,
+                    std::uint64_t remote_bytes, bool discard_consumed, std::uint64_t keep_last,
+                    std::uint64_t keep_every, const std::string& on_error) {
   HistoryOptions options;
   options.gpu_bytes = gpu;
   options.host_bytes = host;
   options.host_region = host_region;
+  options.partner_bytes = partner;
+  options.partner_region = partner_region;
+  options.partner_owner = partner_owner;
   options.disk = disk;
   options.disk_bytes = disk_bytes;
   options.remote = remote;
@@ -221,7 +226,7 @@ auto ask(Function function) {
 
 using CountByTier = std::map<std::string, HistoryStats::Count>;
 
-template <HistoryStats::Count (HistoryStats::*counts)[4]>
+template <HistoryStats::Count (HistoryStats::*counts)[kTierKinds]>
 CountByTier by_tier(const HistoryStats& stats) {
   CountByTier found;
   for (const Tier tier : kTiers) {
@@ -404,9 +409,10 @@ void bind_history(nb::module_& module) {
           },
           "step"_a)
       .def("stats", ask([](History& own) { return own.stats(); }));
-  module.def("open_history", &open_history, "gpu"_a, "host"_a, "host_region"_a, "disk"_a,
-             "disk_bytes"_a, "remote"_a, "remote_store"_a.none(), "remote_bytes"_a,
-             "discard_consumed"_a, "keep_last"_a, "keep_every"_a, "on_error"_a);
+  module.def("open_history", &open_history, "gpu"_a, "host"_a, "host_region"_a, "partner"_a,
+             "partner_region"_a, "partner_owner"_a, "disk"_a, "disk_bytes"_a, "remote"_a,
+             "remote_store"_a.none(), "remote_bytes"_a, "discard_consumed"_a, "keep_last"_a,
+             "keep_every"_a, "on_error"_a);
 }
 
 }  // namespace holdfast::python

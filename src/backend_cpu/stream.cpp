@@ -297,6 +297,7 @@ Event::Event() try : impl_(std::make_unique<Impl>()) {
 } catch (const std::exception&) {
   core::fail("an event");
 }
+Event::Event(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Event::~Event() = default;
 Event::Event(Event&&) noexcept = default;
 Event& Event::operator=(Event&&) noexcept = default;
@@ -335,6 +336,8 @@ bool core::EventAccess::failed(const Event& event) {
   const std::lock_guard lock(point->mutex);
   return point->done && point->error;
 }
+
+Event core::EventAccess::untimed() { return {}; }
 
 bool core::EventAccess::ended(const Event& event) {
   if (is_moved_from(event)) return false;

@@ -83,6 +83,7 @@ struct Event::Impl {
 };
 
 Event::Event() : impl_(std::make_unique<Impl>()) { HOLDFAST_CUDA(cudaEventCreate(&impl_->event)); }
+Event::Event(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Event::~Event() = default;
 Event::Event(Event&&) noexcept = default;
 Event& Event::operator=(Event&&) noexcept = default;
@@ -98,6 +99,11 @@ bool Event::failed() const { return core::EventAccess::failed(*this); }
 bool core::EventAccess::failed(const Event& event) {
   (void)event.impl();
   return false;
+}
+Event core::EventAccess::untimed() {
+  auto impl = std::make_unique<Event::Impl>();
+  HOLDFAST_CUDA(cudaEventCreateWithFlags(&impl->event, cudaEventDisableTiming));
+  return Event(std::move(impl));
 }
 bool core::EventAccess::ended(const Event& event) {
   return !is_moved_from(event) && cudaEventQuery(event.impl().event) != cudaErrorNotReady;

@@ -9,6 +9,8 @@
 namespace holdfast::core {
 
 struct EventAccess {
+  // One that elapsed_ms() is not asked of, which is cheaper to record and to wait for on a GPU.
+  static Event untimed();
   static bool is_moved_from(const Event& event) { return event.impl_ == nullptr; }
   // Whether it is complete, or was never recorded. Of one that was moved from that is not known,
   // and the answer is no. Does not wait, and is no question of the host's in the sense of

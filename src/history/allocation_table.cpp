@@ -49,7 +49,7 @@ std::uint64_t AllocationTable::place(std::size_t first, std::size_t last, Step s
 
   // One or two fragments take the window's place. A gap that what is left joins goes with it.
   const std::uint64_t offset = rest == Rest::before ? begin + left : begin;
-  std::array<Fragment, 2> now{{{offset, size, step}, {}}};
+  std::array<Fragment, 2> now{{{offset, size, step}, {0, 0, kGap}}};
   std::size_t count = 1;
   if (left > 0 && rest == Rest::before) {
     now = {{{begin, left, kGap}, {offset, size, step}}};
@@ -99,6 +99,11 @@ bool AllocationTable::place_at(std::uint64_t offset, Step step, std::uint64_t by
 
 bool AllocationTable::erase(Step step) {
   const Fragment* const found = find(step);
+  return found != nullptr && erase_at(found->offset);
+}
+
+bool AllocationTable::erase_at(std::uint64_t offset) {
+  const Fragment* const found = find_at(offset);
   if (found == nullptr) return false;
   used_ -= found->bytes;
   const auto index = static_cast<std::size_t>(found - fragments_.data());
@@ -107,6 +112,7 @@ bool AllocationTable::erase(Step step) {
   Fragment& gap = fragments_[first];
   gap.bytes = fragments_[last - 1].offset + fragments_[last - 1].bytes - gap.offset;
   gap.step = kGap;
+  gap.note = 0;
   fragments_.erase(fragments_.begin() + static_cast<std::ptrdiff_t>(first + 1),
                    fragments_.begin() + static_cast<std::ptrdiff_t>(last));
   return true;
@@ -117,6 +123,20 @@ const Fragment* AllocationTable::find(Step step) const {
   const auto found = std::find_if(fragments_.begin(), fragments_.end(),
                                   [step](const Fragment& f) { return f.step == step; });
   return found == fragments_.end() ? nullptr : &*found;
+}
+
+const Fragment* AllocationTable::find_at(std::uint64_t offset) const {
+  const auto found =
+      std::lower_bound(fragments_.begin(), fragments_.end(), offset,
+                       [](const Fragment& f, std::uint64_t at) { return f.offset < at; });
+  if (found == fragments_.end() || found->offset != offset || found->step == kGap) return nullptr;
+  return &*found;
+}
+
+void AllocationTable::set_note(std::uint64_t offset, std::uint64_t note) {
+  const Fragment* const found = find_at(offset);
+  assert(found != nullptr);
+  fragments_[static_cast<std::size_t>(found - fragments_.data())].note = note;
 }
 
 bool AllocationTable::valid() const {

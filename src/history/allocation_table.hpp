@@ -28,6 +28,7 @@ struct Fragment {
   std::uint64_t offset;
   std::uint64_t bytes;
   Step step;
+  std::uint64_t note = 0;  // its user's, of the checkpoint
 
   bool operator==(const Fragment&) const = default;
 };
@@ -61,9 +62,9 @@ class AllocationTable {
 
   // Puts a checkpoint in the place of fragments [first, last) and returns its offset; those that
   // held a checkpoint are forgotten. What is left becomes a gap on the side that `rest` says,
-  // merged with a gap that is there. REQUIRES: first < last <= fragments().size(); the window has
-  // rounded(bytes); step is not kGap, and not in the table unless in the window. O(N): what follows
-  // moves up. Throws bad_alloc, and changes nothing then.
+  // merged with a gap that is there. The note is 0. REQUIRES: first < last <= fragments().size();
+  // the window has rounded(bytes); step is not kGap, and not in the table unless in the window.
+  // O(N): what follows moves up. Throws bad_alloc, and changes nothing then.
   std::uint64_t place(std::size_t first, std::size_t last, Step step, std::uint64_t bytes,
                       Rest rest = Rest::behind);
 
@@ -75,9 +76,15 @@ class AllocationTable {
   // The checkpoint's fragment becomes a gap, merged with its neighbours; false if there is none.
   // O(N).
   bool erase(Step step);
+  // The same for the checkpoint at this offset. O(N): what follows moves down.
+  bool erase_at(std::uint64_t offset);
+  // Keeps `note` with the checkpoint at this offset. REQUIRES: there is one. O(log N).
+  void set_note(std::uint64_t offset, std::uint64_t note);
 
   // Null if there is none. Valid until place() or erase(). O(N).
   const Fragment* find(Step step) const;
+  // The same for the checkpoint at this offset. O(log N).
+  const Fragment* find_at(std::uint64_t offset) const;
 
   // Whether the invariants hold. O(N log N): for tests and assertions.
   bool valid() const;

@@ -19,11 +19,12 @@ void require(bool holds, const std::string& what) {
 
 Catalog::Catalog(const std::vector<TierSpec>& tiers, Options options, const LifeCycleTable& table)
     : options_(options), table_(&table) {
-  require(!tiers.empty() && tiers.size() <= kMaxTiers, "one to four tiers");
+  require(!tiers.empty() && tiers.size() <= kMaxTiers, "one to five tiers");
   for (const TierSpec& spec : tiers) {
     Tier tier;
     tier.spec = spec;
     if (!spec.storage) tier.space = AllocationTable(spec.capacity, spec.alignment);
+    tier.fetch_alive = !spec.keeps_newest;
     tiers_.push_back(std::move(tier));
   }
 }
@@ -148,6 +149,7 @@ void Catalog::drop(Step step, Checkpoint& checkpoint, int tier, Input input) {
   require(copy.readers == 0, "a copy goes that is being read");
   apply(copy, input);
   require(copy.state == State::absent, "a copy that goes is not absent");
+  const std::uint64_t offset = copy.offset;
   copy = Copy{};
   Tier& at = tier_at(tier);
   std::erase_if(at.flush_queue, [&](const auto& entry) {
@@ -158,9 +160,29 @@ void Catalog::drop(Step step, Checkpoint& checkpoint, int tier, Input input) {
   if (at.spec.storage) {
     at.used -= checkpoint.bytes;
   } else {
-    require(at.space.erase(step), "a copy had no room");
+    require(at.space.erase_at(offset), "a copy had no room");
   }
   if (input != Input::failed) evicted_.emplace_back(tier, step);
+}
+
+std::uint64_t Catalog::note_of(Step step, const Checkpoint& checkpoint, int tier) const {
+  const Copy& copy = checkpoint.copies[tier];
+  const auto places = places_.find(step);
+  const std::uint64_t place = places == places_.end() ? kNoPlace : places->second.front();
+  Noted noted = Noted::busy;
+  if (checkpoint.arrived && !checkpoint.doomed && copy.readers == 0) {
+    if (copy.state == State::flushed) noted = Noted::evictable;
+    if (copy.state == State::consumed) noted = Noted::consumed;
+  }
+  return place << 2 | static_cast<std::uint64_t>(noted);
+}
+
+void Catalog::set_notes(Step step, const Checkpoint& checkpoint) {
+  for (int tier = 0; tier < tiers() && !is_storage(tier); ++tier) {
+    const Copy& copy = checkpoint.copies[tier];
+    if (copy.state == State::absent) continue;
+    tier_at(tier).space.set_note(copy.offset, note_of(step, checkpoint, tier));
+  }
 }
 
 // Brings `..._alone` and the flush queues in line with which copies are whole.
@@ -181,6 +203,7 @@ void Catalog::settle(Step step) {
     at.flush_queue.push_back(entry);
     copy.flush_mark = at.queued += checkpoint.bytes;
   }
+  set_notes(step, checkpoint);
 }
 
 // Of a checkpoint that is to go: what no transfer uses goes now; the rest when it has ended.
@@ -228,6 +251,14 @@ bool Catalog::drains(int tier, std::uint64_t bytes, Asker asker, Drains& known) 
   return does;
 }
 
+Score Catalog::score_now(const Fragment& fragment, std::uint64_t distance) const {
+  const auto noted = static_cast<Noted>(fragment.note & 3);
+  Score result{noted == Noted::busy ? kNever : 0, distance_of(fragment.note), false};
+  result.consumed = noted == Noted::consumed && result.distance == kUnhinted;
+  if (result.distance < distance && distance != kUnhinted) result.wait = kNever;
+  return result;
+}
+
 // What one fragment is worth to whoever wants room in its tier. `distance`: fragments that are
 // wanted before that stay.
 Score Catalog::score(int tier, const Fragment& fragment, Asker asker, std::uint64_t distance,
@@ -235,7 +266,7 @@ Score Catalog::score(int tier, const Fragment& fragment, Asker asker, std::uint6
   const Checkpoint& checkpoint = checkpoints_.at(fragment.step);
   const Copy& copy = checkpoint.copies[tier];
   const Tier& at = tier_at(tier);
-  Score result{0, distance_of(fragment.step), false};
+  Score result{0, distance_of(fragment.note), false};
   result.consumed = result.distance == kUnhinted &&
                     (copy.state == State::consumed || copy.state == State::consumed_alone);
   if (checkpoint.doomed || !checkpoint.arrived) {  // it goes, or it is on its way
@@ -273,21 +304,45 @@ std::optional<Window> Catalog::window(int tier, std::uint64_t bytes, Asker asker
                                       std::uint64_t distance) const {
   const AllocationTable& space = tier_at(tier).space;
   if (bytes > space.capacity()) return std::nullopt;
+  if (tier_at(tier).spec.keeps_newest) return oldest_window(tier, bytes, asker);
   Drains known;
-  return choose_window(space.fragments(), space.rounded(bytes), [&](const Fragment& fragment) {
-    return score(tier, fragment, asker, distance, known);
-  });
+  return choose_window(
+      space.fragments(), space.rounded(bytes),
+      [&](const Fragment& fragment) { return score_now(fragment, distance); },
+      [&](const Fragment& fragment) { return score(tier, fragment, asker, distance, known); },
+      tier_at(tier).scratch.scores);
+}
+
+// The window whose newest checkpoint is the oldest there can be. One that was consumed is as good
+// as another for who begins anew.
+std::optional<Window> Catalog::oldest_window(int tier, std::uint64_t bytes, Asker asker) const {
+  const AllocationTable& space = tier_at(tier).space;
+  Drains known;
+  const auto wait_of = [&](const Fragment& fragment) {
+    return score(tier, fragment, asker, kUnhinted, known).wait;
+  };
+  // The choice takes the least of the largest waits, so in their place stands the arrival.
+  std::optional<Window> oldest =
+      choose_window(space.fragments(), space.rounded(bytes), [&](const Fragment& fragment) {
+        const Copy& copy = checkpoints_.at(fragment.step).copies[tier];
+        const bool ever = wait_of(fragment) < kNever;
+        return Score{ever ? static_cast<double>(copy.arrival) : kNever, kUnhinted, false};
+      });
+  if (!oldest) return oldest;
+  oldest->wait = 0;
+  for (std::size_t i = oldest->first; i < oldest->last; ++i) {
+    const Fragment& fragment = space.fragments()[i];
+    if (fragment.step != kGap) oldest->wait = std::max(oldest->wait, wait_of(fragment));
+  }
+  return oldest;
 }
 
 // Evicts what is in the window, and takes its room. REQUIRES: window.wait == 0.
 std::uint64_t Catalog::take(int tier, const Window& window, Step step, std::uint64_t bytes) {
   Tier& at = tier_at(tier);
-  std::vector<Step> evicted;
   for (std::size_t i = window.first; i < window.last; ++i) {
-    const Fragment& fragment = at.space.fragments()[i];
-    if (fragment.step != kGap) evicted.push_back(fragment.step);
-  }
-  for (const Step victim : evicted) {
+    const Step victim = at.space.fragments()[i].step;
+    if (victim == kGap) continue;
     Copy& copy = checkpoints_.at(victim).copies[tier];
     require(copy.readers == 0, "what is being read was to be evicted");
     apply(copy, Input::evict);
@@ -315,13 +370,16 @@ Transfer Catalog::begin_into(Transfer::Kind kind, Step step, int from, int to,
   transfer.bytes = checkpoint.bytes;
   if (from != kProgram) {
     ++checkpoint.copies[from].readers;
-    if (!is_storage(from)) transfer.from_offset = tier_at(from).space.find(step)->offset;
+    if (!is_storage(from)) transfer.from_offset = checkpoint.copies[from].offset;
   }
   if (to != kProgram) {
+    checkpoint.copies[to].offset = offset;
     apply(checkpoint.copies[to], kind == Transfer::Kind::fetch ? Input::fetch : Input::write);
+    checkpoint.copies[to].arrival = ++tier_at(to).arrivals;
     if (is_storage(to)) tier_at(to).used += checkpoint.bytes;
   }
   transfers_.push_back(transfer);
+  set_notes(step, checkpoint);
   return transfer;
 }
 
@@ -366,6 +424,7 @@ bool Catalog::discard(Step step) {
   const auto found = checkpoints_.find(step);
   if (found == checkpoints_.end() || found->second.doomed) return false;
   found->second.doomed = true;
+  set_notes(step, found->second);
   while (places_.contains(step)) drop_hint(step);
   drop_copies_at_rest(step);
   return true;
@@ -403,8 +462,10 @@ bool Catalog::adopt(Step step, std::uint64_t bytes, int tier, std::uint64_t offs
   require(checkpoint.copies[tier].state == State::absent, "adopted twice");
   checkpoint.bytes = bytes;
   checkpoint.arrived = true;
+  checkpoint.copies[tier].offset = offset;
   apply(checkpoint.copies[tier], Input::write);
   apply(checkpoint.copies[tier], Input::arrived);
+  checkpoint.copies[tier].arrival = ++at.arrivals;
   if (at.spec.storage) at.used += bytes;
   settle(step);
   return true;
@@ -415,7 +476,12 @@ bool Catalog::adopt(Step step, std::uint64_t bytes, int tier, std::uint64_t offs
 
 void Catalog::hint(Step step) {
   hints_[next_place_] = step;
-  places_[step].push_back(next_place_++);
+  auto& places = places_[step];
+  places.push_back(next_place_++);
+  if (places.size() > 1) return;
+  if (const auto found = checkpoints_.find(step); found != checkpoints_.end()) {
+    set_notes(step, found->second);
+  }
 }
 
 void Catalog::drop_hint(Step step) {
@@ -424,6 +490,9 @@ void Catalog::drop_hint(Step step) {
   hints_.erase(places->second.front());
   places->second.pop_front();
   if (places->second.empty()) places_.erase(places);
+  if (const auto found = checkpoints_.find(step); found != checkpoints_.end()) {
+    set_notes(step, found->second);
+  }
 }
 
 // The program has passed them over, and they would hold up the prefetcher for ever.
@@ -448,13 +517,13 @@ void Catalog::unwant_unless_hinted(Step step) {
     Copy& copy = found->second.copies[tier];
     if (is_ready(copy.state)) apply(copy, Input::unwant);
   }
+  set_notes(step, found->second);
 }
 
 // How many places behind the head of the restore order.
-std::uint64_t Catalog::distance_of(Step step) const {
-  const auto places = places_.find(step);
-  if (places == places_.end()) return kUnhinted;
-  return places->second.front() - hints_.begin()->first;
+std::uint64_t Catalog::distance_of(std::uint64_t note) const {
+  const std::uint64_t place = note >> 2;
+  return place == kNoPlace ? kUnhinted : place - hints_.begin()->first;
 }
 
 std::uint64_t Catalog::prefetch_distance() const {
@@ -532,6 +601,7 @@ std::optional<Transfer> Catalog::next_fetch(int tier) {
     if (from <= tier) {
       if (from == 0 && tier == 0 && !is_ready(checkpoint.copies[0].state)) {
         apply(checkpoint.copies[0], Input::want);
+        set_notes(step, checkpoint);
       }
       continue;
     }
@@ -583,7 +653,8 @@ void Catalog::finish(const Transfer& given, Outcome outcome) {
     if (outcome == Outcome::failed) ++checkpoint.copies[transfer.from].failed_flushes;
   }
   if (transfer.kind == Transfer::Kind::fetch) {
-    if (done && !is_storage(transfer.from) && !checkpoint.doomed) {
+    const TierSpec& source = tier_at(transfer.from).spec;
+    if (done && !source.storage && !source.keeps_newest && !checkpoint.doomed) {
       apply(checkpoint.copies[transfer.from], Input::restore);
     }
     if (!done) drop_hint(step);  // not tried again and again; restore() will say why
@@ -610,6 +681,7 @@ void Catalog::finish(const Transfer& given, Outcome outcome) {
     }
   }
   if (checkpoint.doomed) {
+    set_notes(step, checkpoint);
     drop_copies_at_rest(step);
   } else {
     settle(step);

@@ -41,6 +41,10 @@ struct TierSpec {
   std::uint64_t capacity = 0;     // bytes of a cache's buffer; of storage its budget, 0: no limit
   std::uint64_t alignment = 256;  // of offsets in the buffer
   bool storage = false;
+  // Of a cache: it is there for who has lost the tiers beside it, and not for speed. What it has is
+  // evicted in the order in which it came, so that the newest stay, whatever is hinted or consumed;
+  // nothing is fetched into it, and what is promoted out of it counts as before.
+  bool keeps_newest = false;
 };
 
 inline constexpr int kProgram = -1;  // as an end of a transfer: the program's arrays
@@ -87,7 +91,7 @@ class Catalog {
   // REQUIRES: 1 to kMaxTiers tiers, caches before storage.
   Catalog(const std::vector<TierSpec>& tiers, Options options,
           const LifeCycleTable& table = life_cycle());
-  static constexpr int kMaxTiers = 4;
+  static constexpr int kMaxTiers = 5;
 
   // --- What the program asks for -----------------------------------------------------------------
   // Room for a new checkpoint in the fastest tier that has some, or will have without the help of
@@ -112,6 +116,9 @@ class Catalog {
   // REQUIRES: the transfer that the lane got before has ended.
   std::optional<Transfer> next_flush(int tier);
   std::optional<Transfer> next_fetch(int tier);
+  // False: next_flush(), or next_fetch() of any tier, would find nothing.
+  bool may_flush(int tier) const { return !tier_at(tier).flush_queue.empty(); }
+  bool may_fetch() const { return prefetching_ && !hints_.empty(); }
   // The lane does nothing more.
   void lane_died(Transfer::Kind kind, int tier);
 
@@ -154,8 +161,10 @@ class Catalog {
     return tiers_[static_cast<std::size_t>(tier)].space;
   }
   const std::vector<Transfer>& transfers() const { return transfers_; }
-  // Room that was taken from checkpoints since the last call: {tier, step}.
+  // Room that was taken from checkpoints since the last forget_evicted(): {tier, step}.
+  const std::vector<std::pair<int, Step>>& evicted() const { return evicted_; }
   std::vector<std::pair<int, Step>> take_evicted() { return std::exchange(evicted_, {}); }
+  void forget_evicted() { evicted_.clear(); }
   // Whether the invariants hold; `why` is what does not.
   bool valid(std::string* why = nullptr) const;
   // Equal for catalogs that will behave alike.
@@ -173,7 +182,9 @@ class Catalog {
     State state = State::absent;
     int readers = 0;
     int failed_flushes = 0;
+    std::uint64_t offset = 0;      // of its room, in a cache
     std::uint64_t flush_mark = 0;  // of its tier's `queued`, behind it
+    std::uint64_t arrival = 0;     // by the tier's count
   };
   struct Checkpoint {
     std::uint64_t bytes = 0;
@@ -182,18 +193,39 @@ class Catalog {
     bool doomed = false;   // goes when its transfers have ended
     Copy copies[kMaxTiers];
   };
+  // Memory that is used again, and no part of what is copied.
+  struct Scratch {
+    Scratch() = default;
+    Scratch(const Scratch&) {}
+    Scratch(Scratch&&) = default;
+    Scratch& operator=(const Scratch&) { return *this; }
+    Scratch& operator=(Scratch&&) = default;
+    ~Scratch() = default;
+    std::vector<Score> scores;
+  };
   struct Tier {
     TierSpec spec;
+    // A fragment's note says what a decision asks of most: note_of().
     AllocationTable space{1, 1};
+    mutable Scratch scratch;  // decisions of a tier ask those of slower ones
     // Copies that wait for their flush, in the order of arrival, and their bytes.
     std::vector<std::pair<Step, std::uint64_t>> flush_queue;
     bool flush_alive = true, fetch_alive = true;
     double flush_seconds_per_byte = 1e-10;
     std::uint64_t queued = 0, flushed = 0;  // bytes that ever were in the queue, and left it
     std::uint64_t used = 0;                 // storage: bytes
+    std::uint64_t arrivals = 0;
   };
   // Who wants room: a caller cannot wait for what only a caller consumes.
   enum class Asker : std::uint8_t { caller, lane };
+  // What a note says of a copy, in its two last bits; before them stands its place in the restore
+  // order, all ones if it has none.
+  enum class Noted : std::uint8_t {
+    busy,       // it cannot be evicted now
+    evictable,  // it was not consumed
+    consumed,
+  };
+  static constexpr std::uint64_t kNoPlace = ~std::uint64_t{0} >> 2;
 
   Tier& tier_at(int tier) { return tiers_[static_cast<std::size_t>(tier)]; }
   const Tier& tier_at(int tier) const { return tiers_[static_cast<std::size_t>(tier)]; }
@@ -203,6 +235,9 @@ class Catalog {
   bool in_transfer(Step step) const;
   bool is_flushing(Step step, int tier) const;
 
+  std::uint64_t note_of(Step step, const Checkpoint& checkpoint, int tier) const;
+  // REQUIRES: what a note says of this checkpoint has changed, or may have.
+  void set_notes(Step step, const Checkpoint& checkpoint);
   void apply(Copy& copy, Input input);
   void drop(Step step, Checkpoint& checkpoint, int tier, Input input);
   void settle(Step step);
@@ -215,15 +250,18 @@ class Catalog {
     std::uint64_t most = 0, least_not = ~std::uint64_t{0};  // bytes
   };
   bool drains(int tier, std::uint64_t bytes, Asker asker, Drains& known) const;
+  // If it can be evicted at once; else one that waits for ever.
+  Score score_now(const Fragment& fragment, std::uint64_t distance) const;
   Score score(int tier, const Fragment& fragment, Asker asker, std::uint64_t distance,
               Drains& known) const;
   std::optional<Window> window(int tier, std::uint64_t bytes, Asker asker,
                                std::uint64_t distance) const;
+  std::optional<Window> oldest_window(int tier, std::uint64_t bytes, Asker asker) const;
   std::uint64_t take(int tier, const Window& window, Step step, std::uint64_t bytes);
   std::optional<Transfer> begin_flush(Step step, int tier);
   Transfer begin_into(Transfer::Kind kind, Step step, int from, int to, std::uint64_t offset);
 
-  std::uint64_t distance_of(Step step) const;
+  std::uint64_t distance_of(std::uint64_t note) const;
   void drop_hint(Step step);
   void drop_missing_hints_before(Step step);
   void unwant_unless_hinted(Step step);

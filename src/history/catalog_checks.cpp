@@ -23,6 +23,10 @@ bool Catalog::valid(std::string* why) const {
       if (!is_storage(tier) && there != (room != nullptr)) {
         return wrong(step, tier, "its room and its state differ");
       }
+      if (room && room->note != note_of(step, checkpoint, tier)) {
+        return wrong(step, tier, "its fragment's note is out of date");
+      }
+      if (room && room->offset != copy.offset) return wrong(step, tier, "is not where it was put");
       if (there && is_storage(tier)) stored[static_cast<std::size_t>(tier)] += checkpoint.bytes;
       if (there && !is_storage(tier)) ++copies[static_cast<std::size_t>(tier)];
       if (is_whole(copy.state) && !checkpoint.doomed &&
@@ -82,6 +86,13 @@ std::string Catalog::fingerprint() const {
       add(static_cast<std::uint64_t>(copy.readers));
       add(static_cast<std::uint64_t>(copy.failed_flushes));
       if (is_alone(copy.state)) add(copy.flush_mark - tier_at(tier).flushed);
+      if (!tier_at(tier).spec.keeps_newest || copy.state == State::absent) continue;
+      const auto came_before = [&](const auto& entry) {
+        const Copy& other = entry.second.copies[tier];
+        return other.state != State::absent && other.arrival < copy.arrival;
+      };
+      add(static_cast<std::uint64_t>(
+          std::count_if(checkpoints_.begin(), checkpoints_.end(), came_before)));
     }
   }
   for (const Tier& tier : tiers_) {

@@ -45,13 +45,13 @@ void Engine::flush(Lock& lock) {
   failed_removals_.clear();
   removal_due_.notify_one();
   retry_flushes();
-  core.catalog.caller_waits();
-  core.changed.notify_all();
-  while (!core.broken &&
-         (core.catalog.flush_pending() || core.catalog.discard_pending() || !removals_.empty())) {
-    core.changed.wait(lock);
+  {
+    const Core::Waiting waiting(core);
+    while (!core.broken &&
+           (core.catalog.flush_pending() || core.catalog.discard_pending() || !removals_.empty())) {
+      core.changed.wait(lock);
+    }
   }
-  core.catalog.caller_goes_on();
   core.check_whole();
   if (const std::exception_ptr error = std::exchange(pending_error_, nullptr)) {
     std::rethrow_exception(error);
@@ -112,7 +112,7 @@ bool Engine::verify(Step step, Tier kind) {
       last_failure_ = error.what();
       // Where another tier has it, it is written again from there.
       if (arrival_of() == arrival) changing([&] { core_->catalog.found_damaged(step, tier); });
-      core_->changed.notify_all();
+      core_->go_on();
     }
     throw;
   }
@@ -158,8 +158,10 @@ void Engine::end(bool leave) {
     for (const auto& event : fences.over(0, ~std::uint64_t{0})) wait_for(*event);
   }
   gpu_.reset();
-  if (host_) host_->close(leave);
-  host_.reset();
+  for (auto* memory : {&host_, &partner_}) {
+    if (*memory) (*memory)->close(leave);
+    memory->reset();
+  }
   bounce_.reset();
   for (auto& store : stores_) store.reset();
 }

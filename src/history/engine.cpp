@@ -44,12 +44,35 @@ std::vector<TierSpec> specs_of(const HistoryOptions& options) {
   std::vector<TierSpec> specs;
   specs.reserve(kTierKinds);
   if (options.gpu_bytes > 0) specs.push_back({.capacity = options.gpu_bytes, .alignment = 4096});
-  if (options.host_bytes > 0) specs.push_back({.capacity = options.host_bytes, .alignment = 4096});
+  if (options.host_bytes > 0) {
+    const bool region = !options.host_region.empty();
+    specs.push_back({.capacity = options.host_bytes,
+                     .alignment = region ? HostTier::alignment(options.host_bytes) : 4096});
+  }
+  if (options.partner_bytes > 0) {
+    specs.push_back({.capacity = options.partner_bytes,
+                     .alignment = HostTier::alignment(options.partner_bytes),
+                     .keeps_newest = true});
+  }
   if (!options.disk.empty()) specs.push_back({.capacity = options.disk_bytes, .storage = true});
   if (has_remote(options)) specs.push_back({.capacity = options.remote_bytes, .storage = true});
   if (specs.empty()) {
     throw Error(Errc::invalid_argument,
-                "History::open: no tier: set gpu_bytes, host_bytes, disk or remote");
+                "History::open: no tier: set gpu_bytes, host_bytes, partner_bytes, disk or remote");
+  }
+  if (options.host_bytes == 0 && !options.host_region.empty()) {
+    throw Error(Errc::invalid_argument, "History::open: host_region needs host_bytes");
+  }
+  if ((options.partner_bytes == 0) != options.partner_region.empty()) {
+    throw Error(Errc::invalid_argument,
+                "History::open: a partner's memory has partner_region and partner_bytes: set both");
+  }
+  if (!options.partner_region.empty() && options.partner_region == options.host_region) {
+    throw Error(Errc::invalid_argument,
+                "History::open: host_region and partner_region are one: give each its own");
+  }
+  if (options.partner_region.empty() && !options.partner_owner.empty()) {
+    throw Error(Errc::invalid_argument, "History::open: partner_owner needs partner_region");
   }
   for (const TierSpec& spec : specs) {
     if (spec.storage || spec.capacity >= spec.alignment) continue;
@@ -72,6 +95,24 @@ void Core::check_whole() const {
   }
 }
 
+void Core::go_on() {
+  changed.notify_all();
+  for (int tier = 0; tier < catalog.tiers(); ++tier) {
+    if (flushers[tier].asleep && catalog.may_flush(tier)) flushers[tier].due.notify_one();
+    if (fetchers[tier].asleep && catalog.may_fetch()) fetchers[tier].due.notify_one();
+  }
+}
+
+bool Core::go_on_soon() {
+  if (catalog.waiting_callers() > 0) {
+    go_on();
+    return false;
+  }
+  changed.notify_all();
+  lanes_due = true;
+  return dispatcher_rests;
+}
+
 Engine::Engine(const HistoryOptions& options, std::unique_ptr<StepStore> disk)
     : options_(options),
       core_(std::make_shared<Core>(
@@ -88,12 +129,14 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<StepStore> disk)
   };
   add(Tier::gpu, options.gpu_bytes > 0);
   add(Tier::host, options.host_bytes > 0);
+  add(Tier::partner, options.partner_bytes > 0);
   add(Tier::disk, !options.disk.empty());
   add(Tier::remote, has_remote(options));
   if (options.host_bytes > 0) {
     host_.emplace(options.host_bytes, options.host_region);
-  } else if (!options.host_region.empty()) {
-    throw Error(Errc::invalid_argument, "History::open: host_region needs host_bytes");
+  }
+  if (options.partner_bytes > 0) {
+    partner_.emplace(options.partner_bytes, options.partner_region, options.partner_owner);
   }
   if (!options.disk.empty()) {
     auto& store = stores_[index_of(Tier::disk)];
@@ -120,7 +163,7 @@ void Engine::adopt() {
   const auto counts = [&](const StepInfo& info) { return records_.at(info.step).info == info; };
   const auto take = [&](const StepInfo& info, Tier kind, std::uint64_t offset) {
     if (!counts(info)) return false;
-    if (!core_->catalog.adopt(info.step, info.bytes, tier_of(kind), offset)) return false;
+    if (!core_->catalog.adopt(info.step, room_of(info), tier_of(kind), offset)) return false;
     records_.at(info.step).arrival[index_of(kind)] = ++arrivals_counted_;
     return true;
   };
@@ -129,10 +172,16 @@ void Engine::adopt() {
     if (stores_[kind]) stored[kind] = in_order_of_arrival(*stores_[kind]);
     for (const StepInfo& info : stored[kind]) note(info);
   }
-  if (host_) {
-    for (const HostTier::Found& found : host_->found()) note(found.info);
-    for (const HostTier::Found& found : host_->found()) {
-      if (!take(found.info, Tier::host, found.offset)) host_->forget(found.info.step);
+  for (const Tier kind : kinds_) {
+    const HostTier* const memory = memory_of(kind);
+    if (!memory) continue;
+    for (const HostTier::Found& found : memory->found()) note(found.info);
+  }
+  for (const Tier kind : kinds_) {
+    HostTier* const memory = memory_of(kind);
+    if (!memory) continue;
+    for (const HostTier::Found& found : memory->found()) {
+      if (!take(found.info, kind, found.offset)) memory->forget(found.info.step);
     }
   }
   for (const Tier kind : kinds_) {
@@ -162,8 +211,14 @@ void Engine::break_with(std::exception_ptr error) {
   wake_all();
 }
 
-std::byte* Engine::address(int tier, std::uint64_t offset) const {
-  return (kind_of(tier) == Tier::gpu ? gpu_.data() : host_->data()) + offset;
+std::uint64_t Engine::room_of(const StepInfo& info) const {
+  const bool region = !options_.host_region.empty() || !options_.partner_region.empty();
+  return region ? HostTier::room_of(info) : info.bytes;
+}
+
+std::byte* Engine::address(int tier, std::uint64_t offset) {
+  const HostTier* const memory = memory_of(kind_of(tier));
+  return (memory ? memory->data() : gpu_.data()) + offset;
 }
 
 // --- Arrays
@@ -184,13 +239,25 @@ void Engine::protect(std::string_view name, const Array& array) {
   if (array.memory != BufferMemory::device && array.memory != BufferMemory::host) {
     refuse("an unknown memory");
   }
-  arrays_.insert_or_assign(std::string(name), array);
+  const auto found = arrays_.find(name);
+  if (found == arrays_.end()) {
+    arrays_.emplace(name, array);
+  } else if (found->second == array) {
+    return;
+  } else {
+    found->second = array;
+  }
+  layout_ = nullptr;
+  layout_fits_ = false;
 }
 
 void Engine::unprotect(std::string_view name) {
   const Lock lock = open_lock();
   const auto found = arrays_.find(name);
-  if (found != arrays_.end()) arrays_.erase(found);
+  if (found == arrays_.end()) return;
+  arrays_.erase(found);
+  layout_ = nullptr;
+  layout_fits_ = false;
 }
 
 std::vector<Part> Engine::protected_parts() const {
@@ -203,34 +270,39 @@ std::vector<Part> Engine::protected_parts() const {
   return parts;
 }
 
-StepInfo Engine::layout(Step step) const {
+std::shared_ptr<const Layout> Engine::layout_for(Step step) {
   if (arrays_.empty()) {
     throw Error(Errc::invalid_argument,
                 name_of(step) + ": there is no array to save: protect() one before save()");
   }
-  StepInfo info;
-  info.step = step;
-  info.parts = protected_parts();
-  info.bytes = info.parts.back().offset + info.parts.back().bytes;
-  check_info(info);
-  timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  info.saved_at_ns = static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
-                     static_cast<std::uint64_t>(now.tv_nsec);
-  return info;
+  if (!layout_) layout_ = make_layout(protected_parts());
+  if (!layout_fits_) check_info({step, layout_->bytes, layout_->parts, 0});
+  layout_fits_ = true;
+  return layout_;
 }
 
-std::vector<Piece> Engine::pieces_of(const StepInfo& info, bool* waits) const {
-  std::vector<Piece> pieces;
-  *waits = false;
-  for (const Part& part : info.parts) {
+std::shared_ptr<const Layout> Engine::layout_of(const StepInfo& info) {
+  if (!layout_) layout_ = make_layout(protected_parts());
+  if (layout_->parts == info.parts) return layout_;
+  check_parts(info, layout_->parts, name_of(info.step));
+  return make_layout(info.parts);
+}
+
+// REQUIRES: the parts are protected.
+std::shared_ptr<const Layout> Engine::make_layout(std::vector<Part> parts) const {
+  auto layout = std::make_shared<Layout>();
+  layout->pieces.reserve(parts.size());
+  for (const Part& part : parts) {
     const Array& array = arrays_.find(part.name)->second;
-    pieces.push_back({part.offset, array.data, part.bytes});
-    *waits |= array.memory == BufferMemory::host;
+    layout->pieces.push_back({part.offset, array.data, part.bytes});
+    layout->bytes = std::max(layout->bytes, part.offset + part.bytes);
+    layout->waits |= array.memory == BufferMemory::host;
   }
-  std::sort(pieces.begin(), pieces.end(),
+  std::sort(layout->pieces.begin(), layout->pieces.end(),
             [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
-  return pieces;
+  layout->room = room_of({0, layout->bytes, parts, 0});
+  layout->parts = std::move(parts);
+  return layout;
 }
 
 // --- Saves
@@ -245,9 +317,8 @@ void Engine::raise_pending_error() {
   if (error) std::rethrow_exception(error);
 }
 
-void Engine::refuse_full(const StepInfo& info) {
-  std::string message =
-      concat(name_of(info.step), ": no tier has room for ", core::human_bytes(info.bytes));
+void Engine::refuse_full(Step step, std::uint64_t bytes) {
+  std::string message = concat(name_of(step), ": no tier has room for ", core::human_bytes(bytes));
   message += last_failure_.empty()
                  ? ": discard checkpoints, or give the history larger caches or a disk"
                  : ", since what would make room fails: " + last_failure_;
@@ -277,19 +348,13 @@ void Engine::await_arrival(Lock& lock, Step step) {
   if (again == arrivals_.end() || again->transfer.id != transfer.id) return;
   arrivals_.erase(again);
   finish(transfer, error ? Outcome::failed : Outcome::done, error);
+  core_->go_on();
 }
 
 // Asks until the answer is not to wait.
-Answer Engine::ask(Lock& lock, Step step, const std::function<Answer()>& question) {
-  struct Waiting {
-    explicit Waiting(Core& core_of) : core(core_of) {
-      core.catalog.caller_waits();
-      core.changed.notify_all();
-    }
-    ~Waiting() { core.catalog.caller_goes_on(); }
-    Core& core;
-  };
-  std::optional<Waiting> waiting;
+template <class Question>
+Answer Engine::ask(Lock& lock, Step step, Question&& question) {
+  std::optional<Core::Waiting> waiting;
   for (;;) {
     const Answer answer = question();
     changing([&] { note_evictions(); });
@@ -305,29 +370,33 @@ Answer Engine::ask(Lock& lock, Step step, const std::function<Answer()>& questio
 }
 
 // REQUIRES: the mutex is held; it is on return, and may not be behind a throw.
-void Engine::queue_save(Lock& lock, const history::Transfer& transfer, const StepInfo& info,
-                        const std::vector<Piece>& pieces, bool waits, Stream& stream,
+void Engine::queue_save(Call& call, const history::Transfer& transfer, const StepInfo& info,
+                        const Layout& layout, Stream& stream,
                         const std::shared_ptr<Ticket::State>& ticket) {
+  Lock& lock = call.lock;
   if (!is_cache(transfer.to)) {
     lock.unlock();
     StepStore& store = store_of(transfer.to);
     remove_file(store, info.step);
-    bounce_->callers.write(store, info, pieces, stream, [](std::uint64_t) { return true; });
+    bounce_->callers.write(store, info, layout.pieces, stream, [](std::uint64_t) { return true; });
     lock.lock();
     finish(transfer, Outcome::done, nullptr);
+    call.wakes_dispatcher = core_->go_on_soon();
     return;
   }
-  come_behind(transfer.to, transfer.to_offset, info.bytes, stream);
+  come_behind(transfer.to, transfer.to_offset, transfer.bytes, stream);
   lock.unlock();
   std::byte* const to = address(transfer.to, transfer.to_offset);
-  for (const Piece& piece : pieces) copy_async(stream, to + piece.offset, piece.data, piece.bytes);
-  auto copied = std::make_shared<Event>();
+  for (const Piece& piece : layout.pieces) {
+    copy_async(stream, to + piece.offset, piece.data, piece.bytes);
+  }
+  std::shared_ptr<Event> copied = core_->events.take();
   copied->record(stream);
-  if (waits) copied->synchronize();
+  if (layout.waits) copied->synchronize();
   lock.lock();
   arrivals_.push_back({transfer, copied, &stream.impl()});
   ticket->copied = std::move(copied);
-  saved_.notify_one();  // nobody else can go on before the copies have ended
+  call.wakes_dispatcher = core_->dispatcher_rests;  // nobody else can go on before they have ended
 }
 
 std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep) {
@@ -338,28 +407,27 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   if (step == kGap) {
     throw Error(Errc::invalid_argument, "the largest number there is cannot be a checkpoint's");
   }
-  const StepInfo info = layout(step);
-  bool waits = false;
-  const std::vector<Piece> pieces = pieces_of(info, &waits);
+  const std::shared_ptr<const Layout> layout = layout_for(step);
   auto ticket = std::make_shared<Ticket::State>();
   ticket->core = core_;
   ticket->step = step;
   std::copy(std::begin(numbers_), std::end(numbers_), ticket->tiers);
   const Answer answer = ask(lock, step, [&] {
     if (is_being_removed(step)) return Answer{Answer::Verdict::wait, {}};
-    return changing([&] { return core_->catalog.begin_save(step, info.bytes, keep); });
+    return changing([&] { return core_->catalog.begin_save(step, layout->room, keep); });
   });
   if (answer.verdict == Answer::Verdict::exists) {
     throw Error(Errc::already_exists,
                 name_of(step) + " is there already, and never changes: discard() it first");
   }
-  if (answer.verdict == Answer::Verdict::full) refuse_full(info);
+  if (answer.verdict == Answer::Verdict::full) refuse_full(step, layout->bytes);
 
   try {
+    // It stays where it is while the transfer goes on.
     Record& record = records_[step];
-    record.info = info;
+    record.info = {step, layout->bytes, layout->parts, now_ns()};
     record.ticket = ticket;
-    queue_save(lock, answer.transfer, info, pieces, waits, stream, ticket);
+    queue_save(call, answer.transfer, record.info, *layout, stream, ticket);
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     if (lock.owns_lock()) lock.unlock();
@@ -369,10 +437,11 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
     }
     lock.lock();
     finish(answer.transfer, Outcome::failed, error);
+    call.wakes_dispatcher = core_->go_on_soon();
     std::rethrow_exception(error);
   }
   ++stats_.saves.checkpoints;
-  stats_.saves.bytes += info.bytes;
+  stats_.saves.bytes += layout->bytes;
   stats_.save_seconds += seconds_since(start);
   return ticket;
 }
@@ -381,20 +450,20 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
 // --------------------------------------------------------------------------------------
 
 // Without the mutex.
-Outcome Engine::restore_from(const history::Transfer& transfer, const std::vector<Piece>& pieces,
-                             bool waits, Stream& stream, std::shared_ptr<Event>& done) {
+Outcome Engine::restore_from(const history::Transfer& transfer, const Layout& layout,
+                             Stream& stream, std::shared_ptr<Event>& done) {
   if (is_cache(transfer.from)) {
     const std::byte* from = address(transfer.from, transfer.from_offset);
-    for (const Piece& piece : pieces) {
+    for (const Piece& piece : layout.pieces) {
       copy_async(stream, piece.data, from + piece.offset, piece.bytes);
     }
-    done = std::make_shared<Event>();
+    done = core_->events.take();
     done->record(stream);
-    if (waits) done->synchronize();
+    if (layout.waits) done->synchronize();
     return Outcome::done;
   }
   try {
-    bounce_->callers.read(store_of(transfer.from), transfer.step, pieces, stream,
+    bounce_->callers.read(store_of(transfer.from), transfer.step, layout.pieces, stream,
                           [](std::uint64_t) { return true; });
     return Outcome::done;
   } catch (const Error& error) {
@@ -419,15 +488,13 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
   Call call(*this);
   Lock& lock = call.lock;
   for (;;) {
-    std::vector<Piece> pieces;
-    bool waits = false;
+    std::shared_ptr<const Layout> layout;
     const Answer answer = ask(lock, step, [&] {
       const auto record = records_.find(step);
       if (record == records_.end() || !core_->catalog.contains(step)) {
         return Answer{Answer::Verdict::not_found, {}};
       }
-      check_parts(record->second.info, protected_parts(), name_of(step));
-      pieces = pieces_of(record->second.info, &waits);
+      layout = layout_of(record->second.info);
       return changing([&] { return core_->catalog.begin_restore(step, keep); });
     });
     if (answer.verdict == Answer::Verdict::not_found) refuse_unknown(step);
@@ -443,7 +510,7 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
     std::exception_ptr error;
     std::shared_ptr<Event> done;
     try {
-      outcome = restore_from(transfer, pieces, waits, stream, done);
+      outcome = restore_from(transfer, *layout, stream, done);
     } catch (...) {
       error = std::current_exception();
       try {
@@ -466,12 +533,13 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
       }
     }
     finish(transfer, outcome, error);
+    call.wakes_dispatcher = core_->go_on_soon();
     if (error) std::rethrow_exception(error);
     if (outcome == Outcome::damaged) continue;  // another tier may have it
     ++stats_.restores.checkpoints;
-    stats_.restores.bytes += transfer.bytes;
+    stats_.restores.bytes += layout->bytes;
     ++stats_.restored_from[index_of(kind_of(transfer.from))].checkpoints;
-    stats_.restored_from[index_of(kind_of(transfer.from))].bytes += transfer.bytes;
+    stats_.restored_from[index_of(kind_of(transfer.from))].bytes += layout->bytes;
     stats_.restore_seconds += seconds_since(start);
     return;
   }
@@ -480,18 +548,25 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
 // --- The rest
 // --------------------------------------------------------------------------------------
 
+// Ends a call of the program that has changed something.
+void Engine::go_on_soon(Lock& lock) {
+  if (!core_->go_on_soon()) return;
+  lock.unlock();
+  core_->dispatch.notify_one();
+}
+
 void Engine::hint(std::span<const Step> steps) {
-  const Lock lock = open_lock();
+  Lock lock = open_lock();
   changing([&] {
     for (const Step step : steps) core_->catalog.hint(step);
   });
-  core_->changed.notify_all();
+  go_on_soon(lock);
 }
 
 void Engine::prefetch_start() {
   const Lock lock = open_lock();
   core_->catalog.start_prefetch();
-  core_->changed.notify_all();
+  core_->go_on();
 }
 
 std::uint64_t Engine::size(Step step, std::string_view name) {
@@ -507,7 +582,7 @@ std::uint64_t Engine::size(Step step, std::string_view name) {
 }
 
 bool Engine::discard(Step step) {
-  const Lock lock = open_lock();
+  Lock lock = open_lock();
   const bool there = changing([&] {
     const bool known = core_->catalog.discard(step);
     note_evictions();
@@ -522,7 +597,7 @@ bool Engine::discard(Step step) {
     removal_due_.notify_one();
     remains = true;
   }
-  core_->changed.notify_all();
+  go_on_soon(lock);
   return there || remains;
 }
 

@@ -6,6 +6,11 @@
 // section 4.3.1, with a thread for each pair of tiers and direction, since a prefetch from the disk
 // must not wait for one to the GPU.
 //
+// To wake a thread takes as long as all else that save() and restore() do on the host. So they wake
+// none: the dispatcher, which looks for copies that have ended anyway, wakes the lanes for them. It
+// sleeps for a quarter of the time since something happened, 1 ms at most, and without an end once
+// nothing has happened for long. Where a caller waits everybody is woken at once.
+//
 // Whatever ends, ends for all who wait: a thread that dies, or memory that runs out within a change
 // of the catalog, breaks the history (`broken`), and close() lets calls of other threads end first.
 //
@@ -13,8 +18,9 @@
 // the disk fails in turn; streams fail), history_attack_test (races, forks, every allocation
 // fails).
 //
-// Threads: arrivals (waits for the copies of saves), a flush lane out of each tier but the last, a
-// fetch lane into each cache but what has nothing below it, and the housekeeper (removals).
+// Threads: the dispatcher (takes saves whose copies have ended), a flush lane out of each tier but
+// the last, a fetch lane into each cache but what has nothing below it, and the housekeeper
+// (removals).
 #pragma once
 
 #include <atomic>
@@ -22,7 +28,6 @@
 #include <cstddef>
 #include <deque>
 #include <exception>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -36,6 +41,7 @@
 #include "core/process.hpp"
 #include "history/bounce.hpp"
 #include "history/catalog.hpp"
+#include "history/event_pool.hpp"
 #include "history/folder_store.hpp"
 #include "history/host_tier.hpp"
 #include "history/range_fences.hpp"
@@ -43,7 +49,6 @@
 
 namespace holdfast {
 
-inline constexpr int kTierKinds = 4;
 constexpr std::size_t index_of(Tier tier) { return static_cast<std::size_t>(tier); }
 
 namespace history {
@@ -52,8 +57,9 @@ namespace history {
 struct Core {
   Core(const std::vector<TierSpec>& specs, Catalog::Options options) : catalog(specs, options) {}
   std::mutex mutex;
-  std::condition_variable changed;
+  std::condition_variable changed;  // for callers, and for transfers that give way to others
   Catalog catalog;
+  EventPool events;
   const core::Maker maker;
   bool closing = false;       // no further call begins
   bool closed = false;        // what is not durable will not be
@@ -66,6 +72,37 @@ struct Core {
   }
   // Throws what `broken` says, with the remedy. REQUIRES: the mutex is held.
   void check_whole() const;
+
+  // What sleeps until there is work for it.
+  struct Sleeper {
+    std::condition_variable due;
+    bool asleep = false;
+  };
+  Sleeper flushers[Catalog::kMaxTiers], fetchers[Catalog::kMaxTiers];
+  std::condition_variable dispatch;
+  bool dispatcher_rests = false;  // until it is woken: it looks for nothing
+  bool lanes_due = false;         // for the dispatcher to wake
+
+  // Something has changed: wakes who may go on. REQUIRES: the mutex is held.
+  void go_on();
+  // The same, for a call of the program: the dispatcher wakes the lanes. True: it rests, and is to
+  // be woken, best without the mutex.
+  [[nodiscard]] bool go_on_soon();
+  // A caller waits while this lives. REQUIRES: the mutex is held.
+  class Waiting {
+   public:
+    explicit Waiting(Core& core) : core_(core) {
+      core_.catalog.caller_waits();
+      core_.go_on();
+      core_.dispatch.notify_one();
+    }
+    ~Waiting() { core_.catalog.caller_goes_on(); }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+   private:
+    Core& core_;
+  };
 };
 
 }  // namespace history
@@ -73,12 +110,12 @@ struct Core {
 struct Ticket::State {
   std::shared_ptr<history::Core> core;
   std::uint64_t step = 0;
-  std::shared_ptr<Event> copied;  // null: it was staged when save() returned
-  int tiers[kTierKinds] = {};     // their numbers in the history; -1: it has none
+  int tiers[kTierKinds] = {};  // their numbers in the history; -1: it has none
   // The rest under the mutex.
-  bool was_in[kTierKinds] = {};  // complete there at some time
-  bool gone = false;             // discarded
-  std::exception_ptr error;      // what keeps it from a slower tier, or from any
+  std::shared_ptr<Event> copied;  // null: it is staged
+  bool was_in[kTierKinds] = {};   // complete there at some time
+  bool gone = false;              // discarded
+  std::exception_ptr error;       // what keeps it from a slower tier, or from any
 };
 
 namespace history {
@@ -89,6 +126,7 @@ struct Array {
   std::byte* data = nullptr;
   std::uint64_t bytes = 0;
   BufferMemory memory = BufferMemory::device;
+  bool operator==(const Array&) const = default;
 };
 
 // What is known of a checkpoint beyond where it is.
@@ -96,6 +134,15 @@ struct Record {
   StepInfo info;
   std::shared_ptr<Ticket::State> ticket;   // null: an earlier process saved it
   std::uint64_t arrival[kTierKinds] = {};  // by a count over the history; 0: never
+};
+
+// What save() needs of the protected arrays, until others are protected.
+struct Layout {
+  std::vector<Part> parts;
+  std::vector<Piece> pieces;  // the same, in memory
+  std::uint64_t bytes = 0;
+  std::uint64_t room = 0;  // that they take in a cache
+  bool waits = false;      // some are memory that copies wait for
 };
 
 class Engine {
@@ -140,10 +187,15 @@ class Engine {
       if (!lock.owns_lock()) lock.lock();
       --engine_.calls_;
       if (engine_.core_->closing) engine_.core_->changed.notify_all();
+      if (!wakes_dispatcher) return;
+      const std::shared_ptr<Core> core = engine_.core_;  // the engine may end with the call
+      lock.unlock();
+      core->dispatch.notify_one();
     }
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
     std::unique_lock<std::mutex> lock;
+    bool wakes_dispatcher = false;  // when it has ended
 
    private:
     Engine& engine_;
@@ -168,20 +220,31 @@ class Engine {
   Tier kind_of(int tier) const { return kinds_[static_cast<std::size_t>(tier)]; }
   bool is_cache(int tier) const { return kind_of(tier) < Tier::disk; }
   StepStore& store_of(int tier) const { return *stores_[index_of(kind_of(tier))]; }
-  std::byte* address(int tier, std::uint64_t offset) const;
-  StepInfo layout(Step step) const;
+  // Of the kinds that are a buffer of the host; null of others.
+  HostTier* memory_of(Tier kind) {
+    if (kind == Tier::host) return &*host_;
+    return kind == Tier::partner ? &*partner_ : nullptr;
+  }
+  // What a checkpoint takes in a cache. One number for all tiers, as the catalog has it.
+  std::uint64_t room_of(const StepInfo& info) const;
+  std::byte* address(int tier, std::uint64_t offset);
+  // The arrays for a checkpoint of this number.
+  std::shared_ptr<const Layout> layout_for(Step step);
+  // The arrays of a checkpoint's parts. Throws invalid_argument where they differ.
+  std::shared_ptr<const Layout> layout_of(const StepInfo& info);
+  std::shared_ptr<const Layout> make_layout(std::vector<Part> parts) const;
   std::vector<Part> protected_parts() const;
-  // The arrays of a checkpoint's parts; `waits`: some are memory that copies wait for.
-  std::vector<Piece> pieces_of(const StepInfo& info, bool* waits) const;
-  Answer ask(Lock& lock, Step step, const std::function<Answer()>& question);
+  template <class Question>
+  Answer ask(Lock& lock, Step step, Question&& question);
   void await_arrival(Lock& lock, Step step);
-  Outcome restore_from(const history::Transfer& transfer, const std::vector<Piece>& pieces,
-                       bool waits, Stream& stream, std::shared_ptr<Event>& done);
-  void queue_save(Lock& lock, const history::Transfer& transfer, const StepInfo& info,
-                  const std::vector<Piece>& pieces, bool waits, Stream& stream,
+  Outcome restore_from(const history::Transfer& transfer, const Layout& layout, Stream& stream,
+                       std::shared_ptr<Event>& done);
+  void queue_save(Call& call, const history::Transfer& transfer, const StepInfo& info,
+                  const Layout& layout, Stream& stream,
                   const std::shared_ptr<Ticket::State>& ticket);
   void raise_pending_error();
-  [[noreturn]] void refuse_full(const StepInfo& info);
+  void go_on_soon(Lock& lock);
+  [[noreturn]] void refuse_full(Step step, std::uint64_t bytes);
   [[noreturn]] void refuse_unknown(Step step) const;
 
   // durability.cpp
@@ -196,11 +259,12 @@ class Engine {
 
   // lanes.cpp
   void start_threads();
-  void run_guarded(const std::function<void()>& body) noexcept;
-  std::deque<Arrival>::iterator ended_arrival();
+  template <class Body>
+  void run_guarded(const Body& body) noexcept;
+  bool take_arrivals(Lock& lock);
   void stop_threads();
   void wake_all();
-  void run_arrivals();
+  void run_dispatcher();
   void run_lane(history::Transfer::Kind kind, int tier);
   void run_housekeeper();
   Outcome move(const history::Transfer& transfer, const StepInfo& info, Stream& stream,
@@ -212,6 +276,7 @@ class Engine {
   bool keep_pace(const history::Transfer& transfer);
 
   // records.cpp: what follows from a change of the catalog. REQUIRES: the mutex is held.
+  // Who calls wakes others.
   void finish(const history::Transfer& transfer, Outcome outcome, const std::exception_ptr& error);
   void note_evictions();
   void forget_if_gone(Step step);
@@ -229,7 +294,7 @@ class Engine {
   int numbers_[kTierKinds];                        // the other way; -1: there is none
   std::unique_ptr<StepStore> stores_[kTierKinds];  // of the kinds that are storage
   DeviceBuffer<std::byte> gpu_;
-  std::optional<HostTier> host_;
+  std::optional<HostTier> host_, partner_;
   // For callers, flushes, fetches: who holds one may wait for another of these, so they share none.
   struct Bounces {
     Bounce callers, flushes, fetches;
@@ -239,12 +304,12 @@ class Engine {
 
   // Under the mutex.
   std::map<std::string, Array, std::less<>> arrays_;
+  std::shared_ptr<const Layout> layout_;  // of arrays_; null: not asked for
+  bool layout_fits_ = false;              // a file's header
   std::map<Step, Record> records_;
   RangeFences fences_[Catalog::kMaxTiers];
   std::deque<Arrival> arrivals_;
-  // What only one thread waits for: that of the arrivals, and the housekeeper. A save that woke all
-  // of them would pay for each.
-  std::condition_variable saved_, removal_due_;
+  std::condition_variable removal_due_;                  // for the housekeeper
   std::set<std::pair<Step, Tier>> removals_;             // files to remove
   std::set<std::pair<Step, Tier>> failed_removals_;      // that flush() tries again
   std::map<std::pair<Step, int>, Unflushed> unflushed_;  // by the tier that they are left in

@@ -151,6 +151,19 @@ std::pair<int, std::uint64_t> worth(std::span<const Fragment> fragments,
 
 }  // namespace
 
+std::optional<Window> choose_window_now(std::span<const Fragment> fragments,
+                                        std::span<const Score> scores, std::uint64_t bytes) {
+  if (fragments.empty()) return std::nullopt;
+  return least_loss(fragments, scores, bytes, 0);
+}
+
+Rest choose_rest(std::span<const Fragment> fragments, std::span<const Score> scores,
+                 const Window& window) {
+  const std::size_t before = window.first - 1;  // no index if the window is the buffer's first
+  const bool less = worth(fragments, scores, before) < worth(fragments, scores, window.last);
+  return less ? Rest::before : Rest::behind;
+}
+
 std::optional<Window> choose_scored_window(std::span<const Fragment> fragments,
                                            std::span<const Score> scores, std::uint64_t bytes) {
   if (fragments.empty()) return std::nullopt;
@@ -162,10 +175,7 @@ std::optional<Window> choose_scored_window(std::span<const Fragment> fragments,
     if (wait == kNever) return std::nullopt;
     best = least_loss(fragments, scores, bytes, wait);
   }
-  const std::size_t before = best->first - 1;  // no index if the window is the buffer's first
-  if (worth(fragments, scores, before) < worth(fragments, scores, best->last)) {
-    best->rest = Rest::before;
-  }
+  best->rest = choose_rest(fragments, scores, *best);
   return best;
 }
 

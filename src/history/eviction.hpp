@@ -25,9 +25,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "history/allocation_table.hpp"
 
@@ -60,20 +61,57 @@ namespace detail {
 // choose_window() with a score for each fragment; that of a gap says no more than a wait of 0.
 std::optional<Window> choose_scored_window(std::span<const Fragment> fragments,
                                            std::span<const Score> scores, std::uint64_t bytes);
+// The same of windows that need not wait. `rest` is choose_rest()'s.
+std::optional<Window> choose_window_now(std::span<const Fragment> fragments,
+                                        std::span<const Score> scores, std::uint64_t bytes);
+// The side for what is left, by the scores of the window's neighbours.
+Rest choose_rest(std::span<const Fragment> fragments, std::span<const Score> scores,
+                 const Window& window);
 
 }  // namespace detail
 
 // The best window of `bytes` at least, never an empty one; none if there is no room that can ever
 // be had. score_of(fragment) is asked once for every fragment that holds a checkpoint, in order.
 // REQUIRES: the fragments are a table's. O(N). Throws bad_alloc, and what score_of throws.
+// `memory`: for the scores, so that it can be used again.
 template <class ScoreOf>
 std::optional<Window> choose_window(std::span<const Fragment> fragments, std::uint64_t bytes,
-                                    ScoreOf&& score_of) {
-  const auto scores = std::make_unique_for_overwrite<Score[]>(fragments.size());
+                                    ScoreOf&& score_of, std::vector<Score>& memory) {
+  if (memory.size() < fragments.size()) memory.resize(2 * fragments.size());
+  const std::span<Score> scores = std::span(memory).first(fragments.size());
   for (std::size_t i = 0; i < fragments.size(); ++i) {
     scores[i] = fragments[i].step == kGap ? Score{0, kUnhinted, true} : score_of(fragments[i]);
   }
-  return detail::choose_scored_window(fragments, {scores.get(), fragments.size()}, bytes);
+  return detail::choose_scored_window(fragments, scores, bytes);
+}
+
+template <class ScoreOf>
+std::optional<Window> choose_window(std::span<const Fragment> fragments, std::uint64_t bytes,
+                                    ScoreOf&& score_of) {
+  std::vector<Score> memory;
+  return choose_window(fragments, bytes, std::forward<ScoreOf>(score_of), memory);
+}
+
+// The same choice where most of what a score says is quickly known. now(fragment) is its score if
+// its wait is 0, and else one that waits for ever; score_of() is asked of the window's neighbours,
+// and of all only if no window can be had at once.
+template <class Now, class ScoreOf>
+std::optional<Window> choose_window(std::span<const Fragment> fragments, std::uint64_t bytes,
+                                    Now&& now, ScoreOf&& score_of, std::vector<Score>& memory) {
+  if (memory.size() < fragments.size()) memory.resize(2 * fragments.size());
+  const std::span<Score> scores = std::span(memory).first(fragments.size());
+  for (std::size_t i = 0; i < fragments.size(); ++i) {
+    scores[i] = fragments[i].step == kGap ? Score{0, kUnhinted, true} : now(fragments[i]);
+  }
+  std::optional<Window> window = detail::choose_window_now(fragments, scores, bytes);
+  if (!window) return choose_window(fragments, bytes, std::forward<ScoreOf>(score_of), memory);
+  for (const std::size_t beside : {window->first - 1, window->last}) {  // no index at the ends
+    if (beside < fragments.size() && fragments[beside].step != kGap) {
+      scores[beside] = score_of(fragments[beside]);
+    }
+  }
+  window->rest = detail::choose_rest(fragments, scores, *window);
+  return window;
 }
 
 }  // namespace holdfast::history

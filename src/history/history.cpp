@@ -23,6 +23,8 @@ const char* to_string(Tier tier) noexcept {
       return "gpu";
     case Tier::host:
       return "host";
+    case Tier::partner:
+      return "partner";
     case Tier::disk:
       return "disk";
     case Tier::remote:
@@ -41,18 +43,23 @@ Ticket::State& state_of(const std::shared_ptr<Ticket::State>& state) {
   return *state;
 }
 
+std::shared_ptr<Event> copied_of(const Ticket::State& state) {
+  state.core->check_process();
+  const std::lock_guard lock(state.core->mutex);
+  return state.copied;
+}
+
 }  // namespace
 
 std::uint64_t Ticket::step() const { return state_of(state_).step; }
 
 bool Ticket::staged() const {
-  const State& state = state_of(state_);
-  return !state.copied || core::EventAccess::ended(*state.copied);
+  const auto copied = copied_of(state_of(state_));
+  return !copied || core::EventAccess::ended(*copied);
 }
 
 void Ticket::wait_staged() const {
-  State& state = state_of(state_);
-  if (state.copied) state.copied->synchronize();
+  if (const auto copied = copied_of(state_of(state_))) copied->synchronize();
 }
 
 bool Ticket::is_in(Tier tier) const {
@@ -74,14 +81,7 @@ void Ticket::wait(Tier tier) const {
   }
   state.core->check_process();
   std::unique_lock lock(state.core->mutex);
-  struct Waiting {
-    explicit Waiting(history::Core& core_of) : core(core_of) {
-      core.catalog.caller_waits();
-      core.changed.notify_all();
-    }
-    ~Waiting() { core.catalog.caller_goes_on(); }
-    history::Core& core;
-  } waiting(*state.core);
+  const history::Core::Waiting waiting(*state.core);
   for (;;) {
     if (state.was_in[index_of(tier)]) return;
     if (state.error) std::rethrow_exception(state.error);

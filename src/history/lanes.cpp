@@ -10,13 +10,25 @@ namespace holdfast::history {
 
 using Kind = history::Transfer::Kind;
 
+// A thread that dies must not leave others waiting for what it would have done.
+template <class Body>
+void Engine::run_guarded(const Body& body) noexcept {
+  try {
+    body();
+  } catch (...) {
+    const Lock lock(core_->mutex);
+    break_with(std::current_exception());
+  }
+}
+
 void Engine::start_threads() {
   const int tiers = core_->catalog.tiers();
   const auto start = [&](auto body) { threads_.emplace_back([this, body] { run_guarded(body); }); };
   try {
-    start([this] { run_arrivals(); });
+    start([this] { run_dispatcher(); });
     for (int tier = 0; tier + 1 < tiers; ++tier) {
       start([this, tier] { run_lane(Kind::flush, tier); });
+      if (kind_of(tier) == Tier::partner) continue;  // nothing is fetched into it
       start([this, tier] { run_lane(Kind::fetch, tier); });
     }
     if (bounce_) start([this] { run_housekeeper(); });
@@ -40,58 +52,94 @@ void Engine::stop_threads() {
 
 void Engine::wake_all() {
   core_->changed.notify_all();
-  saved_.notify_all();
+  core_->dispatch.notify_all();
   removal_due_.notify_all();
-}
-
-// A thread that dies must not leave others waiting for what it would have done.
-void Engine::run_guarded(const std::function<void()>& body) noexcept {
-  try {
-    body();
-  } catch (...) {
-    const Lock lock(core_->mutex);
-    break_with(std::current_exception());
+  for (auto* const sleepers : {core_->flushers, core_->fetchers}) {
+    for (int tier = 0; tier < Catalog::kMaxTiers; ++tier) sleepers[tier].due.notify_all();
   }
 }
 
-// A save whose copies have ended, of those that are the first of their streams.
-std::deque<Engine::Arrival>::iterator Engine::ended_arrival() {
-  std::vector<const void*> asked;
-  for (auto arrival = arrivals_.begin(); arrival != arrivals_.end(); ++arrival) {
-    if (std::find(asked.begin(), asked.end(), arrival->stream) != asked.end()) continue;
-    if (core::EventAccess::ended(*arrival->event)) return arrival;
-    asked.push_back(arrival->stream);
+// Takes saves whose copies have ended, and says whether there were any. Streams end in any order,
+// and one that is held up must not keep the saves of others from their flushes; so the first of
+// each is asked, and none is waited for. They are asked without the mutex, since a question may
+// have to wait for another call of the driver.
+bool Engine::take_arrivals(Lock& lock) {
+  struct Head {
+    const void* stream;
+    std::uint64_t id;
+    std::shared_ptr<Event> event;
+    bool ended = false;
+    std::exception_ptr error = nullptr;
+  };
+  std::vector<Head> heads;
+  for (const Arrival& arrival : arrivals_) {
+    const bool first = std::none_of(heads.begin(), heads.end(), [&](const Head& head) {
+      return head.stream == arrival.stream;
+    });
+    if (first) heads.push_back({arrival.stream, arrival.transfer.id, arrival.event});
   }
-  return arrivals_.end();
+  if (heads.empty()) return false;
+  lock.unlock();
+  for (Head& head : heads) {
+    head.ended = core::EventAccess::ended(*head.event);
+    if (!head.ended) continue;
+    try {
+      head.event->synchronize();
+    } catch (...) {
+      head.error = std::current_exception();
+    }
+  }
+  lock.lock();
+  bool any = false;
+  for (Head& head : heads) {
+    if (!head.ended) continue;
+    const auto arrival = std::find_if(arrivals_.begin(), arrivals_.end(), [&](const Arrival& one) {
+      return one.transfer.id == head.id;
+    });
+    if (arrival == arrivals_.end()) continue;  // a caller has taken it
+    const history::Transfer transfer = arrival->transfer;
+    arrivals_.erase(arrival);
+    finish(transfer, head.error ? Outcome::failed : Outcome::done, head.error);
+    any = true;
+  }
+  return any;
 }
 
-// Takes saves whose copies have ended. Streams end in any order, and one that is held up must not
-// keep the saves of others from their flushes; so they are asked in turn, and none is waited for.
-void Engine::run_arrivals() {
-  constexpr std::chrono::microseconds kShortestNap{20}, kLongestNap{1000};
-  auto nap = kShortestNap;
-  Lock lock(core_->mutex);
-  while (!core_->broken) {
-    if (arrivals_.empty()) {
-      if (stopping_) return;
-      saved_.wait(lock);
-      nap = kShortestNap;
+void Engine::run_dispatcher() {
+  using Clock = std::chrono::steady_clock;
+  using std::chrono::microseconds;
+  constexpr microseconds kShortestNap{20}, kLongestNap{1000}, kWatch{100'000};
+  Core& core = *core_;
+  auto last = Clock::now();  // that something happened
+  std::size_t left = 0;
+  Lock lock(core.mutex);
+  while (!core.broken) {
+    if (arrivals_.empty() && stopping_) return;
+    bool busy = arrivals_.size() > left;
+    busy |= take_arrivals(lock);
+    busy |= std::exchange(core.lanes_due, false);
+    left = arrivals_.size();
+    const auto now = Clock::now();
+    if (busy) {
+      core.go_on();
+      last = now;
       continue;
     }
-    const auto ended = ended_arrival();
-    if (ended != arrivals_.end()) {
-      await_arrival(lock, ended->transfer.step);
-      nap = kShortestNap;
+    if (arrivals_.empty() && now - last > kWatch) {
+      core.dispatcher_rests = true;
+      core.dispatch.wait(lock);
+      core.dispatcher_rests = false;
+      last = Clock::now();
       continue;
     }
-    lock.unlock();
-    std::this_thread::sleep_for(nap);
-    nap = std::min(2 * nap, kLongestNap);
-    lock.lock();
+    const auto since = std::chrono::duration_cast<microseconds>(now - last) / 4;
+    const auto longest = core.catalog.waiting_callers() > 0 ? 5 * kShortestNap : kLongestNap;
+    core.dispatch.wait_for(lock, std::clamp(since, kShortestNap, longest));
   }
 }
 
 void Engine::run_lane(Kind kind, int tier) {
+  Core::Sleeper& sleeper = (kind == Kind::flush ? core_->flushers : core_->fetchers)[tier];
   Lock lock(core_->mutex);
   std::optional<Stream> stream;
   for (;;) {
@@ -103,7 +151,9 @@ void Engine::run_lane(Kind kind, int tier) {
       return next;
     });
     if (!transfer) {
-      core_->changed.wait(lock);
+      sleeper.asleep = true;
+      sleeper.due.wait(lock);
+      sleeper.asleep = false;
       continue;
     }
     const StepInfo info = records_.at(transfer->step).info;
@@ -127,6 +177,7 @@ void Engine::run_lane(Kind kind, int tier) {
       core_->catalog.set_costs(tier, average);
     }
     finish(*transfer, outcome, error);
+    core_->go_on();
   }
 }
 
@@ -157,7 +208,7 @@ void Engine::run_housekeeper() {
     } else {
       retry_flushes();  // there may be room now
     }
-    core_->changed.notify_all();
+    core_->go_on();
   }
 }
 
@@ -234,14 +285,14 @@ bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info,
     remove_file(store, info.step);
     if (!is_cache(transfer.from)) return send(transfer, info, store, faulty_source);
     const auto from = bytes_at(transfer.from, transfer.from_offset);
-    if (kind_of(transfer.from) == Tier::host) return store.write(info, from, pace);
+    if (memory_of(kind_of(transfer.from))) return store.write(info, from, pace);
     return bounce_->flushes.write(store, info, {{0, from.data(), from.size()}}, stream, pace);
   }
   const auto to = bytes_at(transfer.to, transfer.to_offset);
   if (is_cache(transfer.from)) {
     {
       const Lock lock(core_->mutex);
-      come_behind(transfer.to, transfer.to_offset, info.bytes, stream);
+      come_behind(transfer.to, transfer.to_offset, transfer.bytes, stream);
     }
     copy_async(stream, to.data(), address(transfer.from, transfer.from_offset), info.bytes);
     stream.synchronize();
@@ -249,10 +300,10 @@ bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info,
   }
   {
     Lock lock(core_->mutex);
-    wait_behind(lock, transfer.to, transfer.to_offset, info.bytes);
+    wait_behind(lock, transfer.to, transfer.to_offset, transfer.bytes);
   }
   StepStore& store = store_of(transfer.from);
-  if (kind_of(transfer.to) == Tier::host) return store.read(info.step, to, pace);
+  if (memory_of(kind_of(transfer.to))) return store.read(info.step, to, pace);
   return bounce_->fetches.read(store, info.step, {{0, to.data(), to.size()}}, stream, pace);
 }
 

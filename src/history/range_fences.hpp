@@ -7,6 +7,7 @@
 // Thread safety: none; the history's mutex is over it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -17,11 +18,19 @@ namespace holdfast::history {
 
 class RangeFences {
  public:
-  // The work before `end` uses the bytes [offset, offset + bytes).
+  // The work before `end` uses the bytes [offset, offset + bytes). Throws bad_alloc, and changes
+  // nothing then. Amortized O(1) questions to the device.
   void add(std::uint64_t offset, std::uint64_t bytes, std::shared_ptr<Event> end);
-  // The events of what uses any of these bytes: who takes the bytes comes behind all of them. They
-  // stay until they have ended, since who takes the bytes may fail before it has waited, and the
-  // next owner must not run into what is queued still.
+  // body(event) for what uses any of these bytes: who takes the bytes comes behind all of them.
+  // They stay until they have ended, since who takes the bytes may fail before it has waited, and
+  // the next owner must not run into what is queued still.
+  template <class Body>
+  void for_each_over(std::uint64_t offset, std::uint64_t bytes, Body&& body) const {
+    const std::uint64_t end = offset + bytes;
+    for (const Fence& fence : fences_) {
+      if (fence.begin < end && fence.end > offset) body(fence.event);
+    }
+  }
   std::vector<std::shared_ptr<Event>> over(std::uint64_t offset, std::uint64_t bytes) const;
 
  private:
@@ -29,7 +38,10 @@ class RangeFences {
     std::uint64_t begin, end;
     std::shared_ptr<Event> event;
   };
+  void forget_ended();
+
   std::vector<Fence> fences_;
+  std::size_t next_ = 0;  // to be asked
 };
 
 }  // namespace holdfast::history

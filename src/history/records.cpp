@@ -34,13 +34,18 @@ void Engine::finish(const history::Transfer& transfer, Outcome outcome,
       const std::size_t kind = index_of(tier);
       if (found != records_.end()) {
         found->second.arrival[kind] = ++arrivals_counted_;
-        if (found->second.ticket) found->second.ticket->was_in[kind] = true;
-        if (tier == Tier::host) host_->keep(found->second.info, transfer.to_offset);
+        if (found->second.ticket) {
+          found->second.ticket->was_in[kind] = true;
+          if (transfer.kind == Kind::save) found->second.ticket->copied = nullptr;
+        }
+        if (HostTier* const memory = memory_of(tier)) {
+          memory->keep(found->second.info, transfer.to_offset);
+        }
       }
       if (transfer.kind != Kind::save) {
         auto& count = transfer.kind == Kind::flush ? stats_.flushed_to : stats_.fetched_to;
         ++count[kind].checkpoints;
-        count[kind].bytes += transfer.bytes;
+        if (found != records_.end()) count[kind].bytes += found->second.info.bytes;
       }
       if (transfer.kind == Kind::flush) unflushed_.erase({step, transfer.from});
       if (tier >= Tier::disk) retain();
@@ -49,7 +54,6 @@ void Engine::finish(const history::Transfer& transfer, Outcome outcome,
     note_evictions();
     forget_if_gone(step);
   });
-  core_->changed.notify_all();
 }
 
 void Engine::note_failure(const history::Transfer& transfer, const std::exception_ptr& error) {
@@ -90,18 +94,20 @@ void Engine::retry_flushes() {
 }
 
 void Engine::note_evictions() {
-  for (const auto& [tier, step] : core_->catalog.take_evicted()) {
+  if (core_->catalog.evicted().empty()) return;
+  for (const auto& [tier, step] : core_->catalog.evicted()) {
     const auto record = records_.find(step);
     auto& count = stats_.evicted_from[index_of(kind_of(tier))];
     ++count.checkpoints;
     if (record != records_.end()) count.bytes += record->second.info.bytes;
-    if (kind_of(tier) == Tier::host) host_->forget(step);
+    if (HostTier* const memory = memory_of(kind_of(tier))) memory->forget(step);
     if (!is_cache(tier)) {
       removals_.insert({step, kind_of(tier)});
       removal_due_.notify_one();
     }
     forget_if_gone(step);
   }
+  core_->catalog.forget_evicted();
 }
 
 void Engine::forget_if_gone(Step step) {
@@ -143,11 +149,12 @@ void Engine::retain() {
 
 void Engine::come_behind(int tier, std::uint64_t offset, std::uint64_t bytes, Stream& stream) {
   // A stream that failed has ended with these bytes; it does not stop who gets them.
-  const auto failed = std::make_shared<std::atomic<bool>>(false);
+  std::shared_ptr<std::atomic<bool>> failed;
   const std::uint64_t room = core_->catalog.space(tier).rounded(bytes);
-  for (const auto& event : fences_[tier].over(offset, room)) {
+  fences_[tier].for_each_over(offset, room, [&](const std::shared_ptr<Event>& event) {
+    if (!failed) failed = std::make_shared<std::atomic<bool>>(false);
     core::EventAccess::wait(*event, stream, failed);
-  }
+  });
 }
 
 void Engine::wait_behind(Lock& lock, int tier, std::uint64_t offset, std::uint64_t bytes) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -178,7 +179,7 @@ def test_tickets(history: History) -> None:
     ticket.wait()
     assert ticket.durable and ticket.is_in("disk") and ticket.is_in("gpu")
     assert "5" in repr(ticket)
-    refused("invalid_argument", lambda: ticket.is_in("tape"), "gpu, host, disk or remote")
+    refused("invalid_argument", lambda: ticket.is_in("tape"), "gpu, host, partner, disk or remote")
     refused("invalid_argument", lambda: ticket.wait("tape"))
     assert history.discard(5)
     assert ticket.durable  # it was
@@ -326,6 +327,7 @@ def test_stats(history: History) -> None:
     assert {tier: count.checkpoints for tier, count in stats.restored_from.items()} == {
         "gpu": 1,
         "host": 0,
+        "partner": 0,
         "disk": 0,
         "remote": 0,
     }
@@ -581,12 +583,59 @@ os.kill(os.getpid(), signal.SIGKILL)
         started.stdout.close()
 
 
+LOST = """
+import os, signal, sys
+import numpy as np
+import holdfast
+node, partner, steps = sys.argv[1], sys.argv[2], int(sys.argv[3])
+array = np.zeros(50_000)
+own = {"gpu": 1 << 20, "host": 1 << 20, "host_region": node + "/host", "disk": node + "/disk"}
+history = holdfast.History(
+    **own, partner=4 << 20, partner_region=partner, partner_owner="rank 1"
+)
+history.protect("a", array)
+for step in range(steps):
+    array[:] = step
+    history.save(step).wait("partner")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_lost_node_is_restored_from_its_partner(tmp_path: Path) -> None:
+    node, partner = tmp_path / "node", tmp_path / "partner"
+    node.mkdir()
+    assert run_program(LOST, node, partner, 25).returncode == -signal.SIGKILL
+    shutil.rmtree(node)
+    array = np.zeros(50_000)
+    settings: dict[str, Any] = {
+        "partner": 4 * MIB,
+        "partner_region": partner,
+        "disk": tmp_path / "new",
+    }
+    refused("invalid_argument", lambda: History(**settings), "rank 1", "partner_owner")
+    refused("invalid_argument", lambda: History(partner=MIB), "partner_region")
+    refused("invalid_argument", lambda: History(partner=MIB, partner_region=""), "partner_region")
+    with History(**settings, partner_owner="rank 1") as history:
+        history.protect("a", array)
+        steps = history.steps()
+        assert steps[-3:] == [22, 23, 24]  # of ten that fit
+        assert history.latest("partner") == 24
+        for step in steps:
+            history.restore(step, keep=True)
+            assert (array == step).all()
+        assert history.stats().restored_from["partner"].checkpoints == len(steps)
+        history.flush()
+        assert history.stats().flushed_to["disk"].checkpoints == len(steps)
+    with History(disk=tmp_path / "new") as history:
+        assert history.steps() == steps
+
+
 def test_kills(folder: Path) -> None:
     """What was reported durable is there, and right, after any kill."""
     dice = random.Random(seed_of())
     durable: set[int] = set()
     seen = 0
-    for _ in range(8):
+    for _ in range(int(os.environ.get("HOLDFAST_HISTORY_KILLS", "8"))):
         worker = subprocess.Popen(
             [sys.executable, str(WORKER), str(folder), str(dice.randrange(2**32))],
             stdout=subprocess.PIPE,

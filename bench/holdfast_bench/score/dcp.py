@@ -28,6 +28,8 @@ class Dcp:
         self._words = words if isinstance(words, torch.Tensor) else torch.from_numpy(words)
         self.pinned_bytes = 8 * max(counts)
         self._pending: Any = None
+        # Without a driver nothing can be pinned: then each save stages anew.
+        self._pinned = bool(torch.cuda.is_available())
         backend = "cpu:gloo,cuda:gloo" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(
             backend, init_method=f"file://{folder}/rendezvous", rank=0, world_size=1
@@ -39,7 +41,7 @@ class Dcp:
 
     def _writer(self, step: int) -> Any:
         return self._dcp.FileSystemWriter(
-            self._folder / str(step), thread_count=_THREADS, cache_staged_state_dict=True
+            self._folder / str(step), thread_count=_THREADS, cache_staged_state_dict=self._pinned
         )
 
     def save(self, step: int, count: int) -> None:

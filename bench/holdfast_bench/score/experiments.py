@@ -110,8 +110,16 @@ def _fig9(_size: Size, gpus: int) -> Iterator[tuple[str, int]]:
                     yield f"{store}/variable/irregular/{hints}/nowait/coupled={coupled}", ranks
 
 
+def _fits(size: Size, _gpus: int) -> Iterator[tuple[str, int]]:
+    room = f"host_bytes={size.snapshots * size.bytes * 5 // 4}"
+    for hints in ("all", "none"):
+        for store in ("history", "pager"):
+            for setting in (room, f"host_bytes={size.host_bytes}"):
+                yield f"{store}/variable/irregular/{hints}/wait/{setting}", 1
+
+
 def _costs(_size: Size, _gpus: int) -> Iterator[tuple[str, int]]:
-    for word in ("host", "eviction", "slowdown"):
+    for word in ("copies", "host", "eviction", "slowdown"):
         yield word, 1
 
 
@@ -124,8 +132,10 @@ EXPERIMENTS = {
         Experiment("score-fig7", "rate and prefetch distance by iteration", _fig7),
         Experiment("score-fig8", "intervals and sizes of the GPU's cache", _fig8),
         Experiment("score-fig9", "several GPUs, coupled and not", _fig9),
-        Experiment("score-costs", "the host's time, evictions, and what kernels lose", _costs,
+        Experiment("score-fits", "a shot that the caches hold, and one that they do not", _fits,
                    is_figure=False),
+        Experiment("score-costs", "beside plain copies; the host's time, what kernels lose",
+                   _costs, is_figure=False),
     )
 }  # fmt: skip
 
@@ -206,8 +216,9 @@ def _commands(
 
 
 def _key(line: Line) -> tuple[object, ...]:
-    return (line["benchmark"], line.get("cell", line.get("call", line.get("fragments", line.get(
-        "kernel")))), line.get("ranks", 1), line.get("rank", 0))  # fmt: skip
+    names = ("cell", "call", "path", "fragments", "kernel")
+    what = next((line[name] for name in names if name in line), None)
+    return (line["benchmark"], what, line.get("ranks", 1), line.get("rank", 0))
 
 
 def _kept(path: Path, settings: Settings) -> list[Line]:

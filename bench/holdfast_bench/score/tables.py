@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
+from ..gpm.results import Line
 from ..gpm.tables import Rows, table
 from .results import HINT_TITLES, TITLES, Results, Shot, ratios
 
@@ -192,14 +193,56 @@ def scaling(results: Results) -> str:
     return "\n\n".join(parts) or unmeasured(name)
 
 
+def fits(results: Results) -> str:
+    """A shot that the pinned cache holds, and one that it does not."""
+    name = "score-fits"
+    parts = []
+    for size in results.sizes(name):
+        shots = results.shots(name, size)
+        rows: Rows = []
+        for setting in dict.fromkeys(cell.split("/")[5] for cell, _ in shots):
+            gib = int(setting.split("=")[1]) / 2**30
+            for hints in ("none", "all"):
+                ours, theirs = (
+                    shots.get((f"{store}/variable/irregular/{hints}/wait/{setting}", 1))
+                    for store in ("history", "pager")
+                )
+                bare = shots.get((f"pager/variable/irregular/none/wait/{setting}", 1))
+                rows.append([
+                    f"{gib:.3g} GiB", HINT_TITLES[hints], _rates(ours), _rates(theirs),
+                    _over(ours, theirs, "restore"), _over(ours, bare, "restore"),
+                    *(_percent(ours, f"{tier}_hits") for tier in ("gpu", "host", "disk")),
+                ])  # fmt: skip
+        header = ["pinned cache", "hints", "Holdfast", "demand paging", "restoring, ratio",
+                  "over demand paging without hints", "from the GPU", "from the host",
+                  "from the disk"]  # fmt: skip
+        parts.append(f"{_where(results, name, size)}\n\n{table(header, rows)}")
+    return "\n\n".join(parts) or unmeasured(name)
+
+
+def _copies(lines: list[Line]) -> str:
+    rows: Rows = [
+        [line["path"], f"{line['bytes'] / 2**20:g} MiB", f"{_number(line['gb_per_s'])} GB/s",
+         f"{_number(line['plain_gb_per_s'])} GB/s", f"{line['speed_ratio']:.2f}",
+         f"{line['more_us']:+.0f} µs"]
+        for line in lines
+    ]  # fmt: skip
+    header = ["", "a snapshot", "Holdfast", "plain copies", "ratio", "longer by"]
+    return table(header, rows)
+
+
 def costs(results: Results) -> str:
     """What a history costs beside the blocking time."""
     name = "score-costs"
     parts = []
     for size in results.sizes(name):
         rows: Rows = []
+        copies = []
         for line in results.report(name, size).lines:
             kind = line["benchmark"]
+            if kind == "score_copy":
+                copies.append(line)
+                continue
             if kind == "score_host":
                 what, limit = f"{line['call']}: the host's time", "10 µs"
             elif kind == "score_eviction":
@@ -214,6 +257,8 @@ def costs(results: Results) -> str:
             rows.append([what, f"{_number(line['median_us'])} µs",
                          f"{_number(line['p99_us'])} µs", limit])  # fmt: skip
         header = ["", "median", "99th percentile", "aim"]
+        if copies:
+            parts.append(f"{_where(results, name, size)}\n\n{_copies(copies)}")
         parts.append(f"{_where(results, name, size)}\n\n{table(header, rows)}")
     return "\n\n".join(parts) or unmeasured(name)
 
@@ -224,5 +269,6 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "score-fig7": distances,
     "score-fig8": variations,
     "score-fig9": scaling,
+    "score-fits": fits,
     "score-costs": costs,
 }
