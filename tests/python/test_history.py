@@ -552,10 +552,11 @@ history.save(2)
 
 
 @pytest.mark.skipif(holdfast.backend == "cuda", reason="a forked child cannot use CUDA")
-def test_a_child_does_not_hold_the_folder(folder: Path) -> None:
+def test_a_child_does_not_hold_folder_and_regions(tmp_path: Path) -> None:
     program = """
 import holdfast, numpy, os, signal, sys
-history = holdfast.History(disk=sys.argv[1])
+own = {"host": 1 << 20, "host_region": "host", "partner": 1 << 20, "partner_region": "partner"}
+history = holdfast.History(**own, disk="run")
 history.protect("a", numpy.arange(10))
 history.save(1)
 reader, writer = os.pipe()
@@ -567,7 +568,8 @@ print(os.getpid(), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     started = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", program, str(folder)],
+        [sys.executable, "-W", "ignore", "-c", program],
+        cwd=tmp_path,
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -576,7 +578,13 @@ os.kill(os.getpid(), signal.SIGKILL)
     try:
         group = int(started.stdout.readline())
         started.wait(60)
-        with History(disk=folder) as history:
+        with History(
+            host=MIB,
+            host_region=tmp_path / "host",
+            partner=MIB,
+            partner_region=tmp_path / "partner",
+            disk=tmp_path / "run",
+        ) as history:
             assert history.steps() == [1]
     finally:
         os.killpg(group, signal.SIGKILL)
@@ -605,6 +613,7 @@ def test_a_lost_node_is_restored_from_its_partner(tmp_path: Path) -> None:
     node, partner = tmp_path / "node", tmp_path / "partner"
     node.mkdir()
     assert run_program(LOST, node, partner, 25).returncode == -signal.SIGKILL
+    holdfast.destroy(node / "host")  # its memory, too
     shutil.rmtree(node)
     array = np.zeros(50_000)
     settings: dict[str, Any] = {

@@ -1,8 +1,9 @@
-"""holdfast history: what is in the folder of a history, or in its object store."""
+"""holdfast history: what a folder or an object store has, what a running one does, and did."""
 
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,10 +14,10 @@ from .._backend import ext
 from .._errors import Error, checked_number
 from .._objects import objects_of
 from .._region import path_text
-from . import common
+from . import common, history_live, history_timeline
 
 app = typer.Typer(
-    help="The checkpoints of a history, in its folder or its object store.",
+    help="The checkpoints of a history: in its folder or store, in a running program, and in time.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -70,16 +71,51 @@ def _report(folder: ext.HistoryFolder) -> dict[str, Any]:
 
 @app.command("show", epilog="Example: holdfast history show run --json")
 @common.command
-def show(path: Folder, as_json: common.Json = False) -> None:
+def show(
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH",
+            help="The history's folder, its socket (status=), or the URL of its object store.",
+        ),
+    ],
+    as_json: common.Json = False,
+) -> None:
     """Lists the checkpoints that can be restored, and files that cannot, with the reason.
 
-    Changes nothing, and works beside a process that has the history open. Reads what describes the
-    checkpoints; `holdfast history verify` reads their bytes.
+    Where a process has the history open, first what is where in it, in which state and how old,
+    which transfers and calls are under way, and which hints are ahead. Changes nothing. Reads what
+    describes the checkpoints; `holdfast history verify` reads their bytes.
     """
-    report = _report(_look_at(path))
+    store = objects_of(path, None, make=False)
+    if store is not None:
+        report = _report(ext.history_in_store(store))
+        if as_json:
+            common.emit(report)
+        else:
+            _print_folder(path, report)
+        return
+    place = Path(path)
+    running, left = history_live.look(place)
+    if place.is_socket():
+        if not running:
+            raise Error(f"'{path}' is of a process that has ended: nothing runs there", "not_found")
+        report = {"ok": True, "path": path}
+    else:
+        report = _report(ext.history_folder(path_text(path)))
+    report["running"] = history_live.report(running)
     if as_json:
         common.emit(report)
         return
+    if running:
+        history_live.show(running)
+    if left:
+        common.note(f"{left} is of a process that has ended: it was killed")
+    if "steps" in report:
+        _print_folder(path, report)
+
+
+def _print_folder(path: str, report: dict[str, Any]) -> None:
     steps, damaged = report["steps"], report["damaged"]
     common.table(
         str(path),
@@ -97,7 +133,7 @@ def show(path: Folder, as_json: common.Json = False) -> None:
 
 
 def _print_steps(steps: list[dict[str, Any]], latest: int | None) -> None:
-    grid = Table(title="Checkpoints", title_justify="left")
+    grid = Table(title="On disk", title_justify="left")
     for column in ("step", "saved (UTC)", "bytes", "arrays"):
         grid.add_column(column)
     for step in steps:
@@ -112,6 +148,11 @@ def _print_steps(steps: list[dict[str, Any]], latest: int | None) -> None:
             escape(arrays),
         )
     common.out.print(grid)
+
+
+app.command("timeline", epilog="Example: holdfast history timeline run.trace --output run.html")(
+    history_timeline.draw
+)
 
 
 @app.command("verify", epilog="Example: holdfast history verify run")
