@@ -1,5 +1,5 @@
 // A history of checkpoints over several tiers: device memory, pinned host memory, memory of a
-// partner, a folder on disk, and a remote one.
+// partner, a folder on disk, and a remote one or an object store.
 // Many are saved, in quick succession, and read back in any order; an order that is known ahead is
 // given as hints, and checkpoints come up to the GPU before they are asked for.
 //
@@ -22,6 +22,8 @@
 #include "holdfast/stream.hpp"
 
 namespace holdfast {
+
+class ObjectStore;
 
 // From the fastest. `partner` is memory that outlives the process and what is its own: its folder,
 // and its host_region.
@@ -67,6 +69,8 @@ struct HistoryOptions {
   // there.
   std::string remote = {};
   std::uint64_t remote_bytes = 0;
+  // The same in an object store, in place of a folder (holdfast/object_store.hpp).
+  std::shared_ptr<ObjectStore> remote_store = {};
 
   // A checkpoint that was restored, and not kept, goes: what is pending of its flushes, too.
   bool discard_consumed = false;

@@ -9,7 +9,7 @@ namespace holdfast::history {
 using holdfast::detail::concat;
 
 // What stands in the folder under the step's name, and is none.
-std::optional<DamagedFile> Engine::damaged_file(const FolderStore& store, Step step) {
+std::optional<DamagedFile> Engine::damaged_file(const StepStore& store, Step step) {
   for (const DamagedFile& file : store.damaged()) {
     if (file.step == step) return file;
   }
@@ -17,14 +17,14 @@ std::optional<DamagedFile> Engine::damaged_file(const FolderStore& store, Step s
 }
 
 // One that may be removed.
-bool Engine::has_file(const FolderStore& store, Step step) {
+bool Engine::has_file(const StepStore& store, Step step) {
   if (store.find(step)) return true;
   const auto file = damaged_file(store, step);
   return file && file->code == Errc::damaged;
 }
 
 // A copy that turned out to be damaged makes way for a new one. Without the mutex.
-void Engine::remove_file(FolderStore& store, Step step) {
+void Engine::remove_file(StepStore& store, Step step) {
   if (has_file(store, step)) store.remove(step);
 }
 

@@ -9,6 +9,7 @@
 #include "core/event_access.hpp"
 #include "core/files.hpp"
 #include "core/guard.hpp"
+#include "history/object_step_store.hpp"
 
 namespace holdfast::history {
 
@@ -24,7 +25,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }
 
 // Of a store's steps it is known which came last; of the others, when they were saved.
-std::vector<StepInfo> in_order_of_arrival(const FolderStore& store) {
+std::vector<StepInfo> in_order_of_arrival(const StepStore& store) {
   std::vector<StepInfo> steps = store.steps();
   std::erase_if(steps, [](const StepInfo& info) { return info.step == kGap; });  // no save()'s
   const std::optional<Step> latest = store.latest();
@@ -33,6 +34,10 @@ std::vector<StepInfo> in_order_of_arrival(const FolderStore& store) {
     return a_last != b_last ? b_last : a.saved_at_ns < b.saved_at_ns;
   });
   return steps;
+}
+
+bool has_remote(const HistoryOptions& options) {
+  return !options.remote.empty() || options.remote_store;
 }
 
 std::vector<TierSpec> specs_of(const HistoryOptions& options) {
@@ -50,7 +55,7 @@ std::vector<TierSpec> specs_of(const HistoryOptions& options) {
                      .keeps_newest = true});
   }
   if (!options.disk.empty()) specs.push_back({.capacity = options.disk_bytes, .storage = true});
-  if (!options.remote.empty()) specs.push_back({.capacity = options.remote_bytes, .storage = true});
+  if (has_remote(options)) specs.push_back({.capacity = options.remote_bytes, .storage = true});
   for (const std::string* path : {&options.host_region, &options.disk, &options.remote}) {
     if (path->find('\0') == path->npos) continue;
     throw Error(Errc::invalid_argument,
@@ -113,12 +118,16 @@ bool Core::go_on_soon() {
   return dispatcher_rests;
 }
 
-Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk,
+Engine::Engine(const HistoryOptions& options, std::unique_ptr<StepStore> disk,
                std::unique_ptr<Together> together, const std::string& title)
     : options_(options),
       core_(std::make_shared<Core>(specs_of(options),
                                    Catalog::Options{.discard_consumed = options.discard_consumed})),
       together_(std::move(together)) {
+  if (options.remote_store && !options.remote.empty()) {
+    throw Error(Errc::invalid_argument,
+                "History::open: remote and remote_store: give a folder, or an object store");
+  }
   std::fill(std::begin(numbers_), std::end(numbers_), -1);
   const auto add = [&](Tier kind, bool there) {
     if (!there) return;
@@ -129,7 +138,7 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk,
   add(Tier::host, options.host_bytes > 0);
   add(Tier::partner, options.partner_bytes > 0);
   add(Tier::disk, !options.disk.empty());
-  add(Tier::remote, !options.remote.empty());
+  add(Tier::remote, has_remote(options));
   if (options.host_bytes > 0) {
     host_.emplace(options.host_bytes, options.host_region);
   }
@@ -141,7 +150,9 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk,
     auto& store = stores_[index_of(Tier::disk)];
     store = disk ? std::move(disk) : open_folder_store(options.disk, folder);
   }
-  if (!options.remote.empty()) {
+  if (options.remote_store) {
+    stores_[index_of(Tier::remote)] = open_object_step_store(options.remote_store);
+  } else if (has_remote(options)) {
     stores_[index_of(Tier::remote)] = open_folder_store(options.remote, folder);
   }
   start_trace();
@@ -391,7 +402,7 @@ void Engine::queue_save(Call& call, const history::Transfer& transfer, const Ste
   if (!is_cache(transfer.to)) {
     caller.begins_direct();
     lock.unlock();
-    FolderStore& store = store_of(transfer.to);
+    StepStore& store = store_of(transfer.to);
     remove_file(store, info.step);
     bounce_->callers.write(store, info, layout.pieces, stream, [](std::uint64_t) { return true; });
     lock.lock();

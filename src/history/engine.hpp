@@ -160,7 +160,7 @@ class Engine {
   // `disk`: the store of the disk, for tests of their own; otherwise `options.disk` is opened.
   // `together`: what this rank has with others; `title`: what its folders are called. `options`
   // are this rank's own.
-  explicit Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk = nullptr,
+  explicit Engine(const HistoryOptions& options, std::unique_ptr<StepStore> disk = nullptr,
                   std::unique_ptr<Together> together = nullptr, const std::string& title = {});
   // Collective where there are ranks.
   static std::unique_ptr<Engine> open(const HistoryOptions& options);
@@ -247,7 +247,7 @@ class Engine {
   int tier_of(Tier kind) const { return numbers_[index_of(kind)]; }
   Tier kind_of(int tier) const { return kinds_[static_cast<std::size_t>(tier)]; }
   bool is_cache(int tier) const { return kind_of(tier) < Tier::disk; }
-  FolderStore& store_of(int tier) const { return *stores_[index_of(kind_of(tier))]; }
+  StepStore& store_of(int tier) const { return *stores_[index_of(kind_of(tier))]; }
   // Of the kinds that are a buffer of the host; null of others.
   HostTier* memory_of(Tier kind) {
     if (kind == Tier::host) return &*host_;
@@ -276,9 +276,9 @@ class Engine {
   [[noreturn]] void refuse_unknown(Step step) const;
 
   // durability.cpp
-  static std::optional<DamagedFile> damaged_file(const FolderStore& store, Step step);
-  static bool has_file(const FolderStore& store, Step step);
-  static void remove_file(FolderStore& store, Step step);
+  static std::optional<DamagedFile> damaged_file(const StepStore& store, Step step);
+  static bool has_file(const StepStore& store, Step step);
+  static void remove_file(StepStore& store, Step step);
   bool is_being_removed(Step step) const;
   void flush(Lock& lock);
   void check_all_flushed();
@@ -311,7 +311,7 @@ class Engine {
                std::exception_ptr& error);
   bool move_bytes(const history::Transfer& transfer, const StepInfo& info, Stream& stream,
                   bool& faulty_source);
-  bool send(const history::Transfer& transfer, const StepInfo& info, FolderStore& to,
+  bool send(const history::Transfer& transfer, const StepInfo& info, StepStore& to,
             bool& faulty_source);
   bool keep_pace(const history::Transfer& transfer);
   LaneWork& work_of(const history::Transfer& transfer);
@@ -343,9 +343,9 @@ class Engine {
   void wait_behind(Lock& lock, int tier, std::uint64_t offset, std::uint64_t bytes);
 
   const HistoryOptions options_;
-  std::vector<Tier> kinds_;  // of the tiers that there are, from the fastest
-  int numbers_[kTierKinds];  // the other way; -1: there is none
-  std::unique_ptr<FolderStore> stores_[kTierKinds];  // of the kinds that are storage
+  std::vector<Tier> kinds_;                        // of the tiers that there are, from the fastest
+  int numbers_[kTierKinds];                        // the other way; -1: there is none
+  std::unique_ptr<StepStore> stores_[kTierKinds];  // of the kinds that are storage
   DeviceBuffer<std::byte> gpu_;
   std::optional<HostTier> host_, partner_;
   // For callers, flushes, fetches: who holds one may wait for another of these, so they share none.

@@ -267,7 +267,7 @@ Outcome Engine::move(const history::Transfer& transfer, const StepInfo& info, St
 }
 
 // From storage to storage, through a chunk of memory.
-bool Engine::send(const history::Transfer& transfer, const StepInfo& info, FolderStore& to,
+bool Engine::send(const history::Transfer& transfer, const StepInfo& info, StepStore& to,
                   bool& faulty_source) {
   faulty_source = true;
   const std::unique_ptr<StepReader> reader = store_of(transfer.from).open_reader(info.step);
@@ -284,7 +284,8 @@ bool Engine::send(const history::Transfer& transfer, const StepInfo& info, Folde
       [&](std::uint64_t moved) {
         work_of(transfer).moved = moved;
         return keep_pace(transfer);
-      });
+      },
+      reader->hashes());
 }
 
 // False: it was given up. `faulty_source`: an exception that is thrown now is the source's.
@@ -298,7 +299,7 @@ bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info,
     return std::span<std::byte>(address(tier, offset), info.bytes);
   };
   if (!is_cache(transfer.to)) {
-    FolderStore& store = store_of(transfer.to);
+    StepStore& store = store_of(transfer.to);
     remove_file(store, info.step);
     if (!is_cache(transfer.from)) return send(transfer, info, store, faulty_source);
     const auto from = bytes_at(transfer.from, transfer.from_offset);
@@ -319,7 +320,7 @@ bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info,
     Lock lock(core_->mutex);
     wait_behind(lock, transfer.to, transfer.to_offset, transfer.bytes);
   }
-  FolderStore& store = store_of(transfer.from);
+  StepStore& store = store_of(transfer.from);
   if (memory_of(kind_of(transfer.to))) return store.read(info.step, to, pace);
   return bounce_->fetches.read(store, info.step, {{0, to.data(), to.size()}}, stream, pace);
 }
