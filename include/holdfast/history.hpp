@@ -16,6 +16,7 @@
 
 #include "holdfast/checkpoint.hpp"
 #include "holdfast/config.hpp"
+#include "holdfast/history_snapshot.hpp"
 #include "holdfast/stream.hpp"
 
 namespace holdfast {
@@ -63,6 +64,15 @@ struct HistoryOptions {
   // step, and every step that `keep_every` divides. Both 0: all stay.
   std::uint64_t keep_last = 0, keep_every = 0;
   OnError on_error = OnError::raise;
+
+  // Where `holdfast history show` sees a running history: the path of a Unix socket, answered by a
+  // thread of its own. Empty: `history.socket` in the disk's folder, where one can be made.
+  std::string status = {};
+  // A file that close() writes of what the history did and when, for `holdfast history timeline`
+  // and for Perfetto: the last `trace_events` events, in 80 bytes of memory each. A process that is
+  // killed leaves none. Empty: nothing is noted.
+  std::string trace = {};
+  std::uint64_t trace_events = 1 << 18;
 };
 
 // One save on its way. Copyable; all copies speak of the same save. Thread safe.
@@ -128,7 +138,8 @@ class History {
  public:
   // Allocates the caches, makes the folders or finds what is in them, and starts the threads.
   // Throws invalid_argument (no tier at all; a region of another size or owner, or without its
-  // bytes), no_memory, no_shared_memory, and for folders and regions in_use, conflict, foreign,
+  // bytes; a path that cannot be a trace's or a socket's; already_exists where it is another
+  // file's), no_memory, no_shared_memory, and for folders and regions in_use, conflict, foreign,
   // damaged, newer_version, permission, io.
   static History open(const HistoryOptions& options);
   ~History();  // as close(), but errors are printed to stderr
@@ -185,6 +196,9 @@ class History {
   // and another tier has it, it is written again. Throws damaged, not_found.
   void verify(std::uint64_t step) const;
   HistoryStats stats() const;
+  // What is where, in which state, and what goes on. Cheap: what is known is copied under the lock
+  // that saves and restores take, and no file is looked at.
+  HistorySnapshot snapshot() const;
 
   // Lets no call begin, waits for those of other threads (who wait for room get `closed`), then as
   // flush() does, ends the threads and gives the caches back. Throws what flush() throws, with

@@ -178,7 +178,8 @@ Handle open_history(std::uint64_t gpu, std::uint64_t host, const std::string& ho
                     const std::string& partner_owner, const std::string& disk,
                     std::uint64_t disk_bytes, const std::string& remote, std::uint64_t remote_bytes,
                     bool discard_consumed, std::uint64_t keep_last, std::uint64_t keep_every,
-                    const std::string& on_error) {
+                    const std::string& on_error, const std::string& status,
+                    const std::string& trace, std::uint64_t trace_events) {
   HistoryOptions options;
   options.gpu_bytes = gpu;
   options.host_bytes = host;
@@ -194,6 +195,9 @@ Handle open_history(std::uint64_t gpu, std::uint64_t host, const std::string& ho
   options.keep_last = keep_last;
   options.keep_every = keep_every;
   options.on_error = parse_on_error(on_error);
+  options.status = status;
+  options.trace = trace;
+  options.trace_events = trace_events;
   nb::gil_scoped_release no_gil;
   return std::make_shared<HistoryHandle>(options);
 }
@@ -392,10 +396,13 @@ void bind_history(nb::module_& module) {
             handle->with([&](History& own) { own.verify(step); });
           },
           "step"_a)
-      .def("stats", ask([](History& own) { return own.stats(); }));
+      .def("stats", ask([](History& own) { return own.stats(); }))
+      .def("snapshot", ask([](History& own) { return to_json(own.snapshot()); }),
+           "What holdfast.HistorySnapshot is made of: a JSON object.");
   module.def("open_history", &open_history, "gpu"_a, "host"_a, "host_region"_a, "partner"_a,
              "partner_region"_a, "partner_owner"_a, "disk"_a, "disk_bytes"_a, "remote"_a,
-             "remote_bytes"_a, "discard_consumed"_a, "keep_last"_a, "keep_every"_a, "on_error"_a);
+             "remote_bytes"_a, "discard_consumed"_a, "keep_last"_a, "keep_every"_a, "on_error"_a,
+             "status"_a, "trace"_a, "trace_events"_a);
 }
 
 }  // namespace holdfast::python

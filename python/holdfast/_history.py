@@ -15,6 +15,7 @@ from ._backend import ext
 from ._buffers import Buffer, buffer_of
 from ._errors import Error, checked_number
 from ._region import path_text
+from ._snapshot import HistorySnapshot, parse
 from ._streams import stream_number
 
 _live: weakref.WeakSet[ext.History] = weakref.WeakSet()
@@ -114,6 +115,11 @@ class History:
     that `keep_every` divides. None for both: all stay.
     on_error: what a save() does about the failure of an earlier one behind its back: "raise" it
     once, and save nothing; or "warn" on standard error, and go on.
+    status: the path of a socket at which `holdfast history show` sees the history; None:
+    `history.socket` in the disk's folder.
+    trace: a file that close() writes of what happened and when, for `holdfast history timeline` and
+    for Perfetto; trace_events: how many events it has at most (the last ones), in 80 bytes of
+    memory each. None: nothing is noted. A process that is killed leaves no trace.
 
     A checkpoint is what all protected arrays held at one save, and never changes. Restoring
     *consumes* it unless `keep` is given at the save or the restore: the caches then evict it first;
@@ -153,12 +159,17 @@ class History:
         keep_last: int | None = None,
         keep_every: int | None = None,
         on_error: str = "raise",
+        status: str | os.PathLike[str] | None = None,
+        trace: str | os.PathLike[str] | None = None,
+        trace_events: int = 1 << 18,
     ) -> None:
         for name, path in (
             ("host_region", host_region),
             ("partner_region", partner_region),
             ("disk", disk),
             ("remote", remote),
+            ("status", status),
+            ("trace", trace),
         ):
             if path is not None and not os.fspath(path):
                 raise Error(f"{name} is an empty path: name one, or leave it out")
@@ -177,6 +188,9 @@ class History:
             checked_number(keep_last, "keep_last", 1) if keep_last is not None else 0,
             checked_number(keep_every, "keep_every", 1) if keep_every is not None else 0,
             on_error,
+            path_text(status) if status is not None else "",
+            path_text(trace) if trace is not None else "",
+            checked_number(trace_events, "trace_events", 1),
         )
         _live.add(self._handle)
         self._drops_by_rule = keep_last is not None or keep_every is not None
@@ -289,6 +303,13 @@ class History:
     def stats(self) -> ext.HistoryStats:
         """Returns counts, bytes and seconds since the history was opened."""
         return self._handle.stats()
+
+    def snapshot(self) -> HistorySnapshot:
+        """Returns what is in which tier and state now, what is under way, and who waits.
+
+        No file is looked at.
+        """
+        return parse(self._handle.snapshot())
 
     def close(self) -> None:
         """Waits as flush() does and gives the caches back. Closed already: nothing happens.

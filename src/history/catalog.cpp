@@ -394,7 +394,7 @@ Answer Catalog::begin_save(Step step, std::uint64_t bytes, bool keep) {
     } else {
       const std::optional<Window> room = window(tier, bytes, Asker::caller, kUnhinted);
       if (!room) continue;
-      if (room->wait > 0) return {Answer::Verdict::wait, {}};
+      if (room->wait > 0) return {Answer::Verdict::wait, {}, tier};
       offset = take(tier, *room, step, bytes);
     }
     Checkpoint& checkpoint = checkpoints_[step];
@@ -412,7 +412,9 @@ Answer Catalog::begin_restore(Step step, bool keep) {
   const int from = fastest_whole(checkpoint);
   for (int tier = 0; tier < std::min(from, tiers()); ++tier) {
     const State state = checkpoint.copies[tier].state;
-    if (state == State::reading || state == State::writing) return {Answer::Verdict::wait, {}};
+    if (state == State::reading || state == State::writing) {
+      return {Answer::Verdict::wait, {}, tier};
+    }
   }
   if (from == tiers()) return {Answer::Verdict::lost, {}};
   Transfer transfer = begin_into(Transfer::Kind::restore, step, from, kProgram, 0);

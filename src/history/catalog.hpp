@@ -78,6 +78,9 @@ struct Answer {
   };
   Verdict verdict = Verdict::wait;
   Transfer transfer{};
+  // wait: for room in this tier, or for a copy that comes into it; negative: until a checkpoint
+  // that had the number is gone.
+  int tier = kProgram;
 };
 
 class Catalog {
@@ -142,6 +145,8 @@ class Catalog {
   bool contains(Step step) const;  // and not being discarded
   bool knows(Step step) const { return checkpoints_.contains(step); }
   bool is_hinted(Step step) const { return places_.contains(step); }
+  const std::map<std::uint64_t, Step>& hints() const { return hints_; }  // by place, ascending
+  bool is_prefetching() const { return prefetching_; }
   // Flushes are under way, or will come to be without the program's help.
   bool flush_pending() const;
   // What goes is still used by transfers.
@@ -159,6 +164,11 @@ class Catalog {
   std::uint64_t prefetch_distance() const;
   const AllocationTable& space(int tier) const {
     return tiers_[static_cast<std::size_t>(tier)].space;
+  }
+  bool is_cache(int tier) const { return !is_storage(tier); }
+  // Bytes that are taken of a tier.
+  std::uint64_t used(int tier) const {
+    return is_storage(tier) ? tier_at(tier).used : tier_at(tier).space.used();
   }
   const std::vector<Transfer>& transfers() const { return transfers_; }
   // Room that was taken from checkpoints since the last forget_evicted(): {tier, step}.

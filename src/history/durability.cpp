@@ -34,8 +34,11 @@ bool Engine::is_being_removed(Step step) const {
 }
 
 void Engine::flush() {
+  const auto begin = Clock::now();
   Call call(*this);
+  Caller caller(*core_, call.lock, TraceEvent::Kind::flush, 0, begin);
   flush(call.lock);
+  caller.done();
 }
 
 void Engine::flush(Lock& lock) {
@@ -130,7 +133,9 @@ void Engine::close() {
   while (calls_ > 0) core_->changed.wait(lock);
   std::exception_ptr error;
   try {
+    Caller caller(*core_, lock, TraceEvent::Kind::flush, 0, Clock::now());
     flush(lock);
+    caller.done();
   } catch (...) {
     error = std::current_exception();
   }
@@ -138,6 +143,13 @@ void Engine::close() {
   lock.unlock();
   end(leave);
   lock.lock();
+  if (core_->trace) {
+    try {
+      core_->trace->write();
+    } catch (...) {
+      if (!error) error = std::current_exception();
+    }
+  }
   ended_ = true;
   core_->changed.notify_all();
   if (error) std::rethrow_exception(error);
@@ -145,6 +157,7 @@ void Engine::close() {
 
 // Ends the threads and gives everything back; a region keeps what it has if it is to be left.
 void Engine::end(bool leave) {
+  status_.reset();
   stop_threads();
   // Work of streams that still reads the caches, or writes them.
   const auto wait_for = [](Event& event) {

@@ -136,9 +136,11 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
   if (!options.remote.empty()) {
     stores_[index_of(Tier::remote)] = open_folder_store(options.remote);
   }
+  start_trace();
   adopt();
   if (!is_cache(static_cast<int>(kinds_.size()) - 1)) bounce_ = std::make_unique<Bounces>();
   if (options.gpu_bytes > 0) gpu_ = DeviceBuffer<std::byte>(options.gpu_bytes);
+  start_status_server();
   start_threads();
 }
 
@@ -323,57 +325,64 @@ void Engine::await_arrival(Lock& lock, Step step) {
     core_->changed.wait(lock);
     return;
   }
-  const history::Transfer transfer = found->transfer;  // another may take it meanwhile
-  const std::shared_ptr<Event> event = found->event;
+  const Arrival own = *found;  // another may take it meanwhile
   lock.unlock();
   std::exception_ptr error;
   try {
-    event->synchronize();
+    own.event->synchronize();
   } catch (...) {
     error = std::current_exception();
   }
   lock.lock();
   const auto again = std::find_if(arrivals_.begin(), arrivals_.end(), of_step);
-  if (again == arrivals_.end() || again->transfer.id != transfer.id) return;
+  if (again == arrivals_.end() || again->transfer.id != own.transfer.id) return;
   arrivals_.erase(again);
-  finish(transfer, error ? Outcome::failed : Outcome::done, error);
+  if (core_->trace) trace_copy(own, error);
+  finish(own.transfer, error ? Outcome::failed : Outcome::done, error);
   core_->go_on();
 }
 
 // Asks until the answer is not to wait.
 template <class Question>
-Answer Engine::ask(Lock& lock, Step step, Question&& question) {
+Answer Engine::ask(Lock& lock, Caller& caller, Question&& question) {
   std::optional<Core::Waiting> waiting;
   for (;;) {
     const Answer answer = question();
     changing([&] { note_evictions(); });
-    if (answer.verdict != Answer::Verdict::wait) return answer;
+    if (answer.verdict != Answer::Verdict::wait) {
+      caller.goes_on();
+      return answer;
+    }
     core_->check_whole();
     if (core_->closing) throw Error(Errc::closed, "this history was closed meanwhile");
     if (!waiting) {
       waiting.emplace(*core_);
       ++stats_.waits;
     }
-    await_arrival(lock, step);
+    caller.waits(answer.tier);
+    await_arrival(lock, caller.step());
   }
 }
 
 // REQUIRES: the mutex is held; it is on return, and may not be behind a throw.
 void Engine::queue_save(Call& call, const history::Transfer& transfer, const StepInfo& info,
                         const Layout& layout, Stream& stream,
-                        const std::shared_ptr<Ticket::State>& ticket) {
+                        const std::shared_ptr<Ticket::State>& ticket, Caller& caller) {
   Lock& lock = call.lock;
   if (!is_cache(transfer.to)) {
+    caller.begins_direct();
     lock.unlock();
     FolderStore& store = store_of(transfer.to);
     remove_file(store, info.step);
     bounce_->callers.write(store, info, layout.pieces, stream, [](std::uint64_t) { return true; });
     lock.lock();
+    caller.ends_direct(transfer, Outcome::done);
     finish(transfer, Outcome::done, nullptr);
     call.wakes_dispatcher = core_->go_on_soon();
     return;
   }
   come_behind(transfer.to, transfer.to_offset, transfer.bytes, stream);
+  const std::int64_t queued = core_->trace ? core_->trace->now() : 0;
   lock.unlock();
   std::byte* const to = address(transfer.to, transfer.to_offset);
   for (const Piece& piece : layout.pieces) {
@@ -383,7 +392,7 @@ void Engine::queue_save(Call& call, const history::Transfer& transfer, const Ste
   copied->record(stream);
   if (layout.waits) copied->synchronize();
   lock.lock();
-  arrivals_.push_back({transfer, copied, &stream.impl()});
+  arrivals_.push_back({transfer, copied, &stream.impl(), queued});
   ticket->copied = std::move(copied);
   call.wakes_dispatcher = core_->dispatcher_rests;  // nobody else can go on before they have ended
 }
@@ -392,6 +401,7 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   const auto start = std::chrono::steady_clock::now();
   Call call(*this);
   Lock& lock = call.lock;
+  Caller caller(*core_, lock, TraceEvent::Kind::save, step, start);
   raise_pending_error();
   if (step == kGap) {
     throw Error(Errc::invalid_argument, "the largest number there is cannot be a checkpoint's");
@@ -401,7 +411,7 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   ticket->core = core_;
   ticket->step = step;
   std::copy(std::begin(numbers_), std::end(numbers_), ticket->tiers);
-  const Answer answer = ask(lock, step, [&] {
+  const Answer answer = ask(lock, caller, [&] {
     if (is_being_removed(step)) return Answer{Answer::Verdict::wait, {}};
     return changing([&] { return core_->catalog.begin_save(step, layout->room, keep); });
   });
@@ -416,7 +426,7 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
     Record& record = records_[step];
     record.info = {step, layout->bytes, layout->parts, now_ns()};
     record.ticket = ticket;
-    queue_save(call, answer.transfer, record.info, *layout, stream, ticket);
+    queue_save(call, answer.transfer, record.info, *layout, stream, ticket, caller);
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     if (lock.owns_lock()) lock.unlock();
@@ -432,6 +442,7 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   ++stats_.saves.checkpoints;
   stats_.saves.bytes += layout->bytes;
   stats_.save_seconds += seconds_since(start);
+  caller.done(answer.transfer);
   return ticket;
 }
 
@@ -476,9 +487,10 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
   const auto start = std::chrono::steady_clock::now();
   Call call(*this);
   Lock& lock = call.lock;
+  Caller caller(*core_, lock, TraceEvent::Kind::restore, step, start);
   for (;;) {
     std::shared_ptr<const Layout> layout;
-    const Answer answer = ask(lock, step, [&] {
+    const Answer answer = ask(lock, caller, [&] {
       const auto record = records_.find(step);
       if (record == records_.end() || !core_->catalog.contains(step)) {
         return Answer{Answer::Verdict::not_found, {}};
@@ -496,7 +508,11 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
     }
     const history::Transfer& transfer = answer.transfer;
     const bool from_cache = is_cache(transfer.from);
-    if (!from_cache) ++demands_;
+    caller.is_served_from(transfer.from);
+    if (!from_cache) {
+      ++demands_;
+      caller.begins_direct();
+    }
     lock.unlock();
     Outcome outcome = Outcome::failed;
     std::exception_ptr error;
@@ -511,7 +527,10 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
       }
     }
     lock.lock();
-    if (!from_cache) --demands_;
+    if (!from_cache) {
+      --demands_;
+      caller.ends_direct(transfer, outcome);
+    }
     if (done) {
       try {
         fences_[transfer.from].add(transfer.from_offset, transfer.bytes, done);
@@ -533,6 +552,7 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
     ++stats_.restored_from[index_of(kind_of(transfer.from))].checkpoints;
     stats_.restored_from[index_of(kind_of(transfer.from))].bytes += layout->bytes;
     stats_.restore_seconds += seconds_since(start);
+    caller.done(transfer);
     return;
   }
 }
@@ -552,12 +572,24 @@ void Engine::hint(std::span<const Step> steps) {
   changing([&] {
     for (const Step step : steps) core_->catalog.hint(step);
   });
+  if (Trace* const trace = core_->trace.get()) {
+    const std::int64_t now = trace->now();  // by which the hints of one call are known
+    for (const Step step : steps) {
+      TraceEvent event;
+      event.kind = TraceEvent::Kind::hint;
+      event.begin_ns = event.end_ns = now;
+      event.step = step;
+      event.thread = thread_number();
+      trace->note(event);
+    }
+  }
   go_on_soon(lock);
 }
 
 void Engine::prefetch_start() {
   const Lock lock = open_lock();
   core_->catalog.start_prefetch();
+  if (core_->trace) trace_moment(TraceEvent::Kind::prefetch_start, 0);
   core_->go_on();
 }
 

@@ -97,9 +97,10 @@ bool Engine::take_arrivals(Lock& lock) {
       return one.transfer.id == head.id;
     });
     if (arrival == arrivals_.end()) continue;  // a caller has taken it
-    const history::Transfer transfer = arrival->transfer;
+    const Arrival own = *arrival;
     arrivals_.erase(arrival);
-    finish(transfer, head.error ? Outcome::failed : Outcome::done, head.error);
+    if (core_->trace) trace_copy(own, head.error);
+    finish(own.transfer, head.error ? Outcome::failed : Outcome::done, head.error);
     any = true;
   }
   return any;
@@ -158,6 +159,11 @@ void Engine::run_lane(Kind kind, int tier) {
     }
     const StepInfo info = records_.at(transfer->step).info;
     const auto start = std::chrono::steady_clock::now();
+    LaneWork& work = work_of(*transfer);
+    work.begin = start;
+    work.paused_ns = 0;
+    work.moved = 0;
+    if (core_->trace) core_->trace->note_held(core_->catalog, core_->trace->since_opening(start));
     std::exception_ptr error;
     Outcome outcome = Outcome::failed;
     lock.unlock();
@@ -176,7 +182,9 @@ void Engine::run_lane(Kind kind, int tier) {
       average = average == 0 ? own : 0.75 * average + 0.25 * own;
       core_->catalog.set_costs(tier, average);
     }
+    if (core_->trace) trace_lane(*transfer, outcome, error);
     finish(*transfer, outcome, error);
+    if (core_->trace) core_->trace->note_held(core_->catalog, core_->trace->now());
     core_->go_on();
   }
 }
@@ -225,7 +233,10 @@ bool Engine::keep_pace(const history::Transfer& transfer) {
     const bool gives_way =
         core_->catalog.waiting_callers() == 0 && (demands_ > 0 || (flush && prefetches_ > 0));
     if (!gives_way || stopping_) return true;
+    const auto begin = std::chrono::steady_clock::now();
     core_->changed.wait(lock);
+    const auto paused = std::chrono::steady_clock::now() - begin;
+    work_of(transfer).paused_ns += std::chrono::nanoseconds(paused).count();
   }
 }
 
@@ -270,13 +281,19 @@ bool Engine::send(const history::Transfer& transfer, const StepInfo& info, Folde
         faulty_source = false;
         return std::span<const std::byte>(chunk.data(), bytes);
       },
-      [&](std::uint64_t) { return keep_pace(transfer); });
+      [&](std::uint64_t moved) {
+        work_of(transfer).moved = moved;
+        return keep_pace(transfer);
+      });
 }
 
 // False: it was given up. `faulty_source`: an exception that is thrown now is the source's.
 bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info, Stream& stream,
                         bool& faulty_source) {
-  const auto pace = [&](std::uint64_t) { return keep_pace(transfer); };
+  const auto pace = [&](std::uint64_t moved) {
+    work_of(transfer).moved = moved;
+    return keep_pace(transfer);
+  };
   const auto bytes_at = [&](int tier, std::uint64_t offset) {
     return std::span<std::byte>(address(tier, offset), info.bytes);
   };

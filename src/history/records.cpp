@@ -105,7 +105,13 @@ void Engine::note_evictions() {
     const auto record = records_.find(step);
     auto& count = stats_.evicted_from[index_of(kind_of(tier))];
     ++count.checkpoints;
-    if (record != records_.end()) count.bytes += record->second.info.bytes;
+    const std::uint64_t bytes = record == records_.end() ? 0 : record->second.info.bytes;
+    count.bytes += bytes;
+    if (core_->trace) {
+      const bool stays = core_->catalog.contains(step);
+      trace_moment(stays ? TraceEvent::Kind::evicted : TraceEvent::Kind::discarded, step, tier,
+                   bytes);
+    }
     if (HostTier* const memory = memory_of(kind_of(tier))) memory->forget(step);
     if (!is_cache(tier)) {
       removals_.insert({step, kind_of(tier)});
