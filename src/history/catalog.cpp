@@ -477,6 +477,7 @@ bool Catalog::adopt(Step step, std::uint64_t bytes, int tier, std::uint64_t offs
 // -----------------------------------------------------------------------------------------
 
 void Catalog::hint(Step step) {
+  if (hints_.size() >= kMostHints) return;
   hints_[next_place_] = step;
   auto& places = places_[step];
   places.push_back(next_place_++);
@@ -502,12 +503,10 @@ void Catalog::drop_missing_hints_before(Step step) {
   const auto places = places_.find(step);
   if (places == places_.end()) return;
   const std::uint64_t place = places->second.front();
-  while (!hints_.empty() && hints_.begin()->first < place) {
-    const auto missing = std::find_if(hints_.begin(), hints_.lower_bound(place), [&](auto& hint) {
-      return !checkpoints_.contains(hint.second);
-    });
-    if (missing == hints_.lower_bound(place)) return;
-    drop_hint(missing->second);
+  for (auto hint = hints_.begin(); hint->first < place;) {
+    const Step other = hint->second;
+    ++hint;  // what is dropped is the first of its step's, and so the one before
+    if (!checkpoints_.contains(other)) drop_hint(other);
   }
 }
 
