@@ -112,7 +112,7 @@ bool Engine::verify(Step step, Tier kind) {
   } catch (const Error& error) {
     if (error.code() == Errc::damaged || error.code() == Errc::not_found) {
       call.lock.lock();
-      last_failure_ = error.what();
+      note_failure_of(step, error.what());
       // Where another tier has it, it is written again from there.
       if (arrival_of() == arrival) changing([&] { core_->catalog.found_damaged(step, tier); });
       core_->go_on();

@@ -500,7 +500,7 @@ Outcome Engine::restore_from(const history::Transfer& transfer, const Layout& la
   } catch (const Error& error) {
     if (error.code() != Errc::damaged && error.code() != Errc::not_found) throw;
     const Lock lock(core_->mutex);
-    last_failure_ = error.what();
+    note_failure_of(transfer.step, error.what());
     return Outcome::damaged;
   }
 }
@@ -534,8 +534,11 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
     });
     if (answer.verdict == Answer::Verdict::not_found) refuse_unknown(step);
     if (answer.verdict == Answer::Verdict::lost) {
+      const auto record = records_.find(step);
+      const bool known = record != records_.end() && !record->second.failure.empty();
       throw Error(Errc::damaged, name_of(step) + ": no tier has it whole any longer: " +
-                                     last_failure_ + "; discard() it, and compute it again");
+                                     (known ? record->second.failure : last_failure_) +
+                                     "; discard() it, and compute it again");
     }
     const history::Transfer& transfer = answer.transfer;
     const bool from_cache = is_cache(transfer.from);

@@ -144,6 +144,7 @@ struct Record {
   StepInfo info;
   std::shared_ptr<Ticket::State> ticket;   // null: an earlier process saved it
   std::uint64_t arrival[kTierKinds] = {};  // by a count over the history; 0: never
+  std::string failure;                     // what a transfer of it met last
 };
 
 // What save() needs of the protected arrays, until others are protected.
@@ -333,6 +334,7 @@ class Engine {
   void finish(const history::Transfer& transfer, Outcome outcome, const std::exception_ptr& error);
   void note_evictions();
   void forget_if_gone(Step step);
+  void note_failure_of(Step step, const std::string& why);
   void note_failure(const history::Transfer& transfer, const std::exception_ptr& error);
   static void warn(Step step, const std::exception_ptr& error);
   void warn_or_keep(Step step, const std::exception_ptr& error);
