@@ -124,9 +124,9 @@ def _print_steps(steps: list[dict[str, Any]], latest: int | None) -> None:
     common.out.print(grid)
 
 
-app.command(
-    "timeline", epilog="Example: holdfast history timeline run.trace --output run.html"
-)(history_timeline.draw)
+app.command("timeline", epilog="Example: holdfast history timeline run.trace --output run.html")(
+    history_timeline.draw
+)
 
 
 @app.command("verify", epilog="Example: holdfast history verify run")
