@@ -662,7 +662,7 @@ class History:
     def snapshot(self) -> str:
         """What holdfast.HistorySnapshot is made of: a JSON object."""
 
-def open_history(gpu: int, host: int, host_region: str, disk: str, disk_bytes: int, remote: str, remote_bytes: int, discard_consumed: bool, keep_last: int, keep_every: int, on_error: str, status: str, trace: str, trace_events: int) -> History: ...
+def open_history(gpu: int, host: int, host_region: str, partner: int, partner_region: str, partner_owner: str, disk: str, disk_bytes: int, remote: str, remote_bytes: int, discard_consumed: bool, keep_last: int, keep_every: int, on_error: str, status: str, trace: str, trace_events: int) -> History: ...
 
 class ArenaInfo:
     """The shared memory that belongs to a region's file."""

@@ -65,7 +65,10 @@ class Ticket:
         return self.is_in("disk")
 
     def is_in(self, tier: str) -> bool:
-        """Whether it has been whole in a tier: "gpu", "host", "disk" or "remote". Does not wait."""
+        """Whether it has been whole in a tier: "gpu", "host", "partner", "disk" or "remote".
+
+        Does not wait.
+        """
         return self._handle.is_in(tier)
 
     def wait_staged(self) -> None:
@@ -100,6 +103,9 @@ class History:
     gpu, host: bytes of a cache in memory of the device, and of one in pinned memory; 0: none.
     host_region: the path of a region of its own for the host's cache, which then survives a killed
     process; None: plain memory.
+    partner, partner_region: the same, of a cache behind the host's, in a folder of a partner's: who
+    has lost the process, the host's cache and the disk finds there what was whole. partner_owner:
+    whose copies they are, such as "rank 3 of 8"; a region of another's is refused.
     disk: a folder, which is made if it is not there; None: nothing is durable. disk_bytes: what
     checkpoints may take there; 0: what the file system has. remote, remote_bytes: the same for a
     folder that outlives the machine, to which checkpoints go on from the disk. At least one tier is
@@ -142,6 +148,9 @@ class History:
         gpu: int = 0,
         host: int = 0,
         host_region: str | os.PathLike[str] | None = None,
+        partner: int = 0,
+        partner_region: str | os.PathLike[str] | None = None,
+        partner_owner: str = "",
         disk: str | os.PathLike[str] | None = None,
         disk_bytes: int = 0,
         remote: str | os.PathLike[str] | None = None,
@@ -156,6 +165,7 @@ class History:
     ) -> None:
         for name, path in (
             ("host_region", host_region),
+            ("partner_region", partner_region),
             ("disk", disk),
             ("remote", remote),
             ("status", status),
@@ -167,6 +177,9 @@ class History:
             checked_number(gpu, "gpu"),
             checked_number(host, "host"),
             path_text(host_region) if host_region is not None else "",
+            checked_number(partner, "partner"),
+            path_text(partner_region) if partner_region is not None else "",
+            partner_owner,
             path_text(disk) if disk is not None else "",
             checked_number(disk_bytes, "disk_bytes"),
             path_text(remote) if remote is not None else "",

@@ -41,6 +41,10 @@ struct TierSpec {
   std::uint64_t capacity = 0;     // bytes of a cache's buffer; of storage its budget, 0: no limit
   std::uint64_t alignment = 256;  // of offsets in the buffer
   bool storage = false;
+  // Of a cache: it is there for who has lost the tiers beside it, and not for speed. What it has is
+  // evicted in the order in which it came, so that the newest stay, whatever is hinted or consumed;
+  // nothing is fetched into it, and what is promoted out of it counts as before.
+  bool keeps_newest = false;
 };
 
 inline constexpr int kProgram = -1;  // as an end of a transfer: the program's arrays
@@ -90,7 +94,7 @@ class Catalog {
   // REQUIRES: 1 to kMaxTiers tiers, caches before storage.
   Catalog(const std::vector<TierSpec>& tiers, Options options,
           const LifeCycleTable& table = life_cycle());
-  static constexpr int kMaxTiers = 4;
+  static constexpr int kMaxTiers = 5;
 
   // --- What the program asks for -----------------------------------------------------------------
   // Room for a new checkpoint in the fastest tier that has some, or will have without the help of
@@ -190,6 +194,7 @@ class Catalog {
     int failed_flushes = 0;
     std::uint64_t offset = 0;      // of its room, in a cache
     std::uint64_t flush_mark = 0;  // of its tier's `queued`, behind it
+    std::uint64_t arrival = 0;     // by the tier's count
   };
   struct Checkpoint {
     std::uint64_t bytes = 0;
@@ -219,6 +224,7 @@ class Catalog {
     double flush_seconds_per_byte = 1e-10;
     std::uint64_t queued = 0, flushed = 0;  // bytes that ever were in the queue, and left it
     std::uint64_t used = 0;                 // storage: bytes
+    std::uint64_t arrivals = 0;
   };
   // Who wants room: a caller cannot wait for what only a caller consumes.
   enum class Asker : std::uint8_t { caller, lane };
@@ -260,6 +266,7 @@ class Catalog {
               Drains& known) const;
   std::optional<Window> window(int tier, std::uint64_t bytes, Asker asker,
                                std::uint64_t distance) const;
+  std::optional<Window> oldest_window(int tier, std::uint64_t bytes, Asker asker) const;
   std::uint64_t take(int tier, const Window& window, Step step, std::uint64_t bytes);
   std::optional<Transfer> begin_flush(Step step, int tier);
   Transfer begin_into(Transfer::Kind kind, Step step, int from, int to, std::uint64_t offset);

@@ -171,8 +171,10 @@ void Engine::end(bool leave) {
     for (const auto& event : fences.over(0, ~std::uint64_t{0})) wait_for(*event);
   }
   gpu_.reset();
-  if (host_) host_->close(leave);
-  host_.reset();
+  for (auto* memory : {&host_, &partner_}) {
+    if (*memory) (*memory)->close(leave);
+    memory->reset();
+  }
   bounce_.reset();
   for (auto& store : stores_) store.reset();
 }

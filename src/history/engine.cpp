@@ -39,12 +39,35 @@ std::vector<TierSpec> specs_of(const HistoryOptions& options) {
   std::vector<TierSpec> specs;
   specs.reserve(kTierKinds);
   if (options.gpu_bytes > 0) specs.push_back({.capacity = options.gpu_bytes, .alignment = 4096});
-  if (options.host_bytes > 0) specs.push_back({.capacity = options.host_bytes, .alignment = 4096});
+  if (options.host_bytes > 0) {
+    const bool region = !options.host_region.empty();
+    specs.push_back({.capacity = options.host_bytes,
+                     .alignment = region ? HostTier::alignment(options.host_bytes) : 4096});
+  }
+  if (options.partner_bytes > 0) {
+    specs.push_back({.capacity = options.partner_bytes,
+                     .alignment = HostTier::alignment(options.partner_bytes),
+                     .keeps_newest = true});
+  }
   if (!options.disk.empty()) specs.push_back({.capacity = options.disk_bytes, .storage = true});
   if (!options.remote.empty()) specs.push_back({.capacity = options.remote_bytes, .storage = true});
   if (specs.empty()) {
     throw Error(Errc::invalid_argument,
-                "History::open: no tier: set gpu_bytes, host_bytes, disk or remote");
+                "History::open: no tier: set gpu_bytes, host_bytes, partner_bytes, disk or remote");
+  }
+  if (options.host_bytes == 0 && !options.host_region.empty()) {
+    throw Error(Errc::invalid_argument, "History::open: host_region needs host_bytes");
+  }
+  if ((options.partner_bytes == 0) != options.partner_region.empty()) {
+    throw Error(Errc::invalid_argument,
+                "History::open: a partner's memory has partner_region and partner_bytes: set both");
+  }
+  if (!options.partner_region.empty() && options.partner_region == options.host_region) {
+    throw Error(Errc::invalid_argument,
+                "History::open: host_region and partner_region are one: give each its own");
+  }
+  if (options.partner_region.empty() && !options.partner_owner.empty()) {
+    throw Error(Errc::invalid_argument, "History::open: partner_owner needs partner_region");
   }
   for (const TierSpec& spec : specs) {
     if (spec.storage || spec.capacity >= spec.alignment) continue;
@@ -97,12 +120,14 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
   };
   add(Tier::gpu, options.gpu_bytes > 0);
   add(Tier::host, options.host_bytes > 0);
+  add(Tier::partner, options.partner_bytes > 0);
   add(Tier::disk, !options.disk.empty());
   add(Tier::remote, !options.remote.empty());
   if (options.host_bytes > 0) {
     host_.emplace(options.host_bytes, options.host_region);
-  } else if (!options.host_region.empty()) {
-    throw Error(Errc::invalid_argument, "History::open: host_region needs host_bytes");
+  }
+  if (options.partner_bytes > 0) {
+    partner_.emplace(options.partner_bytes, options.partner_region, options.partner_owner);
   }
   if (!options.disk.empty()) {
     auto& store = stores_[index_of(Tier::disk)];
@@ -129,7 +154,7 @@ void Engine::adopt() {
   const auto counts = [&](const StepInfo& info) { return records_.at(info.step).info == info; };
   const auto take = [&](const StepInfo& info, Tier kind, std::uint64_t offset) {
     if (!counts(info)) return false;
-    if (!core_->catalog.adopt(info.step, info.bytes, tier_of(kind), offset)) return false;
+    if (!core_->catalog.adopt(info.step, room_of(info), tier_of(kind), offset)) return false;
     records_.at(info.step).arrival[index_of(kind)] = ++arrivals_counted_;
     return true;
   };
@@ -138,10 +163,16 @@ void Engine::adopt() {
     if (stores_[kind]) stored[kind] = in_order_of_arrival(*stores_[kind]);
     for (const StepInfo& info : stored[kind]) note(info);
   }
-  if (host_) {
-    for (const HostTier::Found& found : host_->found()) note(found.info);
-    for (const HostTier::Found& found : host_->found()) {
-      if (!take(found.info, Tier::host, found.offset)) host_->forget(found.info.step);
+  for (const Tier kind : kinds_) {
+    const HostTier* const memory = memory_of(kind);
+    if (!memory) continue;
+    for (const HostTier::Found& found : memory->found()) note(found.info);
+  }
+  for (const Tier kind : kinds_) {
+    HostTier* const memory = memory_of(kind);
+    if (!memory) continue;
+    for (const HostTier::Found& found : memory->found()) {
+      if (!take(found.info, kind, found.offset)) memory->forget(found.info.step);
     }
   }
   for (const Tier kind : kinds_) {
@@ -171,8 +202,14 @@ void Engine::break_with(std::exception_ptr error) {
   wake_all();
 }
 
-std::byte* Engine::address(int tier, std::uint64_t offset) const {
-  return (kind_of(tier) == Tier::gpu ? gpu_.data() : host_->data()) + offset;
+std::uint64_t Engine::room_of(const StepInfo& info) const {
+  const bool region = !options_.host_region.empty() || !options_.partner_region.empty();
+  return region ? HostTier::room_of(info) : info.bytes;
+}
+
+std::byte* Engine::address(int tier, std::uint64_t offset) {
+  const HostTier* const memory = memory_of(kind_of(tier));
+  return (memory ? memory->data() : gpu_.data()) + offset;
 }
 
 // --- Arrays
@@ -254,6 +291,7 @@ std::shared_ptr<const Layout> Engine::make_layout(std::vector<Part> parts) const
   }
   std::sort(layout->pieces.begin(), layout->pieces.end(),
             [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
+  layout->room = room_of({0, layout->bytes, parts, 0});
   layout->parts = std::move(parts);
   return layout;
 }
@@ -343,7 +381,7 @@ void Engine::queue_save(Call& call, const history::Transfer& transfer, const Ste
     call.wakes_dispatcher = core_->go_on_soon();
     return;
   }
-  come_behind(transfer.to, transfer.to_offset, info.bytes, stream);
+  come_behind(transfer.to, transfer.to_offset, transfer.bytes, stream);
   const std::int64_t queued = core_->trace ? core_->trace->now() : 0;
   lock.unlock();
   std::byte* const to = address(transfer.to, transfer.to_offset);
@@ -375,7 +413,7 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   std::copy(std::begin(numbers_), std::end(numbers_), ticket->tiers);
   const Answer answer = ask(lock, caller, [&] {
     if (is_being_removed(step)) return Answer{Answer::Verdict::wait, {}};
-    return changing([&] { return core_->catalog.begin_save(step, layout->bytes, keep); });
+    return changing([&] { return core_->catalog.begin_save(step, layout->room, keep); });
   });
   if (answer.verdict == Answer::Verdict::exists) {
     throw Error(Errc::already_exists,
@@ -507,9 +545,9 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
     if (error) std::rethrow_exception(error);
     if (outcome == Outcome::damaged) continue;  // another tier may have it
     ++stats_.restores.checkpoints;
-    stats_.restores.bytes += transfer.bytes;
+    stats_.restores.bytes += layout->bytes;
     ++stats_.restored_from[index_of(kind_of(transfer.from))].checkpoints;
-    stats_.restored_from[index_of(kind_of(transfer.from))].bytes += transfer.bytes;
+    stats_.restored_from[index_of(kind_of(transfer.from))].bytes += layout->bytes;
     stats_.restore_seconds += seconds_since(start);
     caller.done(transfer);
     return;

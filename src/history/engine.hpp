@@ -51,7 +51,6 @@
 
 namespace holdfast {
 
-inline constexpr int kTierKinds = 4;
 constexpr std::size_t index_of(Tier tier) { return static_cast<std::size_t>(tier); }
 
 namespace history {
@@ -146,7 +145,8 @@ struct Layout {
   std::vector<Part> parts;
   std::vector<Piece> pieces;  // the same, in memory
   std::uint64_t bytes = 0;
-  bool waits = false;  // some are memory that copies wait for
+  std::uint64_t room = 0;  // that they take in a cache
+  bool waits = false;      // some are memory that copies wait for
 };
 
 class Engine {
@@ -235,7 +235,14 @@ class Engine {
   Tier kind_of(int tier) const { return kinds_[static_cast<std::size_t>(tier)]; }
   bool is_cache(int tier) const { return kind_of(tier) < Tier::disk; }
   FolderStore& store_of(int tier) const { return *stores_[index_of(kind_of(tier))]; }
-  std::byte* address(int tier, std::uint64_t offset) const;
+  // Of the kinds that are a buffer of the host; null of others.
+  HostTier* memory_of(Tier kind) {
+    if (kind == Tier::host) return &*host_;
+    return kind == Tier::partner ? &*partner_ : nullptr;
+  }
+  // What a checkpoint takes in a cache. One number for all tiers, as the catalog has it.
+  std::uint64_t room_of(const StepInfo& info) const;
+  std::byte* address(int tier, std::uint64_t offset);
   // The arrays for a checkpoint of this number.
   std::shared_ptr<const Layout> layout_for(Step step);
   // The arrays of a checkpoint's parts. Throws invalid_argument where they differ.
@@ -315,7 +322,7 @@ class Engine {
   int numbers_[kTierKinds];  // the other way; -1: there is none
   std::unique_ptr<FolderStore> stores_[kTierKinds];  // of the kinds that are storage
   DeviceBuffer<std::byte> gpu_;
-  std::optional<HostTier> host_;
+  std::optional<HostTier> host_, partner_;
   // For callers, flushes, fetches: who holds one may wait for another of these, so they share none.
   struct Bounces {
     Bounce callers, flushes, fetches;

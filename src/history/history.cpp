@@ -23,6 +23,8 @@ const char* to_string(Tier tier) noexcept {
       return "gpu";
     case Tier::host:
       return "host";
+    case Tier::partner:
+      return "partner";
     case Tier::disk:
       return "disk";
     case Tier::remote:

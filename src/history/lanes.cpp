@@ -28,6 +28,7 @@ void Engine::start_threads() {
     start([this] { run_dispatcher(); });
     for (int tier = 0; tier + 1 < tiers; ++tier) {
       start([this, tier] { run_lane(Kind::flush, tier); });
+      if (kind_of(tier) == Tier::partner) continue;  // nothing is fetched into it
       start([this, tier] { run_lane(Kind::fetch, tier); });
     }
     if (bounce_) start([this] { run_housekeeper(); });
@@ -301,14 +302,14 @@ bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info,
     remove_file(store, info.step);
     if (!is_cache(transfer.from)) return send(transfer, info, store, faulty_source);
     const auto from = bytes_at(transfer.from, transfer.from_offset);
-    if (kind_of(transfer.from) == Tier::host) return store.write(info, from, pace);
+    if (memory_of(kind_of(transfer.from))) return store.write(info, from, pace);
     return bounce_->flushes.write(store, info, {{0, from.data(), from.size()}}, stream, pace);
   }
   const auto to = bytes_at(transfer.to, transfer.to_offset);
   if (is_cache(transfer.from)) {
     {
       const Lock lock(core_->mutex);
-      come_behind(transfer.to, transfer.to_offset, info.bytes, stream);
+      come_behind(transfer.to, transfer.to_offset, transfer.bytes, stream);
     }
     copy_async(stream, to.data(), address(transfer.from, transfer.from_offset), info.bytes);
     stream.synchronize();
@@ -316,10 +317,10 @@ bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info,
   }
   {
     Lock lock(core_->mutex);
-    wait_behind(lock, transfer.to, transfer.to_offset, info.bytes);
+    wait_behind(lock, transfer.to, transfer.to_offset, transfer.bytes);
   }
   FolderStore& store = store_of(transfer.from);
-  if (kind_of(transfer.to) == Tier::host) return store.read(info.step, to, pace);
+  if (memory_of(kind_of(transfer.to))) return store.read(info.step, to, pace);
   return bounce_->fetches.read(store, info.step, {{0, to.data(), to.size()}}, stream, pace);
 }
 

@@ -1,4 +1,4 @@
-"""Draws a history's trace: lanes over time, what the tiers held, and the longest stalls in words."""
+"""Draws a trace: lanes over time, what the tiers held, and the longest stalls in words."""
 
 from __future__ import annotations
 
