@@ -154,7 +154,7 @@ class _EndedError(Exception):
 
 
 def _text_from(connection: socket.socket, pid: int) -> str:
-    parts = []
+    parts: list[bytes] = []
     deadline = time.monotonic() + _PATIENCE
     connection.settimeout(0.2)
     while True:
