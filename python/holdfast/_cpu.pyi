@@ -690,7 +690,10 @@ class History:
 
     def stats(self) -> HistoryStats: ...
 
-def open_history(gpu: int, host: int, host_region: str, partner: int, partner_region: str, partner_owner: str, disk: str, disk_bytes: int, remote: str, remote_bytes: int, discard_consumed: bool, keep_last: int, keep_every: int, on_error: str, ranks: RankGroup | None, coupling: str, ranks_timeout: float, node_host: int, node_disk_bytes: int, weight: int) -> History: ...
+    def snapshot(self) -> str:
+        """What holdfast.HistorySnapshot is made of: a JSON object."""
+
+def open_history(gpu: int, host: int, host_region: str, partner: int, partner_region: str, partner_owner: str, disk: str, disk_bytes: int, remote: str, remote_bytes: int, discard_consumed: bool, keep_last: int, keep_every: int, on_error: str, status: str, trace: str, trace_events: int, ranks: RankGroup | None, coupling: str, ranks_timeout: float, node_host: int, node_disk_bytes: int, weight: int) -> History: ...
 
 class ArenaInfo:
     """The shared memory that belongs to a region's file."""
