@@ -59,7 +59,9 @@ struct HistoryOptions {
   // Whose copies they are, such as "rank 3 of 8": a region of another's is refused.
   std::string partner_owner = {};
   std::string disk = {};         // a folder, made if it is not there; empty: nothing is durable
-  std::uint64_t disk_bytes = 0;  // what checkpoints may take there; 0: what the file system has
+  // What the arrays of checkpoints may take there; 0: what the file system has. A file has at most
+  // 128 bytes an array, 8 every 4 MiB, and three pages more than its checkpoint.
+  std::uint64_t disk_bytes = 0;
   // A folder that outlives the machine, on any POSIX file system; empty: none. Checkpoints go on to
   // it once the disk has them. Where the disk has lost some, or is another one, they are found
   // there.
@@ -160,7 +162,8 @@ struct HistoryStats {
 // in the same order: of a number that some have saved once, and others discarded and saved again,
 // the parts do not fit.
 //
-// Thread safety: any number of threads, but each stream by one at a time. Arrays outlive the work
+// Thread safety: any number of threads, but each stream by one at a time, and none whose work waits
+// for that of another thread's call: restores from the disk take turns. Arrays outlive the work
 // that uses them. One process at a time has a folder open. Every function throws Errc::closed on a
 // history that is closed or was moved from, and in_use in a forked child, whose copy ends without
 // waiting. Memory that runs out within a change of what is where breaks a history: every function
@@ -204,7 +207,8 @@ class History {
   // makes the number free.
   void restore(std::uint64_t step, Stream& stream, bool keep = false);
 
-  // The program will restore these next, in this order, behind those of earlier calls.
+  // The program will restore these next, in this order, behind those of earlier calls. Of more than
+  // 1,048,576 that wait for their restores the last ones are passed over.
   void hint(std::span<const std::uint64_t> steps);
   void hint(std::uint64_t step) { hint({&step, 1}); }
   // Prefetching begins with this call, so that it does not stand in the way of flushes before.

@@ -6,10 +6,11 @@ import atexit
 import operator
 import os
 import sys
+import threading
 import weakref
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, cast
 
 from . import ranks as rank_groups
 from ._backend import ext
@@ -86,6 +87,63 @@ class Ticket:
 
     def __repr__(self) -> str:
         return f"<holdfast.Ticket of step {self.step}>"
+
+
+class _Arrays:
+    """The arrays of a history, kept alive as long as its calls may use them.
+
+    One that is protected no longer goes once the calls that had begun before have ended.
+    """
+
+    def __init__(self) -> None:
+        self.order = threading.Lock()  # over what is protected, here and in the library
+        self._lock = threading.Lock()
+        self._protected: dict[str, Buffer] = {}
+        self._replaced: list[tuple[int, Buffer]] = []  # with the number of the last call before
+        self._calls: set[int] = set()
+        self._number = 0
+
+    def replace(self, name: str, buffer: Buffer | None) -> None:
+        """Sets or, with None, removes an array. `order` is held."""
+        with self._lock:
+            old = self._protected.pop(name, None)
+            if buffer is not None:
+                self._protected[name] = buffer
+            if old is not None:
+                self._replaced.append((self._number, old))
+            gone = self._take_unused()
+        _let_go(gone)
+
+    def clear(self) -> None:
+        """Of a history that is closed: no call uses them."""
+        with self._lock:
+            self._protected.clear()
+            self._replaced.clear()
+
+    def begin(self) -> int:
+        with self._lock:
+            self._number += 1
+            self._calls.add(self._number)
+            return self._number
+
+    def end(self, number: int) -> None:
+        with self._lock:
+            self._calls.discard(number)
+            gone = self._take_unused()
+        _let_go(gone)
+
+    def _take_unused(self) -> list[Buffer]:
+        oldest = min(self._calls, default=self._number + 1)
+        gone = [buffer for last, buffer in self._replaced if last < oldest]
+        if gone:
+            self._replaced = [entry for entry in self._replaced if entry[0] >= oldest]
+        return gone
+
+
+def _let_go(buffers: list[Buffer]) -> None:
+    """Waits for copies, queued on streams, of arrays that nobody may keep alive any more."""
+    if any(buffer.on_device for buffer in buffers):
+        ext.synchronize(0)
 
 
 class History:
@@ -218,7 +276,7 @@ class History:
         _live.add(self._handle)
         self._drops_by_rule = keep_last is not None or keep_every is not None
         # After the handle, which waits for copies under way when it goes.
-        self._arrays: dict[str, Buffer] = {}
+        self._arrays = _Arrays()
 
     def protect(self, name: str, array: Any) -> None:
         """Names an array that every later save holds, in place of one of the same name.
@@ -231,26 +289,17 @@ class History:
         zero byte.
         """
         buffer = buffer_of(array, f"array '{name}'")
-        self._handle.protect(
-            name,
-            buffer.address,
-            buffer.nbytes,
-            # Copies of other memory are done when a call returns: no stream orders NumPy's stores.
-            buffer.on_device and ext.backend_name() == "cuda",
-        )
-        self._let_go(self._arrays.get(name))
-        self._arrays[name] = buffer
+        # Copies of other memory are done when a call returns: no stream orders NumPy's stores.
+        on_device = buffer.on_device and ext.backend_name() == "cuda"
+        with self._arrays.order:
+            self._handle.protect(name, buffer.address, buffer.nbytes, on_device)
+            self._arrays.replace(name, buffer)
 
     def unprotect(self, name: str) -> None:
         """Later saves leave the array out. No such array: nothing happens."""
-        self._handle.unprotect(name)
-        self._let_go(self._arrays.get(name))
-        self._arrays.pop(name, None)
-
-    def _let_go(self, buffer: Buffer | None) -> None:
-        """Waits for copies of an array that nobody may keep alive any more."""
-        if buffer is not None and buffer.on_device:
-            ext.synchronize(0)
+        with self._arrays.order:
+            self._handle.unprotect(name)
+            self._arrays.replace(name, None)
 
     def save(self, step: SupportsIndex, stream: Any = None, *, keep: bool = False) -> Ticket:
         """Saves the protected arrays under a number (0 to 2**64 - 2) and returns a ticket.
@@ -260,7 +309,11 @@ class History:
         message says why; what an earlier save met on its way to a slower tier (on_error="raise":
         this save was not made, call it again); what the copies met.
         """
-        return Ticket(self._handle.save(_number(step), self._stream(stream), keep))
+        call = self._arrays.begin()
+        try:
+            return Ticket(self._handle.save(_number(step), self._stream(stream), keep))
+        finally:
+            self._arrays.end(call)
 
     def restore(self, step: SupportsIndex, stream: Any = None, *, keep: bool = False) -> None:
         """Puts a checkpoint into the protected arrays.
@@ -269,7 +322,11 @@ class History:
         it names (nothing is changed then); damaged if no tier has it whole (the arrays are then
         undefined).
         """
-        self._handle.restore(_number(step), self._stream(stream), keep)
+        call = self._arrays.begin()
+        try:
+            self._handle.restore(_number(step), self._stream(stream), keep)
+        finally:
+            self._arrays.end(call)
 
     @staticmethod
     def _stream(stream: Any) -> int | None:
@@ -283,10 +340,10 @@ class History:
         """
         flat: list[int] = []
         for item in steps:
-            if isinstance(item, SupportsIndex):
-                flat.append(_number(item))
-            else:
-                flat.extend(map(_number, item))
+            try:
+                flat.append(_number(cast(SupportsIndex, item)))
+            except TypeError:  # also of an array, which has __index__ but for one element alone
+                flat.extend(map(_number, cast(Iterable[SupportsIndex], item)))
         self._handle.hint(flat)
 
     def prefetch_start(self) -> None:

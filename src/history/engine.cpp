@@ -51,6 +51,11 @@ std::vector<TierSpec> specs_of(const HistoryOptions& options) {
   }
   if (!options.disk.empty()) specs.push_back({.capacity = options.disk_bytes, .storage = true});
   if (!options.remote.empty()) specs.push_back({.capacity = options.remote_bytes, .storage = true});
+  for (const std::string* path : {&options.host_region, &options.disk, &options.remote}) {
+    if (path->find('\0') == path->npos) continue;
+    throw Error(Errc::invalid_argument,
+                "History::open: a path has a zero byte, which no file's name has");
+  }
   if (specs.empty()) {
     throw Error(Errc::invalid_argument,
                 "History::open: no tier: set gpu_bytes, host_bytes, partner_bytes, disk or remote");

@@ -76,6 +76,7 @@ std::string in_words(TraceEvent::Why why, const char* tier) {
 
 std::string Engine::path_of(Tier kind) const {
   if (stores_[index_of(kind)]) return stores_[index_of(kind)]->path();
+  if (kind == Tier::partner) return options_.partner_region;
   return kind == Tier::host ? options_.host_region : "";
 }
 

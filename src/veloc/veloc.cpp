@@ -50,6 +50,7 @@ struct Session {
   std::string name;              // that was used last
   std::vector<int> early_hints;  // before there was a name
   std::optional<Ticket> last;
+  std::string last_name;  // of what was restored or tested last
   int last_version = 0;
   std::set<int> pieces;  // protected
 };
@@ -196,13 +197,21 @@ int restart(Session& now, int version) {
   holdfast::backend::synchronize();
   now.history.restore(step_of(now.name, version), now.stream);
   now.stream.synchronize();
+  now.last_name = now.name;
   now.last_version = version;
   return VELOC_SUCCESS;
 }
 
-long long recover_size(int version, int id) {
-  Session& now = current();
-  return static_cast<long long>(now.history.size(step_of(used_name(now), version), part_name(id)));
+long long recover_size(const std::string& name, int version, int id) {
+  long long bytes = -1;
+  guarded("VELOC_Recover_size", [&] {
+    // A number that another name has too does not have this name's array.
+    History& history = current().history;
+    history.size(step_of(name, version), name_part(name));
+    bytes = static_cast<long long>(history.size(step_of(name, version), part_name(id)));
+    return VELOC_SUCCESS;
+  });
+  return bytes;
 }
 
 }  // namespace
@@ -300,7 +309,10 @@ int VELOC_Restart_test(const char* name, int before) {
       if (now.ranks && !std::binary_search(agreed.begin(), agreed.end(), step)) continue;
       if (before == VELOC_RECOVER_ALL || version < before) newest = std::max(newest, version);
     }
-    if (newest != VELOC_FAILURE) now.last_version = newest;
+    if (newest != VELOC_FAILURE) {
+      now.last_name = now.name;
+      now.last_version = newest;
+    }
     return newest;
   });
 }
@@ -320,16 +332,27 @@ int VELOC_Restart(int version) {
 }
 
 long long VELOC_Recover_size(int version, int id) {
-  long long bytes = -1;
-  guarded("VELOC_Recover_size", [&] {
-    bytes = recover_size(version, id);
+  std::string name;
+  const int known = guarded("VELOC_Recover_size", [&] {
+    name = used_name(current());
     return VELOC_SUCCESS;
   });
-  return bytes;
+  return known == VELOC_SUCCESS ? recover_size(name, version, id) : -1;
 }
 
 long long VELOC_Recover_size(int id) {
-  return VELOC_Recover_size(session ? session->last_version : 0, id);
+  int version = 0;
+  std::string name;
+  const int known = guarded("VELOC_Recover_size", [&] {
+    const Session& now = current();
+    if (now.last_name.empty()) {
+      throw Error(Errc::not_found, "no version was restored or tested yet");
+    }
+    name = now.last_name;
+    version = now.last_version;
+    return VELOC_SUCCESS;
+  });
+  return known == VELOC_SUCCESS ? recover_size(name, version, id) : -1;
 }
 
 int VELOC_Prefetch_enqueue(int version) {

@@ -28,7 +28,8 @@
 
 inline constexpr int VELOC_SUCCESS = 0;
 inline constexpr int VELOC_FAILURE = -1;
-// For VELOC_Restart_test() and VELOC_Restart(): the newest version.
+// For VELOC_Restart_test(): the newest of all versions. (VELOC_Restart() takes a version, of which 0
+// is one.)
 inline constexpr int VELOC_RECOVER_ALL = 0;
 inline constexpr std::size_t VELOC_MAX_NAME = 100;
 
@@ -60,7 +61,8 @@ int VELOC_Mem_protect(int id, void* address, std::size_t bytes);  // Listing 1
 int VELOC_Mem_unprotect(int id);
 
 // Names have less than VELOC_MAX_NAME characters; versions are 0 or more. A version of a name is
-// saved once.
+// saved once. Two names in 2^31 share what they are known by: of those a version can be saved under
+// one of them alone, and under the other is refused.
 int VELOC_Checkpoint(const char* name, int version);
 // Waits until the last checkpoint is durable.
 int VELOC_Checkpoint_wait();
