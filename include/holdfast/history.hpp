@@ -46,7 +46,9 @@ struct HistoryOptions {
   std::string remote = {};
   std::uint64_t remote_bytes = 0;
 
-  // A checkpoint that was restored, and not kept, goes: what is pending of its flushes, too.
+  // A checkpoint that was restored, and not kept, goes once the stream has come behind the restore:
+  // what is pending of its flushes, too. It stays if the stream failed before, or where hints name
+  // it again.
   bool discard_consumed = false;
   // Of those that are on disk, what stays, there and on the remote tier: the last `keep_last` by
   // step, and every step that `keep_every` divides. Both 0: all stay.

@@ -130,6 +130,7 @@ void Engine::close() {
   while (calls_ > 0) core_->changed.wait(lock);
   std::exception_ptr error;
   try {
+    discard_all_consumed(lock);
     flush(lock);
   } catch (...) {
     error = std::current_exception();

@@ -87,8 +87,7 @@ bool Core::go_on_soon() {
 
 Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
     : options_(options),
-      core_(std::make_shared<Core>(
-          specs_of(options), Catalog::Options{.discard_consumed = options.discard_consumed})) {
+      core_(std::make_shared<Core>(specs_of(options), Catalog::Options{})) {
   std::fill(std::begin(numbers_), std::end(numbers_), -1);
   const auto add = [&](Tier kind, bool there) {
     if (!there) return;
@@ -161,6 +160,7 @@ Engine::Lock Engine::open_lock() {
   Lock lock(core_->mutex);
   if (core_->closing) throw Error(Errc::closed, "this history is closed: open it again");
   core_->check_whole();
+  if (!consumed_.empty() && discard_consumed()) (void)core_->go_on_soon();
   return lock;
 }
 
@@ -365,7 +365,10 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   std::copy(std::begin(numbers_), std::end(numbers_), ticket->tiers);
   const Answer answer = ask(lock, step, [&] {
     if (is_being_removed(step)) return Answer{Answer::Verdict::wait, {}};
-    return changing([&] { return core_->catalog.begin_save(step, layout->bytes, keep); });
+    const Answer room =
+        changing([&] { return core_->catalog.begin_save(step, layout->bytes, keep); });
+    const bool comes = room.verdict == Answer::Verdict::full && !consumed_.empty();
+    return comes ? Answer{Answer::Verdict::wait, {}} : room;
   });
   if (answer.verdict == Answer::Verdict::exists) {
     throw Error(Errc::already_exists,
@@ -378,6 +381,7 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
     Record& record = records_[step];
     record.info = {step, layout->bytes, layout->parts, now_ns()};
     record.ticket = ticket;
+    record.id = ++saves_counted_;
     queue_save(call, answer.transfer, record.info, *layout, stream, ticket);
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
@@ -484,6 +488,9 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
       }
     }
     finish(transfer, outcome, error);
+    if (outcome == Outcome::done && options_.discard_consumed && !transfer.keep) {
+      consumed(step, std::move(done), &stream.impl());
+    }
     call.wakes_dispatcher = core_->go_on_soon();
     if (error) std::rethrow_exception(error);
     if (outcome == Outcome::damaged) continue;  // another tier may have it

@@ -134,6 +134,7 @@ struct Array {
 struct Record {
   StepInfo info;
   std::shared_ptr<Ticket::State> ticket;   // null: an earlier process saved it
+  std::uint64_t id = 0;                    // tells saves under one number apart
   std::uint64_t arrival[kTierKinds] = {};  // by a count over the history; 0: never
 };
 
@@ -174,6 +175,12 @@ class Engine {
     history::Transfer transfer;
     std::shared_ptr<Event> event;
     const void* stream;  // that tells it from others
+  };
+  struct Consumed {  // with discard_consumed, by a restore that is queued
+    Step step;
+    std::uint64_t record;  // its id
+    std::shared_ptr<Event> end;
+    const void* stream;
   };
   struct Unflushed {  // whose flush was given up
     std::exception_ptr error;
@@ -240,6 +247,12 @@ class Engine {
   [[noreturn]] void refuse_full(Step step, std::uint64_t bytes);
   [[noreturn]] void refuse_unknown(Step step) const;
 
+  // consumption.cpp
+  void consumed(Step step, std::shared_ptr<Event> end, const void* stream);
+  void discard_unless_hinted(Step step);
+  bool discard_consumed();
+  void discard_all_consumed(Lock& lock);
+
   // durability.cpp
   static std::optional<DamagedFile> damaged_file(const FolderStore& store, Step step);
   static bool has_file(const FolderStore& store, Step step);
@@ -302,13 +315,14 @@ class Engine {
   std::map<Step, Record> records_;
   RangeFences fences_[Catalog::kMaxTiers];
   std::deque<Arrival> arrivals_;
+  std::deque<Consumed> consumed_;
   std::condition_variable removal_due_;                  // for the housekeeper
   std::set<std::pair<Step, Tier>> removals_;             // files to remove
   std::set<std::pair<Step, Tier>> failed_removals_;      // that flush() tries again
   std::map<std::pair<Step, int>, Unflushed> unflushed_;  // by the tier that they are left in
   std::exception_ptr pending_error_;                     // for the next save() or flush()
   std::string last_failure_;
-  std::uint64_t arrivals_counted_ = 0;
+  std::uint64_t arrivals_counted_ = 0, saves_counted_ = 0;
   HistoryStats stats_{};
   double seconds_per_byte_[Catalog::kMaxTiers] = {};
   bool stopping_ = false;

@@ -116,6 +116,7 @@ void Engine::run_dispatcher() {
     if (arrivals_.empty() && stopping_) return;
     bool busy = arrivals_.size() > left;
     busy |= take_arrivals(lock);
+    busy |= !consumed_.empty() && discard_consumed();
     busy |= std::exchange(core.lanes_due, false);
     left = arrivals_.size();
     const auto now = Clock::now();
@@ -124,7 +125,7 @@ void Engine::run_dispatcher() {
       last = now;
       continue;
     }
-    if (arrivals_.empty() && now - last > kWatch) {
+    if (arrivals_.empty() && consumed_.empty() && now - last > kWatch) {
       core.dispatcher_rests = true;
       core.dispatch.wait(lock);
       core.dispatcher_rests = false;

@@ -441,6 +441,45 @@ TEST_F(HistoryFaultTest, AStreamThatFailsFailsItsSavesAlone) {
   }
 }
 
+// The bytes are not where the program could use them, so they are not consumed.
+TEST_F(HistoryFaultTest, WhatAFailedStreamWasToRestoreStays) {
+  for (const bool disk : {true, false}) {
+    HistoryOptions with = options(1, disk ? 1 : 0);
+    with.discard_consumed = true;
+    if (!disk) with.disk = "";
+    std::filesystem::remove_all(home_);
+    const auto engine = disk ? open(with) : std::make_unique<Engine>(with);
+    save(*engine, 1).wait_staged();
+    test::StreamGate gate;
+    Stream bad;
+    ::testing::internal::CaptureStderr();
+    gate.hold(bad);
+    test::trap(bad);
+    Field field;
+    engine->protect("field", {field.data(), engine->size(1, "field"), BufferMemory::device});
+    engine->restore(1, bad, false);
+    gate.open();
+    EXPECT_EQ(error_of([&] { bad.synchronize(); }), Errc::kernel_fault);
+    engine->stats();
+    EXPECT_EQ(engine->steps(), std::vector<Step>{1}) << disk;
+    EXPECT_TRUE(restores(*engine, 1));
+    EXPECT_TRUE(engine->steps().empty());
+    EXPECT_EQ(error_of([&] { engine->restore(1, stream_, false); }), Errc::not_found);
+    // A save has its number and, without another tier, its room, once the restore has ended.
+    for (int round = 0; round < 20; ++round) {
+      save(*engine, 2);
+      engine->protect("field", {field.data(), engine->size(2, "field"), BufferMemory::device});
+      engine->restore(2, stream_, false);
+      save(*engine, 3);
+      stream_.synchronize();
+      EXPECT_TRUE(field.holds(3, Field::bytes_of(3)));
+      EXPECT_TRUE(restores(*engine, 3));
+    }
+    engine->close();
+    ::testing::internal::GetCapturedStderr();
+  }
+}
+
 // A save that fails gives its room back, while a restore that is queued on another stream still
 // reads what was there before.
 TEST_F(HistoryFaultTest, RoomOfAFailedSaveIsNotGivenAwayUnderAQueuedReader) {
