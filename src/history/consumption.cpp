@@ -11,19 +11,19 @@
 
 namespace holdfast::history {
 
-// REQUIRES: the mutex is held; a restore that was not to keep the checkpoint is queued, or has
-// ended if `end` is null.
+// REQUIRES: the mutex is held; a restore that was not to keep the checkpoint is queued.
 void Engine::consumed(Step step, std::shared_ptr<Event> end, const void* stream) {
   const auto record = records_.find(step);
   if (record == records_.end()) return;
-  if (!end) {
-    discard_unless_hinted(step);
-    return;
-  }
   try {
     consumed_.push_back({step, record->second.id, std::move(end), stream});
   } catch (const std::bad_alloc&) {  // the bytes are where they should be: then it stays
   }
+}
+
+bool Engine::is_consumed(Step step) const {
+  return std::any_of(consumed_.begin(), consumed_.end(),
+                     [&](const Consumed& consumed) { return consumed.step == step; });
 }
 
 void Engine::discard_unless_hinted(Step step) {

@@ -86,8 +86,7 @@ bool Core::go_on_soon() {
 }
 
 Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
-    : options_(options),
-      core_(std::make_shared<Core>(specs_of(options), Catalog::Options{})) {
+    : options_(options), core_(std::make_shared<Core>(specs_of(options), Catalog::Options{})) {
   std::fill(std::begin(numbers_), std::end(numbers_), -1);
   const auto add = [&](Tier kind, bool there) {
     if (!there) return;
@@ -367,8 +366,11 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
     if (is_being_removed(step)) return Answer{Answer::Verdict::wait, {}};
     const Answer room =
         changing([&] { return core_->catalog.begin_save(step, layout->bytes, keep); });
-    const bool comes = room.verdict == Answer::Verdict::full && !consumed_.empty();
-    return comes ? Answer{Answer::Verdict::wait, {}} : room;
+    // A queued restore may be about to give up its number, and its room.
+    const bool comes =
+        room.verdict == Answer::Verdict::exists ? is_consumed(step) : !consumed_.empty();
+    const bool waits = comes && room.verdict != Answer::Verdict::go;
+    return waits ? Answer{Answer::Verdict::wait, {}} : room;
   });
   if (answer.verdict == Answer::Verdict::exists) {
     throw Error(Errc::already_exists,
@@ -420,6 +422,8 @@ Outcome Engine::restore_from(const history::Transfer& transfer, const Layout& la
   try {
     bounce_->callers.read(store_of(transfer.from), transfer.step, layout.pieces, stream,
                           [](std::uint64_t) { return true; });
+    done = core_->events.take();  // the copies have ended, perhaps with their stream
+    done->record(stream);
     return Outcome::done;
   } catch (const Error& error) {
     if (error.code() != Errc::damaged && error.code() != Errc::not_found) throw;
@@ -475,7 +479,7 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
     }
     lock.lock();
     if (!from_cache) --demands_;
-    if (done) {
+    if (done && from_cache) {
       try {
         fences_[transfer.from].add(transfer.from_offset, transfer.bytes, done);
       } catch (...) {  // no memory: then it is waited for

@@ -249,6 +249,7 @@ class Engine {
 
   // consumption.cpp
   void consumed(Step step, std::shared_ptr<Event> end, const void* stream);
+  bool is_consumed(Step step) const;
   void discard_unless_hinted(Step step);
   bool discard_consumed();
   void discard_all_consumed(Lock& lock);

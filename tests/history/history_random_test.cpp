@@ -1,9 +1,10 @@
 // Random programs on a history beside an oracle: what was saved comes back as it was or not at all,
-// what was told durable is there in the next life, and nothing waits for ever. Every program follows
-// from its seed, the disk's faults and the failing streams, too; how its threads interleave does not.
+// what was told durable is there in the next life, and nothing waits for ever. Every program
+// follows from its seed, the disk's faults and the failing streams, too; how its threads interleave
+// does not.
 //
-// HOLDFAST_TEST_SEED=N repeats the programs from N on, HOLDFAST_HISTORY_RUNS=N runs so many. All
-// that are asked for: scripts/history_runs.
+// HOLDFAST_TEST_SEED=N repeats the programs from N on, HOLDFAST_HISTORY_RUNS=N runs so many:
+//   HOLDFAST_HISTORY_RUNS=10000 build/cpu/tests/history/history_random_test
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -105,6 +106,7 @@ class Actor {
       return true;
     } catch (const Error& error) {
       const Errc code = error.code();
+      met_ = error.what();
       const bool disk = code == Errc::io || code == Errc::no_space || code == Errc::damaged;
       if (!(disk && program_.faulty) && code != Errc::not_found && code != Errc::kernel_fault) {
         ADD_FAILURE() << what << ": " << error.what();
@@ -184,8 +186,8 @@ class Actor {
       if (tries("synchronize", [&] { stream_.synchronize(); })) {
         EXPECT_TRUE(field->holds(own.id, bytes)) << step << " came back wrong";
       }
-    } else if (!done && !own.may_be_gone && !own.may_fail && !program_.faulty) {
-      ADD_FAILURE() << step << " is lost";
+    } else if (!done && !bad_ && !own.may_be_gone && !own.may_fail && !program_.faulty) {
+      ADD_FAILURE() << step << " is lost: " << met_;
     }
     fields_.push_back(std::move(field));
   }
@@ -200,7 +202,6 @@ class Actor {
     }
     if (program_.faulty) {  // its file may not go
       known->second.may_be_gone = true;
-      gone_.insert(step);
     }
     if (!program_.faulty) ledger_.erase(known);
   }
@@ -214,7 +215,7 @@ class Actor {
     const bool durable = tries("wait", [&] { ticket->second.wait(); });
     if (durable) known->second.durable = true;
     if (!durable && !program_.faulty && !known->second.may_fail && !known->second.may_be_gone) {
-      ADD_FAILURE() << ticket->first << " is not durable";
+      ADD_FAILURE() << ticket->first << " is not durable: " << met_;
     }
   }
 
@@ -258,7 +259,7 @@ class Actor {
   std::uint64_t saves_ = 0;
   std::vector<std::unique_ptr<Field>> fields_;  // that the stream uses still
   std::map<Step, Ticket> tickets_;
-  std::set<Step> gone_;
+  std::string met_;  // the last error
 };
 
 class HistoryRandomTest : public test::Scratch {
@@ -269,10 +270,9 @@ class HistoryRandomTest : public test::Scratch {
     if (program.far) options.remote = home_ + "-far";
     std::filesystem::create_directory(home_);
     return std::make_unique<Engine>(
-        options,
-        history::open_folder_store(
-            std::make_unique<test::FaultyFolder>(history::open_folder(home_), faults_), {},
-            {4096, 1}));
+        options, history::open_folder_store(
+                     std::make_unique<test::FaultyFolder>(history::open_folder(home_), faults_), {},
+                     {4096, 1}));
   }
 
   // What a new life offers against what the last one knew.
