@@ -11,7 +11,7 @@ import holdfast
 from holdfast import Error, workloads
 from holdfast.cli import common
 
-from . import gpm, plots, runner, score_cli
+from . import adjoint_cli, gpm, plots, runner, score_cli
 from .kept import RESULTS
 
 app = typer.Typer(
@@ -219,3 +219,4 @@ for _name, _experiment in gpm.EXPERIMENTS.items():
 _add_gpm("gpm-all", "all figures and tables", [n for n in gpm.EXPERIMENTS if n != "gpm-delta"])
 
 score_cli.add_commands(app)
+adjoint_cli.add_command(app)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import gpm_report, score_report
+from . import adjoint, gpm_report, score_report
 from .gpm.results import Line
 from .gpm.tables import table
 from .kept import FIGURES, RESULTS, ROOT, kept_campaigns
@@ -401,6 +401,7 @@ def readme() -> str:
         ],
         ["undoing such a batch after a crash", f"{undo['milliseconds']:.1f} ms"],
         *gpm_report.readme_rows(),
+        *adjoint.readme_rows(),
     ]
     return table(["what", "result"], rows)
 
@@ -481,6 +482,7 @@ def draw() -> None:
     draw_checker(plt)
     gpm_report.draw()
     score_report.draw()
+    adjoint.draw_kept()
 
 
 def main() -> int:
@@ -489,7 +491,8 @@ def main() -> int:
         PAGE: page(PAGE, TABLES),
         gpm_report.PAGE: page(gpm_report.PAGE, gpm_report.TABLES),
         score_report.PAGE: page(score_report.PAGE, score_report.TABLES),
-        README: page(README, {"readme": readme}),
+        adjoint.PAGE: page(adjoint.PAGE, adjoint.TABLES),
+        README: page(README, {"readme": readme, "readme-adjoint": adjoint.readme}),
     }
     if "--check" in sys.argv[1:]:
         stale = [str(path) for path, text in pages.items() if text != path.read_text()]

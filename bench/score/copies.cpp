@@ -2,6 +2,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "../bench.hpp"
 #include "../plain_file.hpp"
@@ -14,6 +16,7 @@ namespace {
 
 using holdfast::DeviceBuffer;
 using holdfast::History;
+using holdfast::HistoryOptions;
 using holdfast::PinnedBuffer;
 using holdfast::Stream;
 using holdfast::Tier;
@@ -78,13 +81,29 @@ class Copies {
     saves(history, "save, host tier", [&] { copy(pinned_.data(), array_.data()); });
     restores(history, "restore, host tier", [&] { copy(array_.data(), pinned_.data()); });
   }
+  // A partner's memory in a region, which is pinned: straight from the arrays; and as flushes
+  // behind a cache, of several in a row, beside as many copies to memory of the host.
+  void partner_tier(const std::string& folder) {
+    in_folder_of(folder, [&](const std::string& path) {
+      HistoryOptions options;
+      options.partner_bytes = (kSteps + 1) * bytes_ + (1 << 20);
+      options.partner_region = path + "/partner";
+      {
+        History history = History::open(options);
+        saves(history, "save, partner tier", [&] { copy(pinned_.data(), array_.data()); });
+        restores(history, "restore, partner tier", [&] { copy(array_.data(), pinned_.data()); });
+        discard_all(history);
+      }
+      options.gpu_bytes = (kSteps + 1) * bytes_;
+      flushes(options, "flush, GPU to partner tier");
+      options.gpu_bytes = 0;
+      options.host_bytes = (kSteps + 1) * bytes_;
+      flushes(options, "save, host, partner tier");
+    });
+  }
   // Reading past the caches of one that was opened anew.
   void disk_tier(const std::string& folder) {
-    std::string path = folder + "/copies-XXXXXX";
-    if (!::mkdtemp(path.data())) {
-      throw holdfast::Error(holdfast::Errc::io, folder + ": no folder can be made here");
-    }
-    try {
+    in_folder_of(folder, [&](const std::string& path) {
       bench::PlainFile file(path + "/plain", 4);
       file.write({pinned_.data(), bytes_});
       const std::string disk = path + "/history";
@@ -96,14 +115,53 @@ class Copies {
       History history = History::open({.disk = disk});
       history.protect("snapshot", array_.data(), bytes_);
       restores(history, "restore, disk", [&] { file.read({pinned_.data(), bytes_}); });
+    });
+  }
+
+ private:
+  static void in_folder_of(const std::string& folder,
+                           const std::function<void(const std::string&)>& body) {
+    std::string path = folder + "/copies-XXXXXX";
+    if (!::mkdtemp(path.data())) {
+      throw holdfast::Error(holdfast::Errc::io, folder + ": no folder can be made here");
+    }
+    try {
+      body(path);
     } catch (...) {
       std::filesystem::remove_all(path);
       throw;
     }
     std::filesystem::remove_all(path);
   }
-
- private:
+  static void discard_all(History& history) {
+    for (const std::uint64_t step : history.steps()) history.discard(step);
+    history.flush();
+  }
+  void flushes(const HistoryOptions& options, const char* path) {
+    constexpr std::uint64_t kInARow = kSteps / 2;
+    History history = History::open(options);
+    history.protect("snapshot", array_.data(), bytes_);
+    PinnedBuffer<std::byte> pinned(kInARow * bytes_);
+    const auto ours = [&] {
+      std::vector<holdfast::Ticket> tickets;
+      for (std::uint64_t step = 0; step < kInARow; ++step) {
+        tickets.push_back(history.save(step, stream_));
+      }
+      for (const auto& ticket : tickets) ticket.wait(Tier::partner);
+    };
+    const auto plain = [&] {
+      for (std::uint64_t step = 0; step < kInARow; ++step) {
+        holdfast::copy_async(stream_, pinned.data() + step * bytes_, array_.data(), bytes_);
+      }
+      stream_.synchronize();
+    };
+    Pairs pairs(path, kInARow * bytes_);
+    for (int repeat = 0; repeat < 7; ++repeat) {
+      repeat == 0 ? (plain(), ours()) : pairs.add(ours, plain);
+      discard_all(history);
+    }
+    pairs.print();
+  }
   void copy(void* to, const void* from) {
     holdfast::copy_async(stream_, to, from, bytes_);
     stream_.synchronize();
@@ -150,6 +208,7 @@ void print_copies(const Settings& settings) {
   Copies copies((settings.bytes + 4095) / 4096 * 4096);
   copies.gpu_tier();
   copies.host_tier();
+  copies.partner_tier(settings.disk);
   copies.disk_tier(settings.disk);
 }
 

@@ -10,7 +10,7 @@
 namespace score {
 
 // Saves and restores of one snapshot beside plain copies of as many bytes: within device memory,
-// over the link, from the disk.
+// over the link, from the disk; and of flushes into a partner's memory.
 void print_copies(const Settings& settings);
 // Calls on snapshots of 4 KiB, whose copies take next to nothing, and such a copy alone.
 void print_host_costs(const Settings& settings);

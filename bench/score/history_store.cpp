@@ -32,8 +32,9 @@ class HistoryStore final : public Store {
   StoreCounts counts() override {
     const holdfast::HistoryStats stats = history_.stats();
     StoreCounts counts;
-    for (int tier = 0; tier < 3; ++tier) {
-      counts.restored_bytes[tier] = stats.restored_from[tier].bytes;
+    int place = 0;
+    for (const auto tier : {holdfast::Tier::gpu, holdfast::Tier::host, holdfast::Tier::disk}) {
+      counts.restored_bytes[place++] = stats.restored_from[static_cast<int>(tier)].bytes;
     }
     for (int tier = 0; tier < 2; ++tier) counts.fetched_bytes[tier] = stats.fetched_to[tier].bytes;
     counts.waits = stats.waits;

@@ -177,6 +177,47 @@ TEST(Gradient, IsTheSameBitsFromAHistory) {
   }
 }
 
+// Gives back nothing of the steps that an image of every so many steps lacks.
+class SparseStore : public MemoryStore {
+ public:
+  SparseStore(std::uint64_t every, std::uint64_t bytes) : every_(every), nothing_(bytes) {}
+  void protect(const std::string& name, void* device, std::uint64_t bytes) override {
+    device_ = device;
+    MemoryStore::protect(name, device, bytes);
+  }
+  void restore(std::uint64_t step, Stream& stream) override {
+    if (step % every_ == 0) return MemoryStore::restore(step, stream);
+    copy_async(stream, device_, nothing_.data(), nothing_.bytes());
+  }
+
+ private:
+  std::uint64_t every_;
+  DeviceBuffer<unsigned char> nothing_;  // zeroed
+  void* device_ = nullptr;
+};
+
+// From every store, and with an interval that divides the steps, or does not, or leaves the first.
+TEST(Gradient, AnImageOfEverySoManyStepsIsTheSumOverThose) {
+  const Case all;
+  for (const std::uint64_t every : {2, 7, 55, 220}) {
+    Stream stream;
+    Misfit<float> misfit(stream, all.survey, all.truth);
+    SparseStore store(every, misfit.solver().field_bytes());
+    SumBuffers<float> sums(all.survey.grid.cells);
+    misfit.gradient(stream, all.model, 0, store, sums.sums());
+    Case some;
+    some.survey.every = every;
+    const Result memory = gradient<float>(some, "memory");
+    EXPECT_EQ(memory.correlation,
+              to_host(stream, sums.correlation.data(), sums.correlation.size()));
+    EXPECT_EQ(memory.illumination,
+              to_host(stream, sums.illumination.data(), sums.illumination.size()));
+    EXPECT_EQ(memory.bytes, some.survey.imaged() * misfit.solver().field_bytes());
+    EXPECT_EQ(gradient<float>(some, "revolve", 3), memory) << "every " << every;
+    EXPECT_EQ(gradient<float>(some, "memory", 0, true).misfit, memory.misfit);
+  }
+}
+
 TEST(Gradient, SingleAndDoublePrecisionAgree) {
   const Case of;
   const Result single = gradient<float>(of, "memory"), twice = gradient<double>(of, "memory");

@@ -70,9 +70,14 @@ double Misfit<Real>::gradient(Stream& stream, const std::vector<double>& courant
   observe(stream, shot);
   const DeviceBuffer<Real> model = to_device<Real>(stream, courant2);
   const Settle settle(stream);
+  double result = 0;
+  const ShotPlace place =
+      solver_.resume(stream, model.data(), shot, traces_.data(), store, sums, result);
+  if (on_place_) on_place_(shot, place);
   solver_.forward(stream, model.data(), shot, traces_.data(), store);
-  const double result = residuals(stream);
-  solver_.backward(stream, traces_.data(), store, sums);
+  const double misfit = residuals(stream);
+  if (place.left == solver_.survey().imaged()) result = misfit;  // of all traces
+  solver_.backward(stream, traces_.data(), store, sums, result);
   stream.synchronize();
   return result;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "adjoint/solver.hpp"
@@ -32,6 +33,10 @@ class Misfit {
          bool compress = false);
 
   Solver<Real>& solver() { return solver_; }
+  // Called by gradient() with a shot, and from where it goes on.
+  void on_place(std::function<void(std::uint64_t shot, const ShotPlace& place)> call) {
+    on_place_ = std::move(call);
+  }
   // Of one shot; they wait for the stream. gradient() adds to the sums.
   double of(holdfast::Stream& stream, const std::vector<double>& courant2, std::uint64_t shot);
   double gradient(holdfast::Stream& stream, const std::vector<double>& courant2, std::uint64_t shot,
@@ -42,6 +47,7 @@ class Misfit {
   double residuals(holdfast::Stream& stream);
 
   Solver<Real> solver_;
+  std::function<void(std::uint64_t, const ShotPlace&)> on_place_;
   holdfast::DeviceBuffer<Real> true_courant2_, observed_, traces_;
   std::uint64_t observed_shot_ = ~std::uint64_t{0};
 };

@@ -1,5 +1,8 @@
 #include "adjoint/progress.hpp"
 
+#include <optional>
+#include <random>
+
 #include "holdfast/error.hpp"
 
 namespace adjoint {
@@ -15,9 +18,9 @@ namespace {
 
 constexpr std::uint64_t kRoom = 1u << 20;  // for a region's own tables
 
-// Whether the region holds the settings of a run, which have to be these. It is not changed.
-bool holds(Region& region, const RunSettings& settings) {
-  if (region.objects().empty()) return false;
+// The settings of the run that the region is of, which have to be these. It is not changed.
+std::optional<RunSettings> held(Region& region, const RunSettings& settings) {
+  if (region.objects().empty()) return std::nullopt;
   if (!region.contains("adjoint/settings")) {
     throw Error(Errc::conflict, concat("adjoint: the region ", region.path(),
                                        " holds something else: give --region another path"));
@@ -26,7 +29,7 @@ bool holds(Region& region, const RunSettings& settings) {
   Checkpoint checkpoint(region, "adjoint");
   checkpoint.add("settings", "settings", &stored, 1, holdfast::BufferMemory::host);
   Stream stream;
-  if (!checkpoint.restore(stream, "settings")) return false;  // killed before it saved them
+  if (!checkpoint.restore(stream, "settings")) return std::nullopt;  // killed before it saved them
   const auto check = [&](const char* what, std::uint64_t then, std::uint64_t now) {
     if (then == now) return;
     throw Error(Errc::conflict, concat("adjoint: the region ", region.path(), " is of a run with ",
@@ -39,7 +42,9 @@ bool holds(Region& region, const RunSettings& settings) {
   check("--shots", stored.shots, settings.shots);
   check("--compress", stored.compress, settings.compress);
   check("GPUs", stored.gpu, settings.gpu);
-  return true;
+  check("--every", stored.every, settings.every);
+  check("a velocity model of checksum", stored.model, settings.model);
+  return stored;
 }
 
 // A refused region must stay as it is, and one that was opened to be written to does not.
@@ -48,7 +53,7 @@ void look_before(const std::string& path, const RunSettings& settings) {
   options.mode = holdfast::OpenMode::read_only;
   try {
     Region region = Region::open(path, options);
-    holds(region, settings);
+    held(region, settings);
   } catch (const Error& error) {
     if (error.code() != Errc::not_found) throw;
   }
@@ -75,7 +80,12 @@ Progress::Progress(const std::string& path, const RunSettings& settings, SumBuff
   checkpoint_.add("sums", "sensitivity", sums.sensitivity.data(), sums.sensitivity.size());
   checkpoint_.add("sums", "correlation", sums.correlation.data(), sums.correlation.size());
   checkpoint_.add("sums", "illumination", sums.illumination.data(), sums.illumination.size());
-  if (holds(region_, settings)) return;  // of a run that began between the look and now
+  if (const auto stored = held(region_, settings)) {
+    settings_ = *stored;
+    return;
+  }
+  std::random_device random;
+  settings_.run = std::uint64_t{random()} << 32 | random();
   checkpoint_.save(stream, "settings");
   stream.synchronize();
 }

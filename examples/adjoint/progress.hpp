@@ -21,6 +21,9 @@ struct RunSettings {
   static constexpr const char* kTypeName = "adjoint_settings";
   std::uint64_t nx = 0, nz = 0, steps = 0, shots = 0, compress = 0;
   std::uint64_t gpu = 0;  // whether a GPU computes them: another order of operations
+  std::uint64_t every = 1;
+  std::uint64_t model = 0;  // a checksum of it
+  std::uint64_t run = 0;    // a number that other runs do not have; drawn by Progress
 };
 
 // Thread safety: one thread. The buffers outlive it.
@@ -31,6 +34,8 @@ class Progress {
   Progress(const std::string& path, const RunSettings& settings, SumBuffers<float>& sums,
            holdfast::Stream& stream);
 
+  // What tells this run, over all its processes, from others.
+  std::uint64_t run() const { return settings_.run; }
   // Loads the sums; how many shots they are of.
   std::uint64_t restore(holdfast::Stream& stream);
   // Durable, on disk too, on return.

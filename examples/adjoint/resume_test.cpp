@@ -1,8 +1,6 @@
 // The program is killed, again and again, and ends with the image of one that was not.
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <random>
@@ -12,6 +10,7 @@
 #include "adjoint/image.hpp"
 #include "adjoint/job.hpp"
 #include "adjoint/progress.hpp"
+#include "adjoint/running.hpp"
 #include "support/error_of.hpp"
 #include "support/scratch.hpp"
 
@@ -23,57 +22,6 @@ using holdfast::Region;
 using holdfast::Stream;
 using holdfast::test::error_of;
 using holdfast::test::read_file;
-
-using Words = std::vector<std::string>;
-
-// The program, started anew. Its output is read line by line.
-class Running {
- public:
-  explicit Running(const Words& words) {
-    int ends[2];
-    if (::pipe(ends) != 0) throw std::runtime_error("pipe failed");
-    std::vector<char*> arguments{const_cast<char*>(ADJOINT_PROGRAM)};
-    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-    arguments.push_back(nullptr);
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      ::dup2(ends[1], STDOUT_FILENO);
-      ::close(ends[0]);
-      ::close(ends[1]);
-      ::execv(ADJOINT_PROGRAM, arguments.data());
-      ::_exit(127);
-    }
-    ::close(ends[1]);
-    output_ = ::fdopen(ends[0], "r");
-  }
-  ~Running() {
-    if (pid_ > 0) kill();
-    std::fclose(output_);
-  }
-  Running(const Running&) = delete;
-  Running& operator=(const Running&) = delete;
-
-  // Empty at the end.
-  std::string line() {
-    char text[512];
-    return std::fgets(text, sizeof text, output_) == nullptr ? "" : text;
-  }
-  int kill() {
-    ::kill(pid_, SIGKILL);
-    return wait();
-  }
-  // Its exit status, or 128 + signal.
-  int wait() {
-    int status = 0;
-    ::waitpid(pid_, &status, 0);
-    pid_ = -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  }
-
- private:
-  pid_t pid_ = -1;
-  std::FILE* output_ = nullptr;
-};
 
 class AdjointResume : public holdfast::test::Scratch {
  protected:

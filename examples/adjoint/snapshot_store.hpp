@@ -22,6 +22,8 @@
 
 namespace adjoint {
 
+class ShotPoints;
+
 // Thread safety: one thread, one stream at a time. REQUIRES, when it ends: the stream is done with
 // it, as with the buffers that it holds.
 class SnapshotStore {
@@ -46,6 +48,8 @@ class SnapshotStore {
   virtual bool recomputes() const { return false; }
   // The most bytes of snapshots that it has held at a time.
   virtual std::uint64_t most_bytes() const = 0;
+  // Where a killed run's shot is gone on from; nullptr: it is begun anew.
+  virtual ShotPoints* points() { return nullptr; }
 };
 
 // An array that is protected.

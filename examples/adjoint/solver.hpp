@@ -4,7 +4,10 @@
 // the adjoint v goes from v[N] = v[N+1] = 0 downwards,
 //   (1 + a) v[n-1] = 2 v[n] - (1 - a) v[n+1] + k (D v[n] - R^T (d[n] - observed[n])),
 // and dJ/dk = -1/k sum over n < N of v[n] (D u[n] + f[n]): the backward pass needs u[n] of every
-// step, from the last one to the first, which a SnapshotStore keeps.
+// step, from the last one to the first, which a SnapshotStore keeps. With Survey::every above 1 it
+// is the sum over every so many steps, and the image is made of those: the wavelet has nothing
+// above a fraction of the time step's frequency, so that an image lacks nothing; the gradient is
+// not exact then. A store counts the steps that are kept: its step i is step i * every.
 //
 // Invariant: sums and traces are the same bits for every store and from run to run; with a codec,
 // for every store that keeps each step. Tested by: wave_test (against another program),
@@ -15,6 +18,7 @@
 #include <optional>
 #include <vector>
 
+#include "adjoint/shot_points.hpp"
 #include "adjoint/snapshot_store.hpp"
 #include "adjoint/survey.hpp"
 #include "adjoint/wave.hpp"
@@ -40,23 +44,38 @@ class Solver {
   // Throws invalid_argument for a store that recomputes, with a codec: it would compute with
   // errors.
   void check(const SnapshotStore& store) const;
-  // The same, with every step offered to the store. Throws as check().
+  // What a killed run has left of the shot, if its store can tell: forward() and backward(), which
+  // are called as ever, go on from there. Loads the traces up to there, the sums, and the misfit,
+  // but the latter two only if the backward pass had begun, which the place says. Throws as
+  // check().
+  ShotPlace resume(holdfast::Stream& stream, const Real* courant2, std::uint64_t shot, Real* traces,
+                   SnapshotStore& store, const Sums<Real>& sums, double& misfit);
+  // The same, with the steps of the image offered to the store. Throws as check().
   void forward(holdfast::Stream& stream, const Real* courant2, std::uint64_t shot, Real* traces,
                SnapshotStore& store);
   // REQUIRES: forward() with the same store and courant2 was the last call. `residuals` is what the
-  // receivers inject, d - observed. Adds to the sums.
+  // receivers inject, d - observed. Adds to the sums. The misfit is for points.
   void backward(holdfast::Stream& stream, const Real* residuals, SnapshotStore& store,
-                const Sums<Real>& sums);
+                const Sums<Real>& sums, double misfit = 0);
   // How the traces change, to first order, with a change of courant2.
   void linearised(holdfast::Stream& stream, const Real* courant2, const Real* change,
                   std::uint64_t shot, Real* traces);
 
-  // For a store that recomputes: from u[n] to u[n + 1]. REQUIRES: the shot of forward().
-  void advance(std::uint64_t step, holdfast::Stream& stream);
+  // For a store that recomputes: from a step of the image, by its number, to the next one.
+  // REQUIRES: the shot of forward().
+  void advance(std::uint64_t number, holdfast::Stream& stream);
 
  private:
   void begin(holdfast::Stream& stream, const Real* courant2, std::uint64_t shot);
+  void advance_step(std::uint64_t step, holdfast::Stream& stream);
   void keep(std::uint64_t step, SnapshotStore& store, holdfast::Stream& stream);
+  bool load_points(holdfast::Stream& stream, Real* traces, ShotPoints& points,
+                   const Sums<Real>& sums, double& misfit);
+  void save_point(std::uint64_t n, ShotPoints& points, holdfast::Stream& stream,
+                  const Sums<Real>& sums, double misfit);
+  std::vector<PointArray> forward_point(std::uint64_t step, std::uint64_t interval, Real* traces);
+  std::vector<PointArray> backward_point(std::uint64_t step, const Sums<Real>& sums,
+                                         double& misfit);
   void load(std::uint64_t step, SnapshotStore& store, holdfast::Stream& stream);
   Pulse<Real> pulse(std::uint64_t step) const;
   // u[n] and v[n]; the one before and the one behind share a place.
@@ -71,6 +90,7 @@ class Solver {
   Receivers receivers_;
   Medium<Real> medium_;
   std::uint64_t shot_ = 0;
+  std::optional<ShotPlace> place_;  // of resume(), until backward() is done
 };
 
 // Copies to the device, in another precision, and back. They wait.

@@ -1,6 +1,5 @@
 #include "adjoint/stores.hpp"
 
-#include "adjoint/history_store.hpp"
 #include "holdfast/error.hpp"
 
 namespace adjoint {
@@ -34,7 +33,8 @@ constexpr Kind kKinds[] = {
        tiers.gpu_bytes = options.gpu_cache;
        tiers.host_bytes = options.host_cache;
        tiers.disk = options.folder;
-       return std::make_unique<HistoryStore>(tiers);
+       tiers.host_region = options.host_region;
+       return std::make_unique<HistoryStore>(tiers, options.resumption);
      }},
 };
 
@@ -53,11 +53,13 @@ std::unique_ptr<SnapshotStore> make_store(const StoreOptions& options) {
       throw Error(Errc::invalid_argument, concat("adjoint: store ", options.name,
                                                  " keeps every step: leave --snapshots away"));
     }
-    const bool tiers = options.gpu_cache > 0 || options.host_cache > 0 || !options.folder.empty();
+    const bool tiers = options.gpu_cache > 0 || options.host_cache > 0 || !options.folder.empty() ||
+                       !options.host_region.empty();
     if (tiers != kind.takes_tiers) {
       throw Error(Errc::invalid_argument,
                   concat("adjoint: store ", options.name,
-                         tiers ? " has no tiers: leave --gpu-cache, --host-cache and --folder away"
+                         tiers ? " has no tiers: leave --gpu-cache, --host-cache, --host-region "
+                                 "and --folder away"
                                : " needs --gpu-cache, --host-cache or --folder"));
     }
     return kind.make(options);

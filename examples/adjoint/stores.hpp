@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "adjoint/history_store.hpp"
 #include "adjoint/snapshot_store.hpp"
 
 namespace adjoint {
@@ -18,6 +20,8 @@ struct StoreOptions {
   // For those that keep them in tiers: bytes of the caches, and where the rest goes.
   std::uint64_t gpu_cache = 0, host_cache = 0;
   std::string folder = {};
+  std::string host_region = {};  // a region for the host's cache, which then outlives the process
+  std::optional<Resumption> resumption = {};
 };
 
 // "memory, revolve, history", for messages.

@@ -15,9 +15,8 @@ using holdfast::detail::concat;
 
 namespace {
 
-constexpr double kPeakFrequency = 15.0;  // hertz
-constexpr double kWater = 1500.0;        // metres a second
-constexpr std::uint32_t kDepth = 2;      // of sources and receivers, in cells below the sponge
+constexpr double kWater = 1500.0;    // metres a second
+constexpr std::uint32_t kDepth = 2;  // of sources and receivers, in cells below the sponge
 
 void check(const char* what, std::uint64_t value, std::uint64_t least, std::uint64_t most) {
   if (value >= least && value <= most) return;
@@ -26,11 +25,11 @@ void check(const char* what, std::uint64_t value, std::uint64_t least, std::uint
 }
 
 // Ricker's wavelet, centred where its tail before time 0 is gone.
-std::vector<double> ricker(std::uint64_t steps, double time_step) {
+std::vector<double> ricker(std::uint64_t steps, const Scale& scale) {
   std::vector<double> result(steps);
   for (std::uint64_t n = 0; n < steps; ++n) {
-    const double time = static_cast<double>(n) * time_step - 1.2 / kPeakFrequency;
-    const double square = std::pow(std::numbers::pi * kPeakFrequency * time, 2);
+    const double time = static_cast<double>(n) * scale.time_step - 1.2 / scale.peak_frequency;
+    const double square = std::pow(std::numbers::pi * scale.peak_frequency * time, 2);
     result[n] = (1.0 - 2.0 * square) * std::exp(-square);
   }
   return result;
@@ -44,9 +43,10 @@ double inside(std::uint32_t at, std::uint32_t size) {
 
 // Grows as the square of the depth, so that nothing reflects where it begins. Its most is such that
 // a wave of a usual velocity comes back a thousandth as strong.
-std::vector<double> sponge(const Grid& grid, double spacing, double time_step) {
-  constexpr double kUsual = 2500.0, kLeft = 1e-3;
-  const double most = 3.0 * kUsual * std::log(1.0 / kLeft) / (2.0 * kSponge * spacing) * time_step;
+std::vector<double> sponge(const Grid& grid, const Scale& scale) {
+  constexpr double kLeft = 1e-3;
+  const double most = 3.0 * scale.usual_velocity * std::log(1.0 / kLeft) /
+                      (2.0 * kSponge * scale.spacing) * scale.time_step;
   std::vector<double> result(grid.cells, 0.0);
   for (std::uint32_t z = 0; z < grid.nz; ++z) {
     for (std::uint32_t x = 0; x < grid.nx; ++x) {
@@ -69,18 +69,28 @@ Grid make_grid(std::uint64_t nx, std::uint64_t nz) {
           static_cast<std::uint32_t>(pitch), static_cast<std::uint32_t>(pitch * rows)};
 }
 
-Survey make_survey(std::uint64_t nx, std::uint64_t nz, std::uint64_t steps, std::uint64_t shots) {
+Scale scale_of(const std::vector<double>& velocity, double spacing) {
+  const auto [slowest, fastest] = std::minmax_element(velocity.begin(), velocity.end());
+  return {spacing, 0.4 * spacing / *fastest, *slowest / (10.0 * spacing),
+          0.5 * (*slowest + *fastest)};
+}
+
+Survey make_survey(std::uint64_t nx, std::uint64_t nz, std::uint64_t steps, std::uint64_t shots,
+                   std::uint64_t every, const Scale& scale) {
   check("nx", nx, kMinSide, kMaxSide);
   check("nz", nz, kMinSide, kMaxSide);
   check("steps", steps, 1, kMaxSteps);
   check("shots", shots, 1, kMaxShots);
+  check("every", every, 1, steps);
   Survey survey;
   survey.image_nx = nx;
   survey.image_nz = nz;
   survey.steps = steps;
+  survey.every = every;
   survey.grid = make_grid(nx + 2 * kSponge, nz + 2 * kSponge);
-  survey.wavelet = ricker(steps, survey.time_step);
-  survey.damping = sponge(survey.grid, survey.spacing, survey.time_step);
+  survey.scale = scale;
+  survey.wavelet = ricker(steps, scale);
+  survey.damping = sponge(survey.grid, scale);
   for (std::uint64_t shot = 0; shot < shots; ++shot) {
     survey.sources.push_back(survey.image_at((2 * shot + 1) * nx / (2 * shots), kDepth));
   }
@@ -115,6 +125,10 @@ std::vector<double> layered_velocity(std::uint64_t nx, std::uint64_t nz) {
 std::vector<double> smoothed(const std::vector<double>& velocity, std::uint64_t nx,
                              std::uint64_t nz, double radius) {
   const auto reach = static_cast<std::int64_t>(std::ceil(3 * radius));
+  std::vector<double> weights;
+  for (std::int64_t offset = -reach; offset <= reach; ++offset) {
+    weights.push_back(std::exp(-0.5 * std::pow(static_cast<double>(offset) / radius, 2)));
+  }
   std::vector<double> slowness(velocity.size()), across(velocity.size());
   for (std::uint64_t i = 0; i < velocity.size(); ++i) slowness[i] = 1.0 / velocity[i];
   // The mean along one direction; what is beyond an edge is as at the edge.
@@ -123,15 +137,15 @@ std::vector<double> smoothed(const std::vector<double>& velocity, std::uint64_t 
     for (std::uint64_t i = 0; i < from.size(); ++i) {
       const auto here = static_cast<std::int64_t>(i / stride % length);
       const std::uint64_t start = i - static_cast<std::uint64_t>(here) * stride;
-      double sum = 0, weights = 0;
+      double sum = 0, weight_sum = 0;
       for (std::int64_t offset = -reach; offset <= reach; ++offset) {
-        const double weight = std::exp(-0.5 * std::pow(static_cast<double>(offset) / radius, 2));
+        const double weight = weights[static_cast<std::uint64_t>(offset + reach)];
         const std::int64_t at =
             std::clamp<std::int64_t>(here + offset, 0, static_cast<std::int64_t>(length) - 1);
         sum += weight * from[start + static_cast<std::uint64_t>(at) * stride];
-        weights += weight;
+        weight_sum += weight;
       }
-      to[i] = sum / weights;
+      to[i] = sum / weight_sum;
     }
   };
   blur(slowness, across, 1, nx);
@@ -150,7 +164,7 @@ std::vector<double> courant2(const Survey& survey, const std::vector<double>& ve
                                                " x ", nz, " cells: give one a cell"));
   }
   // The stencil's largest eigenvalue is 13.01 in two dimensions, and a step must not exceed 4.
-  const double limit = std::sqrt(4.0 / 13.01) * survey.spacing / survey.time_step;
+  const double limit = std::sqrt(4.0 / 13.01) * survey.scale.spacing / survey.scale.time_step;
   std::vector<double> result(survey.grid.cells, 0.0);
   for (std::uint32_t z = 0; z < survey.grid.nz; ++z) {
     for (std::uint32_t x = 0; x < survey.grid.nx; ++x) {
@@ -162,7 +176,7 @@ std::vector<double> courant2(const Survey& survey, const std::vector<double>& ve
         throw Error(Errc::invalid_argument, concat("adjoint: a velocity of ", c,
                                                    " m/s: the scheme takes those below ", limit));
       }
-      result[survey.grid.at(x, z)] = std::pow(c * survey.time_step / survey.spacing, 2);
+      result[survey.grid.at(x, z)] = std::pow(c * survey.scale.time_step / survey.scale.spacing, 2);
     }
   }
   return result;

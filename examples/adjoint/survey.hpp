@@ -1,8 +1,9 @@
 // What is simulated: a grid, a velocity, a source and receivers at the top, all made here from a
 // few numbers.
 //
-// Units: metres, seconds. The velocities are made: layers over a half space, and a fast lens.
-// Tested by: wave_test (absorption, arrival), image_test (the layers are seen where they are).
+// Units: metres, seconds. The velocities are made, layers over a half space and a fast lens, or
+// read from a file (velocity_file.hpp). Tested by: wave_test (absorption, arrival), image_test (the
+// layers are seen where they are).
 #pragma once
 
 #include <cstdint>
@@ -33,18 +34,29 @@ inline constexpr std::uint64_t kMaxSide = 1u << 14;
 inline constexpr std::uint64_t kMaxSteps = 1u << 24;
 inline constexpr std::uint64_t kMaxShots = 1u << 16;
 
+// What follows from a cell and the velocities; the defaults are those of layered_velocity().
+struct Scale {
+  double spacing = 10.0;         // of cells
+  double time_step = 0.00125;    // 0.4 cells of the fastest wave, which the scheme is stable for
+  double peak_frequency = 15.0;  // of the wavelet: ten cells to a length of the slowest wave
+  double usual_velocity = 2500.0;
+};
+Scale scale_of(const std::vector<double>& velocity, double spacing);
+
 struct Survey {
   std::uint64_t image_nx = 0;  // cells of the image; the sponge is around them
   std::uint64_t image_nz = 0;
   std::uint64_t steps = 0;
-  Grid grid;  // with the sponge
-  double spacing = 10.0;
-  double time_step = 0.00125;
+  std::uint64_t every = 1;  // steps from one that the image is made of to the next; 0 is the first
+  Grid grid;                // with the sponge
+  Scale scale;
   std::vector<double> wavelet;           // of `steps`: what the source adds, a Ricker wavelet
   std::vector<double> damping;           // of a cell, per time step
   std::vector<std::uint32_t> sources;    // a cell for each shot
   std::vector<std::uint32_t> receivers;  // cells, each once
 
+  // Steps that the image is made of.
+  std::uint64_t imaged() const { return (steps - 1) / every + 1; }
   std::uint64_t shots() const { return sources.size(); }
   // Of a cell of the image, in the grid.
   std::uint32_t image_at(std::uint64_t x, std::uint64_t z) const {
@@ -55,7 +67,8 @@ struct Survey {
 
 // Sources evenly along the top, a receiver in every column. Throws invalid_argument: a number out
 // of the ranges above.
-Survey make_survey(std::uint64_t nx, std::uint64_t nz, std::uint64_t steps, std::uint64_t shots);
+Survey make_survey(std::uint64_t nx, std::uint64_t nz, std::uint64_t steps, std::uint64_t shots,
+                   std::uint64_t every = 1, const Scale& scale = {});
 
 // The true velocity of each cell of the image, in metres a second.
 std::vector<double> layered_velocity(std::uint64_t nx, std::uint64_t nz);

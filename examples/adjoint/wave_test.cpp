@@ -114,7 +114,8 @@ TEST(Wave, ItArrivesInTimeAndLeaves) {
     }
     return at;
   };
-  const double steps = static_cast<double>(far - near) * survey.spacing / 1500.0 / survey.time_step;
+  const double steps =
+      static_cast<double>(far - near) * survey.scale.spacing / 1500.0 / survey.scale.time_step;
   EXPECT_NEAR(static_cast<double>(crest(far) - crest(near)), steps, 4.0);
   double late = 0;
   for (std::uint64_t n = crest(far) + 200; n < survey.steps; ++n) {

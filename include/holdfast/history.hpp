@@ -1,5 +1,5 @@
-// A history of checkpoints over several tiers: device memory, pinned host memory, a folder on disk,
-// and a remote one.
+// A history of checkpoints over several tiers: device memory, pinned host memory, memory of a
+// partner, a folder on disk, and a remote one.
 // Many are saved, in quick succession, and read back in any order; an order that is known ahead is
 // given as hints, and checkpoints come up to the GPU before they are asked for.
 //
@@ -16,11 +16,15 @@
 
 #include "holdfast/checkpoint.hpp"
 #include "holdfast/config.hpp"
+#include "holdfast/history_snapshot.hpp"
 #include "holdfast/stream.hpp"
 
 namespace holdfast {
 
-enum class Tier : std::uint8_t { gpu, host, disk, remote };
+// From the fastest. `partner` is memory that outlives the process and what is its own: its folder,
+// and its host_region.
+enum class Tier : std::uint8_t { gpu, host, partner, disk, remote };
+inline constexpr int kTierKinds = 5;
 const char* to_string(Tier tier) noexcept;
 
 // What save() does about the failure of a transfer that went on behind an earlier one. A flush is
@@ -38,6 +42,14 @@ struct HistoryOptions {
   // next one finds there what was complete, and flushes it. Empty: plain memory. close() gives the
   // memory back, unless there is no slower tier or something could not be flushed.
   std::string host_region = {};
+  // A cache in a partner's memory, behind the host's: the path of a region of its own, in a folder
+  // of the partner's. What is complete there is found again by a process that has lost the one
+  // before, its host_region and its disk, and goes on to its new disk. Both or neither. The region
+  // is given back as host_region is.
+  std::string partner_region = {};
+  std::uint64_t partner_bytes = 0;
+  // Whose copies they are, such as "rank 3 of 8": a region of another's is refused.
+  std::string partner_owner = {};
   std::string disk = {};         // a folder, made if it is not there; empty: nothing is durable
   std::uint64_t disk_bytes = 0;  // what checkpoints may take there; 0: what the file system has
   // A folder that outlives the machine, on any POSIX file system; empty: none. Checkpoints go on to
@@ -54,6 +66,15 @@ struct HistoryOptions {
   // step, and every step that `keep_every` divides. Both 0: all stay.
   std::uint64_t keep_last = 0, keep_every = 0;
   OnError on_error = OnError::raise;
+
+  // Where `holdfast history show` sees a running history: the path of a Unix socket, answered by a
+  // thread of its own. Empty: `history.socket` in the disk's folder, where one can be made.
+  std::string status = {};
+  // A file that close() writes of what the history did and when, for `holdfast history timeline`
+  // and for Perfetto: the last `trace_events` events, in 80 bytes of memory each. A process that is
+  // killed leaves none. Empty: nothing is noted.
+  std::string trace = {};
+  std::uint64_t trace_events = 1 << 18;
 };
 
 // One save on its way. Copyable; all copies speak of the same save. Thread safe.
@@ -81,11 +102,11 @@ struct HistoryStats {
     std::uint64_t checkpoints = 0, bytes = 0;
   };
   Count saves, restores;
-  Count restored_from[4];  // by Tier
-  Count flushed_to[4], fetched_to[4];
-  Count evicted_from[4];
-  Count held_in[4];         // now
-  double save_seconds = 0;  // for which save() kept its callers
+  Count restored_from[kTierKinds];  // by Tier
+  Count flushed_to[kTierKinds], fetched_to[kTierKinds];
+  Count evicted_from[kTierKinds];
+  Count held_in[kTierKinds];  // now
+  double save_seconds = 0;    // for which save() kept its callers
   double restore_seconds = 0;
   std::uint64_t waits = 0;  // of saves and restores, for room or for a transfer
   std::uint64_t failed_transfers = 0;
@@ -118,8 +139,10 @@ struct HistoryStats {
 class History {
  public:
   // Allocates the caches, makes the folders or finds what is in them, and starts the threads.
-  // Throws invalid_argument (no tier at all; a region of another size, or without host_bytes),
-  // no_memory, and for folders and region in_use, foreign, damaged, newer_version, permission, io.
+  // Throws invalid_argument (no tier at all; a region of another size or owner, or without its
+  // bytes; a path that cannot be a trace's or a socket's; already_exists where it is another
+  // file's), no_memory, no_shared_memory, and for folders and regions in_use, conflict, foreign,
+  // damaged, newer_version, permission, io.
   static History open(const HistoryOptions& options);
   ~History();  // as close(), but errors are printed to stderr
   History(History&&) noexcept;
@@ -175,6 +198,9 @@ class History {
   // and another tier has it, it is written again. Throws damaged, not_found.
   void verify(std::uint64_t step) const;
   HistoryStats stats() const;
+  // What is where, in which state, and what goes on. Cheap: what is known is copied under the lock
+  // that saves and restores take, and no file is looked at.
+  HistorySnapshot snapshot() const;
 
   // Lets no call begin, waits for those of other threads (who wait for room get `closed`), then as
   // flush() does, ends the threads and gives the caches back. Throws what flush() throws, with

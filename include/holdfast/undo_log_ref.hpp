@@ -90,6 +90,10 @@ struct LogRef {
 
   __device__ bool is_empty() const { return is_empty(own_slot()); }
   __device__ bool is_empty(std::uint32_t slot) const { return slot >= slots || used(slot) == 0; }
+  // Bytes that the slot's entries take: each takes whole words of 4.
+  __device__ std::uint32_t bytes(std::uint32_t slot) const {
+    return slot >= slots ? 0 : 4 * used(slot);
+  }
 
  private:
   __device__ std::uint32_t used(std::uint32_t slot) const;

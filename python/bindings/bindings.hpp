@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,6 +42,8 @@ void watch_exit();
 
 // The inodes of a region's file and of the file that is mapped at `base`, as far as they are known.
 std::vector<ino_t> inodes_of(const std::string& path, const void* base);
+// Of the files on which this process has a descriptor with a lock.
+std::set<ino_t> locked_inodes();
 // In a forked child: lets go of the locks of these files, which only the parent may keep. Closes
 // its descriptors that have one; and since a mapping keeps a lock, too, puts a private view of the
 // same bytes in the place of those from `first` to `last`, into which the child's stores go from

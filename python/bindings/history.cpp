@@ -5,11 +5,12 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <new>
+#include <set>
 
 #include "bindings.hpp"
 #include "holdfast/history_folder.hpp"
@@ -19,14 +20,15 @@ namespace {
 
 using namespace nb::literals;
 
-constexpr Tier kTiers[] = {Tier::gpu, Tier::host, Tier::disk, Tier::remote};
+constexpr Tier kTiers[] = {Tier::gpu, Tier::host, Tier::partner, Tier::disk, Tier::remote};
+static_assert(std::size(kTiers) == kTierKinds);
 
 Tier parse_tier(const std::string& name) {
   for (const Tier tier : kTiers) {
     if (name == to_string(tier)) return tier;
   }
   throw Error(Errc::invalid_argument,
-              "no tier is called '" + name + "': use gpu, host, disk or remote");
+              "no tier is called '" + name + "': use gpu, host, partner, disk or remote");
 }
 
 OnError parse_on_error(const std::string& name) {
@@ -60,13 +62,13 @@ struct TicketHandle {
 // Thread safety: any number of threads; no call keeps the interpreter's lock.
 class HistoryHandle {
  public:
-  explicit HistoryHandle(const HistoryOptions& options)
-      : disk_(options.disk), history_(History::open(options)) {
-    for (const std::string& folder : {options.disk, options.remote}) {
-      struct stat info {};
-      if (!folder.empty() && ::stat((folder + "/history.lock").c_str(), &info) == 0) {
-        inodes_.push_back(info.st_ino);
-      }
+  explicit HistoryHandle(const HistoryOptions& options) : disk_(options.disk) {
+    // Of its folders and regions. What another thread opens meanwhile is let go of, too, by a
+    // child: it is the parent's as well.
+    const std::set<ino_t> before = locked_inodes();
+    history_.emplace(History::open(options));
+    for (const ino_t inode : locked_inodes()) {
+      if (!before.contains(inode)) inodes_.push_back(inode);
     }
   }
   ~HistoryHandle() {
@@ -124,9 +126,10 @@ class HistoryHandle {
       throw;
     }
   }
-  // In a forked child: the parent's death is to free the folder.
+  // In a forked child: the parent's death is to free the folders and regions.
   void leave_to_parent() noexcept {
-    if (is_forked() && !inodes_.empty()) leave_inherited_locks(inodes_, nullptr, nullptr);
+    if (!is_forked() || inodes_.empty()) return;
+    leave_inherited_locks(inodes_, nullptr, reinterpret_cast<const std::byte*>(UINTPTR_MAX));
   }
   bool is_open() const { return !closed_; }
   const std::string& disk() const { return disk_; }
@@ -171,13 +174,19 @@ using Handle = std::shared_ptr<HistoryHandle>;
 using StreamNumber = std::optional<std::uintptr_t>;
 
 Handle open_history(std::uint64_t gpu, std::uint64_t host, const std::string& host_region,
-                    const std::string& disk, std::uint64_t disk_bytes, const std::string& remote,
-                    std::uint64_t remote_bytes, bool discard_consumed, std::uint64_t keep_last,
-                    std::uint64_t keep_every, const std::string& on_error) {
+                    std::uint64_t partner, const std::string& partner_region,
+                    const std::string& partner_owner, const std::string& disk,
+                    std::uint64_t disk_bytes, const std::string& remote, std::uint64_t remote_bytes,
+                    bool discard_consumed, std::uint64_t keep_last, std::uint64_t keep_every,
+                    const std::string& on_error, const std::string& status,
+                    const std::string& trace, std::uint64_t trace_events) {
   HistoryOptions options;
   options.gpu_bytes = gpu;
   options.host_bytes = host;
   options.host_region = host_region;
+  options.partner_bytes = partner;
+  options.partner_region = partner_region;
+  options.partner_owner = partner_owner;
   options.disk = disk;
   options.disk_bytes = disk_bytes;
   options.remote = remote;
@@ -186,6 +195,9 @@ Handle open_history(std::uint64_t gpu, std::uint64_t host, const std::string& ho
   options.keep_last = keep_last;
   options.keep_every = keep_every;
   options.on_error = parse_on_error(on_error);
+  options.status = status;
+  options.trace = trace;
+  options.trace_events = trace_events;
   nb::gil_scoped_release no_gil;
   return std::make_shared<HistoryHandle>(options);
 }
@@ -218,7 +230,7 @@ auto ask(Function function) {
 
 using CountByTier = std::map<std::string, HistoryStats::Count>;
 
-template <HistoryStats::Count (HistoryStats::*counts)[4]>
+template <HistoryStats::Count (HistoryStats::*counts)[kTierKinds]>
 CountByTier by_tier(const HistoryStats& stats) {
   CountByTier found;
   for (const Tier tier : kTiers) {
@@ -384,10 +396,13 @@ void bind_history(nb::module_& module) {
             handle->with([&](History& own) { own.verify(step); });
           },
           "step"_a)
-      .def("stats", ask([](History& own) { return own.stats(); }));
-  module.def("open_history", &open_history, "gpu"_a, "host"_a, "host_region"_a, "disk"_a,
-             "disk_bytes"_a, "remote"_a, "remote_bytes"_a, "discard_consumed"_a, "keep_last"_a,
-             "keep_every"_a, "on_error"_a);
+      .def("stats", ask([](History& own) { return own.stats(); }))
+      .def("snapshot", ask([](History& own) { return to_json(own.snapshot()); }),
+           "What holdfast.HistorySnapshot is made of: a JSON object.");
+  module.def("open_history", &open_history, "gpu"_a, "host"_a, "host_region"_a, "partner"_a,
+             "partner_region"_a, "partner_owner"_a, "disk"_a, "disk_bytes"_a, "remote"_a,
+             "remote_bytes"_a, "discard_consumed"_a, "keep_last"_a, "keep_every"_a, "on_error"_a,
+             "status"_a, "trace"_a, "trace_events"_a);
 }
 
 }  // namespace holdfast::python

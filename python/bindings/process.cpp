@@ -120,6 +120,19 @@ std::vector<ino_t> inodes_of(const std::string& path, const void* base) {
   return inodes;
 }
 
+std::set<ino_t> locked_inodes() {
+  std::set<ino_t> inodes;
+  DIR* const folder = ::opendir("/proc/self/fd");
+  if (folder == nullptr) return inodes;
+  while (const dirent* const entry = ::readdir(folder)) {
+    const int fd = std::atoi(entry->d_name);
+    struct stat info {};
+    if (::fstat(fd, &info) == 0 && has_lock(fd)) inodes.insert(info.st_ino);
+  }
+  ::closedir(folder);
+  return inodes;
+}
+
 void leave_inherited_locks(const std::vector<ino_t>& inodes, const std::byte* first,
                            const std::byte* last) noexcept {
   // A lock lasts until every copy of its descriptor is closed and unmapped, those in children

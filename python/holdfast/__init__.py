@@ -13,6 +13,7 @@ from ._checkpoint import Checkpoint, PendingSave, StoredBuffer
 from ._errors import Error
 from ._history import History, Ticket
 from ._region import DeviceArray, Region, backup, create, destroy, open, open_or_create
+from ._snapshot import HistorySnapshot
 from ._state import RestoredState, restore_state, save_state
 from ._store import RESERVED_KEY, KeyValueStore
 
@@ -35,6 +36,7 @@ __all__ = [
     "DeviceArray",
     "Error",
     "History",
+    "HistorySnapshot",
     "KeyValueStore",
     "PendingSave",
     "Region",

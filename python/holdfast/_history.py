@@ -15,6 +15,7 @@ from ._backend import ext
 from ._buffers import Buffer, buffer_of
 from ._errors import Error, checked_number
 from ._region import path_text
+from ._snapshot import HistorySnapshot, parse
 from ._streams import stream_number
 
 _live: weakref.WeakSet[ext.History] = weakref.WeakSet()
@@ -64,7 +65,10 @@ class Ticket:
         return self.is_in("disk")
 
     def is_in(self, tier: str) -> bool:
-        """Whether it has been whole in a tier: "gpu", "host", "disk" or "remote". Does not wait."""
+        """Whether it has been whole in a tier: "gpu", "host", "partner", "disk" or "remote".
+
+        Does not wait.
+        """
         return self._handle.is_in(tier)
 
     def wait_staged(self) -> None:
@@ -99,6 +103,9 @@ class History:
     gpu, host: bytes of a cache in memory of the device, and of one in pinned memory; 0: none.
     host_region: the path of a region of its own for the host's cache, which then survives a killed
     process; None: plain memory.
+    partner, partner_region: the same, of a cache behind the host's, in a folder of a partner's: who
+    has lost the process, the host's cache and the disk finds there what was whole. partner_owner:
+    whose copies they are, such as "rank 3 of 8"; a region of another's is refused.
     disk: a folder, which is made if it is not there; None: nothing is durable. disk_bytes: what
     checkpoints may take there; 0: what the file system has. remote, remote_bytes: the same for a
     folder that outlives the machine, to which checkpoints go on from the disk. At least one tier is
@@ -108,6 +115,11 @@ class History:
     that `keep_every` divides. None for both: all stay.
     on_error: what a save() does about the failure of an earlier one behind its back: "raise" it
     once, and save nothing; or "warn" on standard error, and go on.
+    status: the path of a socket at which `holdfast history show` sees the history; None:
+    `history.socket` in the disk's folder.
+    trace: a file that close() writes of what happened and when, for `holdfast history timeline` and
+    for Perfetto; trace_events: how many events it has at most (the last ones), in 80 bytes of
+    memory each. None: nothing is noted. A process that is killed leaves no trace.
 
     A checkpoint is what all protected arrays held at one save, and never changes. Restoring
     *consumes* it unless `keep` is given at the save or the restore: the caches then evict it first;
@@ -136,6 +148,9 @@ class History:
         gpu: int = 0,
         host: int = 0,
         host_region: str | os.PathLike[str] | None = None,
+        partner: int = 0,
+        partner_region: str | os.PathLike[str] | None = None,
+        partner_owner: str = "",
         disk: str | os.PathLike[str] | None = None,
         disk_bytes: int = 0,
         remote: str | os.PathLike[str] | None = None,
@@ -144,14 +159,27 @@ class History:
         keep_last: int | None = None,
         keep_every: int | None = None,
         on_error: str = "raise",
+        status: str | os.PathLike[str] | None = None,
+        trace: str | os.PathLike[str] | None = None,
+        trace_events: int = 1 << 18,
     ) -> None:
-        for name, path in (("host_region", host_region), ("disk", disk), ("remote", remote)):
+        for name, path in (
+            ("host_region", host_region),
+            ("partner_region", partner_region),
+            ("disk", disk),
+            ("remote", remote),
+            ("status", status),
+            ("trace", trace),
+        ):
             if path is not None and not os.fspath(path):
                 raise Error(f"{name} is an empty path: name one, or leave it out")
         self._handle = ext.open_history(
             checked_number(gpu, "gpu"),
             checked_number(host, "host"),
             path_text(host_region) if host_region is not None else "",
+            checked_number(partner, "partner"),
+            path_text(partner_region) if partner_region is not None else "",
+            partner_owner,
             path_text(disk) if disk is not None else "",
             checked_number(disk_bytes, "disk_bytes"),
             path_text(remote) if remote is not None else "",
@@ -160,6 +188,9 @@ class History:
             checked_number(keep_last, "keep_last", 1) if keep_last is not None else 0,
             checked_number(keep_every, "keep_every", 1) if keep_every is not None else 0,
             on_error,
+            path_text(status) if status is not None else "",
+            path_text(trace) if trace is not None else "",
+            checked_number(trace_events, "trace_events", 1),
         )
         _live.add(self._handle)
         self._drops_by_rule = keep_last is not None or keep_every is not None
@@ -272,6 +303,13 @@ class History:
     def stats(self) -> ext.HistoryStats:
         """Returns counts, bytes and seconds since the history was opened."""
         return self._handle.stats()
+
+    def snapshot(self) -> HistorySnapshot:
+        """Returns what is in which tier and state now, what is under way, and who waits.
+
+        No file is looked at.
+        """
+        return parse(self._handle.snapshot())
 
     def close(self) -> None:
         """Waits as flush() does and gives the caches back. Closed already: nothing happens.

@@ -42,6 +42,8 @@ void enter_kernel() noexcept {
   set_hook(t_current);
 }
 
+bool in_kernel() noexcept { return t_current != nullptr; }
+
 void* dynamic_shared_base() {
   return require_thread("dynamic_shared", "a kernel", 0).slot->shared_base();
 }

@@ -19,11 +19,12 @@ void require(bool holds, const std::string& what) {
 
 Catalog::Catalog(const std::vector<TierSpec>& tiers, Options options, const LifeCycleTable& table)
     : options_(options), table_(&table) {
-  require(!tiers.empty() && tiers.size() <= kMaxTiers, "one to four tiers");
+  require(!tiers.empty() && tiers.size() <= kMaxTiers, "one to five tiers");
   for (const TierSpec& spec : tiers) {
     Tier tier;
     tier.spec = spec;
     if (!spec.storage) tier.space = AllocationTable(spec.capacity, spec.alignment);
+    tier.fetch_alive = !spec.keeps_newest;
     tiers_.push_back(std::move(tier));
   }
 }
@@ -303,12 +304,37 @@ std::optional<Window> Catalog::window(int tier, std::uint64_t bytes, Asker asker
                                       std::uint64_t distance) const {
   const AllocationTable& space = tier_at(tier).space;
   if (bytes > space.capacity()) return std::nullopt;
+  if (tier_at(tier).spec.keeps_newest) return oldest_window(tier, bytes, asker);
   Drains known;
   return choose_window(
       space.fragments(), space.rounded(bytes),
       [&](const Fragment& fragment) { return score_now(fragment, distance); },
       [&](const Fragment& fragment) { return score(tier, fragment, asker, distance, known); },
       tier_at(tier).scratch.scores);
+}
+
+// The window whose newest checkpoint is the oldest there can be. One that was consumed is as good
+// as another for who begins anew.
+std::optional<Window> Catalog::oldest_window(int tier, std::uint64_t bytes, Asker asker) const {
+  const AllocationTable& space = tier_at(tier).space;
+  Drains known;
+  const auto wait_of = [&](const Fragment& fragment) {
+    return score(tier, fragment, asker, kUnhinted, known).wait;
+  };
+  // The choice takes the least of the largest waits, so in their place stands the arrival.
+  std::optional<Window> oldest =
+      choose_window(space.fragments(), space.rounded(bytes), [&](const Fragment& fragment) {
+        const Copy& copy = checkpoints_.at(fragment.step).copies[tier];
+        const bool ever = wait_of(fragment) < kNever;
+        return Score{ever ? static_cast<double>(copy.arrival) : kNever, kUnhinted, false};
+      });
+  if (!oldest) return oldest;
+  oldest->wait = 0;
+  for (std::size_t i = oldest->first; i < oldest->last; ++i) {
+    const Fragment& fragment = space.fragments()[i];
+    if (fragment.step != kGap) oldest->wait = std::max(oldest->wait, wait_of(fragment));
+  }
+  return oldest;
 }
 
 // Evicts what is in the window, and takes its room. REQUIRES: window.wait == 0.
@@ -349,6 +375,7 @@ Transfer Catalog::begin_into(Transfer::Kind kind, Step step, int from, int to,
   if (to != kProgram) {
     checkpoint.copies[to].offset = offset;
     apply(checkpoint.copies[to], kind == Transfer::Kind::fetch ? Input::fetch : Input::write);
+    checkpoint.copies[to].arrival = ++tier_at(to).arrivals;
     if (is_storage(to)) tier_at(to).used += checkpoint.bytes;
   }
   transfers_.push_back(transfer);
@@ -367,7 +394,7 @@ Answer Catalog::begin_save(Step step, std::uint64_t bytes, bool keep) {
     } else {
       const std::optional<Window> room = window(tier, bytes, Asker::caller, kUnhinted);
       if (!room) continue;
-      if (room->wait > 0) return {Answer::Verdict::wait, {}};
+      if (room->wait > 0) return {Answer::Verdict::wait, {}, tier};
       offset = take(tier, *room, step, bytes);
     }
     Checkpoint& checkpoint = checkpoints_[step];
@@ -385,7 +412,9 @@ Answer Catalog::begin_restore(Step step, bool keep) {
   const int from = fastest_whole(checkpoint);
   for (int tier = 0; tier < std::min(from, tiers()); ++tier) {
     const State state = checkpoint.copies[tier].state;
-    if (state == State::reading || state == State::writing) return {Answer::Verdict::wait, {}};
+    if (state == State::reading || state == State::writing) {
+      return {Answer::Verdict::wait, {}, tier};
+    }
   }
   if (from == tiers()) return {Answer::Verdict::lost, {}};
   Transfer transfer = begin_into(Transfer::Kind::restore, step, from, kProgram, 0);
@@ -438,6 +467,7 @@ bool Catalog::adopt(Step step, std::uint64_t bytes, int tier, std::uint64_t offs
   checkpoint.copies[tier].offset = offset;
   apply(checkpoint.copies[tier], Input::write);
   apply(checkpoint.copies[tier], Input::arrived);
+  checkpoint.copies[tier].arrival = ++at.arrivals;
   if (at.spec.storage) at.used += bytes;
   settle(step);
   return true;
@@ -625,7 +655,8 @@ void Catalog::finish(const Transfer& given, Outcome outcome) {
     if (outcome == Outcome::failed) ++checkpoint.copies[transfer.from].failed_flushes;
   }
   if (transfer.kind == Transfer::Kind::fetch) {
-    if (done && !is_storage(transfer.from) && !checkpoint.doomed) {
+    const TierSpec& source = tier_at(transfer.from).spec;
+    if (done && !source.storage && !source.keeps_newest && !checkpoint.doomed) {
       apply(checkpoint.copies[transfer.from], Input::restore);
     }
     if (!done) drop_hint(step);  // not tried again and again; restore() will say why

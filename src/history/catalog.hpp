@@ -41,6 +41,10 @@ struct TierSpec {
   std::uint64_t capacity = 0;     // bytes of a cache's buffer; of storage its budget, 0: no limit
   std::uint64_t alignment = 256;  // of offsets in the buffer
   bool storage = false;
+  // Of a cache: it is there for who has lost the tiers beside it, and not for speed. What it has is
+  // evicted in the order in which it came, so that the newest stay, whatever is hinted or consumed;
+  // nothing is fetched into it, and what is promoted out of it counts as before.
+  bool keeps_newest = false;
 };
 
 inline constexpr int kProgram = -1;  // as an end of a transfer: the program's arrays
@@ -74,6 +78,9 @@ struct Answer {
   };
   Verdict verdict = Verdict::wait;
   Transfer transfer{};
+  // wait: for room in this tier, or for a copy that comes into it; negative: until a checkpoint
+  // that had the number is gone.
+  int tier = kProgram;
 };
 
 class Catalog {
@@ -87,7 +94,7 @@ class Catalog {
   // REQUIRES: 1 to kMaxTiers tiers, caches before storage.
   Catalog(const std::vector<TierSpec>& tiers, Options options,
           const LifeCycleTable& table = life_cycle());
-  static constexpr int kMaxTiers = 4;
+  static constexpr int kMaxTiers = 5;
 
   // --- What the program asks for -----------------------------------------------------------------
   // Room for a new checkpoint in the fastest tier that has some, or will have without the help of
@@ -138,6 +145,8 @@ class Catalog {
   bool contains(Step step) const;  // and not being discarded
   bool knows(Step step) const { return checkpoints_.contains(step); }
   bool is_hinted(Step step) const { return places_.contains(step); }
+  const std::map<std::uint64_t, Step>& hints() const { return hints_; }  // by place, ascending
+  bool is_prefetching() const { return prefetching_; }
   // Flushes are under way, or will come to be without the program's help.
   bool flush_pending() const;
   // What goes is still used by transfers.
@@ -155,6 +164,11 @@ class Catalog {
   std::uint64_t prefetch_distance() const;
   const AllocationTable& space(int tier) const {
     return tiers_[static_cast<std::size_t>(tier)].space;
+  }
+  bool is_cache(int tier) const { return !is_storage(tier); }
+  // Bytes that are taken of a tier.
+  std::uint64_t used(int tier) const {
+    return is_storage(tier) ? tier_at(tier).used : tier_at(tier).space.used();
   }
   const std::vector<Transfer>& transfers() const { return transfers_; }
   // Room that was taken from checkpoints since the last forget_evicted(): {tier, step}.
@@ -180,6 +194,7 @@ class Catalog {
     int failed_flushes = 0;
     std::uint64_t offset = 0;      // of its room, in a cache
     std::uint64_t flush_mark = 0;  // of its tier's `queued`, behind it
+    std::uint64_t arrival = 0;     // by the tier's count
   };
   struct Checkpoint {
     std::uint64_t bytes = 0;
@@ -209,6 +224,7 @@ class Catalog {
     double flush_seconds_per_byte = 1e-10;
     std::uint64_t queued = 0, flushed = 0;  // bytes that ever were in the queue, and left it
     std::uint64_t used = 0;                 // storage: bytes
+    std::uint64_t arrivals = 0;
   };
   // Who wants room: a caller cannot wait for what only a caller consumes.
   enum class Asker : std::uint8_t { caller, lane };
@@ -250,6 +266,7 @@ class Catalog {
               Drains& known) const;
   std::optional<Window> window(int tier, std::uint64_t bytes, Asker asker,
                                std::uint64_t distance) const;
+  std::optional<Window> oldest_window(int tier, std::uint64_t bytes, Asker asker) const;
   std::uint64_t take(int tier, const Window& window, Step step, std::uint64_t bytes);
   std::optional<Transfer> begin_flush(Step step, int tier);
   Transfer begin_into(Transfer::Kind kind, Step step, int from, int to, std::uint64_t offset);

@@ -86,6 +86,13 @@ std::string Catalog::fingerprint() const {
       add(static_cast<std::uint64_t>(copy.readers));
       add(static_cast<std::uint64_t>(copy.failed_flushes));
       if (is_alone(copy.state)) add(copy.flush_mark - tier_at(tier).flushed);
+      if (!tier_at(tier).spec.keeps_newest || copy.state == State::absent) continue;
+      const auto came_before = [&](const auto& entry) {
+        const Copy& other = entry.second.copies[tier];
+        return other.state != State::absent && other.arrival < copy.arrival;
+      };
+      add(static_cast<std::uint64_t>(
+          std::count_if(checkpoints_.begin(), checkpoints_.end(), came_before)));
     }
   }
   for (const Tier& tier : tiers_) {

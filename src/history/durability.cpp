@@ -34,8 +34,11 @@ bool Engine::is_being_removed(Step step) const {
 }
 
 void Engine::flush() {
+  const auto begin = Clock::now();
   Call call(*this);
+  Caller caller(*core_, call.lock, TraceEvent::Kind::flush, 0, begin);
   flush(call.lock);
+  caller.done();
 }
 
 void Engine::flush(Lock& lock) {
@@ -131,7 +134,9 @@ void Engine::close() {
   std::exception_ptr error;
   try {
     discard_all_consumed(lock);
+    Caller caller(*core_, lock, TraceEvent::Kind::flush, 0, Clock::now());
     flush(lock);
+    caller.done();
   } catch (...) {
     error = std::current_exception();
   }
@@ -139,6 +144,13 @@ void Engine::close() {
   lock.unlock();
   end(leave);
   lock.lock();
+  if (core_->trace) {
+    try {
+      core_->trace->write();
+    } catch (...) {
+      if (!error) error = std::current_exception();
+    }
+  }
   ended_ = true;
   core_->changed.notify_all();
   if (error) std::rethrow_exception(error);
@@ -146,6 +158,7 @@ void Engine::close() {
 
 // Ends the threads and gives everything back; a region keeps what it has if it is to be left.
 void Engine::end(bool leave) {
+  status_.reset();
   stop_threads();
   // Work of streams that still reads the caches, or writes them.
   const auto wait_for = [](Event& event) {
@@ -159,8 +172,10 @@ void Engine::end(bool leave) {
     for (const auto& event : fences.over(0, ~std::uint64_t{0})) wait_for(*event);
   }
   gpu_.reset();
-  if (host_) host_->close(leave);
-  host_.reset();
+  for (auto* memory : {&host_, &partner_}) {
+    if (*memory) (*memory)->close(leave);
+    memory->reset();
+  }
   bounce_.reset();
   for (auto& store : stores_) store.reset();
 }

@@ -39,12 +39,35 @@ std::vector<TierSpec> specs_of(const HistoryOptions& options) {
   std::vector<TierSpec> specs;
   specs.reserve(kTierKinds);
   if (options.gpu_bytes > 0) specs.push_back({.capacity = options.gpu_bytes, .alignment = 4096});
-  if (options.host_bytes > 0) specs.push_back({.capacity = options.host_bytes, .alignment = 4096});
+  if (options.host_bytes > 0) {
+    const bool region = !options.host_region.empty();
+    specs.push_back({.capacity = options.host_bytes,
+                     .alignment = region ? HostTier::alignment(options.host_bytes) : 4096});
+  }
+  if (options.partner_bytes > 0) {
+    specs.push_back({.capacity = options.partner_bytes,
+                     .alignment = HostTier::alignment(options.partner_bytes),
+                     .keeps_newest = true});
+  }
   if (!options.disk.empty()) specs.push_back({.capacity = options.disk_bytes, .storage = true});
   if (!options.remote.empty()) specs.push_back({.capacity = options.remote_bytes, .storage = true});
   if (specs.empty()) {
     throw Error(Errc::invalid_argument,
-                "History::open: no tier: set gpu_bytes, host_bytes, disk or remote");
+                "History::open: no tier: set gpu_bytes, host_bytes, partner_bytes, disk or remote");
+  }
+  if (options.host_bytes == 0 && !options.host_region.empty()) {
+    throw Error(Errc::invalid_argument, "History::open: host_region needs host_bytes");
+  }
+  if ((options.partner_bytes == 0) != options.partner_region.empty()) {
+    throw Error(Errc::invalid_argument,
+                "History::open: a partner's memory has partner_region and partner_bytes: set both");
+  }
+  if (!options.partner_region.empty() && options.partner_region == options.host_region) {
+    throw Error(Errc::invalid_argument,
+                "History::open: host_region and partner_region are one: give each its own");
+  }
+  if (options.partner_region.empty() && !options.partner_owner.empty()) {
+    throw Error(Errc::invalid_argument, "History::open: partner_owner needs partner_region");
   }
   for (const TierSpec& spec : specs) {
     if (spec.storage || spec.capacity >= spec.alignment) continue;
@@ -95,12 +118,14 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
   };
   add(Tier::gpu, options.gpu_bytes > 0);
   add(Tier::host, options.host_bytes > 0);
+  add(Tier::partner, options.partner_bytes > 0);
   add(Tier::disk, !options.disk.empty());
   add(Tier::remote, !options.remote.empty());
   if (options.host_bytes > 0) {
     host_.emplace(options.host_bytes, options.host_region);
-  } else if (!options.host_region.empty()) {
-    throw Error(Errc::invalid_argument, "History::open: host_region needs host_bytes");
+  }
+  if (options.partner_bytes > 0) {
+    partner_.emplace(options.partner_bytes, options.partner_region, options.partner_owner);
   }
   if (!options.disk.empty()) {
     auto& store = stores_[index_of(Tier::disk)];
@@ -109,9 +134,11 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
   if (!options.remote.empty()) {
     stores_[index_of(Tier::remote)] = open_folder_store(options.remote);
   }
+  start_trace();
   adopt();
   if (!is_cache(static_cast<int>(kinds_.size()) - 1)) bounce_ = std::make_unique<Bounces>();
   if (options.gpu_bytes > 0) gpu_ = DeviceBuffer<std::byte>(options.gpu_bytes);
+  start_status_server();
   start_threads();
 }
 
@@ -125,7 +152,7 @@ void Engine::adopt() {
   const auto counts = [&](const StepInfo& info) { return records_.at(info.step).info == info; };
   const auto take = [&](const StepInfo& info, Tier kind, std::uint64_t offset) {
     if (!counts(info)) return false;
-    if (!core_->catalog.adopt(info.step, info.bytes, tier_of(kind), offset)) return false;
+    if (!core_->catalog.adopt(info.step, room_of(info), tier_of(kind), offset)) return false;
     records_.at(info.step).arrival[index_of(kind)] = ++arrivals_counted_;
     return true;
   };
@@ -134,10 +161,16 @@ void Engine::adopt() {
     if (stores_[kind]) stored[kind] = in_order_of_arrival(*stores_[kind]);
     for (const StepInfo& info : stored[kind]) note(info);
   }
-  if (host_) {
-    for (const HostTier::Found& found : host_->found()) note(found.info);
-    for (const HostTier::Found& found : host_->found()) {
-      if (!take(found.info, Tier::host, found.offset)) host_->forget(found.info.step);
+  for (const Tier kind : kinds_) {
+    const HostTier* const memory = memory_of(kind);
+    if (!memory) continue;
+    for (const HostTier::Found& found : memory->found()) note(found.info);
+  }
+  for (const Tier kind : kinds_) {
+    HostTier* const memory = memory_of(kind);
+    if (!memory) continue;
+    for (const HostTier::Found& found : memory->found()) {
+      if (!take(found.info, kind, found.offset)) memory->forget(found.info.step);
     }
   }
   for (const Tier kind : kinds_) {
@@ -168,8 +201,14 @@ void Engine::break_with(std::exception_ptr error) {
   wake_all();
 }
 
-std::byte* Engine::address(int tier, std::uint64_t offset) const {
-  return (kind_of(tier) == Tier::gpu ? gpu_.data() : host_->data()) + offset;
+std::uint64_t Engine::room_of(const StepInfo& info) const {
+  const bool region = !options_.host_region.empty() || !options_.partner_region.empty();
+  return region ? HostTier::room_of(info) : info.bytes;
+}
+
+std::byte* Engine::address(int tier, std::uint64_t offset) {
+  const HostTier* const memory = memory_of(kind_of(tier));
+  return (memory ? memory->data() : gpu_.data()) + offset;
 }
 
 // --- Arrays
@@ -251,6 +290,7 @@ std::shared_ptr<const Layout> Engine::make_layout(std::vector<Part> parts) const
   }
   std::sort(layout->pieces.begin(), layout->pieces.end(),
             [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
+  layout->room = room_of({0, layout->bytes, parts, 0});
   layout->parts = std::move(parts);
   return layout;
 }
@@ -284,57 +324,64 @@ void Engine::await_arrival(Lock& lock, Step step) {
     core_->changed.wait(lock);
     return;
   }
-  const history::Transfer transfer = found->transfer;  // another may take it meanwhile
-  const std::shared_ptr<Event> event = found->event;
+  const Arrival own = *found;  // another may take it meanwhile
   lock.unlock();
   std::exception_ptr error;
   try {
-    event->synchronize();
+    own.event->synchronize();
   } catch (...) {
     error = std::current_exception();
   }
   lock.lock();
   const auto again = std::find_if(arrivals_.begin(), arrivals_.end(), of_step);
-  if (again == arrivals_.end() || again->transfer.id != transfer.id) return;
+  if (again == arrivals_.end() || again->transfer.id != own.transfer.id) return;
   arrivals_.erase(again);
-  finish(transfer, error ? Outcome::failed : Outcome::done, error);
+  if (core_->trace) trace_copy(own, error);
+  finish(own.transfer, error ? Outcome::failed : Outcome::done, error);
   core_->go_on();
 }
 
 // Asks until the answer is not to wait.
 template <class Question>
-Answer Engine::ask(Lock& lock, Step step, Question&& question) {
+Answer Engine::ask(Lock& lock, Caller& caller, Question&& question) {
   std::optional<Core::Waiting> waiting;
   for (;;) {
     const Answer answer = question();
     changing([&] { note_evictions(); });
-    if (answer.verdict != Answer::Verdict::wait) return answer;
+    if (answer.verdict != Answer::Verdict::wait) {
+      caller.goes_on();
+      return answer;
+    }
     core_->check_whole();
     if (core_->closing) throw Error(Errc::closed, "this history was closed meanwhile");
     if (!waiting) {
       waiting.emplace(*core_);
       ++stats_.waits;
     }
-    await_arrival(lock, step);
+    caller.waits(answer.tier);
+    await_arrival(lock, caller.step());
   }
 }
 
 // REQUIRES: the mutex is held; it is on return, and may not be behind a throw.
 void Engine::queue_save(Call& call, const history::Transfer& transfer, const StepInfo& info,
                         const Layout& layout, Stream& stream,
-                        const std::shared_ptr<Ticket::State>& ticket) {
+                        const std::shared_ptr<Ticket::State>& ticket, Caller& caller) {
   Lock& lock = call.lock;
   if (!is_cache(transfer.to)) {
+    caller.begins_direct();
     lock.unlock();
     FolderStore& store = store_of(transfer.to);
     remove_file(store, info.step);
     bounce_->callers.write(store, info, layout.pieces, stream, [](std::uint64_t) { return true; });
     lock.lock();
+    caller.ends_direct(transfer, Outcome::done);
     finish(transfer, Outcome::done, nullptr);
     call.wakes_dispatcher = core_->go_on_soon();
     return;
   }
-  come_behind(transfer.to, transfer.to_offset, info.bytes, stream);
+  come_behind(transfer.to, transfer.to_offset, transfer.bytes, stream);
+  const std::int64_t queued = core_->trace ? core_->trace->now() : 0;
   lock.unlock();
   std::byte* const to = address(transfer.to, transfer.to_offset);
   for (const Piece& piece : layout.pieces) {
@@ -344,7 +391,7 @@ void Engine::queue_save(Call& call, const history::Transfer& transfer, const Ste
   copied->record(stream);
   if (layout.waits) copied->synchronize();
   lock.lock();
-  arrivals_.push_back({transfer, copied, &stream.impl()});
+  arrivals_.push_back({transfer, copied, &stream.impl(), queued});
   ticket->copied = std::move(copied);
   call.wakes_dispatcher = core_->dispatcher_rests;  // nobody else can go on before they have ended
 }
@@ -353,6 +400,7 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   const auto start = std::chrono::steady_clock::now();
   Call call(*this);
   Lock& lock = call.lock;
+  Caller caller(*core_, lock, TraceEvent::Kind::save, step, start);
   raise_pending_error();
   if (step == kGap) {
     throw Error(Errc::invalid_argument, "the largest number there is cannot be a checkpoint's");
@@ -362,10 +410,10 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   ticket->core = core_;
   ticket->step = step;
   std::copy(std::begin(numbers_), std::end(numbers_), ticket->tiers);
-  const Answer answer = ask(lock, step, [&] {
+  const Answer answer = ask(lock, caller, [&] {
     if (is_being_removed(step)) return Answer{Answer::Verdict::wait, {}};
     const Answer room =
-        changing([&] { return core_->catalog.begin_save(step, layout->bytes, keep); });
+        changing([&] { return core_->catalog.begin_save(step, layout->room, keep); });
     // A queued restore may be about to give up its number, and its room.
     const bool comes =
         room.verdict == Answer::Verdict::exists ? is_consumed(step) : !consumed_.empty();
@@ -384,7 +432,7 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
     record.info = {step, layout->bytes, layout->parts, now_ns()};
     record.ticket = ticket;
     record.id = ++saves_counted_;
-    queue_save(call, answer.transfer, record.info, *layout, stream, ticket);
+    queue_save(call, answer.transfer, record.info, *layout, stream, ticket, caller);
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     if (lock.owns_lock()) lock.unlock();
@@ -400,6 +448,7 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   ++stats_.saves.checkpoints;
   stats_.saves.bytes += layout->bytes;
   stats_.save_seconds += seconds_since(start);
+  caller.done(answer.transfer);
   return ticket;
 }
 
@@ -446,9 +495,10 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
   const auto start = std::chrono::steady_clock::now();
   Call call(*this);
   Lock& lock = call.lock;
+  Caller caller(*core_, lock, TraceEvent::Kind::restore, step, start);
   for (;;) {
     std::shared_ptr<const Layout> layout;
-    const Answer answer = ask(lock, step, [&] {
+    const Answer answer = ask(lock, caller, [&] {
       const auto record = records_.find(step);
       if (record == records_.end() || !core_->catalog.contains(step)) {
         return Answer{Answer::Verdict::not_found, {}};
@@ -463,7 +513,11 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
     }
     const history::Transfer& transfer = answer.transfer;
     const bool from_cache = is_cache(transfer.from);
-    if (!from_cache) ++demands_;
+    caller.is_served_from(transfer.from);
+    if (!from_cache) {
+      ++demands_;
+      caller.begins_direct();
+    }
     lock.unlock();
     Outcome outcome = Outcome::failed;
     std::exception_ptr error;
@@ -478,7 +532,10 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
       }
     }
     lock.lock();
-    if (!from_cache) --demands_;
+    if (!from_cache) {
+      --demands_;
+      caller.ends_direct(transfer, outcome);
+    }
     if (done && from_cache) {
       try {
         fences_[transfer.from].add(transfer.from_offset, transfer.bytes, done);
@@ -499,10 +556,11 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
     if (error) std::rethrow_exception(error);
     if (outcome == Outcome::damaged) continue;  // another tier may have it
     ++stats_.restores.checkpoints;
-    stats_.restores.bytes += transfer.bytes;
+    stats_.restores.bytes += layout->bytes;
     ++stats_.restored_from[index_of(kind_of(transfer.from))].checkpoints;
-    stats_.restored_from[index_of(kind_of(transfer.from))].bytes += transfer.bytes;
+    stats_.restored_from[index_of(kind_of(transfer.from))].bytes += layout->bytes;
     stats_.restore_seconds += seconds_since(start);
+    caller.done(transfer);
     return;
   }
 }
@@ -522,12 +580,24 @@ void Engine::hint(std::span<const Step> steps) {
   changing([&] {
     for (const Step step : steps) core_->catalog.hint(step);
   });
+  if (Trace* const trace = core_->trace.get()) {
+    const std::int64_t now = trace->now();  // by which the hints of one call are known
+    for (const Step step : steps) {
+      TraceEvent event;
+      event.kind = TraceEvent::Kind::hint;
+      event.begin_ns = event.end_ns = now;
+      event.step = step;
+      event.thread = thread_number();
+      trace->note(event);
+    }
+  }
   go_on_soon(lock);
 }
 
 void Engine::prefetch_start() {
   const Lock lock = open_lock();
   core_->catalog.start_prefetch();
+  if (core_->trace) trace_moment(TraceEvent::Kind::prefetch_start, 0);
   core_->go_on();
 }
 

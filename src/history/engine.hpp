@@ -40,16 +40,17 @@
 
 #include "core/process.hpp"
 #include "history/bounce.hpp"
+#include "history/callers.hpp"
 #include "history/catalog.hpp"
 #include "history/event_pool.hpp"
 #include "history/folder_store.hpp"
 #include "history/host_tier.hpp"
 #include "history/range_fences.hpp"
+#include "history/status_server.hpp"
 #include "holdfast/history.hpp"
 
 namespace holdfast {
 
-inline constexpr int kTierKinds = 4;
 constexpr std::size_t index_of(Tier tier) { return static_cast<std::size_t>(tier); }
 
 namespace history {
@@ -62,9 +63,11 @@ struct Core {
   Catalog catalog;
   EventPool events;
   const core::Maker maker;
-  bool closing = false;       // no further call begins
-  bool closed = false;        // what is not durable will not be
-  std::exception_ptr broken;  // what left the catalog half changed; then nothing goes on
+  bool closing = false;          // no further call begins
+  bool closed = false;           // what is not durable will not be
+  std::exception_ptr broken;     // what left the catalog half changed; then nothing goes on
+  Caller* callers = nullptr;     // under way, the youngest first
+  std::unique_ptr<Trace> trace;  // null: nobody asked for one
 
   // Throws in_use in a forked child, whose copy of the mutex may be locked for ever.
   void check_process() const {
@@ -143,7 +146,8 @@ struct Layout {
   std::vector<Part> parts;
   std::vector<Piece> pieces;  // the same, in memory
   std::uint64_t bytes = 0;
-  bool waits = false;  // some are memory that copies wait for
+  std::uint64_t room = 0;  // that they take in a cache
+  bool waits = false;      // some are memory that copies wait for
 };
 
 class Engine {
@@ -167,6 +171,10 @@ class Engine {
   void flush();
   void verify(Step step);
   HistoryStats stats();
+  // Throws closed; is_of_any_phase: never, but what memory that runs out gives.
+  HistorySnapshot snapshot(bool of_any_phase = false);
+  // Events, as far as they are left; none where there is no trace. For tests.
+  std::vector<TraceEvent> traced();
   void close();
 
  private:
@@ -174,7 +182,14 @@ class Engine {
   struct Arrival {  // of a save whose copies are queued
     history::Transfer transfer;
     std::shared_ptr<Event> event;
-    const void* stream;  // that tells it from others
+    const void* stream;          // that tells it from others
+    std::int64_t queued_ns = 0;  // by the trace's clock
+  };
+  // What a lane does, for those who look. Under the mutex, apart from `moved`.
+  struct LaneWork {
+    Clock::time_point begin{};
+    std::int64_t paused_ns = 0;
+    std::atomic<std::uint64_t> moved{0};  // bytes of storage
   };
   struct Consumed {  // with discard_consumed, by a restore that is queued
     Step step;
@@ -227,7 +242,14 @@ class Engine {
   Tier kind_of(int tier) const { return kinds_[static_cast<std::size_t>(tier)]; }
   bool is_cache(int tier) const { return kind_of(tier) < Tier::disk; }
   FolderStore& store_of(int tier) const { return *stores_[index_of(kind_of(tier))]; }
-  std::byte* address(int tier, std::uint64_t offset) const;
+  // Of the kinds that are a buffer of the host; null of others.
+  HostTier* memory_of(Tier kind) {
+    if (kind == Tier::host) return &*host_;
+    return kind == Tier::partner ? &*partner_ : nullptr;
+  }
+  // What a checkpoint takes in a cache. One number for all tiers, as the catalog has it.
+  std::uint64_t room_of(const StepInfo& info) const;
+  std::byte* address(int tier, std::uint64_t offset);
   // The arrays for a checkpoint of this number.
   std::shared_ptr<const Layout> layout_for(Step step);
   // The arrays of a checkpoint's parts. Throws invalid_argument where they differ.
@@ -235,13 +257,13 @@ class Engine {
   std::shared_ptr<const Layout> make_layout(std::vector<Part> parts) const;
   std::vector<Part> protected_parts() const;
   template <class Question>
-  Answer ask(Lock& lock, Step step, Question&& question);
+  Answer ask(Lock& lock, Caller& caller, Question&& question);
   void await_arrival(Lock& lock, Step step);
   Outcome restore_from(const history::Transfer& transfer, const Layout& layout, Stream& stream,
                        std::shared_ptr<Event>& done);
   void queue_save(Call& call, const history::Transfer& transfer, const StepInfo& info,
                   const Layout& layout, Stream& stream,
-                  const std::shared_ptr<Ticket::State>& ticket);
+                  const std::shared_ptr<Ticket::State>& ticket, Caller& caller);
   void raise_pending_error();
   void go_on_soon(Lock& lock);
   [[noreturn]] void refuse_full(Step step, std::uint64_t bytes);
@@ -281,6 +303,19 @@ class Engine {
   bool send(const history::Transfer& transfer, const StepInfo& info, FolderStore& to,
             bool& faulty_source);
   bool keep_pace(const history::Transfer& transfer);
+  LaneWork& work_of(const history::Transfer& transfer);
+  const LaneWork& work_of(const history::Transfer& transfer) const;
+
+  // seen.cpp: what others see of a history, and its trace. Under the mutex.
+  void start_trace();
+  void start_status_server();
+  void trace_lane(const history::Transfer& transfer, Outcome outcome,
+                  const std::exception_ptr& error);
+  void trace_copy(const Arrival& arrival, const std::exception_ptr& error);
+  void trace_moment(TraceEvent::Kind kind, Step step, int from = kProgram, std::uint64_t bytes = 0);
+  void add_transfers(HistorySnapshot& snapshot) const;
+  void add_callers(HistorySnapshot& snapshot) const;
+  std::string path_of(Tier kind) const;
 
   // records.cpp: what follows from a change of the catalog. REQUIRES: the mutex is held.
   // Who calls wakes others.
@@ -301,7 +336,7 @@ class Engine {
   int numbers_[kTierKinds];  // the other way; -1: there is none
   std::unique_ptr<FolderStore> stores_[kTierKinds];  // of the kinds that are storage
   DeviceBuffer<std::byte> gpu_;
-  std::optional<HostTier> host_;
+  std::optional<HostTier> host_, partner_;
   // For callers, flushes, fetches: who holds one may wait for another of these, so they share none.
   struct Bounces {
     Bounce callers, flushes, fetches;
@@ -332,7 +367,10 @@ class Engine {
   int demands_ = 0;     // restores that read the disk while their callers wait
   int prefetches_ = 0;  // fetch lanes that read the disk
 
+  LaneWork work_[2][Catalog::kMaxTiers];  // of flushes and fetches, by the faster tier
+
   std::vector<std::thread> threads_;
+  std::optional<StatusServer> status_;  // ends first
 };
 
 }  // namespace history

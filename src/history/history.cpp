@@ -23,6 +23,8 @@ const char* to_string(Tier tier) noexcept {
       return "gpu";
     case Tier::host:
       return "host";
+    case Tier::partner:
+      return "partner";
     case Tier::disk:
       return "disk";
     case Tier::remote:
@@ -78,10 +80,12 @@ void Ticket::wait(Tier tier) const {
                 name + ": this history has no tier '" + to_string(tier) + "' to wait for");
   }
   state.core->check_process();
+  const auto begin = history::Clock::now();
   std::unique_lock lock(state.core->mutex);
+  history::Caller caller(*state.core, lock, history::TraceEvent::Kind::ticket, state.step, begin);
   const history::Core::Waiting waiting(*state.core);
   for (;;) {
-    if (state.was_in[index_of(tier)]) return;
+    if (state.was_in[index_of(tier)]) return caller.done();
     if (state.error) std::rethrow_exception(state.error);
     if (state.gone) throw Error(Errc::not_found, name + " was discarded");
     if (state.core->closed) throw Error(Errc::closed, name + ": its history is closed");
@@ -91,6 +95,7 @@ void Ticket::wait(Tier tier) const {
                   name + " has no room in the tier '" + to_string(tier) +
                       "', and nothing that goes on will make some: discard() others");
     }
+    caller.waits_for(history::TraceEvent::Why::durable, number);
     state.core->changed.wait(lock);
   }
 }
@@ -164,6 +169,7 @@ std::optional<std::uint64_t> History::latest(Tier tier) const {
 void History::flush() { impl().engine.flush(); }
 void History::verify(std::uint64_t step) const { impl().engine.verify(step); }
 HistoryStats History::stats() const { return impl().engine.stats(); }
+HistorySnapshot History::snapshot() const { return impl().engine.snapshot(); }
 
 void History::close() {
   if (impl_) impl_->engine.close();

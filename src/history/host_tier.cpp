@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "core/checksum.hpp"
@@ -27,22 +29,43 @@ void set_counts(HostSlot& slot, std::uint64_t value) {
   std::atomic_ref(slot.counts).store(value);
 }
 
+// Where the table stands, from the blob's beginning.
+std::uint64_t table_offset(std::uint64_t bytes) {
+  return (bytes + sizeof(PartEntry) - 1) / sizeof(PartEntry) * sizeof(PartEntry);
+}
+std::uint64_t room(std::uint64_t bytes, std::uint64_t parts) {
+  return parts <= HostSlot::kMostParts ? bytes : table_offset(bytes) + parts * sizeof(PartEntry);
+}
+
+// The entries of a slot's parts; none if they are not whole. REQUIRES: they are within the buffer.
+std::span<const PartEntry> entries_of(const HostSlot& slot, const std::byte* data) {
+  if (slot.parts <= HostSlot::kMostParts) return {slot.part, slot.parts};
+  const std::byte* const table = data + slot.offset + table_offset(slot.bytes);
+  const std::uint64_t bytes = slot.parts * sizeof(PartEntry);
+  if (core::hash_bytes(table, bytes) != slot.table_checksum) return {};
+  return {reinterpret_cast<const PartEntry*>(table), slot.parts};
+}
+
 // Nothing if the slot does not hold.
-std::optional<HostTier::Found> decode(const HostSlot& slot, std::uint64_t capacity) {
+std::optional<HostTier::Found> decode(const HostSlot& slot, const std::byte* data,
+                                      std::uint64_t capacity) {
   if (slot.counts != kCounts || slot.checksum != checksum_of(slot)) return std::nullopt;
   if (slot.step == kGap || slot.bytes == 0 || slot.bytes > capacity) return std::nullopt;
-  if (slot.offset % core::kPage != 0 || slot.offset > capacity - slot.bytes) return std::nullopt;
-  if (slot.parts == 0 || slot.parts > HostSlot::kMostParts) return std::nullopt;
+  if (slot.parts == 0 || slot.parts > kMaxParts) return std::nullopt;
+  const std::uint64_t taken = room(slot.bytes, slot.parts);
+  if (taken > capacity || slot.offset % core::kPage != 0 || slot.offset > capacity - taken) {
+    return std::nullopt;
+  }
   HostTier::Found found;
   found.offset = slot.offset;
   found.info.step = slot.step;
   found.info.bytes = slot.bytes;
   found.info.saved_at_ns = slot.saved_at_ns;
-  for (std::uint64_t i = 0; i < slot.parts; ++i) {
-    const PartEntry& entry = slot.part[i];
+  for (const PartEntry& entry : entries_of(slot, data)) {
     if (std::memchr(entry.name, 0, sizeof(entry.name)) == nullptr) return std::nullopt;
     found.info.parts.push_back({entry.name, entry.offset, entry.bytes});
   }
+  if (found.info.parts.size() != slot.parts) return std::nullopt;
   try {
     check_info(found.info);
   } catch (const Error&) {
@@ -51,14 +74,66 @@ std::optional<HostTier::Found> decode(const HostSlot& slot, std::uint64_t capaci
   return found;
 }
 
-}  // namespace
+std::uint64_t slots_for(std::uint64_t bytes) {
+  return std::clamp<std::uint64_t>(bytes >> 16, 64, std::uint64_t{1} << 14);
+}
 
-std::vector<holdfast::Part> HostParameters::parts() const {
+std::vector<holdfast::Part> parts_of(std::uint64_t bytes, std::uint64_t slots) {
   if (bytes == 0 || slots == 0) {
-    throw Error(Errc::invalid_argument, "a host tier has bytes and slots");
+    throw Error(Errc::invalid_argument, "a tier in a region has bytes and slots");
   }
   return {holdfast::Part::array<HostSlot>("slots", slots, Tracking::none),
           holdfast::Part::array<std::uint8_t>("bytes", bytes, Tracking::none)};
+}
+
+// What differs from what is wanted, in words; empty if nothing does. Of sizes open_region() tells.
+std::string difference_of(const HostParameters&, const HostParameters&) { return {}; }
+std::string difference_of(const PartnerParameters& there, const PartnerParameters& wanted) {
+  const std::string_view owner(there.owner, ::strnlen(there.owner, sizeof(there.owner)));
+  if (owner == wanted.owner) return {};
+  return concat("copies of '", owner, "', and partner_owner is '", wanted.owner,
+                "': give each rank a region of its own");
+}
+
+PartnerParameters partner_parameters(std::uint64_t bytes, const std::string& owner) {
+  PartnerParameters parameters;
+  parameters.bytes = bytes;
+  parameters.slots = slots_for(bytes);
+  if (owner.size() >= sizeof(parameters.owner) || owner.find('\0') != owner.npos) {
+    throw Error(Errc::invalid_argument,
+                concat("History::open: partner_owner has at most ", sizeof(parameters.owner) - 1,
+                       " bytes, none of them zero"));
+  }
+  std::memcpy(parameters.owner, owner.data(), owner.size());
+  return parameters;
+}
+
+// Opens the region, or makes one where nothing is.
+Region region_at(const std::string& path, std::uint64_t bytes) {
+  RegionOptions options;
+  options.size = bytes;
+  try {
+    return Region::open_or_create(path, options);
+  } catch (const Error& error) {
+    if (error.code() != Errc::conflict) throw;
+    throw Error(Errc::conflict, concat(error.what(), ". Or remove '", path,
+                                       "': the history then goes on without what it had there"));
+  }
+}
+
+}  // namespace
+
+std::vector<holdfast::Part> HostParameters::parts() const { return parts_of(bytes, slots); }
+std::vector<holdfast::Part> PartnerParameters::parts() const { return parts_of(bytes, slots); }
+
+std::uint64_t HostTier::alignment(std::uint64_t bytes) {
+  std::uint64_t alignment = core::kPage;
+  while (bytes / alignment > slots_for(bytes)) alignment *= 2;
+  return alignment;
+}
+
+std::uint64_t HostTier::room_of(const StepInfo& info) {
+  return room(info.bytes, info.parts.size());
 }
 
 HostTier::HostTier(std::uint64_t bytes, const std::string& region) {
@@ -67,35 +142,56 @@ HostTier::HostTier(std::uint64_t bytes, const std::string& region) {
     data_ = pinned_.data();
     return;
   }
-  open_region(bytes, region);
-  data_ = reinterpret_cast<std::byte*>(object_->part<std::uint8_t>("bytes").data());
-  slots_ = object_->part<HostSlot>("slots");
-  read_slots();
+  open_region(HostParameters{bytes, slots_for(bytes)}, region, "host_bytes");
 }
 
-void HostTier::open_region(std::uint64_t bytes, const std::string& path) {
-  const HostParameters parameters{
-      bytes, std::clamp<std::uint64_t>(bytes >> 16, 64, std::uint64_t{1} << 14)};
-  RegionOptions options;
-  options.size = Durable<HostParameters>::region_bytes(parameters);
-  region_ = Region::open_or_create(path, options);
-  if (!region_->contains(concat(kName, ".", holdfast::Part::kHeader))) {
-    object_ = Durable<HostParameters>::create(*region_, kName, parameters);
-    region_->commit();
-  } else {
-    object_ = Durable<HostParameters>::open(*region_, kName);
+HostTier::HostTier(std::uint64_t bytes, const std::string& region, const std::string& owner) {
+  open_region(partner_parameters(bytes, owner), region, "partner_bytes");
+}
+
+template <class Parameters>
+void HostTier::open_region(const Parameters& parameters, const std::string& path,
+                           const char* option) {
+  using Object = Durable<Parameters>;
+  Region region = region_at(path, Object::region_bytes(parameters));
+  const auto is_ours = [](const ObjectInfo& info) {  // whole, or of a creation that was cut off
+    return info.name.starts_with(concat(kName, "."));
+  };
+  const std::vector<ObjectInfo> objects = region.objects();
+  const auto other = std::find_if_not(objects.begin(), objects.end(), is_ours);
+  if (other != objects.end()) {
+    throw Error(Errc::foreign, concat("region '", path, "' has an object '", other->name,
+                                      "' of a program's: give the history a region of its own"));
   }
-  const HostParameters& there = object_->parameters();
-  if (there.bytes == parameters.bytes && there.slots == parameters.slots) return;
-  throw Error(Errc::invalid_argument, concat("region '", path, "' has a host tier of ", there.bytes,
-                                             " bytes: give it as "
-                                             "host_bytes, or remove the region"));
+  Object object = [&] {
+    try {
+      return Object::open(region, kName);
+    } catch (const Error& error) {
+      if (error.code() != Errc::not_found) throw;  // nothing, or a creation that was cut off
+    }
+    Object made = Object::create(region, kName, parameters);
+    region.commit();
+    return made;
+  }();
+  const Parameters& there = object.parameters();
+  if (there.bytes != parameters.bytes || there.slots != parameters.slots) {
+    throw Error(Errc::invalid_argument,
+                concat("region '", path, "' has room for ", there.bytes, " bytes: give it as ",
+                       option, ", or remove the region"));
+  }
+  if (const std::string words = difference_of(there, parameters); !words.empty()) {
+    throw Error(Errc::invalid_argument, concat("region '", path, "' has ", words));
+  }
+  data_ = reinterpret_cast<std::byte*>(object.template part<std::uint8_t>("bytes").data());
+  slots_ = object.template part<HostSlot>("slots");
+  region_ = std::move(region);
+  object_ = std::move(object);
+  read_slots(parameters.bytes);
 }
 
-void HostTier::read_slots() {
-  const std::uint64_t capacity = object_->parameters().bytes;
+void HostTier::read_slots(std::uint64_t capacity) {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    std::optional<Found> found = decode(slots_[i], capacity);
+    std::optional<Found> found = decode(slots_[i], data_, capacity);
     if (found && !used_.contains(found->info.step)) {
       used_[found->info.step] = i;
       found_.push_back(std::move(*found));
@@ -106,12 +202,13 @@ void HostTier::read_slots() {
   }
   std::reverse(free_.begin(), free_.end());
   std::sort(found_.begin(), found_.end(),
-            [](const Found& a, const Found& b) { return a.offset < b.offset; });
+            [](const Found& a, const Found& b) { return a.info.saved_at_ns < b.info.saved_at_ns; });
 }
 
 void HostTier::keep(const StepInfo& info, std::uint64_t offset) {
+  if (!region_) return;
   forget(info.step);
-  if (free_.empty() || info.parts.size() > HostSlot::kMostParts) return;
+  if (free_.empty()) throw std::logic_error("holdfast: history: no slot for what has room");
   const std::size_t index = free_.back();
   HostSlot& slot = slots_[index];
   std::memset(static_cast<void*>(&slot), 0, sizeof(slot));
@@ -120,12 +217,17 @@ void HostTier::keep(const StepInfo& info, std::uint64_t offset) {
   slot.bytes = info.bytes;
   slot.saved_at_ns = info.saved_at_ns;
   slot.parts = info.parts.size();
-  for (std::size_t i = 0; i < info.parts.size(); ++i) {
-    const Part& part = info.parts[i];
-    std::memcpy(slot.part[i].name, part.name.data(), part.name.size());
-    slot.part[i].offset = part.offset;
-    slot.part[i].bytes = part.bytes;
+  const bool has_table = info.parts.size() > HostSlot::kMostParts;
+  auto* const table = reinterpret_cast<PartEntry*>(data_ + offset + table_offset(info.bytes));
+  PartEntry* entry = has_table ? table : slot.part;
+  if (has_table) std::memset(static_cast<void*>(table), 0, slot.parts * sizeof(PartEntry));
+  for (const Part& part : info.parts) {
+    std::memcpy(entry->name, part.name.data(), part.name.size());
+    entry->offset = part.offset;
+    entry->bytes = part.bytes;
+    ++entry;
   }
+  if (has_table) slot.table_checksum = core::hash_bytes(table, slot.parts * sizeof(PartEntry));
   slot.checksum = checksum_of(slot);
   used_[info.step] = index;
   free_.pop_back();
@@ -144,7 +246,7 @@ void HostTier::close(bool leave) {
   data_ = nullptr;
   slots_ = {};
   pinned_ = {};
-  object_.reset();
+  object_ = std::monostate{};
   if (!region_) return;
   if (leave) {
     region_->abandon();

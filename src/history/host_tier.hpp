@@ -1,16 +1,20 @@
-// The buffer of the host's cache: pinned memory, or a part of a region, where what the cache holds
-// survives a killed process.
+// The buffer of the host's cache, or of the cache that a partner keeps for this process: pinned
+// memory, or a part of a region, where what the cache holds survives a killed process.
 //
 // In a region it is a durable object "history" with two parts that no commit looks at: the bytes,
 // and a table with a slot for each checkpoint that is whole there. A slot says where the checkpoint
-// stands and of what it is made; one word of it, stored last, says that it counts.
+// stands and of what it is made; one word of it, stored last, says that it counts. What is made of
+// more parts than a slot names has a table of them behind its bytes.
 //
 // Invariants: a slot counts only while its bytes are whole, so it is stored behind the copy's end
 // and taken back before the room is given to another; what a kill cuts off between the two is not
-// there. A checkpoint of more than kMostParts parts, or one for which no slot is free, is in the
-// cache as any other, and does not survive. Opening believes no slot whose checksum does not hold,
+// there. Whatever is in the cache has a slot: alignment() makes room for no more than there are.
+// Opening believes no slot whose checksum does not hold,
 // or that lies outside, or over another. Tests: host_region_test (kills, damage of every byte of a
-// slot).
+// slot), partner_test.
+//
+// A partner's region differs in where it lies and in that it names its owner: whoever comes back
+// there has lost all that could tell which copies are its own.
 //
 // Thread safety: none; the history's mutex is over it. Its bytes are moved without it.
 #pragma once
@@ -21,6 +25,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "history/allocation_table.hpp"
@@ -40,8 +45,9 @@ struct HostSlot {
   std::uint64_t bytes;
   std::uint64_t saved_at_ns;
   std::uint64_t parts;
-  std::uint64_t reserved[9];  // zero
-  std::uint64_t checksum;     // of the slot, with `counts` and this as zero
+  std::uint64_t table_checksum;  // of the table of more than kMostParts parts; else 0
+  std::uint64_t reserved[8];     // zero
+  std::uint64_t checksum;        // of the slot, with `counts` and this as zero
   PartEntry part[kMostParts];
 };
 static_assert(sizeof(HostSlot) == core::kPage);
@@ -51,6 +57,15 @@ struct HostParameters {
   static constexpr const char* kTypeName = "history_host";
   static constexpr std::uint32_t kVersion = 1;
   std::uint64_t bytes = 0, slots = 0;
+  std::vector<holdfast::Part> parts() const;
+};
+
+struct PartnerParameters {
+  static constexpr const char* kTypeName = "history_partner";
+  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::size_t kOwnerBytes = 128;  // with the zero behind it
+  std::uint64_t bytes = 0, slots = 0;
+  char owner[kOwnerBytes] = {};
   std::vector<holdfast::Part> parts() const;
 };
 
@@ -64,23 +79,32 @@ class HostTier {
   // `region`: the path of a region of its own; empty: pinned memory. Throws as Region and Durable
   // do; invalid_argument if the region is there with another number of bytes.
   HostTier(std::uint64_t bytes, const std::string& region);
+  // In a partner's region. Throws as well invalid_argument if it is there with another owner.
+  HostTier(std::uint64_t bytes, const std::string& region, const std::string& owner);
+
+  // Of what a region of so many bytes holds.
+  static std::uint64_t alignment(std::uint64_t bytes);
+  // What a checkpoint takes in a region: its bytes, and the table of its parts if it has one.
+  static std::uint64_t room_of(const StepInfo& info);
 
   std::byte* data() const { return data_; }
-  // What earlier processes have left, by offset.
+  // What earlier processes have left, in the order of the saves.
   const std::vector<Found>& found() const { return found_; }
-  // What is not adopted of that must be forgotten.
+  // What is not adopted of that must be forgotten. REQUIRES: in a region there is room_of(info) at
+  // the offset, which nothing else uses.
   void keep(const StepInfo& info, std::uint64_t offset);
   void forget(Step step);
   // Gives the memory back. `leave`: what a region has stays for the next process.
   void close(bool leave);
 
  private:
-  void open_region(std::uint64_t bytes, const std::string& path);
-  void read_slots();
+  template <class Parameters>
+  void open_region(const Parameters& parameters, const std::string& path, const char* option);
+  void read_slots(std::uint64_t capacity);
 
   PinnedBuffer<std::byte> pinned_;
   std::optional<Region> region_;
-  std::optional<Durable<HostParameters>> object_;
+  std::variant<std::monostate, Durable<HostParameters>, Durable<PartnerParameters>> object_;
   std::byte* data_ = nullptr;
   std::span<HostSlot> slots_;
   std::vector<std::size_t> free_;

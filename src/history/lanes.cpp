@@ -28,6 +28,7 @@ void Engine::start_threads() {
     start([this] { run_dispatcher(); });
     for (int tier = 0; tier + 1 < tiers; ++tier) {
       start([this, tier] { run_lane(Kind::flush, tier); });
+      if (kind_of(tier) == Tier::partner) continue;  // nothing is fetched into it
       start([this, tier] { run_lane(Kind::fetch, tier); });
     }
     if (bounce_) start([this] { run_housekeeper(); });
@@ -96,9 +97,10 @@ bool Engine::take_arrivals(Lock& lock) {
       return one.transfer.id == head.id;
     });
     if (arrival == arrivals_.end()) continue;  // a caller has taken it
-    const history::Transfer transfer = arrival->transfer;
+    const Arrival own = *arrival;
     arrivals_.erase(arrival);
-    finish(transfer, head.error ? Outcome::failed : Outcome::done, head.error);
+    if (core_->trace) trace_copy(own, head.error);
+    finish(own.transfer, head.error ? Outcome::failed : Outcome::done, head.error);
     any = true;
   }
   return any;
@@ -158,6 +160,11 @@ void Engine::run_lane(Kind kind, int tier) {
     }
     const StepInfo info = records_.at(transfer->step).info;
     const auto start = std::chrono::steady_clock::now();
+    LaneWork& work = work_of(*transfer);
+    work.begin = start;
+    work.paused_ns = 0;
+    work.moved = 0;
+    if (core_->trace) core_->trace->note_held(core_->catalog, core_->trace->since_opening(start));
     std::exception_ptr error;
     Outcome outcome = Outcome::failed;
     lock.unlock();
@@ -176,7 +183,9 @@ void Engine::run_lane(Kind kind, int tier) {
       average = average == 0 ? own : 0.75 * average + 0.25 * own;
       core_->catalog.set_costs(tier, average);
     }
+    if (core_->trace) trace_lane(*transfer, outcome, error);
     finish(*transfer, outcome, error);
+    if (core_->trace) core_->trace->note_held(core_->catalog, core_->trace->now());
     core_->go_on();
   }
 }
@@ -225,7 +234,10 @@ bool Engine::keep_pace(const history::Transfer& transfer) {
     const bool gives_way =
         core_->catalog.waiting_callers() == 0 && (demands_ > 0 || (flush && prefetches_ > 0));
     if (!gives_way || stopping_) return true;
+    const auto begin = std::chrono::steady_clock::now();
     core_->changed.wait(lock);
+    const auto paused = std::chrono::steady_clock::now() - begin;
+    work_of(transfer).paused_ns += std::chrono::nanoseconds(paused).count();
   }
 }
 
@@ -270,13 +282,19 @@ bool Engine::send(const history::Transfer& transfer, const StepInfo& info, Folde
         faulty_source = false;
         return std::span<const std::byte>(chunk.data(), bytes);
       },
-      [&](std::uint64_t) { return keep_pace(transfer); });
+      [&](std::uint64_t moved) {
+        work_of(transfer).moved = moved;
+        return keep_pace(transfer);
+      });
 }
 
 // False: it was given up. `faulty_source`: an exception that is thrown now is the source's.
 bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info, Stream& stream,
                         bool& faulty_source) {
-  const auto pace = [&](std::uint64_t) { return keep_pace(transfer); };
+  const auto pace = [&](std::uint64_t moved) {
+    work_of(transfer).moved = moved;
+    return keep_pace(transfer);
+  };
   const auto bytes_at = [&](int tier, std::uint64_t offset) {
     return std::span<std::byte>(address(tier, offset), info.bytes);
   };
@@ -285,14 +303,14 @@ bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info,
     remove_file(store, info.step);
     if (!is_cache(transfer.from)) return send(transfer, info, store, faulty_source);
     const auto from = bytes_at(transfer.from, transfer.from_offset);
-    if (kind_of(transfer.from) == Tier::host) return store.write(info, from, pace);
+    if (memory_of(kind_of(transfer.from))) return store.write(info, from, pace);
     return bounce_->flushes.write(store, info, {{0, from.data(), from.size()}}, stream, pace);
   }
   const auto to = bytes_at(transfer.to, transfer.to_offset);
   if (is_cache(transfer.from)) {
     {
       const Lock lock(core_->mutex);
-      come_behind(transfer.to, transfer.to_offset, info.bytes, stream);
+      come_behind(transfer.to, transfer.to_offset, transfer.bytes, stream);
     }
     copy_async(stream, to.data(), address(transfer.from, transfer.from_offset), info.bytes);
     stream.synchronize();
@@ -300,10 +318,10 @@ bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info,
   }
   {
     Lock lock(core_->mutex);
-    wait_behind(lock, transfer.to, transfer.to_offset, info.bytes);
+    wait_behind(lock, transfer.to, transfer.to_offset, transfer.bytes);
   }
   FolderStore& store = store_of(transfer.from);
-  if (kind_of(transfer.to) == Tier::host) return store.read(info.step, to, pace);
+  if (memory_of(kind_of(transfer.to))) return store.read(info.step, to, pace);
   return bounce_->fetches.read(store, info.step, {{0, to.data(), to.size()}}, stream, pace);
 }
 

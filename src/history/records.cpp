@@ -38,12 +38,14 @@ void Engine::finish(const history::Transfer& transfer, Outcome outcome,
           found->second.ticket->was_in[kind] = true;
           if (transfer.kind == Kind::save) found->second.ticket->copied = nullptr;
         }
-        if (tier == Tier::host) host_->keep(found->second.info, transfer.to_offset);
+        if (HostTier* const memory = memory_of(tier)) {
+          memory->keep(found->second.info, transfer.to_offset);
+        }
       }
       if (transfer.kind != Kind::save) {
         auto& count = transfer.kind == Kind::flush ? stats_.flushed_to : stats_.fetched_to;
         ++count[kind].checkpoints;
-        count[kind].bytes += transfer.bytes;
+        if (found != records_.end()) count[kind].bytes += found->second.info.bytes;
       }
       if (transfer.kind == Kind::flush) unflushed_.erase({step, transfer.from});
       if (tier >= Tier::disk) retain();
@@ -97,8 +99,14 @@ void Engine::note_evictions() {
     const auto record = records_.find(step);
     auto& count = stats_.evicted_from[index_of(kind_of(tier))];
     ++count.checkpoints;
-    if (record != records_.end()) count.bytes += record->second.info.bytes;
-    if (kind_of(tier) == Tier::host) host_->forget(step);
+    const std::uint64_t bytes = record == records_.end() ? 0 : record->second.info.bytes;
+    count.bytes += bytes;
+    if (core_->trace) {
+      const bool stays = core_->catalog.contains(step);
+      trace_moment(stays ? TraceEvent::Kind::evicted : TraceEvent::Kind::discarded, step, tier,
+                   bytes);
+    }
+    if (HostTier* const memory = memory_of(kind_of(tier))) memory->forget(step);
     if (!is_cache(tier)) {
       removals_.insert({step, kind_of(tier)});
       removal_due_.notify_one();

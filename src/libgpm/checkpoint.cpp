@@ -10,6 +10,7 @@
 #include "holdfast/compat/libgpm.h"
 #include "holdfast/platform.hpp"
 #include "holdfast/region.hpp"
+#include "libgpm/registry.hpp"
 
 using holdfast::Errc;
 using holdfast::Error;
@@ -137,6 +138,20 @@ gpmcp* gpmcp_open(const char* path) {
                                       "gpmcp_create()"));
   }
   return keep(std::move(region), limits);
+}
+
+gpmcp* holdfast::gpm::reopen_checkpoint(const std::string& path, std::size_t bytes,
+                                        long long elements, long long groups) {
+  gpmcp* const checkpoint = gpmcp_open(path.c_str());
+  const Limits limits = checkpoint->limits;
+  if (limits ==
+      Limits{bytes, static_cast<std::uint64_t>(elements), static_cast<std::uint64_t>(groups)}) {
+    return checkpoint;
+  }
+  gpmcp_close(checkpoint);
+  throw Error(Errc::already_exists, concat("'", path, "' is there, made for ", limits[kBytes],
+                                           " bytes, ", limits[kElements], " elements and ",
+                                           limits[kGroups], " groups: remove it first"));
 }
 
 void gpmcp_close(gpmcp* checkpoint) {

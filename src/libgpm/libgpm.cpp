@@ -1,14 +1,13 @@
 #include "holdfast/compat/libgpm.h"
 
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 
 #include "core/domain.hpp"
 #include "holdfast/platform.hpp"
-#include "holdfast/region.hpp"
 #include "holdfast/undo_log.hpp"
+#include "libgpm/registry.hpp"
 
 namespace {
 
@@ -16,32 +15,13 @@ using holdfast::Errc;
 using holdfast::Error;
 using holdfast::Region;
 using holdfast::detail::concat;
+using holdfast::gpm::kLog;
+using holdfast::gpm::kObject;
+using holdfast::gpm::kTransaction;
+using holdfast::gpm::OpenLog;
+using holdfast::gpm::registry;
 
-constexpr const char* kObject = "gpm";
-constexpr const char* kLog = "gpmlog";
-constexpr const char* kTransaction = "gpmlog.tx";
 constexpr std::uint64_t kMetadataBytes = std::uint64_t{1} << 20;
-
-// A log with everything that it stands on. Members are let go of from the last to the first.
-struct OpenLog {
-  Region region;
-  holdfast::Transaction transaction;
-  holdfast::UndoLog log;
-  holdfast::DeviceBuffer<gpmlog> view;
-};
-
-struct Registry {
-  std::mutex mutex;
-  std::map<void*, std::unique_ptr<Region>> maps;
-  std::map<gpmlog*, std::unique_ptr<OpenLog>> logs;
-};
-
-// Never destroyed: a program that exits without unmapping leaves what a crash leaves, and the
-// GPU's runtime may be gone by then.
-Registry& registry() {
-  static Registry* const instance = new Registry;
-  return *instance;
-}
 
 Region create_region(const char* path, std::uint64_t bytes) {
   holdfast::RegionOptions options;

@@ -53,6 +53,10 @@ struct Scenario {
 };
 
 TierSpec cache(std::uint64_t units) { return {.capacity = units, .alignment = 1}; }
+// Of a partner.
+TierSpec safe(std::uint64_t units) {
+  return {.capacity = units, .alignment = 1, .keeps_newest = true};
+}
 TierSpec storage(std::uint64_t units = 0) { return {.capacity = units, .storage = true}; }
 
 // A history at one moment, with what an observer knows of it.
@@ -362,6 +366,25 @@ std::vector<Scenario> scenarios() {
        .tiers = {cache(1), cache(2), storage()},
        .options = {.discard_consumed = true},
        .discards = 0},
+      {.name = "APartnerAndADisk",
+       .tiers = {cache(1), safe(1), storage()},
+       .failures = 0,
+       .damages = 1},
+      {.name = "APartnerThatIsFull",
+       .tiers = {cache(1), safe(2), storage(1)},
+       .sizes = {1, 1, 2},
+       .failures = 0,
+       .never_full = false},
+      {.name = "AHostAPartnerAndADisk",
+       .tiers = {cache(1), cache(1), safe(1), storage()},
+       .sizes = {1, 1},
+       .discards = 1},
+      {.name = "APartnerWhoseLanesDie",
+       .tiers = {cache(1), safe(1), storage()},
+       .discards = 0,
+       .failures = 0,
+       .deaths = 1,
+       .never_full = false},
       {.name = "FourTiers",
        .tiers = {cache(1), cache(1), storage(), storage()},
        .sizes = {1, 1},

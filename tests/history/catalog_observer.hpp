@@ -90,7 +90,10 @@ struct CatalogObserver {
         } else {
           expect(transfer.to, {flushed, written_alone}, "behind a prefetch in vain");
         }
-        if (!tiers[static_cast<std::size_t>(transfer.from)].storage) {
+        if (tiers[static_cast<std::size_t>(transfer.from)].keeps_newest) {
+          expect(transfer.from, {written_alone, flushed, consumed, consumed_alone},
+                 "behind a promotion that leaves it as it was");
+        } else if (!tiers[static_cast<std::size_t>(transfer.from)].storage) {
           expect(transfer.from, {consumed, consumed_alone}, "behind its promotion");
         }
         break;

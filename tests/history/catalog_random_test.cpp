@@ -1,4 +1,4 @@
-// Random histories of tens of checkpoints of many sizes over one to four tiers, with callers that
+// Random histories of tens of checkpoints of many sizes over one to five tiers, with callers that
 // wait, transfers that fail or find damage, and lanes that die. Behind every call the catalog is
 // judged as in the search of small histories (catalog_model_test), and again and again everything
 // under way is let end: then nobody may be left waiting.
@@ -75,6 +75,7 @@ class RandomHistory {
     for (std::uint64_t i = 0; i < caches; ++i) {
       const std::uint64_t alignment = std::uint64_t{1} << below(5);
       tiers.push_back({.capacity = alignment + below(200), .alignment = alignment});
+      tiers.back().keeps_newest = i > 0 && i + 1 == caches && below(2) == 0;
       most_ = std::max(most_, tiers.back().capacity);
     }
     for (std::uint64_t i = 0; i < storages && tiers.size() < Catalog::kMaxTiers; ++i) {

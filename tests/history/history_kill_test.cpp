@@ -1,6 +1,8 @@
 // Processes that save, restore, hint and discard are killed: at random moments, at a chosen
 // operation on the disk, while copies are queued, and while they open the history again. Whatever
-// the next one finds is whole, and what was reported durable and not discarded is there.
+// the next one finds is whole, and what was reported durable and not discarded is there. Where
+// nodes are lost, the disk is gone as well, and what was reported as in the partner's memory is
+// there.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -50,6 +52,9 @@ struct Shared {
 struct Rules {
   bool consumed_go = false;
   std::uint64_t keep_last = 0, keep_every = 0;
+  bool nodes_are_lost = false;
+
+  Tier safe() const { return nodes_are_lost ? Tier::partner : Tier::disk; }
 };
 
 [[noreturn]] void wrong(history::Step step, const std::string& what) {
@@ -76,9 +81,10 @@ class Life {
   void check() {
     for (const auto& entry : std::filesystem::directory_iterator(path_)) {
       const std::string name = entry.path().filename();
+      if (rules_.nodes_are_lost) break;  // flushes of what the partner has are under way
       if (history::is_temporary_name(name)) throw std::runtime_error("remains: " + name);
     }
-    const std::optional<history::Step> latest = engine_.latest(Tier::disk);
+    const std::optional<history::Step> latest = engine_.latest(rules_.safe());
     const auto listed = engine_.steps();
     if (latest.has_value() == listed.empty()) throw std::runtime_error("which is the latest?");
     Stream stream;
@@ -150,7 +156,8 @@ class Life {
       slot.id = field.id();
       if (slot.phase != kDurable) slot.durable = ++shared_.clock;
     }
-    slot.phase = there ? kDurable : kGone;
+    const bool stays = there && engine_.is_in(step, rules_.safe());
+    slot.phase = stays ? kDurable : there ? kUncertain : kGone;
     slot.old = 0;
   }
 
@@ -203,7 +210,7 @@ class Life {
       state = engine_.save(step, stream, random() % 3 == 0);
     }
     if (random() % 2 == 0) return;
-    Ticket(state).wait();
+    Ticket(state).wait(rules_.safe());
     say_durable(slot);
   }
 
@@ -242,6 +249,7 @@ class Life {
         engine_.hint(std::vector<history::Step>{step, random() % kSteps});
         break;
       case 4:
+        if (rules_.nodes_are_lost && !engine_.is_in(step, Tier::disk)) break;
         if (rules_.keep_last == 0 && !rules_.consumed_go && slot.phase == kDurable) {
           engine_.verify(step);
         }
@@ -262,7 +270,8 @@ class Life {
       if (std::find(gone.begin(), gone.end(), step) != gone.end()) {
         slot.phase = kGone;
         slot.id = slot.old = 0;
-      } else if (slot.phase == kUncertain && !rules_.consumed_go) {
+      } else if (slot.phase == kUncertain && !rules_.consumed_go &&
+                 engine_.is_in(step, rules_.safe())) {
         say_durable(slot);
       }
     }
@@ -277,8 +286,9 @@ class Life {
 
 class HistoryKillTest : public test::Scratch, public ::testing::WithParamInterface<int> {
  protected:
-  static constexpr unsigned kKills = 67;  // in each of three histories
-  static constexpr Rules kRules[] = {{}, {.consumed_go = true}, {.keep_last = 3, .keep_every = 4}};
+  static constexpr unsigned kKills = 67;  // in each of four histories
+  static constexpr Rules kRules[] = {
+      {}, {.consumed_go = true}, {.keep_last = 3, .keep_every = 4}, {.nodes_are_lost = true}};
 };
 
 TEST_P(HistoryKillTest, AKilledProcessLosesNothingThatItCalledDurable) {
@@ -296,9 +306,15 @@ TEST_P(HistoryKillTest, AKilledProcessLosesNothingThatItCalledDurable) {
   options.discard_consumed = rules.consumed_go;
   options.keep_last = rules.keep_last;
   options.keep_every = rules.keep_every;
+  if (rules.nodes_are_lost) {
+    // Room for all: of so many gaps one is always large enough.
+    options.partner_bytes = 4 * kSteps * Field::kMost;
+    options.partner_region = path("partner");
+  }
   unsigned opened = 0, by_operation[test::kDeadlies] = {};
   for (unsigned kill = 0; kill < kKills; ++kill) {
     const std::uint64_t child_seed = random();
+    if (rules.nodes_are_lost && random() % 2 == 0) std::filesystem::remove_all(options.disk);
     const auto where =
         static_cast<Deadly>(kill % 2 == 0 ? 0 : 1 + random() % (test::kDeadlies - 1));
     const std::uint64_t number = where == Deadly::list ? 0 : random() % 24;
@@ -364,9 +380,9 @@ TEST_P(HistoryKillTest, AKilledProcessLosesNothingThatItCalledDurable) {
   ::munmap(memory, sizeof(Shared));
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, HistoryKillTest, ::testing::Values(0, 1, 2), [](const auto& info) {
-  return std::string(info.param == 0 ? "NoRule" : info.param == 1 ? "ConsumedGo" : "TheLastStay");
-});
+constexpr const char* kRuleNames[] = {"NoRule", "ConsumedGo", "TheLastStay", "NodesAreLost"};
+INSTANTIATE_TEST_SUITE_P(Rules, HistoryKillTest, ::testing::Values(0, 1, 2, 3),
+                         [](const auto& info) { return std::string(kRuleNames[info.param]); });
 
 }  // namespace
 }  // namespace holdfast

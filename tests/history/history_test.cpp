@@ -72,6 +72,7 @@ struct Setting {
   std::string name;
   std::uint64_t gpu = 0, host = 0;  // in units
   bool disk = true, remote = false;
+  std::uint64_t partner = 0;  // in units
 };
 
 class Tiers : public ::testing::TestWithParam<Setting> {
@@ -106,6 +107,10 @@ TEST_P(Tiers, AShotComesBackInAnyOrderAndWithAnyHints) {
       HistoryOptions with = options();
       with.disk = folder(std::string(order_name) + hints);
       if (!GetParam().disk) with.disk = "";
+      if (GetParam().partner > 0) {
+        with.partner_bytes = GetParam().partner * kUnit;
+        with.partner_region = folder(std::string("partner") + order_name + hints);
+      }
       if (GetParam().remote) with.remote = folder(std::string("far") + order_name + hints);
       History history = History::open(with);
       const auto order = order_of(order_name, kSteps);
@@ -138,6 +143,9 @@ INSTANTIATE_TEST_SUITE_P(Settings, Tiers,
                          ::testing::Values(Setting{"GpuHostDisk", 4, 8}, Setting{"GpuDisk", 4, 0},
                                            Setting{"HostDisk", 0, 6}, Setting{"Disk", 0, 0},
                                            Setting{"AllFour", 4, 6, true, true},
+                                           Setting{"AllFive", 4, 6, true, true, 8},
+                                           Setting{"GpuPartnerDisk", 4, 0, true, false, 8},
+                                           Setting{"Partner", 0, 0, false, false, 26},
                                            Setting{"GpuHost", 4, 20, false},
                                            Setting{"Gpu", 24, 0, false}),
                          [](const auto& info) { return info.param.name; });
@@ -448,6 +456,10 @@ TEST_F(HistoryTest, RandomCallsAgreeWithAMap) {
     options.host_bytes = below(3) * 2 * kUnit;
     options.disk = scratch_.arenas() + "/random" + std::to_string(run);
     if (below(2) == 0) options.remote = scratch_.arenas() + "/far" + std::to_string(run);
+    if (below(2) == 0) {
+      options.partner_bytes = (1 + below(4)) * 2 * kUnit;
+      options.partner_region = scratch_.arenas() + "/partner" + std::to_string(run);
+    }
     options.discard_consumed = below(3) == 0;
     std::map<std::uint64_t, std::uint64_t> oracle;  // bytes by step
     std::map<std::uint64_t, bool> kept;

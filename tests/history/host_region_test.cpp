@@ -1,12 +1,8 @@
 // A host's cache in a region: what was complete there is found again behind a killed process.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <csignal>
+#include <algorithm>
 #include <cstdint>
-#include <cstring>
-#include <fstream>
 #include <random>
 #include <string>
 #include <vector>
@@ -14,6 +10,7 @@
 #include "core/format.hpp"
 #include "history/host_tier.hpp"
 #include "holdfast/history.hpp"
+#include "killed_history.hpp"
 #include "support/error_of.hpp"
 #include "support/scratch.hpp"
 
@@ -23,18 +20,14 @@ using holdfast::BufferMemory;
 using holdfast::Errc;
 using holdfast::History;
 using holdfast::HistoryOptions;
-using holdfast::PinnedBuffer;
 using holdfast::Stream;
 using holdfast::Ticket;
 using holdfast::Tier;
 using holdfast::test::error_of;
-
-constexpr std::uint64_t kUnit = 32 << 10;
-
-std::uint8_t value(std::uint64_t step, std::uint64_t i) {
-  return static_cast<std::uint8_t>((step * 2654435761u + i * 40503u) >> 7);
-}
-std::uint64_t bytes_of(std::uint64_t step) { return kUnit / 2 + step * 977 % (kUnit / 2); }
+using holdfast::test::killed;
+using holdfast::test::kUnit;
+using holdfast::test::restores;
+using holdfast::test::save;
 
 class HostRegionTest : public ::testing::Test {
  protected:
@@ -44,52 +37,6 @@ class HostRegionTest : public ::testing::Test {
     options.host_bytes = 12 * kUnit;
     options.host_region = scratch_.path("host.hf");
     return options;
-  }
-
-  static void save(History& history, Stream& stream, std::vector<std::uint8_t>& field,
-                   std::uint64_t step, Ticket* ticket = nullptr) {
-    for (std::uint64_t i = 0; i < bytes_of(step); ++i) field[i] = value(step, i);
-    history.protect("field", field.data(), bytes_of(step), BufferMemory::host);
-    const Ticket made = history.save(step, stream);
-    if (ticket) *ticket = made;
-  }
-
-  static bool restores(History& history, std::uint64_t step) {
-    Stream stream;
-    std::vector<std::uint8_t> field(kUnit);
-    if (history.size(step, "field") != bytes_of(step)) return false;
-    history.protect("field", field.data(), bytes_of(step), BufferMemory::host);
-    history.restore(step, stream, true);
-    for (std::uint64_t i = 0; i < bytes_of(step); ++i) {
-      if (field[i] != value(step, i)) return false;
-    }
-    return true;
-  }
-
-  // Runs `body` in a process that is killed when it has written `reports` numbers, or a moment
-  // later. Returns the numbers.
-  template <class Body>
-  std::vector<std::uint64_t> killed(std::size_t reports, unsigned more_microseconds, Body body) {
-    int ends[2];
-    EXPECT_EQ(::pipe(ends), 0);
-    const pid_t child = ::fork();
-    if (child == 0) {
-      ::close(ends[0]);
-      body([&](std::uint64_t step) { (void)!::write(ends[1], &step, sizeof(step)); });
-      for (;;) ::pause();
-    }
-    ::close(ends[1]);
-    std::vector<std::uint64_t> told;
-    std::uint64_t step = 0;
-    while (told.size() < reports && ::read(ends[0], &step, sizeof(step)) == sizeof(step)) {
-      told.push_back(step);
-    }
-    ::usleep(more_microseconds);
-    ::kill(child, SIGKILL);
-    ::waitpid(child, nullptr, 0);
-    while (::read(ends[0], &step, sizeof(step)) == sizeof(step)) told.push_back(step);
-    ::close(ends[0]);
-    return told;
   }
 
   holdfast::test::ScratchFolders scratch_;
@@ -108,12 +55,9 @@ TEST_F(HostRegionTest, WhatTheHostHasSurvivesKills) {
     const auto told = killed(random() % 6, static_cast<unsigned>(random() % 3000), [&](auto tell) {
       History history = History::open(with);
       Stream stream;
-      std::vector<std::uint8_t> field(kUnit);
-      std::vector<Ticket> tickets;
+      std::vector<std::uint8_t> field;
       for (std::uint64_t step = 0; step < 9; ++step) {  // they all fit
-        Ticket ticket(nullptr);
-        save(history, stream, field, step, &ticket);
-        ticket.wait(Tier::host);
+        save(history, stream, field, step).wait(Tier::host);
         tell(step);
       }
     });
@@ -133,15 +77,14 @@ TEST_F(HostRegionTest, WhatWasDiscardedOrEvictedIsNotFoundAgain) {
   const auto told = killed(2, 0, [&](auto tell) {
     History history = History::open(options());
     Stream stream;
-    std::vector<std::uint8_t> field(kUnit);
+    std::vector<std::uint8_t> field;
     Ticket ticket(nullptr);
-    for (std::uint64_t step = 0; step < 6; ++step) save(history, stream, field, step, &ticket);
+    for (std::uint64_t step = 0; step < 6; ++step) ticket = save(history, stream, field, step);
     ticket.wait(Tier::host);
     history.discard(3);
     history.discard(0);
     tell(0);
-    save(history, stream, field, 20, &ticket);  // perhaps where 3 was
-    ticket.wait(Tier::host);
+    save(history, stream, field, 20).wait(Tier::host);  // perhaps where 3 was
     tell(20);
   });
   ASSERT_EQ(told.size(), 2u);
@@ -155,11 +98,9 @@ TEST_F(HostRegionTest, WhatIsFoundIsFlushed) {
   killed(1, 0, [&](auto tell) {
     History history = History::open(options());
     Stream stream;
-    std::vector<std::uint8_t> field(kUnit);
-    Ticket ticket(nullptr);
+    std::vector<std::uint8_t> field;
     for (std::uint64_t step = 0; step < 5; ++step) {
-      save(history, stream, field, step, &ticket);
-      ticket.wait(Tier::host);
+      save(history, stream, field, step).wait(Tier::host);
     }
     tell(4);
   });
@@ -185,10 +126,8 @@ TEST_F(HostRegionTest, TheLaterOfTwoUnderOneNumberCounts) {
   killed(1, 0, [&](auto tell) {
     History history = History::open(options());
     Stream stream;
-    std::vector<std::uint8_t> field(kUnit);
-    Ticket ticket(nullptr);
-    save(history, stream, field, 5, &ticket);
-    ticket.wait(Tier::host);
+    std::vector<std::uint8_t> field;
+    save(history, stream, field, 5).wait(Tier::host);
     tell(5);
   });
   HistoryOptions disk_alone;
@@ -228,11 +167,9 @@ TEST_F(HostRegionTest, ASlotThatIsDamagedIsNotBelieved) {
   killed(1, 0, [&](auto tell) {
     History history = History::open(options());
     Stream stream;
-    std::vector<std::uint8_t> field(kUnit);
-    Ticket ticket(nullptr);
-    save(history, stream, field, 1, &ticket);
-    save(history, stream, field, 2, &ticket);
-    ticket.wait(Tier::host);
+    std::vector<std::uint8_t> field;
+    save(history, stream, field, 1).wait(Tier::host);
+    save(history, stream, field, 2).wait(Tier::host);
     tell(2);
   });
   const std::mt19937_64::result_type seed = holdfast::test::test_seed();

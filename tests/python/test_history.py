@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -178,7 +179,7 @@ def test_tickets(history: History) -> None:
     ticket.wait()
     assert ticket.durable and ticket.is_in("disk") and ticket.is_in("gpu")
     assert "5" in repr(ticket)
-    refused("invalid_argument", lambda: ticket.is_in("tape"), "gpu, host, disk or remote")
+    refused("invalid_argument", lambda: ticket.is_in("tape"), "gpu, host, partner, disk or remote")
     refused("invalid_argument", lambda: ticket.wait("tape"))
     assert history.discard(5)
     assert ticket.durable  # it was
@@ -326,6 +327,7 @@ def test_stats(history: History) -> None:
     assert {tier: count.checkpoints for tier, count in stats.restored_from.items()} == {
         "gpu": 1,
         "host": 0,
+        "partner": 0,
         "disk": 0,
         "remote": 0,
     }
@@ -550,10 +552,11 @@ history.save(2)
 
 
 @pytest.mark.skipif(holdfast.backend == "cuda", reason="a forked child cannot use CUDA")
-def test_a_child_does_not_hold_the_folder(folder: Path) -> None:
+def test_a_child_does_not_hold_folder_and_regions(tmp_path: Path) -> None:
     program = """
 import holdfast, numpy, os, signal, sys
-history = holdfast.History(disk=sys.argv[1])
+own = {"host": 1 << 20, "host_region": "host", "partner": 1 << 20, "partner_region": "partner"}
+history = holdfast.History(**own, disk="run")
 history.protect("a", numpy.arange(10))
 history.save(1)
 reader, writer = os.pipe()
@@ -565,7 +568,8 @@ print(os.getpid(), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     started = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", program, str(folder)],
+        [sys.executable, "-W", "ignore", "-c", program],
+        cwd=tmp_path,
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -574,11 +578,65 @@ os.kill(os.getpid(), signal.SIGKILL)
     try:
         group = int(started.stdout.readline())
         started.wait(60)
-        with History(disk=folder) as history:
+        with History(
+            host=MIB,
+            host_region=tmp_path / "host",
+            partner=MIB,
+            partner_region=tmp_path / "partner",
+            disk=tmp_path / "run",
+        ) as history:
             assert history.steps() == [1]
     finally:
         os.killpg(group, signal.SIGKILL)
         started.stdout.close()
+
+
+LOST = """
+import os, signal, sys
+import numpy as np
+import holdfast
+node, partner, steps = sys.argv[1], sys.argv[2], int(sys.argv[3])
+array = np.zeros(50_000)
+own = {"gpu": 1 << 20, "host": 1 << 20, "host_region": node + "/host", "disk": node + "/disk"}
+history = holdfast.History(
+    **own, partner=4 << 20, partner_region=partner, partner_owner="rank 1"
+)
+history.protect("a", array)
+for step in range(steps):
+    array[:] = step
+    history.save(step).wait("partner")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_lost_node_is_restored_from_its_partner(tmp_path: Path) -> None:
+    node, partner = tmp_path / "node", tmp_path / "partner"
+    node.mkdir()
+    assert run_program(LOST, node, partner, 25).returncode == -signal.SIGKILL
+    holdfast.destroy(node / "host")  # its memory, too
+    shutil.rmtree(node)
+    array = np.zeros(50_000)
+    settings: dict[str, Any] = {
+        "partner": 4 * MIB,
+        "partner_region": partner,
+        "disk": tmp_path / "new",
+    }
+    refused("invalid_argument", lambda: History(**settings), "rank 1", "partner_owner")
+    refused("invalid_argument", lambda: History(partner=MIB), "partner_region")
+    refused("invalid_argument", lambda: History(partner=MIB, partner_region=""), "partner_region")
+    with History(**settings, partner_owner="rank 1") as history:
+        history.protect("a", array)
+        steps = history.steps()
+        assert steps[-3:] == [22, 23, 24]  # of ten that fit
+        assert history.latest("partner") == 24
+        for step in steps:
+            history.restore(step, keep=True)
+            assert (array == step).all()
+        assert history.stats().restored_from["partner"].checkpoints == len(steps)
+        history.flush()
+        assert history.stats().flushed_to["disk"].checkpoints == len(steps)
+    with History(disk=tmp_path / "new") as history:
+        assert history.steps() == steps
 
 
 def test_kills(folder: Path) -> None:

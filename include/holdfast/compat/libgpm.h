@@ -1,5 +1,6 @@
-// The interface of libGPM (GPM, ASPLOS '22, Table 2) on Holdfast's regions, undo logs and
-// checkpoints, so that code written for it compiles with a changed include.
+// The interface of libGPM as the paper has it (GPM, ASPLOS '22, Table 2; that of its artifact is
+// libgpm.cuh) on Holdfast's regions, undo logs and checkpoints, so that code written for it compiles
+// with a changed include.
 //
 // Host functions throw holdfast::Error where they cannot do what they are asked. Device functions
 // of logs return 0, or the number of a holdfast::LogStatus (a full log is 1, an empty one 2).
@@ -9,11 +10,7 @@
 
 #include <cstddef>
 
-#include "holdfast/config.hpp"
-#include "holdfast/undo_log_ref.hpp"
-#if HOLDFAST_DEVICE_CODE
-#include "holdfast/kernel.hpp"
-#endif
+#include "holdfast/compat/gpmlog.hpp"
 
 // ---- Memory ---------------------------------------------------------------------------------
 
@@ -31,13 +28,6 @@ void gpm_persist_begin();
 void gpm_persist_end();
 
 // ---- Logs -----------------------------------------------------------------------------------
-
-// A log, of either layout. Hand the pointer to kernels; the host does not look inside.
-struct gpmlog {
-  holdfast::LogLayout layout;
-  holdfast::CoalescedLogRef coalesced;
-  holdfast::ConventionalLogRef conventional;
-};
 
 // A log of `size` bytes of entries in `partitions` locked partitions. Throws already_exists.
 gpmlog* gpmlog_create_conv(const char* path, std::size_t size, int partitions);
@@ -84,22 +74,6 @@ inline void gpm_persist(const char* file = __builtin_FILE(), unsigned line = __b
 #else
 __device__ inline void gpm_persist() { holdfast::persist(); }
 #endif
-
-namespace holdfast::detail {
-
-// Calls body(log, slot) with the layout's own type and the slot that `partition` means: -1 is the
-// calling thread's.
-template <class Body>
-__device__ int with_gpmlog(const gpmlog* log, int partition, Body&& body) {
-  if (log->layout == LogLayout::coalesced) {
-    const auto& ref = log->coalesced;
-    return static_cast<int>(body(ref, partition < 0 ? ref.own_slot() : partition));
-  }
-  const auto& ref = log->conventional;
-  return static_cast<int>(body(ref, partition < 0 ? ref.own_slot() : partition));
-}
-
-}  // namespace holdfast::detail
 
 // Appends `size` bytes, at most 4 KiB, to the thread's slot or to a partition; durable on return.
 __device__ inline int gpmlog_insert(gpmlog* log, const void* entry, std::size_t size,

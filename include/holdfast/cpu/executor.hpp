@@ -106,6 +106,9 @@ std::uint64_t device_allocations();
 // arguments) are not the kernel's and are not delivered to a listener.
 void enter_kernel() noexcept;
 
+// Whether it is a kernel's thread that asks, and not the host's.
+bool in_kernel() noexcept;
+
 // The first byte of the running block's dynamic shared memory, aligned to 16 bytes.
 void* dynamic_shared_base();
 

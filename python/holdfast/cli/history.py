@@ -1,4 +1,4 @@
-"""holdfast history: what is in the folder of a history."""
+"""holdfast history: what is in the folder of a history, what a running one does, and did."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rich.table import Table
 from .._backend import ext
 from .._errors import Error, checked_number
 from .._region import path_text
-from . import common
+from . import common, history_live, history_timeline
 
 app = typer.Typer(
-    help="The checkpoints of a history, in its folder.",
+    help="The checkpoints of a history: in its folder, in a running program, and in time.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -58,16 +58,38 @@ def _report(folder: ext.HistoryFolder) -> dict[str, Any]:
 
 @app.command("show", epilog="Example: holdfast history show run --json")
 @common.command
-def show(path: Folder, as_json: common.Json = False) -> None:
+def show(
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="The history's folder, or its socket (status=).")
+    ],
+    as_json: common.Json = False,
+) -> None:
     """Lists the checkpoints that can be restored, and files that cannot, with the reason.
 
-    Changes nothing, and works beside a process that has the history open. Reads what describes the
-    checkpoints; `holdfast history verify` reads their bytes.
+    Where a process has the history open, first what is where in it, in which state and how old,
+    which transfers and calls are under way, and which hints are ahead. Changes nothing. Reads what
+    describes the checkpoints; `holdfast history verify` reads their bytes.
     """
-    report = _report(ext.history_folder(path_text(path)))
+    running, left = history_live.look(path)
+    if path.is_socket():
+        if not running:
+            raise Error(f"'{path}' is of a process that has ended: nothing runs there", "not_found")
+        report = {"ok": True, "path": str(path)}
+    else:
+        report = _report(ext.history_folder(path_text(path)))
+    report["running"] = history_live.report(running)
     if as_json:
         common.emit(report)
         return
+    if running:
+        history_live.show(running)
+    if left:
+        common.note(f"{left} is of a process that has ended: it was killed")
+    if "steps" in report:
+        _print_folder(path, report)
+
+
+def _print_folder(path: Path, report: dict[str, Any]) -> None:
     steps, damaged = report["steps"], report["damaged"]
     common.table(
         str(path),
@@ -85,7 +107,7 @@ def show(path: Folder, as_json: common.Json = False) -> None:
 
 
 def _print_steps(steps: list[dict[str, Any]], latest: int | None) -> None:
-    grid = Table(title="Checkpoints", title_justify="left")
+    grid = Table(title="On disk", title_justify="left")
     for column in ("step", "saved (UTC)", "bytes", "arrays"):
         grid.add_column(column)
     for step in steps:
@@ -100,6 +122,11 @@ def _print_steps(steps: list[dict[str, Any]], latest: int | None) -> None:
             escape(arrays),
         )
     common.out.print(grid)
+
+
+app.command(
+    "timeline", epilog="Example: holdfast history timeline run.trace --output run.html"
+)(history_timeline.draw)
 
 
 @app.command("verify", epilog="Example: holdfast history verify run")

@@ -1,0 +1,94 @@
+// Code written for the artifact's libGPM: a table updated behind a log, killed and recovered, and
+// every call that the artifact's applications make.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <random>
+
+#include "libgpm/artifact.hpp"
+#include "support/process.hpp"
+#include "support/scratch.hpp"
+
+namespace {
+
+using holdfast::test::Child;
+using holdfast::test::from_environment;
+
+class Artifact : public holdfast::test::Scratch {
+ protected:
+  void SetUp() override {
+    Scratch::SetUp();
+    ::setenv("HOLDFAST_GPM_FOLDER", path("").c_str(), 1);
+    ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
+  }
+  void TearDown() override {
+    ::unsetenv("HOLDFAST_GPM_FOLDER");
+    ::unsetenv("HOLDFAST_ARENA_DIR");
+    Scratch::TearDown();
+  }
+};
+
+TEST(ArtifactChild, DISABLED_UpdatesUntilKilled) {
+  artifact::make_and_update(static_cast<unsigned>(std::stoi(from_environment("HOLDFAST_UPDATES"))),
+                            std::stoi(from_environment("HOLDFAST_ROWS")));
+  ::raise(SIGKILL);
+}
+
+TEST_F(Artifact, AnUpdateThatWasCutOffIsTakenBack) {
+  std::mt19937_64 random(holdfast::test::test_seed());
+  for (const int rows :
+       {0, 1, static_cast<int>(random() % artifact::kRows), artifact::kRows - 1, artifact::kRows}) {
+    std::filesystem::remove_all(path("life"));
+    std::filesystem::create_directory(path("life"));
+    ::setenv("HOLDFAST_GPM_FOLDER", path("life").c_str(), 1);
+    const unsigned updates = 1 + random() % 3;
+    {
+      Child child("ArtifactChild.DISABLED_UpdatesUntilKilled",
+                  {{"HOLDFAST_UPDATES", std::to_string(updates)},
+                   {"HOLDFAST_ROWS", std::to_string(rows)},
+                   {"HOLDFAST_GPM_FOLDER", path("life")},
+                   {"HOLDFAST_ARENA_DIR", arenas()}});
+      int nothing = 0;
+      EXPECT_FALSE(child.read(nothing));
+    }
+    ::setenv("HOLDFAST_GPM_FOLDER", path("life").c_str(), 1);
+    ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
+    auto found = artifact::recover();
+    EXPECT_EQ(found.back(), updates) << rows;
+    found.pop_back();
+    EXPECT_EQ(found, artifact::table_after(rows == artifact::kRows ? updates : updates - 1))
+        << rows << " rows of update " << updates;
+    // Recovered, it is as if nothing had been under way.
+    found = artifact::recover();
+    found.pop_back();
+    EXPECT_EQ(found, artifact::table_after(rows == artifact::kRows ? updates : updates - 1));
+  }
+}
+
+TEST_F(Artifact, EveryOtherCallDoesWhatTheArtifactsDoes) {
+  EXPECT_EQ(artifact::use_everything_else(), "");
+}
+
+TEST_F(Artifact, WhatCannotBeIsSaidAndReturned) {
+  ASSERT_EQ(artifact::use_everything_else(), "");
+  ::testing::internal::CaptureStderr();
+  const artifact::Answers answers = artifact::failures();
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(answers.map_missing && answers.map_length && answers.map_other_size);
+  EXPECT_TRUE(answers.log_over_table && answers.open_table_as_log);
+  EXPECT_EQ(answers.register_past_end, -1);
+  EXPECT_EQ(answers.checkpoint_nothing, -1);
+  EXPECT_EQ(answers.log_bad_partition, -1);
+  EXPECT_EQ(answers.log_unnamed_partition, -1);
+  EXPECT_EQ(answers.log_full, 0);
+  EXPECT_NE(answers.copy_outside, 0);
+  for (const char* const words : {"nowhere", "give a length of 0", "remove it first",
+                                  "is there and no log", "no group 1", "gpm_memcpy"}) {
+    EXPECT_NE(said.find(words), said.npos) << words << "\n" << said;
+  }
+  // Nothing of what was refused has changed what is there.
+  EXPECT_EQ(artifact::use_everything_else(), "");
+}
+
+}  // namespace
