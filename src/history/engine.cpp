@@ -324,7 +324,7 @@ void Engine::await_arrival(Lock& lock, Step step) {
     core_->changed.wait(lock);
     return;
   }
-  const Arrival own = *found;  // another may take it meanwhile
+  const Arrival own = Arrival(*found);  // another may take it meanwhile
   lock.unlock();
   std::exception_ptr error;
   try {

@@ -97,7 +97,7 @@ bool Engine::take_arrivals(Lock& lock) {
       return one.transfer.id == head.id;
     });
     if (arrival == arrivals_.end()) continue;  // a caller has taken it
-    const Arrival own = *arrival;
+    const Arrival own = std::move(*arrival);
     arrivals_.erase(arrival);
     if (core_->trace) trace_copy(own, head.error);
     finish(own.transfer, head.error ? Outcome::failed : Outcome::done, head.error);

@@ -316,6 +316,7 @@ class HistoryRandomTest : public test::Scratch {
       if (program.faulty) set_faults(program);
       std::mutex arrays;
       std::vector<std::thread> threads;
+      threads.reserve(program.threads);
       for (std::uint64_t i = 0; i < program.threads; ++i) {
         threads.emplace_back([&, i, own = program.random()] {
           Actor(*engine, program, arrays, ledgers[i], i, own).run();
@@ -364,11 +365,10 @@ TEST_F(HistoryRandomTest, ProgramsAgreeWithTheOracle) {
     run(seed + i);
     const std::string said = ::testing::internal::GetCapturedStderr();
     if (HasFailure()) {
-      std::printf("HOLDFAST_TEST_SEED=%llu\n%s", static_cast<unsigned long long>(seed + i),
-                  said.c_str());
+      std::printf("HOLDFAST_TEST_SEED=%s\n%s", std::to_string(seed + i).c_str(), said.c_str());
     }
-    if (asked && (i + 1) % 500 == 0) {
-      std::printf("%llu programs\n", static_cast<unsigned long long>(i + 1));
+    if (asked && i % 500 == 499) {
+      std::printf("%s programs\n", std::to_string(i + 1).c_str());
       std::fflush(stdout);
     }
   }
