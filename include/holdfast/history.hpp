@@ -72,7 +72,9 @@ struct HistoryOptions {
   // The same in an object store, in place of a folder (holdfast/object_store.hpp).
   std::shared_ptr<ObjectStore> remote_store = {};
 
-  // A checkpoint that was restored, and not kept, goes: what is pending of its flushes, too.
+  // A checkpoint that was restored, and not kept, goes once the stream has come behind the restore:
+  // what is pending of its flushes, too. It stays if the stream failed before, or where hints name
+  // it again.
   bool discard_consumed = false;
   // Of those that are on disk, what stays, there and on the remote tier: the last `keep_last` by
   // step, and every step that `keep_every` divides. Both 0: all stay.

@@ -133,6 +133,7 @@ void Engine::close() {
   while (calls_ > 0) core_->changed.wait(lock);
   std::exception_ptr error;
   try {
+    discard_all_consumed(lock);
     Caller caller(*core_, lock, TraceEvent::Kind::flush, 0, Clock::now());
     flush(lock);
     caller.done();

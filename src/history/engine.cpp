@@ -121,8 +121,7 @@ bool Core::go_on_soon() {
 Engine::Engine(const HistoryOptions& options, std::unique_ptr<StepStore> disk,
                std::unique_ptr<Together> together, const std::string& title)
     : options_(options),
-      core_(std::make_shared<Core>(specs_of(options),
-                                   Catalog::Options{.discard_consumed = options.discard_consumed})),
+      core_(std::make_shared<Core>(specs_of(options), Catalog::Options{})),
       together_(std::move(together)) {
   if (options.remote_store && !options.remote.empty()) {
     throw Error(Errc::invalid_argument,
@@ -224,6 +223,7 @@ Engine::Lock Engine::open_lock() {
   Lock lock(core_->mutex);
   if (core_->closing) throw Error(Errc::closed, "this history is closed: open it again");
   core_->check_whole();
+  if (!consumed_.empty() && discard_consumed()) (void)core_->go_on_soon();
   return lock;
 }
 
@@ -355,7 +355,7 @@ void Engine::await_arrival(Lock& lock, Step step) {
     core_->changed.wait(lock);
     return;
   }
-  const Arrival own = *found;  // another may take it meanwhile
+  const Arrival own = Arrival(*found);  // another may take it meanwhile
   lock.unlock();
   std::exception_ptr error;
   try {
@@ -443,7 +443,13 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   std::copy(std::begin(numbers_), std::end(numbers_), ticket->tiers);
   const Answer answer = ask(lock, caller, [&] {
     if (is_being_removed(step)) return Answer{Answer::Verdict::wait, {}};
-    return changing([&] { return core_->catalog.begin_save(step, layout->room, keep); });
+    const Answer room =
+        changing([&] { return core_->catalog.begin_save(step, layout->room, keep); });
+    // A queued restore may be about to give up its number, and its room.
+    const bool comes =
+        room.verdict == Answer::Verdict::exists ? is_consumed(step) : !consumed_.empty();
+    const bool waits = comes && room.verdict != Answer::Verdict::go;
+    return waits ? Answer{Answer::Verdict::wait, {}} : room;
   });
   if (answer.verdict == Answer::Verdict::exists) {
     throw Error(Errc::already_exists,
@@ -457,6 +463,7 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
     record.info = {step, layout->bytes, layout->parts, now_ns()};
     if (together_) record.info.stamp = together_->begin_save(step);
     record.ticket = ticket;
+    record.id = ++saves_counted_;
     queue_save(call, answer.transfer, record.info, *layout, stream, ticket, caller);
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
@@ -496,6 +503,8 @@ Outcome Engine::restore_from(const history::Transfer& transfer, const Layout& la
   try {
     bounce_->callers.read(store_of(transfer.from), transfer.step, layout.pieces, stream,
                           [](std::uint64_t) { return true; });
+    done = core_->events.take();  // the copies have ended, perhaps with their stream
+    done->record(stream);
     return Outcome::done;
   } catch (const Error& error) {
     if (error.code() != Errc::damaged && error.code() != Errc::not_found) throw;
@@ -565,7 +574,7 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
       --demands_;
       caller.ends_direct(transfer, outcome);
     }
-    if (done) {
+    if (done && from_cache) {
       try {
         fences_[transfer.from].add(transfer.from_offset, transfer.bytes, done);
       } catch (...) {  // no memory: then it is waited for
@@ -578,6 +587,9 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
       }
     }
     finish(transfer, outcome, error);
+    if (outcome == Outcome::done && options_.discard_consumed && !transfer.keep) {
+      consumed(step, std::move(done), &stream.impl());
+    }
     call.wakes_dispatcher = core_->go_on_soon();
     if (error) std::rethrow_exception(error);
     if (outcome == Outcome::damaged) continue;  // another tier may have it

@@ -143,6 +143,7 @@ struct Array {
 struct Record {
   StepInfo info;
   std::shared_ptr<Ticket::State> ticket;   // null: an earlier process saved it
+  std::uint64_t id = 0;                    // tells saves under one number apart
   std::uint64_t arrival[kTierKinds] = {};  // by a count over the history; 0: never
   std::string failure;                     // what a transfer of it met last
 };
@@ -203,6 +204,12 @@ class Engine {
     Clock::time_point begin{};
     std::int64_t paused_ns = 0;
     std::atomic<std::uint64_t> moved{0};  // bytes of storage
+  };
+  struct Consumed {  // with discard_consumed, by a restore that is queued
+    Step step;
+    std::uint64_t record;  // its id
+    std::shared_ptr<Event> end;
+    const void* stream;
   };
   struct Unflushed {  // whose flush was given up
     std::exception_ptr error;
@@ -275,6 +282,13 @@ class Engine {
   void go_on_soon(Lock& lock);
   [[noreturn]] void refuse_full(Step step, std::uint64_t bytes);
   [[noreturn]] void refuse_unknown(Step step) const;
+
+  // consumption.cpp
+  void consumed(Step step, std::shared_ptr<Event> end, const void* stream);
+  bool is_consumed(Step step) const;
+  void discard_unless_hinted(Step step);
+  bool discard_consumed();
+  void discard_all_consumed(Lock& lock);
 
   // durability.cpp
   static std::optional<DamagedFile> damaged_file(const StepStore& store, Step step);
@@ -365,13 +379,14 @@ class Engine {
   std::map<Step, Record> records_;
   RangeFences fences_[Catalog::kMaxTiers];
   std::deque<Arrival> arrivals_;
+  std::deque<Consumed> consumed_;
   std::condition_variable removal_due_;                  // for the housekeeper
   std::set<std::pair<Step, Tier>> removals_;             // files to remove
   std::set<std::pair<Step, Tier>> failed_removals_;      // that flush() tries again
   std::map<std::pair<Step, int>, Unflushed> unflushed_;  // by the tier that they are left in
   std::exception_ptr pending_error_;                     // for the next save() or flush()
   std::string last_failure_;
-  std::uint64_t arrivals_counted_ = 0;
+  std::uint64_t arrivals_counted_ = 0, saves_counted_ = 0;
   HistoryStats stats_{};
   double seconds_per_byte_[Catalog::kMaxTiers] = {};
   bool stopping_ = false;

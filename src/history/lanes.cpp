@@ -97,7 +97,7 @@ bool Engine::take_arrivals(Lock& lock) {
       return one.transfer.id == head.id;
     });
     if (arrival == arrivals_.end()) continue;  // a caller has taken it
-    const Arrival own = *arrival;
+    const Arrival own = std::move(*arrival);
     arrivals_.erase(arrival);
     if (core_->trace) trace_copy(own, head.error);
     finish(own.transfer, head.error ? Outcome::failed : Outcome::done, head.error);
@@ -118,6 +118,7 @@ void Engine::run_dispatcher() {
     if (arrivals_.empty() && stopping_) return;
     bool busy = arrivals_.size() > left;
     busy |= take_arrivals(lock);
+    busy |= !consumed_.empty() && discard_consumed();
     busy |= std::exchange(core.lanes_due, false);
     left = arrivals_.size();
     const auto now = Clock::now();
@@ -126,7 +127,7 @@ void Engine::run_dispatcher() {
       last = now;
       continue;
     }
-    if (arrivals_.empty() && now - last > kWatch) {
+    if (arrivals_.empty() && consumed_.empty() && now - last > kWatch) {
       core.dispatcher_rests = true;
       core.dispatch.wait(lock);
       core.dispatcher_rests = false;
