@@ -53,8 +53,8 @@ class Tier {
 
   void decide() {
     const std::uint64_t bytes = size();
-    const auto window = choose_window(table_.fragments(), bytes,
-                                      [this](const Fragment& f) { return scores_[f.step]; });
+    const auto window = choose_window(
+        table_.fragments(), bytes, [this](const Fragment& f) { return scores_[f.step]; }, memory_);
     for (std::size_t i = window->first; i < window->last; ++i) {
       const Step old = table_.fragments()[i].step;
       if (old != kGap) free_.push_back(old);
@@ -96,6 +96,7 @@ class Tier {
   AllocationTable table_;
   std::vector<Score> scores_;
   std::vector<Step> free_;
+  std::vector<Score> memory_;
   std::mt19937_64 random_{1};
   std::uint64_t fragments_ = 0;
   std::uint64_t decisions_ = 0;

@@ -1,5 +1,5 @@
 // A history of checkpoints over several tiers: device memory, pinned host memory, memory of a
-// partner, a folder on disk, and a remote one.
+// partner, a folder on disk, and a remote one or an object store.
 // Many are saved, in quick succession, and read back in any order; an order that is known ahead is
 // given as hints, and checkpoints come up to the GPU before they are asked for.
 //
@@ -22,6 +22,8 @@
 #include "holdfast/stream.hpp"
 
 namespace holdfast {
+
+class ObjectStore;
 
 // From the fastest. `partner` is memory that outlives the process and what is its own: its folder,
 // and its host_region.
@@ -67,8 +69,12 @@ struct HistoryOptions {
   // there, and written to the disk again in the background, as far as disk_bytes goes.
   std::string remote = {};
   std::uint64_t remote_bytes = 0;
+  // The same in an object store, in place of a folder (holdfast/object_store.hpp).
+  std::shared_ptr<ObjectStore> remote_store = {};
 
-  // A checkpoint that was restored, and not kept, goes: what is pending of its flushes, too.
+  // A checkpoint that was restored, and not kept, goes once the stream has come behind the restore:
+  // what is pending of its flushes, too. It stays if the stream failed before, or where hints name
+  // it again.
   bool discard_consumed = false;
   // What stays: the last `keep_last` by step, and every step that `keep_every` divides. Both 0: all
   // stay. Those count that are in the slowest tier, disk or remote, so that this always has that

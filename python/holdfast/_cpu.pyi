@@ -626,8 +626,14 @@ class HistoryFolder:
 def history_folder(path: str) -> HistoryFolder:
     """Reads what a folder has, beside a process that has the history open."""
 
+def history_in_store(store: object) -> HistoryFolder:
+    """The same of what an object store has."""
+
 def discard_from_history(path: str, steps: Sequence[int]) -> None:
     """Removes checkpoints of a history that no process has open."""
+
+def discard_from_store(store: object, steps: Sequence[int]) -> None:
+    """The same in an object store."""
 
 class HistoryTicket:
     """A save on its way."""
@@ -690,7 +696,10 @@ class History:
 
     def stats(self) -> HistoryStats: ...
 
-def open_history(gpu: int, host: int, host_region: str, partner: int, partner_region: str, partner_owner: str, disk: str, disk_bytes: int, remote: str, remote_bytes: int, discard_consumed: bool, keep_last: int, keep_every: int, on_error: str, ranks: RankGroup | None, coupling: str, ranks_timeout: float, node_host: int, node_disk_bytes: int, weight: int) -> History: ...
+    def snapshot(self) -> str:
+        """What holdfast.HistorySnapshot is made of: a JSON object."""
+
+def open_history(gpu: int, host: int, host_region: str, partner: int, partner_region: str, partner_owner: str, disk: str, disk_bytes: int, remote: str, remote_store: object | None, remote_bytes: int, discard_consumed: bool, keep_last: int, keep_every: int, on_error: str, status: str, trace: str, trace_events: int, ranks: RankGroup | None, coupling: str, ranks_timeout: float, node_host: int, node_disk_bytes: int, weight: int) -> History: ...
 
 class ArenaInfo:
     """The shared memory that belongs to a region's file."""

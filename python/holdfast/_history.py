@@ -8,17 +8,21 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, SupportsIndex, cast
+from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 from . import ranks as rank_groups
 from ._backend import ext
 from ._buffers import Buffer, buffer_of
 from ._errors import Error, checked_number
+from ._objects import objects_of
 from ._region import path_text
 from ._snapshot import HistorySnapshot, parse
 from ._streams import stream_number
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
 
 _live: weakref.WeakSet[ext.History] = weakref.WeakSet()
 
@@ -171,9 +175,12 @@ class History:
     has lost the process, the host's cache and the disk finds there what was whole. partner_owner:
     whose copies they are, such as "rank 3 of 8"; a region of another's is refused.
     disk: a folder, which is made if it is not there; None: nothing is durable. disk_bytes: what
-    checkpoints may take there; 0: what the file system has. remote, remote_bytes: the same for a
-    folder that outlives the machine, to which checkpoints go on from the disk. At least one tier is
-    needed.
+    checkpoints may take there; 0: what the file system has. remote, remote_bytes: the same for what
+    outlives the machine, to which checkpoints go on from the disk: a folder; or an object store, as
+    a URL (s3://bucket/prefix, file:///folder, memory://, ...; remote_options: what its store wants,
+    such as region or endpoint, by the names of obstore.store.from_url) or as one of obstore's
+    stores, whose prefix is the history's own. Object stores want `pip install holdfast[object]`. At
+    least one tier is needed.
     discard_consumed: a checkpoint that was restored, and not kept, goes.
     keep_last, keep_every: the last `keep_last` by step stay, of those that the slowest tier has
     (disk or remote), and those that `keep_every` divides. None for both: all stay.
@@ -227,7 +234,8 @@ class History:
         partner_owner: str = "",
         disk: str | os.PathLike[str] | None = None,
         disk_bytes: int = 0,
-        remote: str | os.PathLike[str] | None = None,
+        remote: str | os.PathLike[str] | ObjectStore | None = None,
+        remote_options: Mapping[str, Any] | None = None,
         remote_bytes: int = 0,
         discard_consumed: bool = False,
         keep_last: int | None = None,
@@ -243,11 +251,13 @@ class History:
         node_disk_bytes: int = 0,
         weight: int = 1,
     ) -> None:
+        store = objects_of(remote, remote_options, make=True)
+        folder: Any = remote if store is None else None
         for name, path in (
             ("host_region", host_region),
             ("partner_region", partner_region),
             ("disk", disk),
-            ("remote", remote),
+            ("remote", folder),
             ("status", status),
             ("trace", trace),
         ):
@@ -262,7 +272,8 @@ class History:
             partner_owner,
             path_text(disk) if disk is not None else "",
             checked_number(disk_bytes, "disk_bytes"),
-            path_text(remote) if remote is not None else "",
+            path_text(folder) if folder is not None else "",
+            store,
             checked_number(remote_bytes, "remote_bytes"),
             discard_consumed,
             checked_number(keep_last, "keep_last", 1) if keep_last is not None else 0,

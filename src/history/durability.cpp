@@ -9,7 +9,7 @@ namespace holdfast::history {
 using holdfast::detail::concat;
 
 // What stands in the folder under the step's name, and is none.
-std::optional<DamagedFile> Engine::damaged_file(const FolderStore& store, Step step) {
+std::optional<DamagedFile> Engine::damaged_file(const StepStore& store, Step step) {
   for (const DamagedFile& file : store.damaged()) {
     if (file.step == step) return file;
   }
@@ -17,14 +17,14 @@ std::optional<DamagedFile> Engine::damaged_file(const FolderStore& store, Step s
 }
 
 // One that may be removed.
-bool Engine::has_file(const FolderStore& store, Step step) {
+bool Engine::has_file(const StepStore& store, Step step) {
   if (store.find(step)) return true;
   const auto file = damaged_file(store, step);
   return file && file->code == Errc::damaged;
 }
 
 // A copy that turned out to be damaged makes way for a new one. Without the mutex.
-void Engine::remove_file(FolderStore& store, Step step) {
+void Engine::remove_file(StepStore& store, Step step) {
   if (has_file(store, step)) store.remove(step);
 }
 
@@ -114,7 +114,7 @@ bool Engine::verify(Step step, Tier kind) {
   } catch (const Error& error) {
     if (error.code() == Errc::damaged || error.code() == Errc::not_found) {
       call.lock.lock();
-      last_failure_ = error.what();
+      note_failure_of(step, error.what());
       // Where another tier has it, it is written again from there.
       if (arrival_of() == arrival) changing([&] { core_->catalog.found_damaged(step, tier); });
       core_->go_on();
@@ -135,6 +135,7 @@ void Engine::close() {
   while (calls_ > 0) core_->changed.wait(lock);
   std::exception_ptr error;
   try {
+    discard_all_consumed(lock);
     Caller caller(*core_, lock, TraceEvent::Kind::flush, 0, Clock::now());
     flush(lock, false);
     caller.done();

@@ -9,6 +9,7 @@
 #include "core/event_access.hpp"
 #include "core/files.hpp"
 #include "core/guard.hpp"
+#include "history/object_step_store.hpp"
 
 namespace holdfast::history {
 
@@ -23,11 +24,15 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-std::vector<StepInfo> in_order_of_saves(const FolderStore& store) {
+std::vector<StepInfo> in_order_of_saves(const StepStore& store) {
   std::vector<StepInfo> steps = store.steps();
   std::erase_if(steps, [](const StepInfo& info) { return info.step == kGap; });  // no save()'s
   std::sort(steps.begin(), steps.end(), is_saved_before);
   return steps;
+}
+
+bool has_remote(const HistoryOptions& options) {
+  return !options.remote.empty() || options.remote_store;
 }
 
 std::vector<TierSpec> specs_of(const HistoryOptions& options) {
@@ -45,7 +50,7 @@ std::vector<TierSpec> specs_of(const HistoryOptions& options) {
                      .keeps_newest = true});
   }
   if (!options.disk.empty()) specs.push_back({.capacity = options.disk_bytes, .storage = true});
-  if (!options.remote.empty()) specs.push_back({.capacity = options.remote_bytes, .storage = true});
+  if (has_remote(options)) specs.push_back({.capacity = options.remote_bytes, .storage = true});
   for (const std::string* path : {&options.host_region, &options.disk, &options.remote}) {
     if (path->find('\0') == path->npos) continue;
     throw Error(Errc::invalid_argument,
@@ -108,14 +113,17 @@ bool Core::go_on_soon() {
   return dispatcher_rests;
 }
 
-Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk,
+Engine::Engine(const HistoryOptions& options, std::unique_ptr<StepStore> disk,
                std::unique_ptr<Together> together, const std::string& title)
     : options_(options),
       core_(std::make_shared<Core>(
           specs_of(options),
-          Catalog::Options{.discard_consumed = options.discard_consumed,
-                           .retains = options.keep_last > 0 || options.keep_every > 0})),
+          Catalog::Options{.retains = options.keep_last > 0 || options.keep_every > 0})),
       together_(std::move(together)) {
+  if (options.remote_store && !options.remote.empty()) {
+    throw Error(Errc::invalid_argument,
+                "History::open: remote and remote_store: give a folder, or an object store");
+  }
   std::fill(std::begin(numbers_), std::end(numbers_), -1);
   const auto add = [&](Tier kind, bool there) {
     if (!there) return;
@@ -126,7 +134,7 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk,
   add(Tier::host, options.host_bytes > 0);
   add(Tier::partner, options.partner_bytes > 0);
   add(Tier::disk, !options.disk.empty());
-  add(Tier::remote, !options.remote.empty());
+  add(Tier::remote, has_remote(options));
   if (options.host_bytes > 0) {
     host_.emplace(options.host_bytes, options.host_region);
   }
@@ -138,7 +146,9 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk,
     auto& store = stores_[index_of(Tier::disk)];
     store = disk ? std::move(disk) : open_folder_store(options.disk, folder);
   }
-  if (!options.remote.empty()) {
+  if (options.remote_store) {
+    stores_[index_of(Tier::remote)] = open_object_step_store(options.remote_store);
+  } else if (has_remote(options)) {
     stores_[index_of(Tier::remote)] = open_folder_store(options.remote, folder);
   }
   start_trace();
@@ -232,6 +242,7 @@ Engine::Lock Engine::open_lock() {
   Lock lock(core_->mutex);
   if (core_->closing) throw Error(Errc::closed, "this history is closed: open it again");
   core_->check_whole();
+  if (!consumed_.empty() && discard_consumed()) (void)core_->go_on_soon();
   return lock;
 }
 
@@ -363,7 +374,7 @@ void Engine::await_arrival(Lock& lock, Step step) {
     core_->changed.wait(lock);
     return;
   }
-  const Arrival own = *found;  // another may take it meanwhile
+  const Arrival own = Arrival(*found);  // another may take it meanwhile
   lock.unlock();
   std::exception_ptr error;
   try {
@@ -410,7 +421,7 @@ void Engine::queue_save(Call& call, const history::Transfer& transfer, const Ste
   if (!is_cache(transfer.to)) {
     caller.begins_direct();
     lock.unlock();
-    FolderStore& store = store_of(transfer.to);
+    StepStore& store = store_of(transfer.to);
     remove_file(store, info.step);
     bounce_->callers.write(store, info, layout.pieces, stream, [](std::uint64_t) { return true; });
     lock.lock();
@@ -452,7 +463,13 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   const Answer answer = ask(lock, caller, [&] {
     if (core_->catalog.is_lost(step)) drop(step);  // its files make way
     if (is_being_removed(step)) return Answer{Answer::Verdict::wait, {}};
-    return changing([&] { return core_->catalog.begin_save(step, layout->room, keep); });
+    const Answer room =
+        changing([&] { return core_->catalog.begin_save(step, layout->room, keep); });
+    // A queued restore may be about to give up its number, and its room.
+    const bool comes =
+        room.verdict == Answer::Verdict::exists ? is_consumed(step) : !consumed_.empty();
+    const bool waits = comes && room.verdict != Answer::Verdict::go;
+    return waits ? Answer{Answer::Verdict::wait, {}} : room;
   });
   if (answer.verdict == Answer::Verdict::exists) {
     throw Error(Errc::already_exists,
@@ -467,6 +484,7 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
     record.info = {step, layout->bytes, layout->parts, last_save_ns_, {}};
     if (together_) record.info.stamp = together_->begin_save(step);
     record.ticket = ticket;
+    record.id = ++saves_counted_;
     queue_save(call, answer.transfer, record.info, *layout, stream, ticket, caller);
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
@@ -506,11 +524,13 @@ Outcome Engine::restore_from(const history::Transfer& transfer, const Layout& la
   try {
     bounce_->callers.read(store_of(transfer.from), transfer.step, layout.pieces, stream,
                           [](std::uint64_t) { return true; });
+    done = core_->events.take();  // the copies have ended, perhaps with their stream
+    done->record(stream);
     return Outcome::done;
   } catch (const Error& error) {
     if (error.code() != Errc::damaged && error.code() != Errc::not_found) throw;
     const Lock lock(core_->mutex);
-    last_failure_ = error.what();
+    note_failure_of(transfer.step, error.what());
     return Outcome::damaged;
   }
 }
@@ -525,6 +545,20 @@ void Engine::refuse_unknown(Step step) const {
   throw Error(Errc::not_found,
               name_of(step) + (lacks.empty() ? " is not in this history: steps() has what is"
                                              : " is not complete: " + lacks + "; save it again"));
+}
+
+// A damaged copy goes with the last who reads it. The others give way to restores, so who asked
+// again at once would read it for ever.
+void Engine::await_other_readers(Lock& lock, const history::Transfer& transfer) {
+  const auto is_read = [&] {
+    const auto& others = core_->catalog.transfers();
+    return std::any_of(others.begin(), others.end(), [&](const history::Transfer& other) {
+      return other.step == transfer.step && other.from == transfer.from;
+    });
+  };
+  if (!is_read()) return;
+  const Core::Waiting waiting(*core_);
+  while (is_read() && !core_->broken) core_->changed.wait(lock);
 }
 
 void Engine::restore(Step step, Stream& stream, bool keep) {
@@ -544,8 +578,11 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
     });
     if (answer.verdict == Answer::Verdict::not_found) refuse_unknown(step);
     if (answer.verdict == Answer::Verdict::lost) {
+      const auto record = records_.find(step);
+      const bool known = record != records_.end() && !record->second.failure.empty();
       throw Error(Errc::damaged, name_of(step) + ": no tier has it whole any longer: " +
-                                     last_failure_ + "; discard() it, and compute it again");
+                                     (known ? record->second.failure : last_failure_) +
+                                     "; discard() it, and compute it again");
     }
     const history::Transfer& transfer = answer.transfer;
     const bool from_cache = is_cache(transfer.from);
@@ -572,7 +609,7 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
       --demands_;
       caller.ends_direct(transfer, outcome);
     }
-    if (done) {
+    if (done && from_cache) {
       try {
         fences_[transfer.from].add(transfer.from_offset, transfer.bytes, done);
       } catch (...) {  // no memory: then it is waited for
@@ -585,9 +622,15 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
       }
     }
     finish(transfer, outcome, error);
+    if (outcome == Outcome::done && options_.discard_consumed && !transfer.keep) {
+      consumed(step, std::move(done), &stream.impl());
+    }
     call.wakes_dispatcher = core_->go_on_soon();
     if (error) std::rethrow_exception(error);
-    if (outcome == Outcome::damaged) continue;  // another tier may have it
+    if (outcome == Outcome::damaged) {  // another tier may have it
+      await_other_readers(lock, transfer);
+      continue;
+    }
     ++stats_.restores.checkpoints;
     stats_.restores.bytes += layout->bytes;
     ++stats_.restored_from[index_of(kind_of(transfer.from))].checkpoints;

@@ -146,7 +146,9 @@ struct Array {
 struct Record {
   StepInfo info;
   std::shared_ptr<Ticket::State> ticket;   // null: an earlier process saved it
+  std::uint64_t id = 0;                    // tells saves under one number apart
   std::uint64_t arrival[kTierKinds] = {};  // by a count over the history; 0: never
+  std::string failure;                     // what a transfer of it met last
 };
 
 // What save() needs of the protected arrays, until others are protected.
@@ -163,7 +165,7 @@ class Engine {
   // `disk`: the store of the disk, for tests of their own; otherwise `options.disk` is opened.
   // `together`: what this rank has with others; `title`: what its folders are called. `options`
   // are this rank's own.
-  explicit Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk = nullptr,
+  explicit Engine(const HistoryOptions& options, std::unique_ptr<StepStore> disk = nullptr,
                   std::unique_ptr<Together> together = nullptr, const std::string& title = {});
   // Collective where there are ranks.
   static std::unique_ptr<Engine> open(const HistoryOptions& options);
@@ -205,6 +207,12 @@ class Engine {
     Clock::time_point begin{};
     std::int64_t paused_ns = 0;
     std::atomic<std::uint64_t> moved{0};  // bytes of storage
+  };
+  struct Consumed {  // with discard_consumed, by a restore that is queued
+    Step step;
+    std::uint64_t record;  // its id
+    std::shared_ptr<Event> end;
+    const void* stream;
   };
   struct Unflushed {  // whose flush was given up
     std::exception_ptr error;
@@ -257,7 +265,7 @@ class Engine {
   int tier_of(Tier kind) const { return numbers_[index_of(kind)]; }
   Tier kind_of(int tier) const { return kinds_[static_cast<std::size_t>(tier)]; }
   bool is_cache(int tier) const { return kind_of(tier) < Tier::disk; }
-  FolderStore& store_of(int tier) const { return *stores_[index_of(kind_of(tier))]; }
+  StepStore& store_of(int tier) const { return *stores_[index_of(kind_of(tier))]; }
   // Of the kinds that are a buffer of the host; null of others.
   HostTier* memory_of(Tier kind) {
     if (kind == Tier::host) return &*host_;
@@ -275,6 +283,7 @@ class Engine {
   template <class Question>
   Answer ask(Lock& lock, Caller& caller, Question&& question);
   void await_arrival(Lock& lock, Step step);
+  void await_other_readers(Lock& lock, const history::Transfer& transfer);
   Outcome restore_from(const history::Transfer& transfer, const Layout& layout, Stream& stream,
                        std::shared_ptr<Event>& done);
   void queue_save(Call& call, const history::Transfer& transfer, const StepInfo& info,
@@ -286,10 +295,17 @@ class Engine {
   [[noreturn]] void refuse_full(Step step, std::uint64_t bytes);
   [[noreturn]] void refuse_unknown(Step step) const;
 
+  // consumption.cpp
+  void consumed(Step step, std::shared_ptr<Event> end, const void* stream);
+  bool is_consumed(Step step) const;
+  void discard_unless_hinted(Step step);
+  bool discard_consumed();
+  void discard_all_consumed(Lock& lock);
+
   // durability.cpp
-  static std::optional<DamagedFile> damaged_file(const FolderStore& store, Step step);
-  static bool has_file(const FolderStore& store, Step step);
-  static void remove_file(FolderStore& store, Step step);
+  static std::optional<DamagedFile> damaged_file(const StepStore& store, Step step);
+  static bool has_file(const StepStore& store, Step step);
+  static void remove_file(StepStore& store, Step step);
   bool is_being_removed(Step step) const;
   void flush(Lock& lock, bool refills);
   void check_all_flushed();
@@ -322,7 +338,7 @@ class Engine {
                std::exception_ptr& error);
   bool move_bytes(const history::Transfer& transfer, const StepInfo& info, Stream& stream,
                   bool& faulty_source);
-  bool send(const history::Transfer& transfer, const StepInfo& info, FolderStore& to,
+  bool send(const history::Transfer& transfer, const StepInfo& info, StepStore& to,
             bool& faulty_source);
   bool keep_pace(const history::Transfer& transfer);
   LaneWork& work_of(const history::Transfer& transfer);
@@ -344,6 +360,7 @@ class Engine {
   void finish(const history::Transfer& transfer, Outcome outcome, const std::exception_ptr& error);
   void note_evictions();
   void forget_if_gone(Step step);
+  void note_failure_of(Step step, const std::string& why);
   void note_failure(const history::Transfer& transfer, const std::exception_ptr& error);
   static void warn(Step step, const std::exception_ptr& error);
   void warn_or_keep(Step step, const std::exception_ptr& error);
@@ -354,9 +371,9 @@ class Engine {
   void wait_behind(Lock& lock, int tier, std::uint64_t offset, std::uint64_t bytes);
 
   const HistoryOptions options_;
-  std::vector<Tier> kinds_;  // of the tiers that there are, from the fastest
-  int numbers_[kTierKinds];  // the other way; -1: there is none
-  std::unique_ptr<FolderStore> stores_[kTierKinds];  // of the kinds that are storage
+  std::vector<Tier> kinds_;                        // of the tiers that there are, from the fastest
+  int numbers_[kTierKinds];                        // the other way; -1: there is none
+  std::unique_ptr<StepStore> stores_[kTierKinds];  // of the kinds that are storage
   DeviceBuffer<std::byte> gpu_;
   std::optional<HostTier> host_, partner_;
   // For callers, flushes, fetches: who holds one may wait for another of these, so they share none.
@@ -374,13 +391,14 @@ class Engine {
   std::map<Step, Record> records_;
   RangeFences fences_[Catalog::kMaxTiers];
   std::deque<Arrival> arrivals_;
+  std::deque<Consumed> consumed_;
   std::condition_variable removal_due_;                  // for the housekeeper
   std::set<std::pair<Step, Tier>> removals_;             // files to remove
   std::set<std::pair<Step, Tier>> failed_removals_;      // that flush() tries again
   std::map<std::pair<Step, int>, Unflushed> unflushed_;  // by the tier that they are left in
   std::exception_ptr pending_error_;                     // for the next save() or flush()
   std::string last_failure_;
-  std::uint64_t arrivals_counted_ = 0;
+  std::uint64_t arrivals_counted_ = 0, saves_counted_ = 0;
   std::uint64_t last_save_ns_ = 0;
   HistoryStats stats_{};
   double seconds_per_byte_[Catalog::kMaxTiers] = {};

@@ -31,42 +31,16 @@
 #include <vector>
 
 #include "history/allocation_table.hpp"
+#include "history/eviction_score.hpp"
+#include "history/eviction_search.hpp"
 
 namespace holdfast::history {
-
-inline constexpr std::uint64_t kUnhinted = ~std::uint64_t{0};
-
-// What makes a fragment worth keeping, at the time of the decision.
-struct Score {
-  // Seconds until it can be evicted: 0 now, infinity never. What is no such number (negative, NaN)
-  // counts as never: a prediction that has gone wrong evicts nothing.
-  double wait;
-  std::uint64_t distance;  // restores known to come before its own; kUnhinted: no hint
-  bool consumed;           // its distance does not matter
-};
-
-// Fragments [first, last), the seconds until all of them can be evicted, and for place() the side
-// for what is left: beside the neighbour that is lost more easily, so that both make room together.
-struct Window {
-  std::size_t first;
-  std::size_t last;
-  double wait;
-  Rest rest = Rest::behind;
-
-  bool operator==(const Window&) const = default;
-};
 
 namespace detail {
 
 // choose_window() with a score for each fragment; that of a gap says no more than a wait of 0.
 std::optional<Window> choose_scored_window(std::span<const Fragment> fragments,
                                            std::span<const Score> scores, std::uint64_t bytes);
-// The same of windows that need not wait. `rest` is choose_rest()'s.
-std::optional<Window> choose_window_now(std::span<const Fragment> fragments,
-                                        std::span<const Score> scores, std::uint64_t bytes);
-// The side for what is left, by the scores of the window's neighbours.
-Rest choose_rest(std::span<const Fragment> fragments, std::span<const Score> scores,
-                 const Window& window);
 
 }  // namespace detail
 
@@ -92,25 +66,19 @@ std::optional<Window> choose_window(std::span<const Fragment> fragments, std::ui
   return choose_window(fragments, bytes, std::forward<ScoreOf>(score_of), memory);
 }
 
-// The same choice where most of what a score says is quickly known. now(fragment) is its score if
-// its wait is 0, and else one that waits for ever; score_of() is asked of the window's neighbours,
-// and of all only if no window can be had at once.
+// The same choice where what decides most is quickly known. now(fragment) is its score if its wait
+// is 0, and else one that waits for ever; it may be asked twice. score_of() is asked of the
+// window's neighbours, and of all only if no window can be had at once.
 template <class Now, class ScoreOf>
 std::optional<Window> choose_window(std::span<const Fragment> fragments, std::uint64_t bytes,
                                     Now&& now, ScoreOf&& score_of, std::vector<Score>& memory) {
-  if (memory.size() < fragments.size()) memory.resize(2 * fragments.size());
-  const std::span<Score> scores = std::span(memory).first(fragments.size());
-  for (std::size_t i = 0; i < fragments.size(); ++i) {
-    scores[i] = fragments[i].step == kGap ? Score{0, kUnhinted, true} : now(fragments[i]);
-  }
-  std::optional<Window> window = detail::choose_window_now(fragments, scores, bytes);
+  const auto now_at = [&](std::size_t i) {
+    return fragments[i].step == kGap ? Score{0, kUnhinted, true} : now(fragments[i]);
+  };
+  std::optional<Window> window = detail::least_loss(fragments, now_at, bytes, 0);
   if (!window) return choose_window(fragments, bytes, std::forward<ScoreOf>(score_of), memory);
-  for (const std::size_t beside : {window->first - 1, window->last}) {  // no index at the ends
-    if (beside < fragments.size() && fragments[beside].step != kGap) {
-      scores[beside] = score_of(fragments[beside]);
-    }
-  }
-  window->rest = detail::choose_rest(fragments, scores, *window);
+  const auto score_at = [&](std::size_t i) { return score_of(fragments[i]); };
+  window->rest = detail::choose_rest(fragments, score_at, *window);
   return window;
 }
 

@@ -97,7 +97,7 @@ bool Engine::take_arrivals(Lock& lock) {
       return one.transfer.id == head.id;
     });
     if (arrival == arrivals_.end()) continue;  // a caller has taken it
-    const Arrival own = *arrival;
+    const Arrival own = std::move(*arrival);
     arrivals_.erase(arrival);
     if (core_->trace) trace_copy(own, head.error);
     finish(own.transfer, head.error ? Outcome::failed : Outcome::done, head.error);
@@ -118,6 +118,7 @@ void Engine::run_dispatcher() {
     if (arrivals_.empty() && stopping_) return;
     bool busy = arrivals_.size() > left;
     busy |= take_arrivals(lock);
+    busy |= !consumed_.empty() && discard_consumed();
     busy |= std::exchange(core.lanes_due, false);
     left = arrivals_.size();
     const auto now = Clock::now();
@@ -126,7 +127,7 @@ void Engine::run_dispatcher() {
       last = now;
       continue;
     }
-    if (arrivals_.empty() && now - last > kWatch) {
+    if (arrivals_.empty() && consumed_.empty() && now - last > kWatch) {
       core.dispatcher_rests = true;
       core.dispatch.wait(lock);
       core.dispatcher_rests = false;
@@ -267,7 +268,7 @@ Outcome Engine::move(const history::Transfer& transfer, const StepInfo& info, St
 }
 
 // From storage to storage, through a chunk of memory.
-bool Engine::send(const history::Transfer& transfer, const StepInfo& info, FolderStore& to,
+bool Engine::send(const history::Transfer& transfer, const StepInfo& info, StepStore& to,
                   bool& faulty_source) {
   faulty_source = true;
   const std::unique_ptr<StepReader> reader = store_of(transfer.from).open_reader(info.step);
@@ -284,7 +285,8 @@ bool Engine::send(const history::Transfer& transfer, const StepInfo& info, Folde
       [&](std::uint64_t moved) {
         work_of(transfer).moved = moved;
         return keep_pace(transfer);
-      });
+      },
+      reader->hashes());
 }
 
 // False: it was given up. `faulty_source`: an exception that is thrown now is the source's.
@@ -298,7 +300,7 @@ bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info,
     return std::span<std::byte>(address(tier, offset), info.bytes);
   };
   if (!is_cache(transfer.to)) {
-    FolderStore& store = store_of(transfer.to);
+    StepStore& store = store_of(transfer.to);
     remove_file(store, info.step);
     if (!is_cache(transfer.from)) return send(transfer, info, store, faulty_source);
     const auto from = bytes_at(transfer.from, transfer.from_offset);
@@ -319,7 +321,7 @@ bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info,
     Lock lock(core_->mutex);
     wait_behind(lock, transfer.to, transfer.to_offset, transfer.bytes);
   }
-  FolderStore& store = store_of(transfer.from);
+  StepStore& store = store_of(transfer.from);
   if (memory_of(kind_of(transfer.to))) return store.read(info.step, to, pace);
   return bounce_->fetches.read(store, info.step, {{0, to.data(), to.size()}}, stream, pace);
 }

@@ -58,10 +58,16 @@ void Engine::finish(const history::Transfer& transfer, Outcome outcome,
   });
 }
 
+void Engine::note_failure_of(Step step, const std::string& why) {
+  last_failure_ = why;
+  const auto found = records_.find(step);
+  if (found != records_.end()) found->second.failure = why;
+}
+
 void Engine::note_failure(const history::Transfer& transfer, const std::exception_ptr& error) {
   using Kind = history::Transfer::Kind;
   ++stats_.failed_transfers;
-  last_failure_ = message_of(error);
+  note_failure_of(transfer.step, message_of(error));
   const auto found = records_.find(transfer.step);
   const auto ticket = found == records_.end() ? nullptr : found->second.ticket;
   if (transfer.kind == Kind::save) {

@@ -109,7 +109,7 @@ void Engine::add_transfers(HistorySnapshot& snapshot) const {
         seen.seconds = seconds_between(caller->begin(), now);
       }
     }
-    snapshot.transfers.push_back(std::move(seen));
+    snapshot.transfers.push_back(seen);
   }
 }
 

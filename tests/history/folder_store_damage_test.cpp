@@ -22,9 +22,9 @@
 namespace holdfast {
 namespace {
 
-using history::FolderStore;
 using history::open_folder_store;
 using history::Step;
+using history::StepStore;
 using test::error_of;
 using test::make_step;
 using test::read_file;

@@ -381,6 +381,21 @@ TEST_F(HistoryFaultTest, WhatIsDamagedEverywhereIsSaidAndCanBeSavedAgain) {
   engine->close();
 }
 
+// However many others failed since.
+TEST_F(HistoryFaultTest, WhatIsDamagedIsSaidByItsOwnFile) {
+  {
+    const auto engine = open();
+    for (Step step = 1; step < 4; ++step) save(*engine, step);
+    engine->close();
+  }
+  for (Step step = 1; step < 4; ++step) flip_a_bit(step, file_bytes(step) - 4096);
+  const auto engine = open();
+  for (const Step step : {1, 2, 3, 2, 1}) {
+    EXPECT_EQ(error_of([&] { restores(*engine, step); }, {file_of(step)}), Errc::damaged);
+  }
+  engine->close();
+}
+
 TEST_F(HistoryFaultTest, ARemovalThatFailsIsTriedAgain) {
   const auto engine = open();
   save(*engine, 1);
@@ -435,6 +450,55 @@ TEST_F(HistoryFaultTest, AStreamThatFailsFailsItsSavesAlone) {
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Errc::kernel_fault);
       EXPECT_EQ(on_error, OnError::warn);
+    }
+    engine->close();
+    ::testing::internal::GetCapturedStderr();
+  }
+}
+
+// The bytes are not where the program could use them, so they are not consumed.
+TEST_F(HistoryFaultTest, WhatAFailedStreamWasToRestoreStays) {
+  // From the disk through both slots of a bounce buffer, so that nothing waits before the end.
+  Step small = 1;
+  while (Field::bytes_of(small + 1) > 2 * 4096) ++small;
+  struct Tiers {
+    std::uint64_t gpu, host;
+    bool disk;
+  };
+  for (const auto& [gpu, host, disk] : {Tiers{1, 1, true}, Tiers{1, 0, false}, Tiers{0, 0, true}}) {
+    HistoryOptions with = options(gpu, host);
+    with.discard_consumed = true;
+    if (!disk) with.disk = "";
+    std::filesystem::remove_all(home_);
+    const auto engine = disk ? open(with) : std::make_unique<Engine>(with);
+    save(*engine, small).wait_staged();
+    test::StreamGate gate;
+    Stream bad;
+    ::testing::internal::CaptureStderr();
+    if (gpu > 0) gate.hold(bad);  // from the disk it would be waited for
+    test::trap(bad);
+    Field field;
+    engine->protect("field", {field.data(), engine->size(small, "field"), BufferMemory::device});
+    engine->restore(small, bad, false);
+    if (gpu > 0) gate.open();
+    EXPECT_EQ(error_of([&] { bad.synchronize(); }), Errc::kernel_fault);
+    engine->stats();
+    EXPECT_EQ(engine->steps(), std::vector<Step>{small}) << disk;
+    EXPECT_TRUE(restores(*engine, small));
+    EXPECT_TRUE(engine->steps().empty());
+    EXPECT_EQ(error_of([&] { engine->restore(small, stream_, false); }), Errc::not_found);
+    // A save has its number and, without another tier, its room, once the restore has ended.
+    for (int round = 0; round < 20; ++round) {
+      save(*engine, small + 1);
+      engine->protect("field",
+                      {field.data(), engine->size(small + 1, "field"), BufferMemory::device});
+      engine->restore(small + 1, stream_, false);
+      save(*engine, small + 2);
+      stream_.synchronize();
+      EXPECT_TRUE(field.holds(small + 2, Field::bytes_of(small + 2)));
+      engine->protect("field",
+                      {field.data(), engine->size(small + 2, "field"), BufferMemory::device});
+      engine->restore(small + 2, stream_, false);
     }
     engine->close();
     ::testing::internal::GetCapturedStderr();

@@ -73,7 +73,7 @@ bool must_be_there(const Shared& shared, const Rules& rules, history::Step step)
 
 class Life {
  public:
-  Life(const HistoryOptions& options, std::unique_ptr<history::FolderStore> store, Shared& shared,
+  Life(const HistoryOptions& options, std::unique_ptr<history::StepStore> store, Shared& shared,
        const Rules& rules)
       : engine_(options, std::move(store)), path_(options.disk), shared_(shared), rules_(rules) {}
 

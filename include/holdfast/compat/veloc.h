@@ -28,8 +28,8 @@
 
 inline constexpr int VELOC_SUCCESS = 0;
 inline constexpr int VELOC_FAILURE = -1;
-// For VELOC_Restart_test(): the newest of all versions. (VELOC_Restart() takes a version, of which 0
-// is one.)
+// For VELOC_Restart_test(): the newest of all versions. (VELOC_Restart() takes a version, of which
+// 0 is one.)
 inline constexpr int VELOC_RECOVER_ALL = 0;
 inline constexpr std::size_t VELOC_MAX_NAME = 100;
 
