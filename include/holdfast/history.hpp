@@ -6,6 +6,7 @@
 // Source: Score (HPDC '23). What the paper leaves open, and what is done here: docs/history.md.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "holdfast/checkpoint.hpp"
 #include "holdfast/config.hpp"
 #include "holdfast/history_snapshot.hpp"
+#include "holdfast/ranks.hpp"
 #include "holdfast/stream.hpp"
 
 namespace holdfast {
@@ -35,6 +37,12 @@ enum class OnError : std::uint8_t {
   warn,   // it says so on stderr, and goes on
 };
 
+// What several ranks are to each other (Score, section 5.3).
+enum class Coupling : std::uint8_t {
+  tight,  // they save parts of one whole: a checkpoint is complete when every rank has its part
+  independent,  // each has a history of its own; they share a node's budgets alone
+};
+
 struct HistoryOptions {
   std::uint64_t gpu_bytes = 0;   // a cache in device memory; 0: none
   std::uint64_t host_bytes = 0;  // a cache in pinned memory; 0: none
@@ -51,7 +59,9 @@ struct HistoryOptions {
   // Whose copies they are, such as "rank 3 of 8": a region of another's is refused.
   std::string partner_owner = {};
   std::string disk = {};         // a folder, made if it is not there; empty: nothing is durable
-  std::uint64_t disk_bytes = 0;  // what checkpoints may take there; 0: what the file system has
+  // What the arrays of checkpoints may take there; 0: what the file system has. A file has at most
+  // 128 bytes an array, 8 every 4 MiB, and three pages more than its checkpoint.
+  std::uint64_t disk_bytes = 0;
   // A folder that outlives the machine, on any POSIX file system; empty: none. Checkpoints go on to
   // it once the disk has them. Where the disk has lost some, or is another one, they are found
   // there.
@@ -73,6 +83,20 @@ struct HistoryOptions {
   // killed leaves none. Empty: nothing is noted.
   std::string trace = {};
   std::uint64_t trace_events = 1 << 18;
+
+  // The other processes that save with this one; null: none. Each gets a folder of its own below
+  // `disk` and `remote` ("rank-00003-of-00008"), and that name behind host_region, partner_region,
+  // status and trace.
+  // open(), agree(), latest_of_all() and wait_for_all() are then collective: all ranks call them,
+  // in the same order.
+  std::shared_ptr<RankGroup> ranks = nullptr;
+  Coupling coupling = Coupling::tight;
+  // For which a collective call waits for the other ranks.
+  std::chrono::milliseconds ranks_timeout{60'000};
+  // In place of host_bytes and disk_bytes: what all ranks of a node have together, of which each
+  // gets its part by weight, in whole pages. The ranks of a node give the same.
+  std::uint64_t node_host_bytes = 0, node_disk_bytes = 0;
+  std::uint64_t weight = 1;
 };
 
 // One save on its way. Copyable; all copies speak of the same save. Thread safe.
@@ -89,6 +113,7 @@ class Ticket {
   void wait(Tier tier = Tier::disk) const;
 
   struct State;
+  const std::shared_ptr<State>& state() const { return state_; }
   explicit Ticket(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
  private:
@@ -129,7 +154,16 @@ struct HistoryStats {
 //   is discarded. One that is not leaves nothing behind.
 // - Hints may be wrong, missing, repeated or late: that costs time, and nothing else.
 //
-// Thread safety: any number of threads, but each stream by one at a time. Arrays outlive the work
+// Ranks (Coupling::tight): what one of them lacks when they are opened none is offered; its number
+// is free. From then on each has what it saves, and agree() says what all have. Retention counts
+// what all are known to have on disk or remote; and the last of that stays there, though it be
+// discarded, until all are known to have another, or to have discarded everything. So whichever
+// ranks die, and when, there is one that all can restore. Ranks save and discard the same numbers
+// in the same order: of a number that some have saved once, and others discarded and saved again,
+// the parts do not fit.
+//
+// Thread safety: any number of threads, but each stream by one at a time, and none whose work waits
+// for that of another thread's call: restores from the disk take turns. Arrays outlive the work
 // that uses them. One process at a time has a folder open. Every function throws Errc::closed on a
 // history that is closed or was moved from, and in_use in a forked child, whose copy ends without
 // waiting. Memory that runs out within a change of what is where breaks a history: every function
@@ -141,6 +175,8 @@ class History {
   // bytes; a path that cannot be a trace's or a socket's; already_exists where it is another
   // file's), no_memory, no_shared_memory, and for folders and regions in_use, conflict, foreign,
   // damaged, newer_version, permission, io.
+  // With ranks collective: rank_lost; what another rank met, with its number; invalid_argument
+  // (options that differ, a folder with the checkpoints of another number of ranks).
   static History open(const HistoryOptions& options);
   ~History();  // as close(), but errors are printed to stderr
   History(History&&) noexcept;
@@ -171,7 +207,8 @@ class History {
   // makes the number free.
   void restore(std::uint64_t step, Stream& stream, bool keep = false);
 
-  // The program will restore these next, in this order, behind those of earlier calls.
+  // The program will restore these next, in this order, behind those of earlier calls. Of more than
+  // 1,048,576 that wait for their restores the last ones are passed over.
   void hint(std::span<const std::uint64_t> steps);
   void hint(std::uint64_t step) { hint({&step, 1}); }
   // Prefetching begins with this call, so that it does not stand in the way of flushes before.
@@ -188,6 +225,19 @@ class History {
   bool is_in(std::uint64_t step, Tier tier) const;
   // The checkpoint that a tier got last, of those that it has. Of the disk: the one to go on from.
   std::optional<std::uint64_t> latest(Tier tier = Tier::disk) const;
+
+  // --- Ranks. Collective, on the thread that calls; alone, or with independent ranks, of this
+  // process. Throw rank_lost if a rank has ended or does not come within ranks_timeout: then save
+  // and restore go on, and what is collective does not; another rank's error, with its number;
+  // invalid_argument if the ranks are at different calls.
+  // What every rank has whole in this tier or a slower one, ascending; and retention by that.
+  std::vector<std::uint64_t> agree(Tier tier = Tier::disk);
+  // Of these the one that rank 0 saved last: the one to go on from.
+  std::optional<std::uint64_t> latest_of_all(Tier tier = Tier::disk);
+  // Ticket::wait() on every rank, each with the ticket of its save of one number: returns once all
+  // have it, and throws on all if one cannot have it, or not within ranks_timeout.
+  void wait_for_all(const Ticket& ticket, Tier tier = Tier::disk);
+
   // Waits until everything is on disk and remote, as far as there are such tiers, or cannot be, and
   // what was discarded is gone from there; what was given up is tried again. Throws what transfers
   // met, and why a checkpoint is not where it should be.

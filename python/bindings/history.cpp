@@ -37,6 +37,12 @@ OnError parse_on_error(const std::string& name) {
   throw Error(Errc::invalid_argument, "on_error is '" + name + "': use raise or warn");
 }
 
+Coupling parse_coupling(const std::string& name) {
+  if (name == "tight") return Coupling::tight;
+  if (name == "independent") return Coupling::independent;
+  throw Error(Errc::invalid_argument, "coupling is '" + name + "': use tight or independent");
+}
+
 void refuse_forked(pid_t creator, const char* what) {
   if (creator == ::getpid()) return;
   throw Error(Errc::in_use,
@@ -179,7 +185,10 @@ Handle open_history(std::uint64_t gpu, std::uint64_t host, const std::string& ho
                     std::uint64_t disk_bytes, const std::string& remote, std::uint64_t remote_bytes,
                     bool discard_consumed, std::uint64_t keep_last, std::uint64_t keep_every,
                     const std::string& on_error, const std::string& status,
-                    const std::string& trace, std::uint64_t trace_events) {
+                    const std::string& trace, std::uint64_t trace_events,
+                    const std::shared_ptr<RankGroup>& ranks, const std::string& coupling,
+                    double ranks_timeout, std::uint64_t node_host, std::uint64_t node_disk_bytes,
+                    std::uint64_t weight) {
   HistoryOptions options;
   options.gpu_bytes = gpu;
   options.host_bytes = host;
@@ -198,6 +207,12 @@ Handle open_history(std::uint64_t gpu, std::uint64_t host, const std::string& ho
   options.status = status;
   options.trace = trace;
   options.trace_events = trace_events;
+  options.ranks = ranks;
+  options.coupling = parse_coupling(coupling);
+  options.ranks_timeout = parse_timeout(ranks_timeout);
+  options.node_host_bytes = node_host;
+  options.node_disk_bytes = node_disk_bytes;
+  options.weight = weight;
   nb::gil_scoped_release no_gil;
   return std::make_shared<HistoryHandle>(options);
 }
@@ -389,6 +404,27 @@ void bind_history(nb::module_& module) {
             return handle->with([&](History& own) { return own.latest(parse_tier(tier)); });
           },
           "tier"_a)
+      .def(
+          "agree",
+          [](const Handle& handle, const std::string& tier) {
+            const Tier asked = parse_tier(tier);
+            return handle->with([&](History& own) { return own.agree(asked); });
+          },
+          "tier"_a)
+      .def(
+          "latest_of_all",
+          [](const Handle& handle, const std::string& tier) {
+            const Tier asked = parse_tier(tier);
+            return handle->with([&](History& own) { return own.latest_of_all(asked); });
+          },
+          "tier"_a)
+      .def(
+          "wait_for_all",
+          [](const Handle& handle, const TicketHandle& ticket, const std::string& tier) {
+            const Tier asked = parse_tier(tier);
+            handle->with([&](History& own) { own.wait_for_all(ticket.ticket, asked); });
+          },
+          "ticket"_a, "tier"_a)
       .def("flush", ask([](History& own) { own.flush(); }))
       .def(
           "verify",
@@ -402,7 +438,8 @@ void bind_history(nb::module_& module) {
   module.def("open_history", &open_history, "gpu"_a, "host"_a, "host_region"_a, "partner"_a,
              "partner_region"_a, "partner_owner"_a, "disk"_a, "disk_bytes"_a, "remote"_a,
              "remote_bytes"_a, "discard_consumed"_a, "keep_last"_a, "keep_every"_a, "on_error"_a,
-             "status"_a, "trace"_a, "trace_events"_a);
+             "status"_a, "trace"_a, "trace_events"_a, "ranks"_a.none(), "coupling"_a,
+             "ranks_timeout"_a, "node_host"_a, "node_disk_bytes"_a, "weight"_a);
 }
 
 }  // namespace holdfast::python

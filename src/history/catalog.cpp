@@ -322,12 +322,14 @@ std::optional<Window> Catalog::oldest_window(int tier, std::uint64_t bytes, Aske
     return score(tier, fragment, asker, kUnhinted, known).wait;
   };
   // The choice takes the least of the largest waits, so in their place stands the arrival.
-  std::optional<Window> oldest =
-      choose_window(space.fragments(), space.rounded(bytes), [&](const Fragment& fragment) {
+  std::optional<Window> oldest = choose_window(
+      space.fragments(), space.rounded(bytes),
+      [&](const Fragment& fragment) {
         const Copy& copy = checkpoints_.at(fragment.step).copies[tier];
         const bool ever = wait_of(fragment) < kNever;
         return Score{ever ? static_cast<double>(copy.arrival) : kNever, kUnhinted, false};
-      });
+      },
+      tier_at(tier).scratch.scores);
   if (!oldest) return oldest;
   oldest->wait = 0;
   for (std::size_t i = oldest->first; i < oldest->last; ++i) {
@@ -477,6 +479,7 @@ bool Catalog::adopt(Step step, std::uint64_t bytes, int tier, std::uint64_t offs
 // -----------------------------------------------------------------------------------------
 
 void Catalog::hint(Step step) {
+  if (hints_.size() >= kMostHints) return;
   hints_[next_place_] = step;
   auto& places = places_[step];
   places.push_back(next_place_++);
@@ -502,12 +505,10 @@ void Catalog::drop_missing_hints_before(Step step) {
   const auto places = places_.find(step);
   if (places == places_.end()) return;
   const std::uint64_t place = places->second.front();
-  while (!hints_.empty() && hints_.begin()->first < place) {
-    const auto missing = std::find_if(hints_.begin(), hints_.lower_bound(place), [&](auto& hint) {
-      return !checkpoints_.contains(hint.second);
-    });
-    if (missing == hints_.lower_bound(place)) return;
-    drop_hint(missing->second);
+  for (auto hint = hints_.begin(); hint->first < place;) {
+    const Step other = hint->second;
+    ++hint;  // what is dropped is the first of its step's, and so the one before
+    if (!checkpoints_.contains(other)) drop_hint(other);
   }
 }
 

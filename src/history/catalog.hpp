@@ -94,6 +94,8 @@ class Catalog {
   // REQUIRES: 1 to kMaxTiers tiers, caches before storage.
   Catalog(const std::vector<TierSpec>& tiers, Options options,
           const LifeCycleTable& table = life_cycle());
+  // Further ones are passed over, until restores have taken some away.
+  static constexpr std::size_t kMostHints = std::size_t{1} << 20;
   static constexpr int kMaxTiers = 5;
 
   // --- What the program asks for -----------------------------------------------------------------

@@ -177,6 +177,7 @@ void Engine::end(bool leave) {
   }
   bounce_.reset();
   for (auto& store : stores_) store.reset();
+  if (together_) together_->talk.reset();  // perhaps MPI's, which may end now
 }
 
 }  // namespace holdfast::history

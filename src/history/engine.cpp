@@ -51,6 +51,11 @@ std::vector<TierSpec> specs_of(const HistoryOptions& options) {
   }
   if (!options.disk.empty()) specs.push_back({.capacity = options.disk_bytes, .storage = true});
   if (!options.remote.empty()) specs.push_back({.capacity = options.remote_bytes, .storage = true});
+  for (const std::string* path : {&options.host_region, &options.disk, &options.remote}) {
+    if (path->find('\0') == path->npos) continue;
+    throw Error(Errc::invalid_argument,
+                "History::open: a path has a zero byte, which no file's name has");
+  }
   if (specs.empty()) {
     throw Error(Errc::invalid_argument,
                 "History::open: no tier: set gpu_bytes, host_bytes, partner_bytes, disk or remote");
@@ -108,10 +113,12 @@ bool Core::go_on_soon() {
   return dispatcher_rests;
 }
 
-Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
+Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk,
+               std::unique_ptr<Together> together, const std::string& title)
     : options_(options),
-      core_(std::make_shared<Core>(
-          specs_of(options), Catalog::Options{.discard_consumed = options.discard_consumed})) {
+      core_(std::make_shared<Core>(specs_of(options),
+                                   Catalog::Options{.discard_consumed = options.discard_consumed})),
+      together_(std::move(together)) {
   std::fill(std::begin(numbers_), std::end(numbers_), -1);
   const auto add = [&](Tier kind, bool there) {
     if (!there) return;
@@ -129,12 +136,13 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
   if (options.partner_bytes > 0) {
     partner_.emplace(options.partner_bytes, options.partner_region, options.partner_owner);
   }
+  const FolderOptions folder{.name = title};
   if (!options.disk.empty()) {
     auto& store = stores_[index_of(Tier::disk)];
-    store = disk ? std::move(disk) : open_folder_store(options.disk);
+    store = disk ? std::move(disk) : open_folder_store(options.disk, folder);
   }
   if (!options.remote.empty()) {
-    stores_[index_of(Tier::remote)] = open_folder_store(options.remote);
+    stores_[index_of(Tier::remote)] = open_folder_store(options.remote, folder);
   }
   start_trace();
   adopt();
@@ -151,7 +159,10 @@ void Engine::adopt() {
     Record& record = records_[info.step];
     if (record.info.bytes == 0 || record.info.saved_at_ns < info.saved_at_ns) record.info = info;
   };
-  const auto counts = [&](const StepInfo& info) { return records_.at(info.step).info == info; };
+  const auto counts = [&](const StepInfo& info) {
+    const auto record = records_.find(info.step);
+    return record != records_.end() && record->second.info == info;
+  };
   const auto take = [&](const StepInfo& info, Tier kind, std::uint64_t offset) {
     if (!counts(info)) return false;
     if (!core_->catalog.adopt(info.step, room_of(info), tier_of(kind), offset)) return false;
@@ -161,12 +172,20 @@ void Engine::adopt() {
   std::vector<StepInfo> stored[kTierKinds];
   for (std::size_t kind = 0; kind < kTierKinds; ++kind) {
     if (stores_[kind]) stored[kind] = in_order_of_arrival(*stores_[kind]);
-    for (const StepInfo& info : stored[kind]) note(info);
+  }
+  if (together_) agree_on_found(stored);
+  const auto is_agreed = [&](const StepInfo& info) {
+    return !together_ || together_->is_complete(info.step, info.stamp);
+  };
+  for (const auto& infos : stored) {
+    for (const StepInfo& info : infos) note(info);
   }
   for (const Tier kind : kinds_) {
     const HostTier* const memory = memory_of(kind);
     if (!memory) continue;
-    for (const HostTier::Found& found : memory->found()) note(found.info);
+    for (const HostTier::Found& found : memory->found()) {
+      if (is_agreed(found.info)) note(found.info);
+    }
   }
   for (const Tier kind : kinds_) {
     HostTier* const memory = memory_of(kind);
@@ -425,6 +444,7 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
     // It stays where it is while the transfer goes on.
     Record& record = records_[step];
     record.info = {step, layout->bytes, layout->parts, now_ns()};
+    if (together_) record.info.stamp = together_->begin_save(step);
     record.ticket = ticket;
     queue_save(call, answer.transfer, record.info, *layout, stream, ticket, caller);
   } catch (...) {
@@ -480,7 +500,10 @@ void Engine::refuse_unknown(Step step) const {
     const auto file = damaged_file(*stores_[index_of(kind)], step);
     if (file) throw Error(file->code, file->reason);
   }
-  throw Error(Errc::not_found, name_of(step) + " is not in this history: steps() has what is");
+  const std::string lacks = together_ ? together_->who_lacks(step) : std::string();
+  throw Error(Errc::not_found,
+              name_of(step) + (lacks.empty() ? " is not in this history: steps() has what is"
+                                             : " is not complete: " + lacks + "; save it again"));
 }
 
 void Engine::restore(Step step, Stream& stream, bool keep) {
@@ -614,6 +637,7 @@ bool Engine::discard(Step step) {
   for (const Tier kind : kinds_) {
     if (there || kind < Tier::disk || core_->catalog.knows(step)) continue;
     if (removals_.contains({step, kind}) || !has_file(*stores_[index_of(kind)], step)) continue;
+    if (together_ && together_->held.contains({step, kind})) continue;
     removals_.insert({step, kind});
     removal_due_.notify_one();
     remains = true;

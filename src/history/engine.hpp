@@ -24,6 +24,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -47,6 +48,7 @@
 #include "history/host_tier.hpp"
 #include "history/range_fences.hpp"
 #include "history/status_server.hpp"
+#include "history/together.hpp"
 #include "holdfast/history.hpp"
 
 namespace holdfast {
@@ -54,6 +56,10 @@ namespace holdfast {
 constexpr std::size_t index_of(Tier tier) { return static_cast<std::size_t>(tier); }
 
 namespace history {
+
+// Ticket::wait(). Throws io behind the deadline.
+void wait_for(Ticket::State& state, Tier tier,
+              std::optional<std::chrono::steady_clock::time_point> deadline);
 
 // What a history and its tickets share.
 struct Core {
@@ -152,7 +158,12 @@ struct Layout {
 class Engine {
  public:
   // `disk`: the store of the disk, for tests of their own; otherwise `options.disk` is opened.
-  explicit Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk = nullptr);
+  // `together`: what this rank has with others; `title`: what its folders are called. `options`
+  // are this rank's own.
+  explicit Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk = nullptr,
+                  std::unique_ptr<Together> together = nullptr, const std::string& title = {});
+  // Collective where there are ranks.
+  static std::unique_ptr<Engine> open(const HistoryOptions& options);
   ~Engine();
   bool is_of_this_process() const noexcept { return core_->maker.is_this_process(); }
 
@@ -167,6 +178,8 @@ class Engine {
   std::vector<Step> steps();
   bool is_in(Step step, Tier tier);
   std::optional<Step> latest(Tier tier);
+  Agreed agree(Tier tier, const char* call);
+  void wait_for_all(const Ticket& ticket, Tier tier);
   void flush();
   void verify(Step step);
   HistoryStats stats();
@@ -272,6 +285,18 @@ class Engine {
   bool verify(Step step, Tier kind);
   void end(bool leave);
 
+  // together.cpp
+  Offer found_offer(const std::vector<StepInfo> (&stored)[kTierKinds]);
+  void agree_on_found(std::vector<StepInfo> (&stored)[kTierKinds]);
+  Offer offer_of(Tier tier) const;
+  Stamp stamp_of(const Ticket::State& state, Tier tier) const;
+  void note_agreed(const Agreed& agreed);
+  void retain_agreed();
+  bool is_stored(Step step) const;
+  bool may_go(const Version& version);
+  void release_held();
+  void queue_removal(Step step, const Stamp& stamp, Tier kind);
+
   // lanes.cpp
   void start_threads();
   template <class Body>
@@ -329,6 +354,7 @@ class Engine {
   };
   std::unique_ptr<Bounces> bounce_;
   std::shared_ptr<Core> core_;
+  const std::unique_ptr<Together> together_;  // null: there are no other ranks
 
   // Under the mutex.
   std::map<std::string, Array, std::less<>> arrays_;
@@ -362,7 +388,7 @@ class Engine {
 
 struct History::Impl {
   explicit Impl(const HistoryOptions& options)
-      : owner(std::make_unique<history::Engine>(options)), engine(*owner) {}
+      : owner(history::Engine::open(options)), engine(*owner) {}
   // A forked child has a copy without the threads, which cannot be joined: there it stays.
   ~Impl() {
     if (!owner->is_of_this_process()) static_cast<void>(owner.release());

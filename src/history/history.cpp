@@ -71,8 +71,14 @@ bool Ticket::is_in(Tier tier) const {
 }
 
 void Ticket::wait(Tier tier) const {
-  State& state = state_of(state_);
   check_tier(tier, "Ticket::wait");
+  history::wait_for(state_of(state_), tier, std::nullopt);
+}
+
+namespace history {
+
+void wait_for(Ticket::State& state, Tier tier,
+              std::optional<std::chrono::steady_clock::time_point> deadline) {
   const std::string name = "checkpoint " + std::to_string(state.step);
   const int number = state.tiers[index_of(tier)];
   if (number < 0) {
@@ -96,9 +102,19 @@ void Ticket::wait(Tier tier) const {
                       "', and nothing that goes on will make some: discard() others");
     }
     caller.waits_for(history::TraceEvent::Why::durable, number);
-    state.core->changed.wait(lock);
+    if (!deadline) {
+      state.core->changed.wait(lock);
+    } else if (std::chrono::steady_clock::now() >= *deadline) {
+      throw Error(Errc::io,
+                  name + " is not in the tier '" + to_string(tier) +
+                      "' yet: give ranks_timeout more time, or the history a faster disk");
+    } else {
+      state.core->changed.wait_until(lock, *deadline);
+    }
   }
 }
+
+}  // namespace history
 
 // --- History
 // ---------------------------------------------------------------------------------------
@@ -164,6 +180,34 @@ bool History::is_in(std::uint64_t step, Tier tier) const {
 std::optional<std::uint64_t> History::latest(Tier tier) const {
   check_tier(tier, "History::latest");
   return impl().engine.latest(tier);
+}
+
+std::vector<std::uint64_t> History::agree(Tier tier) try {
+  check_tier(tier, "History::agree");
+  std::vector<std::uint64_t> steps;
+  for (const auto& [step, stamp] : impl().engine.agree(tier, "History::agree()").complete) {
+    steps.push_back(step);
+  }
+  return steps;
+} catch (const std::exception&) {
+  core::fail("History::agree()");
+}
+
+std::optional<std::uint64_t> History::latest_of_all(Tier tier) try {
+  check_tier(tier, "History::latest_of_all");
+  const history::Agreed agreed = impl().engine.agree(tier, "History::latest_of_all()");
+  if (agreed.order.empty()) return std::nullopt;
+  return agreed.order.back();
+} catch (const std::exception&) {
+  core::fail("History::latest_of_all()");
+}
+
+void History::wait_for_all(const Ticket& ticket, Tier tier) try {
+  check_tier(tier, "History::wait_for_all");
+  state_of(ticket.state());
+  impl().engine.wait_for_all(ticket, tier);
+} catch (const std::exception&) {
+  core::fail("History::wait_for_all()");
 }
 
 void History::flush() { impl().engine.flush(); }

@@ -47,6 +47,7 @@ void Engine::finish(const history::Transfer& transfer, Outcome outcome,
         ++count[kind].checkpoints;
         if (found != records_.end()) count[kind].bytes += found->second.info.bytes;
       }
+      if (together_ && transfer.kind == Kind::save) together_->counts.add(step);
       if (transfer.kind == Kind::flush) unflushed_.erase({step, transfer.from});
       if (tier >= Tier::disk) retain();
     }
@@ -107,9 +108,9 @@ void Engine::note_evictions() {
                    bytes);
     }
     if (HostTier* const memory = memory_of(kind_of(tier))) memory->forget(step);
-    if (!is_cache(tier)) {
-      removals_.insert({step, kind_of(tier)});
-      removal_due_.notify_one();
+    // Where there is no record forget_if_gone() has seen to the files.
+    if (!is_cache(tier) && record != records_.end()) {
+      queue_removal(step, record->second.info.stamp, kind_of(tier));
     }
     forget_if_gone(step);
   }
@@ -120,20 +121,21 @@ void Engine::forget_if_gone(Step step) {
   const auto record = records_.find(step);
   if (record == records_.end() || core_->catalog.knows(step)) return;
   if (record->second.ticket) record->second.ticket->gone = true;
+  const Stamp stamp = record->second.info.stamp;
   records_.erase(record);
   std::erase_if(unflushed_, [&](const auto& entry) { return entry.first.first == step; });
   // The files of a checkpoint whose every copy was damaged, which the catalog has dropped before;
   // one that could not be taken back; and one of another checkpoint that had the number.
   for (const Tier kind : kinds_) {
     if (kind < Tier::disk || !has_file(*stores_[index_of(kind)], step)) continue;
-    removals_.insert({step, kind});
-    removal_due_.notify_one();
+    queue_removal(step, stamp, kind);
   }
 }
 
 // What the rule of retention no longer keeps on disk goes.
 void Engine::retain() {
   if (options_.keep_last == 0 && options_.keep_every == 0) return;
+  if (together_) return;  // retain_agreed()
   const std::uint64_t last = std::max<std::uint64_t>(options_.keep_last, 1);
   const auto is_stored = [&](Step step) {
     for (int tier = 0; tier < core_->catalog.tiers(); ++tier) {

@@ -76,8 +76,8 @@ std::string in_words(TraceEvent::Why why, const char* tier) {
 
 std::string Engine::path_of(Tier kind) const {
   if (stores_[index_of(kind)]) return stores_[index_of(kind)]->path();
-  if (kind == Tier::host) return options_.host_region;
-  return kind == Tier::partner ? options_.partner_region : "";
+  if (kind == Tier::partner) return options_.partner_region;
+  return kind == Tier::host ? options_.host_region : "";
 }
 
 void Engine::add_transfers(HistorySnapshot& snapshot) const {

@@ -212,7 +212,8 @@ void check_header(const StepHeader& header, std::uint64_t file_bytes, const std:
 // REQUIRES: check_header() passed, and the checksum holds.
 Front decode(std::span<const std::byte> bytes, const StepHeader& header, const std::string& path) {
   Front front;
-  front.info = {header.step, header.bytes, {}, header.saved_at_ns};
+  front.info = {
+      header.step, header.bytes, {}, header.saved_at_ns, {header.stamp_run, header.stamp_save}};
   front.history = header.history;
   front.sequence = header.sequence;
   front.chunk_bytes = header.chunk_bytes;
@@ -274,6 +275,8 @@ AlignedBytes encode(const Front& front) {
   header.sequence = front.sequence;
   header.bytes = front.info.bytes;
   header.saved_at_ns = front.info.saved_at_ns;
+  header.stamp_run = front.info.stamp.run;
+  header.stamp_save = front.info.stamp.save;
   header.front_bytes = front.front_bytes();
   header.parts = static_cast<std::uint32_t>(front.info.parts.size());
   std::byte* at = bytes.data() + sizeof header;

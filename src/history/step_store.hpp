@@ -8,6 +8,7 @@
 // it is removed. A crash at any point leaves each step whole or absent.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -29,11 +30,19 @@ struct Part {
   friend bool operator==(const Part&, const Part&) = default;
 };
 
+// Tells the saves of one number apart: ranks that have the same stamp have parts of one whole.
+struct Stamp {
+  std::uint64_t run = 0;   // that the ranks agreed on when they opened it; 0: a process alone
+  std::uint64_t save = 0;  // the first, second, ... of this number in that run
+  friend auto operator<=>(const Stamp&, const Stamp&) = default;
+};
+
 struct StepInfo {
   Step step = 0;
   std::uint64_t bytes = 0;  // of the blob
   std::vector<Part> parts;
   std::uint64_t saved_at_ns = 0;  // CLOCK_REALTIME
+  Stamp stamp{};
   friend bool operator==(const StepInfo&, const StepInfo&) = default;
 };
 
