@@ -28,6 +28,7 @@ using holdfast::test::killed;
 using holdfast::test::kUnit;
 using holdfast::test::restores;
 using holdfast::test::save;
+using holdfast::test::wait_to_be_killed;
 
 class HostRegionTest : public ::testing::Test {
  protected:
@@ -60,6 +61,7 @@ TEST_F(HostRegionTest, WhatTheHostHasSurvivesKills) {
         save(history, stream, field, step).wait(Tier::host);
         tell(step);
       }
+      wait_to_be_killed();
     });
     SCOPED_TRACE("seed " + std::to_string(seed) + ", round " + std::to_string(round));
     History history = History::open(with);
@@ -86,6 +88,7 @@ TEST_F(HostRegionTest, WhatWasDiscardedOrEvictedIsNotFoundAgain) {
     tell(0);
     save(history, stream, field, 20).wait(Tier::host);  // perhaps where 3 was
     tell(20);
+    wait_to_be_killed();
   });
   ASSERT_EQ(told.size(), 2u);
   History history = History::open(options());
@@ -103,6 +106,7 @@ TEST_F(HostRegionTest, WhatIsFoundIsFlushed) {
       save(history, stream, field, step).wait(Tier::host);
     }
     tell(4);
+    wait_to_be_killed();
   });
   HistoryOptions with_disk = options();
   with_disk.disk = scratch_.path("disk");
@@ -129,6 +133,7 @@ TEST_F(HostRegionTest, TheLaterOfTwoUnderOneNumberCounts) {
     std::vector<std::uint8_t> field;
     save(history, stream, field, 5).wait(Tier::host);
     tell(5);
+    wait_to_be_killed();
   });
   HistoryOptions disk_alone;
   disk_alone.disk = scratch_.path("disk");
@@ -171,6 +176,7 @@ TEST_F(HostRegionTest, ASlotThatIsDamagedIsNotBelieved) {
     save(history, stream, field, 1).wait(Tier::host);
     save(history, stream, field, 2).wait(Tier::host);
     tell(2);
+    wait_to_be_killed();
   });
   const std::mt19937_64::result_type seed = holdfast::test::test_seed();
   std::mt19937_64 random(seed);

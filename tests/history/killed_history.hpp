@@ -41,6 +41,12 @@ inline bool restores(History& history, std::uint64_t step) {
   return true;
 }
 
+// At the end of what is killed(): a history that goes out of scope is closed, and then its caches
+// are given back.
+[[noreturn]] inline void wait_to_be_killed() {
+  for (;;) ::pause();
+}
+
 // Runs `body` in a process that is killed when it has told `reports` numbers, or a moment later.
 // Returns the numbers.
 template <class Body>
@@ -51,7 +57,7 @@ std::vector<std::uint64_t> killed(std::size_t reports, unsigned more_microsecond
   if (child == 0) {
     ::close(ends[0]);
     body([&](std::uint64_t step) { (void)!::write(ends[1], &step, sizeof(step)); });
-    for (;;) ::pause();
+    wait_to_be_killed();
   }
   ::close(ends[1]);
   std::vector<std::uint64_t> told;

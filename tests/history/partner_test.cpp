@@ -36,6 +36,7 @@ using holdfast::test::killed;
 using holdfast::test::kUnit;
 using holdfast::test::restores;
 using holdfast::test::save;
+using holdfast::test::wait_to_be_killed;
 
 constexpr auto kPartner = static_cast<std::size_t>(Tier::partner);
 
@@ -89,6 +90,7 @@ class PartnerTest : public ::testing::Test {
         save(history, stream, field, step).wait(Tier::partner);
         tell(step);
       }
+      wait_to_be_killed();
     });
   }
 
@@ -412,6 +414,7 @@ TEST_F(PartnerTest, AnyNumberOfArraysAndManySmallCheckpointsSurvive) {
         if (error.code() != Errc::no_space) throw;
       }
       tell(step);
+      wait_to_be_killed();
     });
     ASSERT_EQ(told.size(), 1u);
     EXPECT_GE(told[0], 30u);
@@ -452,6 +455,7 @@ TEST_F(PartnerTest, ATableOfPartsThatIsDamagedIsNotBelieved) {
       for (std::uint64_t i = 0; i < kArrays; ++i) history.unprotect("a" + std::to_string(i));
       save(history, stream, field, 2).wait(Tier::partner);
       tell(2);
+      wait_to_be_killed();
     });
     lose(node());
     {
