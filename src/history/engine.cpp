@@ -101,10 +101,10 @@ void Core::go_on() {
 bool Core::go_on_soon() {
   if (catalog.waiting_callers() > 0) {
     go_on();
-    return false;
+  } else {
+    changed.notify_all();
+    lanes_due = true;
   }
-  changed.notify_all();
-  lanes_due = true;
   return dispatcher_rests;
 }
 
