@@ -8,7 +8,8 @@ set -eu
 packages="g++ cmake ninja-build libboost-context-dev libxxhash-dev libpmem2-dev
 python3 python3-venv python3-dev"
 if [ "${1:-all}" = all ]; then
-  packages="$packages pkg-config ccache liblzma-dev zlib1g-dev nlohmann-json3-dev libgtest-dev"
+  packages="$packages pkg-config ccache liblzma-dev zlib1g-dev nlohmann-json3-dev libgtest-dev
+libopenmpi-dev openmpi-bin"
 fi
 
 if ! command -v dpkg-query >/dev/null 2>&1; then

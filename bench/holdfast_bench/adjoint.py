@@ -57,11 +57,12 @@ class Size:
                 f"history/exact/{caches}/host_mib={self.host_mib}",
                 f"revolve/exact/{tail}/snapshots={self.snapshots}",
                 f"revolve/exact/{tail}/snapshots={max(2, self.snapshots // 8)}",
-                f"none/packed/{tail}",
-                f"memory/packed/{tail}",
-                f"history/packed/{caches}/host_mib={self.host_mib}",
             ]
         found.append(f"history/exact/{caches}/host_mib={self.small_host_mib}/disk=1")
+        for every in self.every:
+            tail = f"every={every}"
+            caches = f"{tail}/gpu_mib={self.gpu_mib}/host_mib={self.host_mib}"
+            found += [f"none/packed/{tail}", f"memory/packed/{tail}", f"history/packed/{caches}"]
         return found
 
 
@@ -90,7 +91,7 @@ def run(
     *,
     program: Path | None = None,
     disk: Path | None = None,
-    seconds: int = 80,
+    seconds: int = 70,
     repeat: int = 3,
     on_line: Callable[[Line], None] = lambda line: None,
 ) -> Path:
@@ -171,7 +172,7 @@ def _gb(bytes_: int) -> str:
 def stores(report: Report) -> str:
     """Returns the table of a results file."""
     rows: list[list[object]] = []
-    for line in report.lines:
+    for line in sorted(report.lines, key=lambda line: int(line["every"])):
         if "error" in line:
             rows.append([line["every"], _name(line), "does not fit", *[""] * 7])
             continue

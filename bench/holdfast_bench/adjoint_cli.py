@@ -34,7 +34,7 @@ def add_command(app: typer.Typer) -> None:
         disk: Annotated[
             Path | None, typer.Option(help="Folder for checkpoints. Default: a temporary one.")
         ] = None,
-        seconds: Annotated[int, typer.Option(min=1, help="No store is begun later.")] = 80,
+        seconds: Annotated[int, typer.Option(min=1, help="No store is begun later.")] = 70,
         repeat: Annotated[int, typer.Option(min=1, help="Shots of which the median counts.")] = 3,
         program: Annotated[
             Path | None, typer.Option(help="adjoint_bench. Default: the tree's.")

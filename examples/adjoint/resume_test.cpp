@@ -108,6 +108,7 @@ TEST_F(AdjointResume, AnotherRunsRegionIsRefusedAndStays) {
   refused([](Options& other) { other.steps = 11; }, "--steps 10");
   refused([](Options& other) { other.shots = 2; }, "--shots 3");
   refused([](Options& other) { other.compress = true; }, "--compress 0");
+  refused([](Options& other) { other.every = 2; }, "--every 1");
   ASSERT_EQ(run(options, out), 0);
   EXPECT_NE(out.str().find("3 of 3 shots were done"), std::string::npos);
   EXPECT_EQ(read_file(path()).size(), before.size());

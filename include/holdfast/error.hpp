@@ -29,6 +29,7 @@ enum class Errc {
   livelock,      // a kernel made no progress (CPU backend)
   device,        // a CUDA call failed
   io,
+  rank_lost,  // another rank ended, or did not come in time
 };
 
 // Returns the enumerator's name, such as "damaged".

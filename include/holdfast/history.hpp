@@ -1,11 +1,12 @@
 // A history of checkpoints over several tiers: device memory, pinned host memory, memory of a
-// partner, a folder on disk, and a remote one.
+// partner, a folder on disk, and a remote one or an object store.
 // Many are saved, in quick succession, and read back in any order; an order that is known ahead is
 // given as hints, and checkpoints come up to the GPU before they are asked for.
 //
 // Source: Score (HPDC '23). What the paper leaves open, and what is done here: docs/history.md.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,9 +18,12 @@
 #include "holdfast/checkpoint.hpp"
 #include "holdfast/config.hpp"
 #include "holdfast/history_snapshot.hpp"
+#include "holdfast/ranks.hpp"
 #include "holdfast/stream.hpp"
 
 namespace holdfast {
+
+class ObjectStore;
 
 // From the fastest. `partner` is memory that outlives the process and what is its own: its folder,
 // and its host_region.
@@ -33,6 +37,12 @@ const char* to_string(Tier tier) noexcept;
 enum class OnError : std::uint8_t {
   raise,  // it throws what happened, once, and saves nothing
   warn,   // it says so on stderr, and goes on
+};
+
+// What several ranks are to each other (Score, section 5.3).
+enum class Coupling : std::uint8_t {
+  tight,  // they save parts of one whole: a checkpoint is complete when every rank has its part
+  independent,  // each has a history of its own; they share a node's budgets alone
 };
 
 struct HistoryOptions {
@@ -50,20 +60,27 @@ struct HistoryOptions {
   std::uint64_t partner_bytes = 0;
   // Whose copies they are, such as "rank 3 of 8": a region of another's is refused.
   std::string partner_owner = {};
-  std::string disk = {};         // a folder, made if it is not there; empty: nothing is durable
-  std::uint64_t disk_bytes = 0;  // what checkpoints may take there; 0: what the file system has
+  std::string disk = {};  // a folder, made if it is not there; empty: nothing is durable
+  // What the arrays of checkpoints may take there; 0: what the file system has. A file has at most
+  // 128 bytes an array, 8 every 4 MiB, and three pages more than its checkpoint.
+  std::uint64_t disk_bytes = 0;
   // A folder that outlives the machine, on any POSIX file system; empty: none. Checkpoints go on to
   // it once the disk has them. Where the disk has lost some, or is another one, they are found
-  // there.
+  // there, and written to the disk again in the background, as far as disk_bytes goes.
   std::string remote = {};
   std::uint64_t remote_bytes = 0;
+  // The same in an object store, in place of a folder (holdfast/object_store.hpp).
+  std::shared_ptr<ObjectStore> remote_store = {};
 
   // A checkpoint that was restored, and not kept, goes once the stream has come behind the restore:
   // what is pending of its flushes, too. It stays if the stream failed before, or where hints name
   // it again.
   bool discard_consumed = false;
-  // Of those that are on disk, what stays, there and on the remote tier: the last `keep_last` by
-  // step, and every step that `keep_every` divides. Both 0: all stay.
+  // What stays: the last `keep_last` by step, and every step that `keep_every` divides. Both 0: all
+  // stay. Those count that are in the slowest tier, disk or remote, so that this always has that
+  // many of what reached it; a checkpoint that cannot get there, since its flush was given up or
+  // there is no room, is let go once as many newer ones are stored anywhere. A budget needs room
+  // for one more than stay.
   std::uint64_t keep_last = 0, keep_every = 0;
   OnError on_error = OnError::raise;
 
@@ -75,6 +92,20 @@ struct HistoryOptions {
   // killed leaves none. Empty: nothing is noted.
   std::string trace = {};
   std::uint64_t trace_events = 1 << 18;
+
+  // The other processes that save with this one; null: none. Each gets a folder of its own below
+  // `disk` and `remote` ("rank-00003-of-00008"), and that name behind host_region, partner_region,
+  // status and trace.
+  // open(), agree(), latest_of_all() and wait_for_all() are then collective: all ranks call them,
+  // in the same order.
+  std::shared_ptr<RankGroup> ranks = nullptr;
+  Coupling coupling = Coupling::tight;
+  // For which a collective call waits for the other ranks.
+  std::chrono::milliseconds ranks_timeout{60'000};
+  // In place of host_bytes and disk_bytes: what all ranks of a node have together, of which each
+  // gets its part by weight, in whole pages. The ranks of a node give the same.
+  std::uint64_t node_host_bytes = 0, node_disk_bytes = 0;
+  std::uint64_t weight = 1;
 };
 
 // One save on its way. Copyable; all copies speak of the same save. Thread safe.
@@ -83,14 +114,19 @@ class Ticket {
   std::uint64_t step() const;
   // Whether the arrays may be changed without the stream's order, as the save has its copy.
   bool staged() const;
-  // Whether it is complete in a tier. Of the disk: it will be found after a crash of the machine.
+  // Of the disk and the remote tier: whether it is complete there, and will be found after a crash
+  // of the machine. Of a cache: whether it came to be complete there, though room may have been
+  // taken since. False once it was discarded: by discard(), by the rule of retention, or, with
+  // discard_consumed, by its restore.
   bool is_in(Tier tier) const;
-  // Waits for that. Throws what the transfer met; not_found if the checkpoint was discarded, or the
-  // history has no such tier; no_space if nothing that goes on will bring it there; closed.
+  // Waits for that. Throws what the transfer met; not_found if the checkpoint was discarded, though
+  // it was there before, or the history has no such tier; no_space if nothing that goes on will
+  // bring it there; closed.
   void wait_staged() const;
   void wait(Tier tier = Tier::disk) const;
 
   struct State;
+  const std::shared_ptr<State>& state() const { return state_; }
   explicit Ticket(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
  private:
@@ -129,9 +165,19 @@ struct HistoryStats {
 // - A checkpoint that is_in(Tier::disk) survives a crash of the process and of the machine, until
 // it
 //   is discarded. One that is not leaves nothing behind.
-// - Hints may be wrong, missing, repeated or late: that costs time, and nothing else.
+// - Hints may be wrong, missing, repeated or late: that costs time, and nothing else. What was
+//   fetched ahead stays in a cache until it is restored, or until a save has no room without its.
 //
-// Thread safety: any number of threads, but each stream by one at a time. Arrays outlive the work
+// Ranks (Coupling::tight): what one of them lacks when they are opened none is offered; its number
+// is free. From then on each has what it saves, and agree() says what all have. Retention counts
+// what all are known to have on disk or remote; and the last of that stays there, though it be
+// discarded, until all are known to have another, or to have discarded everything. So whichever
+// ranks die, and when, there is one that all can restore. Ranks save and discard the same numbers
+// in the same order: of a number that some have saved once, and others discarded and saved again,
+// the parts do not fit.
+//
+// Thread safety: any number of threads, but each stream by one at a time, and none whose work waits
+// for that of another thread's call: restores from the disk take turns. Arrays outlive the work
 // that uses them. One process at a time has a folder open. Every function throws Errc::closed on a
 // history that is closed or was moved from, and in_use in a forked child, whose copy ends without
 // waiting. Memory that runs out within a change of what is where breaks a history: every function
@@ -143,6 +189,8 @@ class History {
   // bytes; a path that cannot be a trace's or a socket's; already_exists where it is another
   // file's), no_memory, no_shared_memory, and for folders and regions in_use, conflict, foreign,
   // damaged, newer_version, permission, io.
+  // With ranks collective: rank_lost; what another rank met, with its number; invalid_argument
+  // (options that differ, a folder with the checkpoints of another number of ranks).
   static History open(const HistoryOptions& options);
   ~History();  // as close(), but errors are printed to stderr
   History(History&&) noexcept;
@@ -161,7 +209,8 @@ class History {
   // No such array: nothing happens.
   void unprotect(std::string_view name);
 
-  // Saves the protected arrays as the stream leaves them; a damaged file of this number makes way.
+  // Saves the protected arrays as the stream leaves them. A damaged file of this number makes way,
+  // and so does a checkpoint of which restore() has said that no tier has it whole.
   // Returns once that is queued: where the first cache has room, behind a copy within device memory
   // and without waiting. Throws already_exists; no_space if no tier can take it, whose message says
   // why; what an earlier transfer met (OnError::raise); what the copies met.
@@ -169,11 +218,12 @@ class History {
 
   // Puts a checkpoint into the protected arrays, in the order of the stream. Throws not_found;
   // invalid_argument if the checkpoint has other arrays or sizes, which it names, and before
-  // anything is changed; damaged if no tier has it whole: the arrays are then undefined. discard()
-  // makes the number free.
+  // anything is changed; damaged if no tier has it whole: the arrays are then undefined. The
+  // number is then free for a save().
   void restore(std::uint64_t step, Stream& stream, bool keep = false);
 
-  // The program will restore these next, in this order, behind those of earlier calls.
+  // The program will restore these next, in this order, behind those of earlier calls. Of more than
+  // 1,048,576 that wait for their restores the last ones are passed over.
   void hint(std::span<const std::uint64_t> steps);
   void hint(std::uint64_t step) { hint({&step, 1}); }
   // Prefetching begins with this call, so that it does not stand in the way of flushes before.
@@ -188,14 +238,29 @@ class History {
   std::vector<std::uint64_t> steps() const;  // ascending, those that can be restored
   // Whether a checkpoint is complete in a tier now. False where either is not there.
   bool is_in(std::uint64_t step, Tier tier) const;
-  // The checkpoint that a tier got last, of those that it has. Of the disk: the one to go on from.
+  // The checkpoint that was saved last, of those that a tier has; of the disk: the one to go on
+  // from. A clock that is set back does no harm among saves into stores that were opened together.
   std::optional<std::uint64_t> latest(Tier tier = Tier::disk) const;
+
+  // --- Ranks. Collective, on the thread that calls; alone, or with independent ranks, of this
+  // process. Throw rank_lost if a rank has ended or does not come within ranks_timeout: then save
+  // and restore go on, and what is collective does not; another rank's error, with its number;
+  // invalid_argument if the ranks are at different calls.
+  // What every rank has whole in this tier or a slower one, ascending; and retention by that.
+  std::vector<std::uint64_t> agree(Tier tier = Tier::disk);
+  // Of these the one that rank 0 saved last: the one to go on from.
+  std::optional<std::uint64_t> latest_of_all(Tier tier = Tier::disk);
+  // Ticket::wait() on every rank, each with the ticket of its save of one number: returns once all
+  // have it, and throws on all if one cannot have it, or not within ranks_timeout.
+  void wait_for_all(const Ticket& ticket, Tier tier = Tier::disk);
+
   // Waits until everything is on disk and remote, as far as there are such tiers, or cannot be, and
   // what was discarded is gone from there; what was given up is tried again. Throws what transfers
-  // met, and why a checkpoint is not where it should be.
+  // met, and why a checkpoint is not where it should be. One that is remote, and for which
+  // disk_bytes has no room, may be missing on disk.
   void flush();
   // Reads what the disk, and the remote tier, have of a checkpoint; where that is no longer whole
-  // and another tier has it, it is written again. Throws damaged, not_found.
+  // and another tier has it, it is written again, in the background. Throws damaged, not_found.
   void verify(std::uint64_t step) const;
   HistoryStats stats() const;
   // What is where, in which state, and what goes on. Cheap: what is known is copied under the lock
@@ -203,8 +268,9 @@ class History {
   HistorySnapshot snapshot() const;
 
   // Lets no call begin, waits for those of other threads (who wait for room get `closed`), then as
-  // flush() does, ends the threads and gives the caches back. Throws what flush() throws, with
-  // everything closed nevertheless. Closed already: nothing happens.
+  // flush() does, but does not wait for what is remote and is to be on disk again; ends the threads
+  // and gives the caches back. Throws what flush() throws, with everything closed nevertheless.
+  // Closed already: nothing happens.
   void close();
 
   struct Impl;

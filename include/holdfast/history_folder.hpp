@@ -1,5 +1,5 @@
-// Looking at the folder of a history without opening the history: for tools, and beside a process
-// that has it open.
+// Looking at the folder of a history, or its objects, without opening the history: for tools, and
+// beside a process that has it open.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,8 @@
 #include "holdfast/error.hpp"
 
 namespace holdfast {
+
+class ObjectStore;
 
 // An array in a checkpoint.
 struct HistoryArray {
@@ -41,6 +43,8 @@ class HistoryFolder {
   // Reads what describes the checkpoints, and changes nothing. Throws not_found (no folder, or no
   // history in it), foreign, newer_version, damaged, permission, io.
   explicit HistoryFolder(const std::string& path);
+  // The same of what an object store has under its prefix. Throws what the store throws, too.
+  explicit HistoryFolder(std::shared_ptr<ObjectStore> objects);
   ~HistoryFolder();
   HistoryFolder(HistoryFolder&&) noexcept;
   HistoryFolder& operator=(HistoryFolder&&) noexcept;
@@ -49,7 +53,7 @@ class HistoryFolder {
   std::string uuid() const;
   std::uint64_t file_bytes() const;             // of the complete checkpoints' files
   std::vector<HistoryStep> steps() const;       // ascending, those that can be restored
-  std::optional<std::uint64_t> latest() const;  // the one that was completed last
+  std::optional<std::uint64_t> latest() const;  // the one that was saved last
   std::vector<HistoryDamage> damaged() const;
 
   // Reads all of a checkpoint. Throws damaged (names file and chunk), not_found (or removed since),
@@ -60,6 +64,8 @@ class HistoryFolder {
   // anything is removed if one of them is not there; in_use (a process has the history open, which
   // can discard() them itself), and as the constructor.
   static void discard(const std::string& path, std::span<const std::uint64_t> steps);
+  static void discard(const std::shared_ptr<ObjectStore>& objects,
+                      std::span<const std::uint64_t> steps);
 
  private:
   struct Impl;

@@ -32,7 +32,7 @@ struct HistorySnapshot {
   };
   // "program" is one end of a save and of a restore, a tier the other ends.
   struct Transfer {
-    const char* kind = "";  // save, flush, fetch, restore
+    const char* kind = "";  // save, flush, fetch, restore, refill
     std::uint64_t step = 0;
     const char* from = "";
     const char* to = "";

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -33,6 +34,9 @@ class Dependent {
   // still writes the region: a commit comes after that.
   virtual void settle() {}
 };
+
+// Throws invalid_argument.
+std::chrono::milliseconds parse_timeout(double seconds);
 
 // From here on this process ends with status 1 where it would have ended with 0: what it was to
 // commit is not committed, and no call is left that could say so.
@@ -181,6 +185,7 @@ struct Export {
 void bind_checkpoint(nb::module_& module);
 void bind_device_view(nb::module_& module, nb::class_<RegionHandle>& region);
 void bind_history(nb::module_& module);
+void bind_ranks(nb::module_& module);
 void bind_inspect(nb::module_& module);
 void bind_platform(nb::module_& module);
 void bind_region(nb::module_& module);

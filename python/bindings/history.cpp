@@ -14,6 +14,7 @@
 
 #include "bindings.hpp"
 #include "holdfast/history_folder.hpp"
+#include "object_store.hpp"
 
 namespace holdfast::python {
 namespace {
@@ -35,6 +36,12 @@ OnError parse_on_error(const std::string& name) {
   if (name == "raise") return OnError::raise;
   if (name == "warn") return OnError::warn;
   throw Error(Errc::invalid_argument, "on_error is '" + name + "': use raise or warn");
+}
+
+Coupling parse_coupling(const std::string& name) {
+  if (name == "tight") return Coupling::tight;
+  if (name == "independent") return Coupling::independent;
+  throw Error(Errc::invalid_argument, "coupling is '" + name + "': use tight or independent");
 }
 
 void refuse_forked(pid_t creator, const char* what) {
@@ -176,10 +183,13 @@ using StreamNumber = std::optional<std::uintptr_t>;
 Handle open_history(std::uint64_t gpu, std::uint64_t host, const std::string& host_region,
                     std::uint64_t partner, const std::string& partner_region,
                     const std::string& partner_owner, const std::string& disk,
-                    std::uint64_t disk_bytes, const std::string& remote, std::uint64_t remote_bytes,
-                    bool discard_consumed, std::uint64_t keep_last, std::uint64_t keep_every,
-                    const std::string& on_error, const std::string& status,
-                    const std::string& trace, std::uint64_t trace_events) {
+                    std::uint64_t disk_bytes, const std::string& remote, nb::object remote_store,
+                    std::uint64_t remote_bytes, bool discard_consumed, std::uint64_t keep_last,
+                    std::uint64_t keep_every, const std::string& on_error,
+                    const std::string& status, const std::string& trace,
+                    std::uint64_t trace_events, const std::shared_ptr<RankGroup>& ranks,
+                    const std::string& coupling, double ranks_timeout, std::uint64_t node_host,
+                    std::uint64_t node_disk_bytes, std::uint64_t weight) {
   HistoryOptions options;
   options.gpu_bytes = gpu;
   options.host_bytes = host;
@@ -190,6 +200,7 @@ Handle open_history(std::uint64_t gpu, std::uint64_t host, const std::string& ho
   options.disk = disk;
   options.disk_bytes = disk_bytes;
   options.remote = remote;
+  options.remote_store = object_store_of(std::move(remote_store));
   options.remote_bytes = remote_bytes;
   options.discard_consumed = discard_consumed;
   options.keep_last = keep_last;
@@ -198,6 +209,12 @@ Handle open_history(std::uint64_t gpu, std::uint64_t host, const std::string& ho
   options.status = status;
   options.trace = trace;
   options.trace_events = trace_events;
+  options.ranks = ranks;
+  options.coupling = parse_coupling(coupling);
+  options.ranks_timeout = parse_timeout(ranks_timeout);
+  options.node_host_bytes = node_host;
+  options.node_disk_bytes = node_disk_bytes;
+  options.weight = weight;
   nb::gil_scoped_release no_gil;
   return std::make_shared<HistoryHandle>(options);
 }
@@ -303,12 +320,28 @@ void bind_folder(nb::module_& module) {
       nb::call_guard<nb::gil_scoped_release>(),
       "Reads what a folder has, beside a process that has the history open.");
   module.def(
+      "history_in_store",
+      [](nb::object store) {
+        const auto objects = object_store_of(std::move(store));
+        nb::gil_scoped_release no_gil;
+        return HistoryFolder(objects);
+      },
+      "store"_a, "The same of what an object store has.");
+  module.def(
       "discard_from_history",
       [](const std::string& path, const std::vector<std::uint64_t>& steps) {
         HistoryFolder::discard(path, steps);
       },
       "path"_a, "steps"_a, nb::call_guard<nb::gil_scoped_release>(),
       "Removes checkpoints of a history that no process has open.");
+  module.def(
+      "discard_from_store",
+      [](nb::object store, const std::vector<std::uint64_t>& steps) {
+        const auto objects = object_store_of(std::move(store));
+        nb::gil_scoped_release no_gil;
+        HistoryFolder::discard(objects, steps);
+      },
+      "store"_a, "steps"_a, "The same in an object store.");
 }
 
 void bind_ticket(nb::module_& module) {
@@ -389,6 +422,27 @@ void bind_history(nb::module_& module) {
             return handle->with([&](History& own) { return own.latest(parse_tier(tier)); });
           },
           "tier"_a)
+      .def(
+          "agree",
+          [](const Handle& handle, const std::string& tier) {
+            const Tier asked = parse_tier(tier);
+            return handle->with([&](History& own) { return own.agree(asked); });
+          },
+          "tier"_a)
+      .def(
+          "latest_of_all",
+          [](const Handle& handle, const std::string& tier) {
+            const Tier asked = parse_tier(tier);
+            return handle->with([&](History& own) { return own.latest_of_all(asked); });
+          },
+          "tier"_a)
+      .def(
+          "wait_for_all",
+          [](const Handle& handle, const TicketHandle& ticket, const std::string& tier) {
+            const Tier asked = parse_tier(tier);
+            handle->with([&](History& own) { own.wait_for_all(ticket.ticket, asked); });
+          },
+          "ticket"_a, "tier"_a)
       .def("flush", ask([](History& own) { own.flush(); }))
       .def(
           "verify",
@@ -401,8 +455,10 @@ void bind_history(nb::module_& module) {
            "What holdfast.HistorySnapshot is made of: a JSON object.");
   module.def("open_history", &open_history, "gpu"_a, "host"_a, "host_region"_a, "partner"_a,
              "partner_region"_a, "partner_owner"_a, "disk"_a, "disk_bytes"_a, "remote"_a,
-             "remote_bytes"_a, "discard_consumed"_a, "keep_last"_a, "keep_every"_a, "on_error"_a,
-             "status"_a, "trace"_a, "trace_events"_a);
+             "remote_store"_a.none(), "remote_bytes"_a, "discard_consumed"_a, "keep_last"_a,
+             "keep_every"_a, "on_error"_a, "status"_a, "trace"_a, "trace_events"_a,
+             "ranks"_a.none(), "coupling"_a, "ranks_timeout"_a, "node_host"_a, "node_disk_bytes"_a,
+             "weight"_a);
 }
 
 }  // namespace holdfast::python

@@ -467,6 +467,31 @@ def synchronize(stream: int) -> None:
     Waits for a stream of the device; 0: for all that this process gave it.
     """
 
+class RankGroup:
+    """The processes of a run."""
+
+    @property
+    def rank(self) -> int:
+        """0 to size - 1"""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def node(self) -> str:
+        """equal for ranks that share a machine"""
+
+    def all_gather(self, mine: bytes, timeout: float) -> list[bytes]:
+        """
+        Returns what each rank has given, by rank. Collective; timeout: seconds.
+        """
+
+def local_ranks(path: str, rank: int, size: int, timeout: float, node: str) -> RankGroup: ...
+
+def ranks_from_environment(timeout: float) -> RankGroup: ...
+
+def ranks_by_call(all_gather: object, rank: int, size: int, node: str) -> RankGroup: ...
+
 class HistoryCount:
     """Checkpoints, and their bytes."""
 
@@ -601,8 +626,14 @@ class HistoryFolder:
 def history_folder(path: str) -> HistoryFolder:
     """Reads what a folder has, beside a process that has the history open."""
 
+def history_in_store(store: object) -> HistoryFolder:
+    """The same of what an object store has."""
+
 def discard_from_history(path: str, steps: Sequence[int]) -> None:
     """Removes checkpoints of a history that no process has open."""
+
+def discard_from_store(store: object, steps: Sequence[int]) -> None:
+    """The same in an object store."""
 
 class HistoryTicket:
     """A save on its way."""
@@ -653,13 +684,22 @@ class History:
 
     def latest(self, tier: str) -> int | None: ...
 
+    def agree(self, tier: str) -> list[int]: ...
+
+    def latest_of_all(self, tier: str) -> int | None: ...
+
+    def wait_for_all(self, ticket: HistoryTicket, tier: str) -> None: ...
+
     def flush(self) -> None: ...
 
     def verify(self, step: int) -> None: ...
 
     def stats(self) -> HistoryStats: ...
 
-def open_history(gpu: int, host: int, host_region: str, partner: int, partner_region: str, partner_owner: str, disk: str, disk_bytes: int, remote: str, remote_bytes: int, discard_consumed: bool, keep_last: int, keep_every: int, on_error: str) -> History: ...
+    def snapshot(self) -> str:
+        """What holdfast.HistorySnapshot is made of: a JSON object."""
+
+def open_history(gpu: int, host: int, host_region: str, partner: int, partner_region: str, partner_owner: str, disk: str, disk_bytes: int, remote: str, remote_store: object | None, remote_bytes: int, discard_consumed: bool, keep_last: int, keep_every: int, on_error: str, status: str, trace: str, trace_events: int, ranks: RankGroup | None, coupling: str, ranks_timeout: float, node_host: int, node_disk_bytes: int, weight: int) -> History: ...
 
 class ArenaInfo:
     """The shared memory that belongs to a region's file."""

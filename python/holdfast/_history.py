@@ -6,17 +6,23 @@ import atexit
 import operator
 import os
 import sys
+import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
+from . import ranks as rank_groups
 from ._backend import ext
 from ._buffers import Buffer, buffer_of
 from ._errors import Error, checked_number
+from ._objects import objects_of
 from ._region import path_text
 from ._snapshot import HistorySnapshot, parse
 from ._streams import stream_number
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
 
 _live: weakref.WeakSet[ext.History] = weakref.WeakSet()
 
@@ -61,13 +67,17 @@ class Ticket:
 
     @property
     def durable(self) -> bool:
-        """Whether it has been whole on disk: it is found after a crash of the machine."""
+        """Whether it is whole on disk: it is found after a crash of the machine.
+
+        False once it was discarded, by discard() or by a rule.
+        """
         return self.is_in("disk")
 
     def is_in(self, tier: str) -> bool:
-        """Whether it has been whole in a tier: "gpu", "host", "partner", "disk" or "remote".
+        """Whether it came to be whole in a tier: "gpu", "host", "partner", "disk" or "remote".
 
-        Does not wait.
+        Of "disk" and "remote": whether it is there now. False once it was discarded, by discard()
+        or by a rule. Does not wait.
         """
         return self._handle.is_in(tier)
 
@@ -78,13 +88,71 @@ class Ticket:
     def wait(self, tier: str = "disk") -> None:
         """Returns once the checkpoint is whole in a tier.
 
-        Raises Error: what the transfer met; not_found (it was discarded, or the history has no such
-        tier); closed.
+        Raises Error: what the transfer met; not_found (it was discarded, though it was there
+        before, or the history has no such tier); no_space (nothing that goes on will bring it
+        there); closed.
         """
         self._handle.wait(tier)
 
     def __repr__(self) -> str:
         return f"<holdfast.Ticket of step {self.step}>"
+
+
+class _Arrays:
+    """The arrays of a history, kept alive as long as its calls may use them.
+
+    One that is protected no longer goes once the calls that had begun before have ended.
+    """
+
+    def __init__(self) -> None:
+        self.order = threading.Lock()  # over what is protected, here and in the library
+        self._lock = threading.Lock()
+        self._protected: dict[str, Buffer] = {}
+        self._replaced: list[tuple[int, Buffer]] = []  # with the number of the last call before
+        self._calls: set[int] = set()
+        self._number = 0
+
+    def replace(self, name: str, buffer: Buffer | None) -> None:
+        """Sets or, with None, removes an array. `order` is held."""
+        with self._lock:
+            old = self._protected.pop(name, None)
+            if buffer is not None:
+                self._protected[name] = buffer
+            if old is not None:
+                self._replaced.append((self._number, old))
+            gone = self._take_unused()
+        _let_go(gone)
+
+    def clear(self) -> None:
+        """Of a history that is closed: no call uses them."""
+        with self._lock:
+            self._protected.clear()
+            self._replaced.clear()
+
+    def begin(self) -> int:
+        with self._lock:
+            self._number += 1
+            self._calls.add(self._number)
+            return self._number
+
+    def end(self, number: int) -> None:
+        with self._lock:
+            self._calls.discard(number)
+            gone = self._take_unused()
+        _let_go(gone)
+
+    def _take_unused(self) -> list[Buffer]:
+        oldest = min(self._calls, default=self._number + 1)
+        gone = [buffer for last, buffer in self._replaced if last < oldest]
+        if gone:
+            self._replaced = [entry for entry in self._replaced if entry[0] >= oldest]
+        return gone
+
+
+def _let_go(buffers: list[Buffer]) -> None:
+    """Waits for copies, queued on streams, of arrays that nobody may keep alive any more."""
+    if any(buffer.on_device for buffer in buffers):
+        ext.synchronize(0)
 
 
 class History:
@@ -107,12 +175,15 @@ class History:
     has lost the process, the host's cache and the disk finds there what was whole. partner_owner:
     whose copies they are, such as "rank 3 of 8"; a region of another's is refused.
     disk: a folder, which is made if it is not there; None: nothing is durable. disk_bytes: what
-    checkpoints may take there; 0: what the file system has. remote, remote_bytes: the same for a
-    folder that outlives the machine, to which checkpoints go on from the disk. At least one tier is
-    needed.
+    checkpoints may take there; 0: what the file system has. remote, remote_bytes: the same for what
+    outlives the machine, to which checkpoints go on from the disk: a folder; or an object store, as
+    a URL (s3://bucket/prefix, file:///folder, memory://, ...; remote_options: what its store wants,
+    such as region or endpoint, by the names of obstore.store.from_url) or as one of obstore's
+    stores, whose prefix is the history's own. Object stores want `pip install holdfast[object]`. At
+    least one tier is needed.
     discard_consumed: a checkpoint that was restored, and not kept, goes.
-    keep_last, keep_every: of the checkpoints on disk the last `keep_last` by step stay, and those
-    that `keep_every` divides. None for both: all stay.
+    keep_last, keep_every: the last `keep_last` by step stay, of those that the slowest tier has
+    (disk or remote), and those that `keep_every` divides. None for both: all stay.
     on_error: what a save() does about the failure of an earlier one behind its back: "raise" it
     once, and save nothing; or "warn" on standard error, and go on.
     status: the path of a socket at which `holdfast history show` sees the history; None:
@@ -120,6 +191,15 @@ class History:
     trace: a file that close() writes of what happened and when, for `holdfast history timeline` and
     for Perfetto; trace_events: how many events it has at most (the last ones), in 80 bytes of
     memory each. None: nothing is noted. A process that is killed leaves no trace.
+
+    ranks: the other processes that save with this one: a torch.distributed.ProcessGroup, an
+    mpi4py.MPI.Comm, a group of holdfast.ranks, or what has its interface. Each rank has a folder of
+    its own below `disk` and `remote`. coupling: "tight", parts of one whole: a checkpoint is
+    complete when every rank has its part, and what one of them lacks when they open it none is
+    offered; or "independent", each has its own. Making a History, agree(), latest_of_all() and
+    wait_for_all() are then collective: all ranks call them, in the same order; ranks_timeout: the
+    seconds for which they wait for the others. node_host, node_disk_bytes: in place of host and
+    disk_bytes what all ranks of a machine have together, of which each gets its part by weight.
 
     A checkpoint is what all protected arrays held at one save, and never changes. Restoring
     *consumes* it unless `keep` is given at the save or the restore: the caches then evict it first;
@@ -137,7 +217,8 @@ class History:
     The GPU: one, the current one when the history was made.
 
     Raises Error: invalid_argument, no_memory, and for the folder in_use, foreign, damaged,
-    newer_version, permission, io. Every function raises Error (closed) once it is closed.
+    newer_version, permission, io; with ranks rank_lost, and what another rank met. Every function
+    raises Error (closed) once it is closed.
     Thread safety: any number of threads, but each stream by one at a time.
     Source: Score (HPDC '23).
     """
@@ -153,7 +234,8 @@ class History:
         partner_owner: str = "",
         disk: str | os.PathLike[str] | None = None,
         disk_bytes: int = 0,
-        remote: str | os.PathLike[str] | None = None,
+        remote: str | os.PathLike[str] | ObjectStore | None = None,
+        remote_options: Mapping[str, Any] | None = None,
         remote_bytes: int = 0,
         discard_consumed: bool = False,
         keep_last: int | None = None,
@@ -162,12 +244,20 @@ class History:
         status: str | os.PathLike[str] | None = None,
         trace: str | os.PathLike[str] | None = None,
         trace_events: int = 1 << 18,
+        ranks: Any = None,
+        coupling: str = "tight",
+        ranks_timeout: float = 60.0,
+        node_host: int = 0,
+        node_disk_bytes: int = 0,
+        weight: int = 1,
     ) -> None:
+        store = objects_of(remote, remote_options, make=True)
+        folder: Any = remote if store is None else None
         for name, path in (
             ("host_region", host_region),
             ("partner_region", partner_region),
             ("disk", disk),
-            ("remote", remote),
+            ("remote", folder),
             ("status", status),
             ("trace", trace),
         ):
@@ -182,7 +272,8 @@ class History:
             partner_owner,
             path_text(disk) if disk is not None else "",
             checked_number(disk_bytes, "disk_bytes"),
-            path_text(remote) if remote is not None else "",
+            path_text(folder) if folder is not None else "",
+            store,
             checked_number(remote_bytes, "remote_bytes"),
             discard_consumed,
             checked_number(keep_last, "keep_last", 1) if keep_last is not None else 0,
@@ -191,11 +282,17 @@ class History:
             path_text(status) if status is not None else "",
             path_text(trace) if trace is not None else "",
             checked_number(trace_events, "trace_events", 1),
+            rank_groups.of(ranks) if ranks is not None else None,
+            coupling,
+            ranks_timeout,
+            checked_number(node_host, "node_host"),
+            checked_number(node_disk_bytes, "node_disk_bytes"),
+            checked_number(weight, "weight", 1),
         )
         _live.add(self._handle)
         self._drops_by_rule = keep_last is not None or keep_every is not None
         # After the handle, which waits for copies under way when it goes.
-        self._arrays: dict[str, Buffer] = {}
+        self._arrays = _Arrays()
 
     def protect(self, name: str, array: Any) -> None:
         """Names an array that every later save holds, in place of one of the same name.
@@ -208,26 +305,17 @@ class History:
         zero byte.
         """
         buffer = buffer_of(array, f"array '{name}'")
-        self._handle.protect(
-            name,
-            buffer.address,
-            buffer.nbytes,
-            # Copies of other memory are done when a call returns: no stream orders NumPy's stores.
-            buffer.on_device and ext.backend_name() == "cuda",
-        )
-        self._let_go(self._arrays.get(name))
-        self._arrays[name] = buffer
+        # Copies of other memory are done when a call returns: no stream orders NumPy's stores.
+        on_device = buffer.on_device and ext.backend_name() == "cuda"
+        with self._arrays.order:
+            self._handle.protect(name, buffer.address, buffer.nbytes, on_device)
+            self._arrays.replace(name, buffer)
 
     def unprotect(self, name: str) -> None:
         """Later saves leave the array out. No such array: nothing happens."""
-        self._handle.unprotect(name)
-        self._let_go(self._arrays.get(name))
-        self._arrays.pop(name, None)
-
-    def _let_go(self, buffer: Buffer | None) -> None:
-        """Waits for copies of an array that nobody may keep alive any more."""
-        if buffer is not None and buffer.on_device:
-            ext.synchronize(0)
+        with self._arrays.order:
+            self._handle.unprotect(name)
+            self._arrays.replace(name, None)
 
     def save(self, step: SupportsIndex, stream: Any = None, *, keep: bool = False) -> Ticket:
         """Saves the protected arrays under a number (0 to 2**64 - 2) and returns a ticket.
@@ -237,7 +325,11 @@ class History:
         message says why; what an earlier save met on its way to a slower tier (on_error="raise":
         this save was not made, call it again); what the copies met.
         """
-        return Ticket(self._handle.save(_number(step), self._stream(stream), keep))
+        call = self._arrays.begin()
+        try:
+            return Ticket(self._handle.save(_number(step), self._stream(stream), keep))
+        finally:
+            self._arrays.end(call)
 
     def restore(self, step: SupportsIndex, stream: Any = None, *, keep: bool = False) -> None:
         """Puts a checkpoint into the protected arrays.
@@ -246,7 +338,11 @@ class History:
         it names (nothing is changed then); damaged if no tier has it whole (the arrays are then
         undefined).
         """
-        self._handle.restore(_number(step), self._stream(stream), keep)
+        call = self._arrays.begin()
+        try:
+            self._handle.restore(_number(step), self._stream(stream), keep)
+        finally:
+            self._arrays.end(call)
 
     @staticmethod
     def _stream(stream: Any) -> int | None:
@@ -260,10 +356,10 @@ class History:
         """
         flat: list[int] = []
         for item in steps:
-            if isinstance(item, SupportsIndex):
-                flat.append(_number(item))
-            else:
-                flat.extend(map(_number, item))
+            try:
+                flat.append(_number(cast(SupportsIndex, item)))
+            except TypeError:  # also of an array, which has __index__ but for one element alone
+                flat.extend(map(_number, cast(Iterable[SupportsIndex], item)))
         self._handle.hint(flat)
 
     def prefetch_start(self) -> None:
@@ -286,11 +382,32 @@ class History:
         return self._handle.steps()
 
     def latest(self, tier: str = "disk") -> int | None:
-        """Returns the checkpoint that a tier got last, of those that it has; None: it has none.
+        """Returns the checkpoint that was saved last, of those that a tier has; None: it has none.
 
         Of the disk: the one to go on from.
         """
         return self._handle.latest(tier)
+
+    def agree(self, tier: str = "disk") -> list[int]:
+        """Returns the steps that every rank has whole in this tier or a slower one, ascending.
+
+        Retention (keep_last, keep_every) goes by that. Collective; without ranks, or with
+        independent ones, of this process. Raises Error (rank_lost): save and restore go on then,
+        and what is collective does not.
+        """
+        return self._handle.agree(tier)
+
+    def latest_of_all(self, tier: str = "disk") -> int | None:
+        """Returns the one of agree()'s steps that rank 0 saved last: the one to go on from."""
+        return self._handle.latest_of_all(tier)
+
+    def wait_for_all(self, ticket: Ticket, tier: str = "disk") -> None:
+        """Returns once every rank has its part of a checkpoint whole in a tier. Collective.
+
+        ticket: of this rank's save of it. Raises Error on all ranks if one cannot have it, or not
+        within ranks_timeout.
+        """
+        self._handle.wait_for_all(ticket._handle, tier)
 
     def flush(self) -> None:
         """Waits until everything saved is on disk, or cannot be. Raises Error: what stopped it."""

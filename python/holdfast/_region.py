@@ -356,6 +356,8 @@ def path_text(path: str | os.PathLike[str]) -> str:
         text.encode()
     except UnicodeEncodeError:
         raise Error(f"the path {os.fsencode(text)!r} is not UTF-8: rename it") from None
+    if "\0" in text:
+        raise Error(f"the path {text!r} has a zero byte, which no file's name has")
     return text
 
 

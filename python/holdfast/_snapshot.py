@@ -10,7 +10,6 @@ import struct
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ._errors import Error
 
@@ -98,7 +97,9 @@ def parse(text: str) -> HistorySnapshot:
             transfers=[
                 SnapshotTransfer(seconds=one.pop("us") / 1e6, **one) for one in found["transfers"]
             ],
-            callers=[SnapshotCaller(seconds=one.pop("us") / 1e6, **one) for one in found["callers"]],
+            callers=[
+                SnapshotCaller(seconds=one.pop("us") / 1e6, **one) for one in found["callers"]
+            ],
             traced=int(found["traced"]),
             trace_dropped=int(found["trace_dropped"]),
         )
@@ -153,7 +154,7 @@ class _EndedError(Exception):
 
 
 def _text_from(connection: socket.socket, pid: int) -> str:
-    parts = []
+    parts: list[bytes] = []
     deadline = time.monotonic() + _PATIENCE
     connection.settimeout(0.2)
     while True:
@@ -188,7 +189,9 @@ def ask(path: Path) -> HistorySnapshot | None:
     except _EndedError:
         return None
     except PermissionError:
-        raise Error(f"the process behind {path} is another user's: ask as it", "permission") from None
+        raise Error(
+            f"the process behind {path} is another user's: ask as it", "permission"
+        ) from None
     except ConnectionResetError:
         text = ""
     except TimeoutError:

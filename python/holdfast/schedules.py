@@ -198,8 +198,8 @@ class _Runner:
     def save(self, checkpoint: _Checkpoint) -> None:
         if checkpoint.number < 0:
             return  # the schedule never loads it
+        self.left.add(checkpoint.number)  # before: Ctrl-C may come behind the save
         self.history.save(checkpoint.number, self.stream)
-        self.left.add(checkpoint.number)
         self.saves += 1
 
     def restore(self, checkpoint: _Checkpoint) -> None:

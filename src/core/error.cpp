@@ -46,6 +46,8 @@ const char* to_string(Errc code) noexcept {
       return "device";
     case Errc::io:
       return "io";
+    case Errc::rank_lost:
+      return "rank_lost";
   }
   return "unknown";
 }

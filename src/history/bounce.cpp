@@ -74,6 +74,11 @@ bool Bounce::write(StepStore& store, const StepInfo& info, const std::vector<Pie
       info,
       [&](std::uint64_t offset, std::uint64_t bytes) {
         check_chunk(bytes);
+        if (current >= 0 && offset < slot_begin) {  // a store that wants everything again
+          begun = offset;
+          current = -1;
+          begin_copy();
+        }
         if (current < 0 || offset >= slot_begin + kChunkBytes) {
           current = 1 - next;
           slot_begin = offset;
@@ -82,7 +87,7 @@ bool Bounce::write(StepStore& store, const StepInfo& info, const std::vector<Pie
         }
         return std::span<const std::byte>(slot(current) + (offset - slot_begin), bytes);
       },
-      pace);
+      pace, {});
 }
 
 bool Bounce::read(StepStore& store, Step step, const std::vector<Piece>& pieces, Stream& stream,

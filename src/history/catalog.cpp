@@ -87,9 +87,15 @@ bool Catalog::will_reach(Step step, int tier) const {
   if (found == checkpoints_.end()) return false;
   for (const Transfer& transfer : transfers_) {
     if (transfer.step != step || transfer.to == kProgram || transfer.to > tier) continue;
-    if (transfer.kind != Transfer::Kind::fetch || transfer.to == tier) return true;
+    const bool down =
+        transfer.kind == Transfer::Kind::save || transfer.kind == Transfer::Kind::flush;
+    if (down || transfer.to == tier) return true;
   }
   const Checkpoint& checkpoint = found->second;
+  if (tier_at(tier).refills.contains(step) && tier_at(tier).fetch_alive &&
+      storage_takes(tier, checkpoint.bytes)) {
+    return true;
+  }
   for (int above = 0; above < tier; ++above) {
     const Copy& copy = checkpoint.copies[above];
     if (!is_alone(copy.state) || copy.failed_flushes >= options_.flush_attempts) continue;
@@ -203,12 +209,14 @@ void Catalog::settle(Step step) {
     at.flush_queue.push_back(entry);
     copy.flush_mark = at.queued += checkpoint.bytes;
   }
+  note_refills(step, checkpoint);
   set_notes(step, checkpoint);
 }
 
 // Of a checkpoint that is to go: what no transfer uses goes now; the rest when it has ended.
 void Catalog::drop_copies_at_rest(Step step) {
   Checkpoint& checkpoint = checkpoints_.at(step);
+  forget_refills(step);
   bool busy = false;
   for (int tier = 0; tier < tiers(); ++tier) {
     Copy& copy = checkpoint.copies[tier];
@@ -235,8 +243,9 @@ bool Catalog::storage_takes(int tier, std::uint64_t bytes) const {
 bool Catalog::drains(int tier, std::uint64_t bytes, Asker asker) const {
   if (!tier_at(tier).flush_alive) return false;
   for (int below = tier + 1; below < tiers(); ++below) {
-    if (is_storage(below) && storage_takes(below, bytes)) return true;
+    if (is_storage(below) && storage_may_take(below, bytes)) return true;
   }
+  if (asker == Asker::last_resort) asker = Asker::caller;  // a lane does not take what hints keep
   for (int below = tier + 1; below < tiers() && !is_storage(below); ++below) {
     if (window(below, bytes, asker, kUnhinted)) return true;
   }
@@ -278,7 +287,9 @@ Score Catalog::score(int tier, const Fragment& fragment, Asker asker, std::uint6
     return result;
   }
   const bool comes = copy.state == State::reading;
-  if (is_ready(copy.state) || comes) {
+  if (asker == Asker::last_resort) {
+    if (comes) result.wait = static_cast<double>(checkpoint.bytes) * at.flush_seconds_per_byte;
+  } else if (is_ready(copy.state) || comes) {
     if (asker == Asker::caller || waiting_callers_ > 0) {
       result.wait = kNever;
       return result;
@@ -322,12 +333,14 @@ std::optional<Window> Catalog::oldest_window(int tier, std::uint64_t bytes, Aske
     return score(tier, fragment, asker, kUnhinted, known).wait;
   };
   // The choice takes the least of the largest waits, so in their place stands the arrival.
-  std::optional<Window> oldest =
-      choose_window(space.fragments(), space.rounded(bytes), [&](const Fragment& fragment) {
+  std::optional<Window> oldest = choose_window(
+      space.fragments(), space.rounded(bytes),
+      [&](const Fragment& fragment) {
         const Copy& copy = checkpoints_.at(fragment.step).copies[tier];
         const bool ever = wait_of(fragment) < kNever;
         return Score{ever ? static_cast<double>(copy.arrival) : kNever, kUnhinted, false};
-      });
+      },
+      tier_at(tier).scratch.scores);
   if (!oldest) return oldest;
   oldest->wait = 0;
   for (std::size_t i = oldest->first; i < oldest->last; ++i) {
@@ -345,6 +358,7 @@ std::uint64_t Catalog::take(int tier, const Window& window, Step step, std::uint
     if (victim == kGap) continue;
     Copy& copy = checkpoints_.at(victim).copies[tier];
     require(copy.readers == 0, "what is being read was to be evicted");
+    if (is_ready(copy.state)) apply(copy, Input::unwant);  // for who has no other way
     apply(copy, Input::evict);
     require(copy.state == State::absent, "an evicted copy is not absent");
     copy = Copy{};
@@ -388,21 +402,37 @@ Answer Catalog::begin_save(Step step, std::uint64_t bytes, bool keep) {
     return {found->second.doomed ? Answer::Verdict::wait : Answer::Verdict::exists, {}};
   }
   for (int tier = 0; tier < tiers(); ++tier) {
-    std::uint64_t offset = 0;
-    if (is_storage(tier)) {
-      if (!storage_takes(tier, bytes)) continue;
-    } else {
-      const std::optional<Window> room = window(tier, bytes, Asker::caller, kUnhinted);
-      if (!room) continue;
-      if (room->wait > 0) return {Answer::Verdict::wait, {}, tier};
-      offset = take(tier, *room, step, bytes);
+    if (const auto answer = save_into(tier, step, bytes, keep, Asker::caller)) return *answer;
+  }
+  for (int tier = 0; tier < tiers(); ++tier) {
+    if (is_storage(tier) && storage_may_take(tier, bytes)) {
+      return {Answer::Verdict::wait, {}, tier};
     }
-    Checkpoint& checkpoint = checkpoints_[step];
-    checkpoint.bytes = bytes;
-    checkpoint.keep = keep;
-    return {Answer::Verdict::go, begin_into(Transfer::Kind::save, step, kProgram, tier, offset)};
+  }
+  // Hints cost time and nothing else: what they keep goes before a save is refused.
+  for (int tier = 0; tier < tiers() && !is_storage(tier); ++tier) {
+    if (const auto answer = save_into(tier, step, bytes, keep, Asker::last_resort)) return *answer;
   }
   return {Answer::Verdict::full, {}};
+}
+
+// Nothing if this tier has no room and will not have.
+std::optional<Answer> Catalog::save_into(int tier, Step step, std::uint64_t bytes, bool keep,
+                                         Asker asker) {
+  std::uint64_t offset = 0;
+  if (is_storage(tier)) {
+    if (!storage_takes(tier, bytes)) return std::nullopt;
+  } else {
+    const std::optional<Window> room = window(tier, bytes, asker, kUnhinted);
+    if (!room) return std::nullopt;
+    if (room->wait > 0) return Answer{Answer::Verdict::wait, {}, tier};
+    offset = take(tier, *room, step, bytes);
+  }
+  Checkpoint& checkpoint = checkpoints_[step];
+  checkpoint.bytes = bytes;
+  checkpoint.keep = keep;
+  return Answer{Answer::Verdict::go,
+                begin_into(Transfer::Kind::save, step, kProgram, tier, offset)};
 }
 
 Answer Catalog::begin_restore(Step step, bool keep) {
@@ -412,6 +442,7 @@ Answer Catalog::begin_restore(Step step, bool keep) {
   const int from = fastest_whole(checkpoint);
   for (int tier = 0; tier < std::min(from, tiers()); ++tier) {
     const State state = checkpoint.copies[tier].state;
+    if (is_storage(tier) && from < tiers()) continue;  // a refill, which nobody waits for
     if (state == State::reading || state == State::writing) {
       return {Answer::Verdict::wait, {}, tier};
     }
@@ -439,6 +470,10 @@ std::vector<Step> Catalog::retry_flushes() {
     for (Copy& copy : checkpoint.copies) {
       if (copy.failed_flushes < options_.flush_attempts) continue;
       copy.failed_flushes = 0;
+      given_up = true;
+    }
+    if (checkpoint.failed_refills >= options_.flush_attempts) {
+      checkpoint.failed_refills = 0;
       given_up = true;
     }
     if (!given_up || checkpoint.doomed) continue;
@@ -477,6 +512,7 @@ bool Catalog::adopt(Step step, std::uint64_t bytes, int tier, std::uint64_t offs
 // -----------------------------------------------------------------------------------------
 
 void Catalog::hint(Step step) {
+  if (hints_.size() >= kMostHints) return;
   hints_[next_place_] = step;
   auto& places = places_[step];
   places.push_back(next_place_++);
@@ -502,12 +538,10 @@ void Catalog::drop_missing_hints_before(Step step) {
   const auto places = places_.find(step);
   if (places == places_.end()) return;
   const std::uint64_t place = places->second.front();
-  while (!hints_.empty() && hints_.begin()->first < place) {
-    const auto missing = std::find_if(hints_.begin(), hints_.lower_bound(place), [&](auto& hint) {
-      return !checkpoints_.contains(hint.second);
-    });
-    if (missing == hints_.lower_bound(place)) return;
-    drop_hint(missing->second);
+  for (auto hint = hints_.begin(); hint->first < place;) {
+    const Step other = hint->second;
+    ++hint;  // what is dropped is the first of its step's, and so the one before
+    if (!checkpoints_.contains(other)) drop_hint(other);
   }
 }
 
@@ -586,7 +620,8 @@ std::optional<Transfer> Catalog::next_flush(int tier) {
 
 std::optional<Transfer> Catalog::next_fetch(int tier) {
   Tier& at = tier_at(tier);
-  if (!at.fetch_alive || !prefetching_ || at.spec.storage) return std::nullopt;
+  if (at.spec.storage) return next_refill(tier);
+  if (!at.fetch_alive || !prefetching_) return std::nullopt;
   std::uint64_t distance = 0;
   for (const auto& [place, step] : hints_) {
     distance = place - hints_.begin()->first;
@@ -653,6 +688,10 @@ void Catalog::finish(const Transfer& given, Outcome outcome) {
   if (transfer.kind == Transfer::Kind::flush) {
     tier_at(transfer.from).flushed += checkpoint.bytes;
     if (outcome == Outcome::failed) ++checkpoint.copies[transfer.from].failed_flushes;
+  }
+  if (transfer.kind == Transfer::Kind::refill) {
+    if (done) checkpoint.failed_refills = 0;
+    if (outcome == Outcome::failed) ++checkpoint.failed_refills;
   }
   if (transfer.kind == Transfer::Kind::fetch) {
     const TierSpec& source = tier_at(transfer.from).spec;

@@ -27,6 +27,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,7 +51,8 @@ struct TierSpec {
 inline constexpr int kProgram = -1;  // as an end of a transfer: the program's arrays
 
 struct Transfer {
-  enum class Kind : std::uint8_t { save, flush, fetch, restore };
+  // refill: into storage that has lost it, or never had it, from slower storage.
+  enum class Kind : std::uint8_t { save, flush, fetch, restore, refill };
   std::uint64_t id = 0;
   Kind kind = Kind::save;
   Step step = 0;
@@ -88,12 +90,16 @@ class Catalog {
   struct Options {
     // A checkpoint that was restored, and not kept, is discarded (section 2, condition 5).
     bool discard_consumed = false;
-    // How often a flush is tried before its checkpoint is left where it is.
+    // How often a flush, or a refill, is tried before its checkpoint is left where it is.
     int flush_attempts = 3;
+    // What arrives in storage may let others go, by a rule of retention.
+    bool retains = false;
   };
   // REQUIRES: 1 to kMaxTiers tiers, caches before storage.
   Catalog(const std::vector<TierSpec>& tiers, Options options,
           const LifeCycleTable& table = life_cycle());
+  // Further ones are passed over, until restores have taken some away.
+  static constexpr std::size_t kMostHints = std::size_t{1} << 20;
   static constexpr int kMaxTiers = 5;
 
   // --- What the program asks for -----------------------------------------------------------------
@@ -121,7 +127,10 @@ class Catalog {
   std::optional<Transfer> next_fetch(int tier);
   // False: next_flush(), or next_fetch() of any tier, would find nothing.
   bool may_flush(int tier) const { return !tier_at(tier).flush_queue.empty(); }
-  bool may_fetch() const { return prefetching_ && !hints_.empty(); }
+  bool may_fetch(int tier) const {
+    if (is_storage(tier)) return may_refill(tier);
+    return prefetching_ && !hints_.empty();
+  }
   // The lane does nothing more.
   void lane_died(Transfer::Kind kind, int tier);
 
@@ -149,6 +158,8 @@ class Catalog {
   bool is_prefetching() const { return prefetching_; }
   // Flushes are under way, or will come to be without the program's help.
   bool flush_pending() const;
+  // Storage will get, without the program's help, what slower storage has.
+  bool refill_pending() const;
   // What goes is still used by transfers.
   bool discard_pending() const;
   // The checkpoint is on its way to this tier, or may come to be without the program's help.
@@ -158,8 +169,10 @@ class Catalog {
   std::uint64_t bytes_of(Step step) const;
   State state(Step step, int tier) const;
   std::vector<Step> steps() const;
+  std::vector<Step> known_steps() const;  // with those on their way, in or out
   // The flush of this checkpoint out of this tier was given up.
   bool flush_given_up(Step step, int tier) const;
+  bool refill_given_up(Step step) const;
   // Checkpoints that the program will restore next and that the fastest tier has ready, in a row.
   std::uint64_t prefetch_distance() const;
   const AllocationTable& space(int tier) const {
@@ -201,6 +214,7 @@ class Catalog {
     bool keep = false;
     bool arrived = false;  // was whole once
     bool doomed = false;   // goes when its transfers have ended
+    int failed_refills = 0;
     Copy copies[kMaxTiers];
   };
   // Memory that is used again, and no part of what is copied.
@@ -224,10 +238,16 @@ class Catalog {
     double flush_seconds_per_byte = 1e-10;
     std::uint64_t queued = 0, flushed = 0;  // bytes that ever were in the queue, and left it
     std::uint64_t used = 0;                 // storage: bytes
+    std::set<Step> refills;                 // storage: what slower storage has, and this has not
+    std::uint64_t least_refill = 0;         // of these, in bytes, at most
     std::uint64_t arrivals = 0;
   };
   // Who wants room: a caller cannot wait for what only a caller consumes.
-  enum class Asker : std::uint8_t { caller, lane };
+  enum class Asker : std::uint8_t {
+    caller,
+    lane,
+    last_resort,  // a caller whom nothing else has room for: it takes what hints keep
+  };
   // What a note says of a copy, in its two last bits; before them stands its place in the restore
   // order, all ones if it has none.
   enum class Noted : std::uint8_t {
@@ -254,6 +274,14 @@ class Catalog {
   void drop_copies_at_rest(Step step);
 
   bool storage_takes(int tier, std::uint64_t bytes) const;
+  // catalog_refill.cpp
+  bool storage_may_take(int tier, std::uint64_t bytes) const;
+  bool storage_gets() const;
+  void note_refills(Step step, const Checkpoint& checkpoint);
+  void forget_refills(Step step);
+  bool may_refill(int tier) const;
+  std::optional<Transfer> next_refill(int tier);
+  std::optional<Answer> save_into(int tier, Step step, std::uint64_t bytes, bool keep, Asker asker);
   bool drains(int tier, std::uint64_t bytes, Asker asker) const;
   // What drains() has said so far of one tier: what is smaller drains where something larger does.
   struct Drains {

@@ -27,6 +27,11 @@ bool Catalog::valid(std::string* why) const {
         return wrong(step, tier, "its fragment's note is out of date");
       }
       if (room && room->offset != copy.offset) return wrong(step, tier, "is not where it was put");
+      const bool lacks = !there && !checkpoint.doomed && has_whole_below(checkpoint, tier) &&
+                         checkpoint.failed_refills < options_.flush_attempts;
+      if (is_storage(tier) && lacks != tier_at(tier).refills.contains(step)) {
+        return wrong(step, tier, "is to be written again, or not, against what slower storage has");
+      }
       if (there && is_storage(tier)) stored[static_cast<std::size_t>(tier)] += checkpoint.bytes;
       if (there && !is_storage(tier)) ++copies[static_cast<std::size_t>(tier)];
       if (is_whole(copy.state) && !checkpoint.doomed &&
@@ -70,6 +75,12 @@ bool Catalog::valid(std::string* why) const {
   return true;
 }
 
+std::vector<Step> Catalog::known_steps() const {
+  std::vector<Step> steps;
+  for (const auto& [step, checkpoint] : checkpoints_) steps.push_back(step);
+  return steps;
+}
+
 std::string Catalog::fingerprint() const {
   std::string out;
   const auto add = [&](std::uint64_t number) {  // variable length: seven bits a byte
@@ -80,6 +91,7 @@ std::string Catalog::fingerprint() const {
     add(step + 1);
     add(checkpoint.bytes);
     add(checkpoint.keep | checkpoint.arrived << 1 | checkpoint.doomed << 2);
+    add(static_cast<std::uint64_t>(checkpoint.failed_refills));
     for (int tier = 0; tier < tiers(); ++tier) {
       const Copy& copy = checkpoint.copies[tier];
       add(static_cast<std::uint64_t>(copy.state));

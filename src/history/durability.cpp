@@ -9,7 +9,7 @@ namespace holdfast::history {
 using holdfast::detail::concat;
 
 // What stands in the folder under the step's name, and is none.
-std::optional<DamagedFile> Engine::damaged_file(const FolderStore& store, Step step) {
+std::optional<DamagedFile> Engine::damaged_file(const StepStore& store, Step step) {
   for (const DamagedFile& file : store.damaged()) {
     if (file.step == step) return file;
   }
@@ -17,14 +17,14 @@ std::optional<DamagedFile> Engine::damaged_file(const FolderStore& store, Step s
 }
 
 // One that may be removed.
-bool Engine::has_file(const FolderStore& store, Step step) {
+bool Engine::has_file(const StepStore& store, Step step) {
   if (store.find(step)) return true;
   const auto file = damaged_file(store, step);
   return file && file->code == Errc::damaged;
 }
 
 // A copy that turned out to be damaged makes way for a new one. Without the mutex.
-void Engine::remove_file(FolderStore& store, Step step) {
+void Engine::remove_file(StepStore& store, Step step) {
   if (has_file(store, step)) store.remove(step);
 }
 
@@ -37,11 +37,12 @@ void Engine::flush() {
   const auto begin = Clock::now();
   Call call(*this);
   Caller caller(*core_, call.lock, TraceEvent::Kind::flush, 0, begin);
-  flush(call.lock);
+  flush(call.lock, true);
   caller.done();
 }
 
-void Engine::flush(Lock& lock) {
+// `refills`: what slower storage has, and so cannot be lost by not waiting for it, is waited for.
+void Engine::flush(Lock& lock, bool refills) {
   Core& core = *core_;
   core.check_whole();
   removals_.merge(failed_removals_);
@@ -50,8 +51,8 @@ void Engine::flush(Lock& lock) {
   retry_flushes();
   {
     const Core::Waiting waiting(core);
-    while (!core.broken &&
-           (core.catalog.flush_pending() || core.catalog.discard_pending() || !removals_.empty())) {
+    while (!core.broken && (core.catalog.flush_pending() || core.catalog.discard_pending() ||
+                            !removals_.empty() || (refills && core.catalog.refill_pending()))) {
       core.changed.wait(lock);
     }
   }
@@ -62,20 +63,21 @@ void Engine::flush(Lock& lock) {
   check_all_flushed();
 }
 
-// Throws what keeps a checkpoint from the last tier. One that a faster storage tier has lost is as
-// safe as it can be.
+// Throws what keeps a checkpoint from the last tier, or from storage that has room for it.
 void Engine::check_all_flushed() {
   const int last = static_cast<int>(kinds_.size()) - 1;
   if (is_cache(last)) return;
   const Catalog& catalog = core_->catalog;
   for (const auto& [step, record] : records_) {
     if (!catalog.contains(step) || catalog.is_lost(step)) continue;
-    if (is_whole(catalog.state(step, last))) continue;
-    const auto met = unflushed_.lower_bound({step, 0});
+    const bool there = is_whole(catalog.state(step, last));
+    if (there && !catalog.refill_given_up(step)) continue;
+    const auto met = unflushed_.lower_bound({step, there ? last : 0});
     if (met != unflushed_.end() && met->first.first == step) {
       met->second.raised = true;
       std::rethrow_exception(met->second.error);
     }
+    if (there) continue;
     const std::string name = to_string(kind_of(last));
     throw Error(Errc::no_space,
                 concat(name_of(step), " is not in the tier '", name, "': there is no room for its ",
@@ -112,7 +114,7 @@ bool Engine::verify(Step step, Tier kind) {
   } catch (const Error& error) {
     if (error.code() == Errc::damaged || error.code() == Errc::not_found) {
       call.lock.lock();
-      last_failure_ = error.what();
+      note_failure_of(step, error.what());
       // Where another tier has it, it is written again from there.
       if (arrival_of() == arrival) changing([&] { core_->catalog.found_damaged(step, tier); });
       core_->go_on();
@@ -135,7 +137,7 @@ void Engine::close() {
   try {
     discard_all_consumed(lock);
     Caller caller(*core_, lock, TraceEvent::Kind::flush, 0, Clock::now());
-    flush(lock);
+    flush(lock, false);
     caller.done();
   } catch (...) {
     error = std::current_exception();
@@ -178,6 +180,7 @@ void Engine::end(bool leave) {
   }
   bounce_.reset();
   for (auto& store : stores_) store.reset();
+  if (together_) together_->talk.reset();  // perhaps MPI's, which may end now
 }
 
 }  // namespace holdfast::history

@@ -9,6 +9,7 @@
 #include "core/event_access.hpp"
 #include "core/files.hpp"
 #include "core/guard.hpp"
+#include "history/object_step_store.hpp"
 
 namespace holdfast::history {
 
@@ -23,16 +24,15 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Of a store's steps it is known which came last; of the others, when they were saved.
-std::vector<StepInfo> in_order_of_arrival(const FolderStore& store) {
+std::vector<StepInfo> in_order_of_saves(const StepStore& store) {
   std::vector<StepInfo> steps = store.steps();
   std::erase_if(steps, [](const StepInfo& info) { return info.step == kGap; });  // no save()'s
-  const std::optional<Step> latest = store.latest();
-  std::sort(steps.begin(), steps.end(), [&](const StepInfo& a, const StepInfo& b) {
-    const bool a_last = a.step == latest, b_last = b.step == latest;
-    return a_last != b_last ? b_last : a.saved_at_ns < b.saved_at_ns;
-  });
+  std::sort(steps.begin(), steps.end(), is_saved_before);
   return steps;
+}
+
+bool has_remote(const HistoryOptions& options) {
+  return !options.remote.empty() || options.remote_store;
 }
 
 std::vector<TierSpec> specs_of(const HistoryOptions& options) {
@@ -50,7 +50,12 @@ std::vector<TierSpec> specs_of(const HistoryOptions& options) {
                      .keeps_newest = true});
   }
   if (!options.disk.empty()) specs.push_back({.capacity = options.disk_bytes, .storage = true});
-  if (!options.remote.empty()) specs.push_back({.capacity = options.remote_bytes, .storage = true});
+  if (has_remote(options)) specs.push_back({.capacity = options.remote_bytes, .storage = true});
+  for (const std::string* path : {&options.host_region, &options.disk, &options.remote}) {
+    if (path->find('\0') == path->npos) continue;
+    throw Error(Errc::invalid_argument,
+                "History::open: a path has a zero byte, which no file's name has");
+  }
   if (specs.empty()) {
     throw Error(Errc::invalid_argument,
                 "History::open: no tier: set gpu_bytes, host_bytes, partner_bytes, disk or remote");
@@ -94,7 +99,7 @@ void Core::go_on() {
   changed.notify_all();
   for (int tier = 0; tier < catalog.tiers(); ++tier) {
     if (flushers[tier].asleep && catalog.may_flush(tier)) flushers[tier].due.notify_one();
-    if (fetchers[tier].asleep && catalog.may_fetch()) fetchers[tier].due.notify_one();
+    if (fetchers[tier].asleep && catalog.may_fetch(tier)) fetchers[tier].due.notify_one();
   }
 }
 
@@ -108,8 +113,17 @@ bool Core::go_on_soon() {
   return dispatcher_rests;
 }
 
-Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
-    : options_(options), core_(std::make_shared<Core>(specs_of(options), Catalog::Options{})) {
+Engine::Engine(const HistoryOptions& options, std::unique_ptr<StepStore> disk,
+               std::unique_ptr<Together> together, const std::string& title)
+    : options_(options),
+      core_(std::make_shared<Core>(
+          specs_of(options),
+          Catalog::Options{.retains = options.keep_last > 0 || options.keep_every > 0})),
+      together_(std::move(together)) {
+  if (options.remote_store && !options.remote.empty()) {
+    throw Error(Errc::invalid_argument,
+                "History::open: remote and remote_store: give a folder, or an object store");
+  }
   std::fill(std::begin(numbers_), std::end(numbers_), -1);
   const auto add = [&](Tier kind, bool there) {
     if (!there) return;
@@ -120,19 +134,22 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
   add(Tier::host, options.host_bytes > 0);
   add(Tier::partner, options.partner_bytes > 0);
   add(Tier::disk, !options.disk.empty());
-  add(Tier::remote, !options.remote.empty());
+  add(Tier::remote, has_remote(options));
   if (options.host_bytes > 0) {
     host_.emplace(options.host_bytes, options.host_region);
   }
   if (options.partner_bytes > 0) {
     partner_.emplace(options.partner_bytes, options.partner_region, options.partner_owner);
   }
+  const FolderOptions folder{.name = title};
   if (!options.disk.empty()) {
     auto& store = stores_[index_of(Tier::disk)];
-    store = disk ? std::move(disk) : open_folder_store(options.disk);
+    store = disk ? std::move(disk) : open_folder_store(options.disk, folder);
   }
-  if (!options.remote.empty()) {
-    stores_[index_of(Tier::remote)] = open_folder_store(options.remote);
+  if (options.remote_store) {
+    stores_[index_of(Tier::remote)] = open_object_step_store(options.remote_store);
+  } else if (has_remote(options)) {
+    stores_[index_of(Tier::remote)] = open_folder_store(options.remote, folder);
   }
   start_trace();
   adopt();
@@ -146,10 +163,14 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk)
 // a flush replaces the others.
 void Engine::adopt() {
   const auto note = [&](const StepInfo& info) {
+    note_save_time(info.saved_at_ns);
     Record& record = records_[info.step];
     if (record.info.bytes == 0 || record.info.saved_at_ns < info.saved_at_ns) record.info = info;
   };
-  const auto counts = [&](const StepInfo& info) { return records_.at(info.step).info == info; };
+  const auto counts = [&](const StepInfo& info) {
+    const auto record = records_.find(info.step);
+    return record != records_.end() && record->second.info == info;
+  };
   const auto take = [&](const StepInfo& info, Tier kind, std::uint64_t offset) {
     if (!counts(info)) return false;
     if (!core_->catalog.adopt(info.step, room_of(info), tier_of(kind), offset)) return false;
@@ -158,13 +179,21 @@ void Engine::adopt() {
   };
   std::vector<StepInfo> stored[kTierKinds];
   for (std::size_t kind = 0; kind < kTierKinds; ++kind) {
-    if (stores_[kind]) stored[kind] = in_order_of_arrival(*stores_[kind]);
-    for (const StepInfo& info : stored[kind]) note(info);
+    if (stores_[kind]) stored[kind] = in_order_of_saves(*stores_[kind]);
+  }
+  if (together_) agree_on_found(stored);
+  const auto is_agreed = [&](const StepInfo& info) {
+    return !together_ || together_->is_complete(info.step, info.stamp);
+  };
+  for (const auto& infos : stored) {
+    for (const StepInfo& info : infos) note(info);
   }
   for (const Tier kind : kinds_) {
     const HostTier* const memory = memory_of(kind);
     if (!memory) continue;
-    for (const HostTier::Found& found : memory->found()) note(found.info);
+    for (const HostTier::Found& found : memory->found()) {
+      if (is_agreed(found.info)) note(found.info);
+    }
   }
   for (const Tier kind : kinds_) {
     HostTier* const memory = memory_of(kind);
@@ -176,7 +205,28 @@ void Engine::adopt() {
   for (const Tier kind : kinds_) {
     for (const StepInfo& info : stored[index_of(kind)]) take(info, kind, 0);
   }
+  for (const Tier kind : kinds_) {
+    for (const StepInfo& info : stored[index_of(kind)]) {
+      if (!counts(info)) remove_stale(info.step, kind);
+    }
+  }
   std::erase_if(records_, [&](const auto& entry) { return !core_->catalog.knows(entry.first); });
+}
+
+// A file that another checkpoint of its number has taken the place of, in a slower store. Otherwise
+// it would be there again once the history is opened without that.
+void Engine::remove_stale(Step step, Tier kind) {
+  bool stored_below = false;
+  for (int tier = tier_of(kind) + 1; tier < core_->catalog.tiers(); ++tier) {
+    stored_below |= is_whole(core_->catalog.state(step, tier));
+  }
+  if (!stored_below) return;  // the flush to this store replaces it
+  try {
+    remove_file(*stores_[index_of(kind)], step);
+  } catch (const Error&) {
+    ++stats_.failed_transfers;
+    warn_or_keep(step, std::current_exception());
+  }
 }
 
 Engine::~Engine() {
@@ -371,7 +421,7 @@ void Engine::queue_save(Call& call, const history::Transfer& transfer, const Ste
   if (!is_cache(transfer.to)) {
     caller.begins_direct();
     lock.unlock();
-    FolderStore& store = store_of(transfer.to);
+    StepStore& store = store_of(transfer.to);
     remove_file(store, info.step);
     bounce_->callers.write(store, info, layout.pieces, stream, [](std::uint64_t) { return true; });
     lock.lock();
@@ -411,6 +461,7 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   ticket->step = step;
   std::copy(std::begin(numbers_), std::end(numbers_), ticket->tiers);
   const Answer answer = ask(lock, caller, [&] {
+    if (core_->catalog.is_lost(step)) drop(step);  // its files make way
     if (is_being_removed(step)) return Answer{Answer::Verdict::wait, {}};
     const Answer room =
         changing([&] { return core_->catalog.begin_save(step, layout->room, keep); });
@@ -429,7 +480,9 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
   try {
     // It stays where it is while the transfer goes on.
     Record& record = records_[step];
-    record.info = {step, layout->bytes, layout->parts, now_ns()};
+    note_save_time(now_ns());
+    record.info = {step, layout->bytes, layout->parts, last_save_ns_, {}};
+    if (together_) record.info.stamp = together_->begin_save(step);
     record.ticket = ticket;
     record.id = ++saves_counted_;
     queue_save(call, answer.transfer, record.info, *layout, stream, ticket, caller);
@@ -477,7 +530,7 @@ Outcome Engine::restore_from(const history::Transfer& transfer, const Layout& la
   } catch (const Error& error) {
     if (error.code() != Errc::damaged && error.code() != Errc::not_found) throw;
     const Lock lock(core_->mutex);
-    last_failure_ = error.what();
+    note_failure_of(transfer.step, error.what());
     return Outcome::damaged;
   }
 }
@@ -488,7 +541,24 @@ void Engine::refuse_unknown(Step step) const {
     const auto file = damaged_file(*stores_[index_of(kind)], step);
     if (file) throw Error(file->code, file->reason);
   }
-  throw Error(Errc::not_found, name_of(step) + " is not in this history: steps() has what is");
+  const std::string lacks = together_ ? together_->who_lacks(step) : std::string();
+  throw Error(Errc::not_found,
+              name_of(step) + (lacks.empty() ? " is not in this history: steps() has what is"
+                                             : " is not complete: " + lacks + "; save it again"));
+}
+
+// A damaged copy goes with the last who reads it. The others give way to restores, so who asked
+// again at once would read it for ever.
+void Engine::await_other_readers(Lock& lock, const history::Transfer& transfer) {
+  const auto is_read = [&] {
+    const auto& others = core_->catalog.transfers();
+    return std::any_of(others.begin(), others.end(), [&](const history::Transfer& other) {
+      return other.step == transfer.step && other.from == transfer.from;
+    });
+  };
+  if (!is_read()) return;
+  const Core::Waiting waiting(*core_);
+  while (is_read() && !core_->broken) core_->changed.wait(lock);
 }
 
 void Engine::restore(Step step, Stream& stream, bool keep) {
@@ -508,8 +578,11 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
     });
     if (answer.verdict == Answer::Verdict::not_found) refuse_unknown(step);
     if (answer.verdict == Answer::Verdict::lost) {
+      const auto record = records_.find(step);
+      const bool known = record != records_.end() && !record->second.failure.empty();
       throw Error(Errc::damaged, name_of(step) + ": no tier has it whole any longer: " +
-                                     last_failure_ + "; discard() it, and compute it again");
+                                     (known ? record->second.failure : last_failure_) +
+                                     "; discard() it, and compute it again");
     }
     const history::Transfer& transfer = answer.transfer;
     const bool from_cache = is_cache(transfer.from);
@@ -554,7 +627,10 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
     }
     call.wakes_dispatcher = core_->go_on_soon();
     if (error) std::rethrow_exception(error);
-    if (outcome == Outcome::damaged) continue;  // another tier may have it
+    if (outcome == Outcome::damaged) {  // another tier may have it
+      await_other_readers(lock, transfer);
+      continue;
+    }
     ++stats_.restores.checkpoints;
     stats_.restores.bytes += layout->bytes;
     ++stats_.restored_from[index_of(kind_of(transfer.from))].checkpoints;
@@ -613,18 +689,23 @@ std::uint64_t Engine::size(Step step, std::string_view name) {
                                    " others");
 }
 
-bool Engine::discard(Step step) {
-  Lock lock = open_lock();
-  const bool there = changing([&] {
+bool Engine::drop(Step step) {
+  return changing([&] {
     const bool known = core_->catalog.discard(step);
     note_evictions();
     forget_if_gone(step);
     return known;
   });
+}
+
+bool Engine::discard(Step step) {
+  Lock lock = open_lock();
+  const bool there = drop(step);
   bool remains = false;
   for (const Tier kind : kinds_) {
     if (there || kind < Tier::disk || core_->catalog.knows(step)) continue;
     if (removals_.contains({step, kind}) || !has_file(*stores_[index_of(kind)], step)) continue;
+    if (together_ && together_->held.contains({step, kind})) continue;
     removals_.insert({step, kind});
     removal_due_.notify_one();
     remains = true;
@@ -652,17 +733,13 @@ bool Engine::is_in(Step step, Tier tier) {
 std::optional<Step> Engine::latest(Tier tier) {
   const Lock lock = open_lock();
   const int number = tier_of(tier);
-  std::optional<Step> latest;
-  std::uint64_t arrival = 0;
-  if (number < 0) return latest;
+  const StepInfo* latest = nullptr;
+  if (number < 0) return std::nullopt;
   for (const auto& [step, record] : records_) {
-    const std::uint64_t own = record.arrival[index_of(tier)];
     if (!core_->catalog.contains(step) || !is_whole(core_->catalog.state(step, number))) continue;
-    if (latest && own < arrival) continue;
-    latest = step;
-    arrival = own;
+    if (!latest || is_saved_before(*latest, record.info)) latest = &record.info;
   }
-  return latest;
+  return latest ? std::optional(latest->step) : std::nullopt;
 }
 
 HistoryStats Engine::stats() {

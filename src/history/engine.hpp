@@ -23,7 +23,9 @@
 // (removals).
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -47,6 +49,7 @@
 #include "history/host_tier.hpp"
 #include "history/range_fences.hpp"
 #include "history/status_server.hpp"
+#include "history/together.hpp"
 #include "holdfast/history.hpp"
 
 namespace holdfast {
@@ -54,6 +57,10 @@ namespace holdfast {
 constexpr std::size_t index_of(Tier tier) { return static_cast<std::size_t>(tier); }
 
 namespace history {
+
+// Ticket::wait(). Throws io behind the deadline.
+void wait_for(Ticket::State& state, Tier tier,
+              std::optional<std::chrono::steady_clock::time_point> deadline);
 
 // What a history and its tickets share.
 struct Core {
@@ -126,6 +133,8 @@ namespace history {
 
 inline std::string name_of(Step step) { return "checkpoint " + std::to_string(step); }
 
+inline constexpr std::uint64_t kNoTime = std::uint64_t{1} << 63;  // ns; no clock has come to it
+
 struct Array {
   std::byte* data = nullptr;
   std::uint64_t bytes = 0;
@@ -139,6 +148,7 @@ struct Record {
   std::shared_ptr<Ticket::State> ticket;   // null: an earlier process saved it
   std::uint64_t id = 0;                    // tells saves under one number apart
   std::uint64_t arrival[kTierKinds] = {};  // by a count over the history; 0: never
+  std::string failure;                     // what a transfer of it met last
 };
 
 // What save() needs of the protected arrays, until others are protected.
@@ -153,7 +163,12 @@ struct Layout {
 class Engine {
  public:
   // `disk`: the store of the disk, for tests of their own; otherwise `options.disk` is opened.
-  explicit Engine(const HistoryOptions& options, std::unique_ptr<FolderStore> disk = nullptr);
+  // `together`: what this rank has with others; `title`: what its folders are called. `options`
+  // are this rank's own.
+  explicit Engine(const HistoryOptions& options, std::unique_ptr<StepStore> disk = nullptr,
+                  std::unique_ptr<Together> together = nullptr, const std::string& title = {});
+  // Collective where there are ranks.
+  static std::unique_ptr<Engine> open(const HistoryOptions& options);
   ~Engine();
   bool is_of_this_process() const noexcept { return core_->maker.is_this_process(); }
 
@@ -168,6 +183,8 @@ class Engine {
   std::vector<Step> steps();
   bool is_in(Step step, Tier tier);
   std::optional<Step> latest(Tier tier);
+  Agreed agree(Tier tier, const char* call);
+  void wait_for_all(const Ticket& ticket, Tier tier);
   void flush();
   void verify(Step step);
   HistoryStats stats();
@@ -225,6 +242,7 @@ class Engine {
 
   // engine.cpp
   void adopt();
+  void remove_stale(Step step, Tier kind);
   Lock open_lock();
   // Runs what changes the catalog. What that throws has left it half changed: nothing goes on then,
   // and whoever waits hears of it. REQUIRES: the mutex is held.
@@ -238,10 +256,16 @@ class Engine {
     }
   }
   void break_with(std::exception_ptr error);
+  // Each save has a later time than all that were seen, even if the clock is set back. It is what
+  // tells in any tier, and in the next process, which is the latest. One near the end of time is
+  // forged, and not followed.
+  void note_save_time(std::uint64_t ns) {
+    if (ns < kNoTime) last_save_ns_ = std::max(last_save_ns_ + 1, ns);
+  }
   int tier_of(Tier kind) const { return numbers_[index_of(kind)]; }
   Tier kind_of(int tier) const { return kinds_[static_cast<std::size_t>(tier)]; }
   bool is_cache(int tier) const { return kind_of(tier) < Tier::disk; }
-  FolderStore& store_of(int tier) const { return *stores_[index_of(kind_of(tier))]; }
+  StepStore& store_of(int tier) const { return *stores_[index_of(kind_of(tier))]; }
   // Of the kinds that are a buffer of the host; null of others.
   HostTier* memory_of(Tier kind) {
     if (kind == Tier::host) return &*host_;
@@ -259,11 +283,13 @@ class Engine {
   template <class Question>
   Answer ask(Lock& lock, Caller& caller, Question&& question);
   void await_arrival(Lock& lock, Step step);
+  void await_other_readers(Lock& lock, const history::Transfer& transfer);
   Outcome restore_from(const history::Transfer& transfer, const Layout& layout, Stream& stream,
                        std::shared_ptr<Event>& done);
   void queue_save(Call& call, const history::Transfer& transfer, const StepInfo& info,
                   const Layout& layout, Stream& stream,
                   const std::shared_ptr<Ticket::State>& ticket, Caller& caller);
+  bool drop(Step step);  // False: no such checkpoint. REQUIRES: the mutex is held.
   void raise_pending_error();
   void go_on_soon(Lock& lock);
   [[noreturn]] void refuse_full(Step step, std::uint64_t bytes);
@@ -277,14 +303,26 @@ class Engine {
   void discard_all_consumed(Lock& lock);
 
   // durability.cpp
-  static std::optional<DamagedFile> damaged_file(const FolderStore& store, Step step);
-  static bool has_file(const FolderStore& store, Step step);
-  static void remove_file(FolderStore& store, Step step);
+  static std::optional<DamagedFile> damaged_file(const StepStore& store, Step step);
+  static bool has_file(const StepStore& store, Step step);
+  static void remove_file(StepStore& store, Step step);
   bool is_being_removed(Step step) const;
-  void flush(Lock& lock);
+  void flush(Lock& lock, bool refills);
   void check_all_flushed();
   bool verify(Step step, Tier kind);
   void end(bool leave);
+
+  // together.cpp
+  Offer found_offer(const std::vector<StepInfo> (&stored)[kTierKinds]);
+  void agree_on_found(std::vector<StepInfo> (&stored)[kTierKinds]);
+  Offer offer_of(Tier tier) const;
+  Stamp stamp_of(const Ticket::State& state, Tier tier) const;
+  void note_agreed(const Agreed& agreed);
+  void retain_agreed();
+  bool is_stored(Step step) const;
+  bool may_go(const Version& version);
+  void release_held();
+  void queue_removal(Step step, const Stamp& stamp, Tier kind);
 
   // lanes.cpp
   void start_threads();
@@ -300,7 +338,7 @@ class Engine {
                std::exception_ptr& error);
   bool move_bytes(const history::Transfer& transfer, const StepInfo& info, Stream& stream,
                   bool& faulty_source);
-  bool send(const history::Transfer& transfer, const StepInfo& info, FolderStore& to,
+  bool send(const history::Transfer& transfer, const StepInfo& info, StepStore& to,
             bool& faulty_source);
   bool keep_pace(const history::Transfer& transfer);
   LaneWork& work_of(const history::Transfer& transfer);
@@ -322,6 +360,7 @@ class Engine {
   void finish(const history::Transfer& transfer, Outcome outcome, const std::exception_ptr& error);
   void note_evictions();
   void forget_if_gone(Step step);
+  void note_failure_of(Step step, const std::string& why);
   void note_failure(const history::Transfer& transfer, const std::exception_ptr& error);
   static void warn(Step step, const std::exception_ptr& error);
   void warn_or_keep(Step step, const std::exception_ptr& error);
@@ -332,9 +371,9 @@ class Engine {
   void wait_behind(Lock& lock, int tier, std::uint64_t offset, std::uint64_t bytes);
 
   const HistoryOptions options_;
-  std::vector<Tier> kinds_;  // of the tiers that there are, from the fastest
-  int numbers_[kTierKinds];  // the other way; -1: there is none
-  std::unique_ptr<FolderStore> stores_[kTierKinds];  // of the kinds that are storage
+  std::vector<Tier> kinds_;                        // of the tiers that there are, from the fastest
+  int numbers_[kTierKinds];                        // the other way; -1: there is none
+  std::unique_ptr<StepStore> stores_[kTierKinds];  // of the kinds that are storage
   DeviceBuffer<std::byte> gpu_;
   std::optional<HostTier> host_, partner_;
   // For callers, flushes, fetches: who holds one may wait for another of these, so they share none.
@@ -343,6 +382,7 @@ class Engine {
   };
   std::unique_ptr<Bounces> bounce_;
   std::shared_ptr<Core> core_;
+  const std::unique_ptr<Together> together_;  // null: there are no other ranks
 
   // Under the mutex.
   std::map<std::string, Array, std::less<>> arrays_;
@@ -359,6 +399,7 @@ class Engine {
   std::exception_ptr pending_error_;                     // for the next save() or flush()
   std::string last_failure_;
   std::uint64_t arrivals_counted_ = 0, saves_counted_ = 0;
+  std::uint64_t last_save_ns_ = 0;
   HistoryStats stats_{};
   double seconds_per_byte_[Catalog::kMaxTiers] = {};
   bool stopping_ = false;
@@ -377,7 +418,7 @@ class Engine {
 
 struct History::Impl {
   explicit Impl(const HistoryOptions& options)
-      : owner(std::make_unique<history::Engine>(options)), engine(*owner) {}
+      : owner(history::Engine::open(options)), engine(*owner) {}
   // A forked child has a copy without the threads, which cannot be joined: there it stays.
   ~Impl() {
     if (!owner->is_of_this_process()) static_cast<void>(owner.release());

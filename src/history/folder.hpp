@@ -29,6 +29,8 @@ class FolderFile {
   // Makes an empty file this long, and takes the space for it where the file system can do that:
   // then a full one says so before anything is written. Returns 0 or an errno.
   virtual int reserve(std::uint64_t bytes) = 0;
+  // The reads that come are made by one thread, one behind the other, of about so many bytes each.
+  virtual void expect_reads_in_order(std::size_t) {}
   // The length, or minus an errno.
   virtual std::int64_t size() = 0;
   // What was written is durable; its name need not be. Returns 0 or an errno. After one that failed

@@ -23,12 +23,11 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
-#include "core/format.hpp"
 #include "history/folder.hpp"
 #include "history/step_file.hpp"
 #include "history/step_store.hpp"
+#include "history/transfer.hpp"
 
 namespace holdfast::history {
 
@@ -41,26 +40,6 @@ struct FolderOptions {
   std::string name;
 };
 
-// A file that stands where a step would, and is not offered.
-struct DamagedFile {
-  std::string path;
-  Step step = 0;  // by its name
-  Errc code{};  // damaged, newer_version, foreign (of another history, or no step at all), io, ...
-  std::string reason;
-};
-
-class FolderStore : public StepStore {
- public:
-  // What opening found, and has left alone, and what a write that failed could not take back.
-  // write() refuses such a step (already_exists). remove() removes it if its code is damaged or io,
-  // and throws that code otherwise: what is another's, or of a newer build, is for people to
-  // remove.
-  virtual std::vector<DamagedFile> damaged() const = 0;
-  virtual std::string name() const = 0;
-  virtual core::Uuid uuid() const = 0;
-  virtual const std::string& path() const = 0;
-};
-
 // Opens the history in a folder, and for writing makes folder (not its parents) and history where
 // there is none. One process has it open for writing. Throws not_found (for reading: no history),
 // in_use, foreign (a folder with other files), newer_version, damaged (the file that says that this
@@ -70,18 +49,12 @@ class FolderStore : public StepStore {
 // Memory for itself: what describes the steps, and while a step is moved 4 chunks of 4 MiB if the
 // caller's memory is not page-aligned (or for verify()), otherwise 4 pages, and its tables: 128
 // bytes a part, and 8 for every 4 MiB.
-std::unique_ptr<FolderStore> open_folder_store(const std::string& path,
-                                               const FolderOptions& options = {});
-
-// How steps are moved; what others than the defaults are for is tests and measurements.
-struct TransferOptions {
-  std::uint32_t chunk_bytes = kChunkBytes;  // a power of two, at least a page
-  unsigned threads = 4;                     // with one a transfer is a fixed sequence of operations
-};
+std::unique_ptr<StepStore> open_folder_store(const std::string& path,
+                                             const FolderOptions& options = {});
 
 // The same over a folder of another make, which exists.
-std::unique_ptr<FolderStore> open_folder_store(std::unique_ptr<Folder> folder,
-                                               const FolderOptions& options,
-                                               const TransferOptions& transfer);
+std::unique_ptr<StepStore> open_folder_store(std::unique_ptr<Folder> folder,
+                                             const FolderOptions& options,
+                                             const TransferOptions& transfer);
 
 }  // namespace holdfast::history

@@ -49,6 +49,20 @@ std::shared_ptr<Event> copied_of(const Ticket::State& state) {
   return state.copied;
 }
 
+// Its own checkpoint, and not another of that number, which would have ended it. REQUIRES: the
+// mutex is held.
+bool is_there(const Ticket::State& state) {
+  return !state.gone && state.core->catalog.contains(state.step);
+}
+
+// What a storage tier had may have been damaged since. REQUIRES: the mutex is held.
+bool came_to(const Ticket::State& state, Tier tier) {
+  const int number = state.tiers[index_of(tier)];
+  if (number < 0 || !is_there(state)) return false;
+  if (tier < Tier::disk) return state.was_in[index_of(tier)];
+  return history::is_whole(state.core->catalog.state(state.step, number));
+}
+
 }  // namespace
 
 std::uint64_t Ticket::step() const { return state_of(state_).step; }
@@ -67,12 +81,18 @@ bool Ticket::is_in(Tier tier) const {
   check_tier(tier, "Ticket::is_in");
   state.core->check_process();
   const std::lock_guard lock(state.core->mutex);
-  return state.was_in[index_of(tier)];
+  return came_to(state, tier);
 }
 
 void Ticket::wait(Tier tier) const {
-  State& state = state_of(state_);
   check_tier(tier, "Ticket::wait");
+  history::wait_for(state_of(state_), tier, std::nullopt);
+}
+
+namespace history {
+
+void wait_for(Ticket::State& state, Tier tier,
+              std::optional<std::chrono::steady_clock::time_point> deadline) {
   const std::string name = "checkpoint " + std::to_string(state.step);
   const int number = state.tiers[index_of(tier)];
   if (number < 0) {
@@ -85,9 +105,9 @@ void Ticket::wait(Tier tier) const {
   history::Caller caller(*state.core, lock, history::TraceEvent::Kind::ticket, state.step, begin);
   const history::Core::Waiting waiting(*state.core);
   for (;;) {
-    if (state.was_in[index_of(tier)]) return caller.done();
+    if (came_to(state, tier)) return caller.done();
     if (state.error) std::rethrow_exception(state.error);
-    if (state.gone) throw Error(Errc::not_found, name + " was discarded");
+    if (!is_there(state)) throw Error(Errc::not_found, name + " was discarded");
     if (state.core->closed) throw Error(Errc::closed, name + ": its history is closed");
     state.core->check_whole();
     if (!state.core->catalog.will_reach(state.step, number)) {
@@ -96,9 +116,19 @@ void Ticket::wait(Tier tier) const {
                       "', and nothing that goes on will make some: discard() others");
     }
     caller.waits_for(history::TraceEvent::Why::durable, number);
-    state.core->changed.wait(lock);
+    if (!deadline) {
+      state.core->changed.wait(lock);
+    } else if (std::chrono::steady_clock::now() >= *deadline) {
+      throw Error(Errc::io,
+                  name + " is not in the tier '" + to_string(tier) +
+                      "' yet: give ranks_timeout more time, or the history a faster disk");
+    } else {
+      state.core->changed.wait_until(lock, *deadline);
+    }
   }
 }
+
+}  // namespace history
 
 // --- History
 // ---------------------------------------------------------------------------------------
@@ -164,6 +194,34 @@ bool History::is_in(std::uint64_t step, Tier tier) const {
 std::optional<std::uint64_t> History::latest(Tier tier) const {
   check_tier(tier, "History::latest");
   return impl().engine.latest(tier);
+}
+
+std::vector<std::uint64_t> History::agree(Tier tier) try {
+  check_tier(tier, "History::agree");
+  std::vector<std::uint64_t> steps;
+  for (const auto& [step, stamp] : impl().engine.agree(tier, "History::agree()").complete) {
+    steps.push_back(step);
+  }
+  return steps;
+} catch (const std::exception&) {
+  core::fail("History::agree()");
+}
+
+std::optional<std::uint64_t> History::latest_of_all(Tier tier) try {
+  check_tier(tier, "History::latest_of_all");
+  const history::Agreed agreed = impl().engine.agree(tier, "History::latest_of_all()");
+  if (agreed.order.empty()) return std::nullopt;
+  return agreed.order.back();
+} catch (const std::exception&) {
+  core::fail("History::latest_of_all()");
+}
+
+void History::wait_for_all(const Ticket& ticket, Tier tier) try {
+  check_tier(tier, "History::wait_for_all");
+  state_of(ticket.state());
+  impl().engine.wait_for_all(ticket, tier);
+} catch (const std::exception&) {
+  core::fail("History::wait_for_all()");
 }
 
 void History::flush() { impl().engine.flush(); }

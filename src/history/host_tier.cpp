@@ -61,6 +61,7 @@ std::optional<HostTier::Found> decode(const HostSlot& slot, const std::byte* dat
   found.info.step = slot.step;
   found.info.bytes = slot.bytes;
   found.info.saved_at_ns = slot.saved_at_ns;
+  found.info.stamp = {slot.stamp_run, slot.stamp_save};
   for (const PartEntry& entry : entries_of(slot, data)) {
     if (std::memchr(entry.name, 0, sizeof(entry.name)) == nullptr) return std::nullopt;
     found.info.parts.push_back({entry.name, entry.offset, entry.bytes});
@@ -216,6 +217,8 @@ void HostTier::keep(const StepInfo& info, std::uint64_t offset) {
   slot.offset = offset;
   slot.bytes = info.bytes;
   slot.saved_at_ns = info.saved_at_ns;
+  slot.stamp_run = info.stamp.run;
+  slot.stamp_save = info.stamp.save;
   slot.parts = info.parts.size();
   const bool has_table = info.parts.size() > HostSlot::kMostParts;
   auto* const table = reinterpret_cast<PartEntry*>(data_ + offset + table_offset(info.bytes));

@@ -46,8 +46,9 @@ struct HostSlot {
   std::uint64_t saved_at_ns;
   std::uint64_t parts;
   std::uint64_t table_checksum;  // of the table of more than kMostParts parts; else 0
-  std::uint64_t reserved[8];     // zero
-  std::uint64_t checksum;        // of the slot, with `counts` and this as zero
+  std::uint64_t stamp_run, stamp_save;
+  std::uint64_t reserved[6];  // zero
+  std::uint64_t checksum;     // of the slot, with `counts` and this as zero
   PartEntry part[kMostParts];
 };
 static_assert(sizeof(HostSlot) == core::kPage);

@@ -231,8 +231,8 @@ bool Engine::keep_pace(const history::Transfer& transfer) {
     if (stopping_ && !flush) return false;
     // Not while a caller waits, perhaps for this: the stream that a restore waits for may wait for
     // that caller.
-    const bool gives_way =
-        core_->catalog.waiting_callers() == 0 && (demands_ > 0 || (flush && prefetches_ > 0));
+    const bool gives_way = core_->catalog.waiting_callers() == 0 &&
+                           (demands_ > 0 || (transfer.kind != Kind::fetch && prefetches_ > 0));
     if (!gives_way || stopping_) return true;
     const auto begin = std::chrono::steady_clock::now();
     core_->changed.wait(lock);
@@ -268,7 +268,7 @@ Outcome Engine::move(const history::Transfer& transfer, const StepInfo& info, St
 }
 
 // From storage to storage, through a chunk of memory.
-bool Engine::send(const history::Transfer& transfer, const StepInfo& info, FolderStore& to,
+bool Engine::send(const history::Transfer& transfer, const StepInfo& info, StepStore& to,
                   bool& faulty_source) {
   faulty_source = true;
   const std::unique_ptr<StepReader> reader = store_of(transfer.from).open_reader(info.step);
@@ -285,7 +285,8 @@ bool Engine::send(const history::Transfer& transfer, const StepInfo& info, Folde
       [&](std::uint64_t moved) {
         work_of(transfer).moved = moved;
         return keep_pace(transfer);
-      });
+      },
+      reader->hashes());
 }
 
 // False: it was given up. `faulty_source`: an exception that is thrown now is the source's.
@@ -299,7 +300,7 @@ bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info,
     return std::span<std::byte>(address(tier, offset), info.bytes);
   };
   if (!is_cache(transfer.to)) {
-    FolderStore& store = store_of(transfer.to);
+    StepStore& store = store_of(transfer.to);
     remove_file(store, info.step);
     if (!is_cache(transfer.from)) return send(transfer, info, store, faulty_source);
     const auto from = bytes_at(transfer.from, transfer.from_offset);
@@ -320,7 +321,7 @@ bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info,
     Lock lock(core_->mutex);
     wait_behind(lock, transfer.to, transfer.to_offset, transfer.bytes);
   }
-  FolderStore& store = store_of(transfer.from);
+  StepStore& store = store_of(transfer.from);
   if (memory_of(kind_of(transfer.to))) return store.read(info.step, to, pace);
   return bounce_->fetches.read(store, info.step, {{0, to.data(), to.size()}}, stream, pace);
 }

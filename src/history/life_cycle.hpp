@@ -8,7 +8,7 @@
 // Interface: next_state() and three predicates over one table, without memory of its own; the
 // catalog (catalog.hpp) holds the states.
 // Invariants: a copy that can be evicted is whole elsewhere or may be discarded; what was fetched
-// ahead is not evicted before it was restored; no bytes are used in two states.
+// ahead is not evicted before it was restored or unwanted; no bytes are used in two states.
 // Tests: life_cycle_test (the table against the paper's sentences), catalog_model_test (every
 // interleaving of small histories; each entry of the table changed in turn is noticed).
 #pragma once
@@ -40,7 +40,7 @@ enum class Input : std::uint8_t {
   backed,    // a slower tier has it whole
   unbacked,  // no slower tier has it whole any longer (damage; never by eviction)
   want,      // the prefetcher came to its hint
-  unwant,    // its hint is gone, though it was not restored
+  unwant,    // its hint is gone, though it was not restored; or a save has no other room
   restore,   // the program has its bytes, or a faster tier has (promotion)
   keep,      // the program has its bytes, and said that it will want them again
   evict,     // its room is needed

@@ -47,7 +47,9 @@ void Engine::finish(const history::Transfer& transfer, Outcome outcome,
         ++count[kind].checkpoints;
         if (found != records_.end()) count[kind].bytes += found->second.info.bytes;
       }
-      if (transfer.kind == Kind::flush) unflushed_.erase({step, transfer.from});
+      if (together_ && transfer.kind == Kind::save) together_->counts.add(step);
+      if (transfer.kind == Kind::flush || transfer.kind == Kind::refill)
+        unflushed_.erase({step, transfer.from});
       if (tier >= Tier::disk) retain();
     }
     if (error) note_failure(transfer, error);
@@ -56,10 +58,16 @@ void Engine::finish(const history::Transfer& transfer, Outcome outcome,
   });
 }
 
+void Engine::note_failure_of(Step step, const std::string& why) {
+  last_failure_ = why;
+  const auto found = records_.find(step);
+  if (found != records_.end()) found->second.failure = why;
+}
+
 void Engine::note_failure(const history::Transfer& transfer, const std::exception_ptr& error) {
   using Kind = history::Transfer::Kind;
   ++stats_.failed_transfers;
-  last_failure_ = message_of(error);
+  note_failure_of(transfer.step, message_of(error));
   const auto found = records_.find(transfer.step);
   const auto ticket = found == records_.end() ? nullptr : found->second.ticket;
   if (transfer.kind == Kind::save) {
@@ -68,8 +76,11 @@ void Engine::note_failure(const history::Transfer& transfer, const std::exceptio
     // What a save() has thrown is not thrown again by the next.
     if (ticket->copied) warn_or_keep(transfer.step, error);
   }
-  if (transfer.kind != Kind::flush) return;
-  if (!core_->catalog.flush_given_up(transfer.step, transfer.from)) return;
+  const bool given_up =
+      transfer.kind == Kind::flush    ? core_->catalog.flush_given_up(transfer.step, transfer.from)
+      : transfer.kind == Kind::refill ? core_->catalog.refill_given_up(transfer.step)
+                                      : false;
+  if (!given_up) return;
   if (ticket) ticket->error = error;
   unflushed_[{transfer.step, transfer.from}] = {error};
   if (options_.on_error == OnError::warn) warn(transfer.step, error);
@@ -107,9 +118,9 @@ void Engine::note_evictions() {
                    bytes);
     }
     if (HostTier* const memory = memory_of(kind_of(tier))) memory->forget(step);
-    if (!is_cache(tier)) {
-      removals_.insert({step, kind_of(tier)});
-      removal_due_.notify_one();
+    // Where there is no record forget_if_gone() has seen to the files.
+    if (!is_cache(tier) && record != records_.end()) {
+      queue_removal(step, record->second.info.stamp, kind_of(tier));
     }
     forget_if_gone(step);
   }
@@ -120,34 +131,44 @@ void Engine::forget_if_gone(Step step) {
   const auto record = records_.find(step);
   if (record == records_.end() || core_->catalog.knows(step)) return;
   if (record->second.ticket) record->second.ticket->gone = true;
+  const Stamp stamp = record->second.info.stamp;
   records_.erase(record);
   std::erase_if(unflushed_, [&](const auto& entry) { return entry.first.first == step; });
   // The files of a checkpoint whose every copy was damaged, which the catalog has dropped before;
   // one that could not be taken back; and one of another checkpoint that had the number.
   for (const Tier kind : kinds_) {
     if (kind < Tier::disk || !has_file(*stores_[index_of(kind)], step)) continue;
-    removals_.insert({step, kind});
-    removal_due_.notify_one();
+    queue_removal(step, stamp, kind);
   }
 }
 
-// What the rule of retention no longer keeps on disk goes.
+// What the rule of retention no longer keeps goes. What pushes a checkpoint out is in the last
+// tier, so that this always has the newest that reached it; but one that will not come there is let
+// go by what is stored anywhere, or a remote tier that fails would let the disk grow without an
+// end.
 void Engine::retain() {
-  if (options_.keep_last == 0 && options_.keep_every == 0) return;
-  const std::uint64_t last = std::max<std::uint64_t>(options_.keep_last, 1);
+  if (together_) return;  // retain_agreed()
+  const Catalog& catalog = core_->catalog;
+  const int last = catalog.tiers() - 1;
+  if ((options_.keep_last == 0 && options_.keep_every == 0) || is_cache(last)) return;
+  const std::uint64_t most = std::max<std::uint64_t>(options_.keep_last, 1);
   const auto is_stored = [&](Step step) {
-    for (int tier = 0; tier < core_->catalog.tiers(); ++tier) {
-      if (!is_cache(tier) && is_whole(core_->catalog.state(step, tier))) return true;
+    for (int tier = 0; tier <= last; ++tier) {
+      if (!is_cache(tier) && is_whole(catalog.state(step, tier))) return true;
     }
     return false;
   };
-  std::uint64_t newer = 0;
+  std::uint64_t newer_there = 0, newer_stored = 0;
   std::vector<Step> victims;
   for (auto record = records_.rbegin(); record != records_.rend(); ++record) {
     const Step step = record->first;
-    if (!core_->catalog.contains(step) || !is_stored(step)) continue;
-    const bool stays = newer < last || (options_.keep_every > 0 && step % options_.keep_every == 0);
-    ++newer;
+    if (!catalog.contains(step) || !is_stored(step)) continue;
+    const bool there = is_whole(catalog.state(step, last));
+    const bool comes = there || catalog.will_reach(step, last);
+    const bool stays = (comes ? newer_there : newer_stored) < most ||
+                       (options_.keep_every > 0 && step % options_.keep_every == 0);
+    newer_there += there;
+    ++newer_stored;
     if (!stays) victims.push_back(step);
   }
   for (const Step step : victims) core_->catalog.discard(step);

@@ -27,7 +27,7 @@ double seconds_since_unix(std::uint64_t unix_ns, std::uint64_t now) {
 }
 
 const char* name_of_kind(Kind kind) {
-  constexpr const char* kNames[] = {"save", "flush", "fetch", "restore"};
+  constexpr const char* kNames[] = {"save", "flush", "fetch", "restore", "refill"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -76,6 +76,7 @@ std::string in_words(TraceEvent::Why why, const char* tier) {
 
 std::string Engine::path_of(Tier kind) const {
   if (stores_[index_of(kind)]) return stores_[index_of(kind)]->path();
+  if (kind == Tier::partner) return options_.partner_region;
   return kind == Tier::host ? options_.host_region : "";
 }
 
@@ -91,7 +92,8 @@ void Engine::add_transfers(HistorySnapshot& snapshot) const {
     seen.from = name(transfer.from);
     seen.to = name(transfer.to);
     seen.bytes = transfer.bytes;
-    if (transfer.kind == Kind::flush || transfer.kind == Kind::fetch) {
+    if (transfer.kind == Kind::flush || transfer.kind == Kind::fetch ||
+        transfer.kind == Kind::refill) {
       const LaneWork& work = work_of(transfer);
       seen.moved = work.moved;
       seen.seconds = seconds_between(work.begin, now);
@@ -107,7 +109,7 @@ void Engine::add_transfers(HistorySnapshot& snapshot) const {
         seen.seconds = seconds_between(caller->begin(), now);
       }
     }
-    snapshot.transfers.push_back(std::move(seen));
+    snapshot.transfers.push_back(seen);
   }
 }
 

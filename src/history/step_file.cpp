@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <set>
+#include <utility>
 
 #include "core/checksum.hpp"
 #include "core/uuid.hpp"
@@ -209,10 +210,42 @@ void check_header(const StepHeader& header, std::uint64_t file_bytes, const std:
   }
 }
 
+// The whole front. REQUIRES: check_header() passed; `page` is the first.
+AlignedBytes read_tables(FolderFile& file, const StepHeader& header, AlignedBytes page,
+                         const std::string& path) {
+  if (header.front_bytes <= kAlignment) return page;
+  AlignedBytes all(header.front_bytes);
+  std::memcpy(all.data(), page.data(), kAlignment);
+  read_or_throw(file, all.span().subspan(kAlignment), kAlignment, path);
+  return all;
+}
+
+// The first bytes say what a file is, so damage there would make it another's, or a newer build's,
+// which nobody removes. If all else is as we have written it the checksum knows.
+void refuse_damaged_beginning(FolderFile& file, StepHeader header, std::uint64_t file_bytes,
+                              const std::string& path) {
+  if (std::memcmp(header.magic, kStepMagic, 8) == 0 && header.version == kHistoryVersion) return;
+  std::memcpy(header.magic, kStepMagic, 8);
+  header.version = kHistoryVersion;
+  bool holds = false;
+  try {
+    check_header(header, file_bytes, path);
+    AlignedBytes page(kAlignment);
+    read_or_throw(file, page.span(), 0, path);
+    std::memcpy(page.data(), &header, sizeof header);
+    const AlignedBytes front = read_tables(file, header, std::move(page), path);
+    holds = checksum_of(front.span()) == header.checksum;
+  } catch (const Error& error) {
+    if (error.code() != Errc::damaged) throw;
+  }
+  if (holds) throw_damaged(path, "its first bytes are not as they were written");
+}
+
 // REQUIRES: check_header() passed, and the checksum holds.
 Front decode(std::span<const std::byte> bytes, const StepHeader& header, const std::string& path) {
   Front front;
-  front.info = {header.step, header.bytes, {}, header.saved_at_ns};
+  front.info = {
+      header.step, header.bytes, {}, header.saved_at_ns, {header.stamp_run, header.stamp_save}};
   front.history = header.history;
   front.sequence = header.sequence;
   front.chunk_bytes = header.chunk_bytes;
@@ -274,6 +307,8 @@ AlignedBytes encode(const Front& front) {
   header.sequence = front.sequence;
   header.bytes = front.info.bytes;
   header.saved_at_ns = front.info.saved_at_ns;
+  header.stamp_run = front.info.stamp.run;
+  header.stamp_save = front.info.stamp.save;
   header.front_bytes = front.front_bytes();
   header.parts = static_cast<std::uint32_t>(front.info.parts.size());
   std::byte* at = bytes.data() + sizeof header;
@@ -299,13 +334,9 @@ Front read_front(FolderFile& file, const std::string& path) {
   read_or_throw(file, bytes.span(), 0, path);
   StepHeader header;
   std::memcpy(&header, bytes.data(), sizeof header);
+  refuse_damaged_beginning(file, header, size, path);
   check_header(header, size, path);
-  if (header.front_bytes > kAlignment) {
-    AlignedBytes all(header.front_bytes);
-    std::memcpy(all.data(), bytes.data(), kAlignment);
-    read_or_throw(file, all.span().subspan(kAlignment), kAlignment, path);
-    bytes = std::move(all);
-  }
+  bytes = read_tables(file, header, std::move(bytes), path);
   if (checksum_of(bytes.span()) != header.checksum) {
     throw_damaged(path, "the checksum of its header and tables does not hold");
   }

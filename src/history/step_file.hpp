@@ -53,7 +53,10 @@ struct StepHeader {
   std::uint64_t saved_at_ns;
   std::uint64_t front_bytes;  // where the blob begins
   std::uint32_t parts;
-  std::uint8_t reserved[44];  // zero
+  std::uint32_t reserved0;  // zero
+  std::uint64_t stamp_run;  // of several ranks; both 0: of a process alone
+  std::uint64_t stamp_save;
+  std::uint8_t reserved[24];  // zero
   std::uint64_t checksum;     // of the front, with this field as zero
 };
 static_assert(sizeof(StepHeader) == 128);

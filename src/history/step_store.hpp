@@ -8,6 +8,7 @@
 // it is removed. A crash at any point leaves each step whole or absent.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -15,7 +16,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "core/format.hpp"
+#include "holdfast/error.hpp"
 
 namespace holdfast::history {
 
@@ -29,13 +34,26 @@ struct Part {
   friend bool operator==(const Part&, const Part&) = default;
 };
 
+// Tells the saves of one number apart: ranks that have the same stamp have parts of one whole.
+struct Stamp {
+  std::uint64_t run = 0;   // that the ranks agreed on when they opened it; 0: a process alone
+  std::uint64_t save = 0;  // the first, second, ... of this number in that run
+  friend auto operator<=>(const Stamp&, const Stamp&) = default;
+};
+
 struct StepInfo {
   Step step = 0;
   std::uint64_t bytes = 0;  // of the blob
   std::vector<Part> parts;
-  std::uint64_t saved_at_ns = 0;  // CLOCK_REALTIME
+  // CLOCK_REALTIME, or more than any other that the history had: it grows from save to save.
+  std::uint64_t saved_at_ns = 0;
+  Stamp stamp{};
   friend bool operator==(const StepInfo&, const StepInfo&) = default;
 };
+
+inline bool is_saved_before(const StepInfo& a, const StepInfo& b) {
+  return std::pair(a.saved_at_ns, a.step) < std::pair(b.saved_at_ns, b.step);
+}
 
 // How the parts of a step differ from those that a program protects, in words, beginning with the
 // first difference; empty if names and bytes are the same. Order and offsets do not matter: a part
@@ -44,10 +62,26 @@ std::string difference(std::span<const Part> stored, std::span<const Part> wante
 // Throws invalid_argument with the difference: other code wrote the step, or for other sizes.
 void check_parts(const StepInfo& stored, std::span<const Part> wanted, const std::string& where);
 
+// A file that stands where a step would, and is not offered.
+struct DamagedFile {
+  std::string path;
+  Step step = 0;  // by its name
+  Errc code{};  // damaged, newer_version, foreign (of another history, or no step at all), io, ...
+  std::string reason;
+};
+
+// The checksums of a step's chunks, where they are known.
+struct ChunkHashes {
+  std::uint32_t chunk_bytes = 0;
+  std::span<const std::uint64_t> hashes;
+};
+
 // Reads a step piece by piece. Thread safety: none.
 class StepReader {
  public:
   virtual ~StepReader() = default;
+  // As long as the reader lives.
+  virtual ChunkHashes hashes() const = 0;
   // Fills `into` with what the blob has from `offset` on, checked chunk by chunk. Throws damaged,
   // io, invalid_argument (beyond the blob). Whole chunks into memory at multiples of a page are
   // fastest.
@@ -79,13 +113,17 @@ class StepStore {
   // `room` gives memory for the next one, and `take` gets it once it is whole and checked. What
   // they throw ends the transfer. Chunks have at most chunk_bytes(); memory at multiples of a page
   // is fastest, and room for whole pages, more than was asked for, saves a read of the last one.
+  // A store that must know all checksums before it writes a byte has `fill` give every chunk twice,
+  // from the first one again, unless `hashes` has them.
   using Fill = std::function<std::span<const std::byte>(std::uint64_t offset, std::uint64_t bytes)>;
   using Room = std::function<std::span<std::byte>(std::uint64_t offset, std::uint64_t bytes)>;
   using Take = std::function<void(std::uint64_t offset, std::span<const std::byte> chunk)>;
-  virtual bool write_chunks(const StepInfo& info, const Fill& fill, const Pace& pace) = 0;
+  virtual bool write_chunks(const StepInfo& info, const Fill& fill, const Pace& pace,
+                            const ChunkHashes& hashes) = 0;
   virtual bool read_chunks(Step step, const Room& room, const Take& take, const Pace& pace) = 0;
 
-  // Throws not_found, damaged, io. The reader keeps the step as it is, though it be removed.
+  // Throws not_found, damaged, io. A reader of a file keeps the step as it is, though it be
+  // removed; that of an object throws not_found then.
   virtual std::unique_ptr<StepReader> open_reader(Step step) const = 0;
 
   virtual std::optional<StepInfo> find(Step step) const = 0;
@@ -98,6 +136,17 @@ class StepStore {
   virtual bool verify(Step step, const Pace& pace) = 0;
   // Of the complete steps, with what describes them.
   virtual std::uint64_t bytes_used() const = 0;
+
+  // What opening found, and has left alone, and what a write that failed could not take back.
+  // write() refuses such a step (already_exists). remove() removes it if its code is damaged or io,
+  // and throws that code otherwise: what is another's, or of a newer build, is for people to
+  // remove.
+  virtual std::vector<DamagedFile> damaged() const = 0;
+  // Of the history whose steps these are.
+  virtual std::string name() const = 0;
+  virtual core::Uuid uuid() const = 0;
+  // Where it stands, for messages.
+  virtual const std::string& path() const = 0;
 };
 
 }  // namespace holdfast::history

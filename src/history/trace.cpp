@@ -90,7 +90,7 @@ std::uint32_t thread_number() noexcept {
   return own;
 }
 
-Trace::Trace(std::string path, std::uint64_t limit, std::vector<TierName> tiers)
+Trace::Trace(const std::string& path, std::uint64_t limit, std::vector<TierName> tiers)
     : path_(core::absolute_path(path)),
       tiers_(std::move(tiers)),
       opened_(Clock::now()),

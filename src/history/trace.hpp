@@ -97,7 +97,7 @@ class Trace {
   };
   // Throws invalid_argument: a path that cannot become a trace's (already_exists: a file that is
   // none; not_found, permission: of its folder), a limit of none or of more than kMostEvents.
-  Trace(std::string path, std::uint64_t limit, std::vector<TierName> tiers);
+  Trace(const std::string& path, std::uint64_t limit, std::vector<TierName> tiers);
   static constexpr std::uint64_t kMostEvents = std::uint64_t{1} << 26;
 
   std::int64_t since_opening(Clock::time_point moment) const {

@@ -16,6 +16,12 @@
 
 namespace holdfast::history {
 
+// How steps are moved; what others than the defaults are for is tests and measurements.
+struct TransferOptions {
+  std::uint32_t chunk_bytes = kChunkBytes;  // a power of two, at least a page
+  unsigned threads = 4;                     // with one a transfer is a fixed sequence of operations
+};
+
 // One transfer. Aligned memory is moved as it stands, all but the last page; other memory goes
 // through a buffer of a chunk for each thread.
 class BlobTransfer {

@@ -39,14 +39,18 @@ struct Settings {
 
 struct Session {
   explicit Session(const Settings& settings)
-      : history(History::open(settings.options)), max_versions(settings.max_versions) {}
+      : history(History::open(settings.options)),
+        ranks(settings.options.ranks != nullptr),
+        max_versions(settings.max_versions) {}
   History history;
+  const bool ranks;  // a version counts once every rank has it
   Stream stream;
   std::uint64_t max_versions;
   char mark = 'V';               // the array that is named after the name
   std::string name;              // that was used last
   std::vector<int> early_hints;  // before there was a name
   std::optional<Ticket> last;
+  std::string last_name;  // of what was restored or tested last
   int last_version = 0;
   std::set<int> pieces;  // protected
 };
@@ -88,7 +92,8 @@ std::uint64_t parse_bytes(const std::string& key, const std::string& text) {
   return number << (10 * power);
 }
 
-Settings read_config(const char* file, unsigned int id) {
+// `folder`: of the checkpoints, in `scratch`.
+Settings read_config(const char* file, const std::string& folder) {
   std::ifstream in(file ? file : "");
   if (!file || !in) {
     throw Error(Errc::not_found, concat("cannot read the configuration file '", file ? file : "",
@@ -114,7 +119,7 @@ Settings read_config(const char* file, unsigned int id) {
     throw Error(Errc::invalid_argument,
                 concat("'", file, "' has no 'scratch': the folder that checkpoints are kept in"));
   }
-  settings.options.disk += "/veloc-" + std::to_string(id);
+  settings.options.disk += "/" + folder;
   return settings;
 }
 
@@ -156,15 +161,21 @@ std::vector<int> versions_of(const Session& now, const std::string& name) {
   return versions;  // ascending
 }
 
-// What is behind the last `max_versions` that are durable.
+// What is behind the last `max_versions` that are durable. Collective where there are ranks.
 void discard_old(Session& now) {
+  std::vector<std::uint64_t> agreed;
+  if (now.ranks) agreed = now.history.agree(Tier::disk);
+  const auto is_durable = [&](std::uint64_t step) {
+    return now.ranks ? std::binary_search(agreed.begin(), agreed.end(), step)
+                     : now.history.is_in(step, Tier::disk);
+  };
   const std::vector<int> versions = versions_of(now, now.name);
   std::uint64_t durable = 0;
   for (auto version = versions.rbegin(); version != versions.rend(); ++version) {
     const std::uint64_t step = step_of(now.name, *version);
     if (durable >= now.max_versions) {
       now.history.discard(step);
-    } else if (now.history.is_in(step, Tier::disk)) {
+    } else if (is_durable(step)) {
       ++durable;
     }
   }
@@ -186,13 +197,21 @@ int restart(Session& now, int version) {
   holdfast::backend::synchronize();
   now.history.restore(step_of(now.name, version), now.stream);
   now.stream.synchronize();
+  now.last_name = now.name;
   now.last_version = version;
   return VELOC_SUCCESS;
 }
 
-long long recover_size(int version, int id) {
-  Session& now = current();
-  return static_cast<long long>(now.history.size(step_of(used_name(now), version), part_name(id)));
+long long recover_size(const std::string& name, int version, int id) {
+  long long bytes = -1;
+  guarded("VELOC_Recover_size", [&] {
+    // A number that another name has too does not have this name's array.
+    History& history = current().history;
+    history.size(step_of(name, version), name_part(name));
+    bytes = static_cast<long long>(history.size(step_of(name, version), part_name(id)));
+    return VELOC_SUCCESS;
+  });
+  return bytes;
 }
 
 }  // namespace
@@ -200,7 +219,17 @@ long long recover_size(int version, int id) {
 int VELOC_Init_single(unsigned int id, const char* config_file) {
   return guarded("VELOC_Init", [&] {
     if (session) throw Error(Errc::in_use, "VELOC_Finalize() comes before another VELOC_Init()");
-    const Settings settings = read_config(config_file, id);
+    session = std::make_unique<Session>(read_config(config_file, concat("veloc-", id)));
+    return VELOC_SUCCESS;
+  });
+}
+
+int VELOC_Init_ranks(const std::shared_ptr<holdfast::RankGroup>& ranks, const char* config_file) {
+  return guarded("VELOC_Init", [&] {
+    if (session) throw Error(Errc::in_use, "VELOC_Finalize() comes before another VELOC_Init()");
+    if (!ranks) throw Error(Errc::invalid_argument, "there is no group of ranks");
+    Settings settings = read_config(config_file, "veloc");
+    settings.options.ranks = ranks;
     session = std::make_unique<Session>(settings);
     return VELOC_SUCCESS;
   });
@@ -258,7 +287,11 @@ int VELOC_Checkpoint(const char* name, int version) {
 int VELOC_Checkpoint_wait() {
   return guarded("VELOC_Checkpoint_wait", [&] {
     Session& now = current();
-    if (now.last) now.last->wait();
+    if (now.last && now.ranks) {
+      now.history.wait_for_all(*now.last);
+    } else if (now.last) {
+      now.last->wait();
+    }
     if (now.max_versions > 0 && !now.name.empty()) discard_old(now);
     return VELOC_SUCCESS;
   });
@@ -268,11 +301,18 @@ int VELOC_Restart_test(const char* name, int before) {
   return guarded("VELOC_Restart_test", [&] {
     Session& now = current();
     use_name(now, name, before);
+    std::vector<std::uint64_t> agreed;
+    if (now.ranks) agreed = now.history.agree(Tier::gpu);  // anywhere
     int newest = VELOC_FAILURE;
     for (const int version : versions_of(now, now.name)) {
+      const std::uint64_t step = step_of(now.name, version);
+      if (now.ranks && !std::binary_search(agreed.begin(), agreed.end(), step)) continue;
       if (before == VELOC_RECOVER_ALL || version < before) newest = std::max(newest, version);
     }
-    if (newest != VELOC_FAILURE) now.last_version = newest;
+    if (newest != VELOC_FAILURE) {
+      now.last_name = now.name;
+      now.last_version = newest;
+    }
     return newest;
   });
 }
@@ -292,16 +332,27 @@ int VELOC_Restart(int version) {
 }
 
 long long VELOC_Recover_size(int version, int id) {
-  long long bytes = -1;
-  guarded("VELOC_Recover_size", [&] {
-    bytes = recover_size(version, id);
+  std::string name;
+  const int known = guarded("VELOC_Recover_size", [&] {
+    name = used_name(current());
     return VELOC_SUCCESS;
   });
-  return bytes;
+  return known == VELOC_SUCCESS ? recover_size(name, version, id) : -1;
 }
 
 long long VELOC_Recover_size(int id) {
-  return VELOC_Recover_size(session ? session->last_version : 0, id);
+  int version = 0;
+  std::string name;
+  const int known = guarded("VELOC_Recover_size", [&] {
+    const Session& now = current();
+    if (now.last_name.empty()) {
+      throw Error(Errc::not_found, "no version was restored or tested yet");
+    }
+    name = now.last_name;
+    version = now.last_version;
+    return VELOC_SUCCESS;
+  });
+  return known == VELOC_SUCCESS ? recover_size(name, version, id) : -1;
 }
 
 int VELOC_Prefetch_enqueue(int version) {

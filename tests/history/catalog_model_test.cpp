@@ -151,7 +151,7 @@ class Search {
     const auto evicted = after.catalog.take_evicted();
     evictions_ += evicted.size();
     const std::string lost =
-        after.judge_change(before.catalog, before.owed, after.catalog, evicted);
+        after.judge_change(before.catalog, before.owed, after.catalog, evicted, scenario_.tiers);
     if (!lost.empty()) return fail(after, lost);
     after.remember_owed(after.catalog);
     const std::string wrong = after.judge_all(after.catalog);
@@ -240,10 +240,16 @@ class Search {
 
   bool lane_is_busy(const Node& node, Transfer::Kind kind, int tier) const {
     for (const Transfer& transfer : node.catalog.transfers()) {
-      const int end = kind == Transfer::Kind::flush ? transfer.from : transfer.to;
-      if (transfer.kind == kind && end == tier) return true;
+      if (is_of_lane(transfer, kind, tier)) return true;
     }
     return false;
+  }
+  // What a fetch lane does into storage is a refill.
+  static bool is_of_lane(const Transfer& transfer, Transfer::Kind kind, int tier) {
+    if (kind == Transfer::Kind::flush) return transfer.kind == kind && transfer.from == tier;
+    const bool fetches =
+        transfer.kind == Transfer::Kind::fetch || transfer.kind == Transfer::Kind::refill;
+    return fetches && transfer.to == tier;
   }
 
   // The prefetcher has passed the first that is hinted, if the fastest tier has it.
@@ -274,10 +280,9 @@ class Search {
           Node after = next(node, name + "-dies");
           ++after.deaths;
           for (const Transfer& transfer : node.catalog.transfers()) {
-            const int end = flush ? transfer.from : transfer.to;
-            if (transfer.kind != kind || end != tier) continue;
+            if (!is_of_lane(transfer, kind, tier)) continue;
             after.catalog.finish(transfer, Outcome::failed);
-            if (!flush) after.recall(transfer.step);
+            if (transfer.kind == Transfer::Kind::fetch) after.recall(transfer.step);
           }
           after.catalog.lane_died(kind, tier);
           arrive(node, std::move(after));
@@ -355,6 +360,11 @@ std::vector<Scenario> scenarios() {
        .tiers = {cache(1), cache(1), storage(1)},
        .failures = 0,
        .never_full = false},
+      {.name = "ADiskThatMayHaveRoomOnceMoreHasCome",
+       .tiers = {cache(1), cache(1), storage(1)},
+       .options = {.retains = true},
+       .failures = 0,
+       .never_full = false},
       {.name = "LanesThatDie",
        .tiers = {cache(1), cache(1), storage()},
        .discards = 0,
@@ -385,6 +395,10 @@ std::vector<Scenario> scenarios() {
        .failures = 0,
        .deaths = 1,
        .never_full = false},
+      {.name = "ADiskThatLosesWhatARemoteTierHas",
+       .tiers = {cache(1), storage(1), storage()},
+       .sizes = {1, 1},
+       .damages = 1},
       {.name = "FourTiers",
        .tiers = {cache(1), cache(1), storage(), storage()},
        .sizes = {1, 1},

@@ -34,14 +34,35 @@ struct CatalogObserver {
     for (auto* set : {&arrived, &discarded, &harmed}) set->erase(step);
   }
 
+  // A save was begun that no storage had room for: what hints keep in a cache may have made way.
+  static bool is_last_resort(const Catalog& before, const Catalog& after,
+                             const std::vector<history::TierSpec>& tiers) {
+    if (after.transfers().empty() || after.transfers().size() == before.transfers().size())
+      return false;
+    const Transfer& begun = after.transfers().back();
+    if (begun.kind != Transfer::Kind::save) return false;
+    for (int tier = 0; tier < before.tiers(); ++tier) {
+      const history::TierSpec& spec = tiers[static_cast<std::size_t>(tier)];
+      if (!spec.storage) continue;
+      std::uint64_t used = begun.bytes;
+      for (const Step step : before.known_steps()) {
+        if (before.state(step, tier) != State::absent) used += before.bytes_of(step);
+      }
+      if (spec.capacity == 0 || used <= spec.capacity) return false;
+    }
+    return true;
+  }
+
   // Across any call: `owed_before` is what was owed before it, `evicted` what it took away.
   std::string judge_change(const Catalog& before, const std::set<std::pair<int, Step>>& owed_before,
-                           const Catalog& after,
-                           const std::vector<std::pair<int, Step>>& evicted) const {
+                           const Catalog& after, const std::vector<std::pair<int, Step>>& evicted,
+                           const std::vector<history::TierSpec>& tiers) const {
+    const bool hints_give_way = is_last_resort(before, after, tiers);
     for (const auto& [tier, step] : evicted) {
       const State state = before.state(step, tier);
       if (discarded.contains(step)) continue;
-      if (is_ready(state) || owed_before.contains({tier, step})) {
+      const bool kept = is_ready(state) || owed_before.contains({tier, step});
+      if (kept && !hints_give_way) {
         return "evicted before it was restored";
       }
       bool elsewhere = false;
@@ -79,6 +100,7 @@ struct CatalogObserver {
     switch (transfer.kind) {
       case Transfer::Kind::save:
       case Transfer::Kind::flush:
+      case Transfer::Kind::refill:
         expect(transfer.to, {written_alone, flushed}, "behind a write");
         break;
       case Transfer::Kind::fetch:

@@ -98,7 +98,7 @@ class RandomHistory {
     call();
     const auto evicted = catalog_.take_evicted();
     totals_.evictions += evicted.size();
-    check(observer_.judge_change(before, owed, catalog_, evicted));
+    check(observer_.judge_change(before, owed, catalog_, evicted, tiers_));
     observer_.remember_owed(catalog_);
     check(observer_.judge_all(catalog_));
     std::string why;
@@ -205,12 +205,15 @@ class RandomHistory {
     return true;
   }
 
+  // What a fetch lane does into storage is a refill.
+  static bool is_of_lane(const Transfer& transfer, Kind kind, int tier) {
+    if (kind == Kind::flush) return transfer.kind == kind && transfer.from == tier;
+    const bool fetches = transfer.kind == Kind::fetch || transfer.kind == Kind::refill;
+    return fetches && transfer.to == tier;
+  }
   bool is_busy(Kind kind, int tier) const {
     return std::any_of(catalog_.transfers().begin(), catalog_.transfers().end(),
-                       [&](const Transfer& transfer) {
-                         const int end = kind == Kind::flush ? transfer.from : transfer.to;
-                         return transfer.kind == kind && end == tier;
-                       });
+                       [&](const Transfer& transfer) { return is_of_lane(transfer, kind, tier); });
   }
   // Whether the lane has begun something.
   bool begin(Kind kind, int tier) {
@@ -227,7 +230,6 @@ class RandomHistory {
     if (tiers_.size() < 2) return;
     const Kind kind = below(2) == 0 ? Kind::flush : Kind::fetch;
     const int tier = static_cast<int>(below(tiers_.size() - 1));
-    if (tiers_[static_cast<std::size_t>(tier)].storage && kind == Kind::fetch) return;
     if (!dies_ || below(60) > 0) {
       begin(kind, tier);
       return;
@@ -235,8 +237,7 @@ class RandomHistory {
     ++totals_.deaths;
     const auto transfers = catalog_.transfers();
     for (const Transfer& transfer : transfers) {
-      const int its_end = kind == Kind::flush ? transfer.from : transfer.to;
-      if (transfer.kind == kind && its_end == tier) end(transfer, Outcome::failed);
+      if (is_of_lane(transfer, kind, tier)) end(transfer, Outcome::failed);
     }
     judged("lane dies", [&] { catalog_.lane_died(kind, tier); });
   }
@@ -250,7 +251,7 @@ class RandomHistory {
 
   void end(Transfer transfer, Outcome outcome) {  // a copy: it is of the catalog
     const char* const names[] = {"done ", "failed ", "damaged "};
-    const char* const kinds[] = {"save ", "flush ", "fetch ", "restore "};
+    const char* const kinds[] = {"save ", "flush ", "fetch ", "restore ", "refill "};
     judged(names[static_cast<int>(outcome)] + std::string(kinds[static_cast<int>(transfer.kind)]) +
                std::to_string(transfer.step),
            [&] {
@@ -309,6 +310,7 @@ class RandomHistory {
             " waits for ever");
     }
     if (catalog_.flush_pending()) check("flush() waits for ever");
+    if (catalog_.refill_pending()) check("flush() waits for ever for a refill");
     if (catalog_.discard_pending()) check("what was discarded never goes");
     for (const Step step : catalog_.steps()) {
       for (int tier = 0; tier < catalog_.tiers(); ++tier) {

@@ -17,8 +17,8 @@ namespace holdfast {
 namespace {
 
 using detail::concat;
-using history::FolderStore;
 using history::Step;
+using history::StepStore;
 using test::FolderDisk;
 using test::FolderLife;
 using test::SavedStep;
@@ -27,7 +27,7 @@ using Kind = FolderLife::Kind;
 
 constexpr std::uint64_t kMost = 11000;  // bytes of a step: three chunks of the smallest size
 
-std::unique_ptr<FolderStore> open_over(std::shared_ptr<FolderLife> life, bool read_only = false) {
+std::unique_ptr<StepStore> open_over(std::shared_ptr<FolderLife> life, bool read_only = false) {
   return history::open_folder_store(std::make_unique<test::SimulatedFolder>(std::move(life)),
                                     {read_only, "h"}, {4096, 1});
 }
@@ -114,7 +114,7 @@ class Lives {
     return wrong;
   }
 
-  FolderStore& store() { return *store_; }
+  StepStore& store() { return *store_; }
   FolderDisk& disk() { return disk_; }
   std::optional<Errc> last_error;
   std::string last_words;
@@ -151,7 +151,7 @@ class Lives {
   FolderDisk disk_;
   bool was_open_ = false;
   std::shared_ptr<FolderLife> life_;
-  std::unique_ptr<FolderStore> store_;
+  std::unique_ptr<StepStore> store_;
   test::StepLedger ledger_;
 };
 

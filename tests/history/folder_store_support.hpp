@@ -21,16 +21,15 @@ class FolderStoreTest : public Scratch {
   std::string file_of(history::Step step) const {
     return home() + "/" + history::step_file_name(step);
   }
-  static std::unique_ptr<history::FolderStore> open(const std::string& path,
-                                                    bool read_only = false) {
+  static std::unique_ptr<history::StepStore> open(const std::string& path, bool read_only = false) {
     return history::open_folder_store(path, {read_only, {}});
   }
   // With chunks of a page, so that a small step has several.
-  static std::unique_ptr<history::FolderStore> open_small(const std::string& path) {
+  static std::unique_ptr<history::StepStore> open_small(const std::string& path) {
     open(path).reset();
     return history::open_folder_store(history::open_folder(path), {}, {4096, 1});
   }
-  static bool write(history::FolderStore& store, const SavedStep& saved,
+  static bool write(history::StepStore& store, const SavedStep& saved,
                     const history::StepStore::Pace& pace = {}) {
     return store.write(saved.info, saved.blob, pace);
   }

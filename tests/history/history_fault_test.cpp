@@ -381,6 +381,21 @@ TEST_F(HistoryFaultTest, WhatIsDamagedEverywhereIsSaidAndCanBeSavedAgain) {
   engine->close();
 }
 
+// However many others failed since.
+TEST_F(HistoryFaultTest, WhatIsDamagedIsSaidByItsOwnFile) {
+  {
+    const auto engine = open();
+    for (Step step = 1; step < 4; ++step) save(*engine, step);
+    engine->close();
+  }
+  for (Step step = 1; step < 4; ++step) flip_a_bit(step, file_bytes(step) - 4096);
+  const auto engine = open();
+  for (const Step step : {1, 2, 3, 2, 1}) {
+    EXPECT_EQ(error_of([&] { restores(*engine, step); }, {file_of(step)}), Errc::damaged);
+  }
+  engine->close();
+}
+
 TEST_F(HistoryFaultTest, ARemovalThatFailsIsTriedAgain) {
   const auto engine = open();
   save(*engine, 1);

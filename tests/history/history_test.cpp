@@ -232,6 +232,20 @@ TEST_F(HistoryTest, WrongHintsCostTimeAndNothingElse) {
   for (const std::uint64_t step : {3, 17, 0, 23, 9}) EXPECT_TRUE(restores(history, step));
 }
 
+// A quadratic walk over them would take minutes.
+TEST_F(HistoryTest, ManyHintsForWhatNeverComesAreWalkedOnce) {
+  History history = History::open(small());
+  save(history, 7);
+  std::vector<std::uint64_t> hints;
+  for (std::uint64_t i = 0; i < (std::uint64_t{3} << 19); ++i) hints.push_back(1000 + i % 5000);
+  hints.insert(hints.begin() + 400'000, 7);
+  history.hint(hints);
+  history.prefetch_start();
+  EXPECT_TRUE(restores(history, 7));
+  save(history, 8);
+  EXPECT_TRUE(restores(history, 8));
+}
+
 TEST_F(HistoryTest, ConsumedCheckpointsGoWhereThatIsAsked) {
   HistoryOptions options = small();
   options.discard_consumed = true;

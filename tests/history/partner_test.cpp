@@ -206,6 +206,11 @@ TEST_F(PartnerTest, TheWayIsGpuHostPartnerDisk) {
     ASSERT_NE(below, steps.end());
     EXPECT_TRUE(restores(history, *below));
     EXPECT_EQ(history.stats().restored_from[kPartner].checkpoints, 1u);
+    const auto seen = history.snapshot().tiers;
+    const auto tier = std::find_if(seen.begin(), seen.end(),
+                                   [](const auto& each) { return each.tier == Tier::partner; });
+    ASSERT_NE(tier, seen.end());
+    EXPECT_EQ(tier->path, with.partner_region);
     EXPECT_TRUE(history.discard(*below));
     EXPECT_FALSE(history.is_in(*below, Tier::partner));
   }

@@ -62,7 +62,7 @@ class StepLedger {
   void removed(history::Step step) { allowed_[step] = {std::nullopt}; }
 
   // What is wrong with what a store offers; empty if nothing is.
-  std::string check(history::FolderStore& store) const {
+  std::string check(history::StepStore& store) const {
     for (const history::DamagedFile& file : store.damaged()) return "damaged: " + file.reason;
     std::set<history::Step> steps;
     for (const auto& [step, states] : allowed_) steps.insert(step);
@@ -89,7 +89,7 @@ class StepLedger {
   }
 
   // What is found is what there is.
-  void settle(history::FolderStore& store) {
+  void settle(history::StepStore& store) {
     for (auto& [step, states] : allowed_) {
       states = {store.find(step) ? std::optional(read_step(store, step)) : std::nullopt};
     }

@@ -239,6 +239,47 @@ def test_threads(history: History) -> None:
     np.testing.assert_array_equal(array, np.arange(5000))
 
 
+@pytest.mark.parametrize("what", ["save", "restore", "unprotect"])
+def test_arrays_that_others_replace_stay_while_calls_use_them(folder: Path, what: str) -> None:
+    """Arrays of this size are given back to the system at once, so that a late copy ends it."""
+    program = """
+import sys, threading
+import numpy as np
+from holdfast import Error, History
+
+what, cells, stop = sys.argv[2], 1_000_000, threading.Event()
+history = History(disk=sys.argv[1])
+history.protect("a", np.ones(cells))
+history.save(0)
+
+def work():
+    step = 1
+    while not stop.is_set():
+        try:
+            if what == "restore":
+                history.restore(0, keep=True)
+                continue
+            history.save(step)
+            history.discard(step)
+            step += 1
+        except Error as error:
+            assert what == "unprotect" and error.code == "invalid_argument", error
+
+worker = threading.Thread(target=work)
+worker.start()
+for _ in range(300):
+    history.protect("a", np.ones(cells))
+    if what == "unprotect":
+        history.unprotect("a")
+stop.set()
+worker.join()
+history.close()
+print(len(history._arrays._replaced))
+"""
+    done = run_program(program, folder, what)
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
 def test_steps_that_are_not_there_or_other(history: History) -> None:
     array = np.arange(10)
     history.protect("a", array)
@@ -268,9 +309,10 @@ def test_hints_take_numbers_and_whatever_can_be_iterated(history: History) -> No
     history.flush()
     history.hint(29, [28, 27], range(26, 20, -1), (n for n in (20, 19)), np.int64(18))
     history.hint()
+    history.hint(np.arange(17, 15, -1), np.array([15]))
     history.hint(999, 3, 3)  # what is not there, and what comes twice
     history.prefetch_start()
-    for step in (*range(29, 17, -1), 3, 3, 0):
+    for step in (*range(29, 14, -1), 3, 3, 0):
         history.restore(step)
         assert (array == step).all()
     with pytest.raises(TypeError):

@@ -189,7 +189,9 @@ def test_a_restore_behind_the_fetches_of_others(made: Made) -> None:
     made.add("fetch", 18, 90_010, 98_100, **{"from": "disk", "to": "host"})
     made.add("fetch", 17, 98_110, 112_300, **{"from": "disk", "to": "host", "paused_us": 2000})
     made.add("wait", 17, 100_000, 112_300, to="host", why="fetch")
-    made.add("restore", 17, 100_000, 112_310, **{"from": "host", "hinted": True, "prefetching": True})
+    made.add(
+        "restore", 17, 100_000, 112_310, **{"from": "host", "hinted": True, "prefetching": True}
+    )
     assert made.words() == (
         "restore of 17 took 12.3 ms: it was on disk; it waited 12.3 ms for its fetch from there "
         "into host, which began 1.9 ms before the call and took 14.2 ms, 2.0 ms of that giving way "
@@ -207,8 +209,9 @@ def test_a_restore_whose_fetch_found_no_room(made: Made) -> None:
         **{"from": "host", "hinted": True, "prefetching": True, "ready": 3, "unflushed": 1},
     )
     assert made.words() == (
-        "restore of 4 took 2.0 ms: nothing was waited for, it was copied from host, since there was "
-        "no room in gpu, which had 4 checkpoints: 1 not flushed yet, 3 fetched ahead and not restored"
+        "restore of 4 took 2.0 ms: nothing was waited for, it was copied from host, since there "
+        "was no room in gpu, which had 4 checkpoints: 1 not flushed yet, 3 fetched ahead and not "
+        "restored"
     )
 
 
@@ -227,7 +230,9 @@ def test_a_restore_that_nothing_fetched(made: Made, args: dict[str, Any], words:
 
 
 def test_damage_and_failures_are_told(made: Made) -> None:
-    made.add("fetch", 4, 10, 20, **{"from": "disk", "to": "host", "outcome": "failed"}, message="EIO")
+    made.add(
+        "fetch", 4, 10, 20, **{"from": "disk", "to": "host", "outcome": "failed"}, message="EIO"
+    )
     made.add("direct", 4, 1000, 1500, **{"from": "disk", "outcome": "damaged"})
     made.add("direct", 4, 1500, 2990, **{"from": "disk"})
     made.add("restore", 4, 1000, 3000, **{"from": "disk"})
@@ -245,8 +250,8 @@ def test_a_save_that_waits_for_two_tiers(made: Made) -> None:
     made.add("save", 9, 990, 31_100, to="gpu")
     assert made.words() == (
         "save of 9 took 30.1 ms: it waited 30.0 ms for room in gpu, which had 4 checkpoints: 4 not "
-        "flushed yet; meanwhile 5 went from gpu to host (1.0 ms); host was full, too, so that it went "
-        "at the pace of the flushes to disk: 1 (27.0 ms)"
+        "flushed yet; meanwhile 5 went from gpu to host (1.0 ms); host was full, too, so that it "
+        "went at the pace of the flushes to disk: 1 (27.0 ms)"
     )
 
 

@@ -56,6 +56,11 @@ TEST_F(VelocTest, VelocsOwnFormsFindTheNewestInAnotherLife) {
   ASSERT_EQ(VELOC_Restart("run", 8), VELOC_SUCCESS);
   EXPECT_EQ(field, std::vector<double>(1000, 8.0));
   EXPECT_EQ(VELOC_Restart("run", 50), VELOC_FAILURE);
+  // Of what was restored last, whatever is saved meanwhile.
+  ASSERT_EQ(VELOC_Checkpoint("third", 0), VELOC_SUCCESS);
+  EXPECT_EQ(VELOC_Recover_size(0), 8000);
+  EXPECT_EQ(VELOC_Recover_size(8, 0), -1);  // of the third
+  EXPECT_EQ(VELOC_Recover_size(0, 0), 8000);
   ASSERT_EQ(VELOC_Finalize(1), VELOC_SUCCESS);
 }
 

@@ -13,16 +13,23 @@
 // ("4G"; default 0); `max_versions`, how many of the last versions of each name stay on disk (0:
 // all). VELOC's other keys are accepted and change nothing.
 //
-// Where <mpi.h> was included before this header each rank of the communicator has a folder of its
-// own below `scratch`. Ranks know nothing of one another. Thread safety: one thread at a time.
+// Where <mpi.h> was included before this header VELOC_Init() takes a communicator. Then a version
+// counts once every rank has it (holdfast::History, "Ranks"), `scratch` has a folder for each rank,
+// and VELOC_Init(), VELOC_Checkpoint() where max_versions is given, VELOC_Checkpoint_wait() and
+// VELOC_Restart_test() are collective. A rank that is lost makes them fail on the others, within a
+// minute. Thread safety: one thread at a time.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
+
+#include "holdfast/ranks.hpp"
 
 inline constexpr int VELOC_SUCCESS = 0;
 inline constexpr int VELOC_FAILURE = -1;
-// For VELOC_Restart_test() and VELOC_Restart(): the newest version.
+// For VELOC_Restart_test(): the newest of all versions. (VELOC_Restart() takes a version, of which
+// 0 is one.)
 inline constexpr int VELOC_RECOVER_ALL = 0;
 inline constexpr std::size_t VELOC_MAX_NAME = 100;
 
@@ -31,11 +38,20 @@ int VELOC_Init_single(unsigned int id, const char* config_file);
 // Waits until everything is durable, whatever `drain` says.
 int VELOC_Finalize(int drain);
 
+// The ranks of a run; other groups than MPI's, too.
+int VELOC_Init_ranks(const std::shared_ptr<holdfast::RankGroup>& ranks, const char* config_file);
+
 #ifdef MPI_VERSION
+#include <cstdio>
+
+#include "holdfast/mpi.hpp"
 inline int VELOC_Init(MPI_Comm communicator, const char* config_file) {
-  int rank = 0;
-  if (MPI_Comm_rank(communicator, &rank) != MPI_SUCCESS) return VELOC_FAILURE;
-  return VELOC_Init_single(static_cast<unsigned int>(rank), config_file);
+  try {
+    return VELOC_Init_ranks(holdfast::mpi_ranks(communicator), config_file);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "holdfast: VELOC_Init: %s\n", error.what());
+    return VELOC_FAILURE;
+  }
 }
 #endif
 
@@ -45,7 +61,8 @@ int VELOC_Mem_protect(int id, void* address, std::size_t bytes);  // Listing 1
 int VELOC_Mem_unprotect(int id);
 
 // Names have less than VELOC_MAX_NAME characters; versions are 0 or more. A version of a name is
-// saved once.
+// saved once. Two names in 2^31 share what they are known by: of those a version can be saved under
+// one of them alone, and under the other is refused.
 int VELOC_Checkpoint(const char* name, int version);
 // Waits until the last checkpoint is durable.
 int VELOC_Checkpoint_wait();

@@ -1,4 +1,4 @@
-"""holdfast history: what is in the folder of a history, what a running one does, and did."""
+"""holdfast history: what a folder or an object store has, what a running one does, and did."""
 
 from __future__ import annotations
 
@@ -12,16 +12,29 @@ from rich.table import Table
 
 from .._backend import ext
 from .._errors import Error, checked_number
+from .._objects import objects_of
 from .._region import path_text
 from . import common, history_live, history_timeline
 
 app = typer.Typer(
-    help="The checkpoints of a history: in its folder, in a running program, and in time.",
+    help="The checkpoints of a history: in its folder or store, in a running program, and in time.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
 
-Folder = Annotated[Path, typer.Argument(metavar="PATH", help="The history's folder.")]
+Folder = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH",
+        help="The history's folder, or the URL of an object store, such as s3://bucket/prefix, "
+        "whose settings are those of the environment (AWS_REGION, AWS_ENDPOINT, ...).",
+    ),
+]
+
+
+def _look_at(path: str) -> ext.HistoryFolder:
+    store = objects_of(path, None, make=False)
+    return ext.history_folder(path_text(path)) if store is None else ext.history_in_store(store)
 
 
 def _date(unix_ns: int) -> str:
@@ -60,7 +73,11 @@ def _report(folder: ext.HistoryFolder) -> dict[str, Any]:
 @common.command
 def show(
     path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="The history's folder, or its socket (status=).")
+        str,
+        typer.Argument(
+            metavar="PATH",
+            help="The history's folder, its socket (status=), or the URL of its object store.",
+        ),
     ],
     as_json: common.Json = False,
 ) -> None:
@@ -70,11 +87,20 @@ def show(
     which transfers and calls are under way, and which hints are ahead. Changes nothing. Reads what
     describes the checkpoints; `holdfast history verify` reads their bytes.
     """
-    running, left = history_live.look(path)
-    if path.is_socket():
+    store = objects_of(path, None, make=False)
+    if store is not None:
+        report = _report(ext.history_in_store(store))
+        if as_json:
+            common.emit(report)
+        else:
+            _print_folder(path, report)
+        return
+    place = Path(path)
+    running, left = history_live.look(place)
+    if place.is_socket():
         if not running:
             raise Error(f"'{path}' is of a process that has ended: nothing runs there", "not_found")
-        report = {"ok": True, "path": str(path)}
+        report = {"ok": True, "path": path}
     else:
         report = _report(ext.history_folder(path_text(path)))
     report["running"] = history_live.report(running)
@@ -89,7 +115,7 @@ def show(
         _print_folder(path, report)
 
 
-def _print_folder(path: Path, report: dict[str, Any]) -> None:
+def _print_folder(path: str, report: dict[str, Any]) -> None:
     steps, damaged = report["steps"], report["damaged"]
     common.table(
         str(path),
@@ -124,9 +150,9 @@ def _print_steps(steps: list[dict[str, Any]], latest: int | None) -> None:
     common.out.print(grid)
 
 
-app.command(
-    "timeline", epilog="Example: holdfast history timeline run.trace --output run.html"
-)(history_timeline.draw)
+app.command("timeline", epilog="Example: holdfast history timeline run.trace --output run.html")(
+    history_timeline.draw
+)
 
 
 @app.command("verify", epilog="Example: holdfast history verify run")
@@ -137,7 +163,7 @@ def verify(path: Folder, as_json: common.Json = False) -> None:
     Exits with 0 only if every file is whole. Works beside a process that has the history open;
     checkpoints that it removes meanwhile are passed over, and counted.
     """
-    folder = ext.history_folder(path_text(path))
+    folder = _look_at(path)
     damaged: list[dict[str, Any]] = _report(folder)["damaged"]
     whole = removed = read = 0
     steps = folder.steps
@@ -195,7 +221,11 @@ def discard(
     can discard them itself.
     """
     wanted = sorted({checked_number(step, "the step", most=2**64 - 2) for step in steps})
-    ext.discard_from_history(path_text(path), wanted)
+    store = objects_of(path, None, make=False)
+    if store is None:
+        ext.discard_from_history(path_text(path), wanted)
+    else:
+        ext.discard_from_store(store, wanted)
     if as_json:
         common.emit({"ok": True, "path": str(path), "discarded": wanted})
     else:

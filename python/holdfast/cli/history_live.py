@@ -97,12 +97,12 @@ def _show_checkpoints(snapshot: HistorySnapshot) -> None:
     names = [tier.name for tier in snapshot.tiers]
     grid = _grid("Checkpoints", "step", "age", "bytes", *names, "restored as")
     for one in snapshot.checkpoints:
-        place = f"{places[one.step]:,}. next" if one.step in places else ""
+        ahead = f"{places[one.step]:,}. next" if one.step in places else ""
         grid.add_row(
             str(one.step),
             _seconds(max(0, snapshot.unix_ns - one.saved_unix_ns) / 1e9),
             common.size_text(one.nbytes),
             *(one.states.get(name, "") for name in names),
-            "is discarded" if one.discarded else place,
+            "is discarded" if one.discarded else ahead,
         )
     common.out.print(grid)

@@ -18,7 +18,9 @@ TraceFile = Annotated[
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="The picture: a file .html or .svg.")
 ]
-Stalls = Annotated[int, typer.Option(min=0, max=1000, help="How many of the longest calls to tell.")]
+Stalls = Annotated[
+    int, typer.Option(min=0, max=1000, help="How many of the longest calls to tell.")
+]
 Begin = Annotated[float | None, typer.Option("--begin", help="Draw from here on (ms).")]
 End = Annotated[float | None, typer.Option("--end", help="Draw up to here (ms).")]
 

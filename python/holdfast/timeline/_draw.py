@@ -1,4 +1,4 @@
-"""Draws a history's trace: lanes over time, what the tiers held, and the longest stalls in words."""
+"""Draws a trace: lanes over time, what the tiers held, and the longest stalls in words."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ _LEGEND = (
 
 def _clean(text: str) -> str:
     """Escapes what a trace may hold; characters that XML has not become question marks."""
-    seen = "".join(c if c in "\t\n" or (" " <= c and c not in "\x7f\ufffe\uffff") else "?" for c in text)
+    seen = "".join(
+        c if c in "\t\n" or (c >= " " and c not in "\x7f\ufffe\uffff") else "?" for c in text
+    )
     return escape(seen, quote=True)
 
 
@@ -149,9 +151,7 @@ def _axis(picture: _Picture, height: float) -> None:
         picture.text(x, picture.y - 5, label, 11, _FAINT, ' text-anchor="middle"')
 
 
-def _row(
-    picture: _Picture, name: str, events: list[Event], color: Callable[[Event], str]
-) -> None:
+def _row(picture: _Picture, name: str, events: list[Event], color: Callable[[Event], str]) -> None:
     picture.band(_ROW)
     picture.label(name, _ROW)
     by_color: dict[str, list[Event]] = {}

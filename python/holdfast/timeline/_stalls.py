@@ -168,8 +168,8 @@ class _Teller:
         fetch = own[-1]
         before = call.begin - fetch.begin
         text = (
-            f"it was {_at(fetch.source)}; it waited {duration_text(part.duration)} for its fetch from "
-            f"there into {fetch.target}, which began {duration_text(abs(before))} "
+            f"it was {_at(fetch.source)}; it waited {duration_text(part.duration)} for its fetch "
+            f"from there into {fetch.target}, which began {duration_text(abs(before))} "
             f"{'before' if before >= 0 else 'after'} the call and took "
             f"{duration_text(fetch.duration)}"
         )
@@ -216,9 +216,7 @@ class _Teller:
     def _durable(self, call: Event, part: Event) -> str:
         begin, end, target = part.begin, part.end, part.target
         text = f"it waited for {call.step} to be {_at(target)}"
-        own = [
-            one for one in self._flushes if one.step == call.step and _overlaps(one, begin, end)
-        ]
+        own = [one for one in self._flushes if one.step == call.step and _overlaps(one, begin, end)]
         for one in own:
             text += (
                 f"; its flush from {one.source} to {one.target} took {duration_text(one.duration)}"
@@ -278,7 +276,9 @@ class _Teller:
 
     def _why_not_fetched(self, call: Event) -> str:
         if not call.hinted:
-            earlier = [one for one in self._fetches if one.step == call.step and one.end < call.begin]
+            earlier = [
+                one for one in self._fetches if one.step == call.step and one.end < call.begin
+            ]
             if earlier and earlier[-1].outcome in ("failed", "damaged"):
                 return f"its fetch had {_ended(earlier[-1])}"
             return "no hint had named it"

@@ -87,7 +87,9 @@ def load(path: Path) -> Trace:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        code = "damaged" if text.startswith(b'{"otherData":{"holdfast_history_trace"') else "foreign"
+        code = (
+            "damaged" if text.startswith(b'{"otherData":{"holdfast_history_trace"') else "foreign"
+        )
         raise Error(
             f"'{path}' is no whole trace of a history ({error}): let the program that wrote it "
             "close() its history again",
