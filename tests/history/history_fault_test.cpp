@@ -505,6 +505,27 @@ TEST_F(HistoryFaultTest, WhatAFailedStreamWasToRestoreStays) {
   }
 }
 
+// What could not be removed is tried again; by then another checkpoint has the number.
+TEST_F(HistoryFaultTest, AFileThatCouldNotBeRemovedTakesNoLaterOneAlong) {
+  {
+    const auto engine = open();
+    save(*engine, 1).wait();
+    fail(Fault::error);
+    EXPECT_TRUE(engine->discard(1));
+    while (engine->stats().failed_transfers == 0) std::this_thread::yield();
+    heal();
+    EXPECT_EQ(error_of([&] { save(*engine, 1); }), Errc::io);  // thrown once
+    save(*engine, 1).wait();
+    engine->flush();
+    engine->verify(1);
+    engine->close();
+  }
+  const auto engine = open();
+  EXPECT_EQ(engine->steps(), std::vector<Step>{1});
+  EXPECT_TRUE(restores(*engine, 1));
+  engine->close();
+}
+
 // Whoever waits meanwhile, and whether there is another call or not.
 TEST_F(HistoryFaultTest, WhatIsConsumedGoesWhileACallerWaits) {
   HistoryOptions with = options(3, 0);
