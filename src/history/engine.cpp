@@ -106,10 +106,10 @@ void Core::go_on() {
 bool Core::go_on_soon() {
   if (catalog.waiting_callers() > 0) {
     go_on();
-    return false;
+  } else {
+    changed.notify_all();
+    lanes_due = true;
   }
-  changed.notify_all();
-  lanes_due = true;
   return dispatcher_rests;
 }
 
@@ -485,6 +485,8 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
     if (together_) record.info.stamp = together_->begin_save(step);
     record.ticket = ticket;
     record.id = ++saves_counted_;
+    // A file that could not be removed is replaced by this one's, which must not be removed for it.
+    std::erase_if(failed_removals_, [&](const auto& removal) { return removal.first == step; });
     queue_save(call, answer.transfer, record.info, *layout, stream, ticket, caller);
   } catch (...) {
     const std::exception_ptr error = std::current_exception();

@@ -505,6 +505,49 @@ TEST_F(HistoryFaultTest, WhatAFailedStreamWasToRestoreStays) {
   }
 }
 
+// What could not be removed is tried again; by then another checkpoint has the number.
+TEST_F(HistoryFaultTest, AFileThatCouldNotBeRemovedTakesNoLaterOneAlong) {
+  {
+    const auto engine = open();
+    save(*engine, 1).wait();
+    fail(Fault::error);
+    EXPECT_TRUE(engine->discard(1));
+    while (engine->stats().failed_transfers == 0) std::this_thread::yield();
+    heal();
+    EXPECT_EQ(error_of([&] { save(*engine, 1); }), Errc::io);  // thrown once
+    save(*engine, 1).wait();
+    engine->flush();
+    engine->verify(1);
+    engine->close();
+  }
+  const auto engine = open();
+  EXPECT_EQ(engine->steps(), std::vector<Step>{1});
+  EXPECT_TRUE(restores(*engine, 1));
+  engine->close();
+}
+
+// Whoever waits meanwhile, and whether there is another call or not.
+TEST_F(HistoryFaultTest, WhatIsConsumedGoesWhileACallerWaits) {
+  HistoryOptions with = options(3, 0);
+  with.discard_consumed = true;
+  const auto engine = open(with);
+  save(*engine, 1).wait();
+  fail(Fault::slow);
+  const Ticket slow = save(*engine, 2);
+  std::thread waits([&] { slow.wait(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));  // by now the dispatcher rests
+  Field field;
+  engine->protect("field", {field.data(), engine->size(1, "field"), BufferMemory::device});
+  engine->restore(1, stream_, false);
+  waits.join();
+  for (int i = 0; i < 1000 && std::filesystem::exists(file_of(1)); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_FALSE(std::filesystem::exists(file_of(1)));
+  heal();
+  engine->close();
+}
+
 // A save that fails gives its room back, while a restore that is queued on another stream still
 // reads what was there before.
 TEST_F(HistoryFaultTest, RoomOfAFailedSaveIsNotGivenAwayUnderAQueuedReader) {
