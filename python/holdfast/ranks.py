@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,16 @@ from ._region import path_text
 
 __all__ = ["RankGroup", "from_environment", "local", "of"]
 
-RankGroup = ext.RankGroup
+if TYPE_CHECKING:
+    RankGroup = ext.RankGroup
+
+
+def __getattr__(name: str) -> Any:
+    # Not at the import: a backend that cannot be chosen is then a command's to report.
+    if name == "RankGroup":
+        return ext.RankGroup
+    raise AttributeError(f"module 'holdfast.ranks' has no attribute '{name}'")
+
 
 # What a transport may still write to, though nobody waits any more.
 _abandoned: list[Any] = []
@@ -55,7 +64,7 @@ def of(group: Any) -> RankGroup:
     and perhaps `node`, a text that is equal for ranks of one machine alone.
     Collective for an mpi4py.MPI.Comm, which is duplicated. Raises Error (invalid_argument).
     """
-    if isinstance(group, RankGroup):
+    if isinstance(group, ext.RankGroup):
         return group
     distributed = sys.modules.get("torch.distributed")
     if (
