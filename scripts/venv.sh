@@ -8,8 +8,9 @@ set -eu
 venv=${1:-.venv}
 what=${2:-all}
 if [ "$what" = demo ]; then
-  tools="-c requirements-dev.txt scikit-build-core nanobind"
-  named="scikit-build-core nanobind"
+  # Not as constraints: pip takes none where a requirement names extras.
+  tools=$(grep -oE '^(scikit-build-core|nanobind)==[^ #]+' requirements-dev.txt)
+  named=$tools
   stamp="$venv/.tools-demo"
 else
   tools="-r requirements-dev.txt"

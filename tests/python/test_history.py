@@ -182,7 +182,8 @@ def test_tickets(history: History) -> None:
     refused("invalid_argument", lambda: ticket.is_in("tape"), "gpu, host, partner, disk or remote")
     refused("invalid_argument", lambda: ticket.wait("tape"))
     assert history.discard(5)
-    assert ticket.durable  # it was
+    assert not ticket.durable  # its bytes are gone
+    refused("not_found", ticket.wait)
     assert not history.discard(5)
     with History(host=MIB) as small:
         small.protect("a", np.zeros(1000))
