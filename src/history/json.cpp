@@ -24,7 +24,7 @@ std::size_t character_bytes(std::string_view text) {
 
 }  // namespace
 
-std::string quoted(std::string_view text) {
+std::string json_string(std::string_view text) {
   std::string out = "\"";
   const auto escape = [&](unsigned code) {
     char hex[8];

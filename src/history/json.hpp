@@ -15,7 +15,7 @@ inline constexpr std::string_view kTraceStart = R"({"otherData":{"holdfast_histo
 
 // A JSON string. Bytes that are no UTF-8, as file names may have, become the lone surrogates that
 // Python's os.fsencode() makes bytes of again.
-std::string quoted(std::string_view text);
+std::string json_string(std::string_view text);
 
 // Puts texts and whole numbers behind a text. (A stream is ten times slower.)
 inline void append_part(std::string& out, std::string_view text) { out += text; }

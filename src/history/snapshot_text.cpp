@@ -7,7 +7,7 @@
 namespace holdfast {
 
 using history::append;
-using history::quoted;
+using history::json_string;
 
 namespace {
 
@@ -31,13 +31,13 @@ void append_list(std::string& out, std::string_view name, const Items& items, On
 std::string to_json(const HistorySnapshot& snapshot) {
   std::string out;
   append(out, R"({"holdfast_history_status":1,"pid":)", snapshot.pid, R"(,"unix_ns":)",
-         snapshot.unix_ns, R"(,"phase":)", quoted(snapshot.phase), R"(,"prefetching":)",
+         snapshot.unix_ns, R"(,"phase":)", json_string(snapshot.phase), R"(,"prefetching":)",
          snapshot.prefetching ? "true" : "false", R"(,"traced":)", snapshot.traced,
          R"(,"trace_dropped":)", snapshot.trace_dropped);
   append_list(out, "tiers", snapshot.tiers, [&](const HistorySnapshot::OneTier& tier) {
     append(out, R"({"tier":")", to_string(tier.tier), R"(","capacity":)", tier.capacity,
            R"(,"used":)", tier.used, R"(,"checkpoints":)", tier.checkpoints, R"(,"path":)",
-           quoted(tier.path), "}");
+           json_string(tier.path), "}");
   });
   append_list(out, "checkpoints", snapshot.checkpoints, [&](const auto& checkpoint) {
     append(out, R"({"step":)", checkpoint.step, R"(,"nbytes":)", checkpoint.bytes,
@@ -57,7 +57,7 @@ std::string to_json(const HistorySnapshot& snapshot) {
   });
   append_list(out, "callers", snapshot.callers, [&](const HistorySnapshot::Caller& one) {
     append(out, R"({"call":")", one.call, R"(","step":)", one.step, R"(,"waits_for":)",
-           quoted(one.waits_for), R"(,"us":)", seconds_text(one.seconds), "}");
+           json_string(one.waits_for), R"(,"us":)", seconds_text(one.seconds), "}");
   });
   return out + "}\n";
 }

@@ -232,7 +232,7 @@ void Writer::name_tracks(const std::vector<TraceEvent>& events) {
     if (!is_call(event.kind) && !is_lane(event.kind)) continue;
     if (!named.insert(track_of(event)).second) continue;
     line(R"({"ph":"M","name":"thread_name","pid":1,"tid":)", track_of(event), R"(,"args":{"name":)",
-         quoted(track_name(event)), "}}");
+         json_string(track_name(event)), "}}");
   }
 }
 
@@ -271,7 +271,7 @@ std::string Writer::details_of(const TraceEvent& event) const {
            R"(,"ready":)", event.census.ready, R"(,"evictable":)", event.census.evictable);
   }
   if (event.message < messages_.size()) {
-    append(text, R"(,"message":)", quoted(messages_[event.message]));
+    append(text, R"(,"message":)", json_string(messages_[event.message]));
   }
   return text + "}";
 }
