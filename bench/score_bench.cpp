@@ -6,8 +6,8 @@
 // example history/variable/irregular/all/nowait/interval_us=20000. STORE: history, pager, buffers.
 // SIZES: uniform, variable. ORDER: sequential, reverse, irregular. HINTS: none, single, all.
 // WAIT (for the flushes, before the backward pass): wait, nowait. More: coupled=1, interval_us=N,
-// gpu_bytes=N, host_bytes=N. Or one of: copies, host, eviction, slowdown (costs.hpp); schedule, which
-// prints each rank's sizes and every order, for programs that run the same shots.
+// gpu_bytes=N, host_bytes=N. Or one of: copies, host, eviction, slowdown (costs.hpp); schedule,
+// which prints each rank's sizes and every order, for programs that run the same shots.
 //
 // Defaults are a small size, of which a result says nothing but that the program works. A line of
 // JSON for each cell and rank; exit status 1 if a store fails or gives back a wrong byte.

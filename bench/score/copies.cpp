@@ -1,4 +1,5 @@
 // Saves and restores beside plain copies of the same bytes, in turns.
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -35,8 +36,8 @@ class Pairs {
     if (!first) ours_.push_back(bench::seconds(ours));
   }
   void print() const {
-    std::vector<double> ratios;
-    for (std::size_t i = 0; i < ours_.size(); ++i) ratios.push_back(plain_[i] / ours_[i]);
+    std::vector<double> ratios(ours_.size());
+    std::transform(plain_.begin(), plain_.end(), ours_.begin(), ratios.begin(), std::divides<>());
     const auto rate = [&](const std::vector<double>& seconds) {
       return static_cast<double>(bytes_) / bench::median(seconds) / 1e9;
     };
@@ -144,6 +145,7 @@ class Copies {
     PinnedBuffer<std::byte> pinned(kInARow * bytes_);
     const auto ours = [&] {
       std::vector<holdfast::Ticket> tickets;
+      tickets.reserve(kInARow);
       for (std::uint64_t step = 0; step < kInARow; ++step) {
         tickets.push_back(history.save(step, stream_));
       }

@@ -186,10 +186,10 @@ Handle open_history(std::uint64_t gpu, std::uint64_t host, const std::string& ho
                     std::uint64_t disk_bytes, const std::string& remote, nb::object remote_store,
                     std::uint64_t remote_bytes, bool discard_consumed, std::uint64_t keep_last,
                     std::uint64_t keep_every, const std::string& on_error,
-                    const std::string& status, const std::string& trace,
-                    std::uint64_t trace_events, const std::shared_ptr<RankGroup>& ranks,
-                    const std::string& coupling, double ranks_timeout, std::uint64_t node_host,
-                    std::uint64_t node_disk_bytes, std::uint64_t weight) {
+                    const std::string& status, const std::string& trace, std::uint64_t trace_events,
+                    const std::shared_ptr<RankGroup>& ranks, const std::string& coupling,
+                    double ranks_timeout, std::uint64_t node_host, std::uint64_t node_disk_bytes,
+                    std::uint64_t weight) {
   HistoryOptions options;
   options.gpu_bytes = gpu;
   options.host_bytes = host;

@@ -182,7 +182,7 @@ def test_tickets(history: History) -> None:
     refused("invalid_argument", lambda: ticket.is_in("tape"), "gpu, host, partner, disk or remote")
     refused("invalid_argument", lambda: ticket.wait("tape"))
     assert history.discard(5)
-    assert not ticket.durable  # its bytes are gone
+    assert not ticket.is_in("disk")  # its bytes are gone
     refused("not_found", ticket.wait)
     assert not history.discard(5)
     with History(host=MIB) as small:

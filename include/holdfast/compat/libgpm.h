@@ -1,6 +1,6 @@
 // The interface of libGPM as the paper has it (GPM, ASPLOS '22, Table 2; that of its artifact is
-// libgpm.cuh) on Holdfast's regions, undo logs and checkpoints, so that code written for it compiles
-// with a changed include.
+// libgpm.cuh) on Holdfast's regions, undo logs and checkpoints, so that code written for it
+// compiles with a changed include.
 //
 // Host functions throw holdfast::Error where they cannot do what they are asked. Device functions
 // of logs return 0, or the number of a holdfast::LogStatus (a full log is 1, an empty one 2).
