@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
+#include <optional>
 #include <string>
 
 namespace holdfast::history {
@@ -51,7 +53,7 @@ bool Bounce::write(StepStore& store, const StepInfo& info, const std::vector<Pie
   const std::lock_guard lock(mutex_);
   const EndsCopies end(stream);
   std::uint64_t begun = 0;  // bytes of the blob whose copies are queued
-  int next = 0;             // slot of the next copy
+  std::size_t next = 0;     // slot of the next copy, of the first two
   const auto begin_copy = [&] {
     if (begun >= info.bytes) return;
     const std::uint64_t bytes = std::min<std::uint64_t>(kChunkBytes, info.bytes - begun);
@@ -68,24 +70,24 @@ bool Bounce::write(StepStore& store, const StepInfo& info, const std::vector<Pie
     next = 1 - next;
   };
   begin_copy();
-  int current = -1;
+  std::optional<std::size_t> current;
   std::uint64_t slot_begin = 0;  // of the current slot, in the blob
   return store.write_chunks(
       info,
       [&](std::uint64_t offset, std::uint64_t bytes) {
         check_chunk(bytes);
-        if (current >= 0 && offset < slot_begin) {  // a store that wants everything again
+        if (current && offset < slot_begin) {  // a store that wants everything again
           begun = offset;
-          current = -1;
+          current.reset();
           begin_copy();
         }
-        if (current < 0 || offset >= slot_begin + kChunkBytes) {
+        if (!current || offset >= slot_begin + kChunkBytes) {
           current = 1 - next;
           slot_begin = offset;
           begin_copy();  // storage is done with that slot
-          copied_[current].synchronize();
+          copied_[*current].synchronize();
         }
-        return std::span<const std::byte>(slot(current) + (offset - slot_begin), bytes);
+        return std::span<const std::byte>(slot(*current) + (offset - slot_begin), bytes);
       },
       pace, {});
 }
@@ -94,25 +96,33 @@ bool Bounce::read(StepStore& store, Step step, const std::vector<Piece>& pieces,
                   const StepStore::Pace& pace) {
   const std::lock_guard lock(mutex_);
   const EndsCopies end(stream);
-  int current = 0;
-  bool busy[2] = {};
+  std::mutex of_slots;              // and of the stream
+  std::deque<std::size_t> resting;  // those whose copies were queued first in front
+  bool busy[kSlots] = {};
+  for (std::size_t i = 0; i < kSlots; ++i) resting.push_back(i);
   return store.read_chunks(
       step,
       [&](std::uint64_t, std::uint64_t bytes) {
         check_chunk(bytes);
-        if (busy[current]) copied_[current].synchronize();
-        return std::span<std::byte>(slot(current), kChunkBytes);
+        std::unique_lock turn(of_slots);
+        const std::size_t own = resting.front();  // each thread has one at a time
+        resting.pop_front();
+        turn.unlock();
+        if (busy[own]) copied_[own].synchronize();
+        return std::span<std::byte>(slot(own), kChunkBytes);
       },
       [&](std::uint64_t offset, std::span<const std::byte> chunk) {
+        const auto own = static_cast<std::size_t>(chunk.data() - slots_.data()) / kChunkBytes;
+        const std::lock_guard turn(of_slots);
         for_each_overlap(pieces, offset, chunk.size(),
                          [&](std::uint64_t at, std::byte* data, std::uint64_t count) {
                            copy_async(stream, data, chunk.data() + at, count);
                          });
-        copied_[current].record(stream);
-        busy[current] = true;
-        current = 1 - current;
+        copied_[own].record(stream);
+        busy[own] = true;
+        resting.push_back(own);
       },
-      pace);
+      pace, kSlots);
 }
 
 }  // namespace holdfast::history

@@ -1,7 +1,8 @@
 // Reserved pinned memory through which checkpoints go past the caches: between storage and the
 // program's arrays, or a cache that is not the next one.
 //
-// Two slots of a chunk each: while storage has one, the copy engine has the other.
+// Slots of a chunk each: while storage has some, the copy engine has others. To storage two take
+// turns. From storage as many threads as there are slots read: one alone leaves a disk idle.
 // Thread safety: one transfer at a time; others wait.
 #pragma once
 
@@ -24,7 +25,8 @@ struct Piece {
 
 class Bounce {
  public:
-  Bounce() : slots_(2 * std::size_t{kChunkBytes}) {}
+  static constexpr unsigned kSlots = 4;
+  Bounce() : slots_(kSlots * std::size_t{kChunkBytes}) {}
 
   // As StepStore::write() and read(). Pieces are in the order of their offsets and apart; what lies
   // between them is zero. The copies are on `stream`, behind what is queued there; all have ended
@@ -35,11 +37,11 @@ class Bounce {
             const StepStore::Pace& pace);
 
  private:
-  std::byte* slot(int i) const { return slots_.data() + static_cast<std::size_t>(i) * kChunkBytes; }
+  std::byte* slot(std::size_t i) const { return slots_.data() + i * kChunkBytes; }
 
   std::mutex mutex_;
   PinnedBuffer<std::byte> slots_;
-  Event copied_[2];
+  Event copied_[kSlots];
 };
 
 }  // namespace holdfast::history

@@ -1,21 +1,10 @@
 #include "history/catalog.hpp"
 
 #include <algorithm>
-#include <limits>
-#include <stdexcept>
+
+#include "history/require.hpp"
 
 namespace holdfast::history {
-
-namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
-// A defect of this library, in every build: what follows would lose a checkpoint.
-void require(bool holds, const std::string& what) {
-  if (!holds) throw std::logic_error("holdfast: history: " + what);
-}
-
-}  // namespace
 
 Catalog::Catalog(const std::vector<TierSpec>& tiers, Options options, const LifeCycleTable& table)
     : options_(options), table_(&table) {
@@ -67,7 +56,7 @@ bool Catalog::flush_pending() const {
       return true;
   }
   for (int tier = 0; tier < tiers(); ++tier) {
-    for (const auto& [step, bytes] : tier_at(tier).flush_queue) {
+    for (const auto& [step, bytes, mark, note] : tier_at(tier).flush_queue) {
       const auto found = checkpoints_.find(step);
       if (found == checkpoints_.end() || found->second.doomed) continue;
       if (!is_alone(found->second.copies[tier].state)) continue;
@@ -158,9 +147,9 @@ void Catalog::drop(Step step, Checkpoint& checkpoint, int tier, Input input) {
   const std::uint64_t offset = copy.offset;
   copy = Copy{};
   Tier& at = tier_at(tier);
-  std::erase_if(at.flush_queue, [&](const auto& entry) {
-    if (entry.first != step) return false;
-    at.flushed += entry.second;
+  std::erase_if(at.flush_queue, [&](const Unflushed& entry) {
+    if (entry.step != step) return false;
+    at.flushed += entry.bytes;
     return true;
   });
   if (at.spec.storage) {
@@ -173,8 +162,15 @@ void Catalog::drop(Step step, Checkpoint& checkpoint, int tier, Input input) {
 
 std::uint64_t Catalog::note_of(Step step, const Checkpoint& checkpoint, int tier) const {
   const Copy& copy = checkpoint.copies[tier];
-  const auto places = places_.find(step);
-  const std::uint64_t place = places == places_.end() ? kNoPlace : places->second.front();
+  bool ready_above = false;
+  for (int above = 0; above < tier; ++above) {
+    ready_above |= is_ready(checkpoint.copies[above].state);
+  }
+  std::uint64_t place = kNoPlace;
+  if (const auto places = places_.find(step); places != places_.end()) {
+    const std::size_t own = ready_above ? 1 : 0;
+    if (places->second.size() > own) place = places->second[own];
+  }
   Noted noted = Noted::busy;
   if (checkpoint.arrived && !checkpoint.doomed && copy.readers == 0) {
     if (copy.state == State::flushed) noted = Noted::evictable;
@@ -187,7 +183,11 @@ void Catalog::set_notes(Step step, const Checkpoint& checkpoint) {
   for (int tier = 0; tier < tiers() && !is_storage(tier); ++tier) {
     const Copy& copy = checkpoint.copies[tier];
     if (copy.state == State::absent) continue;
-    tier_at(tier).space.set_note(copy.offset, note_of(step, checkpoint, tier));
+    Tier& at = tier_at(tier);
+    const std::uint64_t note = note_of(step, checkpoint, tier);
+    at.space.set_note(copy.offset, note);
+    const auto entry = find_unflushed(tier, copy, step);
+    if (entry != at.flush_queue.end()) entry->note = note;
   }
 }
 
@@ -202,12 +202,9 @@ void Catalog::settle(Step step) {
     if (below || tier + 1 == tiers() || is_flushing(step, tier)) continue;
     if (copy.failed_flushes >= options_.flush_attempts) continue;
     Tier& at = tier_at(tier);
-    const std::pair entry(step, checkpoint.bytes);
-    if (std::find(at.flush_queue.begin(), at.flush_queue.end(), entry) != at.flush_queue.end()) {
-      continue;
-    }
-    at.flush_queue.push_back(entry);
+    if (find_unflushed(tier, copy, step) != at.flush_queue.end()) continue;
     copy.flush_mark = at.queued += checkpoint.bytes;
+    at.flush_queue.push_back({step, checkpoint.bytes, copy.flush_mark, 0});
   }
   note_refills(step, checkpoint);
   set_notes(step, checkpoint);
@@ -227,144 +224,11 @@ void Catalog::drop_copies_at_rest(Step step) {
       busy = true;
     }
   }
-  if (!busy && !in_transfer(step)) checkpoints_.erase(step);
-}
-
-// --- Room
-// ------------------------------------------------------------------------------------------
-
-bool Catalog::storage_takes(int tier, std::uint64_t bytes) const {
-  const Tier& at = tier_at(tier);
-  return at.spec.capacity == 0 ||
-         (bytes <= at.spec.capacity && at.used <= at.spec.capacity - bytes);
-}
-
-// Whether a copy of so many bytes in a cache will be flushed, if one waits.
-bool Catalog::drains(int tier, std::uint64_t bytes, Asker asker) const {
-  if (!tier_at(tier).flush_alive) return false;
-  for (int below = tier + 1; below < tiers(); ++below) {
-    if (is_storage(below) && storage_may_take(below, bytes)) return true;
+  if (!busy && !in_transfer(step)) {
+    checkpoints_.erase(step);
+  } else {
+    set_notes(step, checkpoint);
   }
-  if (asker == Asker::last_resort) asker = Asker::caller;  // a lane does not take what hints keep
-  for (int below = tier + 1; below < tiers() && !is_storage(below); ++below) {
-    if (window(below, bytes, asker, kUnhinted)) return true;
-  }
-  return false;
-}
-
-bool Catalog::drains(int tier, std::uint64_t bytes, Asker asker, Drains& known) const {
-  if (bytes <= known.most) return true;
-  if (bytes >= known.least_not) return false;
-  const bool does = drains(tier, bytes, asker);
-  (does ? known.most : known.least_not) = bytes;
-  return does;
-}
-
-Score Catalog::score_now(const Fragment& fragment, std::uint64_t distance) const {
-  const auto noted = static_cast<Noted>(fragment.note & 3);
-  Score result{noted == Noted::busy ? kNever : 0, distance_of(fragment.note), false};
-  result.consumed = noted == Noted::consumed && result.distance == kUnhinted;
-  if (result.distance < distance && distance != kUnhinted) result.wait = kNever;
-  return result;
-}
-
-// What one fragment is worth to whoever wants room in its tier. `distance`: fragments that are
-// wanted before that stay.
-Score Catalog::score(int tier, const Fragment& fragment, Asker asker, std::uint64_t distance,
-                     Drains& known) const {
-  const Checkpoint& checkpoint = checkpoints_.at(fragment.step);
-  const Copy& copy = checkpoint.copies[tier];
-  const Tier& at = tier_at(tier);
-  Score result{0, distance_of(fragment.note), false};
-  result.consumed = result.distance == kUnhinted &&
-                    (copy.state == State::consumed || copy.state == State::consumed_alone);
-  if (checkpoint.doomed || !checkpoint.arrived) {  // it goes, or it is on its way
-    result.wait = static_cast<double>(checkpoint.bytes) * at.flush_seconds_per_byte;
-    if (checkpoint.doomed) return result;
-  }
-  if (result.distance < distance && distance != kUnhinted) {
-    result.wait = kNever;
-    return result;
-  }
-  const bool comes = copy.state == State::reading;
-  if (asker == Asker::last_resort) {
-    if (comes) result.wait = static_cast<double>(checkpoint.bytes) * at.flush_seconds_per_byte;
-  } else if (is_ready(copy.state) || comes) {
-    if (asker == Asker::caller || waiting_callers_ > 0) {
-      result.wait = kNever;
-      return result;
-    }
-    const double restores = result.distance == kUnhinted ? 1e6 : double(result.distance) + 1;
-    result.wait += restores * restore_interval_;
-  }
-  if (is_alone(copy.state) || copy.state == State::writing) {
-    if (copy.failed_flushes >= options_.flush_attempts ||
-        !drains(tier, checkpoint.bytes, asker, known)) {
-      result.wait = kNever;
-      return result;
-    }
-    const std::uint64_t mark = is_alone(copy.state) ? copy.flush_mark : at.queued;
-    result.wait += (double(mark - std::min(mark, at.flushed)) + double(checkpoint.bytes)) *
-                   at.flush_seconds_per_byte;
-  }
-  if (copy.readers > 0) result.wait += double(checkpoint.bytes) * at.flush_seconds_per_byte;
-  return result;
-}
-
-std::optional<Window> Catalog::window(int tier, std::uint64_t bytes, Asker asker,
-                                      std::uint64_t distance) const {
-  const AllocationTable& space = tier_at(tier).space;
-  if (bytes > space.capacity()) return std::nullopt;
-  if (tier_at(tier).spec.keeps_newest) return oldest_window(tier, bytes, asker);
-  Drains known;
-  return choose_window(
-      space.fragments(), space.rounded(bytes),
-      [&](const Fragment& fragment) { return score_now(fragment, distance); },
-      [&](const Fragment& fragment) { return score(tier, fragment, asker, distance, known); },
-      tier_at(tier).scratch.scores);
-}
-
-// The window whose newest checkpoint is the oldest there can be. One that was consumed is as good
-// as another for who begins anew.
-std::optional<Window> Catalog::oldest_window(int tier, std::uint64_t bytes, Asker asker) const {
-  const AllocationTable& space = tier_at(tier).space;
-  Drains known;
-  const auto wait_of = [&](const Fragment& fragment) {
-    return score(tier, fragment, asker, kUnhinted, known).wait;
-  };
-  // The choice takes the least of the largest waits, so in their place stands the arrival.
-  std::optional<Window> oldest = choose_window(
-      space.fragments(), space.rounded(bytes),
-      [&](const Fragment& fragment) {
-        const Copy& copy = checkpoints_.at(fragment.step).copies[tier];
-        const bool ever = wait_of(fragment) < kNever;
-        return Score{ever ? static_cast<double>(copy.arrival) : kNever, kUnhinted, false};
-      },
-      tier_at(tier).scratch.scores);
-  if (!oldest) return oldest;
-  oldest->wait = 0;
-  for (std::size_t i = oldest->first; i < oldest->last; ++i) {
-    const Fragment& fragment = space.fragments()[i];
-    if (fragment.step != kGap) oldest->wait = std::max(oldest->wait, wait_of(fragment));
-  }
-  return oldest;
-}
-
-// Evicts what is in the window, and takes its room. REQUIRES: window.wait == 0.
-std::uint64_t Catalog::take(int tier, const Window& window, Step step, std::uint64_t bytes) {
-  Tier& at = tier_at(tier);
-  for (std::size_t i = window.first; i < window.last; ++i) {
-    const Step victim = at.space.fragments()[i].step;
-    if (victim == kGap) continue;
-    Copy& copy = checkpoints_.at(victim).copies[tier];
-    require(copy.readers == 0, "what is being read was to be evicted");
-    if (is_ready(copy.state)) apply(copy, Input::unwant);  // for who has no other way
-    apply(copy, Input::evict);
-    require(copy.state == State::absent, "an evicted copy is not absent");
-    copy = Copy{};
-    evicted_.emplace_back(tier, victim);
-  }
-  return at.space.place(window.first, window.last, step, bytes, window.rest);
 }
 
 // --- The program
@@ -516,7 +380,7 @@ void Catalog::hint(Step step) {
   hints_[next_place_] = step;
   auto& places = places_[step];
   places.push_back(next_place_++);
-  if (places.size() > 1) return;
+  if (places.size() > 2) return;  // notes are of the first, or of the second
   if (const auto found = checkpoints_.find(step); found != checkpoints_.end()) {
     set_notes(step, found->second);
   }
@@ -571,94 +435,8 @@ std::uint64_t Catalog::prefetch_distance() const {
   return distance;
 }
 
-// --- Lanes
+// --- Ends
 // -----------------------------------------------------------------------------------------
-
-void Catalog::lane_died(Transfer::Kind kind, int tier) {
-  (kind == Transfer::Kind::flush ? tier_at(tier).flush_alive : tier_at(tier).fetch_alive) = false;
-}
-
-// A flush into the next tier that takes it; nothing if it has to wait.
-std::optional<Transfer> Catalog::begin_flush(Step step, int tier) {
-  const std::uint64_t bytes = checkpoints_.at(step).bytes;
-  for (int below = tier + 1; below < tiers(); ++below) {
-    if (checkpoints_.at(step).copies[below].state != State::absent) return std::nullopt;
-    if (is_storage(below)) {
-      if (!storage_takes(below, bytes)) continue;
-      return begin_into(Transfer::Kind::flush, step, tier, below, 0);
-    }
-    const std::optional<Window> room = window(below, bytes, Asker::lane, kUnhinted);
-    if (!room) continue;  // past it
-    if (room->wait > 0) return std::nullopt;
-    return begin_into(Transfer::Kind::flush, step, tier, below, take(below, *room, step, bytes));
-  }
-  return std::nullopt;
-}
-
-std::optional<Transfer> Catalog::next_flush(int tier) {
-  Tier& at = tier_at(tier);
-  if (!at.flush_alive) return std::nullopt;
-  for (std::size_t i = 0; i < at.flush_queue.size();) {
-    const auto [step, bytes] = at.flush_queue[i];
-    const auto found = checkpoints_.find(step);
-    const bool pending = found != checkpoints_.end() && !found->second.doomed &&
-                         is_alone(found->second.copies[tier].state);
-    std::optional<Transfer> transfer;
-    if (pending) {
-      transfer = begin_flush(step, tier);
-      if (!transfer) {
-        ++i;
-        continue;
-      }
-    }
-    at.flush_queue.erase(at.flush_queue.begin() + static_cast<std::ptrdiff_t>(i));
-    if (transfer) return transfer;
-    at.flushed += bytes;
-  }
-  return std::nullopt;
-}
-
-std::optional<Transfer> Catalog::next_fetch(int tier) {
-  Tier& at = tier_at(tier);
-  if (at.spec.storage) return next_refill(tier);
-  if (!at.fetch_alive || !prefetching_) return std::nullopt;
-  std::uint64_t distance = 0;
-  for (const auto& [place, step] : hints_) {
-    distance = place - hints_.begin()->first;
-    const auto found = checkpoints_.find(step);
-    // One that is still to be saved is wanted before what comes behind it: that is not fetched, nor
-    // kept, in its place.
-    if (found == checkpoints_.end() || found->second.doomed) return std::nullopt;
-    Checkpoint& checkpoint = found->second;
-    const int from = fastest_whole(checkpoint);
-    if (from == tiers()) {
-      if (checkpoint.arrived) continue;  // every copy is damaged
-      return std::nullopt;
-    }
-    if (from <= tier) {
-      if (from == 0 && tier == 0 && !is_ready(checkpoint.copies[0].state)) {
-        apply(checkpoint.copies[0], Input::want);
-        set_notes(step, checkpoint);
-      }
-      continue;
-    }
-    bool comes = false;
-    for (int above = 0; above <= tier; ++above) {
-      comes |= checkpoint.copies[above].state != State::absent;
-    }
-    if (comes) continue;
-    const bool between = from > tier + 1;  // the tier between fetches it first, if it can
-    if (between && tier_at(tier + 1).fetch_alive &&
-        window(tier + 1, checkpoint.bytes, Asker::lane, distance)) {
-      return std::nullopt;
-    }
-    const std::optional<Window> room = window(tier, checkpoint.bytes, Asker::lane, distance);
-    if (!room || room->wait > 0) return std::nullopt;
-    return begin_into(Transfer::Kind::fetch, step, from, tier,
-                      take(tier, *room, step, checkpoint.bytes));
-  }
-  return std::nullopt;
-}
 
 void Catalog::finish(const Transfer& given, Outcome outcome) {
   const auto at = std::find_if(transfers_.begin(), transfers_.end(),

@@ -94,6 +94,8 @@ class Catalog {
     int flush_attempts = 3;
     // What arrives in storage may let others go, by a rule of retention.
     bool retains = false;
+    // One flush in so many is of what came first; the others are of what is evicted first.
+    int oldest_flush_every = 8;
   };
   // REQUIRES: 1 to kMaxTiers tiers, caches before storage.
   Catalog(const std::vector<TierSpec>& tiers, Options options,
@@ -209,6 +211,13 @@ class Catalog {
     std::uint64_t flush_mark = 0;  // of its tier's `queued`, behind it
     std::uint64_t arrival = 0;     // by the tier's count
   };
+  // A copy that waits for its flush.
+  struct Unflushed {
+    Step step;
+    std::uint64_t bytes;
+    std::uint64_t mark;  // its flush_mark: these ascend
+    std::uint64_t note;
+  };
   struct Checkpoint {
     std::uint64_t bytes = 0;
     bool keep = false;
@@ -231,9 +240,9 @@ class Catalog {
     TierSpec spec;
     // A fragment's note says what a decision asks of most: note_of().
     AllocationTable space{1, 1};
-    mutable Scratch scratch;  // decisions of a tier ask those of slower ones
-    // Copies that wait for their flush, in the order of arrival, and their bytes.
-    std::vector<std::pair<Step, std::uint64_t>> flush_queue;
+    mutable Scratch scratch;             // decisions of a tier ask those of slower ones
+    std::vector<Unflushed> flush_queue;  // in the order of arrival
+    int flushes_to_oldest = 0;           // until one is of the oldest
     bool flush_alive = true, fetch_alive = true;
     double flush_seconds_per_byte = 1e-10;
     std::uint64_t queued = 0, flushed = 0;  // bytes that ever were in the queue, and left it
@@ -249,7 +258,7 @@ class Catalog {
     last_resort,  // a caller whom nothing else has room for: it takes what hints keep
   };
   // What a note says of a copy, in its two last bits; before them stands its place in the restore
-  // order, all ones if it has none.
+  // order, all ones if it has none. A restore that a faster cache is ready for is not this copy's.
   enum class Noted : std::uint8_t {
     busy,       // it cannot be evicted now
     evictable,  // it was not consumed
@@ -300,6 +309,9 @@ class Catalog {
   Transfer begin_into(Transfer::Kind kind, Step step, int from, int to, std::uint64_t offset);
 
   std::uint64_t distance_of(std::uint64_t note) const;
+  std::vector<Unflushed>::iterator find_unflushed(int tier, const Copy& copy, Step step);
+  std::vector<Unflushed>::iterator first_to_flush(int tier);
+  void consume_below(Step step, Checkpoint& checkpoint);
   void drop_hint(Step step);
   void drop_missing_hints_before(Step step);
   void unwant_unless_hinted(Step step);

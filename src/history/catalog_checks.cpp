@@ -111,7 +111,8 @@ std::string Catalog::fingerprint() const {
     add(0);
     add(tier.flush_alive | tier.fetch_alive << 1);
     add(tier.queued - tier.flushed);
-    for (const auto& [step, bytes] : tier.flush_queue) add(step + 1);
+    for (const Unflushed& entry : tier.flush_queue) add(entry.step + 1);
+    add(static_cast<std::uint64_t>(tier.flushes_to_oldest));
     add(0);
     for (const Fragment& fragment : tier.space.fragments()) {
       add(fragment.offset);

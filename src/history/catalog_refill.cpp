@@ -76,7 +76,7 @@ bool Catalog::storage_gets() const {
   }
   for (int tier = 0; tier + 1 < tiers(); ++tier) {
     if (!tier_at(tier).flush_alive) continue;
-    for (const auto& [step, bytes] : tier_at(tier).flush_queue) {
+    for (const auto& [step, bytes, mark, note] : tier_at(tier).flush_queue) {
       const auto found = checkpoints_.find(step);
       if (found == checkpoints_.end() || found->second.doomed) continue;
       if (!is_alone(found->second.copies[tier].state)) continue;

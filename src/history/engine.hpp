@@ -340,6 +340,8 @@ class Engine {
                   bool& faulty_source);
   bool send(const history::Transfer& transfer, const StepInfo& info, StepStore& to,
             bool& faulty_source);
+  bool waits_for_more_than_fetches() const;
+  bool gives_way(const history::Transfer& transfer) const;
   bool keep_pace(const history::Transfer& transfer);
   LaneWork& work_of(const history::Transfer& transfer);
   const LaneWork& work_of(const history::Transfer& transfer) const;

@@ -167,6 +167,8 @@ void Engine::run_lane(Kind kind, int tier) {
     if (core_->trace) core_->trace->note_held(core_->catalog, core_->trace->since_opening(start));
     std::exception_ptr error;
     Outcome outcome = Outcome::failed;
+    const bool fetches = transfer->kind == Kind::fetch && !is_cache(transfer->from);
+    if (fetches) ++prefetches_;
     lock.unlock();
     try {
       if (!stream) stream.emplace();
@@ -175,6 +177,8 @@ void Engine::run_lane(Kind kind, int tier) {
       error = std::current_exception();
     }
     lock.lock();
+    // The next one, if there is one, is begun before a flush could go on.
+    if (fetches) --prefetches_;
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (kind == Kind::flush && outcome == Outcome::done && info.bytes > 0) {
@@ -221,19 +225,33 @@ void Engine::run_housekeeper() {
   }
 }
 
-// Whether a transfer goes on. A restore that keeps its caller waiting goes before a prefetch, and
-// that before a flush that nobody waits for.
+// Callers wait, and not all of them for fetches.
+bool Engine::waits_for_more_than_fetches() const {
+  int for_fetches = 0;
+  for (const Caller* caller = core_->callers; caller; caller = caller->next()) {
+    for_fetches += caller->why() == TraceEvent::Why::fetch;
+  }
+  return core_->catalog.waiting_callers() > for_fetches;
+}
+
+// A restore that keeps its caller waiting goes before a prefetch, and that before a flush that
+// nobody waits for. Who perhaps waits for this transfer must not wait for ever: the stream of a
+// restore may wait for that caller. A fetch that is under way has its room, and needs no flush.
+bool Engine::gives_way(const history::Transfer& transfer) const {
+  if (transfer.kind == Kind::fetch) {
+    return demands_ > 0 && core_->catalog.waiting_callers() == 0;
+  }
+  return (demands_ > 0 || prefetches_ > 0) && !waits_for_more_than_fetches();
+}
+
+// Whether a transfer goes on.
 bool Engine::keep_pace(const history::Transfer& transfer) {
   Lock lock(core_->mutex);
   const bool flush = transfer.kind == Kind::flush;
   for (;;) {
     if (core_->catalog.is_cancelled(transfer) || core_->broken) return false;
     if (stopping_ && !flush) return false;
-    // Not while a caller waits, perhaps for this: the stream that a restore waits for may wait for
-    // that caller.
-    const bool gives_way = core_->catalog.waiting_callers() == 0 &&
-                           (demands_ > 0 || (transfer.kind != Kind::fetch && prefetches_ > 0));
-    if (!gives_way || stopping_) return true;
+    if (stopping_ || !gives_way(transfer)) return true;
     const auto begin = std::chrono::steady_clock::now();
     core_->changed.wait(lock);
     const auto paused = std::chrono::steady_clock::now() - begin;
@@ -243,13 +261,8 @@ bool Engine::keep_pace(const history::Transfer& transfer) {
 
 Outcome Engine::move(const history::Transfer& transfer, const StepInfo& info, Stream& stream,
                      std::exception_ptr& error) {
-  const bool from_storage = !is_cache(transfer.from);
-  const bool fetches = from_storage && transfer.kind == Kind::fetch;
-  bool faulty_source = fetches;  // whose fault an error would be
-  if (fetches) {
-    const Lock lock(core_->mutex);
-    ++prefetches_;
-  }
+  // Whose fault an error would be.
+  bool faulty_source = transfer.kind == Kind::fetch && !is_cache(transfer.from);
   Outcome outcome = Outcome::failed;
   try {
     if (move_bytes(transfer, info, stream, faulty_source)) outcome = Outcome::done;
@@ -259,10 +272,6 @@ Outcome Engine::move(const history::Transfer& transfer, const StepInfo& info, St
     if (faulty_source && gone) outcome = Outcome::damaged;
   } catch (...) {
     error = std::current_exception();
-  }
-  if (fetches) {
-    const Lock lock(core_->mutex);
-    --prefetches_;
   }
   return outcome;
 }

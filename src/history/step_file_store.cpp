@@ -276,10 +276,11 @@ bool StepFileStore::read(Step step, std::span<std::byte> into, const Pace& pace)
       [&](BlobTransfer& transfer, const Front& front) { return transfer.read(front, into); }, pace);
 }
 
-bool StepFileStore::read_chunks(Step step, const Room& room, const Take& take, const Pace& pace) {
+bool StepFileStore::read_chunks(Step step, const Room& room, const Take& take, const Pace& pace,
+                                unsigned threads) {
   check_usable("read", false);
   return transfer(
-      step, 1,
+      step, std::min(threads, transfer_.threads),
       [&](BlobTransfer& transfer, const Front& front) { return transfer.read(front, room, take); },
       pace);
 }

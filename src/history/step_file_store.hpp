@@ -30,7 +30,8 @@ class StepFileStore : public StepStore {
   bool write_chunks(const StepInfo& info, const Fill& fill, const Pace& pace,
                     const ChunkHashes& hashes) override;
   std::unique_ptr<StepReader> open_reader(Step step) const override;
-  bool read_chunks(Step step, const Room& room, const Take& take, const Pace& pace) override;
+  bool read_chunks(Step step, const Room& room, const Take& take, const Pace& pace,
+                   unsigned threads) override;
   std::optional<StepInfo> find(Step step) const override;
   std::vector<StepInfo> steps() const override;
   std::optional<Step> latest() const override;

@@ -110,9 +110,11 @@ class StepStore {
 
   // The same for a blob that is nowhere in one piece: chunk after chunk, in order, on the caller's
   // thread. `fill` gives the next chunk, in memory that keeps it until `fill` is called again;
-  // `room` gives memory for the next one, and `take` gets it once it is whole and checked. What
-  // they throw ends the transfer. Chunks have at most chunk_bytes(); memory at multiples of a page
-  // is fastest, and room for whole pages, more than was asked for, saves a read of the last one.
+  // `room` gives memory for the next one, and `take` gets it once it is whole and checked. With
+  // more `threads` than one they are called by up to so many at once, in any order: each asks for
+  // room and has its chunk taken before it asks again. What they throw ends the transfer. Chunks
+  // have at most chunk_bytes(); memory at multiples of a page is fastest, and room for whole pages,
+  // more than was asked for, saves a read of the last one.
   // A store that must know all checksums before it writes a byte has `fill` give every chunk twice,
   // from the first one again, unless `hashes` has them.
   using Fill = std::function<std::span<const std::byte>(std::uint64_t offset, std::uint64_t bytes)>;
@@ -120,7 +122,8 @@ class StepStore {
   using Take = std::function<void(std::uint64_t offset, std::span<const std::byte> chunk)>;
   virtual bool write_chunks(const StepInfo& info, const Fill& fill, const Pace& pace,
                             const ChunkHashes& hashes) = 0;
-  virtual bool read_chunks(Step step, const Room& room, const Take& take, const Pace& pace) = 0;
+  virtual bool read_chunks(Step step, const Room& room, const Take& take, const Pace& pace,
+                           unsigned threads = 1) = 0;
 
   // Throws not_found, damaged, io. A reader of a file keeps the step as it is, though it be
   // removed; that of an object throws not_found then.

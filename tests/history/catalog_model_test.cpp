@@ -46,7 +46,8 @@ struct Scenario {
   std::string name;
   std::vector<TierSpec> tiers;
   std::vector<std::uint64_t> sizes = {1, 1, 1};  // of the checkpoints 0, 1, 2
-  Catalog::Options options{};
+  // In order: the count to the next oldest flush would multiply the states.
+  Catalog::Options options{.oldest_flush_every = 1};
   int restores = large() ? 2 : 1, hints = 2, discards = 1, failures = 1, damages = 0, deaths = 0;
   friend void PrintTo(const Scenario& scenario, std::ostream* out) { *out << scenario.name; }
   bool never_full = true;  // storage without a limit, and lanes that live
@@ -356,13 +357,18 @@ std::vector<Scenario> scenarios() {
       {.name = "SizesThatLeaveGaps", .tiers = {cache(3), storage()}, .sizes = {1, 2, 2}},
       {.name = "TwoCachesAlone", .tiers = {cache(1), cache(2)}, .never_full = false},
       {.name = "TwoCachesAndADisk", .tiers = {cache(1), cache(1), storage()}},
+      {.name = "FlushedInTheOrderOfEviction",
+       .tiers = {cache(2), cache(2), storage()},
+       .options = {.oldest_flush_every = 2},
+       .discards = 0,
+       .failures = 0},
       {.name = "ADiskThatIsFull",
        .tiers = {cache(1), cache(1), storage(1)},
        .failures = 0,
        .never_full = false},
       {.name = "ADiskThatMayHaveRoomOnceMoreHasCome",
        .tiers = {cache(1), cache(1), storage(1)},
-       .options = {.retains = true},
+       .options = {.retains = true, .oldest_flush_every = 1},
        .failures = 0,
        .never_full = false},
       {.name = "LanesThatDie",
@@ -374,7 +380,7 @@ std::vector<Scenario> scenarios() {
       {.name = "Damage", .tiers = {cache(1), cache(1), storage()}, .failures = 0, .damages = 1},
       {.name = "ConsumedAndDiscarded",
        .tiers = {cache(1), cache(2), storage()},
-       .options = {.discard_consumed = true},
+       .options = {.discard_consumed = true, .oldest_flush_every = 1},
        .discards = 0},
       {.name = "APartnerAndADisk",
        .tiers = {cache(1), safe(1), storage()},

@@ -29,9 +29,10 @@ TEST(ShareTest, SharesAreByWeightAndTogetherTheBudget) {
     for (std::size_t i = 0; i < weights.size(); ++i) {
       const std::uint64_t share = share_of(budget, weights, i, unit);
       ASSERT_EQ(share % unit, 0u);
-      const long double exact =
-          static_cast<long double>(budget / unit) * static_cast<long double>(weights[i]) / total;
-      ASSERT_LE(std::abs(static_cast<long double>(share / unit) - exact), 1.0001L);
+      // Less than one unit from the quotient, which no floating point has exactly.
+      using Wide = unsigned __int128;
+      const Wide own = Wide{share / unit} * total, exact = Wide{budget / unit} * weights[i];
+      ASSERT_LE(own > exact ? own - exact : exact - own, Wide{total});
       sum += share;
     }
     ASSERT_EQ(sum, budget / unit * unit);

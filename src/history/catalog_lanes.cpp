@@ -1,0 +1,142 @@
+// What lanes are given to do.
+#include <algorithm>
+
+#include "history/catalog.hpp"
+
+namespace holdfast::history {
+
+void Catalog::lane_died(Transfer::Kind kind, int tier) {
+  (kind == Transfer::Kind::flush ? tier_at(tier).flush_alive : tier_at(tier).fetch_alive) = false;
+}
+
+// A flush into the next tier that takes it; nothing if it has to wait.
+std::optional<Transfer> Catalog::begin_flush(Step step, int tier) {
+  const std::uint64_t bytes = checkpoints_.at(step).bytes;
+  for (int below = tier + 1; below < tiers(); ++below) {
+    if (checkpoints_.at(step).copies[below].state != State::absent) return std::nullopt;
+    if (is_storage(below)) {
+      if (!storage_takes(below, bytes)) continue;
+      return begin_into(Transfer::Kind::flush, step, tier, below, 0);
+    }
+    const std::optional<Window> room = window(below, bytes, Asker::lane, kUnhinted);
+    if (!room) continue;  // past it
+    if (room->wait > 0) return std::nullopt;
+    return begin_into(Transfer::Kind::flush, step, tier, below, take(below, *room, step, bytes));
+  }
+  return std::nullopt;
+}
+
+// end(): it does not wait for a flush.
+std::vector<Catalog::Unflushed>::iterator Catalog::find_unflushed(int tier, const Copy& copy,
+                                                                  Step step) {
+  std::vector<Unflushed>& queue = tier_at(tier).flush_queue;
+  const auto found = std::lower_bound(
+      queue.begin(), queue.end(), copy.flush_mark,
+      [](const Unflushed& entry, std::uint64_t mark) { return entry.mark < mark; });
+  const bool own = found != queue.end() && found->mark == copy.flush_mark && found->step == step;
+  return own ? found : queue.end();
+}
+
+// What will be evicted first has to be whole elsewhere first: what no hint names, then what is
+// restored last. But now and then what came first, so that nothing waits for ever. A tier that
+// keeps the newest evicts in the order of arrival.
+std::vector<Catalog::Unflushed>::iterator Catalog::first_to_flush(int tier) {
+  Tier& at = tier_at(tier);
+  const auto oldest = at.flush_queue.begin();
+  if (hints_.empty() || at.flush_queue.size() < 2 || at.flushes_to_oldest == 0) return oldest;
+  if (at.spec.keeps_newest || tier_at(tier + 1).spec.keeps_newest) return oldest;
+  auto first = oldest;
+  std::uint64_t farthest = 0;
+  for (auto entry = oldest; entry != at.flush_queue.end(); ++entry) {
+    const std::uint64_t distance = distance_of(entry->note);
+    if (entry != oldest && distance <= farthest) continue;
+    first = entry;
+    farthest = distance;
+  }
+  return first;
+}
+
+std::optional<Transfer> Catalog::next_flush(int tier) {
+  Tier& at = tier_at(tier);
+  if (!at.flush_alive || at.flush_queue.empty()) return std::nullopt;
+  // Where the first cannot go, the oldest that can.
+  auto entry = first_to_flush(tier);
+  bool in_order = false;
+  while (entry != at.flush_queue.end()) {
+    const auto [step, bytes, mark, note] = *entry;
+    const auto found = checkpoints_.find(step);
+    const bool pending = found != checkpoints_.end() && !found->second.doomed &&
+                         is_alone(found->second.copies[tier].state);
+    std::optional<Transfer> transfer;
+    if (pending) transfer = begin_flush(step, tier);
+    if (pending && !transfer) {
+      entry = in_order ? entry + 1 : at.flush_queue.begin();
+      in_order = true;
+      continue;
+    }
+    entry = at.flush_queue.erase(entry);  // begin_flush() changes no more of this than notes
+    if (transfer) {
+      at.flushes_to_oldest =
+          (at.flushes_to_oldest + options_.oldest_flush_every - 1) % options_.oldest_flush_every;
+      return transfer;
+    }
+    at.flushed += bytes;
+    if (!in_order) entry = first_to_flush(tier);
+  }
+  return std::nullopt;
+}
+
+// As when it had been promoted: the restore to come is the fastest cache's. What was fetched into
+// another one stays there.
+void Catalog::consume_below(Step step, Checkpoint& checkpoint) {
+  for (int tier = 1; tier < tiers() && !is_storage(tier); ++tier) {
+    Copy& copy = checkpoint.copies[tier];
+    if (!is_whole(copy.state) || is_ready(copy.state) || tier_at(tier).spec.keeps_newest) continue;
+    apply(copy, Input::restore);
+  }
+  set_notes(step, checkpoint);
+}
+
+std::optional<Transfer> Catalog::next_fetch(int tier) {
+  Tier& at = tier_at(tier);
+  if (at.spec.storage) return next_refill(tier);
+  if (!at.fetch_alive || !prefetching_) return std::nullopt;
+  std::uint64_t distance = 0;
+  for (const auto& [place, step] : hints_) {
+    distance = place - hints_.begin()->first;
+    const auto found = checkpoints_.find(step);
+    // One that is still to be saved is wanted before what comes behind it: that is not fetched, nor
+    // kept, in its place.
+    if (found == checkpoints_.end() || found->second.doomed) return std::nullopt;
+    Checkpoint& checkpoint = found->second;
+    const int from = fastest_whole(checkpoint);
+    if (from == tiers()) {
+      if (checkpoint.arrived) continue;  // every copy is damaged
+      return std::nullopt;
+    }
+    if (from <= tier) {
+      if (from == 0 && tier == 0 && !is_ready(checkpoint.copies[0].state)) {
+        apply(checkpoint.copies[0], Input::want);
+        consume_below(step, checkpoint);
+      }
+      continue;
+    }
+    bool comes = false;
+    for (int above = 0; above <= tier; ++above) {
+      comes |= checkpoint.copies[above].state != State::absent;
+    }
+    if (comes) continue;
+    const bool between = from > tier + 1;  // the tier between fetches it first, if it can
+    if (between && tier_at(tier + 1).fetch_alive &&
+        window(tier + 1, checkpoint.bytes, Asker::lane, distance)) {
+      return std::nullopt;
+    }
+    const std::optional<Window> room = window(tier, checkpoint.bytes, Asker::lane, distance);
+    if (!room || room->wait > 0) return std::nullopt;
+    return begin_into(Transfer::Kind::fetch, step, from, tier,
+                      take(tier, *room, step, checkpoint.bytes));
+  }
+  return std::nullopt;
+}
+
+}  // namespace holdfast::history

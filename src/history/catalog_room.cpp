@@ -1,0 +1,151 @@
+// Room in a tier: what it is worth to keep, and what goes for who needs it.
+#include <algorithm>
+#include <limits>
+
+#include "history/catalog.hpp"
+#include "history/require.hpp"
+
+namespace holdfast::history {
+
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+bool Catalog::storage_takes(int tier, std::uint64_t bytes) const {
+  const Tier& at = tier_at(tier);
+  return at.spec.capacity == 0 ||
+         (bytes <= at.spec.capacity && at.used <= at.spec.capacity - bytes);
+}
+
+// Whether a copy of so many bytes in a cache will be flushed, if one waits.
+bool Catalog::drains(int tier, std::uint64_t bytes, Asker asker) const {
+  if (!tier_at(tier).flush_alive) return false;
+  for (int below = tier + 1; below < tiers(); ++below) {
+    if (is_storage(below) && storage_may_take(below, bytes)) return true;
+  }
+  if (asker == Asker::last_resort) asker = Asker::caller;  // a lane does not take what hints keep
+  for (int below = tier + 1; below < tiers() && !is_storage(below); ++below) {
+    if (window(below, bytes, asker, kUnhinted)) return true;
+  }
+  return false;
+}
+
+bool Catalog::drains(int tier, std::uint64_t bytes, Asker asker, Drains& known) const {
+  if (bytes <= known.most) return true;
+  if (bytes >= known.least_not) return false;
+  const bool does = drains(tier, bytes, asker);
+  (does ? known.most : known.least_not) = bytes;
+  return does;
+}
+
+Score Catalog::score_now(const Fragment& fragment, std::uint64_t distance) const {
+  const auto noted = static_cast<Noted>(fragment.note & 3);
+  Score result{noted == Noted::busy ? kNever : 0, distance_of(fragment.note), false};
+  result.consumed = noted == Noted::consumed && result.distance == kUnhinted;
+  if (result.distance < distance && distance != kUnhinted) result.wait = kNever;
+  return result;
+}
+
+// What one fragment is worth to whoever wants room in its tier. `distance`: fragments that are
+// wanted before that stay.
+Score Catalog::score(int tier, const Fragment& fragment, Asker asker, std::uint64_t distance,
+                     Drains& known) const {
+  const Checkpoint& checkpoint = checkpoints_.at(fragment.step);
+  const Copy& copy = checkpoint.copies[tier];
+  const Tier& at = tier_at(tier);
+  Score result{0, distance_of(fragment.note), false};
+  result.consumed = result.distance == kUnhinted &&
+                    (copy.state == State::consumed || copy.state == State::consumed_alone);
+  if (checkpoint.doomed || !checkpoint.arrived) {  // it goes, or it is on its way
+    result.wait = static_cast<double>(checkpoint.bytes) * at.flush_seconds_per_byte;
+    if (checkpoint.doomed) return result;
+  }
+  if (result.distance < distance && distance != kUnhinted) {
+    result.wait = kNever;
+    return result;
+  }
+  const bool comes = copy.state == State::reading;
+  if (asker == Asker::last_resort) {
+    if (comes) result.wait = static_cast<double>(checkpoint.bytes) * at.flush_seconds_per_byte;
+  } else if (is_ready(copy.state) || comes) {
+    if (asker == Asker::caller || waiting_callers_ > 0) {
+      result.wait = kNever;
+      return result;
+    }
+    const double restores = result.distance == kUnhinted ? 1e6 : double(result.distance) + 1;
+    result.wait += restores * restore_interval_;
+  }
+  if (is_alone(copy.state) || copy.state == State::writing) {
+    if (copy.failed_flushes >= options_.flush_attempts ||
+        !drains(tier, checkpoint.bytes, asker, known)) {
+      result.wait = kNever;
+      return result;
+    }
+    const std::uint64_t mark = is_alone(copy.state) ? copy.flush_mark : at.queued;
+    result.wait += (double(mark - std::min(mark, at.flushed)) + double(checkpoint.bytes)) *
+                   at.flush_seconds_per_byte;
+  }
+  if (copy.readers > 0) result.wait += double(checkpoint.bytes) * at.flush_seconds_per_byte;
+  return result;
+}
+
+std::optional<Window> Catalog::window(int tier, std::uint64_t bytes, Asker asker,
+                                      std::uint64_t distance) const {
+  const AllocationTable& space = tier_at(tier).space;
+  if (bytes > space.capacity()) return std::nullopt;
+  if (tier_at(tier).spec.keeps_newest) return oldest_window(tier, bytes, asker);
+  Drains known;
+  return choose_window(
+      space.fragments(), space.rounded(bytes),
+      [&](const Fragment& fragment) { return score_now(fragment, distance); },
+      [&](const Fragment& fragment) { return score(tier, fragment, asker, distance, known); },
+      tier_at(tier).scratch.scores);
+}
+
+// The window whose newest checkpoint is the oldest there can be. One that was consumed is as good
+// as another for who begins anew.
+std::optional<Window> Catalog::oldest_window(int tier, std::uint64_t bytes, Asker asker) const {
+  const AllocationTable& space = tier_at(tier).space;
+  Drains known;
+  const auto wait_of = [&](const Fragment& fragment) {
+    return score(tier, fragment, asker, kUnhinted, known).wait;
+  };
+  // The choice takes the least of the largest waits, so in their place stands the arrival.
+  std::optional<Window> oldest = choose_window(
+      space.fragments(), space.rounded(bytes),
+      [&](const Fragment& fragment) {
+        const Copy& copy = checkpoints_.at(fragment.step).copies[tier];
+        const bool ever = wait_of(fragment) < kNever;
+        return Score{ever ? static_cast<double>(copy.arrival) : kNever, kUnhinted, false};
+      },
+      tier_at(tier).scratch.scores);
+  if (!oldest) return oldest;
+  oldest->wait = 0;
+  for (std::size_t i = oldest->first; i < oldest->last; ++i) {
+    const Fragment& fragment = space.fragments()[i];
+    if (fragment.step != kGap) oldest->wait = std::max(oldest->wait, wait_of(fragment));
+  }
+  return oldest;
+}
+
+// Evicts what is in the window, and takes its room. REQUIRES: window.wait == 0.
+std::uint64_t Catalog::take(int tier, const Window& window, Step step, std::uint64_t bytes) {
+  Tier& at = tier_at(tier);
+  for (std::size_t i = window.first; i < window.last; ++i) {
+    const Step victim = at.space.fragments()[i].step;
+    if (victim == kGap) continue;
+    Copy& copy = checkpoints_.at(victim).copies[tier];
+    require(copy.readers == 0, "what is being read was to be evicted");
+    if (is_ready(copy.state)) apply(copy, Input::unwant);  // for who has no other way
+    apply(copy, Input::evict);
+    require(copy.state == State::absent, "an evicted copy is not absent");
+    copy = Copy{};
+    set_notes(victim, checkpoints_.at(victim));  // of slower copies
+    evicted_.emplace_back(tier, victim);
+  }
+  return at.space.place(window.first, window.last, step, bytes, window.rest);
+}
+
+}  // namespace holdfast::history
