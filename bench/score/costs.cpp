@@ -46,48 +46,92 @@ void timed(std::vector<double>& times, Body&& body) {
 
 }  // namespace
 
-void print_host_costs(const Settings&) {
-  constexpr std::uint64_t kBytes = 4096, kSteps = 2000;
-  DeviceBuffer<std::byte> array(kBytes);
-  Stream stream;
-  // Room for half of them: the later saves evict.
-  History history =
-      History::open({.gpu_bytes = kBytes * kSteps / 2, .host_bytes = 2 * kBytes * kSteps});
-  history.protect("snapshot", array.data(), kBytes);
-  std::map<std::string, std::vector<double>> times;
-  {
-    // What a save cannot do without: its copy is queued, and a mark behind it.
-    DeviceBuffer<std::byte> copy(kBytes);
-    holdfast::Event event;
+namespace {
+
+// Calls on snapshots of 4 KiB, whose copies take next to nothing.
+class HostCosts {
+ public:
+  // One behind the other, with time for the flushes only now and then.
+  void in_a_row() {
+    // Room for half of them: the later saves evict.
+    History history =
+        History::open({.gpu_bytes = kBytes * kSteps / 2, .host_bytes = 2 * kBytes * kSteps});
+    history.protect("snapshot", array_.data(), kBytes);
     for (std::uint64_t i = 0; i < kSteps; ++i) {
-      timed(times["a copy and an event"], [&] {
-        holdfast::copy_async(stream, copy.data(), array.data(), kBytes);
-        event.record(stream);
-      });
-      stream.synchronize();
-      if (i >= kSteps / 4) std::this_thread::sleep_for(std::chrono::microseconds(100));
+      plain("a copy and an event");
+      if (i >= kSteps / 4) pause(100);
+    }
+    for (std::uint64_t step = 0; step < kSteps; ++step) {
+      const char* call = step < kSteps / 2 ? "save, with room" : "save, evicting";
+      timed(times_[call], [&] { history.save(step, stream_); });
+      stream_.synchronize();
+      // Time for the flush, as a program's computing would give it.
+      if (step >= kSteps / 4) pause(100);
+    }
+    history.flush();
+    std::vector<std::uint64_t> back(kSteps);
+    for (std::uint64_t i = 0; i < kSteps; ++i) back[i] = kSteps - 1 - i;
+    for (const std::uint64_t step : back) timed(times_["hint"], [&] { history.hint(step); });
+    history.prefetch_start();
+    for (const std::uint64_t step : back) {
+      const bool early = step >= kSteps / 2;
+      timed(times_[early ? "restore, saved last" : "restore, prefetched"],
+            [&] { history.restore(step, stream_); });
+      stream_.synchronize();
+      if (!early) pause(100);
     }
   }
-  for (std::uint64_t step = 0; step < kSteps; ++step) {
-    const char* call = step < kSteps / 2 ? "save, with room" : "save, evicting";
-    timed(times[call], [&] { history.save(step, stream); });
-    stream.synchronize();
-    // Time for the flush, as a program's computing would give it.
-    if (step >= kSteps / 4) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  // As in a shot, whose host has slept for an iteration: what it does takes longer then, a plain
+  // copy, too.
+  void behind_pauses() {
+    constexpr std::uint64_t kCalls = 200;
+    constexpr int kPause = 2500;
+    History history =
+        History::open({.gpu_bytes = kBytes * kCalls, .host_bytes = 2 * kBytes * kCalls});
+    history.protect("snapshot", array_.data(), kBytes);
+    for (std::uint64_t step = 0; step < kCalls; ++step) {
+      pause(kPause);
+      plain("a copy and an event, behind a pause");
+      pause(kPause);
+      timed(times_["save, behind a pause"], [&] { history.save(step, stream_); });
+      stream_.synchronize();
+    }
+    for (std::uint64_t step = 0; step < kCalls; ++step) {
+      pause(kPause);
+      timed(times_["restore, behind a pause"], [&] { history.restore(step, stream_); });
+      stream_.synchronize();
+    }
   }
-  history.flush();
-  std::vector<std::uint64_t> back(kSteps);
-  for (std::uint64_t i = 0; i < kSteps; ++i) back[i] = kSteps - 1 - i;
-  for (const std::uint64_t step : back) timed(times["hint"], [&] { history.hint(step); });
-  history.prefetch_start();
-  for (const std::uint64_t step : back) {
-    const bool early = step >= kSteps / 2;
-    timed(times[early ? "restore, saved last" : "restore, prefetched"],
-          [&] { history.restore(step, stream); });
-    stream.synchronize();
-    if (!early) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  void print() const {
+    for (const auto& [call, values] : times_) print_call(call.c_str(), values);
   }
-  for (const auto& [call, values] : times) print_call(call.c_str(), values);
+
+ private:
+  static constexpr std::uint64_t kBytes = 4096, kSteps = 2000;
+
+  static void pause(int us) { std::this_thread::sleep_for(std::chrono::microseconds(us)); }
+  // What a save cannot do without: its copy is queued, and a mark behind it.
+  void plain(const char* call) {
+    timed(times_[call], [&] {
+      holdfast::copy_async(stream_, copy_.data(), array_.data(), kBytes);
+      event_.record(stream_);
+    });
+    stream_.synchronize();
+  }
+
+  DeviceBuffer<std::byte> array_{kBytes}, copy_{kBytes};
+  Stream stream_;
+  holdfast::Event event_;
+  std::map<std::string, std::vector<double>> times_;
+};
+
+}  // namespace
+
+void print_host_costs(const Settings&) {
+  HostCosts costs;
+  costs.in_a_row();
+  costs.behind_pauses();
+  costs.print();
 }
 
 void print_eviction_costs(const Settings& settings) {

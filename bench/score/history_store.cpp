@@ -45,11 +45,15 @@ class HistoryStore final : public Store {
 
  private:
   void protect(Step step) {
-    history_.protect("snapshot", options_.array, options_.step_bytes[step]);
+    const std::uint64_t bytes = options_.step_bytes[step];
+    if (bytes == protected_bytes_) return;
+    history_.protect("snapshot", options_.array, bytes);
+    protected_bytes_ = bytes;
   }
 
   const StoreOptions options_;
   holdfast::History history_;
+  std::uint64_t protected_bytes_ = 0;
 };
 
 }  // namespace

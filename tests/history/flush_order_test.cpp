@@ -1,0 +1,126 @@
+// Which checkpoint a lane flushes next, and which room a copy that is ready above leaves to others.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "history/catalog.hpp"
+#include "support/scratch.hpp"
+
+namespace {
+
+using holdfast::history::Answer;
+using holdfast::history::Catalog;
+using holdfast::history::Outcome;
+using holdfast::history::State;
+using holdfast::history::Step;
+using holdfast::history::TierSpec;
+using holdfast::history::Transfer;
+
+TierSpec cache(std::uint64_t units) { return {.capacity = units, .alignment = 1}; }
+const TierSpec kDisk{.storage = true};
+
+void save(Catalog& catalog, Step step) {
+  const Answer answer = catalog.begin_save(step, 1, false);
+  ASSERT_EQ(answer.verdict, Answer::Verdict::go);
+  catalog.finish(answer.transfer, Outcome::done);
+}
+
+std::vector<Step> flush_all(Catalog& catalog, int tier) {
+  std::vector<Step> order;
+  while (const std::optional<Transfer> flush = catalog.next_flush(tier)) {
+    order.push_back(flush->step);
+    catalog.finish(*flush, Outcome::done);
+  }
+  return order;
+}
+
+// What is evicted first goes first: what no hint names, then the farthest restore.
+TEST(FlushOrder, IsThatOfEviction) {
+  Catalog catalog({cache(8), kDisk}, {.oldest_flush_every = 100});
+  for (const Step step : {2, 0, 3, 1}) catalog.hint(step);
+  for (Step step = 0; step < 6; ++step) save(catalog, step);
+  // The first flush of a tier is of what came first.
+  EXPECT_EQ(flush_all(catalog, 0), (std::vector<Step>{0, 4, 5, 1, 3, 2}));
+}
+
+TEST(FlushOrder, IsThatOfArrivalWithoutHints) {
+  Catalog catalog({cache(8), kDisk}, {});
+  for (const Step step : {5, 3, 4}) save(catalog, step);
+  EXPECT_EQ(flush_all(catalog, 0), (std::vector<Step>{5, 3, 4}));
+}
+
+TEST(FlushOrder, IsThatOfArrivalWhereTheNewestAreKept) {
+  TierSpec partner = cache(8);
+  partner.keeps_newest = true;
+  Catalog catalog({cache(8), partner, kDisk}, {.oldest_flush_every = 100});
+  for (const Step step : {0, 1, 2, 3}) catalog.hint(step);
+  for (Step step = 0; step < 4; ++step) save(catalog, step);
+  EXPECT_EQ(flush_all(catalog, 0), (std::vector<Step>{0, 1, 2, 3}));
+  EXPECT_EQ(flush_all(catalog, 1), (std::vector<Step>{0, 1, 2, 3}));
+}
+
+// However the hints are: whoever waits is passed over by as many as came before it, seven times.
+TEST(FlushOrder, PassesNothingOverForEver) {
+  const auto seed = holdfast::test::test_seed();
+  std::mt19937_64 random(seed);
+  constexpr Step kSteps = 400;
+  Catalog catalog({cache(kSteps), kDisk}, {});
+  std::vector<Step> order(kSteps);
+  for (Step step = 0; step < kSteps; ++step) order[step] = step;
+  std::shuffle(order.begin(), order.end(), random);
+  for (const Step step : order) catalog.hint(step);
+  std::map<Step, std::uint64_t> before;  // those that waited when it came
+  std::map<Step, std::uint64_t> came;    // after so many flushes
+  std::uint64_t flushes = 0, waiting = 0;
+  for (Step step = 0; step < kSteps || waiting > 0;) {
+    if (step < kSteps && random() % 2 == 0) {
+      before[step] = waiting++;
+      came[step] = flushes;
+      save(catalog, step++);
+      continue;
+    }
+    const auto flush = catalog.next_flush(0);
+    if (!flush) continue;
+    ++flushes;
+    --waiting;
+    catalog.finish(*flush, Outcome::done);
+    ASSERT_LE(flushes - came[flush->step], 8 * (before[flush->step] + 1))
+        << "step " << flush->step << ", seed " << seed;
+  }
+  EXPECT_EQ(flushes, kSteps);
+}
+
+// A copy below one that is ready is not wanted for its own sake: another is fetched in its place,
+// though it is restored later. Without a second hint.
+TEST(FlushOrder, WhatIsReadyAboveLeavesItsRoomBelow) {
+  for (const bool again : {false, true}) {
+    Catalog catalog({cache(1), cache(1), kDisk}, {});
+    save(catalog, 1);
+    flush_all(catalog, 0);
+    flush_all(catalog, 1);
+    save(catalog, 0);  // in the place of 1
+    flush_all(catalog, 0);
+    flush_all(catalog, 1);
+    ASSERT_EQ(catalog.state(0, 0), State::flushed);
+    ASSERT_EQ(catalog.state(0, 1), State::flushed);
+    ASSERT_EQ(catalog.state(1, 2), State::written_alone);
+    catalog.hint(0);
+    if (again) catalog.hint(0);
+    catalog.hint(1);
+    catalog.start_prefetch();
+    EXPECT_FALSE(catalog.next_fetch(0).has_value());
+    EXPECT_EQ(catalog.state(0, 0), State::ready);
+    const std::optional<Transfer> fetch = catalog.next_fetch(1);
+    ASSERT_EQ(fetch.has_value(), !again);
+    EXPECT_EQ(fetch ? fetch->step : 1, 1u);
+    std::string why;
+    EXPECT_TRUE(catalog.valid(&why)) << why;
+  }
+}
+
+}  // namespace
