@@ -107,6 +107,9 @@ def _add(app: typer.Typer, name: str, what: str, names: list[str]) -> None:
             str | None,
             typer.Option(help="Stores, with commas: history, pager, buffers, adios, dcp."),
         ] = None,
+        cells: Annotated[
+            str, typer.Option(help="A text that cells have: variable/irregular/all.")
+        ] = "",
         compute: Annotated[
             str, typer.Option(help="What an interval is: sleep, as the paper's, or kernel.")
         ] = "sleep",
@@ -151,6 +154,7 @@ def _add(app: typer.Typer, name: str, what: str, names: list[str]) -> None:
             seed=seed,
             gpus=gpus,
             only=stores,
+            having=cells,
             program=program,
             minutes=minutes,
             resume=resume,

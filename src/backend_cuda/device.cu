@@ -118,15 +118,6 @@ void* allocate_device(std::size_t bytes) {
 // After a fault the context is gone and freeing fails; there is nothing left to free.
 void free_device(void* address) noexcept { cudaFree(address); }
 
-void* allocate_pinned(std::size_t bytes) {
-  void* address = nullptr;
-  HOLDFAST_CUDA(cudaHostAlloc(&address, bytes, cudaHostAllocMapped | cudaHostAllocPortable));
-  std::memset(address, 0, bytes);
-  return address;
-}
-
-void free_pinned(void* address) noexcept { cudaFreeHost(address); }
-
 namespace {
 
 // Ranges that are registered, by their first byte: one call may not copy across two of them.

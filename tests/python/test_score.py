@@ -55,6 +55,9 @@ def test_cells_are_those_of_table_1(tmp_path: Path) -> None:
     assert len(cells) == len(set(cells)) == 2 * 3 * (3 + 3 + 1 + 1 + 1)
     # What a ratio is made of runs one behind the other.
     assert cells[1] == cells[0].replace("history", "pager")
+    some = score.cells_of("score-fig6", settings(tmp_path, having="variable/irregular/all"))
+    assert {cell.split("/")[0] for cell, _ in some} == {"history", "pager", "buffers"}
+    assert all("/variable/irregular/all/" in cell for cell, _ in some)
     fig9 = score.cells_of("score-fig9", settings(tmp_path, gpus=4, only=("history",)))
     assert {ranks for _, ranks in fig9} == {1, 2, 4}
     assert {cell.split("/")[0] for cell, _ in fig9} == {"history"}

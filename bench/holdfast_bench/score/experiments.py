@@ -151,6 +151,7 @@ class Settings:
     seed: int = 1
     gpus: int = 1
     only: tuple[str, ...] = ()  # stores; none: all
+    having: str = ""  # cells have this text
     program: Path | None = None
     minutes: float | None = None  # no cell begins later
     resume: bool = False  # cells that the results file has are not run again
@@ -163,7 +164,8 @@ def cells_of(name: str, settings: Settings) -> list[tuple[str, int]]:
     return [
         (cell, ranks)
         for cell, ranks in found
-        if not settings.only or "/" not in cell or cell.split("/")[0] in settings.only
+        if settings.having in cell
+        and (not settings.only or "/" not in cell or cell.split("/")[0] in settings.only)
     ]
 
 
