@@ -1,6 +1,7 @@
 // Saves and restores beside plain copies of the same bytes, in turns.
 #include <algorithm>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -102,20 +103,25 @@ class Copies {
       flushes(options, "save, host, partner tier");
     });
   }
-  // Reading past the caches of one that was opened anew.
+  // Reading past the caches of one that was opened anew, beside as many plain files: what was read
+  // before comes from a cache of the disk's.
   void disk_tier(const std::string& folder) {
     in_folder_of(folder, [&](const std::string& path) {
-      bench::PlainFile file(path + "/plain", 4);
-      file.write({pinned_.data(), bytes_});
+      std::deque<bench::PlainFile> files;
       const std::string disk = path + "/history";
       {
         History history = History::open({.disk = disk});
         history.protect("snapshot", array_.data(), bytes_);
-        for (std::uint64_t step = 0; step < kSteps; ++step) history.save(step, stream_);
+        for (std::uint64_t step = 0; step < kSteps; ++step) {
+          files.emplace_back(path + "/plain" + std::to_string(step), 4);
+          files.back().write({pinned_.data(), bytes_});
+          history.save(step, stream_);
+        }
       }
       History history = History::open({.disk = disk});
       history.protect("snapshot", array_.data(), bytes_);
-      restores(history, "restore, disk", [&] { file.read({pinned_.data(), bytes_}); });
+      std::size_t left = kSteps;
+      restores(history, "restore, disk", [&] { files[--left].read({pinned_.data(), bytes_}); });
     });
   }
 

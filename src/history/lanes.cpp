@@ -1,14 +1,31 @@
 // The threads of a history.
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <utility>
 
 #include "core/event_access.hpp"
+#include "core/parallel.hpp"
 #include "history/engine.hpp"
 
 namespace holdfast::history {
 
 using Kind = history::Transfer::Kind;
+
+namespace {
+
+// By several threads: one alone, or the driver's, moves a fifth of what memory can.
+void copy_in_host(std::span<std::byte> to, const std::byte* from) {
+  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  constexpr unsigned kMostThreads = 8;
+  core::parallel_for((to.size() + kPiece - 1) / kPiece,
+                     std::min(core::worker_count(), kMostThreads), [&](std::size_t i) {
+                       const std::size_t at = i * kPiece;
+                       std::memcpy(to.data() + at, from + at, std::min(kPiece, to.size() - at));
+                     });
+}
+
+}  // namespace
 
 // A thread that dies must not leave others waiting for what it would have done.
 template <class Body>
@@ -318,6 +335,14 @@ bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info,
   }
   const auto to = bytes_at(transfer.to, transfer.to_offset);
   if (is_cache(transfer.from)) {
+    if (memory_of(kind_of(transfer.from)) && memory_of(kind_of(transfer.to))) {
+      {
+        Lock lock(core_->mutex);
+        wait_behind(lock, transfer.to, transfer.to_offset, transfer.bytes);
+      }
+      copy_in_host(to, address(transfer.from, transfer.from_offset));
+      return true;
+    }
     {
       const Lock lock(core_->mutex);
       come_behind(transfer.to, transfer.to_offset, transfer.bytes, stream);
