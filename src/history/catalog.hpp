@@ -115,6 +115,10 @@ class Catalog {
   void caller_waits() { ++waiting_callers_; }
   void caller_goes_on() { --waiting_callers_; }
   int waiting_callers() const { return waiting_callers_; }
+  // Between these the program waits until everything is flushed. So it saves nothing, and a flush
+  // takes no room in a cache from what it will restore, if storage can be had at once.
+  void drain_begins() { ++drains_; }
+  void drain_ends() { --drains_; }
 
   // The program will restore `step` behind those that it has named before; it need not be there
   // yet.
@@ -291,6 +295,8 @@ class Catalog {
   bool may_refill(int tier) const;
   std::optional<Transfer> next_refill(int tier);
   std::optional<Answer> save_into(int tier, Step step, std::uint64_t bytes, bool keep, Asker asker);
+  bool takes_what_is_hinted(int tier, const Window& window) const;
+  bool storage_below_takes(int tier, std::uint64_t bytes) const;
   bool drains(int tier, std::uint64_t bytes, Asker asker) const;
   // What drains() has said so far of one tier: what is smaller drains where something larger does.
   struct Drains {
@@ -326,7 +332,7 @@ class Catalog {
   std::map<Step, std::deque<std::uint64_t>> places_;  // ascending
   std::uint64_t next_place_ = 0;
   std::uint64_t next_transfer_ = 0;
-  int waiting_callers_ = 0;
+  int waiting_callers_ = 0, drains_ = 0;
   bool prefetching_ = false;
   double restore_interval_ = 0.01;
 };

@@ -132,6 +132,7 @@ std::string Catalog::fingerprint() const {
   }
   add(0);
   add(static_cast<std::uint64_t>(waiting_callers_) << 1 | prefetching_);
+  add(static_cast<std::uint64_t>(drains_));
   return out;
 }
 

@@ -20,6 +20,9 @@ std::optional<Transfer> Catalog::begin_flush(Step step, int tier) {
     }
     const std::optional<Window> room = window(below, bytes, Asker::lane, kUnhinted);
     if (!room) continue;  // past it
+    if (drains_ > 0 && storage_below_takes(below, bytes) && takes_what_is_hinted(below, *room)) {
+      continue;
+    }
     if (room->wait > 0) return std::nullopt;
     return begin_into(Transfer::Kind::flush, step, tier, below, take(below, *room, step, bytes));
   }

@@ -130,6 +130,22 @@ std::optional<Window> Catalog::oldest_window(int tier, std::uint64_t bytes, Aske
   return oldest;
 }
 
+bool Catalog::takes_what_is_hinted(int tier, const Window& window) const {
+  const auto fragments = space(tier).fragments();
+  return std::any_of(fragments.begin() + static_cast<std::ptrdiff_t>(window.first),
+                     fragments.begin() + static_cast<std::ptrdiff_t>(window.last),
+                     [&](const Fragment& fragment) {
+                       return fragment.step != kGap && distance_of(fragment.note) != kUnhinted;
+                     });
+}
+
+bool Catalog::storage_below_takes(int tier, std::uint64_t bytes) const {
+  for (int below = tier + 1; below < tiers(); ++below) {
+    if (is_storage(below) && storage_takes(below, bytes)) return true;
+  }
+  return false;
+}
+
 // Evicts what is in the window, and takes its room. REQUIRES: window.wait == 0.
 std::uint64_t Catalog::take(int tier, const Window& window, Step step, std::uint64_t bytes) {
   Tier& at = tier_at(tier);

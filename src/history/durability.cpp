@@ -50,6 +50,7 @@ void Engine::flush(Lock& lock, bool refills) {
   removal_due_.notify_one();
   retry_flushes();
   {
+    const Core::Draining draining(core);
     const Core::Waiting waiting(core);
     while (!core.broken && (core.catalog.flush_pending() || core.catalog.discard_pending() ||
                             !removals_.empty() || (refills && core.catalog.refill_pending()))) {

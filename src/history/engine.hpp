@@ -114,6 +114,17 @@ struct Core {
    private:
     Core& core_;
   };
+  // A caller waits until everything is flushed while this lives. REQUIRES: the mutex is held.
+  class Draining {
+   public:
+    explicit Draining(Core& core) : core_(core) { core_.catalog.drain_begins(); }
+    ~Draining() { core_.catalog.drain_ends(); }
+    Draining(const Draining&) = delete;
+    Draining& operator=(const Draining&) = delete;
+
+   private:
+    Core& core_;
+  };
 };
 
 }  // namespace history

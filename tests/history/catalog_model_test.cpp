@@ -49,6 +49,7 @@ struct Scenario {
   // In order: the count to the next oldest flush would multiply the states.
   Catalog::Options options{.oldest_flush_every = 1};
   int restores = large() ? 2 : 1, hints = 2, discards = 1, failures = 1, damages = 0, deaths = 0;
+  int drains = 0;  // times that another thread waits until all is flushed
   friend void PrintTo(const Scenario& scenario, std::ostream* out) { *out << scenario.name; }
   bool never_full = true;  // storage without a limit, and lanes that live
 };
@@ -65,6 +66,7 @@ struct Node : holdfast::test::CatalogObserver {
   explicit Node(Catalog with) : catalog(std::move(with)) {}
   Catalog catalog;
   int restores = 0, hints = 0, discards = 0, failures = 0, damages = 0, deaths = 0;
+  int drains = 0;                                // begun and ended
   std::optional<std::pair<char, Step>> blocked;  // 's'ave or 'r'estore that waits
   struct Action {
     std::string name;
@@ -82,7 +84,7 @@ struct Node : holdfast::test::CatalogObserver {
 
   std::string key() const {
     std::string key = catalog.fingerprint();
-    for (const int used : {restores, hints, discards, failures, damages, deaths}) {
+    for (const int used : {restores, hints, discards, failures, damages, deaths, drains}) {
       key += static_cast<char>('a' + used);
     }
     for (const auto* set : {&begun, &arrived, &discarded, &harmed}) {
@@ -202,6 +204,13 @@ class Search {
   }
 
   void program(const Node& node) {
+    if (node.drains < 2 * scenario_.drains) {
+      const bool begins = node.drains % 2 == 0;
+      Node after = next(node, begins ? "drain" : "drained");
+      ++after.drains;
+      begins ? after.catalog.drain_begins() : after.catalog.drain_ends();
+      arrive(node, std::move(after));
+    }
     if (node.blocked) {
       const auto [what, step] = *node.blocked;
       what == 's' ? save(node, step) : restore(node, step, what == 'k');
@@ -362,6 +371,11 @@ std::vector<Scenario> scenarios() {
        .options = {.oldest_flush_every = 2},
        .discards = 0,
        .failures = 0},
+      {.name = "DrainedBesideTheProgram",
+       .tiers = {cache(1), cache(1), storage()},
+       .discards = 0,
+       .failures = 0,
+       .drains = 1},
       {.name = "ADiskThatIsFull",
        .tiers = {cache(1), cache(1), storage(1)},
        .failures = 0,

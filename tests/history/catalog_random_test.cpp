@@ -163,8 +163,13 @@ class RandomHistory {
   }
 
   void odd_call(Step step) {
-    if (below(2) == 0) {
+    const std::uint64_t kind = below(3);
+    if (kind == 0) {
       judged("retry flushes", [&] { catalog_.retry_flushes(); });
+    } else if (kind == 1) {
+      draining_ = !draining_;
+      judged(draining_ ? "drain" : "drained",
+             [&] { draining_ ? catalog_.drain_begins() : catalog_.drain_ends(); });
     } else if (damages_ > 0) {
       const int tier = static_cast<int>(below(tiers_.size()));
       judged("found damaged " + std::to_string(step) + " in " + std::to_string(tier), [&] {
@@ -331,6 +336,7 @@ class RandomHistory {
   test::CatalogObserver observer_;
   std::vector<Caller> callers_;
   std::uint64_t steps_ = 0, fails_ = 0, damages_ = 0;
+  bool draining_ = false;
   bool dies_ = false;
   std::string last_;
 };

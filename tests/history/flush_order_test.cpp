@@ -95,6 +95,27 @@ TEST(FlushOrder, PassesNothingOverForEver) {
   EXPECT_EQ(flushes, kSteps);
 }
 
+// While the program waits for all flushes, they take no room from what hints name.
+TEST(FlushOrder, GoesPastWhatIsHintedWhileTheProgramWaits) {
+  for (const bool waits : {false, true}) {
+    for (const bool hinted : {false, true}) {
+      Catalog catalog({cache(1), cache(1), kDisk}, {});
+      save(catalog, 0);
+      flush_all(catalog, 0);
+      flush_all(catalog, 1);
+      if (hinted) catalog.hint(0);
+      save(catalog, 1);
+      if (waits) catalog.drain_begins();
+      const std::optional<Transfer> flush = catalog.next_flush(0);
+      ASSERT_TRUE(flush.has_value());
+      EXPECT_EQ(flush->to, waits && hinted ? 2 : 1);
+      catalog.finish(*flush, Outcome::done);
+      if (waits) catalog.drain_ends();
+      EXPECT_EQ(catalog.state(0, 1) == State::absent, !(waits && hinted));
+    }
+  }
+}
+
 // A copy below one that is ready is not wanted for its own sake: another is fetched in its place,
 // though it is restored later. Without a second hint.
 TEST(FlushOrder, WhatIsReadyAboveLeavesItsRoomBelow) {
