@@ -38,8 +38,8 @@ class HistoryStore final : public Store {
     }
     for (int tier = 0; tier < 2; ++tier) counts.fetched_bytes[tier] = stats.fetched_to[tier].bytes;
     counts.waits = stats.waits;
-    // Beside the cache: three sets of four buffers, through which checkpoints go past caches.
-    counts.pinned_bytes = options_.host_bytes + (std::uint64_t{3 * 4 * 4} << 20);
+    // Beside the cache: ten buffers of 4 MiB, through which checkpoints go past caches.
+    counts.pinned_bytes = options_.host_bytes + (std::uint64_t{10 * 4} << 20);
     return counts;
   }
 

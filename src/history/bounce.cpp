@@ -98,8 +98,8 @@ bool Bounce::read(StepStore& store, Step step, const std::vector<Piece>& pieces,
   const EndsCopies end(stream);
   std::mutex of_slots;              // and of the stream
   std::deque<std::size_t> resting;  // those whose copies were queued first in front
-  bool busy[kSlots] = {};
-  for (std::size_t i = 0; i < kSlots; ++i) resting.push_back(i);
+  bool busy[kMostSlots] = {};
+  for (std::size_t i = 0; i < count_; ++i) resting.push_back(i);
   return store.read_chunks(
       step,
       [&](std::uint64_t, std::uint64_t bytes) {
@@ -122,7 +122,7 @@ bool Bounce::read(StepStore& store, Step step, const std::vector<Piece>& pieces,
         busy[own] = true;
         resting.push_back(own);
       },
-      pace, kSlots);
+      pace, static_cast<unsigned>(count_));
 }
 
 }  // namespace holdfast::history

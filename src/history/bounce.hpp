@@ -25,8 +25,9 @@ struct Piece {
 
 class Bounce {
  public:
-  static constexpr unsigned kSlots = 4;
-  Bounce() : slots_(kSlots * std::size_t{kChunkBytes}) {}
+  static constexpr std::size_t kMostSlots = 4;
+  // Two at least.
+  explicit Bounce(std::size_t slots) : count_(slots), slots_(slots * kChunkBytes) {}
 
   // As StepStore::write() and read(). Pieces are in the order of their offsets and apart; what lies
   // between them is zero. The copies are on `stream`, behind what is queued there; all have ended
@@ -40,8 +41,9 @@ class Bounce {
   std::byte* slot(std::size_t i) const { return slots_.data() + i * kChunkBytes; }
 
   std::mutex mutex_;
+  const std::size_t count_;
   PinnedBuffer<std::byte> slots_;
-  Event copied_[kSlots];
+  Event copied_[kMostSlots];
 };
 
 }  // namespace holdfast::history

@@ -391,7 +391,7 @@ class Engine {
   std::optional<HostTier> host_, partner_;
   // For callers, flushes, fetches: who holds one may wait for another of these, so they share none.
   struct Bounces {
-    Bounce callers, flushes, fetches;
+    Bounce callers{Bounce::kMostSlots}, flushes{2}, fetches{Bounce::kMostSlots};
   };
   std::unique_ptr<Bounces> bounce_;
   std::shared_ptr<Core> core_;

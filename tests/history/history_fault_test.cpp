@@ -14,6 +14,7 @@
 #include "faulty_folder.hpp"
 #include "history/engine.hpp"
 #include "history_oracle.hpp"
+#include "support/sanitized.hpp"
 #include "support/scratch.hpp"
 #include "support/stream_gate.hpp"
 #include "trap.hpp"
@@ -201,10 +202,11 @@ TEST_F(EveryOperation, FailsInTurn) {
       {Fault::torn, ENOSPC, 1},     {Fault::error, EIO, 4},    {Fault::error, EIO, 1u << 30},
       {Fault::torn, EIO, 1u << 30},
   };
+  const std::uint64_t every = test::kSanitized ? 11 : 3;
   ::testing::internal::CaptureStderr();
   std::uint64_t struck = 0, complete = 0, runs = 0;
   for (const Case& fault : cases) {
-    for (std::uint64_t first = runs % 3; first < operations; first += 3) {
+    for (std::uint64_t first = runs % every; first < operations; first += every) {
       SCOPED_TRACE("fault " + std::to_string(&fault - cases) + " at operation " +
                    std::to_string(first));
       std::filesystem::remove_all(home_);
