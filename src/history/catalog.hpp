@@ -297,6 +297,8 @@ class Catalog {
   std::optional<Answer> save_into(int tier, Step step, std::uint64_t bytes, bool keep, Asker asker);
   bool takes_what_is_hinted(int tier, const Window& window) const;
   bool storage_below_takes(int tier, std::uint64_t bytes) const;
+  bool leads_to_newest(int tier) const;
+  bool flushes_go_on(int tier) const;
   bool drains(int tier, std::uint64_t bytes, Asker asker) const;
   // What drains() has said so far of one tier: what is smaller drains where something larger does.
   struct Drains {

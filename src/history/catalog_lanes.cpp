@@ -20,13 +20,43 @@ std::optional<Transfer> Catalog::begin_flush(Step step, int tier) {
     }
     const std::optional<Window> room = window(below, bytes, Asker::lane, kUnhinted);
     if (!room) continue;  // past it
-    if (drains_ > 0 && storage_below_takes(below, bytes) && takes_what_is_hinted(below, *room)) {
-      continue;
+    const bool may_pass =
+        drains_ > 0 && !leads_to_newest(tier) && storage_below_takes(below, bytes);
+    if (may_pass && takes_what_is_hinted(below, *room)) continue;
+    if (room->wait > 0) {
+      // What is in the way there may wait for what this one brings to storage.
+      if (storage_below_takes(below, bytes) && !flushes_go_on(below)) continue;
+      return std::nullopt;
     }
-    if (room->wait > 0) return std::nullopt;
     return begin_into(Transfer::Kind::flush, step, tier, below, take(below, *room, step, bytes));
   }
   return std::nullopt;
+}
+
+// It keeps the newest, or what it flushes comes to a cache that does.
+bool Catalog::leads_to_newest(int tier) const {
+  while (is_cache(tier) && !tier_at(tier).spec.keeps_newest) ++tier;
+  return is_cache(tier);
+}
+
+// A flush out of this cache is under way, or can begin.
+bool Catalog::flushes_go_on(int tier) const {
+  const auto is_own = [&](const Transfer& transfer) {
+    return transfer.kind == Transfer::Kind::flush && transfer.from == tier;
+  };
+  if (std::any_of(transfers_.begin(), transfers_.end(), is_own)) return true;
+  if (!tier_at(tier).flush_alive) return false;
+  for (int below = tier + 1; below < tiers(); ++below) {
+    for (const Unflushed& entry : tier_at(tier).flush_queue) {
+      if (is_storage(below)) {
+        if (storage_takes(below, entry.bytes)) return true;
+        continue;
+      }
+      const std::optional<Window> room = window(below, entry.bytes, Asker::lane, kUnhinted);
+      if (room && (room->wait == 0 || flushes_go_on(below))) return true;
+    }
+  }
+  return false;
 }
 
 // end(): it does not wait for a flush.
@@ -42,12 +72,12 @@ std::vector<Catalog::Unflushed>::iterator Catalog::find_unflushed(int tier, cons
 
 // What will be evicted first has to be whole elsewhere first: what no hint names, then what is
 // restored last. But now and then what came first, so that nothing waits for ever. A tier that
-// keeps the newest evicts in the order of arrival.
+// keeps the newest evicts in the order of arrival, which is kept on the way there.
 std::vector<Catalog::Unflushed>::iterator Catalog::first_to_flush(int tier) {
   Tier& at = tier_at(tier);
   const auto oldest = at.flush_queue.begin();
   if (hints_.empty() || at.flush_queue.size() < 2 || at.flushes_to_oldest == 0) return oldest;
-  if (at.spec.keeps_newest || tier_at(tier + 1).spec.keeps_newest) return oldest;
+  if (leads_to_newest(tier)) return oldest;
   auto first = oldest;
   std::uint64_t farthest = 0;
   for (auto entry = oldest; entry != at.flush_queue.end(); ++entry) {

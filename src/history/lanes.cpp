@@ -261,18 +261,20 @@ bool Engine::gives_way(const history::Transfer& transfer) const {
   return (demands_ > 0 || prefetches_ > 0) && !waits_for_more_than_fetches();
 }
 
-// Whether a transfer goes on.
+// Whether a transfer goes on. It gives way for so long at most, chunk by chunk: a program that
+// restores without a pause would never have its saves on disk, and what it gives way to may wait
+// for a stream.
 bool Engine::keep_pace(const history::Transfer& transfer) {
+  constexpr std::chrono::milliseconds kLongestPause{50};
   Lock lock(core_->mutex);
-  const bool flush = transfer.kind == Kind::flush;
+  const auto begin = Clock::now();
   for (;;) {
     if (core_->catalog.is_cancelled(transfer) || core_->broken) return false;
-    if (stopping_ && !flush) return false;
-    if (stopping_ || !gives_way(transfer)) return true;
-    const auto begin = std::chrono::steady_clock::now();
-    core_->changed.wait(lock);
-    const auto paused = std::chrono::steady_clock::now() - begin;
-    work_of(transfer).paused_ns += std::chrono::nanoseconds(paused).count();
+    if (stopping_) return transfer.kind == Kind::flush;
+    if (!gives_way(transfer) || Clock::now() - begin >= kLongestPause) return true;
+    const auto pause = Clock::now();
+    core_->changed.wait_until(lock, begin + kLongestPause);
+    work_of(transfer).paused_ns += std::chrono::nanoseconds(Clock::now() - pause).count();
   }
 }
 

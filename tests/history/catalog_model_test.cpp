@@ -334,6 +334,18 @@ class Search {
     arrive(node, std::move(after));
   }
 
+  // The program asks for all to be flushed: a lane has something to do, or nothing is pending.
+  void wait_for_flushes(const Node& node) {
+    Catalog waited = node.catalog;
+    waited.caller_waits();
+    if (!waited.flush_pending()) return;
+    for (int tier = 0; tier < waited.tiers(); ++tier) {
+      if (!waited.is_cache(tier)) continue;
+      if (waited.next_flush(tier)) return;
+    }
+    fail(node, "who waits for flushes waits for ever");
+  }
+
   void expand(const Node& node) {
     program(node);
     const bool lanes_begin = lanes(node);
@@ -344,7 +356,9 @@ class Search {
         end(node, transfer, Outcome::damaged);
       }
     }
-    if (node.blocked && !lanes_begin && node.catalog.transfers().empty()) {
+    const bool rests = !lanes_begin && node.catalog.transfers().empty();
+    if (rests) wait_for_flushes(node);
+    if (rests && node.blocked) {
       Node retry = node;
       const auto [what, step] = *node.blocked;
       const Answer answer = what == 's'
@@ -386,6 +400,13 @@ std::vector<Scenario> scenarios() {
       {.name = "ADiskThatMayHaveRoomOnceMoreHasCome",
        .tiers = {cache(1), cache(1), storage(1)},
        .options = {.retains = true, .oldest_flush_every = 1},
+       .failures = 0,
+       .never_full = false},
+      {.name = "ADiskThatTakesTheSmallAlone",
+       .tiers = {cache(2), cache(2), storage(2)},
+       .sizes = {1, 2, 1},
+       .options = {.retains = true, .oldest_flush_every = 1},
+       .discards = 0,
        .failures = 0,
        .never_full = false},
       {.name = "LanesThatDie",

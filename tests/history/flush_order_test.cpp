@@ -57,11 +57,16 @@ TEST(FlushOrder, IsThatOfArrivalWithoutHints) {
 TEST(FlushOrder, IsThatOfArrivalWhereTheNewestAreKept) {
   TierSpec partner = cache(8);
   partner.keeps_newest = true;
-  Catalog catalog({cache(8), partner, kDisk}, {.oldest_flush_every = 100});
-  for (const Step step : {0, 1, 2, 3}) catalog.hint(step);
-  for (Step step = 0; step < 4; ++step) save(catalog, step);
-  EXPECT_EQ(flush_all(catalog, 0), (std::vector<Step>{0, 1, 2, 3}));
-  EXPECT_EQ(flush_all(catalog, 1), (std::vector<Step>{0, 1, 2, 3}));
+  for (const bool with_host : {false, true}) {
+    std::vector<TierSpec> tiers{cache(8), cache(8), partner, kDisk};
+    if (!with_host) tiers.erase(tiers.begin());
+    Catalog catalog(tiers, {.oldest_flush_every = 100});
+    for (const Step step : {0, 1, 2, 3}) catalog.hint(step);
+    for (Step step = 0; step < 4; ++step) save(catalog, step);
+    for (int tier = 0; tier + 1 < catalog.tiers(); ++tier) {
+      EXPECT_EQ(flush_all(catalog, tier), (std::vector<Step>{0, 1, 2, 3})) << tier;
+    }
+  }
 }
 
 // However the hints are: whoever waits is passed over by as many as came before it, seven times.
