@@ -401,6 +401,7 @@ def readme() -> str:
         ],
         ["undoing such a batch after a crash", f"{undo['milliseconds']:.1f} ms"],
         *gpm_report.readme_rows(),
+        *score_report.readme_rows(),
         *adjoint.readme_rows(),
     ]
     return table(["what", "result"], rows)

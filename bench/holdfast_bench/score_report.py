@@ -27,6 +27,28 @@ def _table(name: str) -> Callable[[], str]:
 TABLES: dict[str, Callable[[], str]] = {name: _table(name) for name in score.tables.TABLES}
 
 
+def readme_rows() -> list[list[object]]:
+    """Returns the README's rows: one copy, and the paper's hardest shot."""
+    rows: list[list[object]] = []
+    for line in MEASURED.report("score-costs", "paper").lines:
+        if line.get("path") in ("save, GPU tier", "restore, GPU tier", "restore, host tier"):
+            rows.append([f"history: {line['path']}, {line['bytes'] >> 20} MiB",
+                         f"{line['gb_per_s']:,.0f} GB/s, {100 * line['speed_ratio']:.0f} % of a "
+                         "plain copy"])  # fmt: skip
+    for size in MEASURED.sizes("score-fig6"):
+        shots = MEASURED.shots("score-fig6", size)
+        cell = "variable/irregular/all/nowait"
+        ours, theirs = (shots.get((f"{store}/{cell}", 1)) for store in ("history", "pager"))
+        if ours and theirs:
+            saving, restoring = (
+                ours.rate(call) / theirs.rate(call) for call in ("save", "restore")
+            )
+            rows.append([f"history: Score's hardest shot, at {score.tables.SIZE_WORDS[size]}",
+                         f"saving {saving:.1f} times, restoring {restoring:.1f} times as fast as "
+                         "demand paging with the same hints"])  # fmt: skip
+    return rows
+
+
 def draw() -> None:
     """Draws Score's figures."""
     for name in score.figures.FIGURES:

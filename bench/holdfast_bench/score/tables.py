@@ -54,7 +54,13 @@ def _percent(shot: Shot | None, key: str) -> str:
 def _span(values: list[float]) -> str:
     if not values:
         return "-"
-    return f"{_number(min(values))} to {_number(max(values))}"
+    least, most = _number(min(values)), _number(max(values))
+    return least if least == most else f"{least} to {most}"
+
+
+def _measured(rows: Rows, labels: int) -> Rows:
+    """Leaves out what is nothing but dashes behind its labels."""
+    return [row for row in rows if any(value != "-" for value in row[labels:])]
 
 
 def _where(results: Results, name: str, size: str) -> str:
@@ -78,7 +84,7 @@ def throughput(results: Results, name: str) -> str:
             "restoring, ratio", "restored from the GPU", "double buffer", "ADIOS2 BP5",
             "PyTorch DCP", "drain, Holdfast",
         ]  # fmt: skip
-        parts.append(f"{_where(results, name, size)}\n\n{table(header, rows)}")
+        parts.append(f"{_where(results, name, size)}\n\n{table(header, _measured(rows, 3))}")
         parts.append(_against_paper(shots, name, wait))
     return "\n\n".join(parts) or unmeasured(name)
 
@@ -107,6 +113,7 @@ def _against_paper(shots: Shots, name: str, wait: str) -> str:
         for call, paper in PAPER_HARDEST.items():
             what = f"{call[:-1]}ing, variable, irregular, all hints"
             rows.append([what, *([_number(x) for x in ratios(shots, call, cell)] or ["-"]), paper])
+    rows = [row for row in rows if row[1] != "-"]
     return table(["Holdfast over demand paging", "here", "paper, over unified memory"], rows)
 
 
@@ -216,7 +223,7 @@ def fits(results: Results) -> str:
         header = ["pinned cache", "hints", "Holdfast", "demand paging", "restoring, ratio",
                   "over demand paging without hints", "from the GPU", "from the host",
                   "from the disk"]  # fmt: skip
-        parts.append(f"{_where(results, name, size)}\n\n{table(header, rows)}")
+        parts.append(f"{_where(results, name, size)}\n\n{table(header, _measured(rows, 2))}")
     return "\n\n".join(parts) or unmeasured(name)
 
 
@@ -244,7 +251,8 @@ def costs(results: Results) -> str:
                 copies.append(line)
                 continue
             if kind == "score_host":
-                what, limit = f"{line['call']}: the host's time", "10 µs"
+                what = f"{line['call']}: the host's time"
+                limit = "-" if line["call"].startswith("a copy") else "10 µs"
             elif kind == "score_eviction":
                 what = f"an eviction's decision, {line['fragments']:,} fragments"
                 limit = {32: "1 µs", 10_000: "50 µs"}.get(line["fragments"], "-")
