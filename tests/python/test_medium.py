@@ -10,16 +10,16 @@ from conftest import Run
 from holdfast import workloads
 from holdfast_bench.gpm.results import TITLES
 
-RATE = 5e6
+RATE = 1e6  # the slowest: the rest of a step takes less, on a busy machine, too
 
 
 @pytest.mark.parametrize("mode", workloads.MODES)
 def test_a_step_takes_as_long_as_its_bytes(mode: str) -> None:
     what = workloads.Run("prefix_sum", mode=mode)
     fast = workloads.run(what)
-    slow = workloads.run(replace(what, medium="limit=5MB/s"))
+    slow = workloads.run(replace(what, medium="limit=1MB/s"))
     assert fast["medium"] == "dram"
-    assert slow["medium"] == "limit=5MB/s"
+    assert slow["medium"] == "limit=1MB/s"
     assert slow["ok"] and slow["digest"] == fast["digest"]
     assert slow["bytes_written"] == fast["bytes_written"]
     assert sum(slow["step_seconds"]) >= slow["bytes_written"] / RATE
