@@ -130,6 +130,8 @@ def main() -> int:
             for old, new in fresh(text, folder):
                 stale.append(path.name)
                 text = text.replace(old, new)
+                changed = difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="")
+                print("\n".join(changed))
             if not check:
                 path.write_text(text)
         for figure, command in FIGURES.items():
