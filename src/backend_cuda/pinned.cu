@@ -56,6 +56,12 @@ std::byte* map_pages(std::size_t bytes) {
   if (skipped > 0) ::munmap(begin, skipped);
   ::munmap(begin + skipped + bytes, kLargePage - skipped);
   ::madvise(begin + skipped, bytes, MADV_HUGEPAGE);
+  // A page that a forked child shares is copied when this process writes to it, and the device
+  // would go on with the old one. The driver's own memory has no child either.
+  if (::madvise(begin + skipped, bytes, MADV_DONTFORK) != 0) {
+    ::munmap(begin + skipped, bytes);
+    return nullptr;
+  }
   return begin + skipped;
 }
 
