@@ -35,8 +35,8 @@ std::optional<Transfer> Catalog::begin_flush(Step step, int tier) {
 
 // It keeps the newest, or what it flushes comes to a cache that does.
 bool Catalog::leads_to_newest(int tier) const {
-  while (is_cache(tier) && !tier_at(tier).spec.keeps_newest) ++tier;
-  return is_cache(tier);
+  while (tier < tiers() && !tier_at(tier).spec.keeps_newest) ++tier;
+  return tier < tiers();
 }
 
 // A flush out of this cache is under way, or can begin.
