@@ -5,16 +5,12 @@
 // of that does not work leaves it to the driver, whose error is the one that is reported.
 #include <sys/mman.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cerrno>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <new>
 
 #include "backend_cuda/check.hpp"
-#include "core/parallel.hpp"
 #include "core/shared_memory.hpp"
 #include "holdfast/stream.hpp"
 
@@ -22,7 +18,7 @@ namespace holdfast::backend {
 
 namespace {
 
-constexpr std::size_t kLargePage = std::size_t{2} << 20, kPiece = std::size_t{64} << 20;
+constexpr std::size_t kLargePage = std::size_t{2} << 20, kLarge = std::size_t{64} << 20;
 
 // Those that were made here, and their bytes.
 struct Mapped {
@@ -65,20 +61,6 @@ std::byte* map_pages(std::size_t bytes) {
   return begin + skipped;
 }
 
-bool populate(std::byte* address, std::size_t bytes) {
-  std::atomic<bool> whole{true};
-  core::parallel_for((bytes + kPiece - 1) / kPiece, core::worker_count(), [&](std::size_t i) {
-    const std::size_t from = i * kPiece;
-    int error = EAGAIN;
-    while (whole && (error == EAGAIN || error == EINTR)) {
-      const std::size_t count = std::min(kPiece, bytes - from);
-      error = ::madvise(address + from, count, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
-    }
-    if (error != 0) whole = false;
-  });
-  return whole;
-}
-
 void* allocate_mapped(std::size_t bytes) {
   const std::size_t rounded = (bytes + kLargePage - 1) / kLargePage * kLargePage;
   // Memory that is promised and not there ends in the system killing processes.
@@ -86,7 +68,8 @@ void* allocate_mapped(std::size_t bytes) {
   std::byte* const address = map_pages(rounded);
   if (!address) return nullptr;
   constexpr unsigned kFlags = cudaHostRegisterMapped | cudaHostRegisterPortable;
-  if (populate(address, rounded) && cudaHostRegister(address, rounded, kFlags) == cudaSuccess) {
+  if (core::populate(address, rounded) == 0 &&
+      cudaHostRegister(address, rounded, kFlags) == cudaSuccess) {
     void* seen = nullptr;
     if (cudaHostGetDevicePointer(&seen, address, 0) == cudaSuccess && seen == address &&
         note(address, rounded)) {
@@ -102,7 +85,7 @@ void* allocate_mapped(std::size_t bytes) {
 }  // namespace
 
 void* allocate_pinned(std::size_t bytes) {
-  if (bytes >= kPiece) {
+  if (bytes >= kLarge) {
     if (void* const large = allocate_mapped(bytes)) return large;
   }
   void* address = nullptr;

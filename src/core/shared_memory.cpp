@@ -135,6 +135,18 @@ void allocate_in_file(int fd, const std::string& folder, std::uint64_t offset,
 
 }  // namespace
 
+int populate(std::byte* address, std::uint64_t bytes) {
+  std::atomic<int> error{0};
+  parallel_for((bytes + kPiece - 1) / kPiece, worker_count(), [&](std::size_t i) {
+    const std::uint64_t from = i * kPiece;
+    while (error == 0 &&
+           ::madvise(address + from, std::min(kPiece, bytes - from), MADV_POPULATE_WRITE) != 0) {
+      if (errno != EINTR && errno != EAGAIN) error = errno;
+    }
+  });
+  return error;
+}
+
 void enlarge_shared(int fd, const std::string& folder, std::uint64_t end, std::uint64_t bytes) {
   // Asked beforehand, because memory that the file system promises and the machine does not have
   // ends in the system killing processes.
@@ -151,16 +163,8 @@ void allocate_shared(int fd, const std::string& folder, std::uint64_t offset, st
     allocate_in_file(fd, folder, offset, bytes);
     return;
   }
-  // Several threads allocate, clear and map pages at once; fallocate() is one at a time, and the
-  // first touch of each page would come on top.
-  std::atomic<int> error{0};
-  parallel_for((bytes + kPiece - 1) / kPiece, worker_count(), [&](std::size_t i) {
-    const std::uint64_t from = i * kPiece;
-    while (error == 0 &&
-           ::madvise(address + from, std::min(kPiece, bytes - from), MADV_POPULATE_WRITE) != 0) {
-      if (errno != EINTR && errno != EAGAIN) error = errno;
-    }
-  });
+  // fallocate() is one at a time, and the first touch of each page would come on top.
+  const int error = populate(address, bytes);
   if (error == EINVAL) {  // Linux before 5.14
     allocate_in_file(fd, folder, offset, bytes);
   } else if (error != 0) {

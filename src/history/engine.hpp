@@ -353,7 +353,7 @@ class Engine {
             bool& faulty_source);
   bool waits_for_more_than_fetches() const;
   bool gives_way(const history::Transfer& transfer) const;
-  bool keep_pace(const history::Transfer& transfer);
+  bool keep_pace(const history::Transfer& transfer, std::uint64_t moved);
   LaneWork& work_of(const history::Transfer& transfer);
   const LaneWork& work_of(const history::Transfer& transfer) const;
 

@@ -264,7 +264,8 @@ bool Engine::gives_way(const history::Transfer& transfer) const {
 // Whether a transfer goes on. It gives way for so long at most, chunk by chunk: a program that
 // restores without a pause would never have its saves on disk, and what it gives way to may wait
 // for a stream.
-bool Engine::keep_pace(const history::Transfer& transfer) {
+bool Engine::keep_pace(const history::Transfer& transfer, std::uint64_t moved) {
+  work_of(transfer).moved = moved;
   constexpr std::chrono::milliseconds kLongestPause{50};
   Lock lock(core_->mutex);
   const auto begin = Clock::now();
@@ -310,20 +311,13 @@ bool Engine::send(const history::Transfer& transfer, const StepInfo& info, StepS
         faulty_source = false;
         return std::span<const std::byte>(chunk.data(), bytes);
       },
-      [&](std::uint64_t moved) {
-        work_of(transfer).moved = moved;
-        return keep_pace(transfer);
-      },
-      reader->hashes());
+      [&](std::uint64_t moved) { return keep_pace(transfer, moved); }, reader->hashes());
 }
 
 // False: it was given up. `faulty_source`: an exception that is thrown now is the source's.
 bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info, Stream& stream,
                         bool& faulty_source) {
-  const auto pace = [&](std::uint64_t moved) {
-    work_of(transfer).moved = moved;
-    return keep_pace(transfer);
-  };
+  const auto pace = [&](std::uint64_t moved) { return keep_pace(transfer, moved); };
   const auto bytes_at = [&](int tier, std::uint64_t offset) {
     return std::span<std::byte>(address(tier, offset), info.bytes);
   };

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "faulty_folder.hpp"
+#include "faulty_engine.hpp"
 #include "history/engine.hpp"
 #include "history_oracle.hpp"
 #include "support/sanitized.hpp"
@@ -27,7 +27,6 @@ using history::Step;
 using test::error_of;
 using test::Fault;
 using test::Faults;
-using test::FaultyFolder;
 using test::Field;
 
 constexpr std::uint64_t kUnit = Field::kMost;
@@ -45,11 +44,7 @@ class HistoryFaultTest : public test::Scratch {
     return options;
   }
   std::unique_ptr<Engine> open(const HistoryOptions& options) {
-    std::filesystem::create_directory(options.disk);
-    return std::make_unique<Engine>(
-        options, history::open_folder_store(
-                     std::make_unique<FaultyFolder>(history::open_folder(options.disk), faults_),
-                     {}, {4096, 1}));
+    return test::open_engine(options, faults_);
   }
   std::unique_ptr<Engine> open() { return open(options()); }
 

@@ -30,7 +30,6 @@ struct Gates {
   std::condition_variable changed;
   int reads = 1 << 30, writes = 1 << 30;  // that may still begin
   int readers = 0, writers = 0;           // that have come
-  int written = 0;
 
   void pass(int& left, int& come) {
     std::unique_lock lock(mutex);
@@ -123,6 +122,16 @@ class HistoryPaceTest : public test::Scratch {
     engine->protect("a", {array_.data(), kBytes, BufferMemory::device});
     return engine;
   }
+  // And in no cache.
+  std::unique_ptr<history::Engine> open_with_0_on_disk() {
+    {
+      const auto engine = open();
+      engine->save(0, stream_, false);
+      engine->flush();
+      engine->close();
+    }
+    return open();
+  }
 
   const std::shared_ptr<Gates> gates_ = std::make_shared<Gates>();
   DeviceBuffer<std::byte> array_{kBytes};
@@ -130,13 +139,7 @@ class HistoryPaceTest : public test::Scratch {
 };
 
 TEST_F(HistoryPaceTest, AFlushGivesWayToAFetchThatARestoreWaitsFor) {
-  {
-    const auto engine = open();
-    engine->save(0, stream_, false);
-    engine->flush();
-    engine->close();
-  }
-  const auto engine = open();
+  const auto engine = open_with_0_on_disk();
   const std::uint64_t zero = 0;
   gates_->set(gates_->writes, 2);
   engine->save(1, stream_, false);
@@ -171,13 +174,7 @@ TEST_F(HistoryPaceTest, AFlushGivesWayToAFetchThatARestoreWaitsFor) {
 
 // A save that waits for room waits for the flush, which goes on then, whatever is fetched.
 TEST_F(HistoryPaceTest, AFlushThatASaveWaitsForGoesOn) {
-  {
-    const auto engine = open();
-    engine->save(0, stream_, false);
-    engine->flush();
-    engine->close();
-  }
-  const auto engine = open();
+  const auto engine = open_with_0_on_disk();
   const std::uint64_t zero = 0;
   gates_->set(gates_->reads, 1);
   const int readers = gates_->count(gates_->readers);

@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "faulty_folder.hpp"
+#include "faulty_engine.hpp"
 #include "history/engine.hpp"
 #include "support/scratch.hpp"
 
@@ -30,7 +30,6 @@ using history::Step;
 using test::error_of;
 using test::Fault;
 using test::Faults;
-using test::FaultyFolder;
 
 constexpr std::uint64_t kUnit = 64 << 10;
 
@@ -58,11 +57,7 @@ class HistorySnapshotTest : public test::Scratch {
     return options;
   }
   std::unique_ptr<Engine> open(const HistoryOptions& options) {
-    std::filesystem::create_directory(options.disk);
-    return std::make_unique<Engine>(
-        options, history::open_folder_store(
-                     std::make_unique<FaultyFolder>(history::open_folder(options.disk), faults_),
-                     {}, {4096, 1}));
+    return test::open_engine(options, faults_);
   }
   void save(Engine& engine, Step step) {
     engine.protect("field", {field_.data(), kUnit, BufferMemory::device});
