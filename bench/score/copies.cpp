@@ -1,10 +1,12 @@
 // Saves and restores beside plain copies of the same bytes, in turns.
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "../bench.hpp"
@@ -24,17 +26,23 @@ using holdfast::Stream;
 using holdfast::Tier;
 
 constexpr std::uint64_t kSteps = 16;
+constexpr std::chrono::milliseconds kPause{10};  // the paper's interval
 
 // Blocking times of a history's call and of the plain copy beside it.
 class Pairs {
  public:
   Pairs(const char* path, std::uint64_t bytes) : path_(path), bytes_(bytes) {}
 
-  void add(const std::function<void()>& ours, const std::function<void()>& plain) {
+  void add(const std::function<void()>& ours, const std::function<void()>& plain,
+           std::chrono::microseconds pause = {}) {
+    const auto timed = [&](const std::function<void()>& call) {
+      if (pause.count() > 0) std::this_thread::sleep_for(pause);
+      return bench::seconds(call);
+    };
     const bool first = ours_.size() % 2 == 0;  // neither is always the first
-    if (first) ours_.push_back(bench::seconds(ours));
-    plain_.push_back(bench::seconds(plain));
-    if (!first) ours_.push_back(bench::seconds(ours));
+    if (first) ours_.push_back(timed(ours));
+    plain_.push_back(timed(plain));
+    if (!first) ours_.push_back(timed(ours));
   }
   void print() const {
     std::vector<double> ratios(ours_.size());
@@ -77,6 +85,17 @@ class Copies {
     saves(history, "save, GPU tier", plain);
     history.flush();
     restores(history, "restore, GPU tier", plain);
+  }
+  // As in a shot, whose program computes in between: the host and the device have then rested.
+  void gpu_tier_behind_pauses(std::chrono::microseconds pause) {
+    History history =
+        History::open({.gpu_bytes = (kSteps + 1) * bytes_, .host_bytes = (kSteps + 1) * bytes_});
+    pause_ = pause;
+    const auto plain = [&] { copy(other_.data(), array_.data()); };
+    saves(history, "save, GPU tier, behind a pause", plain);
+    history.flush();
+    restores(history, "restore, GPU tier, behind a pause", plain);
+    pause_ = {};
   }
   void host_tier() {
     History history = History::open({.host_bytes = (kSteps + 1) * bytes_});
@@ -187,7 +206,7 @@ class Copies {
         history.save(step, stream_);
         stream_.synchronize();
       };
-      step == 0 ? (plain(), ours()) : pairs.add(ours, plain);
+      step == 0 ? (plain(), ours()) : pairs.add(ours, plain, pause_);
     }
     pairs.print();
   }
@@ -198,7 +217,7 @@ class Copies {
         history.restore(step, stream_);
         stream_.synchronize();
       };
-      step + 1 == kSteps ? (plain(), ours()) : pairs.add(ours, plain);
+      step + 1 == kSteps ? (plain(), ours()) : pairs.add(ours, plain, pause_);
     }
     pairs.print();
   }
@@ -207,6 +226,7 @@ class Copies {
   DeviceBuffer<std::byte> array_, other_;
   PinnedBuffer<std::byte> pinned_;
   Stream stream_;
+  std::chrono::microseconds pause_{};
 };
 
 }  // namespace
@@ -215,6 +235,7 @@ void print_copies(const Settings& settings) {
   // O_DIRECT takes whole pages.
   Copies copies((settings.bytes + 4095) / 4096 * 4096);
   copies.gpu_tier();
+  copies.gpu_tier_behind_pauses(kPause);
   copies.host_tier();
   copies.partner_tier(settings.disk);
   copies.disk_tier(settings.disk);

@@ -66,7 +66,9 @@ struct HistoryOptions {
   std::uint64_t disk_bytes = 0;
   // A folder that outlives the machine, on any POSIX file system; empty: none. Checkpoints go on to
   // it once the disk has them. Where the disk has lost some, or is another one, they are found
-  // there, and written to the disk again in the background, as far as disk_bytes goes.
+  // there, and written to the disk again in the background, as far as disk_bytes goes. Or memory
+  // of another node, "tcp://HOST:PORT/NAME" (holdfast/memory_server.hpp), where no other process
+  // has this name open.
   std::string remote = {};
   std::uint64_t remote_bytes = 0;
   // The same in an object store, in place of a folder (holdfast/object_store.hpp).

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -52,6 +53,10 @@ class ObjectStore {
   virtual std::vector<StoredObject> list() = 0;
   // No such object: nothing happens.
   virtual void remove(const std::string& key) = 0;
+  // Keeps all others from writing here for as long as what it returns lives; put(), put_new() and
+  // remove() throw in_use should another have taken over all the same. Throws in_use where another
+  // writes. Null: the store cannot, and the history keeps an object `history.lock` there for it.
+  virtual std::shared_ptr<void> claim() { return nullptr; }
   // Where this is, such as "s3://bucket/prefix", for messages.
   virtual const std::string& path() const = 0;
 };

@@ -31,5 +31,6 @@ NB_MODULE(HOLDFAST_PYTHON_MODULE, module) {
   python::bind_checkpoint(module);
   python::bind_ranks(module);
   python::bind_history(module);
+  python::bind_memory_server(module);
   python::bind_inspect(module);
 }

@@ -12,6 +12,7 @@ from . import _backend
 from ._checkpoint import Checkpoint, PendingSave, StoredBuffer
 from ._errors import Error
 from ._history import History, Ticket
+from ._memory_server import MemoryServer
 from ._region import DeviceArray, Region, backup, create, destroy, open, open_or_create
 from ._snapshot import HistorySnapshot
 from ._state import RestoredState, restore_state, save_state
@@ -38,6 +39,7 @@ __all__ = [
     "History",
     "HistorySnapshot",
     "KeyValueStore",
+    "MemoryServer",
     "PendingSave",
     "Region",
     "RestoredState",

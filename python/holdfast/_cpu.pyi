@@ -701,6 +701,22 @@ class History:
 
 def open_history(gpu: int, host: int, host_region: str, partner: int, partner_region: str, partner_owner: str, disk: str, disk_bytes: int, remote: str, remote_store: object | None, remote_bytes: int, discard_consumed: bool, keep_last: int, keep_every: int, on_error: str, status: str, trace: str, trace_events: int, ranks: RankGroup | None, coupling: str, ranks_timeout: float, node_host: int, node_disk_bytes: int, weight: int) -> History: ...
 
+class MemoryServer:
+    """A memory server's handle; holdfast.MemoryServer wraps it."""
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def used_bytes(self) -> int: ...
+
+    @property
+    def names(self) -> int: ...
+
+    def close(self) -> None: ...
+
+def serve_memory(bytes: int, listen: str, connections: int, silence: float) -> MemoryServer: ...
+
 class ArenaInfo:
     """The shared memory that belongs to a region's file."""
 

@@ -176,11 +176,12 @@ class History:
     whose copies they are, such as "rank 3 of 8"; a region of another's is refused.
     disk: a folder, which is made if it is not there; None: nothing is durable. disk_bytes: what
     checkpoints may take there; 0: what the file system has. remote, remote_bytes: the same for what
-    outlives the machine, to which checkpoints go on from the disk: a folder; or an object store, as
-    a URL (s3://bucket/prefix, file:///folder, memory://, ...; remote_options: what its store wants,
-    such as region or endpoint, by the names of obstore.store.from_url) or as one of obstore's
-    stores, whose prefix is the history's own. Object stores want `pip install holdfast[object]`. At
-    least one tier is needed.
+    outlives the machine, to which checkpoints go on from the disk: a folder; memory of another node
+    (tcp://host:port/name, of a holdfast.MemoryServer or `holdfast history partner` there); or an
+    object store, as a URL (s3://bucket/prefix, file:///folder, memory://, ...; remote_options: what
+    its store wants, such as region or endpoint, by the names of obstore.store.from_url) or as one
+    of obstore's stores, whose prefix is the history's own. Object stores want `pip install
+    holdfast[object]`. At least one tier is needed.
     discard_consumed: a checkpoint that was restored, and not kept, goes.
     keep_last, keep_every: the last `keep_last` by step stay, of those that the slowest tier has
     (disk or remote), and those that `keep_every` divides. None for both: all stay.

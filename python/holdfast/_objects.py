@@ -23,6 +23,11 @@ def is_url(place: object) -> bool:
     return isinstance(place, str) and _URL.match(place) is not None
 
 
+def is_memory_url(place: object) -> bool:
+    """Whether it is memory of another node: tcp://HOST:PORT/NAME, of a MemoryServer."""
+    return isinstance(place, str) and place.startswith("tcp://")
+
+
 def _obstore() -> Any:
     try:
         import obstore
@@ -156,13 +161,15 @@ def _path_of(store: Any) -> str:
 
 
 def objects_of(remote: Any, options: Mapping[str, Any] | None, make: bool) -> Objects | None:
-    """Returns what a remote tier is in if that is an object store; None: it is a folder.
+    """Returns what a remote tier is in if that is one of obstore's stores.
+
+    None: it is a folder, or memory of another node, which the library knows itself.
 
     remote: a path, a URL, or one of obstore's stores. options: of the store, for a URL. make: the
     folder of a file:// is made where it is not there.
     Raises Error: no store, or one that obstore cannot make of the URL and the options.
     """
-    if is_url(remote):
+    if is_url(remote) and not is_memory_url(remote):
         store = _obstore().store
         settings = dict(options or {})
         if make and remote.lower().startswith("file://"):
@@ -177,6 +184,8 @@ def objects_of(remote: Any, options: Mapping[str, Any] | None, make: bool) -> Ob
                 "what its store wants as remote_options or in the environment"
             ) from None
     if options:
+        if is_memory_url(remote):
+            raise Error("remote_options are for object stores, and tcp:// is none: leave them out")
         raise Error("remote_options are for a URL: configure the store, or leave them out")
     if remote is None or isinstance(remote, (str, os.PathLike)):
         return None
@@ -185,6 +194,6 @@ def objects_of(remote: Any, options: Mapping[str, Any] | None, make: bool) -> Ob
     ):
         return Objects(remote, _path_of(remote))
     raise Error(
-        f"remote is {remote!r}: give a folder, a URL such as s3://bucket/prefix, or a store of "
-        "obstore.store"
+        f"remote is {remote!r}: give a folder, a URL such as s3://bucket/prefix or "
+        "tcp://host:port/name, or a store of obstore.store"
     )

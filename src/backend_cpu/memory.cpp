@@ -15,6 +15,7 @@
 #include <unordered_map>
 
 #include "core/guard.hpp"
+#include "core/large_pages.hpp"
 #include "holdfast/cpu/executor.hpp"
 #include "holdfast/stream.hpp"
 
@@ -85,6 +86,7 @@ void* allocate(std::size_t bytes, std::size_t alignment) {
     void* memory =
         mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw_no_memory(bytes);
+    if (alignment >= core::kLargePage) core::prefer_large_pages(memory, mapped);
     try {
       const std::lock_guard lock(g_mutex);
       g_mapped.emplace(memory, mapped);
@@ -96,6 +98,7 @@ void* allocate(std::size_t bytes, std::size_t alignment) {
   }
   void* memory = nullptr;
   if (posix_memalign(&memory, alignment, bytes) != 0) throw_no_memory(bytes);
+  if (alignment >= core::kLargePage) core::prefer_large_pages(memory, bytes);
   std::memset(memory, 0, bytes);
   return memory;
 }
@@ -163,7 +166,7 @@ void free_device(void* address) noexcept {
   release(address);
 }
 void* allocate_pinned(std::size_t bytes) try {
-  void* const memory = allocate(bytes, kPage);
+  void* const memory = allocate(bytes, core::page_alignment(bytes));
   try {
     const std::lock_guard lock(g_mutex);
     g_pinned.emplace(reinterpret_cast<std::uintptr_t>(memory), bytes);

@@ -1,8 +1,9 @@
 // Pinned memory of the host.
 //
-// The driver's own allocation clears pages with one thread, some 2 GB/s. Large buffers are mapped
-// and touched here by several, in large pages where there are some, and registered then. Whatever
-// of that does not work leaves it to the driver, whose error is the one that is reported.
+// The driver's own allocation clears pages with one thread, some 2 GB/s, and takes small ones, to
+// which disks transfer slowly (core/large_pages.hpp). Large buffers are mapped and touched here by
+// several threads, in large pages where there are some, and registered then. Whatever of that does
+// not work leaves it to the driver, whose error is the one that is reported.
 #include <sys/mman.h>
 
 #include <cstring>
@@ -11,6 +12,7 @@
 #include <new>
 
 #include "backend_cuda/check.hpp"
+#include "core/large_pages.hpp"
 #include "core/shared_memory.hpp"
 #include "holdfast/stream.hpp"
 
@@ -18,7 +20,9 @@ namespace holdfast::backend {
 
 namespace {
 
-constexpr std::size_t kLargePage = std::size_t{2} << 20, kLarge = std::size_t{64} << 20;
+using core::kLargePage;
+// From here on. Less is a few pages of one call, and seldom what disks read and write.
+constexpr std::size_t kLarge = 2 * kLargePage;
 
 // Those that were made here, and their bytes.
 struct Mapped {
@@ -51,7 +55,7 @@ std::byte* map_pages(std::size_t bytes) {
       (kLargePage - reinterpret_cast<std::uintptr_t>(begin) % kLargePage) % kLargePage;
   if (skipped > 0) ::munmap(begin, skipped);
   ::munmap(begin + skipped + bytes, kLargePage - skipped);
-  ::madvise(begin + skipped, bytes, MADV_HUGEPAGE);
+  core::prefer_large_pages(begin + skipped, bytes);
   // A page that a forked child shares is copied when this process writes to it, and the device
   // would go on with the old one. The driver's own memory has no child either.
   if (::madvise(begin + skipped, bytes, MADV_DONTFORK) != 0) {

@@ -7,6 +7,8 @@
 #include <array>
 #include <cerrno>
 
+#include "core/large_pages.hpp"
+
 namespace holdfast::core {
 
 using detail::concat;
@@ -34,8 +36,7 @@ UniqueFd open_direct(int fd, std::uint64_t sample) {
 
 }  // namespace
 
-PageBuffer::PageBuffer(std::uint64_t pages)
-    : memory_(static_cast<std::byte*>(std::aligned_alloc(kPage, pages * kPage)), std::free) {
+PageBuffer::PageBuffer(std::uint64_t pages) : memory_(allocate_pages(pages * kPage), std::free) {
   if (!memory_) throw Error(Errc::no_memory, "no memory to read or write the image");
 }
 

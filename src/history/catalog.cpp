@@ -16,6 +16,10 @@ Catalog::Catalog(const std::vector<TierSpec>& tiers, Options options, const Life
     tier.fetch_alive = !spec.keeps_newest;
     tiers_.push_back(std::move(tier));
   }
+  // What is saved meanwhile passes through the rest, and gaps take some of it.
+  if (tiers_.size() > 1 && !is_storage(0) && !is_storage(1)) {
+    front_.limit = tiers[0].capacity - tiers[0].capacity / 8;
+  }
 }
 
 // --- Small questions
@@ -162,10 +166,12 @@ void Catalog::drop(Step step, Checkpoint& checkpoint, int tier, Input input) {
 
 std::uint64_t Catalog::note_of(Step step, const Checkpoint& checkpoint, int tier) const {
   const Copy& copy = checkpoint.copies[tier];
-  bool ready_above = false;
-  for (int above = 0; above < tier; ++above) {
-    ready_above |= is_ready(checkpoint.copies[above].state);
+  bool ready_above = false, below = false;
+  for (int other = 0; other < tiers(); ++other) {
+    if (other < tier) ready_above |= is_ready(checkpoint.copies[other].state);
+    if (other > tier && !is_storage(other)) below |= is_whole(checkpoint.copies[other].state);
   }
+  const bool above = tier > 0 && is_whole(checkpoint.copies[0].state);
   std::uint64_t place = kNoPlace;
   if (const auto places = places_.find(step); places != places_.end()) {
     const std::size_t own = ready_above ? 1 : 0;
@@ -176,10 +182,12 @@ std::uint64_t Catalog::note_of(Step step, const Checkpoint& checkpoint, int tier
     if (copy.state == State::flushed) noted = Noted::evictable;
     if (copy.state == State::consumed) noted = Noted::consumed;
   }
-  return place << 2 | static_cast<std::uint64_t>(noted);
+  return place << kNoteBits | (above ? kAbove : 0) | (below ? kBelow : 0) |
+         static_cast<std::uint64_t>(noted);
 }
 
 void Catalog::set_notes(Step step, const Checkpoint& checkpoint) {
+  look_again_at(step);
   for (int tier = 0; tier < tiers() && !is_storage(tier); ++tier) {
     const Copy& copy = checkpoint.copies[tier];
     if (copy.state == State::absent) continue;
@@ -225,7 +233,7 @@ void Catalog::drop_copies_at_rest(Step step) {
     }
   }
   if (!busy && !in_transfer(step)) {
-    checkpoints_.erase(step);
+    forget(step);
   } else {
     set_notes(step, checkpoint);
   }
@@ -292,8 +300,7 @@ std::optional<Answer> Catalog::save_into(int tier, Step step, std::uint64_t byte
     if (room->wait > 0) return Answer{Answer::Verdict::wait, {}, tier};
     offset = take(tier, *room, step, bytes);
   }
-  Checkpoint& checkpoint = checkpoints_[step];
-  checkpoint.bytes = bytes;
+  Checkpoint& checkpoint = learn(step, bytes);
   checkpoint.keep = keep;
   return Answer{Answer::Verdict::go,
                 begin_into(Transfer::Kind::save, step, kProgram, tier, offset)};
@@ -359,9 +366,8 @@ void Catalog::found_damaged(Step step, int tier) {
 bool Catalog::adopt(Step step, std::uint64_t bytes, int tier, std::uint64_t offset) {
   Tier& at = tier_at(tier);
   if (!at.spec.storage && !at.space.place_at(offset, step, bytes)) return false;
-  Checkpoint& checkpoint = checkpoints_[step];
+  Checkpoint& checkpoint = learn(step, bytes);
   require(checkpoint.copies[tier].state == State::absent, "adopted twice");
-  checkpoint.bytes = bytes;
   checkpoint.arrived = true;
   checkpoint.copies[tier].offset = offset;
   apply(checkpoint.copies[tier], Input::write);
@@ -380,6 +386,7 @@ void Catalog::hint(Step step) {
   hints_[next_place_] = step;
   auto& places = places_[step];
   places.push_back(next_place_++);
+  fit_front();
   if (places.size() > 2) return;  // notes are of the first, or of the second
   if (const auto found = checkpoints_.find(step); found != checkpoints_.end()) {
     set_notes(step, found->second);
@@ -389,9 +396,13 @@ void Catalog::hint(Step step) {
 void Catalog::drop_hint(Step step) {
   const auto places = places_.find(step);
   if (places == places_.end()) return;
-  hints_.erase(places->second.front());
+  const std::uint64_t place = places->second.front();
+  if (place < front_.end) enter_front(step, false);
+  hints_.erase(place);
+  for (Tier& at : tiers_) at.unlooked.erase(place);
   places->second.pop_front();
   if (places->second.empty()) places_.erase(places);
+  fit_front();
   if (const auto found = checkpoints_.find(step); found != checkpoints_.end()) {
     set_notes(step, found->second);
   }
@@ -420,10 +431,12 @@ void Catalog::unwant_unless_hinted(Step step) {
   set_notes(step, found->second);
 }
 
-// How many places behind the head of the restore order.
+// How many places behind the head of the restore order. A copy below one that the fastest cache
+// will have until its restore is not wanted for its own sake.
 std::uint64_t Catalog::distance_of(std::uint64_t note) const {
-  const std::uint64_t place = note >> 2;
-  return place == kNoPlace ? kUnhinted : place - hints_.begin()->first;
+  const std::uint64_t place = note >> kNoteBits;
+  if (place == kNoPlace || ((note & kAbove) != 0 && is_in_front(note))) return kUnhinted;
+  return place - hints_.begin()->first;
 }
 
 std::uint64_t Catalog::prefetch_distance() const {
@@ -495,7 +508,7 @@ void Catalog::finish(const Transfer& given, Outcome outcome) {
     bool there = false;
     for (const Copy& copy : checkpoint.copies) there |= copy.state != State::absent;
     if (!there) {
-      checkpoints_.erase(step);
+      forget(step);
       return;
     }
   }

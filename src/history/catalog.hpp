@@ -135,7 +135,7 @@ class Catalog {
   bool may_flush(int tier) const { return !tier_at(tier).flush_queue.empty(); }
   bool may_fetch(int tier) const {
     if (is_storage(tier)) return may_refill(tier);
-    return prefetching_ && !hints_.empty();
+    return prefetching_ && next_to_look_at(tier) != hints_.end();
   }
   // The lane does nothing more.
   void lane_died(Transfer::Kind kind, int tier);
@@ -254,6 +254,10 @@ class Catalog {
     std::set<Step> refills;                 // storage: what slower storage has, and this has not
     std::uint64_t least_refill = 0;         // of these, in bytes, at most
     std::uint64_t arrivals = 0;
+    // Of a cache: the hints whose checkpoints next_fetch() has to look at, by place: these, and all
+    // from `unlooked_from` on. Of the others it would say that they are here, or come.
+    std::set<std::uint64_t> unlooked;
+    std::uint64_t unlooked_from = 0;
   };
   // Who wants room: a caller cannot wait for what only a caller consumes.
   enum class Asker : std::uint8_t {
@@ -261,14 +265,20 @@ class Catalog {
     lane,
     last_resort,  // a caller whom nothing else has room for: it takes what hints keep
   };
-  // What a note says of a copy, in its two last bits; before them stands its place in the restore
-  // order, all ones if it has none. A restore that a faster cache is ready for is not this copy's.
+  // What a note says of a copy: in its two last bits one of these; before them whether the fastest
+  // cache has the checkpoint, too (kAbove), and whether a slower one has (kBelow); before those its
+  // place in the restore order, all ones if it has none. A restore that a faster cache is ready for
+  // is not this copy's.
   enum class Noted : std::uint8_t {
     busy,       // it cannot be evicted now
     evictable,  // it was not consumed
     consumed,
   };
-  static constexpr std::uint64_t kNoPlace = ~std::uint64_t{0} >> 2;
+  static constexpr int kNoteBits = 4;
+  static constexpr std::uint64_t kAbove = 4, kBelow = 8;
+  static constexpr std::uint64_t kNoPlace = ~std::uint64_t{0} >> kNoteBits;
+  // For so many of the next restores a prefetch takes room from what only storage has besides.
+  static constexpr std::uint64_t kExchanged = 2;
 
   Tier& tier_at(int tier) { return tiers_[static_cast<std::size_t>(tier)]; }
   const Tier& tier_at(int tier) const { return tiers_[static_cast<std::size_t>(tier)]; }
@@ -307,6 +317,7 @@ class Catalog {
   bool drains(int tier, std::uint64_t bytes, Asker asker, Drains& known) const;
   // If it can be evicted at once; else one that waits for ever.
   Score score_now(const Fragment& fragment, std::uint64_t distance) const;
+  bool stays(const Fragment& fragment, std::uint64_t own, std::uint64_t distance) const;
   Score score(int tier, const Fragment& fragment, Asker asker, std::uint64_t distance,
               Drains& known) const;
   std::optional<Window> window(int tier, std::uint64_t bytes, Asker asker,
@@ -314,12 +325,29 @@ class Catalog {
   std::optional<Window> oldest_window(int tier, std::uint64_t bytes, Asker asker) const;
   std::uint64_t take(int tier, const Window& window, Step step, std::uint64_t bytes);
   std::optional<Transfer> begin_flush(Step step, int tier);
+  bool keeps_front(int tier) const;
   Transfer begin_into(Transfer::Kind kind, Step step, int from, int to, std::uint64_t offset);
 
   std::uint64_t distance_of(std::uint64_t note) const;
+  // It was consumed, and is not wanted again.
+  bool is_free(std::uint64_t note) const {
+    return static_cast<Noted>(note & 3) == Noted::consumed && distance_of(note) == kUnhinted;
+  }
+  // catalog_front.cpp
+  Checkpoint& learn(Step step, std::uint64_t bytes);
+  void forget(Step step);
+  bool is_in_front(std::uint64_t note) const { return note >> kNoteBits < front_.end; }
+  void count_in_front(Step step, bool counts);
+  void enter_front(Step step, bool enters);
+  bool front_fits() const;
+  void fit_front();
+  const char* wrong_front() const;
   std::vector<Unflushed>::iterator find_unflushed(int tier, const Copy& copy, Step step);
   std::vector<Unflushed>::iterator first_to_flush(int tier);
   void consume_below(Step step, Checkpoint& checkpoint);
+  bool needs_no_fetch(const Checkpoint& checkpoint, int tier) const;
+  std::map<std::uint64_t, Step>::const_iterator next_to_look_at(int tier) const;
+  void look_again_at(Step step);
   void drop_hint(Step step);
   void drop_missing_hints_before(Step step);
   void unwant_unless_hinted(Step step);
@@ -333,6 +361,17 @@ class Catalog {
   std::map<std::uint64_t, Step> hints_;               // by place in the restore order
   std::map<Step, std::deque<std::uint64_t>> places_;  // ascending
   std::uint64_t next_place_ = 0;
+  // The front of the restore order: those that the fastest cache will have until they are restored.
+  // The longest there is within the limit, where a checkpoint still to be saved counts as the mean
+  // of all.
+  struct Front {
+    std::uint64_t limit = 0;  // bytes
+    std::uint64_t end = 0;    // the place behind its last
+    std::uint64_t count = 0, known = 0, known_bytes = 0;
+    static constexpr std::uint64_t kMost = 4096;  // it is followed in any call
+  };
+  Front front_;
+  std::uint64_t known_bytes_ = 0;  // of all checkpoints
   std::uint64_t next_transfer_ = 0;
   int waiting_callers_ = 0, drains_ = 0;
   bool prefetching_ = false;

@@ -59,6 +59,7 @@ bool Catalog::valid(std::string* why) const {
       }
     }
   }
+  if (const char* const what = wrong_front()) return wrong(0, 0, what);
   for (int tier = 0; tier < tiers(); ++tier) {
     const Tier& at = tier_at(tier);
     if (at.spec.storage) {
@@ -66,6 +67,14 @@ bool Catalog::valid(std::string* why) const {
       continue;
     }
     if (!at.space.valid()) return wrong(0, tier, "the allocation table");
+    for (const auto& [step, places] : places_) {
+      const std::uint64_t place = places.front();
+      if (place >= at.unlooked_from || at.unlooked.contains(place)) continue;
+      const auto found = checkpoints_.find(step);
+      if (found == checkpoints_.end() || !needs_no_fetch(found->second, tier)) {
+        return wrong(step, tier, "is to be fetched, and would not be looked at");
+      }
+    }
     std::size_t held = 0;
     for (const Fragment& fragment : at.space.fragments()) held += fragment.step != kGap;
     if (held != copies[static_cast<std::size_t>(tier)]) {
@@ -73,6 +82,27 @@ bool Catalog::valid(std::string* why) const {
     }
   }
   return true;
+}
+
+// What the front is not, counted anew; null if it is right.
+const char* Catalog::wrong_front() const {
+  if (front_.limit == 0) return nullptr;
+  double bytes = 0;
+  for (const auto& [step, checkpoint] : checkpoints_)
+    bytes += static_cast<double>(checkpoint.bytes);
+  const double mean = checkpoints_.empty() ? static_cast<double>(front_.limit)
+                                           : bytes / static_cast<double>(checkpoints_.size());
+  double front = 0;
+  std::uint64_t count = 0, saved_bytes = 0, unsaved = 0;
+  for (const auto& [place, step] : hints_) {
+    const auto found = checkpoints_.find(step);
+    found == checkpoints_.end() ? ++unsaved : saved_bytes += found->second.bytes;
+    front = static_cast<double>(saved_bytes) + static_cast<double>(unsaved) * mean;
+    const bool fits = front <= static_cast<double>(front_.limit) && ++count <= Front::kMost;
+    if (fits != (place < front_.end)) return "the front of the restore order ends elsewhere";
+    if (!fits) break;
+  }
+  return nullptr;
 }
 
 std::vector<Step> Catalog::known_steps() const {

@@ -9,6 +9,14 @@ void Catalog::lane_died(Transfer::Kind kind, int tier) {
   (kind == Transfer::Kind::flush ? tier_at(tier).flush_alive : tier_at(tier).fetch_alive) = false;
 }
 
+// While a slower tier is busy with flushes that are more urgent, the front of the restore order
+// stays in the fastest cache alone: below it would take room from what is restored later, and may
+// be consumed before it is needed there. Not while anybody waits.
+bool Catalog::keeps_front(int tier) const {
+  return tier == 0 && front_.limit > 0 && drains_ == 0 && waiting_callers_ == 0 &&
+         !leads_to_newest(0) && flushes_go_on(1);
+}
+
 // A flush into the next tier that takes it; nothing if it has to wait.
 std::optional<Transfer> Catalog::begin_flush(Step step, int tier) {
   const std::uint64_t bytes = checkpoints_.at(step).bytes;
@@ -95,13 +103,16 @@ std::optional<Transfer> Catalog::next_flush(int tier) {
   // Where the first cannot go, the oldest that can.
   auto entry = first_to_flush(tier);
   bool in_order = false;
+  std::optional<bool> keeps;
   while (entry != at.flush_queue.end()) {
     const auto [step, bytes, mark, note] = *entry;
     const auto found = checkpoints_.find(step);
     const bool pending = found != checkpoints_.end() && !found->second.doomed &&
                          is_alone(found->second.copies[tier].state);
     std::optional<Transfer> transfer;
-    if (pending) transfer = begin_flush(step, tier);
+    if (is_in_front(note) && !keeps) keeps = keeps_front(tier);
+    const bool kept = is_in_front(note) && *keeps;
+    if (pending && !kept) transfer = begin_flush(step, tier);
     if (pending && !transfer) {
       entry = in_order ? entry + 1 : at.flush_queue.begin();
       in_order = true;
@@ -130,39 +141,61 @@ void Catalog::consume_below(Step step, Checkpoint& checkpoint) {
   set_notes(step, checkpoint);
 }
 
+// It is here or in a faster tier, and ready if it is to be; or on its way; or lost.
+bool Catalog::needs_no_fetch(const Checkpoint& checkpoint, int tier) const {
+  const int from = fastest_whole(checkpoint);
+  if (from == tiers()) return checkpoint.arrived;
+  if (from <= tier) return from > 0 || tier > 0 || is_ready(checkpoint.copies[0].state);
+  return std::any_of(checkpoint.copies, checkpoint.copies + tier + 1,
+                     [](const Copy& copy) { return copy.state != State::absent; });
+}
+
+// Many are ready for a long time: to walk past all of them each time would keep calls of the
+// program waiting.
+std::map<std::uint64_t, Step>::const_iterator Catalog::next_to_look_at(int tier) const {
+  const Tier& at = tier_at(tier);
+  const auto later = hints_.lower_bound(at.unlooked_from);
+  return at.unlooked.empty() ? later : hints_.find(*at.unlooked.begin());
+}
+
+// Something about the checkpoint has changed.
+void Catalog::look_again_at(Step step) {
+  const auto places = places_.find(step);
+  if (places == places_.end()) return;
+  const std::uint64_t place = places->second.front();
+  for (int tier = 0; tier < tiers() && !is_storage(tier); ++tier) {
+    Tier& at = tier_at(tier);
+    if (place < at.unlooked_from) at.unlooked.insert(place);
+  }
+}
+
 std::optional<Transfer> Catalog::next_fetch(int tier) {
   Tier& at = tier_at(tier);
   if (at.spec.storage) return next_refill(tier);
   if (!at.fetch_alive || !prefetching_) return std::nullopt;
-  std::uint64_t distance = 0;
-  for (const auto& [place, step] : hints_) {
-    distance = place - hints_.begin()->first;
+  for (auto hint = next_to_look_at(tier); hint != hints_.end(); hint = next_to_look_at(tier)) {
+    const auto [place, step] = *hint;
+    const std::uint64_t distance = place - hints_.begin()->first;
     const auto found = checkpoints_.find(step);
     // One that is still to be saved is wanted before what comes behind it: that is not fetched, nor
     // kept, in its place.
     if (found == checkpoints_.end() || found->second.doomed) return std::nullopt;
     Checkpoint& checkpoint = found->second;
     const int from = fastest_whole(checkpoint);
-    if (from == tiers()) {
-      if (checkpoint.arrived) continue;  // every copy is damaged
-      return std::nullopt;
+    if (from == 0 && tier == 0 && !is_ready(checkpoint.copies[0].state)) {
+      apply(checkpoint.copies[0], Input::want);
+      consume_below(step, checkpoint);
     }
-    if (from <= tier) {
-      if (from == 0 && tier == 0 && !is_ready(checkpoint.copies[0].state)) {
-        apply(checkpoint.copies[0], Input::want);
-        consume_below(step, checkpoint);
-      }
+    if (from <= tier || needs_no_fetch(checkpoint, tier)) {
+      at.unlooked.erase(place);
+      at.unlooked_from = std::max(at.unlooked_from, place + 1);
       continue;
     }
-    bool comes = false;
-    for (int above = 0; above <= tier; ++above) {
-      comes |= checkpoint.copies[above].state != State::absent;
-    }
-    if (comes) continue;
-    const bool between = from > tier + 1;  // the tier between fetches it first, if it can
-    if (between && tier_at(tier + 1).fetch_alive &&
-        window(tier + 1, checkpoint.bytes, Asker::lane, distance)) {
-      return std::nullopt;
+    if (from == tiers()) return std::nullopt;
+    if (from > tier + 1 && tier_at(tier + 1).fetch_alive) {
+      // The tier between fetches it first, if it can now: the disk is not to rest meanwhile.
+      const auto between = window(tier + 1, checkpoint.bytes, Asker::lane, distance);
+      if (between && between->wait == 0) return std::nullopt;
     }
     const std::optional<Window> room = window(tier, checkpoint.bytes, Asker::lane, distance);
     if (!room || room->wait > 0) return std::nullopt;

@@ -44,8 +44,17 @@ Score Catalog::score_now(const Fragment& fragment, std::uint64_t distance) const
   const auto noted = static_cast<Noted>(fragment.note & 3);
   Score result{noted == Noted::busy ? kNever : 0, distance_of(fragment.note), false};
   result.consumed = noted == Noted::consumed && result.distance == kUnhinted;
-  if (result.distance < distance && distance != kUnhinted) result.wait = kNever;
+  if (stays(fragment, result.distance, distance)) result.wait = kNever;
   return result;
+}
+
+// For who wants room for what is restored at `distance`, in place of what is restored at `own`.
+// Where only storage has that besides, it would be fetched twice; and room comes by itself as the
+// program restores.
+bool Catalog::stays(const Fragment& fragment, std::uint64_t own, std::uint64_t distance) const {
+  if (distance == kUnhinted) return false;
+  if (own < distance) return true;
+  return own != kUnhinted && (fragment.note & kBelow) == 0 && distance >= kExchanged;
 }
 
 // What one fragment is worth to whoever wants room in its tier. `distance`: fragments that are
@@ -62,7 +71,7 @@ Score Catalog::score(int tier, const Fragment& fragment, Asker asker, std::uint6
     result.wait = static_cast<double>(checkpoint.bytes) * at.flush_seconds_per_byte;
     if (checkpoint.doomed) return result;
   }
-  if (result.distance < distance && distance != kUnhinted) {
+  if (stays(fragment, result.distance, distance)) {
     result.wait = kNever;
     return result;
   }
@@ -99,6 +108,7 @@ std::optional<Window> Catalog::window(int tier, std::uint64_t bytes, Asker asker
   Drains known;
   return choose_window(
       space.fragments(), space.rounded(bytes),
+      [&](const Fragment& fragment) { return is_free(fragment.note); },
       [&](const Fragment& fragment) { return score_now(fragment, distance); },
       [&](const Fragment& fragment) { return score(tier, fragment, asker, distance, known); },
       tier_at(tier).scratch.scores);

@@ -10,6 +10,7 @@
 #include "core/files.hpp"
 #include "core/guard.hpp"
 #include "history/object_step_store.hpp"
+#include "holdfast/memory_server.hpp"
 
 namespace holdfast::history {
 
@@ -95,12 +96,34 @@ void Core::check_whole() const {
   }
 }
 
+void Core::lock_soon(std::unique_lock<std::mutex>& lock) {
+  constexpr int kTries = 100, kPause = 10;
+  for (int i = 0; i < kTries; ++i) {
+    if (lock.try_lock()) return;
+    for (int k = 0; k < kPause; ++k) std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+  lock.lock();
+}
+
 void Core::go_on() {
   changed.notify_all();
   for (int tier = 0; tier < catalog.tiers(); ++tier) {
     if (flushers[tier].asleep && catalog.may_flush(tier)) flushers[tier].due.notify_one();
     if (fetchers[tier].asleep && catalog.may_fetch(tier)) fetchers[tier].due.notify_one();
   }
+}
+
+void Core::go_on(std::unique_lock<std::mutex>& lock) {
+  std::condition_variable* due[2 * Catalog::kMaxTiers];
+  std::size_t count = 0;
+  for (int tier = 0; tier < catalog.tiers(); ++tier) {
+    if (flushers[tier].asleep && catalog.may_flush(tier)) due[count++] = &flushers[tier].due;
+    if (fetchers[tier].asleep && catalog.may_fetch(tier)) due[count++] = &fetchers[tier].due;
+  }
+  lock.unlock();
+  changed.notify_all();
+  for (std::size_t i = 0; i < count; ++i) due[i]->notify_one();
+  lock.lock();
 }
 
 bool Core::go_on_soon() {
@@ -148,6 +171,9 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<StepStore> disk,
   }
   if (options.remote_store) {
     stores_[index_of(Tier::remote)] = open_object_step_store(options.remote_store);
+  } else if (is_memory_url(options.remote)) {
+    stores_[index_of(Tier::remote)] =
+        open_object_step_store(memory_store(options.remote), {.name = title});
   } else if (has_remote(options)) {
     stores_[index_of(Tier::remote)] = open_folder_store(options.remote, folder);
   }
@@ -239,7 +265,8 @@ Engine::~Engine() {
 
 Engine::Lock Engine::open_lock() {
   core_->check_process();
-  Lock lock(core_->mutex);
+  Lock lock(core_->mutex, std::defer_lock);
+  Core::lock_soon(lock);
   if (core_->closing) throw Error(Errc::closed, "this history is closed: open it again");
   core_->check_whole();
   if (!consumed_.empty() && discard_consumed()) (void)core_->go_on_soon();
@@ -440,7 +467,7 @@ void Engine::queue_save(Call& call, const history::Transfer& transfer, const Ste
   std::shared_ptr<Event> copied = core_->events.take();
   copied->record(stream);
   if (layout.waits) copied->synchronize();
-  lock.lock();
+  Core::lock_soon(lock);
   arrivals_.push_back({transfer, copied, &stream.impl(), queued});
   ticket->copied = std::move(copied);
   call.wakes_dispatcher = core_->dispatcher_rests;  // nobody else can go on before they have ended
@@ -606,7 +633,7 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
       } catch (...) {
       }
     }
-    lock.lock();
+    Core::lock_soon(lock);
     if (!from_cache) {
       --demands_;
       caller.ends_direct(transfer, outcome);

@@ -76,6 +76,9 @@ struct Core {
   Caller* callers = nullptr;     // under way, the youngest first
   std::unique_ptr<Trace> trace;  // null: nobody asked for one
 
+  // Takes the mutex for a call of the program. It is held for a microsecond or two at a time, and
+  // to sleep and be woken takes ten: so it is tried a few times first.
+  static void lock_soon(std::unique_lock<std::mutex>& lock);
   // Throws in_use in a forked child, whose copy of the mutex may be locked for ever.
   void check_process() const {
     if (maker.is_this_process()) return;
@@ -96,6 +99,9 @@ struct Core {
 
   // Something has changed: wakes who may go on. REQUIRES: the mutex is held.
   void go_on();
+  // The same for a thread that may let go of the mutex in between, and does while it wakes: who is
+  // woken would wait for it again, and a call of the program with them.
+  void go_on(std::unique_lock<std::mutex>& lock);
   // The same, for a call of the program: the dispatcher wakes the lanes. True: it rests, and is to
   // be woken, best without the mutex.
   [[nodiscard]] bool go_on_soon();

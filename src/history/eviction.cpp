@@ -42,13 +42,20 @@ double least_wait(std::span<const Fragment> fragments, std::span<const Score> sc
 std::optional<Window> choose_scored_window(std::span<const Fragment> fragments,
                                            std::span<const Score> scores, std::uint64_t bytes) {
   const auto score_at = [&](std::size_t i) -> const Score& { return scores[i]; };
+  const auto free_within = [&](double limit) {
+    return [fragments, scores, limit](std::size_t i) {
+      const Score& score = scores[i];
+      const bool in_time = both(score.wait >= 0, score.wait <= limit);
+      return either(fragments[i].step == kGap, both(score.consumed, in_time));
+    };
+  };
   // Mostly there is a window that need not wait. Where there is none, all that can be evicted
   // within the least wait are equal in that, and the loss decides.
-  auto best = least_loss(fragments, score_at, bytes, 0);
+  auto best = least_loss(fragments, score_at, free_within(0), bytes, 0);
   if (!best) {
     const double wait = least_wait(fragments, scores, bytes);
     if (wait == kNever) return std::nullopt;
-    best = least_loss(fragments, score_at, bytes, wait);
+    best = least_loss(fragments, score_at, free_within(wait), bytes, wait);
   }
   best->rest = choose_rest(fragments, score_at, *best);
   return best;

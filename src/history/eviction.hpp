@@ -54,7 +54,12 @@ std::optional<Window> choose_window(std::span<const Fragment> fragments, std::ui
   if (memory.size() < fragments.size()) memory.resize(2 * fragments.size());
   const std::span<Score> scores = std::span(memory).first(fragments.size());
   for (std::size_t i = 0; i < fragments.size(); ++i) {
-    scores[i] = fragments[i].step == kGap ? Score{0, kUnhinted, true} : score_of(fragments[i]);
+    const Score score =
+        fragments[i].step == kGap ? Score{0, kUnhinted, true} : score_of(fragments[i]);
+    // One by one: copied as a whole, what was just written in parts is waited for.
+    scores[i].wait = score.wait;
+    scores[i].distance = score.distance;
+    scores[i].consumed = score.consumed;
   }
   return detail::choose_scored_window(fragments, scores, bytes);
 }
@@ -67,15 +72,21 @@ std::optional<Window> choose_window(std::span<const Fragment> fragments, std::ui
 }
 
 // The same choice where what decides most is quickly known. now(fragment) is its score if its wait
-// is 0, and else one that waits for ever; it may be asked twice. score_of() is asked of the
-// window's neighbours, and of all only if no window can be had at once.
-template <class Now, class ScoreOf>
+// is 0, and else one that waits for ever; it may be asked twice. is_free(fragment): whether that
+// score is of one that was consumed; asked of gaps, too, where it does not matter, and best
+// answered without a branch. score_of() is asked of the window's neighbours, and of all only if no
+// window can be had at once.
+template <class IsFree, class Now, class ScoreOf>
 std::optional<Window> choose_window(std::span<const Fragment> fragments, std::uint64_t bytes,
-                                    Now&& now, ScoreOf&& score_of, std::vector<Score>& memory) {
+                                    IsFree&& is_free, Now&& now, ScoreOf&& score_of,
+                                    std::vector<Score>& memory) {
   const auto now_at = [&](std::size_t i) {
     return fragments[i].step == kGap ? Score{0, kUnhinted, true} : now(fragments[i]);
   };
-  std::optional<Window> window = detail::least_loss(fragments, now_at, bytes, 0);
+  const auto free_at = [&](std::size_t i) {
+    return detail::either(fragments[i].step == kGap, is_free(fragments[i]));
+  };
+  std::optional<Window> window = detail::least_loss(fragments, now_at, free_at, bytes, 0);
   if (!window) return choose_window(fragments, bytes, std::forward<ScoreOf>(score_of), memory);
   const auto score_at = [&](std::size_t i) { return score_of(fragments[i]); };
   window->rest = detail::choose_rest(fragments, score_at, *window);

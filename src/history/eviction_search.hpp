@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <compare>
 #include <cstddef>
@@ -18,6 +19,8 @@ namespace holdfast::history::detail {
 // A condition without a branch: what kind of fragment comes next cannot be foretold, and a wrong
 // guess of the processor takes longer than all the arithmetic of a fragment.
 constexpr std::uint64_t mask(bool holds) { return std::uint64_t{0} - (holds ? 1 : 0); }
+constexpr bool both(bool one, bool other) { return (int{one} & int{other}) != 0; }
+constexpr bool either(bool one, bool other) { return (int{one} | int{other}) != 0; }
 
 // What evicting a window loses.
 struct Loss {
@@ -85,22 +88,24 @@ class Losses {
   std::uint64_t most_unhinted_ = std::numeric_limits<std::uint64_t>::max();
 };
 
-// The window whose loss is least, the first of equal ones, of fragments that can be evicted within
-// `limit` seconds. Slides over the fragments and looks, for each as the last of a window, at the
+// What a search has found so far.
+struct Best {
+  static constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+  std::size_t first = 0, last = 0;  // equal: nothing
+  Loss loss{kMost, kMost, kMost, kMost};
+};
+
+// Slides over the fragments [begin, end) and looks, for each as the last of a window, at the
 // shortest window that is large enough. A fragment that no better window than the best so far can
-// have ends all windows before it, as does one that is not evicted in time. score_at(i) may be
-// asked twice, and is the same then; of a gap it says nothing but a wait of 0.
+// have ends all windows before it, as does one that is not evicted within `limit` seconds.
 template <class ScoreAt>
-std::optional<Window> least_loss(std::span<const Fragment> fragments, const ScoreAt& score_at,
-                                 std::uint64_t bytes, double limit) {
-  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
-  if (fragments.empty()) return std::nullopt;
-  Losses losses(fragments);
-  std::optional<Window> best;
-  Loss least{kMost, kMost, kMost, kMost};
+[[gnu::always_inline]] inline Best slide(std::span<const Fragment> fragments, std::size_t begin,
+                                         std::size_t end, ScoreAt score_at, std::uint64_t bytes,
+                                         double limit, Losses losses, Best best) {
+  if (best.last > 0) losses.set_least(best.loss);
   Loss loss;  // of the window [first, i]
-  std::size_t first = 0;
-  for (std::size_t i = 0; i < fragments.size(); ++i) {
+  std::size_t first = begin;
+  for (std::size_t i = begin; i < end; ++i) {
     const Score& score = score_at(i);
     const bool in_time = score.wait >= 0 && score.wait <= limit;  // NaN is not
     if (!in_time || losses.is_more(fragments[i], score)) {
@@ -112,22 +117,96 @@ std::optional<Window> least_loss(std::span<const Fragment> fragments, const Scor
     loss.hinted += more.hinted;
     loss.unhinted += more.unhinted;
     loss.consumed += more.consumed;
-    const std::uint64_t end = fragments[i].offset + fragments[i].bytes;
-    if (end - fragments[first].offset < bytes) continue;
-    for (; first < i && end - fragments[first + 1].offset >= bytes; ++first) {
+    const std::uint64_t behind = fragments[i].offset + fragments[i].bytes;
+    if (behind - fragments[first].offset < bytes) continue;
+    for (; first < i && behind - fragments[first + 1].offset >= bytes; ++first) {
       const Loss less = losses.of(fragments[first], score_at(first));
       loss.hinted -= less.hinted;
       loss.unhinted -= less.unhinted;
       loss.consumed -= less.consumed;
     }
-    loss.window = end - fragments[first].offset;
-    if (loss < least) {
-      least = loss;
-      losses.set_least(least);
-      best = {first, i + 1, limit, Rest::behind};
+    loss.window = behind - fragments[first].offset;
+    if (loss < best.loss) {
+      best = {first, i + 1, loss};
+      losses.set_least(loss);
     }
   }
   return best;
+}
+
+// body(begin, end) for free fragments, as many as there are in a row, if they have the bytes.
+// Branches where a row begins or ends, and nowhere else.
+template <class FreeAt, class Body>
+void for_each_free_row(std::span<const Fragment> fragments, FreeAt free_at, std::uint64_t bytes,
+                       const Body& body) {
+  constexpr std::size_t kBlock = 64;
+  const std::size_t count = fragments.size();
+  bool free = false;
+  std::size_t begin = 0;  // of the row, if `free`
+  const auto turn = [&](std::size_t i) {
+    const auto have = [&] {
+      return fragments[i - 1].offset + fragments[i - 1].bytes - fragments[begin].offset;
+    };
+    if (free && have() >= bytes) body(begin, i);
+    free = !free;
+    begin = i;
+  };
+  for (std::size_t block = 0; block < count; block += kBlock) {
+    const std::size_t end = std::min(block + kBlock, count);
+    std::uint64_t bits = 0;  // of the block, which are free
+    for (std::size_t i = block; i < end; ++i) {
+      bits |= static_cast<std::uint64_t>(free_at(i)) << (i - block);
+    }
+    std::uint64_t turns = bits ^ (bits << 1 | static_cast<std::uint64_t>(free));
+    for (; turns != 0; turns &= turns - 1) {
+      turn(block + static_cast<std::size_t>(std::countr_zero(turns)));
+    }
+  }
+  if (free) turn(count);
+}
+
+// Whether there may well be a window of free fragments: by a sample, as if what is consumed were
+// strewn over the table. It decides how long the search takes, not what it finds.
+template <class FreeAt>
+bool expects_free_window(std::span<const Fragment> fragments, FreeAt free_at, std::uint64_t bytes) {
+  constexpr std::size_t kFew = 64, kStride = 17;
+  if (fragments.size() <= kFew) return false;  // there is nothing to be saved
+  std::size_t held = 0, consumed = 0;
+  for (std::size_t i = 0; i < fragments.size(); i += kStride) {
+    const bool holds = fragments[i].step != kGap;
+    held += static_cast<std::size_t>(holds);
+    consumed += static_cast<std::size_t>(both(holds, free_at(i)));
+  }
+  const auto count = static_cast<double>(fragments.size());
+  const Fragment& last = fragments.back();
+  const double neighbours =
+      static_cast<double>(bytes) * count / static_cast<double>(last.offset + last.bytes);
+  const double share = static_cast<double>(consumed) / static_cast<double>(held + 1);
+  constexpr double kEnough = 8;
+  return count * std::pow(share, neighbours) >= kEnough;
+}
+
+// The window whose loss is least, the first of equal ones, of fragments that can be evicted within
+// `limit` seconds. score_at(i) may be asked twice, and is the same then; of a gap it says nothing
+// but a wait of 0. free_at(i): a gap, or consumed and evicted in time.
+template <class ScoreAt, class FreeAt>
+std::optional<Window> least_loss(std::span<const Fragment> fragments, const ScoreAt& score_at,
+                                 const FreeAt& free_at, std::uint64_t bytes, double limit) {
+  if (fragments.empty()) return std::nullopt;
+  const Losses losses(fragments);
+  Best best;
+  // A window of free ones loses less than any other, and to look for these is quicker than to find
+  // out what all the others are worth.
+  if (expects_free_window(fragments, free_at, bytes)) {
+    for_each_free_row(fragments, free_at, bytes, [&](std::size_t begin, std::size_t end) {
+      best = slide(fragments, begin, end, score_at, bytes, limit, losses, best);
+    });
+  }
+  if (best.last == 0) {
+    best = slide(fragments, 0, fragments.size(), score_at, bytes, limit, losses, best);
+  }
+  if (best.last == 0) return std::nullopt;
+  return Window{best.first, best.last, limit, Rest::behind};
 }
 
 // What is lost with the fragment beside a window: the greater, the less likely it is to go next.

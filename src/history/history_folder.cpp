@@ -8,6 +8,7 @@
 #include "core/uuid.hpp"
 #include "history/folder_store.hpp"
 #include "history/object_step_store.hpp"
+#include "holdfast/memory_server.hpp"
 
 namespace holdfast {
 
@@ -20,9 +21,17 @@ struct HistoryFolder::Impl {
   std::unique_ptr<StepStore> store;
 };
 
+namespace {
+
+std::unique_ptr<StepStore> open_at(const std::string& path, bool read_only) {
+  if (!is_memory_url(path)) return open_folder_store(path, {.read_only = read_only, .name = {}});
+  return history::open_object_step_store(memory_store(path), {.read_only = read_only});
+}
+
+}  // namespace
+
 HistoryFolder::HistoryFolder(const std::string& path) try
-    : impl_(
-          std::make_unique<Impl>(Impl{open_folder_store(path, {.read_only = true, .name = {}})})) {
+    : impl_(std::make_unique<Impl>(Impl{open_at(path, true)})) {
 } catch (const std::exception&) {
   core::fail("HistoryFolder()");
 }
@@ -103,9 +112,7 @@ void discard_from(const Open& open, std::span<const std::uint64_t> steps) {
 }  // namespace
 
 void HistoryFolder::discard(const std::string& path, std::span<const std::uint64_t> steps) {
-  discard_from(
-      [&](bool read_only) { return open_folder_store(path, {.read_only = read_only, .name = {}}); },
-      steps);
+  discard_from([&](bool read_only) { return open_at(path, read_only); }, steps);
 }
 
 void HistoryFolder::discard(const std::shared_ptr<ObjectStore>& objects,

@@ -140,7 +140,7 @@ void Engine::run_dispatcher() {
     left = arrivals_.size();
     const auto now = Clock::now();
     if (busy) {
-      core.go_on();
+      core.go_on(lock);
       last = now;
       continue;
     }
@@ -207,7 +207,11 @@ void Engine::run_lane(Kind kind, int tier) {
     if (core_->trace) trace_lane(*transfer, outcome, error);
     finish(*transfer, outcome, error);
     if (core_->trace) core_->trace->note_held(core_->catalog, core_->trace->now());
-    core_->go_on();
+    if (fetches) {
+      core_->go_on();
+    } else {
+      core_->go_on(lock);
+    }
   }
 }
 

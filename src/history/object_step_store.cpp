@@ -97,6 +97,9 @@ class NamedStore : public ObjectStore {
   void remove(const std::string& key) override {
     asking(concat("remove '", path_of(key), "'"), [&] { inner_->remove(key); });
   }
+  std::shared_ptr<void> claim() override {
+    return asking(concat("write to '", path(), "'"), [&] { return inner_->claim(); });
+  }
   const std::string& path() const override { return inner_->path(); }
 
  private:
@@ -243,6 +246,8 @@ class ObjectStepStore : public StepFileStore {
 
   mutable NamedStore objects_;
   std::mutex sequence_;  // over take_sequence()
+  // One of these where something may be written.
+  std::shared_ptr<void> stores_claim_;
   std::optional<ObjectClaim> claim_;
 };
 
@@ -265,7 +270,8 @@ ObjectStepStore::ObjectStepStore(std::shared_ptr<ObjectStore> objects, const Obj
     }
   }
   if (!read_only_) {
-    claim_.emplace(objects_, options.lease);
+    stores_claim_ = objects_.claim();
+    if (!stores_claim_) claim_.emplace(objects_, options.lease);
     make_history(options.name);
     load_header(open_file(kHistoryFile));
     check_name(options.name);
@@ -368,7 +374,7 @@ bool ObjectStepStore::is_there_unlisted(const Front& front) {
 }
 
 bool ObjectStepStore::write_file(Front& front, const Blob& blob, const Pace& pace) {
-  claim_->check();
+  if (claim_) claim_->check();
   if (is_there_unlisted(front)) return true;
   if (!hash(front, blob, pace)) return false;
   {
@@ -404,7 +410,7 @@ bool ObjectStepStore::upload(const Front& front, const Blob& blob, const Pace& p
 void ObjectStepStore::remove(Step step) {
   check_usable("remove", true);
   refuse_to_remove(step);
-  claim_->check();
+  if (claim_) claim_->check();
   objects_.remove(step_file_name(step));
   forget(step);
 }

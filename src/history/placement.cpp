@@ -14,6 +14,7 @@
 #include "core/files.hpp"
 #include "core/uuid.hpp"
 #include "history/step_file.hpp"
+#include "holdfast/memory_server.hpp"
 
 namespace holdfast::history {
 
@@ -178,7 +179,11 @@ Placement place(const HistoryOptions& options, RankTalk& talk) {
   own.ranks = nullptr;
   const std::string folder = rank_folder(talk.rank(), talk.size());
   if (!own.disk.empty()) own.disk = own_folder(own.disk, talk);
-  if (!own.remote.empty()) own.remote = own_folder(own.remote, talk);
+  if (is_memory_url(own.remote)) {
+    own.remote += "/" + folder;
+  } else if (!own.remote.empty()) {
+    own.remote = own_folder(own.remote, talk);
+  }
   if (!own.host_region.empty()) own.host_region += "." + folder;
   if (!own.status.empty()) own.status += "." + folder;
   if (!own.trace.empty()) own.trace += "." + folder;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/checksum.hpp"
+#include "core/large_pages.hpp"
 #include "core/uuid.hpp"
 
 namespace holdfast::history {
@@ -72,8 +73,7 @@ bool is_temporary_name(const std::string& name) {
 // ---- Memory -------------------------------------------------------------------------------------
 
 AlignedBytes::AlignedBytes(std::uint64_t bytes)
-    : bytes_(round_up(bytes)),
-      memory_(static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes_)), std::free) {
+    : bytes_(round_up(bytes)), memory_(core::allocate_pages(bytes_), std::free) {
   if (!memory_ && bytes_ > 0) {
     throw Error(Errc::no_memory,
                 concat("no memory for ", core::human_bytes(bytes_), " of a history's file"));

@@ -101,14 +101,15 @@ void Engine::agree_on_found(std::vector<StepInfo> (&stored)[kTierKinds]) {
 // What this rank has in a tier or a slower one. REQUIRES: the mutex is held.
 Offer Engine::offer_of(Tier tier) const {
   std::vector<const StepInfo*> all, durable;
+  const auto add = [](std::vector<const StepInfo*>& list, const StepInfo& info) {
+    if (list.empty() || list.back() != &info) list.push_back(&info);
+  };
   for (const auto& [step, record] : records_) {
     if (!core_->catalog.contains(step)) continue;
     for (const Tier kind : kinds_) {
       if (!is_whole(core_->catalog.state(step, tier_of(kind)))) continue;
-      if (kind >= tier && (all.empty() || all.back() != &record.info)) all.push_back(&record.info);
-      if (kind < Tier::disk) continue;
-      durable.push_back(&record.info);
-      break;
+      if (kind >= tier) add(all, record.info);
+      if (kind >= Tier::disk) add(durable, record.info);
     }
   }
   Offer offer{versions_of(all), versions_of(durable), std::nullopt};

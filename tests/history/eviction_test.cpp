@@ -5,12 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <optional>
 #include <random>
 #include <tuple>
 #include <vector>
 
+#include "support/sanitized.hpp"
 #include "support/scratch.hpp"
 
 namespace holdfast::history {
@@ -324,6 +326,57 @@ TEST(Eviction, AgreesWithAComparisonOfAllWindows) {
     const std::uint64_t bytes = random() % (sizes * 4 * 4096);
     const auto chosen = choose(parts, bytes);
     ASSERT_EQ(chosen, best_of_all(parts, std::max<std::uint64_t>(bytes, 1))) << "round " << round;
+  }
+}
+
+// Tables in which rows of free fragments are looked for before anything else: mostly consumed ones,
+// few of them, or none; rows that reach over 64 neighbours, and to both ends; exact fits.
+TEST(Eviction, AgreesWithAComparisonOfAllWindowsOfLargeTables) {
+  std::mt19937_64 random(test::test_seed());
+  const int rounds = test::kSanitized ? 60 : 600;
+  for (int round = 0; round < rounds; ++round) {
+    const std::uint64_t sizes = 1 + random() % 6;
+    const unsigned consumed_of_32 = std::array{0, 2, 8, 24, 31, 32}[random() % 6];
+    const unsigned late_of_8 = random() % 4;
+    const bool has_unhinted = random() % 2 == 0;
+    std::uint64_t count = 1 + random() % 320;
+    if (random() % 2 == 0) count = (count + 63) / 64 * 64;  // the search goes by as many
+    std::vector<Part> parts;
+    for (; count > 0; --count) {
+      const std::uint64_t size = (1 + random() % sizes) * 4096;
+      const double wait = random() % 8 >= late_of_8 ? 0
+                          : random() % 2 == 0       ? kNever
+                                                    : static_cast<double>(1 + random() % 3) / 4;
+      if (random() % 32 < consumed_of_32) {
+        parts.push_back(consumed(size, wait));
+      } else if (random() % 4 == 0 && (parts.empty() || !parts.back().gap)) {
+        parts.push_back(gap(size));
+      } else if (has_unhinted && random() % 4 == 0) {
+        parts.push_back(unhinted(size, wait));
+      } else {
+        parts.push_back(hinted(size, (std::uint64_t{1} << random() % 9) - 1, wait));
+      }
+    }
+    const std::uint64_t neighbours = random() % 8 == 0 ? 100 : 4;
+    const std::uint64_t pages = 1 + random() % (sizes * neighbours);
+    const std::uint64_t bytes = pages * 4096 - (random() % 2 == 0 ? 0 : random() % 4096);
+    ASSERT_EQ(choose(parts, bytes), best_of_all(parts, bytes)) << "round " << round;
+
+    // As a catalog asks: first of what need not wait.
+    const auto score_of = [&](const Fragment& fragment) { return parts[fragment.step].score; };
+    const auto now = [&](const Fragment& fragment) {
+      Score score = score_of(fragment);
+      if (score.wait > 0) score.wait = kNever;
+      return score;
+    };
+    const auto is_free = [&](const Fragment& fragment) {
+      if (fragment.step == kGap) return round % 2 == 0;  // it does not matter
+      return score_of(fragment).consumed && score_of(fragment).wait == 0;
+    };
+    std::vector<Score> memory;
+    ASSERT_EQ(choose_window(fragments_of(parts), bytes, is_free, now, score_of, memory),
+              choose_with_rest(parts, bytes))
+        << "round " << round;
   }
 }
 

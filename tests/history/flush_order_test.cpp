@@ -149,4 +149,94 @@ TEST(FlushOrder, WhatIsReadyAboveLeavesItsRoomBelow) {
   }
 }
 
+// What is restored first is not copied down while the next cache's flushes go on; it is once they
+// have ended, or somebody waits.
+TEST(FlushOrder, WhatIsRestoredFirstStaysWhileOthersAreFlushed) {
+  for (const bool waits : {false, true}) {
+    Catalog catalog({cache(3), cache(8), kDisk}, {.oldest_flush_every = 100});
+    for (Step step = 0; step < 8; ++step) catalog.hint(step);
+    for (const Step step : {7, 0, 1}) save(catalog, step);  // 0 to 2 are the front
+    const std::optional<Transfer> flush = catalog.next_flush(0);
+    ASSERT_TRUE(flush.has_value());
+    EXPECT_EQ(flush->step, 7u);
+    catalog.finish(*flush, Outcome::done);
+    const std::optional<Transfer> below = catalog.next_flush(1);
+    ASSERT_TRUE(below.has_value());
+    EXPECT_FALSE(catalog.next_flush(0).has_value());
+    if (waits) {
+      catalog.caller_waits();
+    } else {
+      catalog.finish(*below, Outcome::done);
+    }
+    const std::optional<Transfer> first = catalog.next_flush(0);
+    ASSERT_TRUE(first.has_value());
+    EXPECT_EQ(first->step, 1u);
+    std::string why;
+    EXPECT_TRUE(catalog.valid(&why)) << why;
+  }
+}
+
+// A copy below the front is worth nothing: it goes, though it is restored before the other.
+TEST(FlushOrder, WhatTheFastestCacheWillHaveLeavesItsRoomBelow) {
+  for (const bool in_front : {true, false}) {
+    Catalog catalog({cache(3), cache(2), kDisk}, {});
+    const std::vector<Step> order =
+        in_front ? std::vector<Step>{0, 1, 2, 5, 6} : std::vector<Step>{7, 8, 9, 0, 1};
+    for (const Step step : order) catalog.hint(step);
+    for (const Step step : {0, 1}) save(catalog, step);
+    while (!flush_all(catalog, 0).empty() || !flush_all(catalog, 1).empty()) {
+    }
+    ASSERT_EQ(catalog.state(0, 1), State::flushed);
+    ASSERT_EQ(catalog.state(1, 1), State::flushed);
+    if (in_front) {
+      save(catalog, 6);
+      flush_all(catalog, 0);
+      flush_all(catalog, 1);
+      save(catalog, 5);  // in the fastest cache in the place of 6
+      flush_all(catalog, 0);
+      EXPECT_NE(catalog.state(5, 1), State::absent);
+      EXPECT_NE(catalog.state(6, 1), State::absent);
+      EXPECT_EQ(catalog.state(0, 1), State::absent);
+      EXPECT_EQ(catalog.state(1, 1), State::absent);
+      EXPECT_EQ(catalog.state(0, 0), State::flushed);
+    } else {
+      save(catalog, 7);
+      flush_all(catalog, 0);
+      EXPECT_EQ(catalog.state(1, 1), State::absent);
+      EXPECT_NE(catalog.state(0, 1), State::absent);
+    }
+  }
+}
+
+// A prefetch takes no room from what only the disk has besides, but for what is restored next or
+// behind it.
+TEST(FlushOrder, NothingIsFetchedInPlaceOfWhatWouldBeFetchedAgain) {
+  for (const bool soon : {false, true}) {
+    for (const bool hinted : {false, true}) {
+      Catalog catalog({cache(3), kDisk}, {});
+      for (Step step = 0; step < 6; ++step) {
+        save(catalog, step);
+        flush_all(catalog, 0);
+      }
+      std::vector<Step> held;
+      for (Step step = 0; step < 6; ++step) {
+        if (catalog.state(step, 0) != State::absent) held.push_back(step);
+      }
+      ASSERT_EQ(held.size(), 3u);
+      const Step lost = held.front() == 0 ? held.front() + 1 : 0;
+      ASSERT_EQ(catalog.state(lost, 0), State::absent);
+      catalog.hint(held[0]);
+      if (!soon) catalog.hint(held[1]);
+      catalog.hint(lost);
+      if (soon) catalog.hint(held[1]);
+      if (hinted) catalog.hint(held[2]);
+      catalog.start_prefetch();
+      const std::optional<Transfer> fetch = catalog.next_fetch(0);
+      ASSERT_EQ(fetch.has_value(), soon || !hinted);
+      EXPECT_EQ(fetch ? fetch->step : lost, lost);
+      EXPECT_EQ(catalog.state(held[2], 0) == State::absent, fetch.has_value());
+    }
+  }
+}
+
 }  // namespace

@@ -12,9 +12,9 @@ from rich.table import Table
 
 from .._backend import ext
 from .._errors import Error, checked_number
-from .._objects import objects_of
+from .._objects import is_memory_url, objects_of
 from .._region import path_text
-from . import common, history_live, history_timeline
+from . import common, history_live, history_partner, history_timeline
 
 app = typer.Typer(
     help="The checkpoints of a history: in its folder or store, in a running program, and in time.",
@@ -26,8 +26,9 @@ Folder = Annotated[
     str,
     typer.Argument(
         metavar="PATH",
-        help="The history's folder, or the URL of an object store, such as s3://bucket/prefix, "
-        "whose settings are those of the environment (AWS_REGION, AWS_ENDPOINT, ...).",
+        help="The history's folder, memory of a partner (tcp://HOST:PORT/NAME), or the URL of an "
+        "object store, such as s3://bucket/prefix, whose settings are those of the environment "
+        "(AWS_REGION, AWS_ENDPOINT, ...).",
     ),
 ]
 
@@ -76,7 +77,7 @@ def show(
         str,
         typer.Argument(
             metavar="PATH",
-            help="The history's folder, its socket (status=), or the URL of its object store.",
+            help="The history's folder, its socket (status=), or the URL of its remote tier.",
         ),
     ],
     as_json: common.Json = False,
@@ -87,9 +88,8 @@ def show(
     which transfers and calls are under way, and which hints are ahead. Changes nothing. Reads what
     describes the checkpoints; `holdfast history verify` reads their bytes.
     """
-    store = objects_of(path, None, make=False)
-    if store is not None:
-        report = _report(ext.history_in_store(store))
+    if is_memory_url(path) or objects_of(path, None, make=False) is not None:
+        report = _report(_look_at(path))
         if as_json:
             common.emit(report)
         else:
@@ -150,6 +150,9 @@ def _print_steps(steps: list[dict[str, Any]], latest: int | None) -> None:
     common.out.print(grid)
 
 
+app.command(
+    "partner", epilog="Example: holdfast history partner --memory 64G --listen 10.0.0.7:7411"
+)(history_partner.partner)
 app.command("timeline", epilog="Example: holdfast history timeline run.trace --output run.html")(
     history_timeline.draw
 )

@@ -1,0 +1,385 @@
+// Histories whose remote tier is memory of another node: what survives the loss of either side.
+// A node is lost here as far as one host can lose it: its process is killed or stopped, and all
+// that was in its own folder is removed; the partner is a process of its own, or a server of the
+// test's.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "holdfast/history.hpp"
+#include "holdfast/history_folder.hpp"
+#include "holdfast/memory_server.hpp"
+#include "holdfast/ranks.hpp"
+#include "killed_history.hpp"
+#include "support/error_of.hpp"
+#include "support/message_proxy.hpp"
+#include "support/sanitized.hpp"
+#include "support/scratch.hpp"
+
+namespace holdfast {
+namespace {
+
+using std::chrono::milliseconds;
+using test::error_of;
+using test::killed;
+using test::kUnit;
+using test::MessageProxy;
+using test::restores;
+using test::save;
+using test::wait_to_be_killed;
+
+constexpr MemoryStoreOptions kImpatient{milliseconds(300), milliseconds(300)};
+
+class MemoryHistoryTest : public test::Scratch {
+ protected:
+  MemoryHistoryTest() { ::alarm(240); }  // what waits for ever fails
+  ~MemoryHistoryTest() override { ::alarm(0); }
+
+  static MemoryServerOptions server_options(std::uint64_t bytes = 64 << 20) {
+    MemoryServerOptions options;
+    options.bytes = bytes;
+    return options;
+  }
+  HistoryOptions options(const std::string& remote, const std::string& disk = "disk") const {
+    HistoryOptions options;
+    options.gpu_bytes = 4 * kUnit;
+    options.host_bytes = 6 * kUnit;
+    if (!disk.empty()) options.disk = path(disk);
+    options.remote = remote;
+    return options;
+  }
+  // A process that saves `steps`, and tells of each once the partner has it.
+  static std::vector<std::uint64_t> killed_saving(const HistoryOptions& with, std::uint64_t first,
+                                                  std::uint64_t last, std::size_t reports,
+                                                  unsigned more_microseconds) {
+    return killed(reports, more_microseconds, [&](auto tell) {
+      History history = History::open(with);
+      Stream stream;
+      std::vector<std::uint8_t> field;
+      for (std::uint64_t step = first; step < last; ++step) {
+        save(history, stream, field, step).wait(Tier::remote);
+        tell(step);
+      }
+      wait_to_be_killed();
+    });
+  }
+  // What a newcomer finds who has nothing of his own.
+  static void check(const HistoryOptions& with, const std::vector<std::uint64_t>& told) {
+    History history = History::open(with);
+    for (const std::uint64_t step : told) EXPECT_TRUE(history.is_in(step, Tier::remote)) << step;
+    for (const std::uint64_t step : history.steps()) EXPECT_TRUE(restores(history, step)) << step;
+  }
+};
+
+// Node after node is lost at random moments; each life goes on with what the partner has kept of
+// all the ones before.
+TEST_F(MemoryHistoryTest, WhatThePartnerHasSurvivesTheLossOfTheNode) {
+  const std::uint64_t seed = test::test_seed();
+  std::mt19937_64 random(seed);
+  MemoryServer server(server_options());
+  std::size_t found = 0;
+  for (int round = 0; round < 8; ++round) {
+    const bool has_disk = random() % 3 != 0, has_host = random() % 3 != 0;
+    std::vector<std::uint64_t> told;
+    for (std::uint64_t life = 0; life < 3; ++life) {
+      HistoryOptions with = options(server.address() + "/round" + std::to_string(round));
+      with.gpu_bytes *= random() % 2;
+      if (!has_host) with.host_bytes = 0;
+      if (!has_disk) with.disk = "";
+      SCOPED_TRACE("seed " + std::to_string(seed) + ", round " + std::to_string(round) + ", life " +
+                   std::to_string(life));
+      const auto more = killed_saving(with, 6 * life, 6 * life + 6, random() % 7,
+                                      static_cast<unsigned>(random() % 3000));
+      told.insert(told.end(), more.begin(), more.end());
+      std::filesystem::remove_all(path("disk"));
+      with.disk = "";
+      check(with, told);
+      found += told.size();
+    }
+  }
+  EXPECT_GT(found, 20u);
+}
+
+// In every phase: it is killed as each of the messages comes by.
+TEST_F(MemoryHistoryTest, AClientThatIsKilledAtAnyMessageLeavesWhatItReported) {
+  MemoryServer server(server_options());
+  std::size_t found = 0;
+  for (std::uint64_t at = 0; at < 40; at += test::kSanitized ? 5 : 1) {
+    SCOPED_TRACE("at message " + std::to_string(at));
+    int ends[2];
+    ASSERT_EQ(::pipe(ends), 0);
+    pid_t child = 0;
+    std::atomic<pid_t> victim = 0;
+    MessageProxy proxy(server.address(), MessageProxy::Mishap::none, at);
+    proxy.on_message = [&] {
+      while (victim == 0) ::usleep(100);
+      ::kill(victim, SIGKILL);
+    };
+    const std::string name = "/at" + std::to_string(at);
+    child = ::fork();
+    if (child == 0) {
+      ::alarm(60);
+      try {
+        History history = History::open(options(proxy.address() + name));
+        Stream stream;
+        std::vector<std::uint8_t> field;
+        for (std::uint64_t step = 0; step < 5; ++step) {
+          save(history, stream, field, step).wait(Tier::remote);
+          (void)!::write(ends[1], &step, sizeof step);
+          if (step == 2) history.discard(0);
+        }
+        history.flush();
+      } catch (...) {
+      }
+      ::pause();
+    }
+    victim = child;
+    ::close(ends[1]);
+    std::vector<std::uint64_t> told;
+    std::uint64_t step = 0;
+    while (told.size() < 5 && ::read(ends[0], &step, sizeof step) == sizeof step) {
+      told.push_back(step);
+    }
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    ::close(ends[0]);
+    std::filesystem::remove_all(path("disk"));
+    if (told.size() > 2) told.erase(told.begin());
+    found += told.size();
+    check(options(server.address() + name, ""), told);
+  }
+  EXPECT_GT(found, test::kSanitized ? 2u : 20u);
+}
+
+// What the partner had comes to a new disk, too, and is read from there.
+TEST_F(MemoryHistoryTest, ANewNodeGoesOnWhereTheLostOneWas) {
+  MemoryServer server(server_options());
+  const std::string place = server.address() + "/rank3";
+  killed_saving(options(place), 0, 5, 5, 0);
+  std::filesystem::remove_all(path("disk"));
+  {
+    History history = History::open(options(place, "another"));
+    EXPECT_EQ(history.steps().size(), 5u);
+    EXPECT_EQ(history.latest(Tier::remote), 4u);
+    history.flush();
+    for (std::uint64_t step = 0; step < 5; ++step) EXPECT_TRUE(history.is_in(step, Tier::disk));
+    history.close();
+  }
+  EXPECT_EQ(HistoryFolder(place).steps().size(), 5u);
+  const std::vector<std::uint64_t> one{1};
+  HistoryFolder::discard(place, one);
+  EXPECT_EQ(HistoryFolder(place).steps().size(), 4u);
+  EXPECT_EQ(error_of([&] { HistoryFolder(server.address() + "/none"); }), Errc::not_found);
+}
+
+// The newest stay: so that a partner's memory is bounded, and not the disk's.
+TEST_F(MemoryHistoryTest, RetentionBoundsThePartnersMemory) {
+  MemoryServer server(server_options(8 * kUnit));
+  HistoryOptions with = options(server.address() + "/rank3", "");
+  with.keep_last = 3;
+  {
+    History history = History::open(with);
+    Stream stream;
+    std::vector<std::uint8_t> field;
+    for (std::uint64_t step = 0; step < 40; ++step) {
+      save(history, stream, field, step).wait(Tier::remote);
+    }
+    history.close();
+  }
+  EXPECT_LE(server.used_bytes(), 8 * kUnit);
+  History history = History::open(with);
+  EXPECT_EQ(history.steps(), (std::vector<std::uint64_t>{37, 38, 39}));
+}
+
+TEST_F(MemoryHistoryTest, AFullPartnerIsSaidAndTheDiskHasAll) {
+  MemoryServer server(server_options(4 * kUnit));
+  HistoryOptions with = options(server.address() + "/rank3");
+  with.on_error = OnError::warn;
+  ::testing::internal::CaptureStderr();
+  {
+    History history = History::open(with);
+    Stream stream;
+    std::vector<std::uint8_t> field;
+    std::vector<Ticket> tickets;
+    for (std::uint64_t step = 0; step < 12; ++step) {
+      tickets.push_back(save(history, stream, field, step));
+    }
+    EXPECT_EQ(error_of([&] { history.flush(); }, {"memory server", "no room"}), Errc::no_space);
+    std::size_t there = 0;
+    for (const Ticket& ticket : tickets) {
+      EXPECT_TRUE(ticket.is_in(Tier::disk));
+      if (ticket.is_in(Tier::remote)) {
+        ++there;
+      } else {
+        EXPECT_EQ(error_of([&] { ticket.wait(Tier::remote); }), Errc::no_space);
+      }
+    }
+    EXPECT_GT(there, 1u);
+    EXPECT_EQ(error_of([&] { history.close(); }), Errc::no_space);
+  }
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("no room"), std::string::npos);
+}
+
+// The partner is lost instead, by a kill at a random moment, or it stands still. The history goes
+// on, says so, and its disk has everything.
+TEST_F(MemoryHistoryTest, ALostPartnerIsSaidAndTheHistoryGoesOn) {
+  const std::uint64_t seed = test::test_seed();
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < (test::kSanitized ? 3 : 8); ++round) {
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", round " + std::to_string(round));
+    const int signal = round % 4 == 3 ? SIGSTOP : SIGKILL;
+    int ends[2];
+    ASSERT_EQ(::pipe(ends), 0);
+    const pid_t partner = ::fork();
+    if (partner == 0) {
+      ::alarm(120);
+      MemoryServer server(server_options());
+      (void)!::write(ends[1], server.address().data(), server.address().size());
+      for (;;) ::pause();
+    }
+    char address[128] = {};
+    ASSERT_GT(::read(ends[0], address, sizeof address - 1), 0);
+    const std::string disk = "disk" + std::to_string(round);
+    HistoryOptions with = options("", disk);
+    with.remote_store = memory_store(std::string(address) + "/rank3", kImpatient);
+    with.on_error = round % 2 == 0 ? OnError::raise : OnError::warn;
+    const std::uint64_t at = random() % 20;
+    std::size_t said = 0;
+    ::testing::internal::CaptureStderr();
+    {
+      History history = History::open(with);
+      Stream stream;
+      std::vector<std::uint8_t> field;
+      for (std::uint64_t step = 0; step < 20; ++step) {
+        if (step == at) ::kill(partner, signal);
+        for (;;) {  // raised once for each, and then it is saved
+          try {
+            save(history, stream, field, step);
+            break;
+          } catch (const Error& error) {
+            ASSERT_EQ(error.code(), Errc::io) << error.what();
+            ++said;
+          }
+        }
+      }
+      EXPECT_EQ(error_of([&] { history.flush(); }), Errc::io);
+      for (std::uint64_t step = 0; step < 20; ++step) {
+        EXPECT_TRUE(history.is_in(step, Tier::disk)) << step;
+        EXPECT_TRUE(restores(history, step)) << step;
+      }
+      EXPECT_EQ(error_of([&] { history.close(); }), Errc::io);
+    }
+    const std::string printed = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(with.on_error == OnError::warn, printed.find("holdfast") != printed.npos);
+    ::kill(partner, SIGKILL);
+    ::waitpid(partner, nullptr, 0);
+    ::close(ends[0]);
+    ::close(ends[1]);
+    // The next partner gets all of it.
+    MemoryServer next(server_options());
+    with = options(next.address() + "/rank3", disk);
+    {
+      History history = History::open(with);
+      history.close();
+    }
+    EXPECT_EQ(HistoryFolder(with.remote).steps().size(), 20u);
+  }
+}
+
+// Bits flip, and connections end, at random, all the time.
+TEST_F(MemoryHistoryTest, AConnectionThatFailsNowAndThenHoldsUpNothing) {
+  const std::uint64_t seed = test::test_seed();
+  std::mt19937_64 random(seed);
+  MemoryServer server(server_options());
+  for (int round = 0; round < (test::kSanitized ? 5 : 30); ++round) {
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", round " + std::to_string(round));
+    const std::string name = "/round" + std::to_string(round), disk = "disk" + name.substr(6);
+    const auto mishap = static_cast<MessageProxy::Mishap>(1 + random() % 4);
+    MessageProxy proxy(server.address(), mishap, 8 + random() % 40, random());
+    HistoryOptions with = options("", random() % 2 == 0 ? disk : "");
+    with.remote_store = memory_store(proxy.address() + name, kImpatient);
+    with.on_error = OnError::warn;
+    std::vector<std::uint64_t> told;
+    ::testing::internal::CaptureStderr();
+    try {
+      History history = History::open(with);
+      Stream stream;
+      std::vector<std::uint8_t> field;
+      std::vector<Ticket> tickets;
+      for (std::uint64_t step = 0; step < 10; ++step) {
+        tickets.push_back(save(history, stream, field, step));
+      }
+      history.flush();
+      for (std::uint64_t step = 0; step < 10; ++step) EXPECT_TRUE(restores(history, step)) << step;
+      for (const Ticket& ticket : tickets) {
+        if (ticket.is_in(Tier::remote)) told.push_back(ticket.step());
+      }
+      EXPECT_EQ(told.size(), 10u);  // what had failed was tried again
+      history.close();
+    } catch (const Error& error) {  // while it was opened, or where no disk was
+      EXPECT_EQ(error.code(), Errc::io) << error.what();
+    }
+    ::testing::internal::GetCapturedStderr();
+    check(options(server.address() + name, ""), told);
+  }
+}
+
+TEST_F(MemoryHistoryTest, OneProcessHasANameAndEachRankItsOwn) {
+  MemoryServer server(server_options());
+  History history = History::open(options(server.address() + "/rank3"));
+  EXPECT_EQ(error_of([&] { History::open(options(server.address() + "/rank3", "other")); },
+                     {"open for writing"}),
+            Errc::in_use);
+  HistoryOptions both = options(server.address() + "/another", "other");
+  both.remote_store = memory_store(both.remote);
+  EXPECT_EQ(error_of([&] { History::open(both); }, {"remote_store"}), Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { History::open(options("tcp://nonsense", "other")); }, {"HOST:PORT"}),
+            Errc::invalid_argument);
+  HistoryOptions ranks = options(server.address() + "/run", "ranks");
+  ranks.ranks = local_ranks({});
+  History of_rank = History::open(ranks);
+  Stream stream;
+  std::vector<std::uint8_t> field;
+  save(of_rank, stream, field, 1).wait(Tier::remote);
+  EXPECT_EQ(of_rank.agree(Tier::remote), std::vector<std::uint64_t>{1});
+  of_rank.close();
+  EXPECT_EQ(HistoryFolder(server.address() + "/run/rank-00000-of-00001").steps().size(), 1u);
+}
+
+TEST_F(MemoryHistoryTest, HistoriesOfOtherNamesDoNotMeet) {
+  MemoryServer server(server_options());
+  std::vector<std::thread> threads;
+  threads.reserve(4);
+  for (int name = 0; name < 4; ++name) {
+    threads.emplace_back([&, name] {
+      const std::string text = std::to_string(name);
+      History history = History::open(options(server.address() + "/" + text, "disk" + text));
+      Stream stream;
+      std::vector<std::uint8_t> field;
+      for (std::uint64_t step = 0; step < 15; ++step) {
+        save(history, stream, field, step * 4 + static_cast<std::uint64_t>(name));
+      }
+      history.close();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (std::uint64_t name = 0; name < 4; ++name) {
+    History history = History::open(options(server.address() + "/" + std::to_string(name), ""));
+    EXPECT_EQ(history.steps().size(), 15u);
+    for (const std::uint64_t step : history.steps()) {
+      EXPECT_EQ(step % 4, name);
+      EXPECT_TRUE(restores(history, step));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace holdfast
