@@ -256,10 +256,11 @@ class History {
   // have it, and throws on all if one cannot have it, or not within ranks_timeout.
   void wait_for_all(const Ticket& ticket, Tier tier = Tier::disk);
 
-  // Waits until everything is on disk and remote, as far as there are such tiers, or cannot be, and
-  // what was discarded is gone from there; what was given up is tried again. Throws what transfers
-  // met, and why a checkpoint is not where it should be. One that is remote, and for which
-  // disk_bytes has no room, may be missing on disk.
+  // Waits until everything that was saved before is on disk and remote, as far as there are such
+  // tiers, or cannot be, and what was discarded is gone from there; what was given up is tried
+  // again. Does not wait for what other threads save meanwhile. Throws what transfers met, and why
+  // a checkpoint is not where it should be. One that is remote, and for which disk_bytes has no
+  // room, may be missing on disk.
   void flush();
   // Reads what the disk, and the remote tier, have of a checkpoint; where that is no longer whole
   // and another tier has it, it is written again, in the background. Throws damaged, not_found.

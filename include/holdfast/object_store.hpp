@@ -57,6 +57,11 @@ class ObjectStore {
   // remove() throw in_use should another have taken over all the same. Throws in_use where another
   // writes. Null: the store cannot, and the history keeps an object `history.lock` there for it.
   virtual std::shared_ptr<void> claim() { return nullptr; }
+  // Everything that was there is known to be gone for good, as with a process that had it in its
+  // memory. From then on read() throws not_found, head() has nothing, and all else throws io, until
+  // claim() is called again, behind the end of what it had returned: that begins anew, and with an
+  // empty place.
+  virtual bool is_lost() const { return false; }
   // Where this is, such as "s3://bucket/prefix", for messages.
   virtual const std::string& path() const = 0;
 };

@@ -54,25 +54,26 @@ bool Catalog::flush_given_up(Step step, int tier) const {
          found->second.copies[tier].failed_flushes >= options_.flush_attempts;
 }
 
-bool Catalog::flush_pending() const {
+bool Catalog::flush_pending(const Among& among) const {
   for (const Transfer& transfer : transfers_) {
-    if (transfer.kind == Transfer::Kind::save || transfer.kind == Transfer::Kind::flush)
-      return true;
+    if (transfer.kind != Transfer::Kind::save && transfer.kind != Transfer::Kind::flush) continue;
+    if (!among || among(transfer.step)) return true;
   }
   for (int tier = 0; tier < tiers(); ++tier) {
     for (const auto& [step, bytes, mark, note] : tier_at(tier).flush_queue) {
       const auto found = checkpoints_.find(step);
       if (found == checkpoints_.end() || found->second.doomed) continue;
-      if (!is_alone(found->second.copies[tier].state)) continue;
+      if (!is_alone(found->second.copies[tier].state) || (among && !among(step))) continue;
       if (drains(tier, bytes, Asker::caller)) return true;
     }
   }
   return false;
 }
 
-bool Catalog::discard_pending() const {
-  return std::any_of(checkpoints_.begin(), checkpoints_.end(),
-                     [](const auto& entry) { return entry.second.doomed; });
+bool Catalog::discard_pending(const Among& among) const {
+  return std::any_of(checkpoints_.begin(), checkpoints_.end(), [&](const auto& entry) {
+    return entry.second.doomed && (!among || among(entry.first));
+  });
 }
 
 bool Catalog::will_reach(Step step, int tier) const {

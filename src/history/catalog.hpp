@@ -25,6 +25,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -162,12 +163,14 @@ class Catalog {
   bool is_hinted(Step step) const { return places_.contains(step); }
   const std::map<std::uint64_t, Step>& hints() const { return hints_; }  // by place, ascending
   bool is_prefetching() const { return prefetching_; }
+  // Of checkpoints; null: of all.
+  using Among = std::function<bool(Step)>;
   // Flushes are under way, or will come to be without the program's help.
-  bool flush_pending() const;
+  bool flush_pending(const Among& among = nullptr) const;
   // Storage will get, without the program's help, what slower storage has.
   bool refill_pending() const;
   // What goes is still used by transfers.
-  bool discard_pending() const;
+  bool discard_pending(const Among& among = nullptr) const;
   // The checkpoint is on its way to this tier, or may come to be without the program's help.
   bool will_reach(Step step, int tier) const;
   // Every copy of what was there turned out to be damaged.

@@ -1,4 +1,5 @@
 // What a history says of its storage: what is there, what is not and why, and that everything is.
+#include <algorithm>
 #include <utility>
 
 #include "core/files.hpp"
@@ -41,10 +42,15 @@ void Engine::flush() {
   caller.done();
 }
 
-// `refills`: what slower storage has, and so cannot be lost by not waiting for it, is waited for.
+// Of what was saved before: other threads may save without an end. `refills`: what slower storage
+// has, and so cannot be lost by not waiting for it, is waited for.
 void Engine::flush(Lock& lock, bool refills) {
   Core& core = *core_;
   core.check_whole();
+  const Catalog::Among among = [this, last = saves_counted_](Step step) {
+    const auto record = records_.find(step);
+    return record == records_.end() || record->second.id <= last;
+  };
   removals_.merge(failed_removals_);
   failed_removals_.clear();
   removal_due_.notify_one();
@@ -52,25 +58,35 @@ void Engine::flush(Lock& lock, bool refills) {
   {
     const Core::Draining draining(core);
     const Core::Waiting waiting(core);
-    while (!core.broken && (core.catalog.flush_pending() || core.catalog.discard_pending() ||
-                            !removals_.empty() || (refills && core.catalog.refill_pending()))) {
+    const auto wait_for_flushes = [&] {
+      const Catalog& catalog = core.catalog;
+      while (!core.broken && (catalog.flush_pending(among) || catalog.discard_pending(among) ||
+                              (refills && catalog.refill_pending()))) {
+        core.changed.wait(lock);
+      }
+    };
+    wait_for_flushes();
+    const auto removals = removals_;
+    const auto is_due = [&](const auto& removal) { return removals_.contains(removal); };
+    while (!core.broken && std::any_of(removals.begin(), removals.end(), is_due)) {
       core.changed.wait(lock);
     }
+    wait_for_flushes();  // they may have made room for some
   }
   core.check_whole();
   if (const std::exception_ptr error = std::exchange(pending_error_, nullptr)) {
     std::rethrow_exception(error);
   }
-  check_all_flushed();
+  check_all_flushed(among);
 }
 
 // Throws what keeps a checkpoint from the last tier, or from storage that has room for it.
-void Engine::check_all_flushed() {
+void Engine::check_all_flushed(const Catalog::Among& among) {
   const int last = static_cast<int>(kinds_.size()) - 1;
   if (is_cache(last)) return;
   const Catalog& catalog = core_->catalog;
   for (const auto& [step, record] : records_) {
-    if (!catalog.contains(step) || catalog.is_lost(step)) continue;
+    if (!catalog.contains(step) || catalog.is_lost(step) || !among(step)) continue;
     const bool there = is_whole(catalog.state(step, last));
     if (there && !catalog.refill_given_up(step)) continue;
     const auto met = unflushed_.lower_bound({step, there ? last : 0});
@@ -85,6 +101,39 @@ void Engine::check_all_flushed() {
                        core::human_bytes(record.info.bytes), " within ", name,
                        "_bytes; discard others, or give the history more"));
   }
+}
+
+// A place that is known to have lost what it had, such as the memory of a process that was started
+// again: nothing is evicted on its account any longer, and what is left goes there anew. REQUIRES:
+// the mutex is held.
+void Engine::note_losses() {
+  for (const Tier kind : kinds_) {
+    if (kind < Tier::disk || !stores_[index_of(kind)]->is_lost()) continue;
+    changing([&] { note_loss(kind); });
+  }
+}
+
+void Engine::note_loss(Tier kind) {
+  Catalog& catalog = core_->catalog;
+  const int tier = tier_of(kind);
+  bool is_used = false;
+  for (const history::Transfer& transfer : catalog.transfers()) {
+    is_used |= transfer.from == tier || transfer.to == tier;
+  }
+  if (catalog.used(tier) > 0) {
+    for (auto& [step, record] : records_) {
+      if (!is_whole(catalog.state(step, tier))) continue;
+      catalog.found_damaged(step, tier);  // unless it is being read: its reader hears of it
+      record.failure = concat("what '", stores_[index_of(kind)]->path(), "' had is gone");
+      if (record.ticket) record.ticket->was_in[index_of(kind)] = false;
+    }
+  }
+  if (is_used) return;  // until those have ended
+  stores_[index_of(kind)]->begin_anew();
+  std::erase_if(removals_, [&](const auto& removal) { return removal.second == kind; });
+  std::erase_if(failed_removals_, [&](const auto& removal) { return removal.second == kind; });
+  retry_flushes();
+  core_->go_on();
 }
 
 void Engine::verify(Step step) {

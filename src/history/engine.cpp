@@ -269,6 +269,7 @@ Engine::Lock Engine::open_lock() {
   Core::lock_soon(lock);
   if (core_->closing) throw Error(Errc::closed, "this history is closed: open it again");
   core_->check_whole();
+  note_losses();
   if (!consumed_.empty() && discard_consumed()) (void)core_->go_on_soon();
   return lock;
 }

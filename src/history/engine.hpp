@@ -325,7 +325,9 @@ class Engine {
   static void remove_file(StepStore& store, Step step);
   bool is_being_removed(Step step) const;
   void flush(Lock& lock, bool refills);
-  void check_all_flushed();
+  void check_all_flushed(const Catalog::Among& among);
+  void note_losses();
+  void note_loss(Tier kind);
   bool verify(Step step, Tier kind);
   void end(bool leave);
 

@@ -4,10 +4,16 @@
 // A request whose connection has ended meanwhile goes over a new one, once, unless bytes of an
 // object are on their way. Where the server cannot be reached, or says nothing, calls fail at once
 // for a while: a history that has a thousand checkpoints to send must not wait a thousand times.
+//
+// A server that was started again has lost what it had. From then on nothing is asked of it and
+// nothing written, until claim() begins anew with it: who counts on what was there hears of it
+// first.
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -45,6 +51,13 @@ constexpr milliseconds kKeeperPatience{2'000};  // close() may have to wait for 
 class Refused : public Error {
   using Error::Error;
 };
+// The server was started again.
+class Lost : public Error {
+ public:
+  explicit Lost(const std::string& server)
+      : Error(Errc::io, concat("the memory server at ", server,
+                               " was started again, and what it had is gone")) {}
+};
 
 Errc code_of(std::uint64_t number) {
   for (const Errc code : {Errc::invalid_argument, Errc::not_found, Errc::in_use, Errc::no_space,
@@ -61,7 +74,15 @@ std::string who_this_is() {
 }
 
 struct Link {
+  Link() = default;
+  // A child that was forked meanwhile has the socket, too, and would keep the claim.
+  ~Link() {
+    if (fd && maker.is_this_process()) ::shutdown(fd.get(), SHUT_RDWR);
+  }
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
   UniqueFd fd;
+  core::Maker maker;
   std::uint64_t sequence = 0;
   bool owns = false;    // has the claim
   bool rested = false;  // was used before, and may have ended meanwhile
@@ -87,6 +108,7 @@ class MemoryStore : public ObjectStore, public std::enable_shared_from_this<Memo
   std::vector<StoredObject> list() override;
   void remove(const std::string& key) override;
   std::shared_ptr<void> claim() override;
+  bool is_lost() const override { return lost_; }
   const std::string& path() const override { return path_; }
 
  private:
@@ -113,6 +135,7 @@ class MemoryStore : public ObjectStore, public std::enable_shared_from_this<Memo
     return receive(link, options_.silence, into);
   }
   void stream(Link& link, std::uint64_t bytes, const Source& source) const;
+  static void end_upload(const Link& link) noexcept;
   void release();
   void keep();
   void ping_resting();
@@ -130,10 +153,11 @@ class MemoryStore : public ObjectStore, public std::enable_shared_from_this<Memo
   std::size_t taken_ = 0;
   bool knows_server_ = false;
   Id server_id_{};
-  milliseconds suffered_{0};  // silence, by the server
-  bool is_claimed_ = false;   // by claim()
-  bool has_claim_ = false;    // by that, or since something was written
-  std::uint64_t claim_ = 0;   // its number
+  std::atomic<bool> lost_ = false;  // until the next claim()
+  milliseconds suffered_{0};        // silence, by the server
+  bool is_claimed_ = false;         // by claim()
+  bool has_claim_ = false;          // by that, or since something was written
+  std::uint64_t claim_ = 0;         // its number
   Clock::time_point down_until_{};
   std::string why_down_;
   bool ends_ = false;
@@ -152,8 +176,9 @@ MemoryStore::MemoryStore(const std::string& url, const MemoryStoreOptions& optio
                        "up to ",
                        wire::kMostKey, " letters of ASCII without blanks"));
   }
-  if (options.connecting < milliseconds(1) || options.silence < milliseconds(1)) {
-    throw Error(Errc::invalid_argument, "memory_store: limits of time are at least 1 ms");
+  for (const milliseconds limit : {options.connecting, options.silence}) {
+    if (limit >= milliseconds(1) && limit <= std::chrono::hours(24)) continue;
+    throw Error(Errc::invalid_argument, "memory_store: limits of time are 1 ms to a day");
   }
   endpoint_ = wire::parse_endpoint(place.substr(0, slash), "a memory server at");
   core::random_bytes(own_id_.data(), own_id_.size());
@@ -207,6 +232,7 @@ LinkPtr MemoryStore::take(Use use, const MemoryStoreOptions& limits, bool only_n
   }
   {
     std::unique_lock lock(mutex_);
+    if (lost_) throw Lost(endpoint_.text());
     const auto is_free = [&] { return taken_ < kMostLinks; };
     if (!changed_.wait_for(lock, limits.silence, is_free)) {
       throw Error(Errc::io, concat("all ", kMostLinks, " connections were in use for ",
@@ -311,9 +337,9 @@ void MemoryStore::say_hello(Link& link, milliseconds silence) {
   std::memcpy(server.data(), answer.payload.data(), server.size());
   const std::lock_guard lock(mutex_);
   if (knows_server_ && server != server_id_) {
-    throw Error(Errc::io, concat("the memory server at ", endpoint_.text(),
-                                 " was started again, and what it had is gone: open the history "
-                                 "again, and it is copied there anew"));
+    lost_ = true;
+    has_claim_ = false;
+    throw Lost(endpoint_.text());
   }
   knows_server_ = true;
   server_id_ = server;
@@ -380,7 +406,12 @@ void MemoryStore::stream(Link& link, std::uint64_t bytes, const Source& source) 
   const auto memory = std::make_unique_for_overwrite<std::byte[]>(wire::kPart);
   for (std::uint64_t at = 0; at < bytes;) {
     const std::span<std::byte> part(memory.get(), std::min<std::uint64_t>(wire::kPart, bytes - at));
-    source(part);
+    try {
+      source(part);
+    } catch (...) {
+      end_upload(link);
+      throw;
+    }
     try {
       send(link, Kind::part, {}, at, 0, part, options_.silence);
     } catch (const Broken& broken) {
@@ -391,6 +422,16 @@ void MemoryStore::stream(Link& link, std::uint64_t bytes, const Source& source) 
     at += part.size();
   }
   receive(link, options_.silence);
+}
+
+// The server has taken memory for the whole object, which the next one may want: it has let go of
+// it when it ends the connection.
+void MemoryStore::end_upload(const Link& link) noexcept {
+  ::shutdown(link.fd.get(), SHUT_WR);
+  try {
+    wire::wait_for(link.fd.get(), POLLIN, Clock::now() + kKeeperPatience);
+  } catch (...) {
+  }
 }
 
 void MemoryStore::put(const std::string& key, std::uint64_t bytes, const Source& source) {
@@ -424,7 +465,7 @@ bool MemoryStore::put_new(const std::string& key, std::span<const std::byte> byt
 std::size_t MemoryStore::read(const std::string& key, std::uint64_t offset,
                               std::span<std::byte> into) {
   const bool may_repeat = true;
-  return with_link(Use::reading, may_repeat, [&](Link& link) {
+  const auto request = [&](Link& link) {
     std::size_t got = 0;
     while (got < into.size()) {
       const std::size_t wanted = std::min<std::size_t>(wire::kMostPayload, into.size() - got);
@@ -434,7 +475,12 @@ std::size_t MemoryStore::read(const std::string& key, std::uint64_t offset,
       if (piece.size() < wanted) break;
     }
     return got;
-  });
+  };
+  try {
+    return with_link(Use::reading, may_repeat, request);
+  } catch (const Lost& lost) {
+    throw Error(Errc::not_found, lost.what());
+  }
 }
 
 std::optional<StoredObject> MemoryStore::head(const std::string& key) {
@@ -445,6 +491,8 @@ std::optional<StoredObject> MemoryStore::head(const std::string& key) {
     return StoredObject{key, answer.head.a, answer.head.b};
   } catch (const Refused& refused) {
     if (refused.code() != Errc::not_found) throw;
+    return std::nullopt;
+  } catch (const Lost&) {
     return std::nullopt;
   }
 }
@@ -485,6 +533,7 @@ std::shared_ptr<void> MemoryStore::claim() {
       throw Error(Errc::in_use, "it is open for writing in this process: close that history first");
     }
     is_claimed_ = true;
+    if (lost_.exchange(false)) knows_server_ = false;
   }
   // Gives it up, also where it does not come to be.
   struct Claim {

@@ -1,12 +1,15 @@
 #include "history/object_step_store.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <exception>
 #include <future>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -25,6 +28,7 @@ namespace {
 constexpr unsigned kOpeningThreads = 16;
 // Chunks that are asked for before they are wanted.
 constexpr std::size_t kPiecesAhead = 4;
+constexpr std::chrono::seconds kAnewAgainAfter{2};
 
 const char* remedy_of(Errc code) {
   switch (code) {
@@ -97,6 +101,7 @@ class NamedStore : public ObjectStore {
   void remove(const std::string& key) override {
     asking(concat("remove '", path_of(key), "'"), [&] { inner_->remove(key); });
   }
+  bool is_lost() const override { return inner_->is_lost(); }
   std::shared_ptr<void> claim() override {
     return asking(concat("write to '", path(), "'"), [&] { return inner_->claim(); });
   }
@@ -226,6 +231,11 @@ class ObjectStepStore : public StepFileStore {
   ObjectStepStore(std::shared_ptr<ObjectStore> objects, const ObjectOptions& options);
 
   void remove(Step step) override;
+  bool is_lost() const override { return objects_.is_lost() && !begins_anew_; }
+  void begin_anew() override {
+    forget_all();
+    begins_anew_ = true;
+  }
   const std::string& path() const override { return objects_.path(); }
 
  private:
@@ -235,7 +245,9 @@ class ObjectStepStore : public StepFileStore {
     return error.code() != Errc::io && error.code() != Errc::not_found;
   }
 
-  void make_history(const std::string& name);
+  void make_history(const HistoryHeader& header);
+  void make_anew();
+  void try_to_make_anew();
   void remove_remains(const std::vector<StoredObject>& all);
   void scan(const std::vector<StoredObject>& all);
   bool is_there_unlisted(const Front& front);
@@ -246,6 +258,10 @@ class ObjectStepStore : public StepFileStore {
 
   mutable NamedStore objects_;
   std::mutex sequence_;  // over take_sequence()
+  std::atomic<bool> begins_anew_ = false;
+  std::mutex anew_;  // over make_anew(), and these
+  std::optional<Error> why_not_anew_;
+  std::chrono::steady_clock::time_point not_anew_until_{};
   // One of these where something may be written.
   std::shared_ptr<void> stores_claim_;
   std::optional<ObjectClaim> claim_;
@@ -272,7 +288,7 @@ ObjectStepStore::ObjectStepStore(std::shared_ptr<ObjectStore> objects, const Obj
   if (!read_only_) {
     stores_claim_ = objects_.claim();
     if (!stores_claim_) claim_.emplace(objects_, options.lease);
-    make_history(options.name);
+    if (!objects_.head(kHistoryFile)) make_history(make_history_header(options.name));
     load_header(open_file(kHistoryFile));
     check_name(options.name);
   }
@@ -282,9 +298,7 @@ ObjectStepStore::ObjectStepStore(std::shared_ptr<ObjectStore> objects, const Obj
 }
 
 // Unless there is one.
-void ObjectStepStore::make_history(const std::string& name) {
-  if (objects_.head(kHistoryFile)) return;
-  const HistoryHeader header = make_history_header(name);
+void ObjectStepStore::make_history(const HistoryHeader& header) {
   const auto bytes = std::as_bytes(std::span(&header, 1));
   try {
     objects_.put_new(kHistoryFile, bytes);
@@ -297,6 +311,38 @@ void ObjectStepStore::make_history(const std::string& name) {
                  std::memcpy(part.data(), bytes.data() + at, part.size());
                  at += part.size();
                });
+}
+
+// Behind the loss of everything. Where it cannot be, a claim may have waited for that: a thousand
+// checkpoints that are to be written do not wait for it a thousand times.
+void ObjectStepStore::make_anew() {
+  const std::lock_guard lock(anew_);
+  if (!begins_anew_) return;
+  if (std::chrono::steady_clock::now() < not_anew_until_) throw Error(*why_not_anew_);
+  try {
+    try_to_make_anew();
+  } catch (const Error& error) {
+    why_not_anew_ = error;
+    not_anew_until_ = std::chrono::steady_clock::now() + kAnewAgainAfter;
+    throw;
+  }
+  begins_anew_ = false;
+}
+
+// Others may have come to be there meanwhile, as in any empty place.
+void ObjectStepStore::try_to_make_anew() {
+  stores_claim_ = nullptr;
+  stores_claim_ = objects_.claim();
+  if (const Folder::Opened opened = open_file(kHistoryFile); opened.file) {
+    if (read_history_header(*opened.file, path_of(kHistoryFile)).uuid != header_.uuid) {
+      throw Error(Errc::in_use, concat("what '", path(),
+                                       "' had is gone, and another history is there now: open this "
+                                       "one again with another name"));
+    }
+  } else {
+    for (const StoredObject& object : objects_.list()) refuse_other_file(object.key);
+    make_history(header_);
+  }
 }
 
 // By which a process has asked what time it is, and died.
@@ -374,6 +420,7 @@ bool ObjectStepStore::is_there_unlisted(const Front& front) {
 }
 
 bool ObjectStepStore::write_file(Front& front, const Blob& blob, const Pace& pace) {
+  if (begins_anew_) make_anew();
   if (claim_) claim_->check();
   if (is_there_unlisted(front)) return true;
   if (!hash(front, blob, pace)) return false;

@@ -56,6 +56,7 @@ void Engine::finish(const history::Transfer& transfer, Outcome outcome,
     note_evictions();
     forget_if_gone(step);
   });
+  note_losses();
 }
 
 void Engine::note_failure_of(Step step, const std::string& why) {

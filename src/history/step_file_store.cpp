@@ -196,6 +196,12 @@ void StepFileStore::forget(Step step) {
   damaged_.erase(step);
 }
 
+void StepFileStore::forget_all() {
+  const std::lock_guard lock(state_);
+  entries_.clear();
+  damaged_.clear();
+}
+
 // ---- Reading ------------------------------------------------------------------------------------
 
 StepFileStore::Entry StepFileStore::entry_of(Step step) const {

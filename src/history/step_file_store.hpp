@@ -81,6 +81,7 @@ class StepFileStore : public StepStore {
   void note_leftover(Step step, const Error& error);
   void refuse_to_remove(Step step) const;
   void forget(Step step);  // its file is gone
+  void forget_all();
 
   const bool read_only_;
   const TransferOptions transfer_;

@@ -145,6 +145,11 @@ class StepStore {
   // and throws that code otherwise: what is another's, or of a newer build, is for people to
   // remove.
   virtual std::vector<DamagedFile> damaged() const = 0;
+  // Every step is gone for good, though they are listed still. From then on all of them are
+  // not_found, and writing throws io, until begin_anew(): nothing is listed then, and the next
+  // write makes the place anew. REQUIRES of begin_anew(): no step is read or written meanwhile.
+  virtual bool is_lost() const { return false; }
+  virtual void begin_anew() {}
   // Of the history whose steps these are.
   virtual std::string name() const = 0;
   virtual core::Uuid uuid() const = 0;

@@ -238,6 +238,32 @@ TEST_F(HistoryFaultTest, ASlowDiskCostsTimeAndNothingElse) {
   engine->close();
 }
 
+// There is always something to flush, and something to remove.
+TEST_F(HistoryFaultTest, AFlushEndsThoughAnotherThreadSavesWithoutAPause) {
+  HistoryOptions with = options(2, 4);
+  with.keep_last = 3;
+  const auto engine = open(with);
+  fail(Fault::slow);
+  std::atomic<bool> ends = false;
+  std::atomic<Step> saved = 0;
+  std::thread saver([&] {
+    for (Step step = 1; !ends; ++step) {
+      save(*engine, step);
+      saved = step;
+    }
+  });
+  while (saved < 8) ::usleep(1000);
+  for (int i = 0; i < 3; ++i) {
+    const Step before = saved;
+    engine->flush();
+    EXPECT_GE(engine->latest(Tier::disk).value_or(0), before);
+  }
+  ends = true;
+  saver.join();
+  heal();
+  engine->close();
+}
+
 TEST_F(HistoryFaultTest, ADiskThatIsGoneIsSaidAndTheCachesGoOn) {
   HistoryOptions with = options(3, 3);
   for (const OnError on_error : {OnError::raise, OnError::warn}) {

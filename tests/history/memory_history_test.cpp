@@ -20,6 +20,7 @@
 #include "holdfast/ranks.hpp"
 #include "killed_history.hpp"
 #include "support/error_of.hpp"
+#include "support/memory_server_process.hpp"
 #include "support/message_proxy.hpp"
 #include "support/sanitized.hpp"
 #include "support/scratch.hpp"
@@ -31,6 +32,7 @@ using std::chrono::milliseconds;
 using test::error_of;
 using test::killed;
 using test::kUnit;
+using test::MemoryServerProcess;
 using test::MessageProxy;
 using test::restores;
 using test::save;
@@ -84,7 +86,7 @@ class MemoryHistoryTest : public test::Scratch {
 TEST_F(MemoryHistoryTest, WhatThePartnerHasSurvivesTheLossOfTheNode) {
   const std::uint64_t seed = test::test_seed();
   std::mt19937_64 random(seed);
-  MemoryServer server(server_options());
+  const MemoryServerProcess server(server_options());
   std::size_t found = 0;
   for (int round = 0; round < 8; ++round) {
     const bool has_disk = random() % 3 != 0, has_host = random() % 3 != 0;
@@ -110,25 +112,21 @@ TEST_F(MemoryHistoryTest, WhatThePartnerHasSurvivesTheLossOfTheNode) {
 
 // In every phase: it is killed as each of the messages comes by.
 TEST_F(MemoryHistoryTest, AClientThatIsKilledAtAnyMessageLeavesWhatItReported) {
-  MemoryServer server(server_options());
+  const MemoryServerProcess server(server_options());
   std::size_t found = 0;
   for (std::uint64_t at = 0; at < 40; at += test::kSanitized ? 5 : 1) {
     SCOPED_TRACE("at message " + std::to_string(at));
-    int ends[2];
+    int ends[2], orders[2];
     ASSERT_EQ(::pipe(ends), 0);
-    pid_t child = 0;
-    std::atomic<pid_t> victim = 0;
-    MessageProxy proxy(server.address(), MessageProxy::Mishap::none, at);
-    proxy.on_message = [&] {
-      while (victim == 0) ::usleep(100);
-      ::kill(victim, SIGKILL);
-    };
+    ASSERT_EQ(::pipe(orders), 0);
     const std::string name = "/at" + std::to_string(at);
-    child = ::fork();
+    const pid_t child = ::fork();  // before the proxy's threads
     if (child == 0) {
       ::alarm(60);
+      char address[128] = {};
+      if (::read(orders[0], address, sizeof address - 1) <= 0) ::_exit(1);
       try {
-        History history = History::open(options(proxy.address() + name));
+        History history = History::open(options(address + name));
         Stream stream;
         std::vector<std::uint8_t> field;
         for (std::uint64_t step = 0; step < 5; ++step) {
@@ -141,7 +139,10 @@ TEST_F(MemoryHistoryTest, AClientThatIsKilledAtAnyMessageLeavesWhatItReported) {
       }
       ::pause();
     }
-    victim = child;
+    MessageProxy proxy(server.address(), MessageProxy::Mishap::none, at);
+    proxy.on_message = [&] { ::kill(child, SIGKILL); };
+    const std::string address = proxy.address();
+    ASSERT_GT(::write(orders[1], address.data(), address.size()), 0);
     ::close(ends[1]);
     std::vector<std::uint64_t> told;
     std::uint64_t step = 0;
@@ -150,7 +151,7 @@ TEST_F(MemoryHistoryTest, AClientThatIsKilledAtAnyMessageLeavesWhatItReported) {
     }
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
-    ::close(ends[0]);
+    for (const int fd : {ends[0], orders[0], orders[1]}) ::close(fd);
     std::filesystem::remove_all(path("disk"));
     if (told.size() > 2) told.erase(told.begin());
     found += told.size();
@@ -161,7 +162,7 @@ TEST_F(MemoryHistoryTest, AClientThatIsKilledAtAnyMessageLeavesWhatItReported) {
 
 // What the partner had comes to a new disk, too, and is read from there.
 TEST_F(MemoryHistoryTest, ANewNodeGoesOnWhereTheLostOneWas) {
-  MemoryServer server(server_options());
+  const MemoryServerProcess server(server_options());
   const std::string place = server.address() + "/rank3";
   killed_saving(options(place), 0, 5, 5, 0);
   std::filesystem::remove_all(path("disk"));
@@ -236,20 +237,10 @@ TEST_F(MemoryHistoryTest, ALostPartnerIsSaidAndTheHistoryGoesOn) {
   for (int round = 0; round < (test::kSanitized ? 3 : 8); ++round) {
     SCOPED_TRACE("seed " + std::to_string(seed) + ", round " + std::to_string(round));
     const int signal = round % 4 == 3 ? SIGSTOP : SIGKILL;
-    int ends[2];
-    ASSERT_EQ(::pipe(ends), 0);
-    const pid_t partner = ::fork();
-    if (partner == 0) {
-      ::alarm(120);
-      MemoryServer server(server_options());
-      (void)!::write(ends[1], server.address().data(), server.address().size());
-      for (;;) ::pause();
-    }
-    char address[128] = {};
-    ASSERT_GT(::read(ends[0], address, sizeof address - 1), 0);
+    MemoryServerProcess partner(server_options());
     const std::string disk = "disk" + std::to_string(round);
     HistoryOptions with = options("", disk);
-    with.remote_store = memory_store(std::string(address) + "/rank3", kImpatient);
+    with.remote_store = memory_store(partner.address() + "/rank3", kImpatient);
     with.on_error = round % 2 == 0 ? OnError::raise : OnError::warn;
     const std::uint64_t at = random() % 20;
     std::size_t said = 0;
@@ -259,7 +250,7 @@ TEST_F(MemoryHistoryTest, ALostPartnerIsSaidAndTheHistoryGoesOn) {
       Stream stream;
       std::vector<std::uint8_t> field;
       for (std::uint64_t step = 0; step < 20; ++step) {
-        if (step == at) ::kill(partner, signal);
+        if (step == at) partner.signal(signal);
         for (;;) {  // raised once for each, and then it is saved
           try {
             save(history, stream, field, step);
@@ -279,10 +270,7 @@ TEST_F(MemoryHistoryTest, ALostPartnerIsSaidAndTheHistoryGoesOn) {
     }
     const std::string printed = ::testing::internal::GetCapturedStderr();
     EXPECT_EQ(with.on_error == OnError::warn, printed.find("holdfast") != printed.npos);
-    ::kill(partner, SIGKILL);
-    ::waitpid(partner, nullptr, 0);
-    ::close(ends[0]);
-    ::close(ends[1]);
+    partner.kill();
     // The next partner gets all of it.
     MemoryServer next(server_options());
     with = options(next.address() + "/rank3", disk);
@@ -292,6 +280,154 @@ TEST_F(MemoryHistoryTest, ALostPartnerIsSaidAndTheHistoryGoesOn) {
     }
     EXPECT_EQ(HistoryFolder(with.remote).steps().size(), 20u);
   }
+}
+
+// The partner's memory is gone, and a new one is there, at the same address.
+class StartedAgain : public MemoryHistoryTest {
+ protected:
+  void start() {
+    MemoryServerOptions options = server_options();
+    options.silence = milliseconds(2000);
+    if (!listen_.empty()) options.listen = listen_;
+    server_.reset();
+    server_ = std::make_unique<MemoryServer>(options);
+    listen_ = server_->address().substr(6);
+  }
+  HistoryOptions with(const std::string& disk) const {
+    HistoryOptions with = options("", disk);
+    with.remote_store = memory_store(server_->address() + "/rank3", kImpatient);
+    with.on_error = OnError::warn;
+    return with;
+  }
+  static void save_all(History& history, std::uint64_t first, std::uint64_t last,
+                       std::vector<Ticket>& tickets) {
+    Stream stream;
+    std::vector<std::uint8_t> field;
+    for (std::uint64_t step = first; step < last; ++step) {
+      tickets.push_back(save(history, stream, field, step));
+      tickets.back().wait(Tier::remote);
+    }
+  }
+  // Until the history knows of the loss.
+  static bool hears_of_it(const History& history, std::uint64_t step) {
+    for (int i = 0; i < 3000 && history.is_in(step, Tier::remote); ++i) ::usleep(10'000);
+    return !history.is_in(step, Tier::remote);
+  }
+  // flush() until it succeeds: for a while behind the loss everything fails at once.
+  static void flush(History& history) {
+    for (int i = 0;; ++i) {
+      try {
+        return history.flush();
+      } catch (const Error&) {
+        if (i == 600) throw;
+        ::usleep(50'000);
+      }
+    }
+  }
+
+  std::unique_ptr<MemoryServer> server_;
+  std::string listen_;
+};
+
+TEST_F(StartedAgain, AndItGetsEverythingAnew) {
+  start();
+  std::vector<Ticket> tickets;
+  ::testing::internal::CaptureStderr();
+  {
+    History history = History::open(with("disk"));
+    save_all(history, 0, 6, tickets);
+    for (int times = 0; times < 2; ++times) {
+      start();
+      ASSERT_TRUE(hears_of_it(history, 5));
+      flush(history);
+      for (std::uint64_t step = 0; step < 6; ++step) {
+        EXPECT_TRUE(history.is_in(step, Tier::remote));
+        EXPECT_TRUE(tickets[step].is_in(Tier::remote));
+      }
+      EXPECT_EQ(history.latest(Tier::remote), 5u);
+    }
+    history.close();
+  }
+  ::testing::internal::GetCapturedStderr();
+  check(options(server_->address() + "/rank3", ""), {0, 1, 2, 3, 4, 5});
+}
+
+// What the caches have is all that is left.
+TEST_F(StartedAgain, AndNothingIsEvictedOnItsAccount) {
+  start();
+  std::vector<Ticket> tickets;
+  ::testing::internal::CaptureStderr();
+  {
+    History history = History::open(with(""));
+    save_all(history, 0, 5, tickets);
+    start();
+    ASSERT_TRUE(hears_of_it(history, 0));
+    EXPECT_FALSE(tickets[0].is_in(Tier::remote));
+    Stream stream;
+    std::vector<std::uint8_t> field;
+    for (std::uint64_t step = 5; step < 20; ++step) {
+      for (;;) {  // there is room once something has come there
+        try {
+          save(history, stream, field, step);
+          break;
+        } catch (const Error& error) {
+          ASSERT_EQ(error.code(), Errc::no_space) << error.what();
+          flush(history);
+        }
+      }
+    }
+    for (std::uint64_t step = 0; step < 20; ++step) EXPECT_TRUE(restores(history, step)) << step;
+    flush(history);
+    history.close();
+  }
+  ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(HistoryFolder(server_->address() + "/rank3").steps().size(), 20u);
+}
+
+TEST_F(StartedAgain, AndAnotherHasTakenTheName) {
+  start();
+  std::vector<Ticket> tickets;
+  ::testing::internal::CaptureStderr();
+  History history = History::open(with("disk"));
+  save_all(history, 0, 6, tickets);
+  server_.reset();
+  ::usleep(100'000);
+  start();
+  try {
+    History other = History::open(options(server_->address() + "/rank3", "other"));
+    std::vector<Ticket> of_other;
+    save_all(other, 100, 102, of_other);
+    ASSERT_TRUE(hears_of_it(history, 5));
+    ::usleep(1'000'000);
+    EXPECT_EQ(error_of([&] { history.flush(); }, {"open for writing"}), Errc::in_use);
+    other.close();
+  } catch (const Error& error) {
+    FAIL() << error.what();
+  }
+  ::usleep(2'100'000);  // it fails at once for a while
+  EXPECT_EQ(error_of([&] { history.flush(); }, {"another history"}), Errc::in_use);
+  EXPECT_FALSE(history.is_in(5, Tier::remote));
+  for (std::uint64_t step = 0; step < 6; ++step) EXPECT_TRUE(restores(history, step));
+  EXPECT_EQ(error_of([&] { history.close(); }), Errc::in_use);
+  ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(HistoryFolder(server_->address() + "/rank3").steps().size(), 2u);
+}
+
+// A child has copies of all sockets.
+TEST_F(MemoryHistoryTest, AForkedChildDoesNotKeepTheName) {
+  const MemoryServerProcess server(server_options());
+  pid_t child = 0;
+  {
+    History history = History::open(options(server.address() + "/rank3"));
+    child = ::fork();
+    if (child == 0) {
+      for (;;) ::pause();
+    }
+    history.close();
+  }
+  History::open(options(server.address() + "/rank3"));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
 }
 
 // Bits flip, and connections end, at random, all the time.

@@ -18,6 +18,7 @@
 #include "history/object_step_store.hpp"
 #include "support/error_of.hpp"
 #include "support/in_child.hpp"
+#include "support/memory_server_process.hpp"
 #include "support/message_proxy.hpp"
 #include "support/sanitized.hpp"
 #include "support/scratch.hpp"
@@ -192,11 +193,12 @@ TEST_F(MemoryStoreTest, OneClientWritesToAName) {
 TEST_F(MemoryStoreTest, WhoWasTakenOverFromIsRefusedForGood) {
   MemoryServerOptions with = options();
   with.silence = milliseconds(300);
-  restart(with);
+  server_ = nullptr;
+  const test::MemoryServerProcess server(with);
   int ends[2], back[2];
   ASSERT_EQ(::pipe(ends), 0);
   ASSERT_EQ(::pipe(back), 0);
-  const std::string address = server_->address() + "/rank3";
+  const std::string address = server.address() + "/rank3";
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(60);
@@ -215,7 +217,7 @@ TEST_F(MemoryStoreTest, WhoWasTakenOverFromIsRefusedForGood) {
   ::close(ends[1]);  // so that the child's end is seen
   char word = 0;
   ASSERT_EQ(::read(ends[0], &word, 1), 1);
-  auto own = store();
+  auto own = memory_store(address, kImpatient);
   EXPECT_EQ(error_of([&] { own->claim(); }), Errc::in_use);  // it rests, and is not silent
   ::kill(child, SIGSTOP);
   auto claim = own->claim();  // within its patience
@@ -226,7 +228,7 @@ TEST_F(MemoryStoreTest, WhoWasTakenOverFromIsRefusedForGood) {
   int status = 0;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(get(*store(), "a"), bytes_of(3, 100));
+  EXPECT_EQ(get(*memory_store(address, kImpatient), "a"), bytes_of(3, 100));
   for (const int fd : {ends[0], back[0], back[1]}) ::close(fd);
 }
 
@@ -239,9 +241,55 @@ TEST_F(MemoryStoreTest, AServerThatWasStartedAgainIsNotTakenForTheOneBefore) {
   EXPECT_EQ(error_of([&] { get(*own, "a"); }, {"connect"}), Errc::io);
   restart(again);
   ::usleep(2'100'000);  // it fails at once for a while
-  EXPECT_EQ(error_of([&] { get(*own, "a"); }, {"started again"}), Errc::io);
+  EXPECT_FALSE(own->is_lost());
+  EXPECT_EQ(error_of([&] { get(*own, "a"); }, {"started again"}), Errc::not_found);
+  EXPECT_TRUE(own->is_lost());
+  EXPECT_FALSE(own->head("a"));
   EXPECT_EQ(error_of([&] { put(*own, "a", bytes_of(1, 100)); }, {"started again"}), Errc::io);
   EXPECT_TRUE(store()->list().empty());
+  {
+    const auto claim = own->claim();
+    EXPECT_FALSE(own->is_lost());
+    put(*own, "b", bytes_of(2, 100));
+  }
+  EXPECT_EQ(store()->list().size(), 1u);
+}
+
+// The server had taken memory for it, which the next one wants.
+TEST_F(MemoryStoreTest, AnUploadThatIsGivenUpLeavesItsRoomToTheNext) {
+  restart(options(8 << 20));
+  const auto own = store();
+  for (int round = 0; round < 30; ++round) {
+    int parts = 0;
+    EXPECT_THROW(own->put("a", 5 << 20,
+                          [&](std::span<std::byte>) {
+                            if (++parts == 2) throw std::runtime_error("given up");
+                          }),
+                 std::runtime_error);
+    put(*own, "b", bytes_of(1, 5 << 20));
+    own->remove("b");
+  }
+}
+
+TEST_F(MemoryStoreTest, AServerThatDiesAmidAnUploadIsAnErrorOfIo) {
+  server_ = nullptr;
+  test::MemoryServerProcess server(options());
+  const auto own = memory_store(server.address() + "/x", kImpatient);
+  EXPECT_EQ(error_of([&] { own->put("a", 5 << 20, [&](std::span<std::byte>) { server.kill(); }); }),
+            Errc::io);
+}
+
+TEST_F(MemoryStoreTest, LimitsOfTimeAreChecked) {
+  for (const milliseconds limit : {milliseconds(0), milliseconds::max(), milliseconds::min()}) {
+    EXPECT_EQ(error_of([&] {
+                memory_store("tcp://127.0.0.1:1/x", {limit, milliseconds(1)});
+              }),
+              Errc::invalid_argument);
+    EXPECT_EQ(error_of([&] {
+                memory_store("tcp://127.0.0.1:1/x", {milliseconds(1), limit});
+              }),
+              Errc::invalid_argument);
+  }
 }
 
 // One that accepts and says nothing, and one that is not there.
