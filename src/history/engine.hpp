@@ -257,9 +257,11 @@ class Engine {
     Engine& engine_;
   };
 
-  // engine.cpp
+  // engine_open.cpp
   void adopt();
   void remove_stale(Step step, Tier kind);
+
+  // engine.cpp
   Lock open_lock();
   // Runs what changes the catalog. What that throws has left it half changed: nothing goes on then,
   // and whoever waits hears of it. REQUIRES: the mutex is held.
