@@ -74,8 +74,9 @@ std::string plain_words(std::string words) {
 }
 
 std::vector<double> list_of(const std::vector<power::Turn>& turns, double power::Turn::*part) {
-  std::vector<double> list;
-  for (const power::Turn& turn : turns) list.push_back(turn.*part);
+  std::vector<double> list(turns.size());
+  std::transform(turns.begin(), turns.end(), list.begin(),
+                 [part](const power::Turn& turn) { return turn.*part; });
   return list;
 }
 
@@ -84,9 +85,9 @@ void print(const power::Plan& plan, const power::Result& result, const std::stri
   const unsigned batches = promise.batches_per_commit;
   const std::vector<double> totals = list_of(result.turns, &power::Turn::total_seconds);
   const double total = bench::median(totals);
-  std::vector<double> bytes;
-  for (const power::Turn& turn : result.turns)
-    bytes.push_back(static_cast<double>(turn.disk_bytes));
+  std::vector<double> bytes(result.turns.size());
+  std::transform(result.turns.begin(), result.turns.end(), bytes.begin(),
+                 [](const power::Turn& turn) { return static_cast<double>(turn.disk_bytes); });
   const bool on_disk = promise.rung == "power";
   const std::string disk = power::is_in_memory(file_system) ? "no disk" : "disk";
   bench::Line line("power_set");
@@ -125,15 +126,15 @@ void print(const power::Plan& plan, const power::Result& result, const std::stri
 
 unsigned small_times(std::uint32_t batch) { return batch <= kSmallBatch ? kSmallTimes : 1; }
 
-// Of the memory that is free, a quarter at most.
-std::uint64_t sets_to_set_aside(const Words& words, const bench::Options& options) {
-  constexpr std::uint64_t kForms = 3, kMost = std::uint64_t{100} << 20;
+// Of RocksDB's systems that are there at once.
+std::uint64_t rocksdb_sets(const Words& words, const bench::Options& options) {
+  constexpr std::uint64_t kForms = 3;
   std::uint64_t most = 0;
   for (const std::uint32_t batch : words.batches) {
     const std::uint64_t turns = options["warm"] + options["repeat"] * small_times(batch);
     most = std::max(most, turns * batch * kForms);
   }
-  return std::min(most, kMost);
+  return most;
 }
 
 void run(const Words& words, const bench::Options& options) {
@@ -159,7 +160,7 @@ void run(const Words& words, const bench::Options& options) {
   bench::Line rival("power_rocksdb");
   if (plan.rocksdb) {
     rival.text("version", power::rocksdb_version()).print();
-    power::set_rocksdb_memory_aside(sets_to_set_aside(words, options));
+    power::set_rocksdb_memory_aside(rocksdb_sets(words, options));
   } else {
     rival.text("not_there", plain_words(lack)).print();
   }

@@ -2,15 +2,14 @@
 // let one install it. The settings are those of rocksdb_kvs.cpp.
 #include <dlfcn.h>
 #include <malloc.h>
-#include <stdlib.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <stdexcept>
-#include <thread>
 
 #include "bench.hpp"
 #include "system.hpp"
@@ -156,7 +155,10 @@ Promise promise_of(RocksDbForm form, unsigned writers) {
                   "batches",
                   "a batch survives a power cut once it returned",
                   "replays the log"};
-  if (form == RocksDbForm::vector_memtable) promise.form += ", vector memtable";
+  if (form == RocksDbForm::vector_memtable) {
+    promise.form += ", vector memtable";
+    promise.guarantee += "; a lookup first sorts all that is not yet in files";
+  }
   if (form == RocksDbForm::shares) {
     promise.form = "a WriteBatch for each of " + std::to_string(writers) + " writers";
     promise.atomic = "shares";
@@ -337,7 +339,9 @@ void set_rocksdb_memory_aside(std::uint64_t sets) {
   ::mallopt(M_MMAP_MAX, 0);
   ::mallopt(M_TRIM_THRESHOLD, INT32_MAX);
   ::mallopt(M_ARENA_MAX, 1);
-  const std::uint64_t bytes = sets * kBytesOfSet;
+  const auto free = static_cast<std::uint64_t>(::sysconf(_SC_AVPHYS_PAGES)) *
+                    static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::uint64_t bytes = std::min(sets * kBytesOfSet, free / 4);
   const auto memory = std::make_unique<char[]>(bytes);
   volatile char* const touched = memory.get();
   for (std::uint64_t at = 0; at < bytes; at += kDiskPage) touched[at] = 1;

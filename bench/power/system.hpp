@@ -79,7 +79,8 @@ enum class RocksDbForm { one_batch, vector_memtable, shares };
 std::string load_rocksdb(const std::string& path);
 std::string rocksdb_version();  // REQUIRES: loaded
 std::unique_ptr<System> make_rocksdb(const Setting& setting, RocksDbForm form);
-// Memory that its tables will take is touched once, and stays with the process, as the others' is.
+// Memory that its tables will take for so many SETs is touched once, and stays with the process, as
+// the others' is: of what is free, a quarter at most.
 void set_rocksdb_memory_aside(std::uint64_t sets);
 
 }  // namespace power
