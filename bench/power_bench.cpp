@@ -103,6 +103,7 @@ void print(const power::Plan& plan, const power::Result& result, const std::stri
       .count("batch", plan.shape.batch)
       .count("batches_per_commit", batches)
       .count("turns", result.turns.size())
+      .count("batches", result.batches)
       .number("batch_ms",
               bench::median(list_of(result.turns, &power::Turn::batch_seconds)) * 1e3 / batches)
       .number("commit_ms", bench::median(list_of(result.turns, &power::Turn::commit_seconds)) * 1e3)

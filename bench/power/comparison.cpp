@@ -99,7 +99,8 @@ void compare_systems(const Plan& plan, const std::function<void(const Result&)>&
   }
   Oracle oracle(plan.shape);
   for (Entry& entry : entries) {
-    oracle.advance(rounds * entry.result.promise.batches_per_commit);
+    entry.result.batches = rounds * entry.result.promise.batches_per_commit;
+    oracle.advance(entry.result.batches);
     entry.result.io = entry.system->io();
     entry.result.cpu_threads = entry.system->cpu_threads();
     entry.system->crash();

@@ -25,6 +25,7 @@ struct Result {
   Promise promise;
   std::string io;
   unsigned cpu_threads = 1;
+  std::uint64_t batches = 0;          // in all, which is what it takes to open again
   std::vector<Turn> turns;            // measured
   std::vector<double> plain_seconds;  // of the same bytes in one stream, turn by turn; none: none
   std::vector<double> system_bytes;   // that the kernel counted, turn by turn

@@ -306,6 +306,7 @@ TEST_F(Power, AComparisonMeasuresAllAndLeavesNothing) {
       systems.insert(result.promise.system);
       const bool on_disk = result.promise.rung == "power";
       EXPECT_EQ(result.turns.size(), 3u);
+      EXPECT_EQ(result.batches, 4 * result.promise.batches_per_commit);
       EXPECT_EQ(result.plain_seconds.size(), on_disk ? 3u : 0u);
       EXPECT_GT(result.recovered.pairs, 0u);
     });

@@ -46,8 +46,8 @@ def test_every_system_is_measured_and_right(tmp_path: Path, run: Run, program: P
         assert rivals == {"cap-pages", "cap-log"} | ({"rocksdb"} if "version" in rival else set())
         for line in here:
             # So many turns with so many batches: what was read back.
-            turns = line["turns"] + 3
-            sets = turns * line["batches_per_commit"] * batch
+            assert line["batches"] == (line["turns"] + 3) * line["batches_per_commit"]
+            sets = line["batches"] * batch
             assert 0 < line["verified_pairs"] + line["evicted_keys"] <= sets
             on_disk = line["rung"] == "power"
             assert (line["disk_bytes"] > 0) == ("plain_ms" in line) == on_disk
@@ -85,7 +85,8 @@ def line(system: str, **more: Any) -> dict[str, Any]:
         "benchmark": "power_set", "system": system, "form": "", "rung": "power",
         "medium": "disk (ext4)", "atomic": "batches", "guarantee": "it survives",
         "recovery": "reads", "table_bytes": 1 << 30, "keys": 1000, "batch": 1024,
-        "batches_per_commit": 1, "turns": 5, "batch_ms": 0.25, "commit_ms": 1.5, "total_ms": 1.75,
+        "batches_per_commit": 1, "turns": 5, "batches": 8, "batch_ms": 0.25,
+        "commit_ms": 1.5, "total_ms": 1.75,
         "ms_per_batch": 1.75, "million_sets_per_s": 0.585, "disk_bytes": 41216, "cpu_threads": 1,
         "recovery_ms": 1234.5, "verified_pairs": 7, "evicted_keys": 0, "plain_ms": 0.5,
         "ratio_to_plain": 3.5, **more,
@@ -127,8 +128,8 @@ def test_tables_and_figure_are_of_the_results(
         "CAP with fsync, changed pages in place",
         "CAP with fsync, redo log of the pairs",
     ]
-    assert rows[0].endswith("| process | 0.25 |  | 1.75 | 0.585 |  |  | 1,234 |")
-    assert "| 0.25 | 1.5 | 1.75 | 0.585 | 2.5 MB | 3.50 | 1,234 |" in rows[1]
+    assert rows[0].endswith("| process | 0.25 |  | 1.75 | 0.585 |  |  | 1,234 (8) |")
+    assert "| 0.25 | 1.5 | 1.75 | 0.585 | 2.5 MB | 3.50 | 1,234 (8) |" in rows[1]
     assert "RocksDB: not there (no librocksdb.so is installed)" in text
     assert "| it survives | nothing | reads |" in text
     ((what, result),) = power.readme_rows()
