@@ -11,7 +11,7 @@ import holdfast
 from holdfast import Error, workloads
 from holdfast.cli import common
 
-from . import adjoint_cli, gpm, plots, runner, score_cli
+from . import adjoint_cli, gpm, plots, power_cli, runner, score_cli
 from .kept import RESULTS
 
 app = typer.Typer(
@@ -220,3 +220,4 @@ _add_gpm("gpm-all", "all figures and tables", [n for n in gpm.EXPERIMENTS if n !
 
 score_cli.add_commands(app)
 adjoint_cli.add_command(app)
+power_cli.add_command(app)
