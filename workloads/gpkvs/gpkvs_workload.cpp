@@ -50,9 +50,9 @@ OperationsShape shape_of(const Settings& settings, bool mixed) {
       workload::number_option(settings, "operations", scale.operations, mixed ? 20 : 1, 1 << 25);
   OperationsShape shape;
   shape.buckets = std::bit_ceil((capacity + kWays - 1) / kWays);
-  // Two keys a bucket on average: seldom more than eight.
-  const std::uint64_t most_keys = 2 * shape.buckets;
-  shape.keys = workload::number_option(settings, "keys", std::min(scale.keys, most_keys), 1,
+  // Usually two keys a bucket on average: seldom eight. As many as there are ways fill all of them.
+  const std::uint64_t most_keys = kWays * shape.buckets;
+  shape.keys = workload::number_option(settings, "keys", std::min(scale.keys, 2 * shape.buckets), 1,
                                        std::uint64_t{1} << 32);
   if (shape.keys > most_keys) {
     throw Error(Errc::invalid_argument,
