@@ -65,7 +65,10 @@ holdfast::LogLayout layout_option(const Settings& settings) {
 class TableWorkload : public workload::Workload {
  public:
   explicit TableWorkload(const Settings& settings)
-      : settings_(settings), layout_(layout_option(settings)), input_(make_input(settings)) {}
+      : settings_(settings),
+        changes_(workload::delta_order_option(settings)),
+        layout_(layout_option(settings)),
+        input_(make_input(settings)) {}
   // OpenMP's threads do not outlive it: a process that has some cannot fork.
   ~TableWorkload() override { omp_pause_resource_all(omp_pause_soft); }
 
@@ -94,7 +97,7 @@ class TableWorkload : public workload::Workload {
       undo_ = backing.array<cpu::Undo>("undo", most_updated());
     }
     if (workload::gathers(settings_.mode) && most_updated() != 0) {
-      delta_.emplace(backing, rows_, most_updated());
+      delta_.emplace(backing, rows_, most_updated(), changes_);
     }
     set_up_volatile();
     if (!made) backing.set_progress(1);
@@ -181,6 +184,7 @@ class TableWorkload : public workload::Workload {
   }
 
   Settings settings_;
+  workload::DeltaOrder changes_;
   holdfast::LogLayout layout_;  // where kernels persist
   Input input_;
   std::uint64_t steps_ = 0;
@@ -333,6 +337,7 @@ workload::Info update_info() {
   workload::Info info = info_of<UpdateWorkload>(
       "gpdb_update", "gpDB: a twentieth of a table's rows, which a predicate selects, changed");
   info.kernel_access = holdfast::testing::Access::random;
+  info.options["changes"] = workload::kDeltaOrderWords;
   info.options["log"] =
       "of old values, in the modes gpm and eadr: coalesced (default), or conventional, with 1,024 "
       "partitions under locks";

@@ -7,6 +7,7 @@
 
 #include "holdfast/kv_store.hpp"
 #include "workload/backing.hpp"
+#include "workload/delta.hpp"
 
 namespace gpkvs {
 
@@ -18,6 +19,7 @@ struct EngineOptions {
   std::uint32_t max_sets = 0;                                            // of them
   holdfast::KvStore::Cache cache = holdfast::KvStore::Cache::automatic;  // modes gpm, eadr, ndp
   holdfast::LogLayout log = holdfast::LogLayout::coalesced;              // modes gpm, eadr
+  workload::DeltaOrder changes = workload::DeltaOrder::gathered;         // modes cap_delta*
 };
 
 struct Pairs {

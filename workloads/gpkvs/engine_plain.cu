@@ -28,7 +28,9 @@ class PlainEngine : public Engine {
         found_(options.max_batch) {
     // Reads cross the link where the store's do, so they get what it has.
     if (workload::stores_directly(backing.mode())) load_copy(options.cache);
-    if (workload::gathers(backing.mode())) delta_.emplace(backing, array_, options.max_sets);
+    if (workload::gathers(backing.mode())) {
+      delta_.emplace(backing, array_, options.max_sets, options.changes);
+    }
   }
 
   void load(const std::uint64_t* keys, const std::uint64_t* values, std::uint64_t count) override {

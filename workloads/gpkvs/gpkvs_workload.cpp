@@ -94,6 +94,7 @@ class KvsWorkload : public workload::Workload {
         settings, "log",
         {{"coalesced", holdfast::LogLayout::coalesced},
          {"conventional", holdfast::LogLayout::conventional}});
+    options_.changes = workload::delta_order_option(settings);
   }
   // OpenMP's threads do not outlive it: a process that has some cannot fork.
   ~KvsWorkload() override { omp_pause_resource_all(omp_pause_soft); }
@@ -198,6 +199,7 @@ workload::Info info_of(const char* name, const char* summary, bool mixed) {
        "on, off or automatic (default): a copy of the table in device memory for reads, in modes "
        "whose kernels store to the medium"},
       {"log", "coalesced (default) or conventional: how kernels log, in the modes gpm and eadr"},
+      {"changes", workload::kDeltaOrderWords},
       {"capacity", "pairs of the table (default 8,192; real: 4,194,304; paper: 268,435,456)"},
       {"keys", "that operations take (default 1,000; real: 200,000; paper: 33,554,432)"},
       {"operations", "of a batch (default 400; real: 50,000; paper: 2,000,000)"}};

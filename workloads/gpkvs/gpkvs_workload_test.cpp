@@ -111,6 +111,7 @@ TEST_P(KvsWorkloads, RefuseBadOptions) {
   EXPECT_EQ(refusal("capacity", "7", "from 8 to"), Errc::invalid_argument);
   EXPECT_EQ(refusal("operations", "0", "give a whole number"), Errc::invalid_argument);
   EXPECT_EQ(refusal("cache", "maybe", "give automatic or on or off"), Errc::invalid_argument);
+  EXPECT_EQ(refusal("changes", "random", "give gathered or sorted"), Errc::invalid_argument);
   EXPECT_EQ(refusal("log", "none", "give coalesced or conventional"), Errc::invalid_argument);
   Settings settings;
   settings.steps = std::uint64_t{1} << 40;
@@ -140,6 +141,17 @@ TEST_P(KvsWorkloads, EndAlikeWithACopyAndEitherLog) {
         EXPECT_EQ(resumed.digest, expected.digest) << to_string(mode);
       }
     }
+  }
+}
+
+TEST_P(KvsWorkloads, EndAlikeWithSortedChanges) {
+  const auto expected = workload_checks::run_whole(info(), settings_of(Mode::gpm));
+  for (const Mode mode : {Mode::cap_delta, Mode::cap_delta_raw}) {
+    Settings settings = settings_of(mode);
+    settings.options["changes"] = "sorted";
+    const auto run = workload_checks::run_step_by_step(info(), settings);
+    EXPECT_EQ(run.wrong, "") << to_string(mode);
+    EXPECT_EQ(run.digest, expected.digest) << to_string(mode);
   }
 }
 
