@@ -13,7 +13,7 @@ const char* const kUsage =
     "       holdfast-run remove PATH\n"
     "       holdfast-run WORKLOAD [--mode "
     "gpm|cap-fs|cap-mm|ndp|gpufs|cpu|eadr|cap-eadr|cap-delta|\n"
-    "           cap-delta-raw]\n"
+    "           cap-delta-raw|cap-log]\n"
     "           [--size test|real|paper] [--data FOLDER] [--seed N] [--steps N] [--set "
     "NAME=VALUE]...\n"
     "           [--medium dram|optane|cxl|limit=RATE] [--region PATH] [--cpu-threads N]\n"
@@ -88,7 +88,7 @@ Arguments parse(int argc, const char* const* argv) {
         throw Error(Errc::invalid_argument,
                     concat("--mode ", value,
                            ": use gpm, cap-fs, cap-mm, ndp, gpufs, cpu, eadr, cap-eadr, "
-                           "cap-delta or cap-delta-raw"));
+                           "cap-delta, cap-delta-raw or cap-log"));
       }
       result.settings.mode = *mode;
     } else if (option == "--size") {

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "gpkvs/input_log.hpp"
 #include "workload/delta.hpp"
 
 namespace gpkvs {
@@ -102,6 +103,9 @@ std::uint64_t Engine::medium_bytes(Mode mode, const EngineOptions& options) {
   if (workload::kernel_persists(mode)) return KvStore::region_bytes(store_options(options));
   const std::uint64_t table =
       options.buckets * kBucketBytes + workload::Delta::medium_bytes(mode, options.max_sets);
+  if (mode == Mode::cap_log) {
+    return table + InputLog::medium_bytes(options.log_batches, options.max_sets);
+  }
   return mode == Mode::cpu ? table + cpu_undo_bytes(options) : table;
 }
 

@@ -20,6 +20,8 @@ struct EngineOptions {
   holdfast::KvStore::Cache cache = holdfast::KvStore::Cache::automatic;  // modes gpm, eadr, ndp
   holdfast::LogLayout log = holdfast::LogLayout::coalesced;              // modes gpm, eadr
   workload::DeltaOrder changes = workload::DeltaOrder::gathered;         // modes cap_delta*
+  std::uint64_t log_batches = 1;  // mode cap_log: that the log of the input has room for
+  bool device_input = false;      // keys and values of steps are in device memory
 };
 
 struct Pairs {
@@ -31,9 +33,8 @@ struct Pairs {
 // batches, in order, and end_set_up().
 //
 // Invariant: once set() returned, the batch survives a kill; after one, resume() says how many are
-// in, and no other is there in part (modes gpm, eadr, cpu, cap_delta) or matters once it is done
-// again.
-// Thread safety: one thread.
+// in, and no other is there in part (modes gpm, eadr, cpu, cap_delta, cap_log) or matters once it
+// is done again. Thread safety: one thread.
 class Engine {
  public:
   virtual ~Engine() = default;

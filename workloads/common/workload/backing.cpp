@@ -32,7 +32,8 @@ std::uint64_t part_of(std::uint64_t bytes, unsigned threads) {
 }
 
 bool is_cap(Mode mode) {
-  return mode == Mode::cap_fs || mode == Mode::cap_mm || mode == Mode::cap_eadr || gathers(mode);
+  return mode == Mode::cap_fs || mode == Mode::cap_mm || mode == Mode::cap_eadr ||
+         mode == Mode::cap_log || gathers(mode);
 }
 
 bool uses_files(Mode mode) { return mode == Mode::cap_fs || mode == Mode::gpufs; }
@@ -254,7 +255,6 @@ void Backing::publish_bytes(std::uint32_t id, std::uint64_t offset, std::uint64_
 void Backing::copy_to_target(std::uint32_t id, std::uint64_t offset, const void* from,
                              std::uint64_t bytes) {
   Held& held = checked(id, offset, bytes);
-  stream_.synchronize();
   if (bytes != 0) copy_out(held, offset, from, bytes);
 }
 
@@ -302,6 +302,47 @@ void Backing::copy_by_threads(Held& held, std::uint64_t offset, const unsigned c
                       }
                     });
   if (held.file) held.file->sync();
+}
+
+void Backing::store(std::uint32_t id, std::span<const Piece> pieces) {
+  Held& held = *arrays_.at(id);
+  std::uint64_t all = 0;
+  for (const Piece& piece : pieces) {
+    checked(id, piece.offset, piece.bytes);
+    all += piece.bytes;
+  }
+  if (all == 0) return;
+  const Throttle::Mark begun = throttle().mark();
+  team_->for_chunks(all, part_of(all, options_.cpu_threads),
+                    [&](unsigned, std::uint64_t first, std::uint64_t count) {
+                      for (const Piece& piece : pieces) {
+                        if (first >= piece.bytes) {
+                          first -= piece.bytes;
+                          continue;
+                        }
+                        const std::uint64_t part = std::min(count, piece.bytes - first);
+                        store_part(held,
+                                   {piece.offset + first,
+                                    static_cast<const unsigned char*>(piece.from) + first, part});
+                        count -= part;
+                        first = 0;
+                        if (count == 0) break;
+                      }
+                    });
+  if (held.file) held.file->sync();
+  bytes_written_ += all;
+  throttle().write(begun, all, Access::aligned);
+  throttle().wait();
+}
+
+void Backing::store_part(Held& held, const Piece& part) {
+  if (held.file) {
+    held.file->write(part.from, part.bytes, part.offset);
+  } else if (options_.mode == Mode::cap_eadr) {
+    std::memcpy(held.medium + part.offset, part.from, part.bytes);
+  } else {
+    store_past_caches(held.medium + part.offset, part.from, part.bytes);
+  }
 }
 
 bool Backing::ready() const { return region_->contains(kReady); }

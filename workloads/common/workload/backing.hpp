@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -111,11 +112,22 @@ class Backing {
   }
 
   // For Savers: `bytes` of the medium with no array for kernels; what is copied there from device
-  // memory (mode cpu: host memory) is durable on return; and the way back.
+  // memory (mode cpu: host memory) is durable on return; and the way back. REQUIRES: what is copied
+  // is there: the copy does not wait for the stream.
   std::uint32_t target(std::string_view name, std::uint64_t bytes);
   void copy_to_target(std::uint32_t id, std::uint64_t offset, const void* from,
                       std::uint64_t bytes);
   void copy_from_target(std::uint32_t id, std::uint64_t offset, void* to, std::uint64_t bytes);
+
+  // Host memory that goes to a place of an array or target.
+  struct Piece {
+    std::uint64_t offset;  // there, in bytes
+    const void* from;
+    std::uint64_t bytes;
+  };
+  // Where the CPU persists: CPU threads copy the pieces there, all at once; durable on return. What
+  // kernels see of an array is not changed. Does not wait for the stream.
+  void store(std::uint32_t id, std::span<const Piece> pieces);
 
   // For Deltas, in modes whose arrays are in the region. Where an array or a target is on the
   // medium.
@@ -169,6 +181,7 @@ class Backing {
   void copy_out(Held& held, std::uint64_t offset, const void* from, std::uint64_t bytes);
   void copy_by_threads(Held& held, std::uint64_t offset, const unsigned char* in,
                        std::uint64_t bytes);
+  void store_part(Held& held, const Piece& part);
   void flush_by_threads(const void* address, std::uint64_t bytes);
 
   BackingOptions options_;

@@ -84,6 +84,39 @@ TEST_P(EachMode, OnlyWhatIsPublishedCounts) {
   EXPECT_EQ(backing.read(backing.array<std::uint32_t>("a", 1000)), expected);
 }
 
+// Pieces that begin and end anywhere in lines, against a plain array.
+TEST_P(EachMode, WhatTheCpuStoresIsThereInTheNextProcess) {
+  constexpr std::size_t kBytes = (3u << 20) + 77;
+  std::mt19937_64 random(holdfast::test::test_seed());
+  std::vector<unsigned char> expected(kBytes);
+  {
+    Backing backing(options());
+    const std::uint32_t id = backing.target("t", kBytes);
+    for (int round = 0; round < 20; ++round) {
+      std::vector<unsigned char> from(kBytes);
+      for (auto& byte : from) byte = static_cast<unsigned char>(random());
+      const std::uint64_t split = random() % kBytes;
+      const std::uint64_t first = round == 0 ? 0 : random() % (split + 1);
+      const std::uint64_t second = split + (round == 0 ? 0 : random() % (kBytes - split));
+      const Backing::Piece pieces[] = {{first, from.data() + first, split - first},
+                                       {second, from.data() + second, kBytes - second}};
+      const std::uint64_t before = backing.bytes_written();
+      backing.store(id, pieces);
+      EXPECT_EQ(backing.bytes_written() - before, split - first + kBytes - second);
+      std::copy(from.begin() + first, from.begin() + split, expected.begin() + first);
+      std::copy(from.begin() + second, from.end(), expected.begin() + second);
+    }
+    const Backing::Piece outside[] = {{kBytes - 1, expected.data(), 2}};
+    EXPECT_EQ(holdfast::test::error_of([&] { backing.store(id, outside); }),
+              Errc::invalid_argument);
+  }
+  Backing backing(options());
+  const std::uint32_t id = backing.target("t", kBytes);
+  std::vector<unsigned char> found(kBytes);
+  backing.copy_from_target(id, 0, found.data(), kBytes);
+  EXPECT_EQ(found, expected);
+}
+
 TEST_P(EachMode, AnotherShapeOrModeIsRefused) {
   { Backing(options()).array<std::uint32_t>("a", 1000); }
   {
