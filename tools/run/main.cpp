@@ -88,6 +88,7 @@ int run(const holdfast_run::Arguments& arguments) {
   options.capacity = work->medium_bytes();
   options.cpu_threads = arguments.cpu_threads;
   options.files = arguments.files;
+  options.direct_io = arguments.direct_io;
   options.medium = arguments.medium;
   options.last_commit = arguments.last_commit;
   workload::Backing backing(options);
@@ -128,6 +129,7 @@ int run(const holdfast_run::Arguments& arguments) {
             {"bytes_written", steps.bytes},
             {"facts", work->facts()},
             {"digest", std::to_string(work->digest())}};
+  if (const std::string file_io = backing.file_io(); !file_io.empty()) done["file_io"] = file_io;
   std::string wrong;
   if (arguments.verify) wrong = work->verify();
   done["verified"] = arguments.verify;

@@ -20,6 +20,7 @@ using holdfast::testing::Throttle;
 
 // Copies and flushes are shared out among threads in parts of these sizes.
 constexpr std::uint64_t kLargestPart = 8u << 20;
+constexpr std::uint64_t kFileStaging = kLargestPart + kPageBytes;
 constexpr std::uint64_t kSmallestPart = 256u << 10;
 constexpr std::uint64_t kMetadata = 1u << 20;
 constexpr const char* kProgress = "progress";
@@ -97,7 +98,7 @@ Backing::Backing(const BackingOptions& options) : options_(options) {
     // Set up once: no publish pays for it.
     for (unsigned thread = 0; thread < options_.cpu_threads; ++thread) {
       lanes_.push_back(std::make_unique<Lane>());
-      if (options.mode == Mode::cap_fs) lanes_.back()->staging = Staging(kLargestPart);
+      if (options.mode == Mode::cap_fs) lanes_.back()->staging = Staging(kFileStaging);
     }
   }
   if (options.mode == Mode::gpufs) calls_ = std::make_unique<FileCalls>();
@@ -135,8 +136,9 @@ std::unique_ptr<Backing::Held> Backing::make_held(std::string_view name, std::ui
   held->bytes = bytes;
   is_new = false;
   if (uses_files(options_.mode)) {
-    held->file = std::make_unique<FileTarget>(concat(target_prefix(options_.path), held->name),
-                                              bytes, files_);
+    held->file =
+        std::make_unique<FileTarget>(concat(target_prefix(options_.path), held->name), bytes,
+                                     files_, options_.mode == Mode::cap_fs && options_.direct_io);
     is_new = !held->file->was_there();
   } else if (region_->contains(name)) {
     const holdfast::ObjectInfo info = region_->object(name);
@@ -164,6 +166,14 @@ std::uint32_t Backing::make_array(std::string_view name, std::uint64_t bytes) {
   }
   arrays_.push_back(std::move(held));
   return static_cast<std::uint32_t>(arrays_.size() - 1);
+}
+
+std::string Backing::file_io() const {
+  if (options_.mode != Mode::cap_fs || arrays_.empty()) return {};
+  for (const auto& held : arrays_) {
+    if (held->file->is_direct()) return "direct";
+  }
+  return options_.direct_io ? "buffered: the file system has no direct I/O" : "buffered";
 }
 
 std::uint32_t Backing::target(std::string_view name, std::uint64_t bytes) {
@@ -218,7 +228,7 @@ void Backing::read_file(Held& held, std::uint64_t offset, unsigned char* out, st
   team_->for_chunks(bytes, part_of(bytes, options_.cpu_threads),
                     [&](unsigned thread, std::uint64_t first, std::uint64_t count) {
                       Lane& own = lane(thread);
-                      if (own.staging.size() == 0) own.staging = Staging(kLargestPart);
+                      if (own.staging.size() == 0) own.staging = Staging(kFileStaging);
                       held.file->read(own.staging.data(), count, offset + first);
                       holdfast::copy_async(own.stream, out + first, own.staging.data(), count);
                       own.stream.synchronize();
@@ -290,8 +300,9 @@ void Backing::copy_by_threads(Held& held, std::uint64_t offset, const unsigned c
                       Lane& own = lane(thread);
                       unsigned char* to = held.medium + offset + first;
                       if (held.file) {
-                        if (own.staging.size() == 0) own.staging = Staging(kLargestPart);
-                        to = own.staging.data();
+                        // As far into a page as in the file, which direct I/O asks for.
+                        if (own.staging.size() == 0) own.staging = Staging(kFileStaging);
+                        to = own.staging.data() + (offset + first) % kPageBytes;
                       }
                       holdfast::copy_async(own.stream, to, in + first, count);
                       own.stream.synchronize();

@@ -37,6 +37,7 @@ struct BackingOptions {
   std::uint64_t capacity = 0;  // bytes of arrays and checkpoints
   unsigned cpu_threads = 0;    // that flush, write or compute; 0: as many as there are cores
   unsigned files = 0;          // of an array in mode cap_fs; 0: one for each of the threads
+  bool direct_io = true;       // mode cap_fs: files past the page cache, where they can be
   holdfast::testing::MediumModel medium;  // what the region and the files beside it stand for
   bool last_commit = false;               // as in OpenOptions
 };
@@ -61,6 +62,9 @@ class Backing {
   bool was_there() const { return was_there_; }
   const std::string& arena_set_aside() const { return region_->open_report().arena_set_aside; }
   unsigned cpu_threads() const { return options_.cpu_threads; }
+  // Mode cap_fs: "direct", "buffered", or why it is buffered though direct_io was asked for. Empty
+  // before there is an array or target, and in other modes.
+  std::string file_io() const;
   holdfast::Stream& stream() { return stream_; }
   holdfast::Region& region() { return *region_; }
 
