@@ -43,7 +43,8 @@ class BlackScholes : public checkpointing::Iterative {
       values->allocate(backing, count_);
     }
     for (std::uint64_t first = 0; first < count_; first += kChunk) {
-      const Options options = make_options(seed_, first, std::min(kChunk, count_ - first));
+      const Options options =
+          make_options(seed_, first, std::min(kChunk, count_ - first), backing.cpu_threads());
       spot_.set(first, options.spot.data(), options.spot.size());
       strike_.set(first, options.strike.data(), options.strike.size());
       years_.set(first, options.years.data(), options.years.size());

@@ -1,5 +1,7 @@
 #include "workload/backing.hpp"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cstring>
 #include <thread>
@@ -63,6 +65,11 @@ Backing::Backing(const BackingOptions& options) : options_(options) {
     options_.cpu_threads = std::max(1u, std::thread::hardware_concurrency());
   }
   team_ = std::make_unique<Team>(options_.cpu_threads);
+  if (options_.mode == Mode::cpu) {
+    // OpenMP keeps its threads from one region to the next: none is started in a step.
+#pragma omp parallel num_threads(static_cast <int>(options_.cpu_threads))
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+  }
   try {
     holdfast::OpenOptions there;
     there.medium = holdfast::testing::standing_for(options.medium);
@@ -118,6 +125,8 @@ unsigned Backing::files_of_arrays() {
 Backing::~Backing() {
   // The medium outlives the process as it is; a commit to disk is no part of a workload.
   region_->abandon();
+  // A process that has OpenMP's threads cannot fork.
+  if (options_.mode == Mode::cpu) omp_pause_resource_all(omp_pause_hard);
 }
 
 void Backing::destroy(const std::string& path) {
