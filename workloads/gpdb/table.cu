@@ -84,6 +84,11 @@ __global__ void insert_rows(Quarter* table, std::uint64_t first_row, const Quart
   if (persists) persist();
 }
 
+__global__ void number_rows_in_place(Row* rows, std::uint64_t first, std::uint64_t count) {
+  const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < count) rows[i].id = first + i;
+}
+
 // One thread: the head, as part of the same transaction.
 __global__ void move_head(Head* head, ConventionalLogRef log, std::uint64_t rows_added) {
   const Head before = *head;
@@ -378,6 +383,13 @@ std::uint64_t Table::bytes_stored() const { return impl_->bytes_stored; }
 void store_rows(holdfast::Stream& stream, Row* table, std::uint64_t first, const Row* rows,
                 std::uint64_t count) {
   launch_insert(stream, table, first, rows, count, Shape{}.threads, false);
+}
+
+void number_rows(holdfast::Stream& stream, Row* rows, std::uint64_t first, std::uint64_t count) {
+  if (count == 0) return;
+  const unsigned threads = Shape{}.threads;
+  holdfast::launch(stream, dim3(blocks_for(count, threads)), dim3(threads), number_rows_in_place,
+                   rows, first, count);
 }
 
 struct PlainUpdate::Impl {

@@ -89,6 +89,9 @@ class Table {
 // what a cut-off run of the same batch stored, so that a batch can be done again.
 void store_rows(holdfast::Stream& stream, Row* table, std::uint64_t first, const Row* rows,
                 std::uint64_t count);
+// Where the rows are to be copied to the medium from where they are: gives them their numbers
+// there, from `first` on.
+void number_rows(holdfast::Stream& stream, Row* rows, std::uint64_t first, std::uint64_t count);
 // UPDATE owns what its kernel reports in, so that no step pays for it. Thread safety: one thread.
 class PlainUpdate {
  public:
