@@ -122,6 +122,9 @@ class Bfs final : public workload::Workload {
     return (std::uint64_t{now.end - resumed_.end} + ends + costs_stored_) * sizeof(u32);
   }
 
+  // Costs go in the order of nodes.
+  std::uint64_t streamed_bytes() const override { return costs_stored_ * sizeof(u32); }
+
   void prepare(Backing& backing) override {
     backing_ = &backing;
     costs_ = backing.array<u32>("costs", graph_.nodes());
@@ -373,7 +376,7 @@ workload::Info info() {
            {"width", "of a generated graph (default 96, 1,600 or 9,000 by size)"},
            {"height", "of a generated graph (default 32, 160 or 2,667 by size)"}},
       .make = [](const Settings& settings) { return std::make_unique<Bfs>(settings); },
-      .kernel_access = holdfast::testing::Access::random,
+      .kernel_access = holdfast::testing::Access::unaligned,  // runs of the sequence
   };
 }
 

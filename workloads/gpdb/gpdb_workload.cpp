@@ -129,6 +129,9 @@ class TableWorkload : public workload::Workload {
   std::uint64_t kernel_bytes() const override {
     return table_ ? table_->bytes_stored() : plain_bytes_;
   }
+  std::uint64_t streamed_bytes() const override {
+    return table_ ? table_->bytes_logged_in_streams() : 0;
+  }
 
  protected:
   virtual std::uint64_t most_updated() const { return 0; }

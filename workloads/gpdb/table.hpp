@@ -78,6 +78,8 @@ class Table {
   Head head(holdfast::Stream& stream) const;
   // Bytes that kernels stored to the region so far.
   std::uint64_t bytes_stored() const;
+  // Of these, entries of a coalesced log, a warp's side by side.
+  std::uint64_t bytes_logged_in_streams() const;
 
  private:
   struct Impl;

@@ -47,9 +47,13 @@ class StoreEngine : public Engine {
     const KvStore::BatchResult done = store_->set(keys, values, count);
     // A way: the entry of the log, its tail, the pair. A batch: the counters, logged, and the
     // transaction's word, twice.
-    constexpr std::uint64_t kOfWay = 24 + 4 + 16;
+    constexpr std::uint64_t kLogOfWay = 24 + 4;
+    constexpr std::uint64_t kOfWay = kLogOfWay + 16;
     constexpr std::uint64_t kOfBatch = 2 * 48 + 4 + 2 * 8;
-    bytes_stored_ += (done.inserted + done.updated) * kOfWay + kOfBatch;
+    const std::uint64_t ways = done.inserted + done.updated;
+    bytes_stored_ += ways * kOfWay + kOfBatch;
+    // A warp's entries are side by side, and so are its tails.
+    if (options_.log == holdfast::LogLayout::coalesced) bytes_streamed_ += ways * kLogOfWay;
   }
   void get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* found,
            std::uint64_t count) override {
@@ -69,6 +73,7 @@ class StoreEngine : public Engine {
     return all;
   }
   std::uint64_t bytes_stored() const override { return bytes_stored_; }
+  std::uint64_t bytes_streamed() const override { return bytes_streamed_; }
   bool cached() const override { return store_ && store_->stats().cached; }
 
  private:
@@ -87,6 +92,7 @@ class StoreEngine : public Engine {
   EngineOptions options_;
   std::optional<KvStore> store_;
   std::uint64_t bytes_stored_ = 0;
+  std::uint64_t bytes_streamed_ = 0;
 };
 
 }  // namespace

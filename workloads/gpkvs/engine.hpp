@@ -55,6 +55,8 @@ class Engine {
   virtual Pairs pairs() = 0;
   // As Workload::kernel_bytes().
   virtual std::uint64_t bytes_stored() const = 0;
+  // As Workload::streamed_bytes().
+  virtual std::uint64_t bytes_streamed() const { return 0; }
   // Whether kernels read a copy of the table in device memory. REQUIRES: resume().
   virtual bool cached() const { return false; }
 
