@@ -29,7 +29,8 @@ PROJECTION = """\
 A projection, which nobody measured: each time above (paper sizes), or what Optane would take for
 the same bytes if that is more. 12.5 GB/s for aligned streams, 3.13 for unaligned ones, 0.72 for
 random stores: the paper's section 6.1. CAP's copies are aligned streams, and so are our INSERTs,
-where a warp stores 512 bytes in a row."""
+where a warp stores 512 bytes in a row, and the entries of coalesced logs where the run counted them
+apart (results from before count all stores of a workload alike)."""
 
 
 def optane() -> str:

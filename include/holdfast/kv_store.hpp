@@ -55,7 +55,7 @@ class KvStore {
 
   struct Options {
     std::uint64_t capacity = 0;  // pairs, rounded up to a power of two of 8 or more; 16 bytes each
-    // Operations per batch at most; 1 to 2^26. Each takes about 80 bytes of device memory.
+    // Operations per batch at most; 1 to 2^26. Each takes about 84 bytes of device memory.
     std::uint32_t max_batch = 0;
     Cache cache = Cache::automatic;
     // conventional: 1,024 partitions under locks, for comparison (GPM, Figure 11); max_batch is

@@ -25,6 +25,7 @@ MODES = (
     "cap-eadr",
     "cap-delta",
     "cap-delta-raw",
+    "cap-log",
 )
 PROJECTIONS = ("eadr", "cap-eadr")
 SIZES = ("test", "real", "paper")

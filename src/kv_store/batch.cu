@@ -21,12 +21,41 @@ __global__ void find_buckets(Table kvs, const std::uint64_t* keys, std::uint32_t
   if (key == kReservedKey) atomicAdd(&outcome->reserved_keys, 1u);
 }
 
-// Sorted by bucket, operations of one bucket are neighbours; the first leads.
-__global__ void find_chains(Batch batch, std::uint32_t* starts) {
+// Whether the next link is of the same chain and the same key.
+__device__ bool is_followed_by_its_key(const Batch& batch, std::uint32_t i) {
+  return i + 1 < batch.count && batch.chain_bucket[i + 1] == batch.chain_bucket[i] &&
+         batch.keys[batch.chain_op[i + 1]] == batch.keys[batch.chain_op[i]];
+}
+
+// Sorted by bucket, operations of one bucket are neighbours; the first leads. Until changes are
+// chosen there are none.
+__global__ void find_chains(Batch batch, std::uint32_t* starts, std::uint32_t* skips) {
+  constexpr unsigned kWarps = kThreads / 32;
+  __shared__ unsigned stops[kWarps];  // links that are not followed by their key, as bits
   const std::uint32_t i = thread_in_row();
-  if (i >= batch.count) return;
-  const bool first = i == 0 || batch.chain_bucket[i - 1] != batch.chain_bucket[i];
-  starts[batch.position_of(i)] = first ? i : kNone;
+  const bool there = i < batch.count;
+  if (there) {
+    const std::uint32_t position = batch.position_of(i);
+    const bool first = i == 0 || batch.chain_bucket[i - 1] != batch.chain_bucket[i];
+    starts[position] = first ? i : kNone;
+    batch.changes[position] = Change{};
+  }
+  unsigned warp = threadIdx.x / 32;
+  const unsigned lane = threadIdx.x % 32;
+  const unsigned stopping = __ballot_sync(0xffffffffu, !there || !is_followed_by_its_key(batch, i));
+  if (lane == 0) stops[warp] = stopping;
+  __syncthreads();
+  if (!there) return;
+  // Past links of the same key to the last of them in this block, or to the next block.
+  std::uint32_t first_of_warp = i - lane;
+  unsigned ahead = stopping & (0xffffffffu << lane);
+  while (ahead == 0 && ++warp < kWarps) {
+    ahead = stops[warp];
+    first_of_warp += 32;
+  }
+  skips[i] = ahead != 0
+                 ? first_of_warp + static_cast<std::uint32_t>(__ffs(static_cast<int>(ahead))) - 1
+                 : (blockIdx.x + 1) * kThreads;
 }
 
 }  // namespace
@@ -39,6 +68,7 @@ BatchPlanner::BatchPlanner(std::uint32_t max_batch)
       sorted_bucket_(max_batch),
       sorted_op_(max_batch),
       starts_(max_batch),
+      skips_(max_batch),
       changes_(max_batch),
       sorter_(max_batch) {}
 
@@ -73,6 +103,7 @@ Batch BatchPlanner::plan(Stream& stream, const Table& table, bool ordered, bool 
               sorted_op_.data(),
               sorted_bucket_.data(),
               starts_.data(),
+              skips_.data(),
               changes_.data(),
               count_,
               ordered};
@@ -84,7 +115,7 @@ Batch BatchPlanner::plan(Stream& stream, const Table& table, bool ordered, bool 
     batch.op = sorted_op_.data();
     batch.bucket = sorted_bucket_.data();
   }
-  if (chains) launch(stream, grid, block, find_chains, batch, starts_.data());
+  if (chains) launch(stream, grid, block, find_chains, batch, starts_.data(), skips_.data());
   return batch;
 }
 

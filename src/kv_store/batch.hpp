@@ -31,7 +31,7 @@ class BatchPlanner {
   std::uint32_t count_ = 0;
   bool has_values_ = false;
   DeviceBuffer<std::uint64_t> keys_, values_;
-  DeviceBuffer<std::uint32_t> bucket_, op_, sorted_bucket_, sorted_op_, starts_;
+  DeviceBuffer<std::uint32_t> bucket_, op_, sorted_bucket_, sorted_op_, starts_, skips_;
   DeviceBuffer<Change> changes_;
   Stream beside_;
   Event keys_in_, values_in_;

@@ -130,46 +130,51 @@ __device__ Chain chain_of_thread(const Batch& batch) {
   return chain;
 }
 
-// Applies a chain's links to the way that this thread holds, in turn, and returns how many there
-// are. Each thread of the group fetches one of the next eight.
+// The last of the links from `link` on that are of one key, one behind the other: what those before
+// it store does not stay.
+__device__ std::uint32_t last_of_its_key(const Batch& batch, std::uint32_t link) {
+  if (link >= batch.count) return link;
+  for (std::uint32_t next; (next = batch.skips[link]) != link;) link = next;
+  return link;
+}
+
+// Applies a chain's links to the way that this thread holds, in turn, but for those that one of the
+// same key follows at once: of a key that is in most of a batch there are thousands. Each thread of
+// the group fetches one of the next eight.
 template <class Operation>
-__device__ std::uint32_t apply_links(const Group& group, const Batch& batch, const Chain& chain,
-                                     Way& way, Tally& tally) {
+__device__ void apply_links(const Group& group, const Batch& batch, const Chain& chain, Way& way,
+                            Tally& tally) {
   Operation::apply(group, way, chain.first.key, chain.first.op, tally);
-  std::uint32_t length = 1;
+  std::uint32_t next = chain.start + 1;
   for (bool more = chain.more; more;) {
-    const std::uint32_t index = chain.start + length + group.way;
+    next = last_of_its_key(batch, next);
+    const std::uint32_t index = next + group.way;
     const bool mine = is_link_of(batch, chain.bucket, index);
     const Link link = mine ? link_at(batch, index) : Link{};
     const unsigned links = __popc(group.ways_where(mine));
     for (unsigned i = 0; i < links; ++i) {
       Operation::apply(group, way, group.from(i, link.key), group.from(i, link.op), tally);
     }
-    length += links;
+    next += links;
     more = links == kWays;
   }
-  return length;
 }
 
 // Applies a chain to a bucket whose ways the group holds. The ways that are to change, never more
-// than there are links, go to the positions of the first links; the others have nothing to store.
+// than there are links, go to the positions of the first links.
 template <class Operation>
 __device__ void apply_chain(const Group& group, const Batch& batch, const Chain& chain,
                             const Pair& before, Tally& tally) {
   Way way{before.key};
-  const std::uint32_t length = apply_links<Operation>(group, batch, chain, way, tally);
+  apply_links<Operation>(group, batch, chain, way, tally);
   count_way(before.key, way, tally);
 
   const bool changes = way.written_by != kNone;
   const unsigned changed = group.ways_where(changes);
-  if (changes) {
-    const unsigned rank = __popc(changed & ((1u << group.way) - 1));
-    batch.changes[batch.position_of(chain.start + rank)] =
-        Change{chain.bucket, group.way, way.written_by, before};
-  }
-  for (std::uint32_t i = __popc(changed) + group.way; i < length; i += kWays) {
-    batch.changes[batch.position_of(chain.start + i)] = Change{};
-  }
+  if (!changes) return;
+  const unsigned rank = __popc(changed & ((1u << group.way) - 1));
+  batch.changes[batch.position_of(chain.start + rank)] =
+      Change{chain.bucket, group.way, way.written_by, before};
 }
 
 // Groups of eight threads pick the way for each of their eight operations in turn. What they need

@@ -81,7 +81,10 @@ struct Batch {
   const std::uint32_t* chain_op;
   const std::uint32_t* chain_bucket;
   const std::uint32_t* starts;  // by position: its chain's first link; kNone: it leads none
-  Change* changes;              // by position
+  // By link: one behind it in its chain, with links of its own key alone up to there, or itself.
+  // Where that is itself, the next link is of another key or chain.
+  const std::uint32_t* skips;
+  Change* changes;  // by position
 
   std::uint32_t count;
   bool ordered;  // by bucket: positions are the links' places

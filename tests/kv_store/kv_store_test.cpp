@@ -166,6 +166,34 @@ TEST_P(StoreTest, AllOfABatchMayMeetInOneBucket) {
   EXPECT_EQ(opened.contents().size(), 2u);
 }
 
+// Runs of one key, shorter and longer than a block of threads, among keys that evict one another,
+// against the same operations in batches of one.
+TEST_P(StoreTest, RunsOfAKeyAreAsItsOperationsOneByOne) {
+  std::mt19937_64 random(test::test_seed());
+  const Opened together = create(8, 2000);  // one bucket
+  const KvStore::Options shape{8, 1, GetParam().cache, GetParam().log};
+  const Opened one_by_one = Opened::create(path("one_by_one"), shape);
+  for (int round = 0; round < 2; ++round) {
+    Keys keys(40), values;
+    for (auto& key : keys) key = random() % 12;
+    while (keys.size() < 1200) {
+      constexpr std::size_t kLengths[] = {1, 1, 1, 2, 7, 8, 9, 300, 700};
+      keys.insert(keys.end(), std::min(kLengths[random() % 9], 2000 - keys.size()), random() % 12);
+    }
+    for (std::size_t i = 0; i < keys.size(); ++i) values.push_back(random());
+    together.store->set(keys.data(), values.data(), keys.size());
+    for (std::size_t i = 0; i < keys.size(); ++i) one_by_one.store->set(&keys[i], &values[i], 1);
+    ASSERT_EQ(together.contents(), one_by_one.contents()) << "round " << round;
+    ASSERT_EQ(together.store->verify(), "");
+    const std::size_t before = together.contents().size();
+    const std::uint64_t removed = together.store->erase(keys.data(), 20).removed;
+    for (std::size_t i = 0; i < 20; ++i) one_by_one.store->erase(&keys[i], 1);
+    ASSERT_EQ(together.contents(), one_by_one.contents()) << "round " << round;
+    EXPECT_EQ(removed, before - together.contents().size());
+  }
+  EXPECT_GT(together.store->stats().total.evicted, 0u);
+}
+
 TEST_P(StoreTest, BadBatchesChangeNothing) {
   Opened opened = create(1000, 100);
   Keys keys(101), values(101, 7);

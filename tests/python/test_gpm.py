@@ -114,6 +114,9 @@ def test_projection_never_beats_what_was_measured() -> None:
     fast = mode("gpkvs", "gpm", 1e-9)
     assert on_optane(fast) == pytest.approx(4e6 / 0.72e9)  # random stores
     assert on_optane(mode("gpkvs", "cap-mm", 1e-9)) == pytest.approx(4e6 / 12.5e9)
+    # The coalesced log's entries are streams.
+    logged = mode("gpkvs", "gpm", 1e-9, streamed_bytes_per_step=3e6)
+    assert on_optane(logged) == pytest.approx(1e6 / 0.72e9 + 3e6 / 12.5e9)
 
 
 def row_of(table: str, title: str) -> list[str]:

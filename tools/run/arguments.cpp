@@ -13,14 +13,15 @@ const char* const kUsage =
     "       holdfast-run remove PATH\n"
     "       holdfast-run WORKLOAD [--mode "
     "gpm|cap-fs|cap-mm|ndp|gpufs|cpu|eadr|cap-eadr|cap-delta|\n"
-    "           cap-delta-raw]\n"
+    "           cap-delta-raw|cap-log]\n"
     "           [--size test|real|paper] [--data FOLDER] [--seed N] [--steps N] [--set "
     "NAME=VALUE]...\n"
     "           [--medium dram|optane|cxl|limit=RATE] [--region PATH] [--cpu-threads N]\n"
-    "           [--files N] [--no-verify] [--last-commit]\n"
+    "           [--files N] [--file-io direct|buffered] [--no-verify] [--last-commit]\n"
     "Runs a workload to its end, or on from where a killed run of the same --region stopped.\n"
     "--last-commit: begins with the region's last commit, and sets aside what a crash left since.\n"
     "--files: over which mode cap-fs stripes an array (default: one for each CPU thread).\n"
+    "--file-io: of mode cap-fs; direct (default) passes the page cache where the file system can.\n"
     "--medium: takes as long as on that medium; RATE is such as 1.6GB/s.\n"
     "Prints JSON lines: 'ready' when what is set up is in place, 'done' at the end.\n";
 
@@ -88,7 +89,7 @@ Arguments parse(int argc, const char* const* argv) {
         throw Error(Errc::invalid_argument,
                     concat("--mode ", value,
                            ": use gpm, cap-fs, cap-mm, ndp, gpufs, cpu, eadr, cap-eadr, "
-                           "cap-delta or cap-delta-raw"));
+                           "cap-delta, cap-delta-raw or cap-log"));
       }
       result.settings.mode = *mode;
     } else if (option == "--size") {
@@ -107,6 +108,12 @@ Arguments parse(int argc, const char* const* argv) {
       result.region = value;
     } else if (option == "--cpu-threads") {
       result.cpu_threads = static_cast<unsigned>(number(option, value, 1024));
+    } else if (option == "--file-io") {
+      if (value != "direct" && value != "buffered") {
+        throw Error(Errc::invalid_argument,
+                    concat("--file-io ", value, ": use direct or buffered"));
+      }
+      result.direct_io = value == "direct";
     } else if (option == "--files") {
       result.files = static_cast<unsigned>(number(option, value, 1024));
     } else {

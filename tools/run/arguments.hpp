@@ -16,6 +16,7 @@ struct Arguments {
   std::string region;  // empty: one of its own, removed afterwards
   unsigned files = 0;
   unsigned cpu_threads = 0;
+  bool direct_io = true;
   holdfast::testing::MediumModel medium;
   bool verify = true;
   bool last_commit = false;  // of the region; what a crash left since is set aside

@@ -69,11 +69,13 @@ struct Steps {
   Json persists = Json::array();
   Json waits = Json::array();
   std::uint64_t bytes = 0;
+  std::uint64_t streamed = 0;
   void add(const workload::StepCost& cost) {
     seconds.push_back(cost.seconds);
     persists.push_back(cost.persist_seconds);
     waits.push_back(cost.medium_seconds);
     bytes += cost.bytes;
+    streamed += cost.streamed_bytes;
   }
 };
 
@@ -88,6 +90,7 @@ int run(const holdfast_run::Arguments& arguments) {
   options.capacity = work->medium_bytes();
   options.cpu_threads = arguments.cpu_threads;
   options.files = arguments.files;
+  options.direct_io = arguments.direct_io;
   options.medium = arguments.medium;
   options.last_commit = arguments.last_commit;
   workload::Backing backing(options);
@@ -126,8 +129,10 @@ int run(const holdfast_run::Arguments& arguments) {
             {"persist_seconds", steps.persists},
             {"medium_seconds", steps.waits},
             {"bytes_written", steps.bytes},
+            {"bytes_streamed", steps.streamed},
             {"facts", work->facts()},
             {"digest", std::to_string(work->digest())}};
+  if (const std::string file_io = backing.file_io(); !file_io.empty()) done["file_io"] = file_io;
   std::string wrong;
   if (arguments.verify) wrong = work->verify();
   done["verified"] = arguments.verify;

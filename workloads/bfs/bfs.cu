@@ -29,10 +29,13 @@ struct Working {
   u32* queue;
   u32* seen;
   SearchState* state;
-  u32* gathered = nullptr;  // null: nothing is
+  u32* gathered = nullptr;  // the head, which ends of levels and nodes follow; null: nothing is
+  u32 levels = 0;           // of the ends that are gathered
+  u32 first_level = 0;      // the first of them
+  u32 first_place = 0;      // in the sequence, of the first node
 };
 
-// Of what is gathered of a level: how far the search is, as Reached, before the level's nodes.
+// How far the search is, as Reached, before what is gathered.
 constexpr u32 kHeadWords = 4;
 // Nodes that are copied before it is known how many there are.
 constexpr u32 kFewestCopied = 2048;
@@ -97,7 +100,9 @@ __device__ void expand_nodes(const DeviceGraph& graph, const Durable& durable, c
       work.queue[slot] = node;
       durable.sequence[slot] = node;
       durable.costs[node] = cost + 1;
-      if (work.gathered != nullptr) work.gathered[kHeadWords + slot - end] = node;
+      if (work.gathered != nullptr) {
+        work.gathered[kHeadWords + work.levels + slot - work.first_place] = node;
+      }
     }
     arc += arcs;
   } while (__syncthreads_or(arc < last));
@@ -115,6 +120,7 @@ __device__ void end_level(const Durable& durable, const Working& work, u32 level
     work.gathered[0] = level + 1;
     work.gathered[1] = state->end;
     work.gathered[2] = tail;
+    work.gathered[kHeadWords + level - work.first_level] = tail;
   }
   state->begin = state->end;
   state->end = tail;
@@ -136,7 +142,7 @@ __global__ void expand_levels(DeviceGraph graph, Durable durable, Working work, 
     for (u32 tile = state->begin + blockIdx.x * blockDim.x; tile < end; tile += grid) {
       expand_nodes(graph, durable, work, tile + threadIdx.x, end, level + 1);
     }
-    // Nodes and costs, before whoever counts them; and the end of the level before.
+    // Nodes, before whoever counts them; and the end of the level before.
     if (persists) persist();
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -157,7 +163,6 @@ __global__ void expand_levels(DeviceGraph graph, Durable durable, Working work, 
 
 __global__ void begin_search(Durable durable, u32 source, bool persists) {
   durable.sequence[0] = source;
-  durable.costs[source] = 1;
   if (persists) persist();
   durable.ends[0] = 1;
   if (persists) persist();
@@ -178,9 +183,8 @@ __device__ u32 cost_at(const u32* ends, u32 levels, u32 position) {
   return low;
 }
 
-// Makes the volatile state from the sequence, and the costs where they are not persisted with it.
-__global__ void load_search(Durable durable, Working work, const u32* ends, u32 levels, u32 nodes,
-                            bool persists) {
+// Makes the volatile state from the sequence.
+__global__ void load_search(Durable durable, Working work, const u32* ends, u32 levels, u32 nodes) {
   for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < ends[levels];
        i += gridDim.x * blockDim.x) {
     const u32 node = durable.sequence[i];
@@ -189,8 +193,24 @@ __global__ void load_search(Durable durable, Working work, const u32* ends, u32 
       continue;
     }
     work.queue[i] = node;
-    if (!persists) durable.costs[node] = cost_at(ends, levels, i) + 1;
+    durable.costs[node] = cost_at(ends, levels, i) + 1;
   }
+}
+
+// Four costs: what a thread stores at once.
+struct alignas(16) Quad {
+  u32 costs[4];
+};
+
+__global__ void copy_costs(const u32* from, u32* to, u32 nodes, bool persists) {
+  const u32 threads = gridDim.x * blockDim.x;
+  const u32 thread = blockIdx.x * blockDim.x + threadIdx.x;
+  const u32 quads = nodes / 4;
+  for (u32 i = thread; i < quads; i += threads) {
+    reinterpret_cast<Quad*>(to)[i] = reinterpret_cast<const Quad*>(from)[i];
+  }
+  for (u32 i = quads * 4 + thread; i < nodes; i += threads) to[i] = from[i];
+  if (persists) persist();
 }
 
 bool on_cpu() { return std::strcmp(holdfast::backend::name(), "cpu") == 0; }
@@ -263,7 +283,7 @@ Reached Search::recover(u32 source) {
   const u32 blocks = std::min(holdfast::blocks_for(reached_.end, threads_), 1024u);
   holdfast::launch(stream_, dim3(blocks), dim3(threads_), load_search, durable_,
                    Working{queue_.data(), seen_.data(), state_.data()}, device_ends.data(),
-                   reached_.levels, nodes_, persists_);
+                   reached_.levels, nodes_);
   read_state();
   return reached_;
 }
@@ -271,44 +291,62 @@ Reached Search::recover(u32 source) {
 Reached Search::expand(u32 levels) {
   levels = std::min(levels, most_levels_ - reached_.levels);
   if (levels == 0 || reached_.complete()) return reached_;
-  launch_expand(levels, nullptr);
+  launch_expand(levels, false);
   read_state();
   return reached_;
 }
 
-void Search::launch_expand(u32 levels, u32* gathered) {
+void Search::launch_expand(u32 levels, bool gathers) {
   const u32 frontier = reached_.end - reached_.begin;
   const u32 blocks =
       std::min(holdfast::blocks_for(frontier, threads_), on_cpu() ? kMostBlocksOnCpu : kMostBlocks);
+  Working work{queue_.data(), seen_.data(), state_.data()};
+  if (gathers) {
+    work.gathered = gathered_.data();
+    work.levels = levels;
+    work.first_level = reached_.levels;
+    work.first_place = reached_.end;
+  }
   holdfast::launch(stream_, dim3(blocks), dim3(threads_), expand_levels,
-                   DeviceGraph{offsets_.data(), targets_.data(), nodes_}, durable_,
-                   Working{queue_.data(), seen_.data(), state_.data(), gathered}, levels,
+                   DeviceGraph{offsets_.data(), targets_.data(), nodes_}, durable_, work, levels,
                    persists_);
 }
 
+void Search::store_costs(u32* to) {
+  const u32 blocks = std::min(holdfast::blocks_for(nodes_, 4 * threads_), 1024u);
+  holdfast::launch(stream_, dim3(blocks), dim3(threads_), copy_costs, durable_.costs, to, nodes_,
+                   persists_);
+  stream_.synchronize();
+}
+
 void Search::set_up_gathering() {
-  gathered_ = holdfast::DeviceBuffer<u32>(kHeadWords + std::size_t{nodes_});
+  gathered_ =
+      holdfast::DeviceBuffer<u32>(kHeadWords + std::size_t{most_levels_} + std::size_t{nodes_});
   gathered_host_ = holdfast::PinnedBuffer<u32>(gathered_.size());
 }
 
-const u32* Search::expand_gathered() {
+Gathered Search::expand_gathered(u32 levels) {
+  levels = std::min(levels, most_levels_ - reached_.levels);
+  if (levels == 0 || reached_.complete()) return {};
   u32* const here = gathered_host_.data();
   const u32 frontier = reached_.end - reached_.begin;
-  launch_expand(1, gathered_.data());
-  // A frontier is seldom twice as large as the one before it: one copy and one wait for a level.
-  const u32 copied = std::min(std::max(2 * frontier, kFewestCopied), nodes_);
-  holdfast::copy_async(stream_, here, gathered_.data(),
-                       (kHeadWords + std::size_t{copied}) * sizeof(u32));
+  const Reached before = reached_;
+  launch_expand(levels, true);
+  // A frontier is seldom twice as large as the one before it: one copy and one wait.
+  const u32 likely = levels == 1 ? 2 * frontier : last_found_ + last_found_ / 4;
+  const u32 copied = std::min(std::max(likely, kFewestCopied), nodes_);
+  const std::size_t nodes_at = kHeadWords + std::size_t{levels};
+  holdfast::copy_async(stream_, here, gathered_.data(), (nodes_at + copied) * sizeof(u32));
   stream_.synchronize();
   reached_ = {here[0], here[1], here[2]};
-  const u32 found = reached_.end - reached_.begin;
-  if (found > copied) {
-    const std::size_t from = kHeadWords + std::size_t{copied};
+  last_found_ = reached_.end - before.end;
+  if (last_found_ > copied) {
+    const std::size_t from = nodes_at + copied;
     holdfast::copy_async(stream_, here + from, gathered_.data() + from,
-                         (found - copied) * sizeof(u32));
+                         (last_found_ - copied) * sizeof(u32));
     stream_.synchronize();
   }
-  return here + kHeadWords;
+  return {here + nodes_at, here + kHeadWords, reached_.levels - before.levels};
 }
 
 void Search::read_state() {

@@ -21,18 +21,32 @@ T* object(Region& region, const char* name) {
   return static_cast<T*>(region.address(region.object(name)));
 }
 
-// The first level, and then the others by as many blocks as its nodes take.
+// As the progress of a run is set behind all else: costs are not stored again.
+__global__ void set_done(std::uint32_t* done) {
+  *done = 1;
+  persist();
+}
+
+// The first level, then the others by as many blocks as its nodes take, and then the costs.
 void search_all(Region& region, const bfs::Graph& graph, std::uint32_t threads, Session* session) {
-  const bfs::Durable durable{object<std::uint32_t>(region, "costs"),
-                             object<std::uint32_t>(region, "sequence"),
+  auto* const done = object<std::uint32_t>(region, "done");
+  if (*done == 1) return;
+  const DeviceBuffer<std::uint32_t> costs(kNodes);
+  const bfs::Durable durable{costs.data(), object<std::uint32_t>(region, "sequence"),
                              object<std::uint32_t>(region, "ends")};
   Stream stream;
   bfs::Search search(stream, graph, durable, kLevels, true, threads);
-  for (std::uint32_t done = search.recover(0).levels; done < kLevels;) {
+  std::uint32_t levels = search.recover(0).levels;
+  do {
     if (session) session->start();
-    done = search.expand(done == 0 ? 1 : kLevels).levels;
+    if (levels < kLevels) levels = search.expand(levels == 0 ? 1 : kLevels).levels;
+    if (levels == kLevels) {
+      search.store_costs(object<std::uint32_t>(region, "costs"));
+      launch(stream, dim3(1), dim3(1), set_done, done);
+      stream.synchronize();
+    }
     if (session) session->acknowledge();
-  }
+  } while (levels < kLevels);
 }
 
 // All that the search found is there, whatever was there before recovery.
@@ -70,6 +84,7 @@ Program make(const Sizes& sizes) {
     region.allocate<std::uint32_t>("costs", kNodes);
     region.allocate<std::uint32_t>("sequence", kNodes);
     region.allocate<std::uint32_t>("ends", kLevels + 1);
+    region.allocate<std::uint32_t>("done", 1);
   };
   program.run = [=](Region& region, Session& session) {
     search_all(region, *graph, threads, &session);

@@ -66,6 +66,53 @@ TEST_P(BfsModes, StopsAfterTheStepsThatAreAskedFor) {
   EXPECT_EQ(run.steps, 2u);
 }
 
+TEST_P(BfsModes, PublishesOnceAStepWhereThatIsAskedFor) {
+  Settings settings = small(GetParam());
+  settings.options["publish"] = "step";
+  const auto run = workload_checks::run_step_by_step(info(), settings);
+  EXPECT_EQ(run.wrong, "");
+  EXPECT_EQ(run.digest, workload_checks::run_whole(info(), small(Mode::gpm)).digest);
+  settings.options["publish_costs"] = "1";
+  EXPECT_EQ(workload_checks::run_step_by_step(info(), settings).digest, run.digest);
+  if (std::strcmp(holdfast::backend::name(), "cpu") != 0) return;  // forks
+  settings.options.erase("publish_costs");
+  workload_checks::expect_kills_survived(info(), settings, 5, holdfast::test::test_seed());
+}
+
+// Of several ends that were stored at once, a kill may have left the last and not the first.
+class BfsRegions : public holdfast::test::Scratch {};
+TEST_F(BfsRegions, ForgetEndsThatOthersShouldPrecede) {
+  Settings settings = small(Mode::cap_mm);
+  settings.options["publish"] = "step";
+  const auto work_on = [&](auto&& body) {
+    const auto work = info().make(settings);
+    workload::BackingOptions options;
+    options.mode = settings.mode;
+    options.path = path();
+    options.capacity = work->medium_bytes();
+    options.cpu_threads = 2;
+    workload::Backing backing(options);
+    work->prepare(backing);
+    const std::uint64_t first = work->resume();
+    auto* const ends =
+        static_cast<std::uint32_t*>(backing.region().address(backing.region().object("ends")));
+    body(*work, first, ends);
+  };
+  work_on([](auto& work, std::uint64_t, std::uint32_t* ends) {
+    work.step(0);
+    work.step(1);
+    ASSERT_NE(ends[12], 0u);
+    ends[11] = 0;
+  });
+  work_on([](auto& work, std::uint64_t first, const std::uint32_t* ends) {
+    EXPECT_EQ(first, 1u);
+    EXPECT_NE(ends[10], 0u);
+    EXPECT_EQ(ends[12], 0u);
+    for (std::uint64_t step = first; step < work.steps(); ++step) work.step(step);
+    EXPECT_EQ(work.verify(), "");
+  });
+}
+
 TEST(BfsTest, CostsMayBePublishedAfterEachLevel) {
   Settings settings = small(Mode::cap_mm);
   const auto usual = workload_checks::run_whole(info(), settings);
@@ -95,14 +142,71 @@ TEST(BfsTest, AWideLevelIsGatheredWhole) {
   Search search(stream, graph, {costs, costs + nodes, costs + 2 * nodes}, nodes, false);
   search.set_up_gathering();
   search.recover(0);
-  const std::uint32_t* const found = search.expand_gathered();
+  const Gathered level = search.expand_gathered(1);
+  const std::uint32_t* const found = level.nodes;
   ASSERT_EQ(search.reached().begin, 1u);
   ASSERT_EQ(search.reached().end, nodes);
   std::vector<std::uint32_t> sorted(found, found + nodes - 1);
   std::sort(sorted.begin(), sorted.end());
   for (std::uint32_t i = 1; i < nodes; ++i) EXPECT_EQ(sorted[i - 1], i);
-  search.expand_gathered();
+  EXPECT_EQ(level.levels, 1u);
+  EXPECT_EQ(level.ends[0], nodes);
+  EXPECT_EQ(search.expand_gathered(1).levels, 1u);
   EXPECT_TRUE(search.reached().complete());
+  EXPECT_EQ(search.expand_gathered(1).levels, 0u);
+}
+
+// Levels that are gathered together, against those of the oracle.
+TEST(BfsTest, SeveralLevelsAreGatheredAtOnce) {
+  const Graph graph = make_road_grid(150, 40, 3);
+  const std::vector<std::uint32_t> expected = oracle_costs(graph, 5);
+  const std::uint32_t nodes = graph.nodes();
+  for (const std::uint32_t at_once : {1u, 7u, 1000u}) {
+    holdfast::Stream stream;
+    const holdfast::DeviceBuffer<std::uint32_t> working(3 * std::size_t{nodes} + 1);
+    std::uint32_t* const costs = working.data();
+    Search search(stream, graph, {costs, costs + nodes, costs + 2 * nodes}, nodes, false);
+    search.set_up_gathering();
+    search.recover(5);
+    std::vector<std::uint32_t> found(nodes, kUnreached);
+    std::uint32_t level = 0;
+    for (std::uint32_t place = 1; !search.reached().complete();) {
+      const Gathered some = search.expand_gathered(at_once);
+      ASSERT_GT(some.levels, 0u);
+      ASSERT_LE(some.levels, at_once);
+      const std::uint32_t* node = some.nodes;
+      for (std::uint32_t i = 0; i < some.levels; ++i) {
+        ++level;
+        for (; place < some.ends[i]; ++place) found[*node++] = level;
+      }
+      ASSERT_EQ(place, search.reached().end);
+    }
+    found[5] = 0;
+    EXPECT_EQ(found, expected);
+  }
+}
+
+TEST(BfsTest, CostsAreStoredAsAWhole) {
+  for (const std::uint32_t width : {1u, 2u, 3u, 5u, 37u}) {
+    const Graph graph = make_road_grid(width, 3, 1);
+    const std::vector<std::uint32_t> expected = oracle_costs(graph, 0);
+    const std::uint32_t nodes = graph.nodes();
+    holdfast::Stream stream;
+    const holdfast::DeviceBuffer<std::uint32_t> costs(nodes);
+    const holdfast::PinnedBuffer<std::uint32_t> medium(2 * std::size_t{nodes} + 1);
+    std::memset(medium.data(), 0, medium.size() * sizeof(std::uint32_t));
+    Search search(stream, graph, {costs.data(), medium.data(), medium.data() + nodes}, nodes, true);
+    search.recover(0);
+    search.expand(nodes);
+    // Aligned as regions' objects are.
+    const holdfast::PinnedBuffer<std::uint32_t> aligned(nodes + 1);
+    aligned[nodes] = 77;
+    search.store_costs(aligned.data());
+    for (std::uint32_t node = 0; node < nodes; ++node) {
+      EXPECT_EQ(aligned[node], expected[node] + 1);
+    }
+    EXPECT_EQ(aligned[nodes], 77u);
+  }
 }
 
 // Nodes without arcs, arcs to oneself and twice, nodes of more arcs than a round takes, a part that
@@ -229,6 +333,7 @@ TEST(BfsTest, BadOptionsAreRefused) {
   expect_refused(info(), {{"source", "0"}}, {"source", "give"});
   expect_refused(info(), {{"source", "3073"}}, {"source", "give"});
   expect_refused(info(), {{"levels_per_step", "none"}}, {"levels_per_step", "give"});
+  expect_refused(info(), {{"publish", "never"}}, {"publish", "give level or step"});
   expect_refused(info(), {{"width", "0"}}, {"width", "give"});
   expect_refused(info(), {{"width", "65536"}, {"height", "65536"}}, {"width", "at most"});
 }

@@ -97,6 +97,8 @@ class Bfs final : public workload::Workload {
                     " arcs, from node ", source_ + 1);
     levels_per_step_ = workload::number_option(settings, "levels_per_step",
                                                settings.size == Size::test ? 16 : 64, 1, 1u << 20);
+    publish_steps_ =
+        workload::choice_option<bool>(settings, "publish", {{"level", false}, {"step", true}});
     publish_costs_ = workload::number_option(settings, "publish_costs", 0, 0, 1) != 0;
     // The number of steps has to be known beforehand, so the oracle searches first.
     expected_ = oracle_costs(graph_, source_);
@@ -117,8 +119,11 @@ class Bfs final : public workload::Workload {
   std::uint64_t kernel_bytes() const override {
     const Reached now = reached();
     const std::uint64_t ends = ends_come_later() ? 0 : now.levels - resumed_.levels;
-    return (std::uint64_t{now.end - resumed_.end} * 2 + ends) * sizeof(u32);
+    return (std::uint64_t{now.end - resumed_.end} + ends + costs_stored_) * sizeof(u32);
   }
+
+  // Costs go in the order of nodes.
+  std::uint64_t streamed_bytes() const override { return costs_stored_ * sizeof(u32); }
 
   void prepare(Backing& backing) override {
     backing_ = &backing;
@@ -130,6 +135,11 @@ class Bfs final : public workload::Workload {
       on_cpu_.emplace(graph_, durable, levels_, backing.cpu_threads());
       return;
     }
+    if (workload::stores_directly(mode_)) {
+      volatile_costs_ = holdfast::DeviceBuffer<u32>(graph_.nodes());
+      holdfast::fill_async(backing.stream(), volatile_costs_.data(), 0, volatile_costs_.bytes());
+      durable.costs = volatile_costs_.data();
+    }
     if (ends_come_later()) {
       volatile_ends_ = holdfast::DeviceBuffer<u32>(levels_ + 1);
       holdfast::copy_async(backing.stream(), volatile_ends_.data(), ends_.data,
@@ -138,12 +148,13 @@ class Bfs final : public workload::Workload {
     }
     by_kernels_.emplace(backing.stream(), graph_, durable, levels_,
                         workload::kernel_persists(mode_));
-    if (workload::gathers(mode_)) by_kernels_->set_up_gathering();
+    if (gathers_levels()) by_kernels_->set_up_gathering();
   }
 
   std::uint64_t resume() override {
     resumed_ = on_cpu_ ? on_cpu_->recover(source_) : by_kernels_->recover(source_);
-    if (resumed_.levels == 0) publish(0, 1, 0);
+    if (gathers_levels()) forget_ends(resumed_.levels + 1);
+    if (resumed_.levels == 0) publish_source();
     if (backing_->progress() == steps_) return steps_;
     // The last step has something to do behind its levels.
     return std::min(resumed_.levels / levels_per_step_, steps_ - 1);
@@ -156,10 +167,12 @@ class Bfs final : public workload::Workload {
       on_cpu_->expand(goal - std::min(goal, before));
     } else if (workload::kernel_persists(mode_)) {
       by_kernels_->expand(goal - std::min(goal, before));
-    } else if (workload::gathers(mode_)) {
-      for (u32 level = before; level < goal; ++level) {
-        const u32* const nodes = by_kernels_->expand_gathered();
-        store_level(nodes, reached().begin, reached().end, level + 1);
+    } else if (gathers_levels()) {
+      for (u32 level = before; level < goal;) {
+        const u32 first = reached().end;
+        const Gathered found = by_kernels_->expand_gathered(publish_steps_ ? goal - level : 1);
+        store_levels(found, first, level + 1);
+        level += found.levels;
       }
     } else {
       // The CPU persists each level, as kernels do where they can.
@@ -169,7 +182,7 @@ class Bfs final : public workload::Workload {
       }
     }
     if (number + 1 < steps_) return;
-    if (!stores_costs_with_levels()) backing_->publish(costs_);
+    if (!stores_costs_with_levels()) publish_costs();
     if (on_cpu_) backing_->flush_parallel(costs_.data, costs_.count * sizeof(u32));
     backing_->set_progress(steps_);
   }
@@ -187,12 +200,22 @@ class Bfs final : public workload::Workload {
   bool ends_come_later() const {
     return workload::stores_directly(mode_) && !workload::kernel_persists(mode_);
   }
+  // One copy brings what levels add, and CPU threads store it from there.
+  bool gathers_levels() const {
+    return !on_cpu_ && !workload::stores_directly(mode_) && mode_ != Mode::gpufs;
+  }
   // The nodes of a level, and then its end. Costs follow from these (recovery makes them), so the
   // least to transfer is what a level adds to the sequence.
   void publish(u32 begin, u32 end, u32 level);
-  // The same by CPU threads that know the nodes. In mode cap_delta the costs, too, before the end:
-  // what is on the medium is then what kernels that persist leave there.
-  void store_level(const u32* nodes, u32 begin, u32 end, u32 level);
+  void publish_source();
+  void publish_costs();
+  void store_end(u32 level, u32 end);
+  // The same of what levels add, by CPU threads that know the nodes: `first` is their place in the
+  // sequence, `level` the first level's. In mode cap_delta the costs, too, before the ends.
+  void store_levels(const Gathered& found, u32 first, u32 level);
+  void store_costs(const Gathered& found, u32 first, u32 level);
+  // A kill may have left some of several ends, and not those before them.
+  void forget_ends(u32 from);
   bool stores_costs_with_levels() const {
     return mode_ == Mode::cap_delta || (mode_ == Mode::cap_delta_raw && publish_costs_);
   }
@@ -203,6 +226,7 @@ class Bfs final : public workload::Workload {
   u32 source_ = 0;
   std::string words_;
   std::uint64_t levels_per_step_ = 0;
+  bool publish_steps_ = false;  // where levels are gathered
   bool publish_costs_ = false;
   std::vector<u32> expected_;
   u32 levels_ = 0;
@@ -212,56 +236,85 @@ class Bfs final : public workload::Workload {
   Array<u32> costs_;
   Array<u32> sequence_;
   Array<u32> ends_;
+  holdfast::DeviceBuffer<u32> volatile_costs_;  // where kernels store to the medium
   holdfast::DeviceBuffer<u32> volatile_ends_;
+  std::uint64_t costs_stored_ = 0;  // by kernels, to the medium
   std::optional<Search> by_kernels_;
   std::optional<CpuSearch> on_cpu_;
   Reached resumed_;
 };
 
 void Bfs::publish(u32 begin, u32 end, u32 level) {
-  if (workload::kernel_persists(mode_) || on_cpu_) return;
-  if (workload::gathers(mode_)) {
-    store_level(&source_, begin, end, level);
-    return;
-  }
   backing_->publish(sequence_, begin, end - begin);
-  if (publish_costs_) backing_->publish(costs_);
-  if (ends_come_later()) {
-    holdfast::copy_async(backing_->stream(), ends_.data + level, volatile_ends_.data() + level,
-                         sizeof(u32));
-  }
-  backing_->publish(ends_, level, 1);
+  if (publish_costs_) publish_costs();
+  store_end(level, end);
 }
 
-void Bfs::store_level(const u32* nodes, u32 begin, u32 end, u32 level) {
-  constexpr u32 kPart = 512;  // nodes: fewer are not worth waking a thread for
-  const auto on_medium = [&](const Array<u32>& array) {
-    return reinterpret_cast<u32*>(backing_->on_medium(array.id));
-  };
-  u32* const costs = on_medium(costs_);
-  u32* const sequence = on_medium(sequence_) + begin;
-  u32* const level_end = on_medium(ends_) + level;
-  const bool with_costs = stores_costs_with_levels();
-  const std::uint64_t added = (end - begin) * sizeof(u32);
-  holdfast::testing::Throttle& medium = backing_->throttle();
+void Bfs::publish_source() {
+  if (workload::kernel_persists(mode_) || on_cpu_) return;
+  if (gathers_levels()) {
+    const u32 end = 1;
+    store_levels({&source_, &end, 1}, 0, 0);
+  } else {
+    publish(0, 1, 0);
+  }
+}
+
+void Bfs::publish_costs() {
+  if (workload::stores_directly(mode_)) {
+    by_kernels_->store_costs(costs_.data);
+    costs_stored_ += costs_.count;
+  }
+  backing_->publish(costs_);
+}
+
+// The host knows it: it is not copied from the device.
+void Bfs::store_end(u32 level, u32 end) {
+  const Backing::Piece piece[] = {{level * sizeof(u32), &end, sizeof(end)}};
+  backing_->timed([&] { backing_->store(ends_.id, piece); });
+}
+
+void Bfs::store_levels(const Gathered& found, u32 first, u32 level) {
+  if (found.levels == 0) return;
+  const u32 added = found.ends[found.levels - 1] - first;
+  const Backing::Piece nodes[] = {{first * sizeof(u32), found.nodes, added * sizeof(u32)}};
+  const Backing::Piece ends[] = {{level * sizeof(u32), found.ends, found.levels * sizeof(u32)}};
   backing_->timed([&] {
-    const holdfast::testing::Throttle::Mark begun = medium.mark();
-    backing_->team().for_chunks(
-        end - begin, kPart, [&](unsigned, std::uint64_t first, std::uint64_t count) {
-          std::copy_n(nodes + first, count, sequence + first);
-          workload::flush_lines(sequence + first, count * sizeof(u32));
-          if (!with_costs) return;
-          workload::store_scattered(
-              count, [&](std::uint64_t i) { return costs + nodes[first + i]; },
-              [&](std::uint64_t i) { costs[nodes[first + i]] = level + 1; });
-        });
-    __atomic_store_n(level_end, end, __ATOMIC_RELEASE);
-    workload::flush_lines(level_end, sizeof(u32));
-    backing_->count_written(added * (with_costs ? 2 : 1) + sizeof(u32));
-    medium.write(begun, added, holdfast::testing::Access::aligned);
-    medium.write(begun, (with_costs ? added : 0) + sizeof(u32), holdfast::testing::Access::random);
-    medium.wait();
+    backing_->store(sequence_.id, nodes);
+    if (stores_costs_with_levels()) store_costs(found, first, level);
   });
+  if (publish_costs_ && !workload::gathers(mode_)) publish_costs();
+  backing_->timed([&] { backing_->store(ends_.id, ends); });
+}
+
+void Bfs::store_costs(const Gathered& found, u32 first, u32 level) {
+  constexpr u32 kPart = 512;  // nodes: fewer are not worth waking a thread for
+  auto* const costs = reinterpret_cast<u32*>(backing_->on_medium(costs_.id));
+  const u32* const ends_end = found.ends + found.levels;
+  const std::uint64_t added = ends_end[-1] - first;
+  holdfast::testing::Throttle& medium = backing_->throttle();
+  const holdfast::testing::Throttle::Mark begun = medium.mark();
+  backing_->team().for_chunks(added, kPart, [&](unsigned, std::uint64_t from, std::uint64_t count) {
+    const u32* const nodes = found.nodes + from;
+    // The level of the first node, and of those behind it.
+    const u32* end = std::upper_bound(found.ends, ends_end, static_cast<u32>(first + from));
+    workload::store_scattered(
+        count, [&](std::uint64_t i) { return costs + nodes[i]; },
+        [&](std::uint64_t i) {
+          while (first + from + i >= *end) ++end;
+          costs[nodes[i]] = level + static_cast<u32>(end - found.ends) + 1;
+        });
+  });
+  backing_->count_written(added * sizeof(u32));
+  medium.write(begun, added * sizeof(u32), holdfast::testing::Access::random);
+  medium.wait();
+}
+
+void Bfs::forget_ends(u32 from) {
+  if (from > levels_) return;
+  const std::vector<u32> none(levels_ + 1 - from);
+  const Backing::Piece piece[] = {{from * sizeof(u32), none.data(), none.size() * sizeof(u32)}};
+  backing_->store(ends_.id, piece);
 }
 
 std::string Bfs::verify() {
@@ -315,13 +368,15 @@ workload::Info info() {
            {"source",
             "node to start from, counted from 1 (default 1; of a generated graph its middle)"},
            {"levels_per_step", "levels in a step (default 64; size test: 16)"},
+           {"publish",
+            "level (default) or step: when the CPU persists what levels add, in the modes cap-*"},
            {"publish_costs",
             "1: where the CPU persists, all costs after each level; 0: once, at the end (default); "
             "cap-delta stores those of the level with it"},
            {"width", "of a generated graph (default 96, 1,600 or 9,000 by size)"},
            {"height", "of a generated graph (default 32, 160 or 2,667 by size)"}},
       .make = [](const Settings& settings) { return std::make_unique<Bfs>(settings); },
-      .kernel_access = holdfast::testing::Access::random,
+      .kernel_access = holdfast::testing::Access::unaligned,  // runs of the sequence
   };
 }
 

@@ -12,10 +12,11 @@ namespace bfs {
 // What is on the medium. Zeroed when new.
 //
 // Invariant, after any crash: where ends[0] to ends[i] are not zero, elements [0, ends[i]) of the
-// sequence hold the source and all nodes up to i edges away, in the order of their cost, and (where
-// kernels persist) their costs are there. What lies behind is of a level that was cut off.
+// sequence hold the source and all nodes up to i edges away, in the order of their cost. What lies
+// behind is of a level that was cut off. Costs follow from these.
 struct Durable {
-  std::uint32_t* costs = nullptr;  // one for each node: edges from the source, and 1; 0: not seen
+  // Volatile: one for each node, zeroed: edges from the source, and 1; 0: not seen.
+  std::uint32_t* costs = nullptr;
   std::uint32_t* sequence = nullptr;  // nodes in the order in which the search met them
   std::uint32_t* ends = nullptr;      // ends[i]: nodes up to i edges away; 0: not known yet
 };
@@ -43,6 +44,13 @@ struct SearchState {
   std::uint32_t damaged;  // the sequence holds what is no node
 };
 
+// What a search adds in some levels, in host memory.
+struct Gathered {
+  const std::uint32_t* nodes = nullptr;  // of the sequence, from its end before them on
+  const std::uint32_t* ends = nullptr;   // of each level
+  std::uint32_t levels = 0;
+};
+
 // A search by kernels. The graph, the frontier and a bit for each node seen are in device memory;
 // the medium is written, and read only after a crash.
 //
@@ -54,8 +62,8 @@ class Search {
   Search(holdfast::Stream& stream, const Graph& graph, const Durable& durable,
          std::uint32_t most_levels, bool persists, std::uint32_t threads = 256);
 
-  // Begins at `source`, or goes on from what the medium holds. Makes the volatile state anew, and
-  // the costs where kernels do not persist them. Throws Error(damaged): what the medium holds is no
+  // Begins at `source`, or goes on from what the medium holds. Makes the volatile state anew, costs
+  // among it. Throws Error(damaged): what the medium holds is no
   // search sequence of this graph.
   Reached recover(std::uint32_t source);
   // Expands `levels` levels, fewer where the search ends before. Waits. Where kernels persist, each
@@ -63,17 +71,19 @@ class Search {
   Reached expand(std::uint32_t levels);
   const Reached& reached() const { return reached_; }
 
+  // Copies the costs to `to`, in one stream; durable on return where kernels persist.
+  void store_costs(std::uint32_t* to);
+
   // Sets memory aside for expand_gathered().
   void set_up_gathering();
-  // Expands one level and returns the nodes that it adds to the sequence, [reached().begin,
-  // reached().end): in host memory, until the next call. Waits. REQUIRES: set_up_gathering();
-  // kernels that do not persist; fewer levels than `most_levels` are expanded, and the search is
-  // not complete.
-  const std::uint32_t* expand_gathered();
+  // As expand(), and returns what that adds, until the next call: one copy, where the levels are
+  // not much wider than those of the call before. REQUIRES: set_up_gathering(); kernels that do not
+  // persist.
+  Gathered expand_gathered(std::uint32_t levels);
 
  private:
   void read_state();
-  void launch_expand(std::uint32_t levels, std::uint32_t* gathered);
+  void launch_expand(std::uint32_t levels, bool gathers);
 
   holdfast::Stream& stream_;
   Durable durable_;
@@ -87,8 +97,10 @@ class Search {
   holdfast::DeviceBuffer<std::uint32_t> queue_;  // as the sequence
   holdfast::DeviceBuffer<std::uint32_t> seen_;   // a bit for each node
   holdfast::DeviceBuffer<SearchState> state_;
-  holdfast::DeviceBuffer<std::uint32_t> gathered_;  // of a level; may be empty
+  // A head, ends of levels, and nodes; may be empty.
+  holdfast::DeviceBuffer<std::uint32_t> gathered_;
   holdfast::PinnedBuffer<std::uint32_t> gathered_host_;
+  std::uint32_t last_found_ = 0;  // nodes, by the last expand_gathered()
 };
 
 // The same by OpenMP threads, on the medium itself, for mode cpu.

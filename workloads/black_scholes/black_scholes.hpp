@@ -28,7 +28,9 @@ struct Options {
   std::vector<float> spot, strike;  // money
   std::vector<float> years;         // until they expire
 };
-Options make_options(std::uint64_t seed, std::uint64_t first, std::uint64_t count);
+// Made by that many threads of OpenMP.
+Options make_options(std::uint64_t seed, std::uint64_t first, std::uint64_t count,
+                     unsigned threads = 1);
 
 // Device memory, or host memory in mode cpu: `count` of each. The predicted prices are the means
 // over the scenarios so far.

@@ -39,6 +39,10 @@ Prices price_all(const Options& options, const std::vector<Scenario>& scenarios,
   return {{call.data(), call.data() + count}, {put.data(), put.data() + count}};
 }
 
+TEST(BlackScholes, CheckpointsAreAlikeWhateverCopiesThem) {
+  checkpointing_checks::expect_either_copier(info(), {});
+}
+
 TEST(BlackScholes, EveryModeVerifiesAndResumes) {
   checkpointing_checks::expect_every_mode(info(), {});
 }

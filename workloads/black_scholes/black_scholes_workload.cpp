@@ -25,7 +25,7 @@ Shape usual_shape(workload::Size size) {
 class BlackScholes : public checkpointing::Iterative {
  public:
   BlackScholes(const workload::Settings& settings, const Shape& usual)
-      : Iterative(settings.steps != 0 ? settings.steps : usual.steps),
+      : Iterative(settings, usual.steps),
         count_(workload::number_option(settings, "count", usual.count, 1, kMaxOptions)),
         scenarios_(workload::number_option(settings, "scenarios", usual.scenarios, 1, 1'000'000)),
         seed_(settings.seed) {}
@@ -43,7 +43,8 @@ class BlackScholes : public checkpointing::Iterative {
       values->allocate(backing, count_);
     }
     for (std::uint64_t first = 0; first < count_; first += kChunk) {
-      const Options options = make_options(seed_, first, std::min(kChunk, count_ - first));
+      const Options options =
+          make_options(seed_, first, std::min(kChunk, count_ - first), backing.cpu_threads());
       spot_.set(first, options.spot.data(), options.spot.size());
       strike_.set(first, options.strike.data(), options.strike.size());
       years_.set(first, options.years.data(), options.years.size());
@@ -86,7 +87,8 @@ workload::Info info() {
       .kind = workload::Info::Class::checkpointing,
       .table_row = 5,
       .options = {{"count", "options, 1 to 2^32 (default 10,000, 1,000,000 or 2^28 by size)"},
-                  {"scenarios", "between two checkpoints (default 3, 4 or 16 by size)"}},
+                  {"scenarios", "between two checkpoints (default 3, 4 or 16 by size)"},
+                  {"checkpoint", workload::kCopiedByWords}},
       .make = [](const workload::Settings& settings) -> std::unique_ptr<workload::Workload> {
         return std::make_unique<BlackScholes>(settings, usual_shape(settings.size));
       },

@@ -46,6 +46,10 @@ Flow simulate(const Mesh& mesh, std::uint64_t iterations, bool on_cpu) {
           {fluxes.data(), fluxes.data() + start.size()}};
 }
 
+TEST(Cfd, CheckpointsAreAlikeWhateverCopiesThem) {
+  checkpointing_checks::expect_either_copier(info(), {});
+}
+
 TEST(Cfd, EveryModeVerifiesAndResumes) { checkpointing_checks::expect_every_mode(info(), {}); }
 
 TEST(Cfd, KillsAreSurvived) {

@@ -38,7 +38,7 @@ Mesh make_mesh(const workload::Settings& settings, const Shape& usual) {
 class Cfd : public checkpointing::Iterative {
  public:
   Cfd(const workload::Settings& settings, const Shape& usual)
-      : Iterative(settings.steps != 0 ? settings.steps : usual.steps),
+      : Iterative(settings, usual.steps),
         iterations_(
             workload::number_option(settings, "iterations", usual.iterations, 1, 1'000'000)),
         mesh_(make_mesh(settings, usual)) {}
@@ -114,7 +114,8 @@ workload::Info info() {
                    "of the generated mesh, 6 to 2^27 (default 1,000, 97,046 or 232,536 by size)"},
                   {"mesh", "file with a mesh in Rodinia's form, such as fvcorr.domn.097K"},
                   {"iterations",
-                   "time steps between two checkpoints (default 3, 10 or 40 by size)"}},
+                   "time steps between two checkpoints (default 3, 10 or 40 by size)"},
+                  {"checkpoint", workload::kCopiedByWords}},
       .make = [](const workload::Settings& settings) -> std::unique_ptr<workload::Workload> {
         return std::make_unique<Cfd>(settings, usual_shape(settings.size));
       },

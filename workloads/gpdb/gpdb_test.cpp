@@ -109,6 +109,17 @@ TEST(GpdbUpdate, ChangesARowMoreThanOnce) {
   EXPECT_EQ(workload_checks::run_step_by_step(gpdb::update_info(), settings).digest, run.digest);
 }
 
+TEST(GpdbUpdate, SortedChangesGiveTheSame) {
+  const auto expected = workload_checks::run_whole(gpdb::update_info(), settings_of(Mode::gpm));
+  for (const Mode mode : {Mode::cap_delta, Mode::cap_delta_raw}) {
+    Settings settings = settings_of(mode);
+    settings.options["changes"] = "sorted";
+    const auto run = workload_checks::run_step_by_step(gpdb::update_info(), settings);
+    EXPECT_EQ(run.wrong, "") << to_string(mode);
+    EXPECT_EQ(run.digest, expected.digest) << to_string(mode);
+  }
+}
+
 Settings with_log(const char* layout, std::uint64_t rows = 0) {
   Settings settings = settings_of(Mode::gpm, rows);
   settings.options["log"] = layout;

@@ -65,7 +65,10 @@ holdfast::LogLayout layout_option(const Settings& settings) {
 class TableWorkload : public workload::Workload {
  public:
   explicit TableWorkload(const Settings& settings)
-      : settings_(settings), layout_(layout_option(settings)), input_(make_input(settings)) {}
+      : settings_(settings),
+        changes_(workload::delta_order_option(settings)),
+        layout_(layout_option(settings)),
+        input_(make_input(settings)) {}
   // OpenMP's threads do not outlive it: a process that has some cannot fork.
   ~TableWorkload() override { omp_pause_resource_all(omp_pause_soft); }
 
@@ -86,6 +89,8 @@ class TableWorkload : public workload::Workload {
     const bool made = backing.progress() != 0;
     if (workload::kernel_persists(settings_.mode)) {
       open_table(made);
+    } else if (copies_at_once()) {
+      target_ = backing.target("table", input_.rows.size() * sizeof(Row));
     } else {
       rows_ = backing.array<Row>("table", input_.rows.size());
     }
@@ -94,7 +99,7 @@ class TableWorkload : public workload::Workload {
       undo_ = backing.array<cpu::Undo>("undo", most_updated());
     }
     if (workload::gathers(settings_.mode) && most_updated() != 0) {
-      delta_.emplace(backing, rows_, most_updated());
+      delta_.emplace(backing, rows_, most_updated(), changes_);
     }
     set_up_volatile();
     if (!made) backing.set_progress(1);
@@ -124,9 +129,14 @@ class TableWorkload : public workload::Workload {
   std::uint64_t kernel_bytes() const override {
     return table_ ? table_->bytes_stored() : plain_bytes_;
   }
+  std::uint64_t streamed_bytes() const override {
+    return table_ ? table_->bytes_logged_in_streams() : 0;
+  }
 
  protected:
   virtual std::uint64_t most_updated() const { return 0; }
+  // Whether rows go to the medium from where a step finds them: there is no table in device memory.
+  virtual bool copies_at_once() const { return false; }
   TableParameters parameters() const {
     return {.rows = input_.rows.size(), .most_updated = most_updated(), .layout = layout_};
   }
@@ -151,7 +161,13 @@ class TableWorkload : public workload::Workload {
   std::vector<Row> durable_rows() {
     const std::uint64_t batches = table_ ? 0 : backing_->progress() - 1;
     const std::uint64_t rows = table_ ? table_->head(backing_->stream()).rows : rows_after(batches);
-    std::vector<Row> all = backing_->read(rows_);
+    std::vector<Row> all;
+    if (copies_at_once()) {
+      all.resize(input_.rows.size());
+      backing_->copy_from_target(target_, 0, all.data(), all.size() * sizeof(Row));
+    } else {
+      all = backing_->read(rows_);
+    }
     all.resize(std::min<std::uint64_t>(rows, all.size()));
     return all;
   }
@@ -181,11 +197,13 @@ class TableWorkload : public workload::Workload {
   }
 
   Settings settings_;
+  workload::DeltaOrder changes_;
   holdfast::LogLayout layout_;  // where kernels persist
   Input input_;
   std::uint64_t steps_ = 0;
   Backing* backing_ = nullptr;
-  Array<Row> rows_;  // where kernels persist, the table's
+  Array<Row> rows_;           // where kernels persist, the table's
+  std::uint32_t target_ = 0;  // instead of rows_: copies_at_once()
   Array<cpu::Undo> undo_;
   std::optional<workload::Delta> delta_;  // where what UPDATE changes is gathered
   std::optional<Table> table_;            // where kernels persist
@@ -207,15 +225,26 @@ class InsertWorkload : public TableWorkload {
     }
     if (settings_.mode == Mode::cpu) {
       cpu::insert(rows_.data, first, input_.rows.data() + first, count, backing_->cpu_threads());
+    } else if (copies_at_once()) {
+      number_rows(backing_->stream(), new_rows_.data() + first, first, count);
+      backing_->stream().synchronize();
+      backing_->timed([&] {
+        backing_->copy_to_target(target_, first * sizeof(Row), new_rows_.data() + first,
+                                 count * sizeof(Row));
+      });
     } else {
       store_rows(backing_->stream(), rows_.data, first, new_rows_.data() + first, count);
       backing_->publish(rows_, first, count);
-      if (stores_directly(settings_.mode)) plain_bytes_ += count * sizeof(Row);
+      plain_bytes_ += count * sizeof(Row);
     }
     backing_->set_progress(number + 2);
   }
 
  protected:
+  // Where the CPU persists, what is copied is what the batch brings.
+  bool copies_at_once() const override {
+    return !workload::stores_directly(settings_.mode) && settings_.mode != Mode::cpu;
+  }
   std::uint64_t rows_after(std::uint64_t batches) const override {
     return std::min(batches, steps_) * input_.rows.size() / steps_;
   }
@@ -333,6 +362,7 @@ workload::Info update_info() {
   workload::Info info = info_of<UpdateWorkload>(
       "gpdb_update", "gpDB: a twentieth of a table's rows, which a predicate selects, changed");
   info.kernel_access = holdfast::testing::Access::random;
+  info.options["changes"] = workload::kDeltaOrderWords;
   info.options["log"] =
       "of old values, in the modes gpm and eadr: coalesced (default), or conventional, with 1,024 "
       "partitions under locks";

@@ -84,6 +84,11 @@ __global__ void insert_rows(Quarter* table, std::uint64_t first_row, const Quart
   if (persists) persist();
 }
 
+__global__ void number_rows_in_place(Row* rows, std::uint64_t first, std::uint64_t count) {
+  const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < count) rows[i].id = first + i;
+}
+
 // One thread: the head, as part of the same transaction.
 __global__ void move_head(Head* head, ConventionalLogRef log, std::uint64_t rows_added) {
   const Head before = *head;
@@ -272,6 +277,7 @@ struct Table::Impl {
   holdfast::DeviceBuffer<Outcome> outcome{1};
   holdfast::PinnedBuffer<Outcome> outcome_host{1};
   std::uint64_t bytes_stored = 0;
+  std::uint64_t bytes_streamed = 0;
 
   Impl(holdfast::Durable<TableParameters> made, Shape with) : object(std::move(made)), shape(with) {
     if (object.parameters().most_updated != 0) row_log = object.log(kRowLog);
@@ -361,8 +367,9 @@ std::uint64_t Table::update(holdfast::Stream& stream, const std::uint16_t* carri
                   self.shape.threads);
   });
   const Outcome done = self.end(stream, 0);
-  self.bytes_stored +=
-      std::uint64_t{done.updated} * (sizeof(Changed) + sizeof(LogEntry) + sizeof(std::uint32_t));
+  const std::uint64_t logged = done.updated * (sizeof(LogEntry) + sizeof(std::uint32_t));
+  self.bytes_stored += done.updated * sizeof(Changed) + logged;
+  if (parameters().layout == LogLayout::coalesced) self.bytes_streamed += logged;
   return done.updated;
 }
 
@@ -375,9 +382,18 @@ Head Table::head(holdfast::Stream& stream) const {
 
 std::uint64_t Table::bytes_stored() const { return impl_->bytes_stored; }
 
+std::uint64_t Table::bytes_logged_in_streams() const { return impl_->bytes_streamed; }
+
 void store_rows(holdfast::Stream& stream, Row* table, std::uint64_t first, const Row* rows,
                 std::uint64_t count) {
   launch_insert(stream, table, first, rows, count, Shape{}.threads, false);
+}
+
+void number_rows(holdfast::Stream& stream, Row* rows, std::uint64_t first, std::uint64_t count) {
+  if (count == 0) return;
+  const unsigned threads = Shape{}.threads;
+  holdfast::launch(stream, dim3(blocks_for(count, threads)), dim3(threads), number_rows_in_place,
+                   rows, first, count);
 }
 
 struct PlainUpdate::Impl {

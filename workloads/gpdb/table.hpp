@@ -78,6 +78,8 @@ class Table {
   Head head(holdfast::Stream& stream) const;
   // Bytes that kernels stored to the region so far.
   std::uint64_t bytes_stored() const;
+  // Of these, entries of a coalesced log, a warp's side by side.
+  std::uint64_t bytes_logged_in_streams() const;
 
  private:
   struct Impl;
@@ -89,6 +91,9 @@ class Table {
 // what a cut-off run of the same batch stored, so that a batch can be done again.
 void store_rows(holdfast::Stream& stream, Row* table, std::uint64_t first, const Row* rows,
                 std::uint64_t count);
+// Where the rows are to be copied to the medium from where they are: gives them their numbers
+// there, from `first` on.
+void number_rows(holdfast::Stream& stream, Row* rows, std::uint64_t first, std::uint64_t count);
 // UPDATE owns what its kernel reports in, so that no step pays for it. Thread safety: one thread.
 class PlainUpdate {
  public:

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "gpkvs/input_log.hpp"
 #include "workload/delta.hpp"
 
 namespace gpkvs {
@@ -46,9 +47,13 @@ class StoreEngine : public Engine {
     const KvStore::BatchResult done = store_->set(keys, values, count);
     // A way: the entry of the log, its tail, the pair. A batch: the counters, logged, and the
     // transaction's word, twice.
-    constexpr std::uint64_t kOfWay = 24 + 4 + 16;
+    constexpr std::uint64_t kLogOfWay = 24 + 4;
+    constexpr std::uint64_t kOfWay = kLogOfWay + 16;
     constexpr std::uint64_t kOfBatch = 2 * 48 + 4 + 2 * 8;
-    bytes_stored_ += (done.inserted + done.updated) * kOfWay + kOfBatch;
+    const std::uint64_t ways = done.inserted + done.updated;
+    bytes_stored_ += ways * kOfWay + kOfBatch;
+    // A warp's entries are side by side, and so are its tails.
+    if (options_.log == holdfast::LogLayout::coalesced) bytes_streamed_ += ways * kLogOfWay;
   }
   void get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* found,
            std::uint64_t count) override {
@@ -68,6 +73,7 @@ class StoreEngine : public Engine {
     return all;
   }
   std::uint64_t bytes_stored() const override { return bytes_stored_; }
+  std::uint64_t bytes_streamed() const override { return bytes_streamed_; }
   bool cached() const override { return store_ && store_->stats().cached; }
 
  private:
@@ -86,6 +92,7 @@ class StoreEngine : public Engine {
   EngineOptions options_;
   std::optional<KvStore> store_;
   std::uint64_t bytes_stored_ = 0;
+  std::uint64_t bytes_streamed_ = 0;
 };
 
 }  // namespace
@@ -102,6 +109,9 @@ std::uint64_t Engine::medium_bytes(Mode mode, const EngineOptions& options) {
   if (workload::kernel_persists(mode)) return KvStore::region_bytes(store_options(options));
   const std::uint64_t table =
       options.buckets * kBucketBytes + workload::Delta::medium_bytes(mode, options.max_sets);
+  if (mode == Mode::cap_log) {
+    return table + InputLog::medium_bytes(options.log_batches, options.max_sets);
+  }
   return mode == Mode::cpu ? table + cpu_undo_bytes(options) : table;
 }
 

@@ -7,6 +7,7 @@
 
 #include "holdfast/kv_store.hpp"
 #include "workload/backing.hpp"
+#include "workload/delta.hpp"
 
 namespace gpkvs {
 
@@ -18,6 +19,9 @@ struct EngineOptions {
   std::uint32_t max_sets = 0;                                            // of them
   holdfast::KvStore::Cache cache = holdfast::KvStore::Cache::automatic;  // modes gpm, eadr, ndp
   holdfast::LogLayout log = holdfast::LogLayout::coalesced;              // modes gpm, eadr
+  workload::DeltaOrder changes = workload::DeltaOrder::gathered;         // modes cap_delta*
+  std::uint64_t log_batches = 1;  // mode cap_log: that the log of the input has room for
+  bool device_input = false;      // keys and values of steps are in device memory
 };
 
 struct Pairs {
@@ -29,9 +33,8 @@ struct Pairs {
 // batches, in order, and end_set_up().
 //
 // Invariant: once set() returned, the batch survives a kill; after one, resume() says how many are
-// in, and no other is there in part (modes gpm, eadr, cpu, cap_delta) or matters once it is done
-// again.
-// Thread safety: one thread.
+// in, and no other is there in part (modes gpm, eadr, cpu, cap_delta, cap_log) or matters once it
+// is done again. Thread safety: one thread.
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -52,6 +55,8 @@ class Engine {
   virtual Pairs pairs() = 0;
   // As Workload::kernel_bytes().
   virtual std::uint64_t bytes_stored() const = 0;
+  // As Workload::streamed_bytes().
+  virtual std::uint64_t bytes_streamed() const { return 0; }
   // Whether kernels read a copy of the table in device memory. REQUIRES: resume().
   virtual bool cached() const { return false; }
 

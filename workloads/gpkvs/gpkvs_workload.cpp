@@ -30,6 +30,10 @@ struct Scale {
   std::uint64_t mixed_steps;
 };
 
+// Batches of mode cap_log's log before the table is written: usually more than a run has.
+constexpr std::uint64_t kLogBatches = 64;
+constexpr std::uint64_t kMostLogBatches = 1u << 20;
+
 Scale scale_of(Size size) {
   switch (size) {
     case Size::test:
@@ -50,9 +54,9 @@ OperationsShape shape_of(const Settings& settings, bool mixed) {
       workload::number_option(settings, "operations", scale.operations, mixed ? 20 : 1, 1 << 25);
   OperationsShape shape;
   shape.buckets = std::bit_ceil((capacity + kWays - 1) / kWays);
-  // Two keys a bucket on average: seldom more than eight.
-  const std::uint64_t most_keys = 2 * shape.buckets;
-  shape.keys = workload::number_option(settings, "keys", std::min(scale.keys, most_keys), 1,
+  // Usually two keys a bucket on average: seldom eight. As many as there are ways fill all of them.
+  const std::uint64_t most_keys = kWays * shape.buckets;
+  shape.keys = workload::number_option(settings, "keys", std::min(scale.keys, 2 * shape.buckets), 1,
                                        std::uint64_t{1} << 32);
   if (shape.keys > most_keys) {
     throw Error(Errc::invalid_argument,
@@ -94,6 +98,15 @@ class KvsWorkload : public workload::Workload {
         settings, "log",
         {{"coalesced", holdfast::LogLayout::coalesced},
          {"conventional", holdfast::LogLayout::conventional}});
+    options_.changes = workload::delta_order_option(settings);
+    options_.log_batches = workload::number_option(
+        settings, "log_batches", std::min(shape.steps, kLogBatches), 1, kMostLogBatches);
+    options_.device_input =
+        workload::choice_option<bool>(settings, "input", {{"host", false}, {"device", true}});
+    if (options_.device_input && settings.mode == workload::Mode::cpu) {
+      throw Error(Errc::invalid_argument,
+                  "option input=device: in mode cpu host threads read the batches; leave it out");
+    }
   }
   // OpenMP's threads do not outlive it: a process that has some cannot fork.
   ~KvsWorkload() override { omp_pause_resource_all(omp_pause_soft); }
@@ -116,6 +129,7 @@ class KvsWorkload : public workload::Workload {
       values_ = holdfast::PinnedBuffer<std::uint64_t>(operations_.shape.gets);
       found_ = holdfast::PinnedBuffer<std::uint8_t>(operations_.shape.gets);
     }
+    load_input(backing);
     if (backing.progress() != 0) return;
     for (std::uint64_t batch = engine_->begin_set_up(); batch < loads(); ++batch) {
       const std::uint64_t first = batch * load_batch();
@@ -127,9 +141,9 @@ class KvsWorkload : public workload::Workload {
 
   std::uint64_t resume() override {
     const std::uint64_t step = engine_->resume(loads());
-    const bool has_log = workload::kernel_persists(settings_.mode) ||
-                         settings_.mode == workload::Mode::cpu ||
-                         settings_.mode == workload::Mode::cap_delta;
+    const bool has_log =
+        workload::kernel_persists(settings_.mode) || settings_.mode == workload::Mode::cpu ||
+        settings_.mode == workload::Mode::cap_delta || settings_.mode == workload::Mode::cap_log;
     if (reopened_ && !has_log) redone_ = step;
     return step;
   }
@@ -137,14 +151,15 @@ class KvsWorkload : public workload::Workload {
   void step(std::uint64_t number) override {
     const OperationsShape& shape = operations_.shape;
     if (shape.gets != 0) {
-      engine_->get(operations_.gets_of(number), values_.data(), found_.data(), shape.gets);
+      engine_->get(gets_ + number * shape.gets, values_.data(), found_.data(), shape.gets);
       // Not where it is timed: a checksum takes as long as a GPU's GETs. Without a log, GETs of a
       // batch that is done again may answer what the batch itself has set before it was cut off.
       if (settings_.size != Size::paper && number != redone_) {
         answers_[number] = workload::checksum(values_.data(), shape.gets * sizeof(std::uint64_t));
       }
     }
-    engine_->set(number, operations_.sets_of(number), operations_.values_of(number), shape.sets);
+    const std::uint64_t first = number * shape.sets;
+    engine_->set(number, sets_ + first, set_values_ + first, shape.sets);
   }
 
   // Of the pairs, in whatever place they are.
@@ -158,18 +173,43 @@ class KvsWorkload : public workload::Workload {
   }
   std::string verify() override { return oracle::compare(operations_, engine_->pairs(), answers_); }
   std::uint64_t kernel_bytes() const override { return engine_->bytes_stored(); }
-  // "cache": whether kernels read a copy of the table in device memory, off where they read the
-  // medium, none where the table itself is in device or host memory. "sets", "gets": of a step.
+  std::uint64_t streamed_bytes() const override { return engine_->bytes_streamed(); }
+  // "input": where a step's operations are. "log_batches": mode cap_log's. "cache": whether kernels
+  // read a copy of the table in device memory, off where they read the medium, none where the table
+  // itself is in device or host memory. "sets", "gets": of a step.
   std::map<std::string, std::string> facts() const override {
     const bool direct = workload::stores_directly(settings_.mode);
-    return {{"cache", !direct             ? "none"
-                      : engine_->cached() ? "on"
-                                          : "off"},
-            {"sets", std::to_string(operations_.shape.sets)},
-            {"gets", std::to_string(operations_.shape.gets)}};
+    std::map<std::string, std::string> all{{"cache", !direct             ? "none"
+                                                     : engine_->cached() ? "on"
+                                                                         : "off"},
+                                           {"input", options_.device_input ? "device" : "host"},
+                                           {"sets", std::to_string(operations_.shape.sets)},
+                                           {"gets", std::to_string(operations_.shape.gets)}};
+    if (settings_.mode == workload::Mode::cap_log) {
+      all["log_batches"] = std::to_string(options_.log_batches);
+    }
+    return all;
   }
 
  private:
+  // Brings the steps' operations to where they are read from.
+  void load_input(workload::Backing& backing) {
+    gets_ = operations_.gets.data();
+    sets_ = operations_.sets.data();
+    set_values_ = operations_.values.data();
+    if (!options_.device_input) return;
+    const auto on_device = [&](const holdfast::PinnedBuffer<std::uint64_t>& from,
+                               holdfast::DeviceBuffer<std::uint64_t>& to) {
+      if (from.size() == 0) return to.data();
+      to = holdfast::DeviceBuffer<std::uint64_t>(from.size());
+      holdfast::copy_async(backing.stream(), to.data(), from.data(), to.bytes());
+      return to.data();
+    };
+    gets_ = on_device(operations_.gets, device_input_[0]);
+    sets_ = on_device(operations_.sets, device_input_[1]);
+    set_values_ = on_device(operations_.values, device_input_[2]);
+    backing.stream().synchronize();
+  }
   std::uint64_t load_batch() const { return options_.max_batch; }
   std::uint64_t loads() const {
     return (operations_.loaded.size() + load_batch() - 1) / load_batch();
@@ -179,6 +219,11 @@ class KvsWorkload : public workload::Workload {
   Operations operations_;
   EngineOptions options_;
   std::unique_ptr<Engine> engine_;
+  // Of all steps: in pinned host memory, or in device memory.
+  const std::uint64_t* gets_ = nullptr;
+  const std::uint64_t* sets_ = nullptr;
+  const std::uint64_t* set_values_ = nullptr;
+  holdfast::DeviceBuffer<std::uint64_t> device_input_[3];
   holdfast::PinnedBuffer<std::uint64_t> values_;
   holdfast::PinnedBuffer<std::uint8_t> found_;
   bool reopened_ = false;
@@ -198,6 +243,11 @@ workload::Info info_of(const char* name, const char* summary, bool mixed) {
        "on, off or automatic (default): a copy of the table in device memory for reads, in modes "
        "whose kernels store to the medium"},
       {"log", "coalesced (default) or conventional: how kernels log, in the modes gpm and eadr"},
+      {"changes", workload::kDeltaOrderWords},
+      {"input",
+       "host (default) or device: the memory that a step's operations are in; not in mode cpu"},
+      {"log_batches",
+       "batches that mode cap-log keeps before it writes the table (default 64, or all of fewer)"},
       {"capacity", "pairs of the table (default 8,192; real: 4,194,304; paper: 268,435,456)"},
       {"keys", "that operations take (default 1,000; real: 200,000; paper: 33,554,432)"},
       {"operations", "of a batch (default 400; real: 50,000; paper: 2,000,000)"}};

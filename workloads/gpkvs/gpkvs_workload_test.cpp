@@ -10,7 +10,9 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "gpkvs/engine.hpp"
 #include "gpkvs/gpkvs_oracle.hpp"
 #include "gpkvs/operations.hpp"
 #include "holdfast/stream.hpp"
@@ -62,20 +64,38 @@ TEST_P(KvsWorkloads, SurviveKills) {
     GTEST_SKIP() << "a process with a GPU does not fork";
   }
   for (const Mode mode : {Mode::gpm, Mode::cpu, Mode::cap_mm, Mode::ndp, Mode::cap_fs,
-                          Mode::cap_delta, Mode::cap_delta_raw}) {
+                          Mode::cap_delta, Mode::cap_delta_raw, Mode::cap_log}) {
     SCOPED_TRACE(to_string(mode));
     workload_checks::expect_kills_survived(info(), settings_of(mode), 10, 11);
   }
 }
 
+// As many keys as there are ways, and every one of them set: no way is left empty, and none is
+// taken from a key.
 TEST_P(KvsWorkloads, TakeFullBuckets) {
+  OperationsShape shape;
+  shape.buckets = 16;
+  shape.keys = shape.buckets * gpkvs::kWays;
+  shape.steps = 4;
+  shape.sets = GetParam() == "set" ? 600 : 30;
+  shape.gets = 600 - shape.sets;
+  shape.zipf = shape.load = GetParam() == "mixed";
+  const Operations operations(shape);
+  std::set<std::uint64_t> there(operations.sets.data(),
+                                operations.sets.data() + operations.sets.size());
+  if (shape.load) there.insert(operations.keys.begin(), operations.keys.end());
+  ASSERT_EQ(there.size(), shape.keys) << "the operations leave ways empty: give more of them";
+
   Settings settings = settings_of(Mode::gpm);
-  settings.options = {{"capacity", "1024"}, {"keys", "256"}, {"operations", "300"}};
+  settings.options = {{"capacity", "128"}, {"keys", "128"}, {"operations", "600"}};
+  EXPECT_NE(info().make(settings)->input().find("on 128 keys"), std::string::npos);
   const auto expected = workload_checks::run_whole(info(), settings);
   EXPECT_EQ(expected.wrong, "");
-  for (const Mode mode : {Mode::ndp, Mode::cpu, Mode::cap_delta}) {
+  for (const Mode mode : workload::all_modes()) {
     settings.mode = mode;
-    EXPECT_EQ(workload_checks::run_whole(info(), settings).digest, expected.digest);
+    const auto run = workload_checks::run_whole(info(), settings);
+    EXPECT_EQ(run.wrong, "") << to_string(mode);
+    EXPECT_EQ(run.digest, expected.digest) << to_string(mode);
   }
 }
 
@@ -88,10 +108,13 @@ TEST_P(KvsWorkloads, RefuseBadOptions) {
   };
   EXPECT_EQ(refusal("keys", "0", "give a whole number"), Errc::invalid_argument);
   EXPECT_EQ(refusal("keys", "few", "give a whole number"), Errc::invalid_argument);
-  EXPECT_EQ(refusal("keys", "3000", "give a larger capacity"), Errc::invalid_argument);
+  EXPECT_EQ(refusal("keys", "8193", "give a larger capacity"), Errc::invalid_argument);
   EXPECT_EQ(refusal("capacity", "7", "from 8 to"), Errc::invalid_argument);
   EXPECT_EQ(refusal("operations", "0", "give a whole number"), Errc::invalid_argument);
   EXPECT_EQ(refusal("cache", "maybe", "give automatic or on or off"), Errc::invalid_argument);
+  EXPECT_EQ(refusal("changes", "random", "give gathered or sorted"), Errc::invalid_argument);
+  EXPECT_EQ(refusal("input", "disk", "give host or device"), Errc::invalid_argument);
+  EXPECT_EQ(refusal("log_batches", "0", "give a whole number"), Errc::invalid_argument);
   EXPECT_EQ(refusal("log", "none", "give coalesced or conventional"), Errc::invalid_argument);
   Settings settings;
   settings.steps = std::uint64_t{1} << 40;
@@ -121,6 +144,62 @@ TEST_P(KvsWorkloads, EndAlikeWithACopyAndEitherLog) {
         EXPECT_EQ(resumed.digest, expected.digest) << to_string(mode);
       }
     }
+  }
+}
+
+TEST_P(KvsWorkloads, EndAlikeWithSortedChanges) {
+  const auto expected = workload_checks::run_whole(info(), settings_of(Mode::gpm));
+  for (const Mode mode : {Mode::cap_delta, Mode::cap_delta_raw}) {
+    Settings settings = settings_of(mode);
+    settings.options["changes"] = "sorted";
+    const auto run = workload_checks::run_step_by_step(info(), settings);
+    EXPECT_EQ(run.wrong, "") << to_string(mode);
+    EXPECT_EQ(run.digest, expected.digest) << to_string(mode);
+  }
+}
+
+// With a table that is written before every batch, before some, and never.
+TEST_P(KvsWorkloads, AreDoneAgainFromTheirInput) {
+  const auto expected = workload_checks::run_whole(info(), settings_of(Mode::gpm));
+  for (const char* const batches : {"1", "2", "3", "100"}) {
+    SCOPED_TRACE(batches);
+    Settings settings = settings_of(Mode::cap_log);
+    settings.options["log_batches"] = batches;
+    const auto whole = workload_checks::run_whole(info(), settings);
+    EXPECT_EQ(whole.wrong, "");
+    EXPECT_EQ(whole.digest, expected.digest);
+    const auto resumed = workload_checks::run_step_by_step(info(), settings);
+    EXPECT_EQ(resumed.wrong, "");
+    EXPECT_EQ(resumed.digest, expected.digest);
+  }
+}
+
+TEST_P(KvsWorkloads, SurviveKillsWhileTheTableIsWritten) {
+  if (std::string_view(holdfast::backend::name()) != "cpu") {
+    GTEST_SKIP() << "a process with a GPU does not fork";
+  }
+  Settings settings = settings_of(Mode::cap_log);
+  settings.steps = 12;
+  for (const char* const batches : {"1", "3"}) {
+    SCOPED_TRACE(batches);
+    settings.options = {{"log_batches", batches}, {"capacity", "65536"}, {"keys", "16000"}};
+    workload_checks::expect_kills_survived(info(), settings, 15, holdfast::test::test_seed());
+  }
+}
+
+TEST_P(KvsWorkloads, EndAlikeWithInputInDeviceMemory) {
+  const auto expected = workload_checks::run_whole(info(), settings_of(Mode::gpm));
+  for (const Mode mode : workload::all_modes()) {
+    Settings settings = settings_of(mode);
+    settings.options["input"] = "device";
+    if (mode == Mode::cpu) {
+      EXPECT_EQ(error_of([&] { info().make(settings); }, {"input=device", "leave it out"}),
+                Errc::invalid_argument);
+      continue;
+    }
+    const auto run = workload_checks::run_step_by_step(info(), settings);
+    EXPECT_EQ(run.wrong, "") << to_string(mode);
+    EXPECT_EQ(run.digest, expected.digest) << to_string(mode);
   }
 }
 
@@ -155,6 +234,49 @@ TEST_F(KvsRegions, GoOnWithTheirOwnLogAlone) {
   EXPECT_EQ(error_of([&] { run("coalesced"); }, {"give option log=conventional"}),
             Errc::invalid_argument);
   run("conventional");
+}
+
+// A log of the input that cannot be of these steps: nothing is done from it.
+TEST_F(KvsRegions, RefuseADamagedInputLog) {
+  const Info info = gpkvs::set_info();
+  const Settings settings = settings_of(Mode::cap_log);
+  workload::BackingOptions options;
+  options.mode = Mode::cap_log;
+  options.path = path();
+  const auto word_of_log = [](workload::Backing& backing, std::size_t word) -> std::uint64_t& {
+    holdfast::Region& region = backing.region();
+    return static_cast<std::uint64_t*>(region.address(region.object("input log")))[word];
+  };
+  const auto open = [&](auto&& body) {
+    const auto work = info.make(settings);
+    options.capacity = work->medium_bytes();
+    workload::Backing backing(options);
+    work->prepare(backing);
+    body(*work, backing);
+  };
+  open([](auto& work, auto&) {
+    work.step(work.resume());
+    work.step(1);
+  });
+  // The step that it begins with; the number of the first batch's SETs; a key.
+  const std::pair<std::size_t, std::uint64_t> damages[] = {
+      {0, 3}, {0, ~std::uint64_t{0}}, {8, 401}, {16, holdfast::KvStore::kReservedKey}};
+  for (const auto& [word, value] : damages) {
+    SCOPED_TRACE(word);
+    open([&, word = word, value = value](auto& work, auto& backing) {
+      const std::uint64_t before = word_of_log(backing, word);
+      word_of_log(backing, word) = value;
+      EXPECT_EQ(error_of([&] { work.resume(); }, {"input log", "remove the region"}),
+                Errc::damaged);
+      word_of_log(backing, word) = before;
+    });
+  }
+  open([](auto& work, auto&) {
+    EXPECT_EQ(work.resume(), 2u);
+    work.step(2);
+    work.step(3);
+    EXPECT_EQ(work.verify(), "");
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpkvs, KvsWorkloads, ::testing::Values("set", "mixed"),

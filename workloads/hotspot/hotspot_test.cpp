@@ -41,6 +41,10 @@ Grids generated(std::uint64_t side) {
   return make_grids(settings);
 }
 
+TEST(Hotspot, CheckpointsAreAlikeWhateverCopiesThem) {
+  checkpointing_checks::expect_either_copier(info(), {});
+}
+
 TEST(Hotspot, EveryModeVerifiesAndResumes) {
   workload::Settings settings;
   settings.options["iterations"] = "3";  // odd: the result changes places

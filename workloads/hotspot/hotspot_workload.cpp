@@ -24,7 +24,7 @@ Length usual_length(workload::Size size) {
 class Hotspot : public checkpointing::Iterative {
  public:
   Hotspot(const workload::Settings& settings, Length usual)
-      : Iterative(settings.steps != 0 ? settings.steps : usual.steps),
+      : Iterative(settings, usual.steps),
         iterations_(
             workload::number_option(settings, "iterations", usual.iterations, 1, 1'000'000)),
         grids_(make_grids(settings)) {}
@@ -73,7 +73,8 @@ workload::Info info() {
       .options = {{"grid", "rows and columns, 4 to 65,536 (default 64, 512 or 16,384 by size)"},
                   {"iterations", "between two checkpoints (default 5, 20 or 50 by size)"},
                   {"temperature", "file of grid x grid temperatures in kelvins, one a line"},
-                  {"power", "file of as many powers in watts"}},
+                  {"power", "file of as many powers in watts"},
+                  {"checkpoint", workload::kCopiedByWords}},
       .make = [](const workload::Settings& settings) -> std::unique_ptr<workload::Workload> {
         return std::make_unique<Hotspot>(settings, usual_length(settings.size));
       },

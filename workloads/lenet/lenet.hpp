@@ -47,7 +47,7 @@ class LeNet : public workload::Workload {
   std::string verify() override;
   // Kernels do not store to the medium: the saver does, and counts for itself.
   std::uint64_t kernel_bytes() const override { return 0; }
-  // "kernels": own, cudnn or host threads. REQUIRES: prepare().
+  // "kernels": own, cudnn or host threads; "checkpoint": what copies it. REQUIRES: prepare().
   std::map<std::string, std::string> facts() const override;
 
   // The durable parameters. REQUIRES: prepare().
@@ -91,6 +91,7 @@ class LeNet : public workload::Workload {
   std::vector<std::uint32_t> trained_on_, held_back_;
   std::uint64_t epoch_ = ~std::uint64_t{0};  // whose order `order_` is
   std::vector<std::uint32_t> order_;
+  workload::CopiedBy copied_by_;
   Kernels kernels_ = Kernels::own;
   workload::Backing* backing_ = nullptr;
   workload::Array<std::uint32_t> kept_kernels_;  // 1 where cuDNN trains, 0 elsewhere

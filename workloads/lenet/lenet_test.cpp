@@ -52,6 +52,21 @@ TEST_P(EveryMode, ResumesStepByStep) {
   EXPECT_EQ(steps.digest, whole.digest);
 }
 
+TEST(LeNetCheckpoints, AreAlikeWhateverCopiesThem) {
+  const auto expected = workload_checks::run_whole(info(), small(Mode::gpm));
+  for (const Mode mode : {Mode::gpm, Mode::ndp}) {
+    Settings settings = small(mode);
+    for (const char* const by : {"kernels", "engine", "automatic"}) {
+      settings.options["checkpoint"] = by;
+      const auto run = workload_checks::run_step_by_step(info(), settings);
+      EXPECT_EQ(run.wrong, "") << to_string(mode) << " by " << by;
+      EXPECT_EQ(run.digest, expected.digest) << to_string(mode) << " by " << by;
+      EXPECT_EQ(info().make(settings)->facts().at("checkpoint"),
+                mode == Mode::ndp && by == std::string("automatic") ? "kernels" : by);
+    }
+  }
+}
+
 TEST_P(EveryMode, SurvivesKills) {
   if (std::string(holdfast::backend::name()) != "cpu") GTEST_SKIP() << "forks";
   Settings settings = small(GetParam());

@@ -93,6 +93,7 @@ LeNet::LeNet(const Settings& settings)
     : size_(settings.size),
       mode_(settings.mode),
       seed_(settings.seed),
+      copied_by_(workload::copied_by_option(settings)),
       kernels_(kernels_of(settings)) {
   const Defaults usual = defaults(settings.size);
   const auto option = [&](const char* name, std::uint64_t otherwise, std::uint64_t least,
@@ -150,8 +151,10 @@ std::unique_ptr<Trainer> LeNet::make_trainer(workload::Backing& backing) {
 }
 
 std::map<std::string, std::string> LeNet::facts() const {
-  if (mode_ == workload::Mode::cpu) return {{"kernels", "host threads"}};
-  return {{"kernels", kernels_ == Kernels::cudnn ? "cudnn" : "own"}};
+  const char* const kernels = mode_ == workload::Mode::cpu ? "host threads"
+                              : kernels_ == Kernels::cudnn ? "cudnn"
+                                                           : "own";
+  return {{"kernels", kernels}, {"checkpoint", workload::copied_by_fact(mode_, copied_by_)}};
 }
 
 void LeNet::prepare(workload::Backing& backing) {
@@ -159,8 +162,10 @@ void LeNet::prepare(workload::Backing& backing) {
   trainer_ = make_trainer(backing);
   kept_kernels_ = backing.array<std::uint32_t>("kernels", 1);
   const std::uint64_t bytes = sizeof(float) * shape_.parameters();
-  saver_ = workload::Saver::make(backing, {{"parameters", trainer_->parameters(), bytes},
-                                           {"velocity", trainer_->velocity(), bytes}});
+  saver_ = workload::Saver::make(
+      backing,
+      {{"parameters", trainer_->parameters(), bytes}, {"velocity", trainer_->velocity(), bytes}},
+      copied_by_);
 }
 
 std::uint64_t LeNet::load() {
@@ -345,7 +350,8 @@ workload::Info info() {
       .summary = "LeNet trained on handwritten digits, with checkpoints of weights and biases",
       .kind = workload::Info::Class::checkpointing,
       .table_row = 3,
-      .options = {{"batch", "digits in a pass (default 8, 16 or 64, by size)"},
+      .options = {{"checkpoint", workload::kCopiedByWords},
+                  {"batch", "digits in a pass (default 8, 16 or 64, by size)"},
                   {"passes", "forward and backward passes between checkpoints (default 2 or 10)"},
                   {"rate", "learning rate at the start, in 1/10,000 (default 100); falls to 0"},
                   {"channels1", "outputs of the first convolution (default 6; paper 20)"},

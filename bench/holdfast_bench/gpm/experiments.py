@@ -204,11 +204,12 @@ def medians(result: Line) -> Line:
         "step_seconds": statistics.median(seconds),
         "persist_seconds": statistics.median(result["persist_seconds"]),
         "bytes_per_step": result["bytes_written"] / steps,
+        "streamed_bytes_per_step": result.get("bytes_streamed", 0) / steps,
         "verified": result["verified"],
         "digest": result["digest"],
         "projection": result["mode"] in workloads.PROJECTIONS,
     }
-    for name in ("kernel_access", "facts"):
+    for name in ("kernel_access", "facts", "file_io"):
         if result.get(name):
             kept[name] = result[name]
     if result["medium"] != "dram":

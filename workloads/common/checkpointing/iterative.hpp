@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -87,7 +88,7 @@ class Iterative : public workload::Workload {
   }
   void prepare(workload::Backing& backing) final {
     backing_ = &backing;
-    saver_ = workload::Saver::make(backing, allocate(backing));
+    saver_ = workload::Saver::make(backing, allocate(backing), copied_by_);
   }
   std::uint64_t resume() final {
     const std::uint64_t done = saver_->restore();
@@ -112,9 +113,17 @@ class Iterative : public workload::Workload {
   }
   // Savers count what they write.
   std::uint64_t kernel_bytes() const final { return 0; }
+  // "checkpoint": what copies it.
+  std::map<std::string, std::string> facts() const override {
+    return {{"checkpoint", workload::copied_by_fact(mode_, copied_by_)}};
+  }
 
  protected:
-  explicit Iterative(std::uint64_t steps) : steps_(steps) {}
+  // `usual_steps`: where the settings name no other number.
+  Iterative(const workload::Settings& settings, std::uint64_t usual_steps)
+      : steps_(settings.steps != 0 ? settings.steps : usual_steps),
+        mode_(settings.mode),
+        copied_by_(workload::copied_by_option(settings)) {}
 
   workload::Backing& backing() { return *backing_; }
   bool on_cpu() const { return backing_->mode() == workload::Mode::cpu; }
@@ -139,6 +148,8 @@ class Iterative : public workload::Workload {
 
  private:
   std::uint64_t steps_;
+  workload::Mode mode_;
+  workload::CopiedBy copied_by_;
   workload::Backing* backing_ = nullptr;
   std::unique_ptr<workload::Saver> saver_;
 };

@@ -33,11 +33,28 @@ inline void expect_every_mode(const workload::Info& info, workload::Settings set
   }
 }
 
+// By the copy engine and by kernels: the same end, and what is refused.
+inline void expect_either_copier(const workload::Info& info, workload::Settings settings) {
+  for (const Mode mode : {Mode::gpm, Mode::eadr, Mode::ndp, Mode::cap_mm}) {
+    settings.mode = mode;
+    settings.options.erase("checkpoint");
+    const workload_checks::Run usual = workload_checks::run_step_by_step(info, settings);
+    for (const char* const by : {"kernels", "engine", "automatic"}) {
+      settings.options["checkpoint"] = by;
+      const workload_checks::Run run = workload_checks::run_step_by_step(info, settings);
+      EXPECT_EQ(run.wrong, "") << to_string(mode) << " by " << by;
+      EXPECT_EQ(run.digest, usual.digest) << to_string(mode) << " by " << by;
+    }
+  }
+  workload_checks::expect_refused(info, {{"checkpoint", "hand"}}, {"checkpoint", "give kernels"});
+}
+
 // On the CPU backend alone, since a CUDA context does not outlive a fork().
 inline void expect_kills_survived(const workload::Info& info, workload::Settings settings) {
   if (std::string(holdfast::backend::name()) != "cpu") GTEST_SKIP() << "needs the CPU backend";
   const std::uint64_t seed = holdfast::test::test_seed();
-  for (const Mode mode : {Mode::gpm, Mode::cap_fs, Mode::cap_mm, Mode::gpufs, Mode::cpu}) {
+  for (const Mode mode :
+       {Mode::gpm, Mode::ndp, Mode::cap_fs, Mode::cap_mm, Mode::gpufs, Mode::cpu}) {
     SCOPED_TRACE(to_string(mode));
     settings.mode = mode;
     workload_checks::expect_kills_survived(info, settings, 12, seed);

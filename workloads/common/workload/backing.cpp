@@ -1,5 +1,7 @@
 #include "workload/backing.hpp"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cstring>
 #include <thread>
@@ -20,6 +22,7 @@ using holdfast::testing::Throttle;
 
 // Copies and flushes are shared out among threads in parts of these sizes.
 constexpr std::uint64_t kLargestPart = 8u << 20;
+constexpr std::uint64_t kFileStaging = kLargestPart + kPageBytes;
 constexpr std::uint64_t kSmallestPart = 256u << 10;
 constexpr std::uint64_t kMetadata = 1u << 20;
 constexpr const char* kProgress = "progress";
@@ -32,7 +35,8 @@ std::uint64_t part_of(std::uint64_t bytes, unsigned threads) {
 }
 
 bool is_cap(Mode mode) {
-  return mode == Mode::cap_fs || mode == Mode::cap_mm || mode == Mode::cap_eadr || gathers(mode);
+  return mode == Mode::cap_fs || mode == Mode::cap_mm || mode == Mode::cap_eadr ||
+         mode == Mode::cap_log || gathers(mode);
 }
 
 bool uses_files(Mode mode) { return mode == Mode::cap_fs || mode == Mode::gpufs; }
@@ -61,6 +65,11 @@ Backing::Backing(const BackingOptions& options) : options_(options) {
     options_.cpu_threads = std::max(1u, std::thread::hardware_concurrency());
   }
   team_ = std::make_unique<Team>(options_.cpu_threads);
+  if (options_.mode == Mode::cpu) {
+    // OpenMP keeps its threads from one region to the next: none is started in a step.
+#pragma omp parallel num_threads(static_cast <int>(options_.cpu_threads))
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+  }
   try {
     holdfast::OpenOptions there;
     there.medium = holdfast::testing::standing_for(options.medium);
@@ -96,7 +105,7 @@ Backing::Backing(const BackingOptions& options) : options_(options) {
     // Set up once: no publish pays for it.
     for (unsigned thread = 0; thread < options_.cpu_threads; ++thread) {
       lanes_.push_back(std::make_unique<Lane>());
-      if (options.mode == Mode::cap_fs) lanes_.back()->staging = Staging(kLargestPart);
+      if (options.mode == Mode::cap_fs) lanes_.back()->staging = Staging(kFileStaging);
     }
   }
   if (options.mode == Mode::gpufs) calls_ = std::make_unique<FileCalls>();
@@ -116,6 +125,8 @@ unsigned Backing::files_of_arrays() {
 Backing::~Backing() {
   // The medium outlives the process as it is; a commit to disk is no part of a workload.
   region_->abandon();
+  // A process that has OpenMP's threads cannot fork.
+  if (options_.mode == Mode::cpu) omp_pause_resource_all(omp_pause_hard);
 }
 
 void Backing::destroy(const std::string& path) {
@@ -134,8 +145,9 @@ std::unique_ptr<Backing::Held> Backing::make_held(std::string_view name, std::ui
   held->bytes = bytes;
   is_new = false;
   if (uses_files(options_.mode)) {
-    held->file = std::make_unique<FileTarget>(concat(target_prefix(options_.path), held->name),
-                                              bytes, files_);
+    held->file =
+        std::make_unique<FileTarget>(concat(target_prefix(options_.path), held->name), bytes,
+                                     files_, options_.mode == Mode::cap_fs && options_.direct_io);
     is_new = !held->file->was_there();
   } else if (region_->contains(name)) {
     const holdfast::ObjectInfo info = region_->object(name);
@@ -163,6 +175,14 @@ std::uint32_t Backing::make_array(std::string_view name, std::uint64_t bytes) {
   }
   arrays_.push_back(std::move(held));
   return static_cast<std::uint32_t>(arrays_.size() - 1);
+}
+
+std::string Backing::file_io() const {
+  if (options_.mode != Mode::cap_fs || arrays_.empty()) return {};
+  for (const auto& held : arrays_) {
+    if (held->file->is_direct()) return "direct";
+  }
+  return options_.direct_io ? "buffered: the file system has no direct I/O" : "buffered";
 }
 
 std::uint32_t Backing::target(std::string_view name, std::uint64_t bytes) {
@@ -217,7 +237,7 @@ void Backing::read_file(Held& held, std::uint64_t offset, unsigned char* out, st
   team_->for_chunks(bytes, part_of(bytes, options_.cpu_threads),
                     [&](unsigned thread, std::uint64_t first, std::uint64_t count) {
                       Lane& own = lane(thread);
-                      if (own.staging.size() == 0) own.staging = Staging(kLargestPart);
+                      if (own.staging.size() == 0) own.staging = Staging(kFileStaging);
                       held.file->read(own.staging.data(), count, offset + first);
                       holdfast::copy_async(own.stream, out + first, own.staging.data(), count);
                       own.stream.synchronize();
@@ -254,7 +274,6 @@ void Backing::publish_bytes(std::uint32_t id, std::uint64_t offset, std::uint64_
 void Backing::copy_to_target(std::uint32_t id, std::uint64_t offset, const void* from,
                              std::uint64_t bytes) {
   Held& held = checked(id, offset, bytes);
-  stream_.synchronize();
   if (bytes != 0) copy_out(held, offset, from, bytes);
 }
 
@@ -290,8 +309,9 @@ void Backing::copy_by_threads(Held& held, std::uint64_t offset, const unsigned c
                       Lane& own = lane(thread);
                       unsigned char* to = held.medium + offset + first;
                       if (held.file) {
-                        if (own.staging.size() == 0) own.staging = Staging(kLargestPart);
-                        to = own.staging.data();
+                        // As far into a page as in the file, which direct I/O asks for.
+                        if (own.staging.size() == 0) own.staging = Staging(kFileStaging);
+                        to = own.staging.data() + (offset + first) % kPageBytes;
                       }
                       holdfast::copy_async(own.stream, to, in + first, count);
                       own.stream.synchronize();
@@ -302,6 +322,47 @@ void Backing::copy_by_threads(Held& held, std::uint64_t offset, const unsigned c
                       }
                     });
   if (held.file) held.file->sync();
+}
+
+void Backing::store(std::uint32_t id, std::span<const Piece> pieces) {
+  Held& held = *arrays_.at(id);
+  std::uint64_t all = 0;
+  for (const Piece& piece : pieces) {
+    checked(id, piece.offset, piece.bytes);
+    all += piece.bytes;
+  }
+  if (all == 0) return;
+  const Throttle::Mark begun = throttle().mark();
+  team_->for_chunks(all, part_of(all, options_.cpu_threads),
+                    [&](unsigned, std::uint64_t first, std::uint64_t count) {
+                      for (const Piece& piece : pieces) {
+                        if (first >= piece.bytes) {
+                          first -= piece.bytes;
+                          continue;
+                        }
+                        const std::uint64_t part = std::min(count, piece.bytes - first);
+                        store_part(held,
+                                   {piece.offset + first,
+                                    static_cast<const unsigned char*>(piece.from) + first, part});
+                        count -= part;
+                        first = 0;
+                        if (count == 0) break;
+                      }
+                    });
+  if (held.file) held.file->sync();
+  bytes_written_ += all;
+  throttle().write(begun, all, Access::aligned);
+  throttle().wait();
+}
+
+void Backing::store_part(Held& held, const Piece& part) {
+  if (held.file) {
+    held.file->write(part.from, part.bytes, part.offset);
+  } else if (options_.mode == Mode::cap_eadr) {
+    std::memcpy(held.medium + part.offset, part.from, part.bytes);
+  } else {
+    store_past_caches(held.medium + part.offset, part.from, part.bytes);
+  }
 }
 
 bool Backing::ready() const { return region_->contains(kReady); }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,7 @@ struct BackingOptions {
   std::uint64_t capacity = 0;  // bytes of arrays and checkpoints
   unsigned cpu_threads = 0;    // that flush, write or compute; 0: as many as there are cores
   unsigned files = 0;          // of an array in mode cap_fs; 0: one for each of the threads
+  bool direct_io = true;       // mode cap_fs: files past the page cache, where they can be
   holdfast::testing::MediumModel medium;  // what the region and the files beside it stand for
   bool last_commit = false;               // as in OpenOptions
 };
@@ -60,6 +62,9 @@ class Backing {
   bool was_there() const { return was_there_; }
   const std::string& arena_set_aside() const { return region_->open_report().arena_set_aside; }
   unsigned cpu_threads() const { return options_.cpu_threads; }
+  // Mode cap_fs: "direct", "buffered", or why it is buffered though direct_io was asked for. Empty
+  // before there is an array or target, and in other modes.
+  std::string file_io() const;
   holdfast::Stream& stream() { return stream_; }
   holdfast::Region& region() { return *region_; }
 
@@ -111,11 +116,22 @@ class Backing {
   }
 
   // For Savers: `bytes` of the medium with no array for kernels; what is copied there from device
-  // memory (mode cpu: host memory) is durable on return; and the way back.
+  // memory (mode cpu: host memory) is durable on return; and the way back. REQUIRES: what is copied
+  // is there: the copy does not wait for the stream.
   std::uint32_t target(std::string_view name, std::uint64_t bytes);
   void copy_to_target(std::uint32_t id, std::uint64_t offset, const void* from,
                       std::uint64_t bytes);
   void copy_from_target(std::uint32_t id, std::uint64_t offset, void* to, std::uint64_t bytes);
+
+  // Host memory that goes to a place of an array or target.
+  struct Piece {
+    std::uint64_t offset;  // there, in bytes
+    const void* from;
+    std::uint64_t bytes;
+  };
+  // Where the CPU persists: CPU threads copy the pieces there, all at once; durable on return. What
+  // kernels see of an array is not changed. Does not wait for the stream.
+  void store(std::uint32_t id, std::span<const Piece> pieces);
 
   // For Deltas, in modes whose arrays are in the region. Where an array or a target is on the
   // medium.
@@ -169,6 +185,7 @@ class Backing {
   void copy_out(Held& held, std::uint64_t offset, const void* from, std::uint64_t bytes);
   void copy_by_threads(Held& held, std::uint64_t offset, const unsigned char* in,
                        std::uint64_t bytes);
+  void store_part(Held& held, const Piece& part);
   void flush_by_threads(const void* address, std::uint64_t bytes);
 
   BackingOptions options_;

@@ -113,12 +113,36 @@ TEST_P(EachWorkload, CountsTheConventionalLog) {
   expect_all_counted(GetParam(), settings, path());
 }
 
-// There the CPU persists what kernels store: what the backing counts are the lines that it flushes.
+// There the CPU persists what kernels store. Of a checkpoint the backing counts it.
 TEST_P(EachWorkload, CountsWhatKernelsStoreWithoutPersists) {
   workload::Settings settings;
   settings.mode = workload::Mode::ndp;
   const Counts counts = count_steps(GetParam(), settings, path());
-  EXPECT_EQ(counts.of_workload, counts.by_kernels);
+  EXPECT_GT(counts.by_kernels, 0u);
+  if (GetParam().kind == workload::Info::Class::checkpointing) {
+    EXPECT_EQ(counts.of_workload, 0u);
+    EXPECT_EQ(counts.of_backing, counts.by_kernels);
+    EXPECT_EQ(counts.by_copies, 0u);
+  } else {
+    EXPECT_EQ(counts.of_workload, counts.by_kernels);
+  }
+}
+
+// What copies a checkpoint is what the option says.
+TEST_P(EachWorkload, CopiesCheckpointsByWhatIsAskedFor) {
+  if (GetParam().kind != workload::Info::Class::checkpointing) GTEST_SKIP() << "it makes none";
+  for (const workload::Mode mode :
+       {workload::Mode::gpm, workload::Mode::eadr, workload::Mode::ndp}) {
+    for (const bool by_engine : {false, true}) {
+      SCOPED_TRACE(std::string(to_string(mode)) + (by_engine ? ", engine" : ", kernels"));
+      workload::Settings settings;
+      settings.mode = mode;
+      if (by_engine) settings.options["checkpoint"] = "engine";
+      const Counts counts = count_steps(GetParam(), settings, path());
+      EXPECT_EQ(counts.by_copies != 0, by_engine);
+      EXPECT_EQ(counts.of_backing, counts.by_kernels + counts.by_copies);
+    }
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace workload {
 namespace {
@@ -91,6 +92,29 @@ void flush_lines(const void* address, std::uint64_t bytes) noexcept {
       with_clflush(at, begin + bytes);
       break;
   }
+  _mm_sfence();
+}
+
+void store_past_caches(void* to, const void* from, std::uint64_t bytes) noexcept {
+  auto* out = static_cast<unsigned char*>(to);
+  const auto* in = static_cast<const unsigned char*>(from);
+  const auto copy_cached = [&](std::uint64_t count) {
+    std::memcpy(out, in, count);
+    flush_lines(out, count);
+    out += count;
+    in += count;
+    bytes -= count;
+  };
+  const std::uint64_t head = -reinterpret_cast<Address>(to) % kLine;
+  if (head != 0 && bytes != 0) copy_cached(std::min(head, bytes));
+  for (; bytes >= kLine; out += kLine, in += kLine, bytes -= kLine) {
+    __m128i values[4];
+    for (int i = 0; i < 4; ++i) {
+      values[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in) + i);
+    }
+    for (int i = 0; i < 4; ++i) _mm_stream_si128(reinterpret_cast<__m128i*>(out) + i, values[i]);
+  }
+  if (bytes != 0) copy_cached(bytes);
   _mm_sfence();
 }
 

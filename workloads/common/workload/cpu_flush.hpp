@@ -19,6 +19,10 @@ namespace workload {
 // processor has (clwb, clflushopt, clflush), and waits for them. Any thread.
 void flush_lines(const void* address, std::uint64_t bytes) noexcept;
 
+// Copies past the caches, to where no other data is in the lines but at the ends, which are written
+// back. Waits until it has left the processor. Any thread.
+void store_past_caches(void* to, const void* from, std::uint64_t bytes) noexcept;
+
 enum class FlushInstruction { clwb, clflushopt, clflush };
 // The best that the processor has.
 extern const FlushInstruction kFlushInstruction;

@@ -1,6 +1,7 @@
 #include "workload/delta.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "workload/cpu_flush.hpp"
 
@@ -35,7 +36,8 @@ struct alignas(64) Delta::LogHeader {
   std::uint64_t progress;  // that the logged changes lead to
 };
 
-Delta::Delta(Backing& backing, std::uint32_t array, std::uint64_t bytes, std::uint64_t most)
+Delta::Delta(Backing& backing, std::uint32_t array, std::uint64_t bytes, std::uint64_t most,
+             DeltaOrder order)
     : backing_(backing),
       array_(array),
       cells_(bytes / sizeof(Cell)),
@@ -47,11 +49,17 @@ Delta::Delta(Backing& backing, std::uint32_t array, std::uint64_t bytes, std::ui
                        (std::uint64_t{1} << 32) * sizeof(Cell), " bytes at most, not of ", bytes,
                        ": give a smaller one, or take mode cap-mm"));
   }
+  if (order == DeltaOrder::sorted) sorter_.emplace(most);
   if (backing.mode() == Mode::cap_delta) {
     log_ = backing.target("delta log", medium_bytes(backing.mode(), most));
   } else {
     backing.set_up_staging(kMostTiles * sizeof(DeltaTile));
   }
+}
+
+DeltaOrder delta_order_option(const Settings& settings) {
+  return choice_option<DeltaOrder>(
+      settings, "changes", {{"gathered", DeltaOrder::gathered}, {"sorted", DeltaOrder::sorted}});
 }
 
 std::uint64_t Delta::medium_bytes(Mode mode, std::uint64_t most) {
@@ -76,19 +84,26 @@ void Delta::publish(std::uint64_t count, std::uint64_t progress) {
   backing_.timed([&] {
     if (count == 0) return;
     if (backing_.mode() == Mode::cap_delta) {
-      commit(count, progress);
+      commit(in_order(count), count, progress);
       store_logged(count);
     } else {
-      store_raw(count);
+      store_raw(in_order(count), count);
     }
   });
   backing_.set_progress(progress);
 }
 
+const DeltaTile* Delta::in_order(std::uint64_t count) {
+  if (!sorter_) return tiles_.data();
+  const DeltaTile* const sorted = sorter_->sort(backing_.stream(), tiles_.data(), count,
+                                                static_cast<unsigned>(std::bit_width(cells_ - 1)));
+  backing_.stream().synchronize();
+  return sorted;
+}
+
 // The log is free: the step before has set its progress, so that nobody reads what it logged.
-void Delta::commit(std::uint64_t count, std::uint64_t progress) {
-  backing_.copy_to_target(log_, sizeof(LogHeader), tiles_.data(),
-                          tiles_for(count) * sizeof(DeltaTile));
+void Delta::commit(const DeltaTile* tiles, std::uint64_t count, std::uint64_t progress) {
+  backing_.copy_to_target(log_, sizeof(LogHeader), tiles, tiles_for(count) * sizeof(DeltaTile));
   const Throttle::Mark begun = backing_.throttle().mark();
   header().count = count;
   __atomic_store_n(&header().progress, progress, __ATOMIC_RELEASE);
@@ -113,14 +128,14 @@ void Delta::store_logged(std::uint64_t count) {
 }
 
 // Every thread copies a part and stores it while others copy.
-void Delta::store_raw(std::uint64_t count) {
+void Delta::store_raw(const DeltaTile* tiles, std::uint64_t count) {
   const Throttle::Mark begun = backing_.throttle().mark();
-  const std::uint64_t tiles = tiles_for(count);
-  backing_.team().for_chunks(tiles, part_of(tiles, backing_.cpu_threads()),
+  const std::uint64_t filled = tiles_for(count);
+  backing_.team().for_chunks(filled, part_of(filled, backing_.cpu_threads()),
                              [&](unsigned thread, std::uint64_t first, std::uint64_t number) {
                                const std::uint64_t before = first * DeltaTile::kChanges;
                                const unsigned char* const here = backing_.stage(
-                                   thread, tiles_.data() + first, number * sizeof(DeltaTile));
+                                   thread, tiles + first, number * sizeof(DeltaTile));
                                apply(reinterpret_cast<const DeltaTile*>(here),
                                      std::min(number * DeltaTile::kChanges, count - before));
                              });

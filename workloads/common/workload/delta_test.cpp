@@ -13,6 +13,7 @@
 #include <random>
 #include <string_view>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "support/error_of.hpp"
@@ -27,6 +28,7 @@ using workload::Backing;
 using workload::BackingOptions;
 using workload::Cell;
 using workload::Delta;
+using workload::DeltaOrder;
 using workload::DeltaTile;
 using workload::Mode;
 
@@ -40,9 +42,10 @@ struct Change {
 
 // An array of cells, and its changes.
 struct Instance {
-  Instance(const std::string& path, Mode mode) : backing(options(path, mode)) {
+  Instance(const std::string& path, Mode mode, DeltaOrder order = DeltaOrder::gathered)
+      : backing(options(path, mode)) {
     array = backing.array<Cell>("cells", kCells);
-    delta.emplace(backing, array, kMost);
+    delta.emplace(backing, array, kMost, order);
     if (backing.progress() == 0) backing.set_progress(1);
   }
   static BackingOptions options(const std::string& path, Mode mode) {
@@ -85,17 +88,28 @@ std::vector<Change> every_third(std::uint64_t value) {
   return changes;
 }
 
-class EachDelta : public holdfast::test::Scratch, public ::testing::WithParamInterface<Mode> {};
-INSTANTIATE_TEST_SUITE_P(Modes, EachDelta, ::testing::Values(Mode::cap_delta, Mode::cap_delta_raw),
-                         [](const auto& info) {
-                           return info.param == Mode::cap_delta ? "logged" : "raw";
-                         });
+using Kind = std::tuple<Mode, DeltaOrder>;
+class EachDelta : public holdfast::test::Scratch, public ::testing::WithParamInterface<Kind> {
+ protected:
+  Mode mode() const { return std::get<Mode>(GetParam()); }
+  DeltaOrder order() const { return std::get<DeltaOrder>(GetParam()); }
+};
+std::string name_of(const ::testing::TestParamInfo<Kind>& info) {
+  const bool logged = std::get<Mode>(info.param) == Mode::cap_delta;
+  const bool sorted = std::get<DeltaOrder>(info.param) == DeltaOrder::sorted;
+  return std::string(logged ? "logged" : "raw") + (sorted ? "_sorted" : "");
+}
+INSTANTIATE_TEST_SUITE_P(Modes, EachDelta,
+                         ::testing::Combine(::testing::Values(Mode::cap_delta, Mode::cap_delta_raw),
+                                            ::testing::Values(DeltaOrder::gathered,
+                                                              DeltaOrder::sorted)),
+                         name_of);
 
 TEST_P(EachDelta, ChangesLandWhereTheyBelong) {
   std::mt19937_64 random(holdfast::test::test_seed());
   std::vector<std::uint64_t> expected(kCells);
   {
-    Instance first(path(), GetParam());
+    Instance first(path(), mode(), order());
     std::uint64_t progress = 1;
     for (const std::uint64_t count : {0ull, 1ull, 31ull, 32ull, 33ull, 5000ull, 30'000ull}) {
       std::vector<std::uint32_t> cells(kCells);
@@ -113,19 +127,35 @@ TEST_P(EachDelta, ChangesLandWhereTheyBelong) {
       for (std::uint64_t i = 0; i < kCells; ++i) ASSERT_EQ(first.on_medium(i), expected[i]) << i;
     }
   }
-  Instance second(path(), GetParam());
+  Instance second(path(), mode(), order());
   const std::vector<Cell> loaded = second.backing.read(second.array);
   for (std::uint64_t i = 0; i < kCells; ++i) ASSERT_EQ(loaded[i].halves[0], expected[i]) << i;
 }
 
 TEST_P(EachDelta, MoreThanWasAnnouncedIsRefused) {
-  Instance instance(path(), GetParam());
+  Instance instance(path(), mode(), order());
   EXPECT_EQ(error_of([&] { instance.delta->publish(kMost + 1, 2); }, {"30000 were announced"}),
             Errc::invalid_argument);
   EXPECT_EQ(instance.backing.progress(), 1u);
 }
 
 class LoggedDelta : public holdfast::test::Scratch {};
+
+// What is stored in place comes from the log: in its order.
+TEST_F(LoggedDelta, IsInTheOrderOfAddressesWhereThatIsAskedFor) {
+  std::mt19937_64 random(holdfast::test::test_seed());
+  Instance instance(path(), Mode::cap_delta, DeltaOrder::sorted);
+  std::vector<Change> changes = every_third(7);
+  std::shuffle(changes.begin(), changes.end(), random);
+  instance.change(changes, 2);
+  holdfast::Region& region = instance.backing.region();
+  const auto* const log =
+      static_cast<const unsigned char*>(region.address(region.object("delta log")));
+  const auto* const tiles = reinterpret_cast<const DeltaTile*>(log + 64);
+  for (std::uint32_t i = 0; i < kMost; ++i) {
+    ASSERT_EQ(tiles[i / DeltaTile::kChanges].cell[i % DeltaTile::kChanges], 3 * i);
+  }
+}
 
 // As if the process had been killed while it stored: behind the commit, before the progress.
 TEST_F(LoggedDelta, IsDoneAgainFromTheLog) {
@@ -190,7 +220,7 @@ TEST_F(LoggedDelta, IsThereWholeOrNotAtAllAfterKills) {
     ASSERT_EQ(::pipe(ready), 0);
     const pid_t child = ::fork();
     if (child == 0) {
-      Instance instance(path(), Mode::cap_delta);
+      Instance instance(path(), Mode::cap_delta, kill % 2 ? DeltaOrder::sorted : DeltaOrder());
       instance.delta->recover();
       if (::write(ready[1], "", 1) != 1) std::_Exit(3);
       for (std::uint64_t next = instance.backing.progress() + 1;; ++next) {

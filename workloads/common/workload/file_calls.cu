@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <exception>
+#include <mutex>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -85,6 +87,55 @@ struct FileCalls::Service {
   std::atomic<bool> over{false};
   std::exception_ptr errors[kServers + 1];
 
+  // Wait for work, so that no call pays for starting them. The CPU backend needs none.
+  std::mutex mutex;
+  std::condition_variable wake, idle;
+  std::uint64_t round = 0;
+  unsigned serving = 0;
+  bool closing = false;
+  std::vector<std::thread> servers;
+
+  Service() {
+    if (std::string_view(holdfast::backend::name()) != "cuda") return;
+    for (unsigned i = 0; i < kServers; ++i) servers.emplace_back([this, i] { live(i); });
+  }
+  ~Service() {
+    {
+      const std::lock_guard lock(mutex);
+      closing = true;
+    }
+    wake.notify_all();
+    for (std::thread& server : servers) server.join();
+  }
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  void begin() {
+    const std::lock_guard lock(mutex);
+    over = false;
+    serving = static_cast<unsigned>(servers.size());
+    ++round;
+    wake.notify_all();
+  }
+  void end() {
+    over = true;
+    std::unique_lock lock(mutex);
+    idle.wait(lock, [&] { return serving == 0; });
+  }
+  void live(unsigned server) {
+    for (std::uint64_t seen = 0;;) {
+      {
+        std::unique_lock lock(mutex);
+        wake.wait(lock, [&] { return closing || round != seen; });
+        if (closing) return;
+        seen = round;
+      }
+      run(server);
+      const std::lock_guard lock(mutex);
+      if (--serving == 0) idle.notify_one();
+    }
+  }
+
   void serve(unsigned block, unsigned server) noexcept {
     try {
       const Call& call = calls[block];
@@ -118,13 +169,9 @@ void FileCalls::write(holdfast::Stream& stream, const FileTarget& file, const vo
                       std::uint64_t bytes, std::uint64_t offset) {
   Service& service = *service_;
   service.file = &file;
-  service.over = false;
   std::fill(service.calls.data(), service.calls.data() + kBlocks, Call{});
   std::fill(std::begin(service.errors), std::end(service.errors), nullptr);
-  std::vector<std::thread> servers;
-  if (std::string_view(holdfast::backend::name()) == "cuda") {
-    for (unsigned i = 0; i < kServers; ++i) servers.emplace_back([&service, i] { service.run(i); });
-  }
+  service.begin();
   const unsigned blocks = std::min(holdfast::blocks_for(bytes, kCallBytes), kBlocks);
   std::exception_ptr failed;
   try {
@@ -135,8 +182,7 @@ void FileCalls::write(holdfast::Stream& stream, const FileTarget& file, const vo
   } catch (...) {
     failed = std::current_exception();
   }
-  service.over = true;
-  for (std::thread& server : servers) server.join();
+  service.end();
   if (failed) std::rethrow_exception(failed);
   for (const std::exception_ptr& error : service.errors) {
     if (error) std::rethrow_exception(error);

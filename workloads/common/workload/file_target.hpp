@@ -17,14 +17,18 @@ class FileTarget {
   static constexpr std::uint64_t kStripe = 256u << 10;
 
   // Opens it, or makes it, zeroed: in `most_files` files, fewer where it has fewer stripes.
-  // REQUIRES: the same number as when it was made. Throws Error(io, no_space, invalid_argument:
-  // another size).
-  FileTarget(const std::string& path, std::uint64_t bytes, unsigned most_files = 1);
+  // `direct`: whole pages from memory that is aligned as they are pass the page cache, where the
+  // file system has that. REQUIRES: the same number as when it was made. Throws Error(io, no_space,
+  // invalid_argument: another size).
+  FileTarget(const std::string& path, std::uint64_t bytes, unsigned most_files = 1,
+             bool direct = false);
   ~FileTarget();
   FileTarget(const FileTarget&) = delete;
   FileTarget& operator=(const FileTarget&) = delete;
 
   bool was_there() const { return was_there_; }
+  // Whether the file system has direct I/O and it was asked for.
+  bool is_direct() const;
   void write(const void* from, std::uint64_t bytes, std::uint64_t offset) const;
   void read(void* to, std::uint64_t bytes, std::uint64_t offset) const;
   // Makes durable what was written since the last sync.
@@ -34,10 +38,16 @@ class FileTarget {
   struct File {
     std::string path;
     int descriptor = -1;
+    int direct = -1;              // a second one, past the page cache; -1: there is none
+    std::uint64_t alignment = 0;  // of places and memory there
     bool was_there = false;
     mutable std::atomic<bool> written{false};
     ~File();
-    void open(std::uint64_t bytes);
+    void open(std::uint64_t bytes, bool wants_direct);
+    void open_direct();
+    void write_zeros(std::uint64_t bytes) const;
+    void write(const char* at, std::uint64_t bytes, std::uint64_t place) const;
+    void write_to(int to, const char* at, std::uint64_t bytes, std::uint64_t place) const;
     [[noreturn]] void fail(const char* call) const;
   };
   // Calls body(file, offset in it, bytes) for the stripes of a part, one after the other.

@@ -123,7 +123,8 @@ TEST_P(OnAMedium, ARestoreTakesAsLongAsItsBytes) {
 // Computes for a while, and says that its kernels stored so many bytes.
 class Computing : public workload::Workload {
  public:
-  Computing(std::chrono::milliseconds time, std::uint64_t bytes) : time_(time), bytes_(bytes) {}
+  Computing(std::chrono::milliseconds time, std::uint64_t bytes, std::uint64_t streamed)
+      : time_(time), bytes_(bytes), streamed_(streamed) {}
   std::string input() const override { return "none"; }
   std::uint64_t steps() const override { return 1; }
   std::uint64_t medium_bytes() const override { return 1 << 20; }
@@ -131,28 +132,30 @@ class Computing : public workload::Workload {
   std::uint64_t resume() override { return 0; }
   void step(std::uint64_t) override {
     std::this_thread::sleep_for(time_);
-    stored_ += bytes_;
+    ++done_;
   }
   std::uint64_t digest() override { return 0; }
   std::string verify() override { return {}; }
-  std::uint64_t kernel_bytes() const override { return stored_; }
+  std::uint64_t kernel_bytes() const override { return done_ * bytes_; }
+  std::uint64_t streamed_bytes() const override { return done_ * streamed_; }
 
  private:
   std::chrono::milliseconds time_;
   std::uint64_t bytes_;
-  std::uint64_t stored_ = 0;
+  std::uint64_t streamed_;
+  std::uint64_t done_ = 0;
 };
 
 class KernelStores : public holdfast::test::Scratch {
  protected:
   StepCost step(const char* medium, std::chrono::milliseconds time, std::uint64_t bytes,
-                Access access) const {
+                Access access, std::uint64_t streamed = 0) const {
     BackingOptions options;
     options.path = path();
     options.capacity = 1 << 20;
     options.cpu_threads = 1;
     options.medium = MediumModel::parse(medium);
-    Computing work(time, bytes);
+    Computing work(time, bytes, streamed);
     StepCost cost;
     {
       Backing backing(options);
@@ -182,6 +185,18 @@ TEST_F(KernelStores, AreSlowerWhereTheyAreScattered) {
   EXPECT_GE(step("optane", milliseconds(0), kBytes, Access::random).seconds, 0.01);
   EXPECT_GE(step("optane", milliseconds(0), kBytes, Access::unaligned).seconds, kBytes / 3.13e9);
   EXPECT_GE(step("optane", milliseconds(0), kBytes, Access::aligned).seconds, kBytes / 12.5e9);
+}
+
+// 720 MB: a second if they are scattered, 58 ms as a stream.
+TEST_F(KernelStores, AreStreamsWhereTheWorkloadSaysSo) {
+  constexpr std::uint64_t kBytes = 720'000'000;
+  const StepCost streamed = step("optane", milliseconds(0), kBytes, Access::random, kBytes);
+  EXPECT_EQ(streamed.bytes, kBytes);
+  EXPECT_EQ(streamed.streamed_bytes, kBytes);
+  EXPECT_GE(streamed.seconds, kBytes / 12.5e9);
+  EXPECT_LT(streamed.medium_seconds, 0.9);
+  const StepCost half = step("optane", milliseconds(0), kBytes / 10, Access::random, kBytes / 20);
+  EXPECT_GE(half.seconds, kBytes / 20 / 0.72e9 + kBytes / 20 / 12.5e9);
 }
 
 TEST(FlushedBytes, AreThoseOfAllThreadsAlsoOfThoseThatEnded) {

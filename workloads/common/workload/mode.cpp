@@ -6,7 +6,7 @@
 namespace workload {
 namespace {
 
-constexpr std::array<std::pair<Mode, const char*>, 10> kNames{{
+constexpr std::array<std::pair<Mode, const char*>, 11> kNames{{
     {Mode::gpm, "gpm"},
     {Mode::cap_fs, "cap-fs"},
     {Mode::cap_mm, "cap-mm"},
@@ -17,6 +17,7 @@ constexpr std::array<std::pair<Mode, const char*>, 10> kNames{{
     {Mode::cap_eadr, "cap-eadr"},
     {Mode::cap_delta, "cap-delta"},
     {Mode::cap_delta_raw, "cap-delta-raw"},
+    {Mode::cap_log, "cap-log"},
 }};
 
 }  // namespace

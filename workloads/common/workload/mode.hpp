@@ -22,6 +22,9 @@ enum class Mode {
   // memory, and CPU threads store it in place. Elsewhere as cap_mm.
   cap_delta,      // behind a redo log: a step is there whole or not at all
   cap_delta_raw,  // without: a step that is cut off is done again
+  // Not in the paper: CPU threads persist a step's input, and kernels change device memory alone.
+  // Recovery does the steps again. For gpKVS; elsewhere as cap_mm.
+  cap_log,
 };
 
 const char* to_string(Mode mode) noexcept;

@@ -14,12 +14,17 @@ std::uint64_t stored_directly(const Workload& work, Mode mode) {
   return stores_directly(mode) ? work.kernel_bytes() : 0;
 }
 
+std::uint64_t streamed_directly(const Workload& work, Mode mode) {
+  return stores_directly(mode) ? work.streamed_bytes() : 0;
+}
+
 }  // namespace
 
 StepCost run_step(Workload& work, Backing& backing, holdfast::testing::Access access,
                   std::uint64_t number) {
   Throttle& medium = backing.throttle();
   const std::uint64_t stored_before = stored_directly(work, backing.mode());
+  const std::uint64_t streamed_before = streamed_directly(work, backing.mode());
   const std::uint64_t written_before = backing.bytes_written();
   const double persist_before = backing.persist_seconds();
   const double waited_before = medium.waited_seconds();
@@ -29,9 +34,11 @@ StepCost run_step(Workload& work, Backing& backing, holdfast::testing::Access ac
   backing.stream().synchronize();
   Clock::time_point end = Clock::now();
   const std::uint64_t stored = stored_directly(work, backing.mode()) - stored_before;
+  const std::uint64_t streamed = streamed_directly(work, backing.mode()) - streamed_before;
   if (medium.active() && stored > 0) {
     backing.timed([&] {
-      medium.write(begun, stored, access);
+      medium.write(begun, stored - streamed, access);
+      medium.write(begun, streamed, holdfast::testing::Access::aligned);
       medium.wait();
     });
     end = Clock::now();
@@ -41,6 +48,7 @@ StepCost run_step(Workload& work, Backing& backing, holdfast::testing::Access ac
   cost.persist_seconds = backing.persist_seconds() - persist_before;
   cost.medium_seconds = medium.waited_seconds() - waited_before;
   cost.bytes = stored + backing.bytes_written() - written_before;
+  cost.streamed_bytes = streamed;
   return cost;
 }
 

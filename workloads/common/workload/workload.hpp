@@ -68,6 +68,9 @@ class Workload {
   // Bytes that kernels stored to the medium in the steps so far, where they store directly (modes
   // gpm, eadr and ndp), logs included. What Backing writes for the other modes it counts itself.
   virtual std::uint64_t kernel_bytes() const = 0;
+  // Of these, what falls as aligned streams although Info::kernel_access says otherwise: the entries
+  // of a coalesced log.
+  virtual std::uint64_t streamed_bytes() const { return 0; }
 
   // What a result has to be read with and the settings do not tell, by name: which of several ways
   // was taken, what kernels read of the medium. REQUIRES: resume().
@@ -83,7 +86,7 @@ struct Info {
   // Name, and what it is, with its values: {"rows", "rows of the table (default 50,000)"}.
   std::map<std::string, std::string> options;
   std::function<std::unique_ptr<Workload>(const Settings&)> make;
-  // How a step's stores fall on the medium where kernels store directly (most of their bytes).
+  // How a step's stores fall on the medium where kernels store directly, but for streamed_bytes().
   // Copies and checkpoints are aligned in every mode.
   holdfast::testing::Access kernel_access = holdfast::testing::Access::aligned;
 };

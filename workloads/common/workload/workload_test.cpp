@@ -1,12 +1,20 @@
 // Backing, Saver and inputs: what every workload stands on.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <memory>
 #include <numeric>
 #include <random>
+#include <stdexcept>
 
 #include "support/error_of.hpp"
 #include "support/scratch.hpp"
@@ -82,6 +90,39 @@ TEST_P(EachMode, OnlyWhatIsPublishedCounts) {
   std::vector<std::uint32_t> expected(1000, 0);
   for (std::uint32_t i = 10; i < 30; ++i) expected[i] = i + 1;
   EXPECT_EQ(backing.read(backing.array<std::uint32_t>("a", 1000)), expected);
+}
+
+// Pieces that begin and end anywhere in lines, against a plain array.
+TEST_P(EachMode, WhatTheCpuStoresIsThereInTheNextProcess) {
+  constexpr std::size_t kBytes = (3u << 20) + 77;
+  std::mt19937_64 random(holdfast::test::test_seed());
+  std::vector<unsigned char> expected(kBytes);
+  {
+    Backing backing(options());
+    const std::uint32_t id = backing.target("t", kBytes);
+    for (int round = 0; round < 20; ++round) {
+      std::vector<unsigned char> from(kBytes);
+      for (auto& byte : from) byte = static_cast<unsigned char>(random());
+      const std::uint64_t split = random() % kBytes;
+      const std::uint64_t first = round == 0 ? 0 : random() % (split + 1);
+      const std::uint64_t second = split + (round == 0 ? 0 : random() % (kBytes - split));
+      const Backing::Piece pieces[] = {{first, from.data() + first, split - first},
+                                       {second, from.data() + second, kBytes - second}};
+      const std::uint64_t before = backing.bytes_written();
+      backing.store(id, pieces);
+      EXPECT_EQ(backing.bytes_written() - before, split - first + kBytes - second);
+      std::copy(from.begin() + first, from.begin() + split, expected.begin() + first);
+      std::copy(from.begin() + second, from.end(), expected.begin() + second);
+    }
+    const Backing::Piece outside[] = {{kBytes - 1, expected.data(), 2}};
+    EXPECT_EQ(holdfast::test::error_of([&] { backing.store(id, outside); }),
+              Errc::invalid_argument);
+  }
+  Backing backing(options());
+  const std::uint32_t id = backing.target("t", kBytes);
+  std::vector<unsigned char> found(kBytes);
+  backing.copy_from_target(id, 0, found.data(), kBytes);
+  EXPECT_EQ(found, expected);
 }
 
 TEST_P(EachMode, AnotherShapeOrModeIsRefused) {
@@ -189,6 +230,109 @@ TEST_F(Files, AreStripedAndReadBack) {
   }
   EXPECT_EQ(files, 3u);
   EXPECT_EQ(sum, 2'000'003u);
+}
+
+// Pages of the file that the page cache holds.
+std::size_t cached_pages(const std::string& name) {
+  const int file = ::open(name.c_str(), O_RDONLY);
+  const std::size_t bytes = std::filesystem::file_size(name);
+  void* const mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file, 0);
+  ::close(file);
+  if (mapped == MAP_FAILED) throw std::runtime_error("mmap of " + name);
+  std::vector<unsigned char> resident((bytes + 4095) / 4096);
+  if (::mincore(mapped, bytes, resident.data()) != 0) throw std::runtime_error("mincore");
+  ::munmap(mapped, bytes);
+  return static_cast<std::size_t>(
+      std::count_if(resident.begin(), resident.end(), [](unsigned char page) { return page & 1; }));
+}
+
+TEST_F(Files, PassThePageCacheWhereTheFileSystemCan) {
+  constexpr std::size_t kBytes = 3 * workload::FileTarget::kStripe;
+  std::unique_ptr<unsigned char, void (*)(void*)> from(
+      static_cast<unsigned char*>(std::aligned_alloc(4096, kBytes)), &std::free);
+  std::memset(from.get(), 7, kBytes);
+  {
+    const workload::FileTarget target(path("t"), kBytes, 1, true);
+    if (!target.is_direct()) GTEST_SKIP() << "no direct I/O in " << folder();
+    target.write(from.get(), kBytes, 0);
+    target.sync();
+    EXPECT_EQ(cached_pages(path("t")), 0u);
+  }
+  // Not asked for: what was written is in the page cache.
+  const workload::FileTarget buffered(path("t"), kBytes, 1, false);
+  EXPECT_FALSE(buffered.is_direct());
+  buffered.write(from.get(), kBytes, 0);
+  EXPECT_EQ(cached_pages(path("t")), kBytes / 4096);
+}
+
+TEST_F(Files, FallBackWhereTheFileSystemHasNoDirectIo) {
+  const workload::FileTarget target(arenas() + "/t", 10'000, 1, true);
+  EXPECT_FALSE(target.is_direct());
+  const std::vector<unsigned char> from(10'000, 5);
+  target.write(from.data(), from.size(), 0);
+  target.sync();
+  std::vector<unsigned char> found(10'000);
+  target.read(found.data(), found.size(), 0);
+  EXPECT_EQ(found, from);
+}
+
+// What starts and ends within pages, or lies in memory as pages do not, against a plain array and
+// the file as any program reads it.
+TEST_F(Files, MixDirectAndOtherWrites) {
+  constexpr std::size_t kBytes = 2'000'003;
+  std::mt19937_64 random(holdfast::test::test_seed());
+  for (const unsigned files : {1u, 3u}) {
+    const std::string name = path("m" + std::to_string(files));
+    const workload::FileTarget target(name, kBytes, files, true);
+    std::vector<unsigned char> expected(kBytes), found(kBytes);
+    std::unique_ptr<unsigned char, void (*)(void*)> memory(
+        static_cast<unsigned char*>(std::aligned_alloc(4096, 2'007'040)), &std::free);
+    for (int part = 0; part < 40; ++part) {
+      const std::uint64_t first = random() % kBytes;
+      const std::uint64_t count = 1 + random() % (kBytes - first);
+      unsigned char* const from = memory.get() + (part % 4 == 0 ? 1 : first % 4096);
+      for (std::uint64_t i = 0; i < count; ++i) {
+        expected[first + i] = from[i] = static_cast<unsigned char>(random());
+      }
+      target.write(from, count, first);
+      if (part % 8 == 0) target.sync();
+      target.read(found.data(), kBytes, 0);
+      ASSERT_EQ(found, expected) << "part " << part << " in " << files << " files";
+    }
+    if (files != 1) continue;
+    std::ifstream file(name, std::ios::binary);
+    const std::vector<unsigned char> whole{std::istreambuf_iterator<char>(file), {}};
+    EXPECT_EQ(whole, expected);
+  }
+}
+
+TEST_F(Files, OfTheArenasFolderMayBeOnADisk) {
+  ::setenv("HOLDFAST_ARENA_DIR", folder().c_str(), 1);
+  for (const bool direct : {true, false}) {
+    BackingOptions options;
+    options.mode = Mode::cap_fs;
+    options.path = path(direct ? "direct" : "buffered");
+    options.capacity = 8 << 20;
+    options.cpu_threads = 2;
+    options.direct_io = direct;
+    constexpr std::size_t kCount = 1'500'000;
+    {
+      Backing backing(options);
+      EXPECT_EQ(backing.file_io(), "");
+      const auto array = backing.array<std::uint32_t>("a", kCount);
+      backing.fill(array, numbers(kCount, 1));
+      const auto values = numbers(1000, 77);
+      holdfast::copy_async(backing.stream(), array.data + 5, values.data(), 4000);
+      backing.publish(array, 5, 1000);
+      if (!direct) {
+        EXPECT_EQ(backing.file_io(), "buffered");
+      }
+    }
+    Backing backing(options);
+    std::vector<std::uint32_t> expected = numbers(kCount, 1);
+    for (std::uint32_t i = 0; i < 1000; ++i) expected[5 + i] = 77 + i;
+    EXPECT_EQ(backing.read(backing.array<std::uint32_t>("a", kCount)), expected);
+  }
 }
 
 TEST_F(Files, StayAsManyAsTheyWere) {
