@@ -128,15 +128,26 @@ __global__ void free_segments(Medium medium, Index index, VictimList victims, bo
   persist();
 }
 
+// Whether a search for a key that is there passes by a slot: one between it and the next that is
+// empty holds a key whose search begins no later.
+__device__ bool is_passed(const Index& index, std::uint64_t slot) {
+  for (std::uint64_t passed = 1; passed <= index.mask; ++passed) {
+    const std::uint64_t key = detail::kv_load_word(&index.pairs[(slot + passed) & index.mask].key);
+    if (key == 0) return false;
+    if (key == kGone) continue;
+    const std::uint64_t home = detail::kv_slot_of(index.view(), key);
+    if (((slot + passed - home) & index.mask) >= passed) return true;
+  }
+  return true;
+}
+
+// Slots that others make empty meanwhile change no answer: no search passes by them.
 __global__ void sweep_slots(Index index, Outcome* outcome) {
   const std::uint64_t slot = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (slot > index.mask || detail::kv_load_word(&index.pairs[slot].key) != 0) return;
-  for (std::uint64_t passed = 0; passed < index.mask; ++passed) {
-    const std::uint64_t before = (slot - 1 - passed) & index.mask;
-    auto* const key = reinterpret_cast<unsigned long long*>(&index.pairs[before].key);
-    if (atomicCAS(key, static_cast<unsigned long long>(kGone), 0ull) != kGone) return;
-    atomicAdd(&outcome->gone, 1ull);
-  }
+  if (slot > index.mask || detail::kv_load_word(&index.pairs[slot].key) != kGone) return;
+  if (is_passed(index, slot)) return;
+  *const_cast<volatile std::uint64_t*>(&index.pairs[slot].key) = 0;
+  atomicAdd(&outcome->gone, 1ull);
 }
 
 }  // namespace

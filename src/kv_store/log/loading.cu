@@ -290,8 +290,8 @@ Census load_index(Stream& stream, const Index& index, const Survey& survey, cons
   if (census.digest != survey.last.digest) {
     throw Error(Errc::damaged,
                 concat(where, ": its runs do not make the pairs that run ", survey.run,
-                       ", the last that was committed, has left: the header of a run before it is "
-                       "damaged",
+                       ", the last that was committed, has left: the header of a run is damaged",
+
                        survey.suspect, kRemedy));
   }
   return census;

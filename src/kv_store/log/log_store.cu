@@ -234,13 +234,13 @@ void LogStore::check_counts(const Batch& given) {
                          "batch was stored"));
     }
     const bool fits = pairs + tombstones_ - found.revived <= most_entries_;
-    const bool has_slots = used_slots_ + found.inserted <= index_.mask - index_.mask / 16;
+    const bool has_slots = used_slots_ + found.inserted <= most_slots();
     if (fits && has_slots) return;
-    if (!fits && drop_oldest_tombstones()) continue;
     if (fits && gone_slots_ != 0) {
       sweep();
       continue;
     }
+    if (drop_oldest_tombstones()) continue;
     if (!fits) {
       throw Error(Errc::no_space,
                   concat("store: a batch with ", found.inserted, " new keys; of its log of ",

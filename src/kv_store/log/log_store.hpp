@@ -79,6 +79,8 @@ class LogStore : public KvStore::Impl {
   void advance(const RunPlan& run, const Outcome& done);  // behind a run that is committed
   void make_room(std::uint64_t records);                  // throws no_space
   bool is_sure(std::uint32_t count) const;
+  // Slots that may be other than empty, so that searches end soon.
+  std::uint64_t most_slots() const { return index_.mask - index_.mask / 16; }
   // Cleans until `wanted` records come free, and copies no more than `most`. Returns whether it
   // found anything to clean.
   bool clean(std::uint64_t wanted, std::uint64_t most, bool oldest_first);

@@ -72,7 +72,7 @@ void LogStore::advance(const RunPlan& run, const Outcome& done) {
 // A run that is sure to fit: nothing has to be counted before it is written.
 bool LogStore::is_sure(std::uint32_t count) const {
   return pairs_ + count <= shape_.capacity && pairs_ + tombstones_ + count <= most_entries_ &&
-         used_slots_ + count <= index_.mask - index_.mask / 16;
+         used_slots_ + count <= most_slots();
 }
 
 void LogStore::make_room(std::uint64_t records) {
@@ -153,15 +153,17 @@ bool LogStore::clean(std::uint64_t wanted, std::uint64_t most, bool oldest_first
   return true;
 }
 
-// One piece of cleaning, about as much as the batch took, and never more than the largest batch
-// would: so no call is longer than two batches while cleaning keeps up.
+// One piece of cleaning, so that another such batch finds room, and never more than the largest
+// batch has: no later than it has to be, since what is cleaned later has less that is live.
 void LogStore::clean_behind(std::uint32_t count) noexcept {
   try {
-    const std::uint64_t low = max_batch + (kReservedSegments + 1) * piece_room();
-    if (room() < low) {
-      const std::uint64_t wanted = std::max<std::uint64_t>(count + count / 8, piece_room() / 2);
-      (void)clean(wanted, std::max<std::uint64_t>(max_batch, piece_room()),
-                  tombstones_ > (pairs_ + tombstones_) / 4);
+    const std::uint64_t most = std::max<std::uint64_t>(max_batch, piece_room());
+    const std::uint64_t wanted = count + kReservedSegments * piece_room();
+    const bool crowded = tombstones_ != 0 && (pairs_ + tombstones_ + max_batch > most_entries_ ||
+                                              used_slots_ + max_batch > most_slots());
+    if (crowded || room() < wanted) {
+      const bool oldest = crowded || tombstones_ > (pairs_ + tombstones_) / 4;
+      (void)clean(wanted > room() ? wanted - room() : 1, most, oldest);
     }
     if (gone_slots_ > index_.mask / 16) sweep();
   } catch (const std::exception& error) {

@@ -117,19 +117,20 @@ class Surveyor {
     survey_.suspect = concat(", such as the header of ", place(header.number, segment, used));
   }
 
-  // The last run is whole: what is cleaned away is older.
+  // The last piece of the last run is in the tail, which is never cleaned. Others may have been
+  // cleaned away, if all of them was dead.
   void find_tail() {
     if (survey_.run == 0) return;
     std::uint32_t there = 0;
-    std::uint32_t pieces = 0;
-    for (const Piece& piece : survey_.pieces) {
-      if (piece.header.number != survey_.run) continue;
-      ++there;
-      pieces = piece.header.pieces;
+    for (const Piece& piece : survey_.pieces) there += piece.header.number == survey_.run;
+    if (survey_.tail == ~0u) {
+      throw damaged(concat("run ", survey_.run,
+                           ", the last that was committed, has no whole header ",
+                           "of its last piece", survey_.suspect));
     }
-    if (survey_.tail != ~0u && there == pieces) return;
-    throw damaged(concat("run ", survey_.run, ", the last that was committed, has ", there, " of ",
-                         pieces == 0 ? 1 : pieces, " pieces with a whole header", survey_.suspect));
+    if (there == survey_.last.pieces || !survey_.suspect.empty()) return;
+    survey_.suspect = concat(", such as run ", survey_.run, ", of whose ", survey_.last.pieces,
+                             " pieces ", there, " have a whole header");
   }
 
   void rank() {

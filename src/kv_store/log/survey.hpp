@@ -32,7 +32,7 @@ struct Survey {
 };
 
 // Reads the commit word and the headers. `where`: for messages. Throws damaged, naming the run: the
-// word or a header is none that a store writes, or the last run is not whole.
+// word or a header is none that a store writes, or the last run does not end.
 Survey survey_log(const Region& region, Stream& stream, const LogParameters& shape,
                   const Record* records, const Commit* commit, const std::string& where);
 
