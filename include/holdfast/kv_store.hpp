@@ -19,8 +19,13 @@
 
 namespace holdfast {
 
-// A set-associative table: a key has a few places, and where all of them are taken by others, a SET
-// of it evicts one. A region holds one store, the durable object "kvs".
+// A region holds one store, the durable object "kvs", of one of two layouts:
+// - in_place: a set-associative table. A key has a few places, and where all of them are taken by
+//   others, a SET of it evicts one.
+// - log: batches are appended to a log of records, which is cleaned behind them; what finds a key
+// is
+//   an index in device memory, made again at each opening. Nothing is evicted: a SET for which
+//   there is no room is refused. docs/kv-log.md.
 //
 // Invariants: once set() or erase() returned, the batch survives what the region's persist rung
 // survives; after any crash, a batch is in the store whole or not at all.
@@ -53,6 +58,8 @@ class KvStore {
     on,  // Errc::no_memory where there is no room for it
   };
 
+  enum class Layout : std::uint32_t { in_place = 1, log = 2 };
+
   struct Options {
     std::uint64_t capacity = 0;  // pairs, rounded up to a power of two of 8 or more; 16 bytes each
     // Operations per batch at most; 1 to 2^26. Each takes about 84 bytes of device memory.
@@ -61,6 +68,13 @@ class KvStore {
     // conventional: 1,024 partitions under locks, for comparison (GPM, Figure 11); max_batch is
     // then 11,184,128 at most. The store remembers it.
     LogLayout log = LogLayout::coalesced;
+    // Chosen at creation, and remembered. Of the layout log, 2^29 pairs is the most; `cache` does
+    // not matter, `log` is the coalesced one, and device memory holds 40 to 80 bytes for each pair
+    // of the capacity and 4 for each record.
+    Layout layout = Layout::in_place;
+    // Layout::log: records of 16 bytes that the log takes, rounded up to whole segments. 0: twice
+    // the capacity and two batches, at which a full store is about half of its log.
+    std::uint64_t log_records = 0;
   };
 
   // What one batch did. A key that occurs twice in a batch counts once, with its last value.
@@ -79,6 +93,31 @@ class KvStore {
     bool cached = false;        // kernels read a copy of the table in device memory
     LogLayout log = LogLayout::coalesced;
     BatchResult total;  // over all committed batches
+    Layout layout = Layout::in_place;
+    // Of the layout log; else 0.
+    std::uint64_t log_records = 0;      // that it takes, the headers of runs included
+    std::uint64_t live_records = 0;     // pairs, and tombstones that are still needed
+    std::uint64_t tombstones = 0;       // of them
+    std::uint64_t segment_records = 0;  // of a segment, the unit that cleaning makes free
+    std::uint64_t segments = 0;
+    std::uint64_t free_segments = 0;
+    // Since it was opened: records that its batches had, records that cleaning copied, and bytes
+    // stored to the medium for both. Write amplification is bytes_stored / (16 * batch_records).
+    std::uint64_t batch_records = 0;
+    std::uint64_t copied_records = 0;
+    std::uint64_t bytes_stored = 0;
+
+    // Bytes stored for a byte of batches since it was opened; 0 before the first batch.
+    double write_amplification() const {
+      if (batch_records == 0) return 0;
+      return static_cast<double>(bytes_stored) / (16.0 * static_cast<double>(batch_records));
+    }
+    // Records in segments that are not free for one that is live; 0 where none is.
+    double space_amplification() const {
+      if (live_records == 0) return 0;
+      return static_cast<double>((segments - free_segments) * segment_records) /
+             static_cast<double>(live_records);
+    }
   };
 
   // Milliseconds of the parts of the last batch, by events in the stream.
@@ -90,12 +129,13 @@ class KvStore {
   };
 
   // A kill leaves the store whole or absent. Throws invalid_argument, already_exists, no_space (the
-  // message says what it takes), no_memory (also Cache::on), and as Durable::create().
+  // message says what it takes), no_memory (also Cache::on, and where the index of the layout log
+  // does not fit; it names the layout that does), and as Durable::create().
   static KvStore create(Region& region, const Options& options);
   // Opens, and takes back a batch that a crash cut off. Throws not_found, damaged, unsupported (a
   // store of an earlier version, which has to be made again), invalid_argument (no such cache),
-  // no_memory (also Cache::on), and as Durable::open(). The copy in device memory may still be
-  // being loaded when it returns; batches, lookups and ref() wait for that.
+  // no_memory (also Cache::on, and for an index), and as Durable::open(). The copy in device memory
+  // may still be being loaded when it returns; batches, lookups and ref() wait for that.
   static KvStore open(Region& region, Cache cache = Cache::automatic);
   // Bytes that a region must have for a store of these options. Throws invalid_argument.
   static std::uint64_t region_bytes(const Options& options);
@@ -106,8 +146,10 @@ class KvStore {
 
   // Stores `count` pairs as one transaction. `keys` and `values` are host, device or region
   // memory. Throws invalid_argument if count exceeds max_batch, a key is kReservedKey or one of the
-  // two is null, log_full, unsupported (a region that is open for reading); the store is then
-  // unchanged. Returns when the transaction is committed.
+  // two is null, log_full, unsupported (a region that is open for reading), no_space (Layout::log:
+  // there would be more pairs than the capacity, or the log is too full for the batch; before
+  // anything of it is written); the store is then unchanged. Returns when the transaction is
+  // committed.
   BatchResult set(const std::uint64_t* keys, const std::uint64_t* values, std::size_t count);
 
   // Removes `count` keys as one transaction; keys that are absent are passed over. Otherwise as
@@ -124,13 +166,15 @@ class KvStore {
   // is one, is loaded. kv_store_ref.hpp says what they see, and for how long the ref is good.
   KvStoreRef ref();
 
-  // Copies out up to `limit` pairs in the order of the table; returns how many there are. `keys`
-  // and `values` are the host's, and may be null to count only.
+  // Copies out up to `limit` pairs in the order of the table, or of the index; returns how many
+  // there are. `keys` and `values` are the host's, and may be null to count only.
   std::uint64_t scan(std::uint64_t* keys, std::uint64_t* values, std::uint64_t limit);
 
   // Checks what must hold between batches: no transaction open, every key in its own place and
   // there once, the counters equal to the table, and so the copy in device memory, if there is
-  // one. Returns the empty string, or what is wrong.
+  // one. Layout::log: every run's checksum, and every pair of the index equal to its record, which
+  // are as many and live in the segments that count them. Returns the empty string, or what is
+  // wrong.
   std::string verify();
 
   // Returns once the copy in device memory, if there is one, is loaded.

@@ -14,7 +14,7 @@ namespace holdfast {
 namespace detail {
 
 // How a store lays out its pairs. none: there is no store.
-enum class KvLayout : std::uint32_t { none, buckets };
+enum class KvLayout : std::uint32_t { none, buckets, index };
 
 // A pair as a store holds it. Keys are inverted, so that zeroed memory holds no pair.
 struct alignas(16) KvPair {
@@ -26,8 +26,16 @@ struct alignas(16) KvPair {
 struct KvView {
   KvLayout layout = KvLayout::none;
   const KvPair* pairs = nullptr;
-  std::uint64_t mask = 0;  // buckets - 1
+  std::uint64_t mask = 0;                // buckets - 1; index: slots - 1
+  const std::uint32_t* where = nullptr;  // index: by slot, which record holds the pair
 };
+
+// Slots of an index. One of key 0 is empty, and ends a search. One of a key that was erased keeps
+// it, with this value and the bit in `where`: a pair may have the value, too. One whose key is
+// kKvGone can be used again; the pair whose inverted key this is has the slot behind all others.
+inline constexpr std::uint64_t kKvGone = 1;
+inline constexpr std::uint64_t kKvErased = 0xa5e7d1b3c94f6820ull;
+inline constexpr std::uint32_t kKvErasedBit = 0x80000000u;
 
 }  // namespace detail
 

@@ -126,6 +126,34 @@ __device__ __forceinline__ bool kv_find_in_buckets_by_warp(const KvView& view, s
   return found;
 }
 
+__device__ __forceinline__ std::uint64_t kv_slot_of(const KvView& view, std::uint64_t inverted) {
+  return inverted == kKvGone ? view.mask + 1 : kv_hash(~inverted) & view.mask;
+}
+
+// Open addressing. Slots are never rearranged, and an erased key keeps its slot while its
+// tombstone is needed, so that a search passes by whatever a batch changes.
+template <KvLoads L>
+__device__ __forceinline__ bool kv_find_in_index(const KvView& view, std::uint64_t key,
+                                                 std::uint64_t* value) {
+  const std::uint64_t wanted = ~key;
+  if (wanted == 0) return false;
+  std::uint64_t slot = kv_slot_of(view, wanted);
+  for (std::uint64_t passed = 0; passed <= view.mask; ++passed) {
+    const KvPair pair = kv_load_pair<L>(view.pairs + slot);
+    if (pair.key == wanted) {
+      if (pair.value == kKvErased) {
+        const volatile std::uint32_t& record = view.where[slot];
+        if ((record & kKvErasedBit) != 0) return false;
+      }
+      *value = pair.value;
+      return true;
+    }
+    if (pair.key == 0 || wanted == kKvGone) return false;
+    slot = (slot + 1) & view.mask;
+  }
+  return false;
+}
+
 }  // namespace detail
 
 __device__ inline bool KvStoreRef::find(std::uint64_t key, std::uint64_t* value) const {
@@ -134,6 +162,8 @@ __device__ inline bool KvStoreRef::find(std::uint64_t key, std::uint64_t* value)
       break;
     case detail::KvLayout::buckets:
       return detail::kv_find_in_buckets(view_, key, value);
+    case detail::KvLayout::index:
+      return detail::kv_find_in_index<detail::KvLoads::strong>(view_, key, value);
   }
   return false;
 }
@@ -144,6 +174,8 @@ __device__ inline bool KvStoreRef::find_by_warp(std::uint64_t key, std::uint64_t
       break;
     case detail::KvLayout::buckets:
       return detail::kv_find_in_buckets_by_warp<detail::KvLoads::strong>(view_, key, value);
+    case detail::KvLayout::index:
+      return detail::kv_find_in_index<detail::KvLoads::strong>(view_, key, value);
   }
   return false;
 }

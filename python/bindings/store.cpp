@@ -76,11 +76,26 @@ KvStore::Cache cache_named(const std::string& name) {
   throw Error(Errc::invalid_argument, "cache is '" + name + "': use automatic, on or off");
 }
 
+KvStore::Layout layout_named(const std::string& name) {
+  if (name == "in_place") return KvStore::Layout::in_place;
+  if (name == "log") return KvStore::Layout::log;
+  throw Error(Errc::invalid_argument, "layout is '" + name + "': use in_place or log");
+}
+
+KvStore::Options options_of(std::uint64_t capacity, std::uint32_t max_batch,
+                            const std::string& cache, const std::string& layout,
+                            std::uint64_t log_records) {
+  KvStore::Options options{capacity, max_batch, cache_named(cache)};
+  options.layout = layout_named(layout);
+  options.log_records = log_records;
+  return options;
+}
+
 Handle create_store(const std::shared_ptr<RegionHandle>& region, std::uint64_t capacity,
-                    std::uint32_t max_batch, const std::string& cache) {
-  return adopt(region, region->with([&](Region& open) {
-    return KvStore::create(open, {capacity, max_batch, cache_named(cache)});
-  }));
+                    std::uint32_t max_batch, const std::string& cache, const std::string& layout,
+                    std::uint64_t log_records) {
+  const KvStore::Options options = options_of(capacity, max_batch, cache, layout, log_records);
+  return adopt(region, region->with([&](Region& open) { return KvStore::create(open, options); }));
 }
 
 Handle open_store(const std::shared_ptr<RegionHandle>& region, const std::string& cache) {
@@ -178,6 +193,27 @@ void bind_records(nb::module_& module) {
       .def_ro("cached", &KvStore::Stats::cached,
               "lookups read a copy of the table in device memory")
       .def_ro("total", &KvStore::Stats::total)
+      .def_prop_ro(
+          "layout",
+          [](const KvStore::Stats& stats) {
+            return stats.layout == KvStore::Layout::log ? "log" : "in_place";
+          },
+          "in_place or log; what follows is of the layout log, and else 0")
+      .def_ro("log_records", &KvStore::Stats::log_records, "that the log takes")
+      .def_ro("live_records", &KvStore::Stats::live_records,
+              "pairs, and tombstones that are still needed")
+      .def_ro("tombstones", &KvStore::Stats::tombstones, "of them")
+      .def_ro("segment_records", &KvStore::Stats::segment_records)
+      .def_ro("segments", &KvStore::Stats::segments)
+      .def_ro("free_segments", &KvStore::Stats::free_segments)
+      .def_ro("batch_records", &KvStore::Stats::batch_records,
+              "operations of the batches since it was opened")
+      .def_ro("copied_records", &KvStore::Stats::copied_records, "by cleaning, since then")
+      .def_ro("bytes_stored", &KvStore::Stats::bytes_stored, "to the medium, since then")
+      .def_prop_ro("write_amplification", &KvStore::Stats::write_amplification,
+                   "bytes stored for a byte of batches since it was opened")
+      .def_prop_ro("space_amplification", &KvStore::Stats::space_amplification,
+                   "records in segments that are not free for one that is live")
       .def("__repr__", [](const KvStore::Stats& stats) {
         return detail::concat("StoreStats(records=", stats.records, ", capacity=", stats.capacity,
                               ", batches=", stats.batches, ")");
@@ -220,14 +256,18 @@ void bind_store(nb::module_& module) {
       .def("timing", [](const Handle& handle) {
         return handle->with([](KvStore& store) { return store.timing(); });
       });
-  module.def("create_store", &create_store, "region"_a, "capacity"_a, "max_batch"_a, "cache"_a);
+  module.def("create_store", &create_store, "region"_a, "capacity"_a, "max_batch"_a, "cache"_a,
+             "layout"_a, "log_records"_a);
   module.def("open_store", &open_store, "region"_a, "cache"_a);
   module.def(
       "store_region_bytes",
-      [](std::uint64_t capacity, std::uint32_t max_batch) {
-        return KvStore::region_bytes({capacity, max_batch});
+      [](std::uint64_t capacity, std::uint32_t max_batch, const std::string& layout,
+         std::uint64_t log_records) {
+        return KvStore::region_bytes(
+            options_of(capacity, max_batch, "automatic", layout, log_records));
       },
-      "capacity"_a, "max_batch"_a, "Bytes that a region must have for such a store.");
+      "capacity"_a, "max_batch"_a, "layout"_a, "log_records"_a,
+      "Bytes that a region must have for such a store.");
 }
 
 }  // namespace holdfast::python

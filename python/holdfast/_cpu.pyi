@@ -325,6 +325,51 @@ class StoreStats:
     @property
     def total(self) -> BatchResult: ...
 
+    @property
+    def layout(self) -> str:
+        """in_place or log; what follows is of the layout log, and else 0"""
+
+    @property
+    def log_records(self) -> int:
+        """that the log takes"""
+
+    @property
+    def live_records(self) -> int:
+        """pairs, and tombstones that are still needed"""
+
+    @property
+    def tombstones(self) -> int:
+        """of them"""
+
+    @property
+    def segment_records(self) -> int: ...
+
+    @property
+    def segments(self) -> int: ...
+
+    @property
+    def free_segments(self) -> int: ...
+
+    @property
+    def batch_records(self) -> int:
+        """operations of the batches since it was opened"""
+
+    @property
+    def copied_records(self) -> int:
+        """by cleaning, since then"""
+
+    @property
+    def bytes_stored(self) -> int:
+        """to the medium, since then"""
+
+    @property
+    def write_amplification(self) -> float:
+        """bytes stored for a byte of batches since it was opened"""
+
+    @property
+    def space_amplification(self) -> float:
+        """records in segments that are not free for one that is live"""
+
     def __repr__(self) -> str: ...
 
 class RecoveryReport:
@@ -377,11 +422,11 @@ class Store:
 
     def timing(self) -> BatchTiming: ...
 
-def create_store(region: Region, capacity: int, max_batch: int, cache: str) -> Store: ...
+def create_store(region: Region, capacity: int, max_batch: int, cache: str, layout: str, log_records: int) -> Store: ...
 
 def open_store(region: Region, cache: str) -> Store: ...
 
-def store_region_bytes(capacity: int, max_batch: int) -> int:
+def store_region_bytes(capacity: int, max_batch: int, layout: str, log_records: int) -> int:
     """Bytes that a region must have for such a store."""
 
 class CheckpointBuffer:

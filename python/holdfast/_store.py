@@ -44,6 +44,14 @@ def _checked(capacity: int, max_batch: int) -> tuple[int, int]:
     )
 
 
+def _create(
+    region: Region, capacity: int, max_batch: int, cache: str, layout: str, log_records: int
+) -> Any:
+    checked = _checked(capacity, max_batch)
+    records = checked_number(log_records, "log_records", 0)
+    return ext.create_store(region._handle, *checked, cache, layout, records)
+
+
 class KeyValueStore:
     """gpKVS in a region: 64-bit keys and values, a batch of them at a time.
 
@@ -60,6 +68,12 @@ class KeyValueStore:
     `cache` says whether lookups read a copy of the table in GPU memory: "on" (Error no_memory
     where there is no room), "off", or "automatic", where it pays and there is room. What is
     durable is the table in the region.
+
+    `layout` says how a new store keeps its pairs: "in_place", a table in which a full bucket
+    evicts, or "log", to which batches are appended, and which is cleaned behind them
+    (docs/kv-log.md). Of a log `log_records` is how many records of 16 bytes it takes (0: twice the
+    capacity, and two batches), `cache` does not matter, and set() raises Error (no_space), with
+    nothing stored, where there would be more pairs than its capacity, or its log is too full.
     """
 
     def __init__(
@@ -68,6 +82,8 @@ class KeyValueStore:
         capacity: int | None = None,
         max_batch: int = 65536,
         cache: str = "automatic",
+        layout: str = "in_place",
+        log_records: int = 0,
     ) -> None:
         self.region = region
         if "kvs.header" in region:
@@ -77,16 +93,22 @@ class KeyValueStore:
                 f"region {region.path} has no store: give a capacity to make one", "not_found"
             )
         else:
-            self._store = ext.create_store(region._handle, *_checked(capacity, max_batch), cache)
+            self._store = _create(region, capacity, max_batch, cache, layout, log_records)
 
     @classmethod
     def create(
-        cls, region: Region, capacity: int, max_batch: int = 65536, cache: str = "automatic"
+        cls,
+        region: Region,
+        capacity: int,
+        max_batch: int = 65536,
+        cache: str = "automatic",
+        layout: str = "in_place",
+        log_records: int = 0,
     ) -> KeyValueStore:
         """Makes a store for `capacity` pairs. Raises Error (already_exists, no_space)."""
         store = cls.__new__(cls)
         store.region = region
-        store._store = ext.create_store(region._handle, *_checked(capacity, max_batch), cache)
+        store._store = _create(region, capacity, max_batch, cache, layout, log_records)
         return store
 
     @classmethod
@@ -98,9 +120,12 @@ class KeyValueStore:
         return store
 
     @staticmethod
-    def region_bytes(capacity: int, max_batch: int = 65536) -> int:
+    def region_bytes(
+        capacity: int, max_batch: int = 65536, layout: str = "in_place", log_records: int = 0
+    ) -> int:
         """Returns the size that a region must have for such a store."""
-        return ext.store_region_bytes(*_checked(capacity, max_batch))
+        records = checked_number(log_records, "log_records", 0)
+        return ext.store_region_bytes(*_checked(capacity, max_batch), layout, records)
 
     def set(self, keys: npt.ArrayLike, values: npt.ArrayLike) -> ext.BatchResult:
         """Stores pairs as one transaction."""
@@ -115,7 +140,7 @@ class KeyValueStore:
         return self._store.erase(_as_u64(keys, "keys"))
 
     def scan(self) -> tuple[U64, U64]:
-        """Returns all keys and their values, in table order."""
+        """Returns all keys and their values, in the order of the table or the index."""
         return self._store.scan()
 
     def verify(self) -> str:

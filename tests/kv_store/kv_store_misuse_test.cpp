@@ -22,9 +22,22 @@ using Cache = KvStore::Cache;
 using Keys = std::vector<std::uint64_t>;
 using Words = std::vector<std::string>;
 
-class KvStoreMisuse : public test::Scratch, public ::testing::WithParamInterface<Cache> {
+struct Kind {
+  const char* name;
+  Cache cache;
+  KvStore::Layout layout = KvStore::Layout::in_place;
+};
+
+void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
+
+class KvStoreMisuse : public test::Scratch, public ::testing::WithParamInterface<Kind> {
  protected:
-  static KvStore::Options shape() { return {64, 4, GetParam()}; }
+  static KvStore::Options shape() {
+    KvStore::Options options{64, 4, cache()};
+    options.layout = GetParam().layout;
+    return options;
+  }
+  static Cache cache() { return GetParam().cache; }
 
   Region create_region() const {
     return Region::create(path(), options(KvStore::region_bytes(shape())));
@@ -66,10 +79,10 @@ class KvStoreMisuse : public test::Scratch, public ::testing::WithParamInterface
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Variants, KvStoreMisuse, ::testing::Values(Cache::off, Cache::on),
-                         [](const auto& info) {
-                           return std::string(info.param == Cache::on ? "cached" : "uncached");
-                         });
+INSTANTIATE_TEST_SUITE_P(Variants, KvStoreMisuse,
+                         ::testing::Values(Kind{"uncached", Cache::off}, Kind{"cached", Cache::on},
+                                           Kind{"log", Cache::automatic, KvStore::Layout::log}),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 // ---- By whom ----------------------------------------------------------------------------------
 
@@ -77,7 +90,7 @@ TEST_P(KvStoreMisuse, OpenedAgainInAProcessTheEarlierStoreIsClosed) {
   Region region = create_region();
   KvStore first = KvStore::create(region, shape());
   set(first, 1, 5);
-  KvStore second = KvStore::open(region, GetParam());
+  KvStore second = KvStore::open(region, cache());
   set(second, 1, 7);
   const Words words{"key-value store 'kvs'", path(), "another of this process", "use that"};
   expect_refused(first, Errc::closed, words);
@@ -85,7 +98,7 @@ TEST_P(KvStoreMisuse, OpenedAgainInAProcessTheEarlierStoreIsClosed) {
   EXPECT_EQ(value_of(second, 1), 7u);
   EXPECT_EQ(second.verify(), "");
 
-  KvStore third = KvStore::open(region, GetParam());
+  KvStore third = KvStore::open(region, cache());
   expect_refused(first, Errc::closed, words);
   expect_refused(second, Errc::closed, words);
   second = std::move(third);  // which ends the second
@@ -138,7 +151,7 @@ TEST_P(KvStoreMisuse, WithItsRegionClosedItIsClosed) {
   // What is open by then is another region, though the object is the same.
   region = Region::open(path());
   expect_refused(store, Errc::closed, {"key-value store 'kvs'", path(), "since"});
-  KvStore again = KvStore::open(region, GetParam());
+  KvStore again = KvStore::open(region, cache());
   EXPECT_EQ(value_of(again, 1), 5u);
   expect_refused(store, Errc::closed, {"key-value store 'kvs'", path(), "use that"});
 }

@@ -31,6 +31,7 @@ COMMANDS = (
     ["kv", "del"],
     ["kv", "stat"],
     ["kv", "verify"],
+    ["kv", "convert"],
     ["history", "show"],
     ["history", "verify"],
     ["history", "discard"],
@@ -78,6 +79,52 @@ def test_doctor_says_what_is_missing(run: Run) -> None:
     answer = run("doctor", "--json", HOLDFAST_ARENA_DIR="/nonexistent")
     assert answer.status == 1
     assert "/nonexistent" in answer.out
+
+
+def test_kv_log(run: Run) -> None:
+    create = ["kv", "create", "a.hf", "--capacity", 1000, "--max-batch", 64]
+    answer = run(*create, "--layout", "tree")
+    assert answer.status == 1
+    assert "in_place or log" in answer.err
+    few = ["--capacity", 100_000, "--layout", "log", "--log-records", 100_000]
+    answer = run("kv", "create", "a.hf", *few)
+    assert answer.status == 1
+    assert "log_records" in answer.err
+    answer = run(*create, "--log-records", 10000)
+    assert answer.status == 1
+    assert "in_place" in answer.err
+    made = run(*create, "--layout", "log", "--log-records", 10000, "--json").json
+    assert (made["layout"], made["capacity"]) == ("log", 1024)
+    assert run("kv", "put", "a.hf", "1=10", "2=20", "3=30", "--json").json["inserted"] == 3
+    assert run("kv", "del", "a.hf", 3, 4, "--json").json["removed"] == 1
+    stat = run("kv", "stat", "a.hf", "--json").json
+    assert (stat["records"], stat["live_records"], stat["tombstones"]) == (2, 3, 1)
+    assert stat["log_records"] == stat["segments"] * stat["segment_records"] >= 10000
+    assert stat["segments"] - stat["free_segments"] == 1
+    assert stat["space_amplification"] == round(stat["segment_records"] / 3, 3)
+    assert run("kv", "verify", "a.hf").status == 0
+
+
+def test_kv_convert(run: Run, tmp_path: Path) -> None:
+    run("kv", "create", "a.hf", "--capacity", 512, "--max-batch", 64)
+    run("kv", "put", "a.hf", *[f"{key}={key + 7}" for key in range(100)], "--json")
+    assert run("kv", "stat", "a.hf", "--json").json["records"] == 0  # more than a batch
+    for first in (0, 50):
+        run("kv", "put", "a.hf", *[f"{key}={key + 7}" for key in range(first, first + 50)])
+    assert run("kv", "convert", "a.hf", "b.hf", "--layout", "log", "--json").json["records"] == 100
+    assert run("kv", "convert", "a.hf", "b.hf", "--layout", "log").status == 1  # it is there
+    assert run("kv", "convert", "b.hf", "c.hf", "--layout", "in_place").status == 0
+    for name, layout in (("b.hf", "log"), ("c.hf", "in_place")):
+        stat = run("kv", "stat", name, "--json").json
+        assert (stat["layout"], stat["records"], stat["max_batch"]) == (layout, 100, 64)
+        assert run("kv", "get", name, 0, 99, "--json").json["values"] == {"0": 7, "99": 106}
+        assert run("kv", "verify", name).status == 0
+    for layout in ("in_place", "log"):
+        answer = run("kv", "convert", "a.hf", "d.hf", "--layout", layout, "--capacity", 16)
+        assert answer.status == 1
+        assert "--capacity" in answer.err or "capacity" in answer.err
+        assert not (tmp_path / "d.hf").exists()
+    assert run("kv", "verify", "b.hf").status == 0
 
 
 def test_kv(run: Run) -> None:

@@ -48,6 +48,48 @@ def test_set_get_erase(store: KeyValueStore) -> None:
     assert store.timing().update >= 0
 
 
+def test_a_log_holds_what_the_table_would(path: Path) -> None:
+    rng = np.random.default_rng(7)
+    size = KeyValueStore.region_bytes(1024, 200, "log")
+    oracle: dict[int, int] = {}
+    with holdfast.create(path, size) as region:
+        log = KeyValueStore(region, capacity=1024, max_batch=200, layout="log")
+        for round_ in range(30):
+            keys = rng.integers(0, 900, 200, np.uint64)
+            if round_ % 4 == 3:
+                log.erase(keys)
+                for key in keys.tolist():
+                    oracle.pop(key, None)
+            else:
+                log.set(keys, keys * np.uint64(round_))
+                oracle.update((key, key * round_) for key in keys.tolist())
+        keys, values = log.scan()
+        assert dict(zip(keys.tolist(), values.tolist(), strict=True)) == oracle
+        stats = log.stats()
+        assert (stats.layout, stats.records) == ("log", len(oracle))
+        assert stats.copied_records > 0
+        assert stats.write_amplification > 1
+        assert stats.space_amplification >= 1
+        with pytest.raises(holdfast.Error) as raised:
+            for first in range(0, 2000, 200):
+                log.set(np.arange(first, first + 200, dtype=np.uint64), np.zeros(200, np.uint64))
+        assert raised.value.code == "no_space"
+        assert log.verify() == ""
+    with holdfast.open(path) as region:
+        log = KeyValueStore(region)
+        assert log.stats().layout == "log"
+        assert log.verify() == ""
+
+
+def test_layouts_are_named(path: Path) -> None:
+    with pytest.raises(holdfast.Error, match="in_place or log"):
+        KeyValueStore.region_bytes(100, 10, "tree")
+    with pytest.raises(holdfast.Error, match="log_records"):
+        KeyValueStore.region_bytes(100, 10, "in_place", 1000)
+    with pytest.raises(holdfast.Error, match="log_records"):
+        KeyValueStore.region_bytes(100, 10, "log", -1)
+
+
 def test_opened_again_the_earlier_one_is_closed(store: KeyValueStore) -> None:
     store.set([1], [5])
     again = KeyValueStore(store.region)

@@ -28,6 +28,22 @@ TextKeys = Annotated[
     bool, typer.Option("--text", help="Keys are text, hashed to 64 bits as `kv load` does.")
 ]
 
+LayoutName = Annotated[
+    str,
+    typer.Option(
+        "--layout",
+        help="in_place (a table; full buckets evict) or log (batches are appended; a full store "
+        "refuses them).",
+    ),
+]
+LogRecords = Annotated[
+    int,
+    typer.Option(
+        "--log-records",
+        min=0,
+        help="Records of 16 bytes that a log takes. 0: twice the capacity, and two batches.",
+    ),
+]
 AllowEvictions = Annotated[
     bool, typer.Option("--allow-evictions", help="Full buckets may drop pairs that were stored.")
 ]
@@ -107,18 +123,24 @@ def create(
     max_batch: Annotated[
         int, typer.Option(min=1, max=MOST_OPERATIONS, help="Operations per batch at most.")
     ] = 65536,
+    layout: LayoutName = "in_place",
+    log_records: LogRecords = 0,
     arena_folder: common.ArenaFolder = None,
     as_json: common.Json = False,
 ) -> None:
     """Makes a new, empty store."""
-    size = KeyValueStore.region_bytes(capacity, max_batch)
+    size = KeyValueStore.region_bytes(capacity, max_batch, layout, log_records)
     with _region.create(store, size, arena_folder=arena_folder) as region:
-        stats = KeyValueStore.create(region, capacity, max_batch).stats()
+        made = KeyValueStore.create(
+            region, capacity, max_batch, layout=layout, log_records=log_records
+        )
+        stats = made.stats()
         result = {
             "ok": True,
             "store": str(store),
             "capacity": stats.capacity,
             "max_batch": stats.max_batch,
+            "layout": stats.layout,
             "bytes": region.size,
         }
     if as_json:
@@ -383,7 +405,7 @@ def stat(
     with _read(store, arena_folder, last_commit) as kv:
         stats = kv.stats()
         crashed = kv.region.open_report.arena_found
-        result = {
+        result: dict[str, Any] = {
             "records": stats.records,
             "capacity": stats.capacity,
             "max_batch": stats.max_batch,
@@ -395,7 +417,18 @@ def stat(
             "bytes": kv.region.size,
             "commits": kv.region.generation,
             "content": "what a crash left" if crashed else "the last commit",
+            "layout": stats.layout,
         }
+        if stats.layout == "log":
+            result |= {
+                "log_records": stats.log_records,
+                "live_records": stats.live_records,
+                "tombstones": stats.tombstones,
+                "segment_records": stats.segment_records,
+                "segments": stats.segments,
+                "free_segments": stats.free_segments,
+                "space_amplification": round(stats.space_amplification, 3),
+            }
     if as_json:
         common.emit({"ok": True, "store": str(store), **result})
     else:
@@ -412,6 +445,8 @@ def verify(
 ) -> None:
     """Checks the whole store: every key in its bucket and there once, counters right.
 
+    Of a log: every run as its checksum says, and every pair where the index has it.
+
     Changes nothing.
     """
     with _read(store, arena_folder, last_commit) as kv:
@@ -423,3 +458,71 @@ def verify(
         common.out.print(complaint or f"{store}: {records:,} records, all in order")
     if complaint:
         raise typer.Exit(common.EXIT_FAILED)
+
+
+@app.command(
+    "convert", epilog="Example: holdfast kv convert flights.hf flights-log.hf --layout log"
+)
+@common.command
+def convert(
+    store: StoreFile,
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="The file of the new store.")],
+    layout: LayoutName,
+    capacity: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=_MOST_PAIRS,
+            help="Pairs of the new one. Default: those of the old one, and four times the pairs "
+            "that it holds, at least, for --layout in_place.",
+        ),
+    ] = None,
+    log_records: LogRecords = 0,
+    last_commit: common.ReadLastCommit = False,
+    arena_folder: common.ArenaFolder = None,
+    as_json: common.Json = False,
+) -> None:
+    """Copies the pairs of a store into a new one of another layout, or of another size.
+
+    Changes nothing of the old one. Where not every pair finds room in the new one, it is removed.
+    """
+    with _read(store, arena_folder, last_commit) as kv:
+        keys, values = kv.scan()
+        stats = kv.stats()
+    if capacity is None:
+        capacity = max(stats.capacity, 4 * len(keys) if layout == "in_place" else 1)
+    size = KeyValueStore.region_bytes(capacity, stats.max_batch, layout, log_records)
+    region = _region.create(new, size, arena_folder=arena_folder)
+    try:
+        with region:
+            _fill(region, keys, values, capacity, stats.max_batch, layout, log_records)
+    except BaseException:
+        _region.destroy(new, arena_folder=arena_folder)
+        raise
+    if as_json:
+        common.emit({"ok": True, "store": str(new), "records": len(keys), "layout": layout})
+    else:
+        common.out.print(f"{new}: {len(keys):,} records, layout {layout}")
+
+
+def _fill(
+    region: _region.Region,
+    keys: Any,
+    values: Any,
+    capacity: int,
+    max_batch: int,
+    layout: str,
+    log_records: int,
+) -> None:
+    """Makes a store of these pairs. Raises Error (no_space) where some of them were evicted."""
+    made = KeyValueStore.create(region, capacity, max_batch, layout=layout, log_records=log_records)
+    evicted = 0
+    for first in range(0, len(keys), max_batch):
+        end = first + max_batch
+        evicted += made.set(keys[first:end], values[first:end]).evicted
+    if evicted:
+        raise Error(
+            f"{evicted:,} of {len(keys):,} pairs found no place in full buckets: give a larger "
+            "--capacity",
+            "no_space",
+        )

@@ -1,0 +1,315 @@
+#include "kv_store/log/batch.hpp"
+
+#include "kv_store/log/commit.hpp"
+#include "kv_store/log/counts.hpp"
+
+namespace holdfast::kv::log {
+namespace {
+
+__device__ std::uint32_t thread_in_row() { return blockIdx.x * blockDim.x + threadIdx.x; }
+
+// ---- Which operation is the last of its key -----------------------------------------------------
+
+__device__ void claim(const Batch& batch, std::uint32_t op, Outcome* outcome) {
+  const std::uint64_t key = batch.keys[op];
+  if (key == KvStoreRef::kReservedKey) atomicAdd(&outcome->reserved_keys, 1u);
+  const unsigned long long mine = static_cast<unsigned long long>(batch.tag) << 32 | (op + 1);
+  std::uint32_t entry = static_cast<std::uint32_t>(detail::kv_hash(key) >> 20) & batch.claim_mask;
+  for (;; entry = (entry + 1) & batch.claim_mask) {
+    unsigned long long held = seen(batch.claims[entry]);
+    if (held >> 32 != batch.tag) {
+      const unsigned long long before = atomicCAS(&batch.claims[entry], held, mine);
+      if (before == held) break;
+      held = before;  // another operation of this batch came first
+    }
+    if (batch.keys[static_cast<std::uint32_t>(held) - 1] != key) continue;
+    if (held < mine) atomicMax(&batch.claims[entry], mine);
+    break;
+  }
+  batch.claim_of[op] = entry;
+}
+
+__global__ void claim_keys(Batch batch, Outcome* outcome) {
+  const std::uint32_t op = thread_in_row();
+  if (op < batch.count) claim(batch, op, outcome);
+}
+
+__device__ bool is_last_of_key(const Batch& batch, std::uint32_t op) {
+  return static_cast<std::uint32_t>(seen(batch.claims[batch.claim_of[op]])) == op + 1;
+}
+
+// ---- Where the keys are -------------------------------------------------------------------------
+
+struct Tally {
+  unsigned inserted = 0;
+  unsigned updated = 0;
+  unsigned removed = 0;
+  unsigned revived = 0;
+  unsigned lost = 0;
+  unsigned long long digest = 0;
+};
+
+// REQUIRES: all threads of the block call.
+__device__ void add_up(const Tally& tally, Outcome* outcome) {
+  __shared__ unsigned sums[5];
+  __shared__ unsigned long long digest;
+  if (threadIdx.x < 5) sums[threadIdx.x] = 0;
+  if (threadIdx.x == 0) digest = 0;
+  __syncthreads();
+  if (tally.inserted) atomicAdd(&sums[0], tally.inserted);
+  if (tally.updated) atomicAdd(&sums[1], tally.updated);
+  if (tally.removed) atomicAdd(&sums[2], tally.removed);
+  if (tally.revived) atomicAdd(&sums[3], tally.revived);
+  if (tally.lost) atomicAdd(&sums[4], tally.lost);
+  if (tally.digest) atomicAdd(&digest, tally.digest);
+  __syncthreads();
+  unsigned long long* const totals[5] = {&outcome->inserted, &outcome->updated, &outcome->removed,
+                                         &outcome->revived, &outcome->lost};
+  if (threadIdx.x < 5 && sums[threadIdx.x] != 0) {
+    atomicAdd(totals[threadIdx.x], static_cast<unsigned long long>(sums[threadIdx.x]));
+  }
+  if (threadIdx.x == 0 && digest != 0) atomicAdd(&outcome->digest, digest);
+}
+
+__device__ Tally look(const Index& index, const Batch& batch, std::uint32_t op) {
+  Tally tally;
+  if (!is_last_of_key(batch, op)) {
+    batch.slots[op] = kNone;
+    return tally;
+  }
+  const std::uint64_t key = ~batch.keys[op];
+  const Place place = find_place(index, key);
+  if (place.slot == kNone) {
+    batch.slots[op] = kNone;
+    tally.lost = batch.erases() ? 0 : 1;
+    return tally;
+  }
+  batch.slots[op] = place.slot | (place.present ? kPresentBit : 0);
+  if (place.present) tally.digest -= pair_digest(key, place.value);
+  if (batch.erases()) {
+    tally.removed = place.present;
+    return tally;
+  }
+  tally.digest += pair_digest(key, batch.values[op]);
+  tally.updated = place.present;
+  tally.inserted = !place.present;
+  // A tombstone that was dropped has left the key its slot at most.
+  tally.revived = place.erased && (index.where[place.slot] & ~kErasedBit) != 0;
+  return tally;
+}
+
+// ---- The run ------------------------------------------------------------------------------------
+
+__device__ Record record_of(const Batch& batch, std::uint32_t op) {
+  if (!batch.erases()) return {~batch.keys[op], batch.values[op]};
+  const std::uint32_t slot = batch.slots[op];
+  const bool removes = slot != kNone && (slot & kPresentBit) != 0;
+  return {removes ? ~batch.keys[op] : 0, 0};
+}
+
+// One block's part of the run: a page of positions, so that warps store whole lines, of one piece.
+// `page`: counted from the page of the first header.
+__device__ void append_page(const Medium& medium, const Batch& batch, const RunPlan& run,
+                            const Work& work, std::uint32_t page) {
+  __shared__ unsigned long long sum;
+  const std::uint32_t begin = run.first / kBlock * kBlock;  // the page of the first header
+  const std::uint32_t in_first = (((run.first >> run.shift) + 1) << run.shift) - begin;
+  const std::uint32_t at = page * kBlock + threadIdx.x;
+  const std::uint32_t piece = at < in_first ? 0 : 1 + ((at - in_first) >> run.shift);
+  if (piece >= run.pieces) return;  // the whole block: pieces are of whole pages
+  const std::uint32_t header = run.header_of(piece);
+  const std::uint32_t base = piece == 0 ? begin : header;
+  const std::uint32_t offset = piece == 0 ? at : (at - in_first) & ((1u << run.shift) - 1);
+  const std::uint32_t position = base + offset;
+  const std::uint32_t index = position - header - kHeaderRecords;  // wraps in front of the records
+  const std::uint32_t there = run.end_of(piece) - run.begin_of(piece);
+  const bool stores = position >= header + kHeaderRecords && index < there;
+  unsigned long long mine = 0;
+  if (stores) {
+    const Record record = record_of(batch, run.begin_of(piece) + index);
+    mine = record_sum(record.key, record.value, index);
+    medium.records[position] = record;
+    medium.marks.mark(&medium.records[position], sizeof(Record));
+    persist();
+  }
+  add_of_block(mine, &sum, &work.sums[piece]);
+}
+
+// Blocks of both kinds in turn, so that lookups, which wait for device memory, run beside the
+// append, which waits for the link.
+__global__ void step(Medium medium, Index index, Batch batch, RunPlan run, Work work,
+                     std::uint32_t append_blocks, std::uint32_t look_blocks) {
+  const std::uint32_t both = append_blocks < look_blocks ? append_blocks : look_blocks;
+  const std::uint32_t block = blockIdx.x;
+  const bool paired = block < 2 * both;
+  const bool looks = paired ? block % 2 == 1 : look_blocks > append_blocks;
+  const std::uint32_t number = paired ? block / 2 : block - both;
+  const bool refused = work.outcome->reserved_keys != 0;
+  if (!refused && looks) {
+    const std::uint32_t op = number * kBlock + threadIdx.x;
+    add_up(op < batch.count ? look(index, batch, op) : Tally{}, work.outcome);
+  } else if (!refused) {
+    append_page(medium, batch, run, work, number);
+  }
+  if (append_blocks == 0) return;
+  if (!is_last_block(work.outcome, append_blocks + look_blocks)) return;
+  if (refused || seen(work.outcome->lost) != 0) return;
+  commit_run(medium, run, work);
+}
+
+// ---- What it changes in the index ---------------------------------------------------------------
+
+// The record that a slot held so far counts no longer.
+__device__ void forget(const Index& index, std::uint32_t was) {
+  const std::uint32_t position = was & ~kErasedBit;
+  if (position == 0) return;
+  atomicSub(&index.live[position >> index.shift], 1u);
+  if ((was & kErasedBit) != 0) atomicSub(&index.tombs[position >> index.shift], 1u);
+}
+
+// Lookups may run beside it: kv_store_ref.hpp says what they are to see.
+__device__ void apply(const Index& index, const Batch& batch, const RunPlan& run, std::uint32_t op,
+                      const SegmentCounts& counts, Outcome* outcome) {
+  const std::uint32_t found = batch.slots[op];
+  if (found == kNone) return;
+  const bool present = (found & kPresentBit) != 0;
+  std::uint32_t slot = found & ~kPresentBit;
+  const std::uint32_t position = run.position_of(op);
+  const std::uint64_t key = ~batch.keys[op];
+  if (batch.erases()) {
+    if (!present) return;
+    forget(index, index.where[slot]);
+    *const_cast<volatile std::uint32_t*>(&index.where[slot]) = position | kErasedBit;
+    detail::kv_store_pair(&index.pairs[slot], {key, kErased});
+  } else {
+    if (!present) {
+      std::uint64_t was = 0;
+      slot = take_slot(index, key, slot, &was);
+      if (slot == kNone) {
+        atomicAdd(&outcome->lost, 1ull);
+        return;
+      }
+      if (was == 0) atomicAdd(&outcome->slots, 1ull);
+    }
+    forget(index, index.where[slot]);
+    *const_cast<volatile std::uint32_t*>(&index.where[slot]) = position;
+    detail::kv_store_pair(&index.pairs[slot], {key, batch.values[op]});
+  }
+  index.slot_of[position] = slot;
+  counts.add(op, batch.erases());
+}
+
+__global__ void apply_batch(Index index, Batch batch, RunPlan run, Outcome* outcome) {
+  __shared__ unsigned live[SegmentCounts::kPieces];
+  __shared__ unsigned tombs[SegmentCounts::kPieces];
+  if (outcome->committed == 0) return;
+  const std::uint32_t op = thread_in_row();
+  const SegmentCounts counts(live, tombs, run, blockIdx.x * blockDim.x);
+  if (op < batch.count) apply(index, batch, run, op, counts, outcome);
+  counts.flush(index);
+}
+
+// ---- A small batch ------------------------------------------------------------------------------
+
+__device__ void append_small(const Medium& medium, const Batch& batch, const RunPlan& run,
+                             const Work& work) {
+  const std::uint32_t op = threadIdx.x;
+  if (op < batch.count) {
+    const std::uint32_t piece = run.piece_of(op);
+    const std::uint32_t position = run.position_of(op);
+    const Record record = record_of(batch, op);
+    medium.records[position] = record;
+    medium.marks.mark(&medium.records[position], sizeof(Record));
+    persist();
+    atomicAdd(&work.sums[piece], static_cast<unsigned long long>(record_sum(
+                                     record.key, record.value, op - run.begin_of(piece))));
+  }
+  __threadfence_block();
+  __syncthreads();
+}
+
+// One block, a thread for each operation: no launch, copy or wait but one of each.
+__global__ void small_batch(Medium medium, Index index, Batch batch, RunPlan run, Work work,
+                            Outcome* result) {
+  __shared__ unsigned live[SegmentCounts::kPieces];
+  __shared__ unsigned tombs[SegmentCounts::kPieces];
+  const std::uint32_t op = threadIdx.x;
+  Outcome* const outcome = work.outcome;
+  if (op == 0) *outcome = Outcome{};
+  for (std::uint32_t piece = op; piece < run.pieces; piece += blockDim.x) work.sums[piece] = 0;
+  __syncthreads();
+  if (op < batch.count) claim(batch, op, outcome);
+  __threadfence_block();
+  __syncthreads();
+  if (outcome->reserved_keys == 0) {
+    add_up(op < batch.count ? look(index, batch, op) : Tally{}, outcome);
+    __threadfence_block();
+    __syncthreads();
+    if (seen(outcome->lost) == 0) {
+      append_small(medium, batch, run, work);
+      commit_run(medium, run, work);
+      const SegmentCounts counts(live, tombs, run, 0);
+      if (op < batch.count) apply(index, batch, run, op, counts, outcome);
+      counts.flush(index);
+    }
+  }
+  __threadfence_block();
+  __syncthreads();
+  if (op == 0) *result = *outcome;
+}
+
+__global__ void get_from_log(Index index, const std::uint64_t* keys, std::uint64_t* values,
+                             std::uint8_t* found, std::uint32_t count) {
+  const std::uint32_t i = thread_in_row();
+  if (i >= count) return;
+  std::uint64_t value = 0;
+  const bool there =
+      detail::kv_find_in_index<detail::KvLoads::plain>(index.view(), keys[i], &value);
+  values[i] = there ? value : 0;
+  found[i] = there;
+}
+
+// Pages of the log that a run's records and first header lie in.
+std::uint32_t pages_of(const RunPlan& run) {
+  const std::uint32_t segment = 1u << run.shift;
+  const std::uint32_t in_page = run.first % kBlock;
+  const std::uint32_t last = run.end_of(run.pieces - 1) - run.begin_of(run.pieces - 1);
+  const auto pages = [](std::uint32_t positions) { return (positions + kBlock - 1) / kBlock; };
+  if (run.pieces == 1) return pages(in_page + kHeaderRecords + last);
+  const std::uint32_t in_first = segment - run.first % segment;
+  return pages(in_page + in_first) + (run.pieces - 2) * (segment / kBlock) +
+         pages(kHeaderRecords + last);
+}
+
+}  // namespace
+
+void launch_claim(Stream& stream, const Batch& batch, Outcome* outcome) {
+  launch(stream, blocks_for(batch.count, kBlock), kBlock, claim_keys, batch, outcome);
+}
+
+void launch_step(Stream& stream, Step what, const Medium& medium, const Index& index,
+                 const Batch& batch, const RunPlan& run, const Work& work) {
+  const std::uint32_t append_blocks = what == Step::look ? 0 : pages_of(run);
+  const std::uint32_t look_blocks = what == Step::append ? 0 : (batch.count + kBlock - 1) / kBlock;
+  launch(stream, dim3(append_blocks + look_blocks), dim3(kBlock), step, medium, index, batch, run,
+         work, append_blocks, look_blocks);
+}
+
+void launch_apply(Stream& stream, const Index& index, const Batch& batch, const RunPlan& run,
+                  Outcome* outcome) {
+  launch(stream, blocks_for(batch.count, kBlock), kBlock, apply_batch, index, batch, run, outcome);
+}
+
+void launch_small(Stream& stream, const Medium& medium, const Index& index, const Batch& batch,
+                  const RunPlan& run, const Work& work, Outcome* result) {
+  const unsigned warps = (batch.count + 31) / 32;
+  launch(stream, dim3(1), dim3(warps * 32), small_batch, medium, index, batch, run, work, result);
+}
+
+void launch_get(Stream& stream, const Index& index, const std::uint64_t* keys,
+                std::uint64_t* values, std::uint8_t* found, std::uint32_t count) {
+  launch(stream, blocks_for(count, kBlock), kBlock, get_from_log, index, keys, values, found,
+         count);
+}
+
+}  // namespace holdfast::kv::log

@@ -1,0 +1,88 @@
+// The kernels of a batch: which operations are the last of their keys, where these are in the
+// index, the run on the medium, and what it changes in the index.
+#pragma once
+
+#include <cstdint>
+
+#include "holdfast/stream.hpp"
+#include "kv_store/log/index.hpp"
+
+namespace holdfast::kv::log {
+
+inline constexpr unsigned kBlock = 256;
+// A batch of up to so many operations is one kernel of one block.
+inline constexpr std::uint32_t kSmallBatch = 1024;
+static_assert(kLeastSegment % kBlock == 0, "a block of the append stores to one piece");
+
+// What the kernels report; in device memory, and zeroed before each batch. Counts are of keys.
+struct Outcome {
+  unsigned long long inserted;
+  unsigned long long updated;
+  unsigned long long removed;
+  unsigned long long revived;  // of the inserted ones, those whose tombstone is not needed any more
+  unsigned long long digest;   // what is added to the store's
+  unsigned long long slots;    // that were empty and are not any more
+  unsigned long long kept;     // by cleaning: pairs
+  unsigned long long kept_tombs;
+  unsigned long long gone;      // tombstones that cleaning dropped
+  unsigned long long lost;      // keys for which no slot was found: never
+  std::uint64_t chain;          // the check of the run's last header
+  std::uint32_t reserved_keys;  // operations whose key cannot be stored: nothing is done then
+  std::uint32_t committed;      // whether the run is
+  std::uint32_t blocks;         // that are through
+  std::uint32_t padding;
+};
+
+// A batch in device memory.
+struct Batch {
+  const std::uint64_t* keys;
+  const std::uint64_t* values;  // null: ERASE
+  std::uint32_t count;
+
+  // Which operation is the last of its key: a table of tags of this batch above operations' numbers
+  // and 1. Entries with other tags are of earlier batches, and free.
+  unsigned long long* claims;
+  std::uint32_t claim_mask;
+  std::uint32_t tag;
+  std::uint32_t* claim_of;  // by operation: its key's entry
+  std::uint32_t* slots;     // by operation: kNone (not the last), or a slot and kPresentBit
+
+  __host__ __device__ bool erases() const { return values == nullptr; }
+};
+inline constexpr std::uint32_t kPresentBit = 0x80000000u;  // there are 2^30 slots at most
+
+// The log on the medium.
+struct Medium {
+  Record* records;
+  Commit* commit;
+  PageMarks marks;
+};
+
+// Where the sums of a run's pieces are added up; zeroed before each.
+struct Work {
+  Outcome* outcome;
+  unsigned long long* sums;  // by piece
+};
+
+// All are stream-ordered.
+
+void launch_claim(Stream& stream, const Batch& batch, Outcome* outcome);
+
+// What one launch does: looks the keys up, which adds up the counts, or appends the run and commits
+// it, or both at once. The append of an ERASE needs what the lookups found. REQUIRES: claimed.
+enum class Step { look, append, both };
+void launch_step(Stream& stream, Step step, const Medium& medium, const Index& index,
+                 const Batch& batch, const RunPlan& run, const Work& work);
+
+// What a run that is committed changes in the index.
+void launch_apply(Stream& stream, const Index& index, const Batch& batch, const RunPlan& run,
+                  Outcome* outcome);
+
+// All of it. REQUIRES: kSmallBatch operations at most. `result`: pinned memory for the outcome.
+void launch_small(Stream& stream, const Medium& medium, const Index& index, const Batch& batch,
+                  const RunPlan& run, const Work& work, Outcome* result);
+
+void launch_get(Stream& stream, const Index& index, const std::uint64_t* keys,
+                std::uint64_t* values, std::uint8_t* found, std::uint32_t count);
+
+}  // namespace holdfast::kv::log

@@ -1,0 +1,179 @@
+#include "kv_store/log/cleaning.hpp"
+
+#include "kv_store/log/commit.hpp"
+#include "kv_store/log/counts.hpp"
+
+namespace holdfast::kv::log {
+namespace {
+
+__device__ std::uint32_t thread_in_row() { return blockIdx.x * blockDim.x + threadIdx.x; }
+
+// A record of a victim, as the index knows it.
+struct Held {
+  std::uint32_t slot = kNone;  // kNone: it is dead
+  bool tombstone = false;
+};
+
+__device__ Held held_at(const Index& index, std::uint32_t position) {
+  if (position == 0) return {};
+  const std::uint32_t slot = index.slot_of[position];
+  const std::uint32_t where = index.where[slot];
+  if ((where & ~kErasedBit) != position) return {};
+  return {slot, (where & kErasedBit) != 0};
+}
+
+// The number within the run of each record that a thread of the block keeps; kNone for none. Pairs
+// come from the run's first record on, tombstones from its last one down; in any order.
+// REQUIRES: all threads of the block call.
+__device__ std::uint32_t number_of(const Held& held, const RunPlan& run, Outcome* outcome) {
+  __shared__ std::uint32_t counts[2];
+  __shared__ unsigned long long bases[2];
+  if (threadIdx.x < 2) counts[threadIdx.x] = 0;
+  __syncthreads();
+  const unsigned kind = held.tombstone ? 1 : 0;
+  std::uint32_t rank = 0;
+  if (held.slot != kNone) rank = atomicAdd(&counts[kind], 1u);
+  __syncthreads();
+  if (threadIdx.x < 2) {
+    unsigned long long* const totals[2] = {&outcome->kept, &outcome->kept_tombs};
+    bases[threadIdx.x] =
+        counts[threadIdx.x] == 0
+            ? 0
+            : atomicAdd(totals[threadIdx.x], static_cast<unsigned long long>(counts[threadIdx.x]));
+  }
+  __syncthreads();
+  if (held.slot == kNone) return kNone;
+  const unsigned long long number = bases[kind] + rank;
+  const std::uint32_t pairs = run.records - run.tombstones;
+  if (number >= (kind == 1 ? run.tombstones : pairs)) return kNone;  // it is not committed then
+  return static_cast<std::uint32_t>(kind == 1 ? run.records - 1 - number : number);
+}
+
+__global__ void keep_live(Medium medium, Index index, VictimList victims, RunPlan run, Work work) {
+  __shared__ unsigned long long sum;
+  __shared__ std::uint32_t lead;
+  const std::uint32_t per_segment = (1u << index.shift) / kBlock;
+  const std::uint32_t segment = victims.segments[blockIdx.x / per_segment];
+  const std::uint32_t position =
+      (segment << index.shift) + blockIdx.x % per_segment * kBlock + threadIdx.x;
+  Held held = held_at(index, position);
+  if (held.tombstone && segment == victims.drops) held = {};
+  const std::uint32_t number = number_of(held, run, work.outcome);
+  if (threadIdx.x == 0) sum = 0, lead = kNone;
+  __syncthreads();
+  const std::uint32_t piece = number == kNone ? kNone : run.piece_of(number);
+  if (piece != kNone) atomicMin(&lead, piece);
+  __syncthreads();
+  if (piece != kNone) {
+    const KvPair pair = index.pairs[held.slot];
+    const Record record{pair.key, held.tombstone ? 0 : pair.value};
+    const std::uint32_t to = run.position_of(number);
+    const auto mine = static_cast<unsigned long long>(
+        record_sum(record.key, record.value, number - run.begin_of(piece)));
+    atomicAdd(piece == lead ? &sum : &work.sums[piece], mine);
+    index.slot_of[to] = held.slot;
+    medium.records[to] = record;
+    medium.marks.mark(&medium.records[to], sizeof(Record));
+    persist();
+  }
+  __syncthreads();
+  if (threadIdx.x == 0 && sum != 0) atomicAdd(&work.sums[lead], sum);
+  if (!is_last_block(work.outcome, gridDim.x)) return;
+  const bool all = seen(work.outcome->kept) == run.records - run.tombstones &&
+                   seen(work.outcome->kept_tombs) == run.tombstones;
+  if (all) commit_run(medium, run, work);
+}
+
+// The copies become what the index knows.
+__global__ void follow_copies(Index index, RunPlan run, const Outcome* outcome) {
+  __shared__ unsigned live[SegmentCounts::kPieces];
+  __shared__ unsigned tombs[SegmentCounts::kPieces];
+  if (outcome->committed == 0) return;
+  const std::uint32_t number = thread_in_row();
+  const SegmentCounts counts(live, tombs, run, blockIdx.x * blockDim.x);
+  if (number < run.records) {
+    const bool tombstone = number >= run.records - run.tombstones;
+    const std::uint32_t position = run.position_of(number);
+    index.where[index.slot_of[position]] = position | (tombstone ? kErasedBit : 0);
+    counts.add(number, tombstone);
+  }
+  counts.flush(index);
+}
+
+// Nothing on the medium has a record of their keys that is older.
+__global__ void drop_tombstones(Index index, std::uint32_t segment, bool runs, Outcome* outcome) {
+  if (runs && outcome->committed == 0) return;
+  const std::uint32_t position = (segment << index.shift) + thread_in_row();
+  const Held held = held_at(index, position);
+  if (held.slot == kNone || !held.tombstone) return;
+  index.where[held.slot] = kErasedBit;
+  // The value stays: who looks the key up meanwhile must not find it.
+  if (held.slot <= index.mask) {
+    *const_cast<volatile std::uint64_t*>(&index.pairs[held.slot].key) = kGone;
+  }
+  atomicAdd(&outcome->gone, 1ull);
+}
+
+__global__ void free_segments(Medium medium, Index index, VictimList victims, bool runs,
+                              const Outcome* outcome) {
+  if (runs && outcome->committed == 0) return;
+  const std::uint32_t i = thread_in_row();
+  if (i >= victims.count) return;
+  const std::uint32_t segment = victims.segments[i];
+  index.live[segment] = 0;
+  index.tombs[segment] = 0;
+  auto* const header = reinterpret_cast<RunHeader*>(medium.records + (segment << index.shift));
+  header->check = 0;
+  medium.marks.mark(&header->check, sizeof(header->check));
+  persist();
+}
+
+// Whether a search for a key that is there passes by a slot: one between it and the next that is
+// empty holds a key whose search begins no later.
+__device__ bool is_passed(const Index& index, std::uint64_t slot) {
+  for (std::uint64_t passed = 1; passed <= index.mask; ++passed) {
+    const std::uint64_t key = detail::kv_load_word(&index.pairs[(slot + passed) & index.mask].key);
+    if (key == 0) return false;
+    if (key == kGone) continue;
+    const std::uint64_t home = detail::kv_slot_of(index.view(), key);
+    if (((slot + passed - home) & index.mask) >= passed) return true;
+  }
+  return true;
+}
+
+// Slots that others make empty meanwhile change no answer: no search passes by them.
+__global__ void sweep_slots(Index index, Outcome* outcome) {
+  const std::uint64_t slot = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (slot > index.mask || detail::kv_load_word(&index.pairs[slot].key) != kGone) return;
+  if (is_passed(index, slot)) return;
+  *const_cast<volatile std::uint64_t*>(&index.pairs[slot].key) = 0;
+  atomicAdd(&outcome->gone, 1ull);
+}
+
+}  // namespace
+
+void launch_keep(Stream& stream, const Medium& medium, const Index& index,
+                 const VictimList& victims, const RunPlan& run, const Work& work) {
+  const std::uint32_t blocks = victims.count * ((1u << index.shift) / kBlock);
+  launch(stream, dim3(blocks), dim3(kBlock), keep_live, medium, index, victims, run, work);
+}
+
+void launch_retire(Stream& stream, const Medium& medium, const Index& index,
+                   const VictimList& victims, const RunPlan& run, Outcome* outcome) {
+  const bool runs = run.records != 0;
+  if (runs) {
+    launch(stream, blocks_for(run.records, kBlock), kBlock, follow_copies, index, run, outcome);
+  }
+  if (victims.drops != kNone) {
+    launch(stream, dim3((1u << index.shift) / kBlock), dim3(kBlock), drop_tombstones, index,
+           victims.drops, runs, outcome);
+  }
+  launch(stream, blocks_for(victims.count, kBlock), kBlock, free_segments, medium, index, victims,
+         runs, outcome);
+}
+
+void launch_sweep(Stream& stream, const Index& index, Outcome* outcome) {
+  launch(stream, blocks_for(index.mask + 1, kBlock), kBlock, sweep_slots, index, outcome);
+}
+
+}  // namespace holdfast::kv::log

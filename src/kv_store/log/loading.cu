@@ -1,0 +1,338 @@
+#include "kv_store/log/loading.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "undo_log/medium_store.hpp"
+
+namespace holdfast::kv::log {
+namespace {
+
+using detail::concat;
+
+constexpr std::uint32_t kStage = (16u << 20) / sizeof(Record);  // records; whole segments
+
+// A piece as kernels see it.
+struct Extent {
+  std::uint32_t first;  // position
+  std::uint32_t records;
+  std::uint32_t pairs;  // of them, in front of the tombstones
+  std::uint32_t rank;
+};
+
+// Part of the log in device memory.
+struct Stage {
+  const Record* records;
+  std::uint32_t first;  // position
+  std::uint32_t count;
+  const Extent* extents;  // by position
+  std::uint32_t extent_count;
+};
+
+// A record of the stage, as a thread of a block of kBlock sees it.
+struct Read {
+  bool there = false;
+  bool tombstone = false;
+  std::uint32_t position = 0;
+  std::uint32_t extent = 0;
+  std::uint32_t index = 0;  // within its piece
+  std::uint32_t rank = 0;   // and 1: 0 is the rank of none
+  Record record{0, 0};
+};
+
+__device__ Read read_of_thread(const Stage& stage) {
+  Read read;
+  const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= stage.count) return read;
+  read.position = stage.first + i;
+  // The last piece that begins no further.
+  std::uint32_t low = 0;
+  std::uint32_t high = stage.extent_count;
+  while (low < high) {
+    const std::uint32_t middle = (low + high) / 2;
+    if (stage.extents[middle].first <= read.position) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  if (low == 0) return read;
+  read.extent = low - 1;
+  const Extent extent = stage.extents[read.extent];
+  read.index = read.position - extent.first;
+  if (read.index >= extent.records) return read;
+  read.there = true;
+  read.tombstone = read.index >= extent.pairs;
+  read.rank = extent.rank + read.index + 1;
+  read.record = stage.records[i];
+  return read;
+}
+
+// Sums by piece. REQUIRES: all threads of the block call.
+__device__ void add_sums(const Read& read, unsigned long long* sums) {
+  __shared__ unsigned long long sum;
+  __shared__ std::uint32_t lead;
+  if (threadIdx.x == 0) sum = 0, lead = kNone;
+  __syncthreads();
+  if (read.there) atomicMin(&lead, read.extent);
+  __syncthreads();
+  if (read.there) {
+    const auto mine =
+        static_cast<unsigned long long>(record_sum(read.record.key, read.record.value, read.index));
+    atomicAdd(read.extent == lead ? &sum : &sums[read.extent], mine);
+  }
+  __syncthreads();
+  if (threadIdx.x == 0 && sum != 0) atomicAdd(&sums[lead], sum);
+}
+
+__global__ void add_sums_of(Stage stage, unsigned long long* sums) {
+  add_sums(read_of_thread(stage), sums);
+}
+
+// The slot of a key, which it is given if it has none; kNone where there are too many keys.
+__device__ std::uint32_t slot_for(const Index& index, std::uint64_t inverted) {
+  std::uint64_t slot = detail::kv_slot_of(index.view(), inverted);
+  for (std::uint64_t passed = 0; passed <= index.mask; ++passed) {
+    auto* const key = reinterpret_cast<unsigned long long*>(&index.pairs[slot].key);
+    const unsigned long long wanted = inverted;
+    unsigned long long held = detail::kv_load_word(&index.pairs[slot].key);
+    if (held == 0) held = atomicCAS(key, 0ull, wanted);
+    if (held == 0 || held == wanted) return static_cast<std::uint32_t>(slot);
+    slot = (slot + 1) & index.mask;
+  }
+  return kNone;
+}
+
+// Which of a key's records is the newest: the one of the highest rank.
+__global__ void insert_keys(Index index, Stage stage, std::uint32_t* ranks,
+                            unsigned long long* sums, unsigned* lost) {
+  const Read read = read_of_thread(stage);
+  add_sums(read, sums);
+  if (!read.there || read.record.key == 0) return;
+  const std::uint32_t slot = slot_for(index, read.record.key);
+  if (slot == kNone) {
+    atomicAdd(lost, 1u);
+    return;
+  }
+  index.slot_of[read.position] = slot;
+  atomicMax(&ranks[slot], read.rank);
+}
+
+// What the newest so far says.
+__global__ void insert_values(Index index, Stage stage, const std::uint32_t* ranks,
+                              const unsigned* lost) {
+  const Read read = read_of_thread(stage);
+  if (*lost != 0 || !read.there || read.record.key == 0) return;
+  const std::uint32_t slot = index.slot_of[read.position];
+  if (ranks[slot] != read.rank) return;
+  index.pairs[slot].value = read.tombstone ? kErased : read.record.value;
+  index.where[slot] = read.position | (read.tombstone ? kErasedBit : 0);
+}
+
+__device__ void add_census(const Census& mine, Census* census) {
+  __shared__ unsigned long long scratch;
+  add_of_block(mine.pairs, &scratch, &census->pairs);
+  add_of_block(mine.tombstones, &scratch, &census->tombstones);
+  add_of_block(mine.digest, &scratch, &census->digest);
+  add_of_block(mine.slots, &scratch, &census->slots);
+  add_of_block(mine.wrong, &scratch, &census->wrong);
+}
+
+// Counts what the index has, by segment, too. `records`: null, or what the slots are compared with.
+__global__ void count_slots(Index index, const Record* records, unsigned* live, unsigned* tombs,
+                            Census* census) {
+  const std::uint64_t slot = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  Census mine{};
+  if (slot <= index.mask + 1 && index.pairs[slot].key != 0) {
+    const KvPair pair = index.pairs[slot];
+    const std::uint32_t where = index.where[slot];
+    const std::uint32_t position = where & ~kErasedBit;
+    const bool erased = (where & kErasedBit) != 0;
+    mine.slots = slot <= index.mask;
+    if (position != 0 && position < index.positions) {
+      mine.pairs = !erased;
+      mine.tombstones = erased;
+      if (!erased) mine.digest = pair_digest(pair.key, pair.value);
+      atomicAdd(&live[position >> index.shift], 1u);
+      if (erased) atomicAdd(&tombs[position >> index.shift], 1u);
+    }
+    const bool gone = position == 0 && erased && pair.value == kErased;
+    if (records != nullptr && !gone) {
+      const bool sound = position != 0 && position < index.positions;
+      const Record record = sound ? records[position] : Record{0, 0};
+      const std::uint64_t value = erased ? kErased : record.value;
+      const bool same = record.key == pair.key && value == pair.value;
+      const bool known = sound && index.slot_of[position] == slot;
+      mine.wrong = !(same && known && find_place(index, pair.key).slot == slot);
+    }
+  }
+  add_census(mine, census);
+}
+
+__global__ void zero_checks(Medium medium, const std::uint32_t* positions, std::uint32_t count) {
+  const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  auto* const header = reinterpret_cast<RunHeader*>(medium.records + positions[i]);
+  header->check = 0;
+  medium.marks.mark(&header->check, sizeof(header->check));
+  persist();
+}
+
+// The pieces in device memory, and the sums of what is read of them.
+class Extents {
+ public:
+  Extents(Stream& stream, const Survey& survey)
+      : extents_(survey.pieces.size()), sums_(survey.pieces.size()) {
+    std::vector<Extent> extents;
+    extents.reserve(survey.pieces.size());
+    for (const Piece& piece : survey.pieces) {
+      const RunHeader& header = piece.header;
+      extents.push_back(
+          {piece.first, header.records, header.records - header.tombstones, piece.rank});
+    }
+    copy_async(stream, extents_.data(), extents.data(), extents_.bytes());
+    stream.synchronize();
+  }
+  const Extent* data() const { return extents_.data(); }
+  unsigned long long* sums() const { return sums_.data(); }
+
+  // The first piece whose records are not as its header says, in words; else nothing.
+  std::string wrong(Stream& stream, const Survey& survey, std::uint32_t shift) const {
+    std::vector<unsigned long long> sums(sums_.size());
+    copy_async(stream, sums.data(), sums_.data(), sums_.bytes());
+    stream.synchronize();
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      const Piece& piece = survey.pieces[i];
+      if (sums[i] == piece.header.sum) continue;
+      return concat("run ", piece.header.number, " is damaged: its ", piece.header.records,
+                    " records in segment ", piece.first >> shift, ", from record ",
+                    piece.first & ((1u << shift) - 1), " on, are not those that its sum is of");
+    }
+    return {};
+  }
+
+ private:
+  DeviceBuffer<Extent> extents_;
+  DeviceBuffer<unsigned long long> sums_;
+};
+
+// Calls deal(stage) for all of the log that has pieces, in order, each part of it in device memory.
+// What deal() queues on the stream is through before its memory is used again.
+template <class Deal>
+void for_each_stage(Stream& stream, const Index& index, const Survey& survey,
+                    const Extents& extents, const Record* records, Deal&& deal) {
+  const std::uint32_t segment = 1u << index.shift;
+  DeviceBuffer<Record> memory[2];
+  const std::uint32_t most = std::min(kStage, index.positions);
+  for (auto& half : memory) half = DeviceBuffer<Record>(most);
+  Stream copies;
+  Event copied[2], dealt[2];
+  bool used[2] = {false, false};
+  unsigned turn = 0;
+  std::size_t from = 0;
+  for (std::uint32_t first = 0; first < index.positions; first += most, turn ^= 1) {
+    const std::uint32_t end = std::min(index.positions, first + most);
+    std::size_t to = from;
+    while (to < survey.pieces.size() && survey.pieces[to].first < end) ++to;
+    if (to == from) continue;
+    // From the first segment that has anything to the last one.
+    const std::uint32_t begin = survey.pieces[from].first / segment * segment;
+    const std::uint32_t stop = survey.pieces[to - 1].first + survey.pieces[to - 1].header.records;
+    const std::size_t bytes = (stop - begin) * sizeof(Record);
+    if (std::exchange(used[turn], true)) dealt[turn].wait(copies);
+    copy_async(copies, memory[turn].data(), records + begin, bytes);
+    copied[turn].record(copies);
+    copied[turn].wait(stream);
+    deal(Stage{memory[turn].data(), begin, stop - begin, extents.data(),
+               static_cast<std::uint32_t>(survey.pieces.size())});
+    dealt[turn].record(stream);
+    from = to;
+  }
+  stream.synchronize();
+  copies.synchronize();
+}
+
+Census take_census(Stream& stream, const Index& index, const Record* records, unsigned* live,
+                   unsigned* tombs) {
+  const DeviceBuffer<Census> census(1);
+  launch(stream, blocks_for(index.mask + 2, kBlock), kBlock, count_slots, index, records, live,
+         tombs, census.data());
+  Census result{};
+  copy_async(stream, &result, census.data(), sizeof(result));
+  stream.synchronize();
+  return result;
+}
+
+}  // namespace
+
+Census load_index(Stream& stream, const Index& index, const Survey& survey, const Record* records,
+                  const std::string& where) {
+  constexpr const char* kRemedy = "; reopen the region from its last commit";
+  const DeviceBuffer<std::uint32_t> ranks(index.mask + 2);
+  const DeviceBuffer<unsigned> lost(1);
+  const Extents extents(stream, survey);
+  for_each_stage(stream, index, survey, extents, records, [&](const Stage& stage) {
+    const unsigned blocks = blocks_for(stage.count, kBlock);
+    launch(stream, blocks, kBlock, insert_keys, index, stage, ranks.data(), extents.sums(),
+           lost.data());
+    launch(stream, blocks, kBlock, insert_values, index, stage, ranks.data(), lost.data());
+  });
+  if (const std::string wrong = extents.wrong(stream, survey, index.shift); !wrong.empty()) {
+    throw Error(Errc::damaged, concat(where, ": ", wrong, kRemedy));
+  }
+  unsigned without = 0;
+  read_back(stream, &without, lost.data(), sizeof(without));
+  if (without != 0) {
+    throw Error(Errc::damaged, concat(where, ": its runs have ", without,
+                                      " records of keys that are more than it can have", kRemedy));
+  }
+  const Census census = take_census(stream, index, nullptr, index.live, index.tombs);
+  if (census.digest != survey.last.digest) {
+    throw Error(Errc::damaged,
+                concat(where, ": its runs do not make the pairs that run ", survey.run,
+                       ", the last that was committed, has left: the header of a run is damaged",
+
+                       survey.suspect, kRemedy));
+  }
+  return census;
+}
+
+std::string audit_log(Stream& stream, const Index& index, const Survey& survey,
+                      const Record* records, std::uint32_t segments) {
+  const Extents extents(stream, survey);
+  for_each_stage(stream, index, survey, extents, records, [&](const Stage& stage) {
+    launch(stream, blocks_for(stage.count, kBlock), kBlock, add_sums_of, stage, extents.sums());
+  });
+  std::string wrong = extents.wrong(stream, survey, index.shift);
+  if (!wrong.empty()) return wrong;
+  const DeviceBuffer<unsigned> live(segments), tombs(segments);
+  const Census census = take_census(stream, index, records, live.data(), tombs.data());
+  if (census.wrong != 0) {
+    return concat(census.wrong, " pairs of the index are not as their records");
+  }
+  if (census.digest != survey.last.digest) return "the pairs are not those that the last run left";
+  std::vector<unsigned> counted(segments), noted(segments);
+  for (const auto& [counts, notes] :
+       {std::pair(live.data(), index.live), std::pair(tombs.data(), index.tombs)}) {
+    copy_async(stream, counted.data(), counts, segments * sizeof(unsigned));
+    copy_async(stream, noted.data(), notes, segments * sizeof(unsigned));
+    stream.synchronize();
+    for (std::uint32_t i = 0; i < segments; ++i) {
+      if (counted[i] == noted[i]) continue;
+      return concat("segment ", i, " counts ", noted[i], " live records and has ", counted[i]);
+    }
+  }
+  return {};
+}
+
+void drop_headers(Stream& stream, const Medium& medium,
+                  const std::vector<std::uint32_t>& positions) {
+  if (positions.empty()) return;
+  const DeviceBuffer<std::uint32_t> list(positions.size());
+  copy_async(stream, list.data(), positions.data(), list.bytes());
+  launch(stream, blocks_for(positions.size(), kBlock), kBlock, zero_checks, medium, list.data(),
+         static_cast<std::uint32_t>(positions.size()));
+  stream.synchronize();
+}
+
+}  // namespace holdfast::kv::log

@@ -1,0 +1,414 @@
+#include "kv_store/log/log_store.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <random>
+#include <utility>
+
+#include "holdfast/kernel.hpp"
+
+namespace holdfast::kv::log {
+namespace {
+
+using detail::concat;
+
+std::uint64_t slots_for(const LogParameters& shape) { return shape.capacity * 2; }
+
+std::uint64_t claims_for(const LogParameters& shape) {
+  return std::bit_ceil(std::uint64_t{shape.max_batch} * 2);
+}
+
+std::uint64_t device_bytes(const LogParameters& shape) {
+  const std::uint64_t of_slot = sizeof(KvPair) + sizeof(std::uint32_t);
+  return (slots_for(shape) + 1) * of_slot + shape.records() * sizeof(std::uint32_t) +
+         std::uint64_t{shape.max_batch} * 24 + claims_for(shape) * 8;
+}
+
+// Refuses what does not fit before any of it is taken. While an index is loaded it takes a rank for
+// each slot, and room for the records on their way.
+const LogParameters& checked(const LogParameters& shape) {
+  const std::uint64_t bytes =
+      device_bytes(shape) + slots_for(shape) * sizeof(std::uint32_t) + (std::uint64_t{32} << 20);
+  const std::uint64_t free = backend::free_device_memory();
+  if (bytes <= free) return shape;
+  throw Error(
+      Errc::no_memory,
+      concat("store: the index of a log for ", shape.capacity, " pairs and ", shape.records(),
+             " records takes ", bytes, " bytes of device memory, and ", free,
+             " are free: free some, give a smaller capacity, or make the store of the "
+             "layout in_place, which needs none"));
+}
+
+// Another for each opening.
+std::uint64_t new_nonce() {
+  std::random_device device;
+  return std::uint64_t{device()} << 32 | device();
+}
+
+}  // namespace
+
+Memory::Memory(const LogParameters& shape)
+    : pairs((checked(shape), slots_for(shape) + 1)),
+      where(slots_for(shape) + 1),
+      slot_of(shape.records()),
+      live(shape.segments),
+      tombs(shape.segments),
+      keys(shape.max_batch),
+      values(shape.max_batch),
+      claims(claims_for(shape)),
+      claim_of(shape.max_batch),
+      slots(shape.max_batch),
+      segments(shape.segments),
+      victims(shape.segments),
+      work(sizeof(Outcome) + shape.segments * sizeof(unsigned long long)),
+      mask_(slots_for(shape) - 1),
+      shift_(static_cast<std::uint32_t>(std::bit_width(shape.segment_records) - 1)),
+      positions_(static_cast<std::uint32_t>(shape.records())) {}
+
+Index Memory::index() const {
+  return {pairs.data(), where.data(), slot_of.data(), live.data(),
+          tombs.data(), mask_,        shift_,         positions_};
+}
+
+LogStore::LogStore(Region& r, LogObject object, core::Use user, Memory memory)
+    : Impl(r, std::move(user), object.parameters().max_batch),
+      object_(std::move(object)),
+      memory_(std::move(memory)),
+      shift_(index_.shift),
+      most_entries_(std::min(most_live(shape_), slots_for(shape_) / 4 * 3)),
+      nonce_(new_nonce()),
+      segments_(shape_.segments) {
+  for (std::uint32_t segment = 0; segment < shape_.segments; ++segment) free_.push_back(segment);
+}
+
+void LogStore::load() {
+  const Survey survey = survey_log(region, stream, shape_, medium_.records, medium_.commit, where);
+  drop_headers(stream, medium_, survey.torn);
+  const Census census = load_index(stream, index_, survey, medium_.records, where);
+  counts_ = survey.last;
+  chain_ = survey.last.check;
+  tail_ = survey.tail;
+  tail_used_ = survey.tail_used;
+  segments_ = survey.segments;
+  std::erase_if(free_, [&](std::uint32_t segment) { return segments_[segment].newest != 0; });
+  pairs_ = census.pairs;
+  tombstones_ = census.tombstones;
+  used_slots_ = census.slots;
+  removed_ = counts_.inserted - pairs_;
+  recovery.needed = !survey.torn.empty();
+  recovery.undone = survey.torn_records;
+}
+
+void LogStore::check_whole() const {
+  if (broken_.empty()) return;
+  throw Error(Errc::device,
+              concat(where, ": an earlier call failed (", broken_, "): open it again"));
+}
+
+Work LogStore::work() const {
+  std::byte* const memory = memory_.work.data();
+  return {reinterpret_cast<Outcome*>(memory),
+          reinterpret_cast<unsigned long long*>(memory + sizeof(Outcome))};
+}
+
+void LogStore::begin_work(std::uint32_t pieces) {
+  fill_async(stream, memory_.work.data(), 0, sizeof(Outcome) + pieces * sizeof(std::uint64_t));
+}
+
+Outcome LogStore::await_outcome() {
+  copy_async(stream, memory_.outcome.data(), work().outcome, sizeof(Outcome));
+  stream.synchronize();
+  return memory_.outcome[0];
+}
+
+// ---- A batch ------------------------------------------------------------------------------------
+
+// Keys come first; values come beside what needs the keys alone.
+Batch LogStore::begin_batch(const std::uint64_t* keys, const std::uint64_t* values,
+                            std::uint32_t count) {
+  copy_async(stream, memory_.keys.data(), keys, count * sizeof(*keys));
+  if (values != nullptr && count <= kSmallBatch) {
+    copy_async(stream, memory_.values.data(), values, count * sizeof(*values));
+  } else if (values != nullptr) {
+    keys_in_.record(stream);
+    keys_in_.wait(beside_);
+    copy_async(beside_, memory_.values.data(), values, count * sizeof(*values));
+    values_in_.record(beside_);
+  }
+  return {memory_.keys.data(),
+          values != nullptr ? memory_.values.data() : nullptr,
+          count,
+          memory_.claims.data(),
+          static_cast<std::uint32_t>(memory_.claims.size() - 1),
+          0,
+          memory_.claim_of.data(),
+          memory_.slots.data()};
+}
+
+KvStore::BatchResult LogStore::update(const std::uint64_t* keys, const std::uint64_t* values,
+                                      std::size_t count) {
+  region.check_writable("a batch");
+  check_whole();
+  check_count(count);
+  if (count == 0) return {};
+  const auto operations = static_cast<std::uint32_t>(count);
+  make_room(operations);
+  try {
+    timed_ = operations > kSmallBatch;
+    if (timed_) marks[0].record(stream);
+    Batch batch = begin_batch(keys, values, operations);
+    if (timed_) marks[1].record(stream);
+    const bool sure = batch.erases() || is_sure(operations);
+    if (!sure) check_counts(batch);
+    RunPlan run = plan(operations, batch.erases() ? operations : 0);
+    run.before.batches += 1;
+    const bool small = operations <= kSmallBatch;
+    const Outcome done = small ? run_small(batch, run) : run_large(batch, run, sure);
+    const KvStore::BatchResult result = finish(batch, run, done);
+    clean_behind(operations);
+    return result;
+  } catch (const Error& error) {
+    if (error.code() != Errc::no_space && error.code() != Errc::invalid_argument) {
+      broken_ = error.what();
+    }
+    throw;
+  }
+}
+
+namespace {
+
+// Entries of the claims that have another tag are free; tags that start over are no others.
+std::uint32_t next_tag(Stream& stream, std::uint32_t last,
+                       const DeviceBuffer<unsigned long long>& claims) {
+  if (last != ~0u) return last + 1;
+  fill_async(stream, claims.data(), 0, claims.bytes());
+  return 1;
+}
+
+}  // namespace
+
+Outcome LogStore::run_small(const Batch& given, const RunPlan& run) {
+  Batch batch = given;
+  batch.tag = tag_ = next_tag(stream, tag_, memory_.claims);
+  launch_small(stream, medium_, index_, batch, run, work(), memory_.outcome.data());
+  stream.synchronize();
+  return memory_.outcome[0];
+}
+
+Outcome LogStore::run_large(const Batch& given, const RunPlan& run, bool sure) {
+  Batch batch = given;
+  batch.tag = tag_ = next_tag(stream, tag_, memory_.claims);
+  begin_work(run.pieces);
+  launch_claim(stream, batch, work().outcome);
+  marks[2].record(stream);
+  if (!batch.erases() && sure) values_in_.wait(stream);
+  if (batch.erases()) {
+    launch_step(stream, Step::look, medium_, index_, batch, run, work());
+    launch_step(stream, Step::append, medium_, index_, batch, run, work());
+  } else {
+    launch_step(stream, Step::both, medium_, index_, batch, run, work());
+  }
+  marks[3].record(stream);
+  launch_apply(stream, index_, batch, run, work().outcome);
+  marks[4].record(stream);
+  return await_outcome();
+}
+
+// Where there may be too many pairs, they are counted before anything is written.
+void LogStore::check_counts(const Batch& given) {
+  for (;;) {
+    Batch batch = given;
+    batch.tag = tag_ = next_tag(stream, tag_, memory_.claims);
+    begin_work(1);
+    launch_claim(stream, batch, work().outcome);
+    if (batch.count > kSmallBatch) values_in_.wait(stream);
+    launch_step(stream, Step::look, medium_, index_, batch, RunPlan{}, work());
+    const Outcome found = await_outcome();
+    if (found.reserved_keys != 0) return;  // it is refused for that
+    const std::uint64_t pairs = pairs_ + found.inserted;
+    if (pairs > shape_.capacity) {
+      throw Error(Errc::no_space,
+                  concat("store: a batch with ", found.inserted, " new keys, and ", pairs_,
+                         " pairs are there; its capacity is ", shape_.capacity,
+                         ": erase some, or make a store of a larger capacity. Nothing of this "
+                         "batch was stored"));
+    }
+    const bool fits = pairs + tombstones_ - found.revived <= most_entries_;
+    const bool has_slots = used_slots_ + found.inserted <= most_slots();
+    if (fits && has_slots) return;
+    if (fits && gone_slots_ != 0) {
+      sweep();
+      continue;
+    }
+    if (drop_oldest_tombstones()) continue;
+    if (!fits) {
+      throw Error(Errc::no_space,
+                  concat("store: a batch with ", found.inserted, " new keys; of its log of ",
+                         shape_.records(), " records ", pairs_ + tombstones_, " are live, and ",
+                         most_entries_,
+                         " may be: erase some, or make a store of a larger capacity or log. "
+                         "Nothing of this batch was stored"));
+    }
+    throw Error(Errc::no_space,
+                concat("store: its index has no room for ", found.inserted,
+                       " new keys beside those that were erased: open the store again, which makes "
+                       "the index anew. Nothing of this batch was stored"));
+  }
+}
+
+KvStore::BatchResult LogStore::finish(const Batch& batch, const RunPlan& run, const Outcome& done) {
+  if (done.reserved_keys != 0) {
+    throw Error(Errc::invalid_argument, concat("store: ", done.reserved_keys,
+                                               " operation(s) have the key ", KvStore::kReservedKey,
+                                               ", which marks an empty place and cannot be "
+                                               "stored; nothing of this batch was"));
+  }
+  if (done.committed == 0 || done.lost != 0) {
+    throw Error(Errc::device, concat(where,
+                                     ": a batch was not committed, or its index has no slot "
+                                     "for ",
+                                     done.lost, " keys"));
+  }
+  counts_.batches += 1;
+  counts_.inserted += done.inserted;
+  counts_.updated += done.updated;
+  counts_.digest += done.digest;
+  pairs_ += done.inserted - done.removed;
+  removed_ += done.removed;
+  tombstones_ += done.removed - done.revived;
+  used_slots_ += done.slots;
+  batch_records_ += batch.count;
+  advance(run, done);
+  return {done.inserted, done.updated, 0, done.removed};
+}
+
+void LogStore::get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* found,
+                   std::size_t count) {
+  check_whole();
+  check_count(count);
+  if (count == 0) return;
+  if (memory_.values_out.size() == 0) {
+    memory_.values_out = DeviceBuffer<std::uint64_t>(max_batch);
+    memory_.found_out = DeviceBuffer<std::uint8_t>(max_batch);
+  }
+  timed_ = true;
+  marks[0].record(stream);
+  copy_async(stream, memory_.keys.data(), keys, count * sizeof(*keys));
+  marks[1].record(stream);
+  marks[2].record(stream);
+  launch_get(stream, index_, memory_.keys.data(), memory_.values_out.data(),
+             memory_.found_out.data(), static_cast<std::uint32_t>(count));
+  marks[3].record(stream);
+  copy_async(stream, values, memory_.values_out.data(), count * sizeof(*values));
+  copy_async(stream, found, memory_.found_out.data(), count);
+  marks[4].record(stream);
+  stream.synchronize();
+}
+
+detail::KvView LogStore::view() {
+  check_whole();
+  return index_.view();
+}
+
+std::uint64_t LogStore::scan(std::uint64_t* keys, std::uint64_t* values, std::uint64_t limit) {
+  check_whole();
+  constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;  // slots
+  const std::uint64_t all = index_.mask + 2;
+  std::vector<KvPair> pairs(std::min(kPiece, all));
+  std::vector<std::uint32_t> where_of(pairs.size());
+  std::uint64_t records = 0;
+  for (std::uint64_t first = 0; first < all; first += kPiece) {
+    const std::uint64_t count = std::min(kPiece, all - first);
+    copy_async(stream, pairs.data(), index_.pairs + first, count * sizeof(KvPair));
+    copy_async(stream, where_of.data(), index_.where + first, count * sizeof(std::uint32_t));
+    stream.synchronize();
+    for (std::uint64_t i = 0; i < count; ++i) {
+      if (pairs[i].key == 0 || (where_of[i] & kErasedBit) != 0 || where_of[i] == 0) continue;
+      if (records < limit && keys != nullptr) keys[records] = ~pairs[i].key;
+      if (records < limit && values != nullptr) values[records] = pairs[i].value;
+      ++records;
+    }
+  }
+  return records;
+}
+
+std::string LogStore::verify() {
+  check_whole();
+  const Survey survey = survey_log(region, stream, shape_, medium_.records, medium_.commit, where);
+  if (survey.run != counts_.number) {
+    return concat("run ", counts_.number, " is the last, and the medium has ", survey.run);
+  }
+  if (survey.last.digest != counts_.digest) return "the last run is of other pairs";
+  for (std::uint32_t i = 0; i < shape_.segments; ++i) {
+    const bool is_free = std::find(free_.begin(), free_.end(), i) != free_.end();
+    if (is_free == (survey.segments[i].newest != 0)) {
+      return concat("segment ", i, is_free ? " is free, and has runs" : " is not free, and empty");
+    }
+  }
+  return audit_log(stream, index_, survey, medium_.records, shape_.segments);
+}
+
+KvStore::Stats LogStore::stats() {
+  KvStore::Stats result;
+  result.records = pairs_;
+  result.capacity = shape_.capacity;
+  result.max_batch = max_batch;
+  result.batches = counts_.batches;
+  result.cached = true;
+  result.total = {counts_.inserted, counts_.updated, 0, removed_};
+  result.layout = KvStore::Layout::log;
+  result.log_records = shape_.records();
+  result.live_records = pairs_ + tombstones_;
+  result.tombstones = tombstones_;
+  result.segment_records = shape_.segment_records;
+  result.segments = shape_.segments;
+  result.free_segments = free_.size();
+  result.batch_records = batch_records_;
+  result.copied_records = copied_records_;
+  result.bytes_stored = bytes_stored_;
+  return result;
+}
+
+KvStore::Timing LogStore::timing() { return timed_ ? Impl::timing() : KvStore::Timing{}; }
+
+}  // namespace holdfast::kv::log
+
+namespace holdfast::kv {
+
+namespace {
+
+core::Use take_over_log(const Region& region) {
+  return core::RegionAccess::take_over(region, detail::concat(kName, ".", log::kRecords));
+}
+
+}  // namespace
+
+bool is_log(const Region& region) {
+  return region.contains(detail::concat(kName, ".", log::kRecords)) &&
+         region.contains(detail::concat(kName, ".header"));
+}
+
+std::shared_ptr<KvStore::Impl> create_log(Region& region, const KvStore::Options& options) {
+  const log::LogParameters shape = log::shape_of(options);
+  (void)log::LogObject::bytes(shape);  // refuses parameters before there is memory for them
+  log::Memory memory(shape);
+  log::LogObject object = log::LogObject::create(region, kName, shape);
+  return std::make_shared<log::LogStore>(region, std::move(object), take_over_log(region),
+                                         std::move(memory));
+}
+
+std::shared_ptr<KvStore::Impl> open_log(Region& region) {
+  log::LogObject object = log::LogObject::open(region, kName);
+  core::Use use = take_over_log(region);
+  log::Memory memory(object.parameters());
+  auto store =
+      std::make_shared<log::LogStore>(region, std::move(object), std::move(use), std::move(memory));
+  store->load();
+  return store;
+}
+
+std::uint64_t log_region_bytes(const KvStore::Options& options) {
+  return log::LogObject::region_bytes(log::shape_of(options));
+}
+
+}  // namespace holdfast::kv

@@ -1,0 +1,125 @@
+// The layout log: batches appended to a log of records, and an index of it in device memory.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "kv_store/impl.hpp"
+#include "kv_store/log/batch.hpp"
+#include "kv_store/log/cleaning.hpp"
+#include "kv_store/log/loading.hpp"
+#include "kv_store/log/rules.hpp"
+#include "kv_store/log/survey.hpp"
+
+namespace holdfast::kv::log {
+
+// A store's device memory. Throws no_memory, and names the layout that needs none of it.
+class Memory {
+ public:
+  explicit Memory(const LogParameters& shape);
+  Index index() const;
+
+  DeviceBuffer<KvPair> pairs;
+  DeviceBuffer<std::uint32_t> where, slot_of, live, tombs;
+  DeviceBuffer<std::uint64_t> keys, values;
+  DeviceBuffer<unsigned long long> claims;
+  DeviceBuffer<std::uint32_t> claim_of, slots;
+  DeviceBuffer<std::uint32_t> segments, victims;  // of a run's pieces; that are cleaned
+  DeviceBuffer<std::byte> work;                   // an Outcome, and the sums of pieces
+  PinnedBuffer<Outcome> outcome{1};
+  DeviceBuffer<std::uint64_t> values_out;  // made at the first get()
+  DeviceBuffer<std::uint8_t> found_out;
+
+ private:
+  std::uint64_t mask_;
+  std::uint32_t shift_;
+  std::uint32_t positions_;
+};
+
+// The host's side of it. Invariant: between calls, what it counts is as the medium and the index
+// have it, or `broken_` says why nothing is known.
+class LogStore : public KvStore::Impl {
+ public:
+  LogStore(Region& region, LogObject object, core::Use use, Memory memory);
+  ~LogStore() override { end_work(); }
+
+  // Fills the index; drops what a crash cut off. Throws damaged.
+  void load();
+
+  KvStore::BatchResult update(const std::uint64_t* keys, const std::uint64_t* values,
+                              std::size_t count) override;
+  void get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* found,
+           std::size_t count) override;
+  detail::KvView view() override;
+  std::uint64_t scan(std::uint64_t* keys, std::uint64_t* values, std::uint64_t limit) override;
+  std::string verify() override;
+  void await_cache() override {}
+  KvStore::Stats stats() override;
+  KvStore::Timing timing() override;
+
+ private:
+  struct Load;  // how a batch came into device memory
+
+  void check_whole() const;  // throws device: an earlier call failed
+  Work work() const;
+  Batch begin_batch(const std::uint64_t* keys, const std::uint64_t* values, std::uint32_t count);
+  Outcome run_small(const Batch& batch, const RunPlan& run);
+  Outcome run_large(const Batch& batch, const RunPlan& run, bool sure);
+  void check_counts(const Batch& batch);  // looks up, and throws no_space
+  Outcome await_outcome();
+  void begin_work(std::uint32_t pieces);
+  KvStore::BatchResult finish(const Batch& batch, const RunPlan& run, const Outcome& done);
+
+  // ---- Room (room.cu) ----
+  std::uint64_t piece_room() const { return shape_.segment_records - kHeaderRecords; }
+  std::uint64_t room() const;  // records of one run that there is room for
+  // Where a run of so many records goes. REQUIRES: there is room.
+  RunPlan plan(std::uint64_t records, std::uint64_t tombstones);
+  void advance(const RunPlan& run, const Outcome& done);  // behind a run that is committed
+  void make_room(std::uint64_t records);                  // throws no_space
+  bool is_sure(std::uint32_t count) const;
+  // Slots that may be other than empty, so that searches end soon.
+  std::uint64_t most_slots() const { return index_.mask - index_.mask / 16; }
+  // Cleans until `wanted` records come free, and copies no more than `most`. Returns whether it
+  // found anything to clean.
+  bool clean(std::uint64_t wanted, std::uint64_t most, bool oldest_first);
+  void clean_behind(std::uint32_t count) noexcept;
+  bool drop_oldest_tombstones();
+  std::vector<SegmentState> segment_states();
+  void sweep();
+
+  LogObject object_;
+  LogParameters shape_ = object_.parameters();
+  Memory memory_;
+  Index index_ = memory_.index();
+  Medium medium_{object_.part<Record>(kRecords).data(), object_.part<Commit>(kCommit).data(),
+                 region.marks()};
+  std::uint32_t shift_;
+  std::uint64_t most_entries_;  // pairs and tombstones
+
+  RunHeader counts_{};  // those of the last run
+  std::uint64_t nonce_;
+  std::uint64_t chain_ = 0;  // of the tail
+  std::uint32_t tail_ = ~0u;
+  std::uint32_t tail_used_ = 0;
+  std::deque<std::uint32_t> free_;
+  std::vector<SegmentState> segments_;  // live is not kept
+
+  std::uint64_t pairs_ = 0;
+  std::uint64_t tombstones_ = 0;
+  std::uint64_t removed_ = 0;
+  std::uint64_t used_slots_ = 0;
+  std::uint64_t gone_slots_ = 0;  // since the last sweep
+  std::uint32_t tag_ = 0;
+
+  std::uint64_t batch_records_ = 0;
+  std::uint64_t copied_records_ = 0;
+  std::uint64_t bytes_stored_ = 0;
+  bool timed_ = false;
+  std::string broken_;
+  Stream beside_;  // values come by it
+  Event keys_in_, values_in_;
+};
+
+}  // namespace holdfast::kv::log

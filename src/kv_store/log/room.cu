@@ -1,0 +1,191 @@
+// Where runs go, and cleaning, which makes room for them.
+#include <algorithm>
+
+#include "kv_store/log/log_store.hpp"
+
+namespace holdfast::kv::log {
+
+using detail::concat;
+
+namespace {
+
+constexpr std::uint64_t kRecordBytes = sizeof(Record);
+
+}  // namespace
+
+std::uint64_t LogStore::room() const {
+  const std::uint64_t left = tail_ == ~0u ? 0 : shape_.segment_records - tail_used_;
+  return (left > kHeaderRecords ? left - kHeaderRecords : 0) + free_.size() * piece_room();
+}
+
+RunPlan LogStore::plan(std::uint64_t records, std::uint64_t tombstones) {
+  RunPlan run;
+  run.shift = shift_;
+  run.records = static_cast<std::uint32_t>(records);
+  run.tombstones = static_cast<std::uint32_t>(tombstones);
+  run.before = counts_;
+  run.before.number += 1;
+  run.before.nonce = nonce_;
+  const std::uint64_t left = tail_ == ~0u ? 0 : shape_.segment_records - tail_used_;
+  std::size_t taken = 0;
+  if (left > kHeaderRecords) {
+    run.first = (tail_ << shift_) + tail_used_;
+    run.first_room = static_cast<std::uint32_t>(left - kHeaderRecords);
+    run.chain = chain_;
+  } else {
+    run.first = free_[taken++] << shift_;
+    run.first_room = static_cast<std::uint32_t>(piece_room());
+  }
+  run.pieces = run.piece_of(run.records - 1) + 1;
+  const std::uint32_t more = run.pieces - 1;
+  if (more <= RunPlan::kInline) {
+    for (std::uint32_t i = 0; i < more; ++i) run.inline_segments[i] = free_[taken + i];
+    return run;
+  }
+  const std::vector<std::uint32_t> segments(
+      free_.begin() + static_cast<std::ptrdiff_t>(taken),
+      free_.begin() + static_cast<std::ptrdiff_t>(taken + more));
+  copy_async(stream, memory_.segments.data(), segments.data(), more * sizeof(std::uint32_t));
+  stream.synchronize();  // the list ends here
+  run.segments = memory_.segments.data();
+  return run;
+}
+
+void LogStore::advance(const RunPlan& run, const Outcome& done) {
+  counts_.number = run.before.number;
+  chain_ = done.chain;
+  for (std::uint32_t piece = 0; piece < run.pieces; ++piece) {
+    const bool goes_on = piece == 0 && run.first % shape_.segment_records != 0;
+    if (!goes_on) {
+      tail_ = free_.front();
+      free_.pop_front();
+      tail_used_ = 0;
+      segments_[tail_].oldest = counts_.number;
+    }
+    tail_used_ += kHeaderRecords + run.end_of(piece) - run.begin_of(piece);
+    segments_[tail_].newest = counts_.number;
+  }
+  bytes_stored_ +=
+      (run.records + std::uint64_t{run.pieces} * kHeaderRecords) * kRecordBytes + sizeof(Commit);
+}
+
+// A run that is sure to fit: nothing has to be counted before it is written.
+bool LogStore::is_sure(std::uint32_t count) const {
+  return pairs_ + count <= shape_.capacity && pairs_ + tombstones_ + count <= most_entries_ &&
+         used_slots_ + count <= most_slots();
+}
+
+void LogStore::make_room(std::uint64_t records) {
+  const std::uint64_t wanted = records + kReservedSegments * piece_room();
+  const std::uint64_t most = shape_.segments * piece_room();
+  while (pairs_ + tombstones_ + wanted > most && drop_oldest_tombstones()) {
+  }
+  const std::uint64_t live = pairs_ + tombstones_;
+  bool cleans = live + wanted <= most;
+  while (cleans && room() < wanted) {
+    const std::uint64_t before = room();
+    cleans = clean(wanted - before, std::max<std::uint64_t>(max_batch, piece_room()), false) &&
+             room() > before;
+  }
+  if (room() >= wanted) return;
+  throw Error(
+      Errc::no_space,
+      concat("store: a batch of ", records, " operations; of its log of ", shape_.records(),
+             " records ", live, " are live, and ", kReservedSegments * shape_.segment_records,
+             " are kept for cleaning: split the batch, erase pairs, or make a store of a "
+             "larger log. Nothing of this batch was stored"));
+}
+
+// ---- Cleaning -----------------------------------------------------------------------------------
+
+std::vector<SegmentState> LogStore::segment_states() {
+  std::vector<std::uint32_t> live(shape_.segments);
+  copy_async(stream, live.data(), index_.live, live.size() * sizeof(live[0]));
+  stream.synchronize();
+  std::vector<SegmentState> states = segments_;
+  for (std::uint32_t i = 0; i < shape_.segments; ++i) states[i].live = live[i];
+  return states;
+}
+
+bool LogStore::clean(std::uint64_t wanted, std::uint64_t most, bool oldest_first) {
+  const std::vector<SegmentState> states = segment_states();
+  const Victims victims = choose_victims(states, tail_, shape_.segment_records, counts_.number,
+                                         wanted, std::min(most, room()), oldest_first);
+  if (victims.segments.empty()) return false;
+  std::vector<std::uint32_t> tombs(shape_.segments);
+  copy_async(stream, tombs.data(), index_.tombs, tombs.size() * sizeof(tombs[0]));
+  copy_async(stream, memory_.victims.data(), victims.segments.data(),
+             victims.segments.size() * sizeof(std::uint32_t));
+  stream.synchronize();
+
+  VictimList list{memory_.victims.data(), static_cast<std::uint32_t>(victims.segments.size()),
+                  kNone};
+  const std::uint32_t oldest = oldest_of(states, tail_);
+  std::uint64_t tombstones = 0;
+  std::uint64_t dropped = 0;
+  for (const std::uint32_t segment : victims.segments) {
+    tombstones += tombs[segment];
+    if (segment != oldest || tombs[segment] == 0) continue;
+    list.drops = segment;
+    dropped = tombs[segment];
+  }
+  const std::uint64_t records = victims.live - dropped;
+  RunPlan run;
+  if (records != 0) run = plan(records, tombstones - dropped);
+  begin_work(std::max(run.pieces, 1u));
+  if (records != 0) launch_keep(stream, medium_, index_, list, run, work());
+  launch_retire(stream, medium_, index_, list, run, work().outcome);
+  const Outcome done = await_outcome();
+  if ((records != 0 && done.committed == 0) || done.gone != dropped) {
+    throw Error(Errc::device, concat(where, ": cleaning found ", done.kept, " pairs and ",
+                                     done.kept_tombs + done.gone, " tombstones where ", records,
+                                     " records are to be live"));
+  }
+  if (records != 0) advance(run, done);
+  bytes_stored_ += victims.segments.size() * sizeof(std::uint64_t);
+  copied_records_ += records;
+  tombstones_ -= dropped;
+  gone_slots_ += dropped;
+  for (const std::uint32_t segment : victims.segments) {
+    segments_[segment] = {};
+    free_.push_back(segment);
+  }
+  return true;
+}
+
+// One piece of cleaning, so that another such batch finds room, and never more than the largest
+// batch has: no later than it has to be, since what is cleaned later has less that is live.
+void LogStore::clean_behind(std::uint32_t count) noexcept {
+  try {
+    const std::uint64_t most = std::max<std::uint64_t>(max_batch, piece_room());
+    const std::uint64_t wanted = count + kReservedSegments * piece_room();
+    const bool crowded = tombstones_ != 0 && (pairs_ + tombstones_ + max_batch > most_entries_ ||
+                                              used_slots_ + max_batch > most_slots());
+    if (crowded || room() < wanted) {
+      const bool oldest = crowded || tombstones_ > (pairs_ + tombstones_) / 4;
+      (void)clean(wanted > room() ? wanted - room() : 1, most, oldest);
+    }
+    if (gone_slots_ > index_.mask / 16) sweep();
+  } catch (const std::exception& error) {
+    broken_ = error.what();  // the batch is in; the next call says it
+  }
+}
+
+// For a batch that has no room beside them. One segment at a time, each of them once.
+bool LogStore::drop_oldest_tombstones() {
+  for (std::uint32_t i = 0; i < shape_.segments && tombstones_ != 0; ++i) {
+    const std::uint64_t before = tombstones_;
+    if (!clean(1, piece_room(), true)) return false;
+    if (tombstones_ < before) return true;
+  }
+  return false;
+}
+
+void LogStore::sweep() {
+  begin_work(1);
+  launch_sweep(stream, index_, work().outcome);
+  used_slots_ -= await_outcome().gone;
+  gone_slots_ = 0;
+}
+
+}  // namespace holdfast::kv::log

@@ -1,0 +1,127 @@
+#include "kv_store/log/rules.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "kv_store/impl.hpp"
+#include "kv_store/log/format.hpp"
+
+namespace holdfast::kv::log {
+
+using detail::concat;
+
+std::vector<Part> LogParameters::parts() const {
+  const bool shaped = std::has_single_bit(segment_records) && segment_records >= kLeastSegment &&
+                      segment_records <= kMostSegment && segments >= kLeastSegments &&
+                      records() <= kMostRecords;
+  if (!shaped || reserved != 0) {
+    throw Error(Errc::invalid_argument,
+                concat("store: a log of ", segments, " segments of ", segment_records,
+                       " records; there are none of such a shape"));
+  }
+  if (!std::has_single_bit(capacity) || capacity > kMostPairs) {
+    throw Error(Errc::invalid_argument, concat("store: a log for ", capacity, " pairs; give 1 to ",
+                                               kMostPairs, ", or the layout in_place"));
+  }
+  if (max_batch == 0 || max_batch > kMaxBatch) {
+    throw Error(Errc::invalid_argument,
+                concat("store: max_batch ", max_batch, "; give 1 to ", kMaxBatch, " operations"));
+  }
+  if (most_live(*this) < capacity + max_batch) {
+    throw Error(Errc::invalid_argument,
+                concat("store: a log of ", records(), " records holds ", most_live(*this),
+                       " that are live, which is too few for ", capacity, " pairs and a batch of ",
+                       max_batch, " operations: give more log_records"));
+  }
+  return {Part::array<Record>(kRecords, records()), Part::array<Commit>(kCommit, 1)};
+}
+
+LogParameters shape_of(const KvStore::Options& options) {
+  if (options.capacity == 0 || options.capacity > kMostPairs) {
+    throw Error(Errc::invalid_argument,
+                concat("store: capacity ", options.capacity, "; with the layout log give 1 to ",
+                       kMostPairs, " pairs, or the layout in_place"));
+  }
+  if (options.log != LogLayout::coalesced) {
+    throw Error(Errc::invalid_argument,
+                "store: the layout log has no undo log that could be a conventional one: leave "
+                "`log` coalesced, or give the layout in_place");
+  }
+  constexpr std::uint64_t kLeastCapacity = 8;
+  LogParameters shape{};
+  shape.capacity = std::max(kLeastCapacity, std::bit_ceil(options.capacity));
+  shape.max_batch = options.max_batch;
+  const std::uint64_t needed =
+      std::min<std::uint64_t>(options.max_batch, kMaxBatch) * 2 + shape.capacity * 2;
+  const bool by_default = options.log_records == 0;
+  const std::uint64_t records = by_default ? needed : options.log_records;
+  if (records > kMostRecords) {
+    throw Error(Errc::invalid_argument, concat("store: a log of ", records, " records; there are ",
+                                               kMostRecords, " at most"));
+  }
+  constexpr std::uint64_t kSegments = 1024;  // about as many, where segments can be of that size
+  const std::uint64_t segment =
+      std::clamp<std::uint64_t>(std::bit_floor(records / kSegments), kLeastSegment, kMostSegment);
+  const std::uint64_t spare = by_default ? kReservedSegments + 2 : 0;
+  shape.segment_records = static_cast<std::uint32_t>(segment);
+  shape.segments = static_cast<std::uint32_t>(
+      std::min(std::max<std::uint64_t>((records + segment - 1) / segment + spare, kLeastSegments),
+               kMostRecords / segment));
+  return shape;
+}
+
+std::uint64_t most_live(const LogParameters& shape) {
+  const std::uint64_t usable =
+      std::uint64_t{shape.segments - kReservedSegments} * (shape.segment_records - kHeaderRecords);
+  return usable - usable / 20;
+}
+
+std::uint32_t oldest_of(const std::vector<SegmentState>& segments, std::uint32_t tail) {
+  std::uint32_t oldest = ~0u;
+  for (std::uint32_t i = 0; i < segments.size(); ++i) {
+    if (i == tail || segments[i].newest == 0) continue;
+    if (oldest == ~0u || segments[i].oldest < segments[oldest].oldest) oldest = i;
+  }
+  return oldest;
+}
+
+Victims choose_victims(const std::vector<SegmentState>& segments, std::uint32_t tail,
+                       std::uint32_t segment_records, std::uint64_t run, std::uint64_t wanted,
+                       std::uint64_t most, bool oldest_first) {
+  struct Candidate {
+    double score;
+    std::uint32_t segment;
+  };
+  const std::uint32_t oldest = oldest_first ? oldest_of(segments, tail) : ~0u;
+  std::vector<Candidate> candidates;
+  for (std::uint32_t i = 0; i < segments.size(); ++i) {
+    const SegmentState& segment = segments[i];
+    if (i == tail || segment.newest == 0) continue;
+    if (i == oldest) {
+      candidates.push_back({1e300, i});
+      continue;
+    }
+    // A copy needs a header, too.
+    if (segment.live + 2 * kHeaderRecords >= segment_records) continue;
+    const double used = static_cast<double>(segment.live) / segment_records;
+    const double age = static_cast<double>(run - segment.newest) + 1;
+    candidates.push_back({(1 - used) * age / (1 + used), i});
+  }
+  const auto better = [](const Candidate& a, const Candidate& b) {
+    return a.score != b.score ? a.score > b.score : a.segment < b.segment;
+  };
+  std::sort(candidates.begin(), candidates.end(), better);
+  Victims victims;
+  std::uint64_t gained = 0;
+  for (const Candidate& candidate : candidates) {
+    const std::uint32_t live = segments[candidate.segment].live;
+    if (victims.live + live > most && (!victims.segments.empty() || live > most)) break;
+    victims.segments.push_back(candidate.segment);
+    victims.live += live;
+    gained += segment_records - live;
+    if (gained >= wanted) break;
+  }
+  return victims;
+}
+
+}  // namespace holdfast::kv::log

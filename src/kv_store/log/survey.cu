@@ -1,0 +1,172 @@
+#include "kv_store/log/survey.hpp"
+
+#include <algorithm>
+
+#include "undo_log/medium_store.hpp"
+
+namespace holdfast::kv::log {
+namespace {
+
+using detail::concat;
+
+constexpr const char* kRemedy = "; reopen the region from its last commit";
+
+class Surveyor {
+ public:
+  Surveyor(const Region& region, Stream& stream, const LogParameters& shape, const Record* records,
+           const std::string& where)
+      : on_device_(region.domain() == Domain::device),
+        stream_(stream),
+        shape_(shape),
+        records_(records),
+        where_(where) {}
+
+  Survey run(const Commit* commit) {
+    Commit word{};
+    read(&word, commit, sizeof(word));
+    survey_.run = run_of_word(word.word);
+    if (commit_word(survey_.run) != word.word) {
+      throw damaged("its commit word is none that a store writes");
+    }
+    survey_.segments.resize(shape_.segments);
+    for (std::uint32_t segment = 0; segment < shape_.segments; ++segment) read_segment(segment);
+    find_tail();
+    rank();
+    return std::move(survey_);
+  }
+
+ private:
+  void read(void* to, const void* from, std::size_t bytes) {
+    if (on_device_) {
+      read_back(stream_, to, from, bytes);
+    } else {
+      std::memcpy(to, from, bytes);
+    }
+  }
+
+  Error damaged(const std::string& what) const {
+    return Error(Errc::damaged, concat(where_, ": ", what, kRemedy));
+  }
+
+  static std::string place(std::uint64_t run, std::uint32_t segment, std::uint32_t used) {
+    return concat("run ", run, " (segment ", segment, ", record ", used, ")");
+  }
+
+  void read_segment(std::uint32_t segment) {
+    std::uint64_t chain = 0;
+    for (std::uint32_t used = 0; used + kHeaderRecords < shape_.segment_records;) {
+      const std::uint32_t position = segment * shape_.segment_records + used;
+      RunHeader header;
+      read(&header, records_ + position, sizeof(header));
+      if (header.check == 0 || header.check != header_check(header, chain, position)) {
+        suspect(header, segment, used);
+        return;
+      }
+      if (!is_sound(header, used)) {
+        throw damaged(concat("the header of ", place(header.number, segment, used),
+                             " is none that a store writes"));
+      }
+      if (header.number > survey_.run) {
+        // The run behind the last one that is committed: a crash cut it off.
+        if (header.number > survey_.run + 1 || is_torn_in(segment)) {
+          throw damaged(concat(place(header.number, segment, used),
+                               " is there, and the commit word", " says that run ", survey_.run,
+                               " is the last"));
+        }
+        survey_.torn.push_back(position);
+        survey_.torn_records += header.records;
+        used += kHeaderRecords + header.records;
+        chain = header.check;
+        continue;  // what follows it is none, or the word is wrong
+      }
+      SegmentState& state = survey_.segments[segment];
+      if (header.number <= state.newest || is_torn_in(segment)) {
+        throw damaged(concat(place(header.number, segment, used), " is behind run ", state.newest));
+      }
+      if (state.newest == 0) state.oldest = header.number;
+      state.newest = header.number;
+      survey_.pieces.push_back({position + kHeaderRecords, 0, header});
+      used += kHeaderRecords + header.records;
+      chain = header.check;
+      if (header.number == survey_.run && header.piece == header.pieces - 1) {
+        survey_.tail = segment;
+        survey_.tail_used = used;
+        survey_.last = header;
+      }
+    }
+  }
+
+  // Whether a piece of a run that does not count was found in this segment: a run has one there.
+  bool is_torn_in(std::uint32_t segment) const {
+    return !survey_.torn.empty() && survey_.torn.back() / shape_.segment_records == segment;
+  }
+
+  bool is_sound(const RunHeader& header, std::uint32_t used) const {
+    return header.number != 0 && header.number <= kMostRuns && header.records != 0 &&
+           header.records <= shape_.segment_records - used - kHeaderRecords &&
+           header.tombstones <= header.records && header.piece < header.pieces &&
+           header.pieces <= shape_.segments;
+  }
+
+  // Every segment ends with something that is no header: what was there before, as a rule.
+  void suspect(const RunHeader& header, std::uint32_t segment, std::uint32_t used) {
+    const bool plausible = header.check != 0 && header.number != 0 &&
+                           header.number <= survey_.run && header.piece < header.pieces &&
+                           header.pieces <= shape_.segments;
+    if (!plausible || !survey_.suspect.empty()) return;
+    survey_.suspect = concat(", such as the header of ", place(header.number, segment, used));
+  }
+
+  // The last piece of the last run is in the tail, which is never cleaned. Others may have been
+  // cleaned away, if all of them was dead.
+  void find_tail() {
+    if (survey_.run == 0) return;
+    std::uint32_t there = 0;
+    for (const Piece& piece : survey_.pieces) there += piece.header.number == survey_.run;
+    if (survey_.tail == ~0u) {
+      throw damaged(concat("run ", survey_.run,
+                           ", the last that was committed, has no whole header ",
+                           "of its last piece", survey_.suspect));
+    }
+    if (there == survey_.last.pieces || !survey_.suspect.empty()) return;
+    survey_.suspect = concat(", such as run ", survey_.run, ", of whose ", survey_.last.pieces,
+                             " pieces ", there, " have a whole header");
+  }
+
+  void rank() {
+    std::vector<Piece*> order;
+    order.reserve(survey_.pieces.size());
+    for (Piece& piece : survey_.pieces) order.push_back(&piece);
+    std::sort(order.begin(), order.end(), [](const Piece* a, const Piece* b) {
+      const RunHeader& x = a->header;
+      const RunHeader& y = b->header;
+      return x.number != y.number ? x.number < y.number : x.piece < y.piece;
+    });
+    std::uint32_t rank = 0;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const RunHeader& header = order[i]->header;
+      if (i > 0 && order[i - 1]->header.number == header.number &&
+          order[i - 1]->header.piece == header.piece) {
+        throw damaged(concat("run ", header.number, " has piece ", header.piece, " twice"));
+      }
+      order[i]->rank = rank;
+      rank += header.records;
+    }
+  }
+
+  bool on_device_;
+  Stream& stream_;
+  const LogParameters& shape_;
+  const Record* records_;
+  const std::string& where_;
+  Survey survey_;
+};
+
+}  // namespace
+
+Survey survey_log(const Region& region, Stream& stream, const LogParameters& shape,
+                  const Record* records, const Commit* commit, const std::string& where) {
+  return Surveyor(region, stream, shape, records, where).run(commit);
+}
+
+}  // namespace holdfast::kv::log

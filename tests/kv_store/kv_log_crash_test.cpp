@@ -1,0 +1,173 @@
+// A log that is killed: at any moment, and at every fence of a batch, of cleaning and of opening.
+#include <chrono>
+#include <thread>
+
+#include "kv_store/kv_log_test.hpp"
+#include "support/process.hpp"
+#ifdef HOLDFAST_INTERCEPT
+#include "holdfast/cpu/listener.hpp"
+#endif
+
+namespace holdfast::test {
+namespace {
+
+// Batch `n`: so small a log is cleaned behind nearly every one. Every fourth erases.
+constexpr std::size_t kBatch = 300;
+constexpr std::uint64_t kKeys = 900;
+const KvStore::Options kShape = log_options(1024, kBatch, 2048);
+
+struct Numbered {
+  explicit Numbered(std::uint64_t n, std::size_t count = kBatch)
+      : erases(n % 4 == 3), keys(count), values(count) {
+    std::mt19937_64 random(n);
+    for (std::size_t i = 0; i < count; ++i) {
+      keys[i] = random() % kKeys;
+      values[i] = n << 32 | (random() & 0xffffffff);
+    }
+  }
+  void apply(const LogOpened& opened) const {
+    if (erases) {
+      opened.erase(keys);
+    } else {
+      opened.set(keys, values);
+    }
+  }
+  void apply(Map& oracle) const {
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (erases) {
+        oracle.erase(keys[i]);
+      } else {
+        oracle[keys[i]] = values[i];
+      }
+    }
+  }
+  bool erases;
+  Keys keys, values;
+};
+
+TEST(KvLogChild, DISABLED_RunsUntilKilled) {
+  const LogOpened opened = LogOpened::open(from_environment("HOLDFAST_TEST_PATH"));
+  for (std::uint64_t n = opened.store->stats().batches;; ++n) {
+    report(n);
+    Numbered(n).apply(opened);
+    report(n + 1);
+  }
+}
+
+class KvLogCrash : public Scratch {};
+
+TEST_F(KvLogCrash, KilledAtAnyMomentABatchIsThereWholeOrNot) {
+  std::mt19937_64 random(test_seed());
+  LogOpened::create(path(), kShape).region->close();
+  Map oracle;
+  std::uint64_t applied = 0;
+  for (int round = 0; round < 15; ++round) {
+    std::uint64_t acknowledged = applied;
+    {
+      Child child("KvLogChild.DISABLED_RunsUntilKilled",
+                  {{"HOLDFAST_TEST_PATH", path()}, {"HOLDFAST_ARENA_DIR", arenas()}});
+      std::uint64_t message = 0;
+      ASSERT_TRUE(child.read(message));
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 30'000));
+      child.kill();
+      bool started = true;
+      while (child.read(message)) {
+        started = !started;
+        if (!started) acknowledged = message;
+      }
+    }
+    ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
+    LogOpened opened = LogOpened::open(path());
+    for (; applied < acknowledged; ++applied) Numbered(applied).apply(oracle);
+    if (opened.contents() != oracle) Numbered(applied++).apply(oracle);
+    ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle))
+        << "neither without nor with the batch in flight";
+    ASSERT_EQ(opened.store->stats().batches, applied);
+    opened.abandon();
+  }
+  EXPECT_GT(applied, 20u);
+}
+
+#ifdef HOLDFAST_INTERCEPT
+
+// Dies at the n-th fence that a kernel makes durable.
+class Reaper : public cpu::Listener {
+ public:
+  explicit Reaper(std::uint64_t fences) : left_(fences) {}
+  void on_event(const cpu::Event& event) override {
+    if (event.kind != cpu::EventKind::durability_fence) return;
+    if (left_-- == 0) ::kill(::getpid(), SIGKILL);
+  }
+
+ private:
+  std::uint64_t left_;
+};
+
+TEST(KvLogChild, DISABLED_DiesAtAFence) {
+  const auto number = [](const char* name) { return std::stoull(from_environment(name)); };
+  Reaper reaper(number("HOLDFAST_TEST_FENCES"));
+  const bool in_opening = number("HOLDFAST_TEST_OPENING") == 1;
+  if (in_opening) cpu::set_listener(&reaper);
+  LogOpened opened = LogOpened::open(from_environment("HOLDFAST_TEST_PATH"));
+  cpu::set_listener(&reaper);
+  if (!in_opening) Numbered(number("HOLDFAST_TEST_BATCH"), 24).apply(opened);
+  opened.abandon();
+}
+
+// Batches that are cleaned behind, so that fences are those of the run, of what cleaning keeps, and
+// of the segments that it makes free.
+TEST_F(KvLogCrash, KilledAtEveryFenceOfABatchOfCleaningAndOfOpening) {
+  Map held;
+  std::uint64_t batch = 0;
+  {
+    LogOpened opened = LogOpened::create(path(), kShape);
+    std::uint64_t cleaned = 0;
+    for (; cleaned < 3; ++batch) {
+      const std::uint64_t before = opened.store->stats().copied_records;
+      Numbered(batch).apply(opened);
+      Numbered(batch).apply(held);
+      cleaned += opened.store->stats().copied_records != before;
+    }
+    opened.region->close();
+  }
+  const std::vector<char> image = read_file(path());
+  const auto run = [&](std::uint64_t fences, bool opening) {
+    Child child("KvLogChild.DISABLED_DiesAtAFence",
+                {{"HOLDFAST_TEST_PATH", path()},
+                 {"HOLDFAST_ARENA_DIR", arenas()},
+                 {"HOLDFAST_TEST_BATCH", std::to_string(batch)},
+                 {"HOLDFAST_TEST_FENCES", std::to_string(fences)},
+                 {"HOLDFAST_TEST_OPENING", opening ? "1" : "0"}});
+    return child.wait();
+  };
+  Map with = held;
+  Numbered(batch, 24).apply(with);
+  bool finished = false;
+  bool was_with = false;
+  for (std::uint64_t fence = 0; !finished; fence += fence < 60 || fence % 7 == 0 ? 1 : 2) {
+    SCOPED_TRACE(fence);
+    ASSERT_LT(fence, 5000u);
+    Region::destroy(path());
+    write_file(path(), image);
+    const int status = run(fence, false);
+    finished = status == 0;
+    if (!finished) {
+      ASSERT_EQ(status, 128 + SIGKILL);
+    }
+    for (std::uint64_t again = 0; fence % 5 == 0 && run(again, true) != 0; ++again) {
+    }
+    ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
+    LogOpened opened = LogOpened::open(path());
+    const Map contents = opened.contents();
+    const bool is_with = contents == with;
+    EXPECT_TRUE(is_with || (contents == held && !was_with && !finished));
+    was_with = is_with;
+    ASSERT_NO_FATAL_FAILURE(opened.expect_holds(is_with ? with : held));
+    opened.abandon();
+  }
+}
+
+#endif  // HOLDFAST_INTERCEPT
+
+}  // namespace
+}  // namespace holdfast::test

@@ -1,0 +1,237 @@
+// What a log has room for, how it makes room, and what it refuses.
+#include <numeric>
+
+#include "kv_store/kv_log_medium.hpp"
+#include "kv_store/kv_log_test.hpp"
+
+namespace holdfast::test {
+namespace {
+
+Keys numbers(std::uint64_t from, std::uint64_t count) {
+  Keys keys(count);
+  std::iota(keys.begin(), keys.end(), from);
+  return keys;
+}
+
+class KvLogRoom : public Scratch {
+ protected:
+  LogOpened create(std::uint64_t capacity, std::uint32_t max_batch, std::uint64_t records = 0) {
+    return LogOpened::create(path(), log_options(capacity, max_batch, records));
+  }
+  // The fewest records that a log for these may have, about.
+  static std::uint64_t least_records(std::uint64_t capacity, std::uint32_t max_batch) {
+    for (std::uint64_t records = 256;; records += 256) {
+      try {
+        (void)KvStore::region_bytes(log_options(capacity, max_batch, records));
+        return records;
+      } catch (const Error&) {
+        continue;
+      }
+    }
+  }
+};
+
+TEST_F(KvLogRoom, MorePairsThanTheCapacityAreRefusedWithNothingWritten) {
+  LogOpened opened = create(1024, 600);
+  Map oracle;
+  for (std::uint64_t first : {0, 512}) {
+    const Keys keys = numbers(first, 512);
+    ASSERT_EQ(opened.set(keys, keys).inserted, 512u);
+    for (const auto key : keys) oracle[key] = key;
+  }
+  const LogMedium medium(*opened.region);
+  const Words before = medium.copy();
+  for (const std::uint64_t count : {1u, 600u}) {
+    const Keys keys = numbers(1024 - count + 1, count);
+    EXPECT_EQ(error_of([&] { opened.set(keys, keys); }, {"1 new keys", "1024", "capacity"}),
+              Errc::no_space);
+    EXPECT_EQ(medium.copy(), before);
+  }
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+  // What is there can be changed, and makes room where it is erased.
+  const Keys all = numbers(0, 600);
+  EXPECT_EQ(opened.set(all, Keys(600, 7)).updated, 600u);
+  for (const auto key : all) oracle[key] = 7;
+  const Keys one{3};
+  EXPECT_EQ(opened.erase(one).removed, 1u);
+  const Keys other{5000};
+  EXPECT_EQ(opened.set(other, other).inserted, 1u);
+  oracle.erase(3);
+  oracle[5000] = 5000;
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+  opened.reopen(path());
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+}
+
+TEST_F(KvLogRoom, BadBatchesChangeNothing) {
+  for (const std::uint32_t most : {100u, 3000u}) {  // in one launch, and in several
+    LogOpened opened = create(4096, most);
+    const LogMedium medium(*opened.region);
+    const Keys keys = numbers(0, most / 2);
+    opened.set(keys, keys);
+    const Words before = medium.copy();
+    Keys wrong = numbers(0, most);
+    wrong[most / 2] = KvStore::kReservedKey;
+    EXPECT_EQ(error_of([&] { opened.set(wrong, wrong); }, {"1 operation", "18446744073709551615"}),
+              Errc::invalid_argument);
+    EXPECT_EQ(error_of([&] { opened.erase(wrong); }, {"1 operation"}), Errc::invalid_argument);
+    wrong = numbers(0, most + 1);
+    EXPECT_EQ(error_of([&] { opened.set(wrong, wrong); }, {"max_batch"}), Errc::invalid_argument);
+    EXPECT_EQ(medium.copy(), before);
+    EXPECT_EQ(opened.store->verify(), "");
+    EXPECT_EQ(opened.set(keys, keys).updated, keys.size());
+    EXPECT_EQ(opened.set({}, {}).updated, 0u);
+    opened.abandon();
+    Region::destroy(path());
+  }
+}
+
+// The last of a key's operations counts, wherever they stand and however many there are.
+TEST_F(KvLogRoom, OfEqualKeysInABatchTheLastStays) {
+  LogOpened opened = create(64, 5000);
+  for (const std::size_t count : {1000u, 5000u}) {
+    Keys keys(count), values(count);
+    for (std::size_t i = 0; i < count; ++i) keys[i] = i % 3, values[i] = i + count;
+    opened.set(keys, values);
+    Map expected;
+    for (std::size_t i = 0; i < count; ++i) expected[keys[i]] = values[i];
+    EXPECT_EQ(opened.contents(), expected);
+    opened.reopen(path());
+    EXPECT_EQ(opened.contents(), expected);
+  }
+  EXPECT_EQ(opened.erase(Keys(5000, 1)).removed, 1u);
+  EXPECT_EQ(opened.store->stats().records, 2u);
+  EXPECT_EQ(opened.store->verify(), "");
+}
+
+// As full as it may be: cleaning gains little from each segment, and still the next batch fits.
+TEST_F(KvLogRoom, AFullStoreInTheSmallestLogTakesBatchesForEver) {
+  std::mt19937_64 random(test_seed());
+  constexpr std::uint64_t kCapacity = 4096;
+  const std::uint64_t records = least_records(kCapacity, 64);
+  EXPECT_LT(records, kCapacity * 13 / 10);
+  LogOpened opened = create(kCapacity, 64, records);
+  Map oracle;
+  for (std::uint64_t first = 0; first < kCapacity; first += 64) {
+    const Keys keys = numbers(first, 64);
+    ASSERT_EQ(opened.set(keys, keys).inserted, 64u);
+    for (const auto key : keys) oracle[key] = key;
+  }
+  for (int round = 0; round < 300; ++round) {
+    Keys keys(1 + random() % 64), values(keys.size());
+    for (auto& key : keys) key = random() % kCapacity;
+    for (auto& value : values) value = random();
+    ASSERT_NO_THROW(opened.set(keys, values)) << round;
+    for (std::size_t i = 0; i < keys.size(); ++i) oracle[keys[i]] = values[i];
+    if (round % 50 == 49) {
+      ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+      opened.reopen(path());
+      ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+    }
+  }
+}
+
+// Keys that come and go leave tombstones and used slots behind.
+TEST_F(KvLogRoom, KeysThatComeAndGoForEverLeaveRoom) {
+  for (const std::uint64_t alive : {std::uint64_t{0}, std::uint64_t{1500}}) {
+    SCOPED_TRACE(alive);
+    LogOpened opened = create(2048, 500);
+    Map oracle;
+    const Keys staying = numbers(1 << 30, alive);
+    for (std::uint64_t first = 0; first < alive; first += 500) {
+      const Keys keys(staying.begin() + static_cast<std::ptrdiff_t>(first),
+                      staying.begin() + static_cast<std::ptrdiff_t>(first + 500));
+      opened.set(keys, keys);
+      for (const auto key : keys) oracle[key] = key;
+    }
+    for (std::uint64_t round = 0; round < 200; ++round) {
+      const Keys keys = numbers(round * 500, 500);
+      ASSERT_NO_THROW(opened.set(keys, keys)) << round;
+      ASSERT_NO_FATAL_FAILURE(opened.expect_found({keys[0], keys[499]}, [&] {
+        return Map{{keys[0], keys[0]}, {keys[499], keys[499]}};
+      }()));
+      ASSERT_NO_THROW(opened.erase(keys)) << round;
+      if (round % 40 == 39) {
+        ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+        ASSERT_NO_FATAL_FAILURE(opened.expect_found(keys, oracle));
+        if (round == 119) opened.reopen(path());
+      }
+    }
+    opened.abandon();
+    Region::destroy(path());
+  }
+}
+
+// Uniform updates until cleaning is steady.
+TEST_F(KvLogRoom, AmplificationIsBoundedWhereHalfOrThreeQuartersAreLive) {
+  std::mt19937_64 random(test_seed());
+  constexpr std::uint64_t kPairs = 65536;
+  constexpr std::uint32_t kBatch = 2048;
+  // Of so small a log headers are 2 % of each segment, and free room for a batch 2 to 3 % of all.
+  for (const auto& [live_percent, most] : {std::pair(50u, 1.4), std::pair(75u, 2.7)}) {
+    SCOPED_TRACE(live_percent);
+    LogOpened opened = create(kPairs, kBatch, kPairs * 100 / live_percent);
+    for (std::uint64_t first = 0; first < kPairs; first += kBatch) {
+      const Keys keys = numbers(first, kBatch);
+      opened.set(keys, keys);
+    }
+    double amplification = 0;
+    for (int half = 0; half < 2; ++half) {
+      const KvStore::Stats before = opened.store->stats();
+      for (int round = 0; round < 45; ++round) {
+        Keys keys(kBatch);
+        for (auto& key : keys) key = random() % kPairs;
+        opened.set(keys, keys);
+      }
+      const KvStore::Stats after = opened.store->stats();
+      amplification = static_cast<double>(after.bytes_stored - before.bytes_stored) /
+                      (16.0 * static_cast<double>(after.batch_records - before.batch_records));
+    }
+    std::printf("%u %% live: write amplification %.2f\n", live_percent, amplification);
+    EXPECT_GT(amplification, 1.0);
+    EXPECT_LE(amplification, most);
+    EXPECT_LE(opened.store->stats().space_amplification(), 100.0 / live_percent + 0.1);
+    EXPECT_EQ(opened.store->verify(), "");
+    opened.abandon();
+    Region::destroy(path());
+  }
+}
+
+TEST_F(KvLogRoom, ABatchMaySpanManySegments) {
+  LogOpened opened = create(1 << 15, 20000);
+  ASSERT_EQ(opened.store->stats().segment_records, 256u);
+  const Keys keys = numbers(0, 20000);
+  Map expected;
+  for (const auto key : keys) expected[key] = key;
+  for (int round = 0; round < 6; ++round) ASSERT_NO_THROW(opened.set(keys, keys));
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(expected));
+  opened.reopen(path());
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(expected));
+  EXPECT_EQ(opened.erase(keys).removed, 20000u);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds({}));
+}
+
+TEST_F(KvLogRoom, ACommittedImageHoldsTheLog) {
+  Map expected;
+  {
+    LogOpened opened = create(8192, 1000);
+    for (int round = 0; round < 12; ++round) {
+      const Keys keys = numbers(round * 300, 1000);
+      opened.set(keys, Keys(1000, round));
+      for (const auto key : keys) expected[key] = round;
+    }
+    opened.region->commit();
+    opened.abandon();
+  }
+  std::filesystem::remove(only_file(arenas()));  // as a reboot does
+  LogOpened opened = LogOpened::open(path(), last_commit());
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(expected));
+  opened.region->commit();
+  // For reading, in a private copy.
+  const LogOpened reader = LogOpened::open(path(), for_reading());
+  ASSERT_NO_FATAL_FAILURE(reader.expect_holds(expected));
+  EXPECT_EQ(error_of([&] { reader.erase({1}); }), Errc::unsupported);
+}
+
+}  // namespace
+}  // namespace holdfast::test
