@@ -2,13 +2,14 @@
 // and at the power rung (batches, then a commit), beside CAP with fsync and RocksDB with its log
 // synced, on the same disk; and beside a plain stream of as many bytes, which is the bound.
 //
-//   power_bench --disk=FOLDER [--batches=N,N,...] [--rocksdb=LIBRARY] [--table_mib=N] [--keys=N]
+//   power_bench [--disk=FOLDER] [--batches=N,N,...] [--rocksdb=LIBRARY] [--table_mib=N] [--keys=N]
 //       [--warm=N] [--repeat=N] [--seconds=N] [--threads=N]
 //
 // Batches are of 1, 1,024, 65,536 and 2,097,152 SETs of uniformly random keys (--keys: of a quarter
 // of as many as the table has places), beginning with an empty store. Every system takes its turn
 // in each round, --warm rounds unmeasured and then --repeat (ten times as many for small batches),
-// of which none begins after --seconds. Afterwards each is let go of as by the crash that it claims
+// of which none begins after --seconds. The disk is that of the working directory if none is named.
+// Afterwards each is let go of as by the crash that it claims
 // to survive, opened again, and compared with an oracle, pair by pair, before its line is printed.
 #include <algorithm>
 #include <cstdio>
@@ -23,7 +24,7 @@
 namespace {
 
 struct Words {
-  std::string disk, rocksdb;
+  std::string disk = ".", rocksdb;
   std::vector<std::uint32_t> batches{1, 1024, 65'536, 2'097'152};
 };
 
@@ -186,9 +187,6 @@ int main(int argc, char** argv) {
                                   {"repeat", 5},
                                   {"seconds", 60},
                                   {"threads", 0}});
-    if (words.disk.empty()) {
-      throw std::invalid_argument("name a folder on the disk that is measured: --disk=FOLDER");
-    }
     run(words, options);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "power_bench: %s\n", error.what());
