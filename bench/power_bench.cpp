@@ -60,7 +60,9 @@ Words take_words(std::vector<char*>& arguments) {
       at = arguments.erase(at);
     }
   };
-  take("disk", [&](const std::string& value) { words.disk = value; });
+  take("disk", [&](const std::string& value) {
+    if (!value.empty()) words.disk = value;
+  });
   take("rocksdb", [&](const std::string& value) { words.rocksdb = value; });
   take("batches", [&](const std::string& value) { words.batches = batches_of(value); });
   return words;
