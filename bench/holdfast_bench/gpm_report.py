@@ -242,6 +242,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "fig10-paper": lambda: gpm.tables.fig10(MEASURED, "paper"),
     "fig10-real": lambda: gpm.tables.fig10(MEASURED, "real"),
     "delta": lambda: gpm.tables.delta(MEASURED),
+    "rivals": lambda: gpm.tables.rivals(MEASURED),
     "fig11": lambda: gpm.tables.fig11(MEASURED),
     "fig12": lambda: gpm.tables.fig12(MEASURED),
     "table4": lambda: gpm.tables.table4(MEASURED),

@@ -174,6 +174,64 @@ def test_deltas_are_measured_where_changes_are_gathered(run: Run, tmp_path: Path
     assert set(gpm.Results(tmp_path, ("cpu",)).modes("test")["prefix_sum"]) == {"cap-mm", "gpm"}
 
 
+def test_rivals_are_measured_in_every_form(run: Run, tmp_path: Path) -> None:
+    arguments = ("bench", "gpm-rivals", "--size", "test", "--results", tmp_path, "--modes",
+                 "cap-delta,cap-log,cpu,gpm", "--cpu-threads", "1,2")  # fmt: skip
+    assert "have not been measured" in gpm.tables.rivals(gpm.Results(tmp_path))
+    answer = run(*arguments, "--only", "gpkvs,bfs,hotspot")
+    assert answer.status == 0, answer.err
+    lines = json.loads((tmp_path / "gpm_rivals_test-cpu.json").read_text())["results"]
+    measured: dict[str, set[str]] = {}
+    for line in lines:
+        measured.setdefault(line["workload"], set()).add(line["mode"])
+        assert line["verified"]
+    assert measured == {
+        "gpkvs": {"cap-delta", "cap-log", "cpu", "gpm"},
+        "gpkvs_device": {"cap-delta", "cap-log", "gpm"},
+        "bfs": {"cap-delta", "cpu", "gpm"},
+        "bfs_steps": {"cap-delta", "cpu", "gpm"},
+        "hotspot": {"cpu", "gpm"},
+        "hotspot_engine": {"cpu", "gpm"},
+    }
+    by = {(line["workload"], line["mode"]): line for line in lines}
+    assert by["gpkvs", "cap-delta"]["changes"] in ("gathered", "sorted")
+    assert by["gpkvs", "cap-delta"]["cpu_threads"] in (1, 2)
+    assert by["gpkvs_device", "cap-log"]["facts"]["input"] == "device"
+    assert by["gpkvs", "gpm"]["streamed_bytes_per_step"] > 0
+    assert by["bfs_steps", "cap-delta"]["publish"] == "step"
+    assert by["hotspot_engine", "gpm"]["facts"]["checkpoint"] == "engine"
+    results = gpm.Results(tmp_path, ("cpu",))
+    assert len(row_of(gpm.tables.rivals(results), "gpKVS (input in device memory)")) == 13
+    assert "CPU threads" in row_of(answer.out, "BFS (CAP publishes once a step)")[-1]
+    # Figure 9 takes its lines from there, and leaves the variants.
+    write(tmp_path, "gpm_modes_test", [mode("gpkvs", "gpm", 1.0), mode("gpkvs", "cap-mm", 9.0)])
+    table = gpm.tables.fig9(gpm.Results(tmp_path, ("cpu",)), "test")
+    assert "(CAP-mm)" not in row_of(table, "gpKVS")[-4]
+    assert "device" not in table
+
+
+def test_checkpoints_by_the_copy_engine_are_called_so(tmp_path: Path) -> None:
+    engine = {"facts": {"checkpoint": "engine"}}
+    kernels = {"facts": {"checkpoint": "kernels"}, "bytes_per_step": 1 << 30}
+    lines = [mode("cfd", m, 0.1, **engine) for m in ("cap-fs", "ndp", "gpm")]
+    lines += [mode("hotspot", m, 0.1, **kernels) for m in ("cap-fs", "ndp", "gpm")]
+    # Older results do not tell: the library's rule was by size, and ndp was CAP-mm.
+    lines += [mode("lenet", m, 0.1) for m in ("cap-fs", "ndp", "gpm")]
+    lines += [
+        mode("black_scholes", m, 0.1, bytes_per_step=1 << 30) for m in ("cap-fs", "ndp", "gpm")
+    ]
+    write(tmp_path, "gpm_modes_paper", lines)
+    table = gpm.tables.fig10(gpm.Results(tmp_path), "paper")
+    for title, ndp in (
+        ("CFD (by the copy engine)", "1 *"),
+        ("HS", "1"),
+        ("DNN", "1 *"),
+        ("BLK (by the copy engine)", "1 *"),
+    ):
+        assert row_of(table, title)[4] == ndp, title
+    assert "that is CAP-mm" in table
+
+
 def test_roofline_table(tmp_path: Path) -> None:
     lines = [mode("srad", "gpm", 0.002), mode("srad", "cap-mm", 0.004)]
     write(tmp_path, "gpm_modes_paper", lines, copy_engine_gb_per_s=4.0)

@@ -28,11 +28,15 @@ from .results import (
     GATHERING,
     LOGGING,
     NATIVE,
+    PAPER_VARIANTS,
+    RIVAL_VARIANTS,
+    SORTING,
     TITLES,
     TRANSACTIONAL,
     VARIANTS,
     Line,
     base,
+    has_mode,
     results_name,
 )
 
@@ -125,7 +129,7 @@ EXPERIMENTS = {
         Experiment(
             "gpm-fig9",
             "speedup over CAP-fs",
-            (*ALL, *VARIANTS),
+            (*ALL, *PAPER_VARIANTS),
             ("cap-fs", "cap-mm", *DELTA, "gpufs", "gpm"),
         ),
         Experiment(
@@ -141,6 +145,14 @@ EXPERIMENTS = {
             GATHERING,
             ("cap-fs", "cap-mm", "ndp", "cpu", *DELTA, "gpm"),
             results="gpm_delta",
+        ),
+        # Every mode in its best form: all of a workload's lines are of one run.
+        Experiment(
+            "gpm-rivals",
+            "every rival in its best form",
+            (*ALL, *RIVAL_VARIANTS),
+            ("cap-fs", "cap-mm", "ndp", "cpu", *DELTA, "cap-log", "gpm"),
+            results="gpm_rivals",
         ),
         Experiment(
             "gpm-fig11",
@@ -224,17 +236,27 @@ def _cost(line: Line) -> float:
     return float(line["persist_seconds"] if persists else line["step_seconds"])
 
 
-def measure(what: Run, threads: Iterable[int]) -> Line:
-    """Runs a workload in a mode, with the number of CPU threads that serves the mode best."""
+def measure(what: Run, threads: Iterable[int], orders: bool = False) -> Line:
+    """Runs a workload in a mode, with the number of CPU threads that serves the mode best.
+
+    With `orders`, also with either order of what CAP-delta's threads store, where there are two.
+    """
     if what.mode in ("gpm", "eadr", "gpufs"):
         threads = (0,)
+    tried = [what]
+    if orders and what.mode in DELTA and what.workload in SORTING:
+        tried = [
+            replace(what, options={**what.options, "changes": order})
+            for order in ("gathered", "sorted")
+        ]
     best: Line | None = None
     for count in threads:
-        line = medians(workloads.run(replace(what, cpu_threads=count)))
-        if best is None or _cost(line) < _cost(best):
-            best = line
+        for run in tried:
+            line = {**medians(workloads.run(replace(run, cpu_threads=count))), **run.options}
+            if best is None or _cost(line) < _cost(best):
+                best = line
     assert best is not None
-    return {"benchmark": "gpm_modes", **best, **what.options, "cost_seconds": _cost(best)}
+    return {"benchmark": "gpm_modes", **best, "cost_seconds": _cost(best)}
 
 
 @contextmanager
@@ -418,12 +440,15 @@ class _Session:
             for mode in e.modes
             if base(name) in settings.only
             and mode in settings.modes
-            and (mode not in DELTA or name in GATHERING)
+            and has_mode(name, mode)
+            and not (mode in DELTA and name in PAPER_VARIANTS)
         )
         lines: list[Line] = []
         notes = self._link() if pairs else {}
         for name, mode in sorted(pairs, key=lambda pair: ALL.index(base(pair[0]))):
-            line = {**measure(settings.run(name, mode), settings.tried), "workload": name}
+            orders = results == "gpm_rivals"
+            run = settings.run(name, mode)
+            line = {**measure(run, settings.tried, orders), "workload": name}
             self._keep(results, lines, line, notes)
             _check_ends(lines)
 

@@ -13,8 +13,8 @@ from .results import (
     DELTA,
     MODE_TITLES,
     NATIVE,
+    PAPER_VARIANTS,
     TITLES,
-    VARIANTS,
     Line,
     Report,
     Results,
@@ -27,6 +27,7 @@ _COLOURS = {
     "cap-mm": "#7f9fc8",
     "cap-delta": "#3f6ea8",
     "cap-delta-raw": "#244a7a",
+    "cap-log": "#16304f",
     "gpufs": "#c9b26b",
     "ndp": "#9a86b8",
     "gpm": "#2f7d4f",
@@ -238,7 +239,7 @@ def fig3(plt: Any, results: Results) -> Any:
 
 def fig9(plt: Any, results: Results) -> Any:
     """Speedups over CAP-fs."""
-    names = (*TITLES, *VARIANTS)
+    names = (*TITLES, *PAPER_VARIANTS)
     return _speedups(plt, results, ("cap-mm", *DELTA, "gpufs", "gpm"), names, "cap-fs")
 
 

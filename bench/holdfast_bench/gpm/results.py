@@ -30,20 +30,36 @@ TITLES = {
 # what it is called. A figure or table shows them only if it asks for them.
 VARIANTS = {
     "bfs_costs": ("bfs", {"publish_costs": "1"}, "BFS (CAP copies costs each level)"),
+    "bfs_steps": ("bfs", {"publish": "step"}, "BFS (CAP publishes once a step)"),
+    "gpkvs_device": ("gpkvs", {"input": "device"}, "gpKVS (input in device memory)"),
+    "gpkvs_95_5_device": (
+        "gpkvs_95_5",
+        {"input": "device"},
+        "gpKVS (95:5, input in device memory)",
+    ),
+    "lenet_engine": ("lenet", {"checkpoint": "engine"}, "DNN (by the copy engine)"),
+    "cfd_engine": ("cfd", {"checkpoint": "engine"}, "CFD (by the copy engine)"),
+    "black_scholes_engine": ("black_scholes", {"checkpoint": "engine"}, "BLK (by the copy engine)"),
+    "hotspot_engine": ("hotspot", {"checkpoint": "engine"}, "HS (by the copy engine)"),
 }
+PAPER_VARIANTS = ("bfs_costs",)  # of the paper's figures
+RIVAL_VARIANTS = tuple(name for name in VARIANTS if name not in PAPER_VARIANTS)
 TRANSACTIONAL = ("gpkvs", "gpkvs_95_5", "gpdb_insert", "gpdb_update")
 CHECKPOINTING = ("lenet", "cfd", "black_scholes", "hotspot")
 NATIVE = ("bfs", "srad", "prefix_sum")
 STORING = ("gpm", "ndp", "eadr")  # modes whose kernels store to the medium
 DELTA = ("cap-delta", "cap-delta-raw")  # CAP whose kernels gather what they change
 GATHERING = ("gpkvs", "gpkvs_95_5", "gpdb_update", "bfs")  # elsewhere DELTA is CAP-mm
+REPLAYING = ("gpkvs", "gpkvs_95_5")  # elsewhere cap-log is CAP-mm
+SORTING = ("gpkvs", "gpkvs_95_5", "gpdb_update")  # with option "changes"
 # What GPM is measured against: the best of them counts. Projections do not.
-RIVALS = ("cap-fs", "cap-mm", *DELTA, "gpufs", "ndp", "cpu")
+RIVALS = ("cap-fs", "cap-mm", *DELTA, "cap-log", "gpufs", "ndp", "cpu")
 MODE_TITLES = {
     "cap-fs": "CAP-fs",
     "cap-mm": "CAP-mm",
     "cap-delta": "CAP-delta",
     "cap-delta-raw": "CAP-delta-raw",
+    "cap-log": "CAP-log",
     "gpufs": "GPUfs",
     "ndp": "GPM-NDP",
     "gpm": "GPM",
@@ -62,6 +78,30 @@ def title_of(name: str) -> str:
 def base(name: str) -> str:
     """Returns the workload that a variant is of; a workload's own name."""
     return VARIANTS[name][0] if name in VARIANTS else name
+
+
+def has_mode(name: str, mode: str) -> bool:
+    """Says whether a mode is one of its own for a workload or a variant, and there at all."""
+    workload = base(name)
+    if mode in DELTA:
+        return workload in GATHERING
+    if mode == "cap-log":
+        return workload in REPLAYING
+    # There host threads read a batch.
+    return not (mode == "cpu" and name in VARIANTS and VARIANTS[name][1].get("input") == "device")
+
+
+def copied_by_engine(line: Line) -> bool:
+    """Says whether a checkpoint of GPM's modes was copied by the copy engine.
+
+    Older results do not tell: there it did for 4 MiB and more, and in mode ndp always.
+    """
+    if base(line["workload"]) not in CHECKPOINTING or line["mode"] not in STORING:
+        return False
+    told = fact(line, "checkpoint")
+    if told is not None:
+        return told == "engine"
+    return line["mode"] == "ndp" or float(line["bytes_per_step"]) >= 4 << 20
 
 
 def best_rival(lines: dict[str, Line]) -> str | None:
@@ -143,16 +183,22 @@ class Results:
     def beside(self, size: str) -> dict[str, dict[str, Line]]:
         """Returns the lines of a size by workload and mode, of the run with the most rivals of GPM.
 
-        That is gpm-delta's where there is one for the workload, and otherwise that of modes().
+        That is gpm-rivals' or gpm-delta's where there is one for the workload, and otherwise that
+        of modes().
         """
-        usual, delta = (self.report(f"{name}_{size}") for name in ("gpm_modes", "gpm_delta"))
+        usual = self.report(f"gpm_modes_{size}")
         found = self.modes(size, variants=True)
-        if delta and usual and delta.head["backend"] != usual.head["backend"]:
-            return found
-        apart: dict[str, dict[str, Line]] = {}
-        for line in delta.lines:
-            apart.setdefault(line["workload"], {})[line["mode"]] = line
-        found.update({n: by for n, by in apart.items() if "gpm" in by and set(DELTA) & set(by)})
+        for name in ("gpm_delta", "gpm_rivals"):
+            report = self.report(f"{name}_{size}")
+            if report and usual and report.head["backend"] != usual.head["backend"]:
+                continue
+            apart: dict[str, dict[str, Line]] = {}
+            for line in report.lines:
+                apart.setdefault(line["workload"], {})[line["mode"]] = line
+            for workload, by in apart.items():
+                others = set(DELTA) if name == "gpm_delta" else set(RIVALS)
+                if "gpm" in by and others & set(by):
+                    found[workload] = by
         return {name: found[name] for name in (*TITLES, *VARIANTS) if name in found}
 
     def speedup(self, size: str, name: str, mode: str, over: str) -> float | None:

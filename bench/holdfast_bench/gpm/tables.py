@@ -11,6 +11,8 @@ from .results import (
     GATHERING,
     LOGGING,
     MODE_TITLES,
+    PAPER_VARIANTS,
+    RIVAL_VARIANTS,
     SIZES,
     TITLES,
     VARIANTS,
@@ -18,6 +20,7 @@ from .results import (
     Results,
     base,
     best_rival,
+    copied_by_engine,
     fact,
     title_of,
 )
@@ -63,6 +66,12 @@ def time(seconds: float) -> str:
         if seconds * factor >= 1 or unit == "µs":
             return f"{seconds * factor:.3g} {unit}"
     return ""
+
+
+def checkpoint_title(name: str, lines: dict[str, Line]) -> str:
+    """Returns a workload's title, which says so where GPM's checkpoint was the copy engine's."""
+    by_engine = "gpm" in lines and copied_by_engine(lines["gpm"])
+    return title_of(name) + (" (by the copy engine)" if by_engine and name in TITLES else "")
 
 
 def ratio(lines: dict[str, Line], over: str, of: str = "gpm") -> str:
@@ -177,11 +186,13 @@ def fig9(results: Results, size: str) -> str:
     chosen = ("cap-mm", *DELTA, "gpufs", "gpm")
     beside = results.beside(size)
     for name, lines in beside.items():
+        if name in RIVAL_VARIANTS:
+            continue
         ours = [_times(results.speedup(size, name, mode, "cap-fs")) for mode in chosen]
         # Of a variant of CAP the rivals are in the workload's own row.
         over = ["-" if name in VARIANTS else over_best(lines), ratio(lines, "cap-mm")]
         paper = PAPER_FIG9.get(base(name), "-")
-        rows.append([title_of(name), *ours, *over, _cost(lines), paper])
+        rows.append([checkpoint_title(name, lines), *ours, *over, _cost(lines), paper])
     header = [
         "workload",
         *(MODE_TITLES[mode] for mode in chosen),
@@ -190,7 +201,7 @@ def fig9(results: Results, size: str) -> str:
         "GPM takes",
         "paper's GPM",
     ]
-    absent = [title_of(n) for n in VARIANTS if base(n) in beside and n not in beside]
+    absent = [title_of(n) for n in PAPER_VARIANTS if base(n) in beside and n not in beside]
     without = [TITLES[name] for name, lines in beside.items() if lacks_delta(lines, name)]
     absent += [f"CAP-delta for {', '.join(without)}"] if without else []
     note = f"\n\n(Not measured: {'; '.join(absent)}.)" if absent else ""
@@ -219,14 +230,51 @@ def delta(results: Results) -> str:
     return table([*header, "GPM over CAP-mm, the paper's CAP"], rows)
 
 
+def rivals(results: Results) -> str:
+    """What a step takes in GPM and in every rival at its best, variants in rows of their own."""
+    modes = ("cap-fs", "cap-mm", "ndp", "cpu", "cap-delta-raw", "cap-delta", "cap-log", "gpm")
+    rows: Rows = []
+    for size in results.sizes("gpm_rivals"):
+        report = results.report(f"gpm_rivals_{size}")
+        by: dict[str, dict[str, Line]] = {}
+        for line in report.lines:
+            by.setdefault(line["workload"], {})[line["mode"]] = line
+        for name in (n for n in (*TITLES, *VARIANTS) if n in by):
+            lines = by[name]
+            times = [_cost(lines, mode) for mode in modes]
+            best = best_rival(lines)
+            won = "-" if best is None else won_with(lines[best])
+            where = [checkpoint_title(name, lines), size, report.where]
+            rows.append([*where, *times, over_best(lines), won])
+    if not rows:
+        return "(The rivals have not been measured: `holdfast bench gpm-rivals --size paper`.)"
+    header = ["workload", "size", "on", *(MODE_TITLES[mode] for mode in modes)]
+    return table([*header, "GPM over the best rival", "which had"], rows)
+
+
+def won_with(line: Line) -> str:
+    """Says with what of that which was tried a mode was best."""
+    words = [f"{line['cpu_threads']} CPU threads"]
+    if "changes" in line:
+        words.append(f"changes {line['changes']}")
+    if line.get("file_io"):
+        words.append(f"files {line['file_io']}")
+    return ", ".join(words)
+
+
 def fig10(results: Results, size: str) -> str:
     """What direct persistence is worth, and the projections."""
     chosen = ("cap-mm", *DELTA, "ndp", "gpm", "eadr", "cap-eadr")
-    rows: Rows = [
-        [TITLES[name], *(_times(results.speedup(size, name, mode, "cap-fs")) for mode in chosen)]
-        for name in results.modes(size)
-    ]
-    return table(["workload", *(MODE_TITLES[mode] for mode in chosen)], rows)
+    rows: Rows = []
+    starred = False
+    for name, lines in results.modes(size).items():
+        cells = [_times(results.speedup(size, name, mode, "cap-fs")) for mode in chosen]
+        if "ndp" in lines and copied_by_engine(lines["ndp"]):
+            cells[chosen.index("ndp")] += " *"
+            starred = True
+        rows.append([checkpoint_title(name, lines), *cells])
+    note = "\n\n(* By the copy engine: that is CAP-mm.)" if starred else ""
+    return table(["workload", *(MODE_TITLES[mode] for mode in chosen)], rows) + note
 
 
 def fig11(results: Results) -> str:
@@ -384,6 +432,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "gpm-fig9": lambda results: _by_size(results, fig9),
     "gpm-fig10": lambda results: _by_size(results, fig10),
     "gpm-delta": delta,
+    "gpm-rivals": rivals,
     "gpm-fig11": fig11,
     "gpm-fig12": fig12,
     "gpm-table4": table4,
