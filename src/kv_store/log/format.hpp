@@ -104,7 +104,7 @@ inline std::uint64_t run_of_word(std::uint64_t word) { return word >> kCommitChe
 struct LogParameters {
   static constexpr const char* kTypeName = "key-value log";
   static constexpr std::uint32_t kVersion = 1;
-  std::uint64_t capacity;         // pairs; a power of two
+  std::uint64_t capacity;         // pairs
   std::uint32_t max_batch;        // operations
   std::uint32_t segment_records;  // a power of two
   std::uint32_t segments;

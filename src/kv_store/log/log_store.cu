@@ -12,7 +12,11 @@ namespace {
 
 using detail::concat;
 
-std::uint64_t slots_for(const LogParameters& shape) { return shape.capacity * 2; }
+// A power of two, of which pairs take half at most.
+std::uint64_t slots_for(const LogParameters& shape) {
+  constexpr std::uint64_t kLeast = 16;
+  return std::bit_ceil(std::max(kLeast, shape.capacity * 2));
+}
 
 std::uint64_t claims_for(const LogParameters& shape) {
   return std::bit_ceil(std::uint64_t{shape.max_batch} * 2);
