@@ -4,6 +4,11 @@
 // both).
 //
 //   kvs_bench [--table_mib=N] [--batch=N] [--batches=N] [--sweep=0|1] [--cache=0|1|2]
+//
+// With --layouts=1 the layouts in place and log in turn instead, on stores of half as many pairs as
+// the table has places for; --live: how much of the log these are, in percent.
+//
+//   kvs_bench --layouts=1 [--live=50|75] [--table_mib=N] [--batch=N] [--batches=N]
 #include <random>
 #include <thread>
 
@@ -11,6 +16,7 @@
 #include "holdfast/kv_store.hpp"
 #include "kv_store/batch.hpp"
 #include "kv_store/kernels.hpp"
+#include "kvs_layouts.hpp"
 #include "link.hpp"
 #include "scratch_region.hpp"
 
@@ -253,10 +259,25 @@ void compare(std::uint64_t table_mib, std::uint64_t batch, int batches, Cache ca
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bench::Options options(
-      argc, argv,
-      {{"table_mib", 256}, {"batch", 1 << 17}, {"batches", 5}, {"sweep", 0}, {"cache", 2}});
+  const bench::Options options(argc, argv,
+                               {{"table_mib", 256},
+                                {"batch", 1 << 17},
+                                {"batches", 5},
+                                {"sweep", 0},
+                                {"cache", 2},
+                                {"layouts", 0},
+                                {"live", 50}});
   const int batches = static_cast<int>(options["batches"]);
+  if (options["layouts"] != 0) {
+    if (options["live"] < 1 || options["live"] > 90) {
+      std::fprintf(stderr, "--live=%llu: give 1 to 90 percent\n",
+                   static_cast<unsigned long long>(options["live"]));
+      return 2;
+    }
+    bench::compare_layouts({(options["table_mib"] << 20) / 32, options["live"],
+                            static_cast<std::uint32_t>(options["batch"]), batches});
+    return 0;
+  }
   for (const Cache cache : {Cache::off, Cache::on}) {
     if (options["cache"] == (cache == Cache::on ? 0 : 1)) continue;
     compare(options["table_mib"], options["batch"], batches, cache, true);

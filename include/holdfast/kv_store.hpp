@@ -61,7 +61,8 @@ class KvStore {
   enum class Layout : std::uint32_t { in_place = 1, log = 2 };
 
   struct Options {
-    std::uint64_t capacity = 0;  // pairs, rounded up to a power of two of 8 or more; 16 bytes each
+    // Pairs; Layout::in_place: rounded up to a power of two of 8 or more, 16 bytes each.
+    std::uint64_t capacity = 0;
     // Operations per batch at most; 1 to 2^26. Each takes about 84 bytes of device memory.
     std::uint32_t max_batch = 0;
     Cache cache = Cache::automatic;

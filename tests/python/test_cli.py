@@ -94,7 +94,7 @@ def test_kv_log(run: Run) -> None:
     assert answer.status == 1
     assert "in_place" in answer.err
     made = run(*create, "--layout", "log", "--log-records", 10000, "--json").json
-    assert (made["layout"], made["capacity"]) == ("log", 1024)
+    assert (made["layout"], made["capacity"]) == ("log", 1000)
     assert run("kv", "put", "a.hf", "1=10", "2=20", "3=30", "--json").json["inserted"] == 3
     assert run("kv", "del", "a.hf", 3, 4, "--json").json["removed"] == 1
     stat = run("kv", "stat", "a.hf", "--json").json

@@ -55,7 +55,7 @@ __device__ inline void commit_run(const Medium& medium, const RunPlan& run, cons
   __syncthreads();
   if (threadIdx.x != 0) return;
   medium.commit->word = commit_word(run.before.number);
-  medium.marks.mark(medium.commit, sizeof(Commit));
+  medium.marks.mark(&medium.commit->word, sizeof(medium.commit->word));
   persist();
   work.outcome->committed = 1;
 }

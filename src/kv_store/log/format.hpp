@@ -32,15 +32,16 @@ struct RunHeader {
   std::uint32_t tombstones;  // of them, the last ones
   std::uint32_t piece;       // this one's number within the run
   std::uint32_t pieces;
-  std::uint64_t nonce;  // of the opening: runs of two never have equal headers
-  std::uint64_t check;  // header_check(); 0: there is no run
+  std::uint64_t opening;  // that wrote it: runs of two never have equal headers
+  std::uint64_t check;    // header_check(); 0: there is no run
 };
 inline constexpr std::uint32_t kHeaderRecords = 5;
 static_assert(sizeof(RunHeader) == kHeaderRecords * sizeof(Record));
 
 struct Commit {
   static constexpr const char* kTypeName = "kvs_commit";
-  std::uint64_t word;  // commit_word() of the last run that counts; 0: there is none
+  std::uint64_t word;      // commit_word() of the last run that counts; 0: there is none
+  std::uint64_t openings;  // so far
 };
 
 inline constexpr std::uint32_t kLeastSegment = 256;  // records: a page, and a block of threads
@@ -81,7 +82,7 @@ __host__ __device__ inline std::uint64_t header_check(const RunHeader& header, s
                                  header.sum,
                                  std::uint64_t{header.tombstones} << 32 | header.records,
                                  std::uint64_t{header.pieces} << 32 | header.piece,
-                                 header.nonce,
+                                 header.opening,
                                  chain,
                                  position};
   std::uint64_t hash = 0x31474f4c56464c48ull;  // "HLFVLOG1"
@@ -104,7 +105,7 @@ inline std::uint64_t run_of_word(std::uint64_t word) { return word >> kCommitChe
 struct LogParameters {
   static constexpr const char* kTypeName = "key-value log";
   static constexpr std::uint32_t kVersion = 1;
-  std::uint64_t capacity;         // pairs; a power of two
+  std::uint64_t capacity;         // pairs
   std::uint32_t max_batch;        // operations
   std::uint32_t segment_records;  // a power of two
   std::uint32_t segments;
@@ -129,7 +130,7 @@ struct RunPlan {
   std::uint32_t inline_segments[kInline] = {};
   const std::uint32_t* segments = nullptr;  // of pieces 1 and up; null: they are inline
   std::uint64_t chain = 0;                  // of piece 0
-  RunHeader before{};                       // the counts before it, its number, the nonce
+  RunHeader before{};                       // the counts before it, its number, the opening
 
   __host__ __device__ std::uint32_t room() const { return (1u << shift) - kHeaderRecords; }
   __device__ std::uint32_t segment_of(std::uint32_t piece) const {

@@ -2,17 +2,21 @@
 
 #include <algorithm>
 #include <bit>
-#include <random>
 #include <utility>
 
 #include "holdfast/kernel.hpp"
+#include "undo_log/medium_store.hpp"
 
 namespace holdfast::kv::log {
 namespace {
 
 using detail::concat;
 
-std::uint64_t slots_for(const LogParameters& shape) { return shape.capacity * 2; }
+// A power of two, of which pairs take half at most.
+std::uint64_t slots_for(const LogParameters& shape) {
+  constexpr std::uint64_t kLeast = 16;
+  return std::bit_ceil(std::max(kLeast, shape.capacity * 2));
+}
 
 std::uint64_t claims_for(const LogParameters& shape) {
   return std::bit_ceil(std::uint64_t{shape.max_batch} * 2);
@@ -37,12 +41,6 @@ const LogParameters& checked(const LogParameters& shape) {
              " records takes ", bytes, " bytes of device memory, and ", free,
              " are free: free some, give a smaller capacity, or make the store of the "
              "layout in_place, which needs none"));
-}
-
-// Another for each opening.
-std::uint64_t new_nonce() {
-  std::random_device device;
-  return std::uint64_t{device()} << 32 | device();
 }
 
 }  // namespace
@@ -76,13 +74,14 @@ LogStore::LogStore(Region& r, LogObject object, core::Use user, Memory memory)
       memory_(std::move(memory)),
       shift_(index_.shift),
       most_entries_(std::min(most_live(shape_), slots_for(shape_) / 4 * 3)),
-      nonce_(new_nonce()),
       segments_(shape_.segments) {
   for (std::uint32_t segment = 0; segment < shape_.segments; ++segment) free_.push_back(segment);
 }
 
 void LogStore::load() {
   const Survey survey = survey_log(region, stream, shape_, medium_.records, medium_.commit, where);
+  opening_ = survey.openings + 1;
+  store_durably(region, stream, &medium_.commit->openings, &opening_, sizeof(opening_));
   drop_headers(stream, medium_, survey.torn);
   const Census census = load_index(stream, index_, survey, medium_.records, where);
   counts_ = survey.last;

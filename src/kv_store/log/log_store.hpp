@@ -98,9 +98,9 @@ class LogStore : public KvStore::Impl {
   std::uint32_t shift_;
   std::uint64_t most_entries_;  // pairs and tombstones
 
-  RunHeader counts_{};  // those of the last run
-  std::uint64_t nonce_;
-  std::uint64_t chain_ = 0;  // of the tail
+  RunHeader counts_{};         // those of the last run
+  std::uint64_t opening_ = 0;  // 0: its creation
+  std::uint64_t chain_ = 0;    // of the tail
   std::uint32_t tail_ = ~0u;
   std::uint32_t tail_used_ = 0;
   std::deque<std::uint32_t> free_;

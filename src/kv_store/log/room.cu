@@ -25,7 +25,7 @@ RunPlan LogStore::plan(std::uint64_t records, std::uint64_t tombstones) {
   run.tombstones = static_cast<std::uint32_t>(tombstones);
   run.before = counts_;
   run.before.number += 1;
-  run.before.nonce = nonce_;
+  run.before.opening = opening_;
   const std::uint64_t left = tail_ == ~0u ? 0 : shape_.segment_records - tail_used_;
   std::size_t taken = 0;
   if (left > kHeaderRecords) {
@@ -65,8 +65,8 @@ void LogStore::advance(const RunPlan& run, const Outcome& done) {
     tail_used_ += kHeaderRecords + run.end_of(piece) - run.begin_of(piece);
     segments_[tail_].newest = counts_.number;
   }
-  bytes_stored_ +=
-      (run.records + std::uint64_t{run.pieces} * kHeaderRecords) * kRecordBytes + sizeof(Commit);
+  bytes_stored_ += (run.records + std::uint64_t{run.pieces} * kHeaderRecords) * kRecordBytes +
+                   sizeof(Commit::word);
 }
 
 // A run that is sure to fit: nothing has to be counted before it is written.

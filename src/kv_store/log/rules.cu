@@ -19,7 +19,7 @@ std::vector<Part> LogParameters::parts() const {
                 concat("store: a log of ", segments, " segments of ", segment_records,
                        " records; there are none of such a shape"));
   }
-  if (!std::has_single_bit(capacity) || capacity > kMostPairs) {
+  if (capacity == 0 || capacity > kMostPairs) {
     throw Error(Errc::invalid_argument, concat("store: a log for ", capacity, " pairs; give 1 to ",
                                                kMostPairs, ", or the layout in_place"));
   }
@@ -47,9 +47,8 @@ LogParameters shape_of(const KvStore::Options& options) {
                 "store: the layout log has no undo log that could be a conventional one: leave "
                 "`log` coalesced, or give the layout in_place");
   }
-  constexpr std::uint64_t kLeastCapacity = 8;
   LogParameters shape{};
-  shape.capacity = std::max(kLeastCapacity, std::bit_ceil(options.capacity));
+  shape.capacity = options.capacity;
   shape.max_batch = options.max_batch;
   const std::uint64_t needed =
       std::min<std::uint64_t>(options.max_batch, kMaxBatch) * 2 + shape.capacity * 2;

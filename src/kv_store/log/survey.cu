@@ -25,6 +25,7 @@ class Surveyor {
     Commit word{};
     read(&word, commit, sizeof(word));
     survey_.run = run_of_word(word.word);
+    survey_.openings = word.openings;
     if (commit_word(survey_.run) != word.word) {
       throw damaged("its commit word is none that a store writes");
     }

@@ -20,7 +20,8 @@ struct Piece {
 };
 
 struct Survey {
-  std::uint64_t run = 0;      // the last that is committed; 0: there is none
+  std::uint64_t run = 0;  // the last that is committed; 0: there is none
+  std::uint64_t openings = 0;
   RunHeader last{};           // of its last piece; zeroes where there is none
   std::vector<Piece> pieces;  // by position
   std::vector<SegmentState> segments;
