@@ -68,8 +68,8 @@ class Workload {
   // Bytes that kernels stored to the medium in the steps so far, where they store directly (modes
   // gpm, eadr and ndp), logs included. What Backing writes for the other modes it counts itself.
   virtual std::uint64_t kernel_bytes() const = 0;
-  // Of these, what falls as aligned streams although Info::kernel_access says otherwise: the entries
-  // of a coalesced log.
+  // Of these, what falls as aligned streams although Info::kernel_access says otherwise: the
+  // entries of a coalesced log.
   virtual std::uint64_t streamed_bytes() const { return 0; }
 
   // What a result has to be read with and the settings do not tell, by name: which of several ways
