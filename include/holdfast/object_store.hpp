@@ -58,10 +58,13 @@ class ObjectStore {
   // writes. Null: the store cannot, and the history keeps an object `history.lock` there for it.
   virtual std::shared_ptr<void> claim() { return nullptr; }
   // Everything that was there is known to be gone for good, as with a process that had it in its
-  // memory. From then on read() throws not_found, head() has nothing, and all else throws io, until
+  // memory, or another writes here now: nothing is counted on any longer. Writing throws until
   // claim() is called again, behind the end of what it had returned: that begins anew, and with an
-  // empty place.
+  // empty place; or it throws in_use.
   virtual bool is_lost() const { return false; }
+  // Finds out whether what was there is, by asking, where that is not certain; is_lost() knows
+  // then. Throws what keeps it from knowing.
+  virtual void confirm() {}
   // Where this is, such as "s3://bucket/prefix", for messages.
   virtual const std::string& path() const = 0;
 };

@@ -51,10 +51,11 @@ void Engine::flush(Lock& lock, bool refills) {
     const auto record = records_.find(step);
     return record == records_.end() || record->second.id <= last;
   };
-  removals_.merge(failed_removals_);
+  for (const auto& [removal, error] : failed_removals_) removals_.insert(removal);
   failed_removals_.clear();
   removal_due_.notify_one();
   retry_flushes();
+  std::exception_ptr error;
   {
     const Core::Draining draining(core);
     const Core::Waiting waiting(core);
@@ -71,13 +72,18 @@ void Engine::flush(Lock& lock, bool refills) {
     while (!core.broken && std::any_of(removals.begin(), removals.end(), is_due)) {
       core.changed.wait(lock);
     }
+    for (const auto& removal : removals) {  // another flush() may have told of it
+      const auto failed = failed_removals_.find(removal);
+      if (failed != failed_removals_.end()) error = failed->second;
+    }
     wait_for_flushes();  // they may have made room for some
+    if (const std::exception_ptr unknown = confirm(lock)) error = unknown;
+    wait_for_flushes();  // of what was found to be lost
   }
   core.check_whole();
-  if (const std::exception_ptr error = std::exchange(pending_error_, nullptr)) {
-    std::rethrow_exception(error);
-  }
   check_all_flushed(among);
+  if (const std::exception_ptr pending = std::exchange(pending_error_, nullptr)) error = pending;
+  if (error) std::rethrow_exception(error);
 }
 
 // Throws what keeps a checkpoint from the last tier, or from storage that has room for it.
@@ -103,6 +109,24 @@ void Engine::check_all_flushed(const Catalog::Among& among) {
   }
 }
 
+// What is said to be somewhere is there: asks where that can have changed without a transfer.
+// Returns what keeps it from being known.
+std::exception_ptr Engine::confirm(Lock& lock) {
+  std::exception_ptr error;
+  for (const Tier kind : kinds_) {
+    if (kind < Tier::disk || core_->broken) continue;
+    lock.unlock();
+    try {
+      stores_[index_of(kind)]->confirm();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+  }
+  note_losses();
+  return error;
+}
+
 // A place that is known to have lost what it had, such as the memory of a process that was started
 // again: nothing is evicted on its account any longer, and what is left goes there anew. REQUIRES:
 // the mutex is held.
@@ -120,9 +144,9 @@ void Engine::note_loss(Tier kind) {
   for (const history::Transfer& transfer : catalog.transfers()) {
     is_used |= transfer.from == tier || transfer.to == tier;
   }
-  if (catalog.used(tier) > 0) {
+  if (catalog.used(tier) > 0 || !is_used) {
     for (auto& [step, record] : records_) {
-      if (!is_whole(catalog.state(step, tier))) continue;
+      if (!is_whole(catalog.state(step, tier)) && !catalog.is_lost(step)) continue;
       catalog.found_damaged(step, tier);  // unless it is being read: its reader hears of it
       record.failure = concat("what '", stores_[index_of(kind)]->path(), "' had is gone");
       if (record.ticket) record.ticket->was_in[index_of(kind)] = false;
@@ -131,7 +155,7 @@ void Engine::note_loss(Tier kind) {
   if (is_used) return;  // until those have ended
   stores_[index_of(kind)]->begin_anew();
   std::erase_if(removals_, [&](const auto& removal) { return removal.second == kind; });
-  std::erase_if(failed_removals_, [&](const auto& removal) { return removal.second == kind; });
+  std::erase_if(failed_removals_, [&](const auto& failed) { return failed.first.second == kind; });
   retry_flushes();
   core_->go_on();
 }
@@ -142,7 +166,8 @@ void Engine::verify(Step step) {
     if (kind >= Tier::disk) stored |= verify(step, kind);
   }
   if (!stored)
-    throw Error(Errc::not_found, name_of(step) + " is not on disk: wait() for its ticket");
+    throw Error(Errc::not_found,
+                name_of(step) + " is in no storage, disk or remote: wait() for its ticket");
 }
 
 // False: the tier does not have it.
@@ -212,6 +237,10 @@ void Engine::close() {
 void Engine::end(bool leave) {
   status_.reset();
   stop_threads();
+  {
+    const Lock lock(core_->mutex);
+    core_->note_losses = nullptr;
+  }
   // Work of streams that still reads the caches, or writes them.
   const auto wait_for = [](Event& event) {
     try {

@@ -335,7 +335,7 @@ std::shared_ptr<Ticket::State> Engine::save(Step step, Stream& stream, bool keep
     record.ticket = ticket;
     record.id = ++saves_counted_;
     // A file that could not be removed is replaced by this one's, which must not be removed for it.
-    std::erase_if(failed_removals_, [&](const auto& removal) { return removal.first == step; });
+    std::erase_if(failed_removals_, [&](const auto& failed) { return failed.first.first == step; });
     queue_save(call, answer.transfer, record.info, *layout, stream, ticket, caller);
   } catch (...) {
     const std::exception_ptr error = std::current_exception();

@@ -30,6 +30,7 @@
 #include <cstddef>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -93,6 +94,9 @@ struct Core {
     bool asleep = false;
   };
   Sleeper flushers[Catalog::kMaxTiers], fetchers[Catalog::kMaxTiers];
+  // What a tier is known to have lost is gone from the catalog behind it. Empty: the history has
+  // ended. REQUIRES: the mutex is held.
+  std::function<void()> note_losses;
   std::condition_variable dispatch;
   bool dispatcher_rests = false;  // until it is woken: it looks for nothing
   bool lanes_due = false;         // for the dispatcher to wake
@@ -328,6 +332,7 @@ class Engine {
   bool is_being_removed(Step step) const;
   void flush(Lock& lock, bool refills);
   void check_all_flushed(const Catalog::Among& among);
+  std::exception_ptr confirm(Lock& lock);
   void note_losses();
   void note_loss(Tier kind);
   bool verify(Step step, Tier kind);
@@ -415,9 +420,10 @@ class Engine {
   RangeFences fences_[Catalog::kMaxTiers];
   std::deque<Arrival> arrivals_;
   std::deque<Consumed> consumed_;
-  std::condition_variable removal_due_;                  // for the housekeeper
-  std::set<std::pair<Step, Tier>> removals_;             // files to remove
-  std::set<std::pair<Step, Tier>> failed_removals_;      // that flush() tries again
+  std::condition_variable removal_due_;       // for the housekeeper
+  std::set<std::pair<Step, Tier>> removals_;  // files to remove
+  // That flush() tries again, and why.
+  std::map<std::pair<Step, Tier>, std::exception_ptr> failed_removals_;
   std::map<std::pair<Step, int>, Unflushed> unflushed_;  // by the tier that they are left in
   std::exception_ptr pending_error_;                     // for the next save() or flush()
   std::string last_failure_;

@@ -118,6 +118,7 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<StepStore> disk,
   adopt();
   if (!is_cache(static_cast<int>(kinds_.size()) - 1)) bounce_ = std::make_unique<Bounces>();
   if (options.gpu_bytes > 0) gpu_ = DeviceBuffer<std::byte>(options.gpu_bytes);
+  core_->note_losses = [this] { note_losses(); };
   start_status_server();
   start_threads();
 }

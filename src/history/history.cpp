@@ -81,6 +81,7 @@ bool Ticket::is_in(Tier tier) const {
   check_tier(tier, "Ticket::is_in");
   state.core->check_process();
   const std::lock_guard lock(state.core->mutex);
+  if (state.core->note_losses) state.core->note_losses();
   return came_to(state, tier);
 }
 
@@ -104,6 +105,7 @@ void wait_for(Ticket::State& state, Tier tier,
   std::unique_lock lock(state.core->mutex);
   history::Caller caller(*state.core, lock, history::TraceEvent::Kind::ticket, state.step, begin);
   const history::Core::Waiting waiting(*state.core);
+  if (state.core->note_losses) state.core->note_losses();
   for (;;) {
     if (came_to(state, tier)) return caller.done();
     if (state.error) std::rethrow_exception(state.error);

@@ -236,7 +236,7 @@ void Engine::run_housekeeper() {
     lock.lock();
     removals_.erase(removal);
     if (error) {
-      failed_removals_.insert(removal);
+      failed_removals_[removal] = error;
       ++stats_.failed_transfers;
       warn_or_keep(step, error);
     } else {

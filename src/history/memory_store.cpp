@@ -7,7 +7,7 @@
 //
 // A server that was started again has lost what it had. From then on nothing is asked of it and
 // nothing written, until claim() begins anew with it: who counts on what was there hears of it
-// first.
+// first. Who was taken over from counts on nothing there either, and writes there no more.
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -46,6 +46,7 @@ constexpr char kScheme[] = "tcp://";
 constexpr std::size_t kMostLinks = 8;
 constexpr std::uint64_t kSmall = 64u << 10;     // objects up to here go in one message
 constexpr milliseconds kKeeperPatience{2'000};  // close() may have to wait for so long
+constexpr milliseconds kKeeperPause{500};       // a server that ends is seen within so long
 
 // The server has answered, and says no.
 class Refused : public Error {
@@ -73,6 +74,13 @@ std::string who_this_is() {
   return concat("process ", ::getpid(), " on ", host);
 }
 
+void check_key(const std::string& key) {
+  if (wire::is_key(key)) return;
+  throw Error(Errc::invalid_argument, concat("'", wire::printable(std::as_bytes(std::span(key))),
+                                             "' is no key of a memory server: up to ",
+                                             wire::kMostKey, " letters of ASCII without blanks"));
+}
+
 struct Link {
   Link() = default;
   // A child that was forked meanwhile has the socket, too, and would keep the claim.
@@ -89,6 +97,12 @@ struct Link {
   Clock::time_point used = Clock::now();
 };
 using LinkPtr = std::unique_ptr<Link>;
+
+// Of one that rests: nobody has asked, so all that can have come is an end.
+bool has_ended(const Link& link) {
+  pollfd entry{link.fd.get(), POLLIN, 0};
+  return ::poll(&entry, 1, 0) != 0;
+}
 
 struct Answer {
   Head head;
@@ -109,6 +123,7 @@ class MemoryStore : public ObjectStore, public std::enable_shared_from_this<Memo
   void remove(const std::string& key) override;
   std::shared_ptr<void> claim() override;
   bool is_lost() const override { return lost_; }
+  void confirm() override;
   const std::string& path() const override { return path_; }
 
  private:
@@ -154,6 +169,7 @@ class MemoryStore : public ObjectStore, public std::enable_shared_from_this<Memo
   bool knows_server_ = false;
   Id server_id_{};
   std::atomic<bool> lost_ = false;  // until the next claim()
+  std::string taken_over_;          // what the server said of it; empty: it was not
   milliseconds suffered_{0};        // silence, by the server
   bool is_claimed_ = false;         // by claim()
   bool has_claim_ = false;          // by that, or since something was written
@@ -232,7 +248,8 @@ LinkPtr MemoryStore::take(Use use, const MemoryStoreOptions& limits, bool only_n
   }
   {
     std::unique_lock lock(mutex_);
-    if (lost_) throw Lost(endpoint_.text());
+    if (use == Use::writing && !taken_over_.empty()) throw Refused(Errc::in_use, taken_over_);
+    if (lost_ && taken_over_.empty()) throw Lost(endpoint_.text());
     const auto is_free = [&] { return taken_ < kMostLinks; };
     if (!changed_.wait_for(lock, limits.silence, is_free)) {
       throw Error(Errc::io, concat("all ", kMostLinks, " connections were in use for ",
@@ -271,9 +288,7 @@ LinkPtr MemoryStore::take_idle(bool only_new) {
   while (!idle_.empty()) {
     LinkPtr link = std::move(idle_.back());
     idle_.pop_back();
-    // Nobody has asked, so all that can have come is an end.
-    pollfd entry{link->fd.get(), POLLIN, 0};
-    if (::poll(&entry, 1, 0) == 0) return link;
+    if (!has_ended(*link)) return link;
     ended.push_back(std::move(link));
   }
   return nullptr;
@@ -354,7 +369,18 @@ void MemoryStore::claim_on(Link& link, milliseconds silence) {
     number = claim_;
   }
   send(link, Kind::claim, {}, number, 0, {}, silence);
-  const Answer answer = receive(link, silence + wire::kPatience);
+  Answer answer;
+  try {
+    answer = receive(link, silence + wire::kPatience);
+  } catch (const Refused& refused) {
+    const std::lock_guard lock(mutex_);
+    if (refused.code() == Errc::in_use && number != 0 && claim_ == number) {
+      taken_over_ = refused.what();
+      lost_ = true;
+      has_claim_ = false;
+    }
+    throw;
+  }
   link.owns = true;
   const std::lock_guard lock(mutex_);
   has_claim_ = true;
@@ -435,6 +461,7 @@ void MemoryStore::end_upload(const Link& link) noexcept {
 }
 
 void MemoryStore::put(const std::string& key, std::uint64_t bytes, const Source& source) {
+  check_key(key);
   bool may_repeat = true;
   if (bytes <= kSmall) {
     std::vector<std::byte> whole(bytes);
@@ -456,6 +483,7 @@ void MemoryStore::put(const std::string& key, std::uint64_t bytes, const Source&
 }
 
 bool MemoryStore::put_new(const std::string& key, std::span<const std::byte> bytes) {
+  check_key(key);
   const bool may_repeat = false;  // it would find what it has made
   return with_link(Use::writing, may_repeat, [&](Link& link) {
     return ask(link, Kind::put_all, key, 1, 0, bytes).head.a != 0;
@@ -464,6 +492,7 @@ bool MemoryStore::put_new(const std::string& key, std::span<const std::byte> byt
 
 std::size_t MemoryStore::read(const std::string& key, std::uint64_t offset,
                               std::span<std::byte> into) {
+  check_key(key);
   const bool may_repeat = true;
   const auto request = [&](Link& link) {
     std::size_t got = 0;
@@ -484,6 +513,7 @@ std::size_t MemoryStore::read(const std::string& key, std::uint64_t offset,
 }
 
 std::optional<StoredObject> MemoryStore::head(const std::string& key) {
+  check_key(key);
   const bool may_repeat = true;
   try {
     const Answer answer =
@@ -522,6 +552,7 @@ std::vector<StoredObject> MemoryStore::list() {
 }
 
 void MemoryStore::remove(const std::string& key) {
+  check_key(key);
   const bool may_repeat = true;
   with_link(Use::writing, may_repeat, [&](Link& link) { return ask(link, Kind::remove, key); });
 }
@@ -532,6 +563,7 @@ std::shared_ptr<void> MemoryStore::claim() {
     if (is_claimed_) {
       throw Error(Errc::in_use, "it is open for writing in this process: close that history first");
     }
+    if (!taken_over_.empty()) throw Error(Errc::in_use, taken_over_);
     is_claimed_ = true;
     if (lost_.exchange(false)) knows_server_ = false;
   }
@@ -547,6 +579,19 @@ std::shared_ptr<void> MemoryStore::claim() {
   const bool may_repeat = true;
   with_link(Use::writing, may_repeat, [&](Link& link) { return ask(link, Kind::ping, {}); });
   return claim;
+}
+
+void MemoryStore::confirm() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (lost_ || !is_claimed_) return;
+  }
+  const bool may_repeat = true;
+  try {
+    with_link(Use::writing, may_repeat, [&](Link& link) { return ask(link, Kind::ping, {}); });
+  } catch (const Error&) {
+    if (!lost_) throw;
+  }
 }
 
 void MemoryStore::release() {
@@ -566,7 +611,8 @@ void MemoryStore::release() {
 void MemoryStore::keep() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    if (changed_.wait_for(lock, suffered_ / 4, [&] { return ends_; })) return;
+    const milliseconds pause = std::min(suffered_ / 4, kKeeperPause);
+    if (changed_.wait_for(lock, pause, [&] { return ends_; })) return;
     lock.unlock();
     try {
       ping_resting();
@@ -580,14 +626,15 @@ void MemoryStore::keep() {
 void MemoryStore::ping_resting() {
   const MemoryStoreOptions limits{std::min(options_.connecting, kKeeperPatience),
                                   std::min(options_.silence, kKeeperPatience)};
-  std::vector<LinkPtr> resting;
-  bool wants_claim = false;
+  std::vector<LinkPtr> resting, ended;
   {
     const std::lock_guard lock(mutex_);
-    wants_claim = has_claim_;
     for (LinkPtr& link : idle_) {
-      wants_claim &= !link->owns;
-      if (Clock::now() - link->used > suffered_ / 8) resting.push_back(std::move(link));
+      if (has_ended(*link)) {
+        ended.push_back(std::move(link));
+      } else if (Clock::now() - link->used > suffered_ / 8) {
+        resting.push_back(std::move(link));
+      }
     }
     std::erase(idle_, nullptr);
     taken_ += resting.size();
@@ -603,6 +650,12 @@ void MemoryStore::ping_resting() {
     } catch (...) {
       forget(std::move(link));
     }
+  }
+  bool wants_claim = false;
+  {
+    const std::lock_guard lock(mutex_);
+    wants_claim = has_claim_ && taken_ == 0;  // who uses one hears of it
+    for (const LinkPtr& link : idle_) wants_claim &= !link->owns;
   }
   if (wants_claim) give_back(take(Use::writing, limits, false));
 }

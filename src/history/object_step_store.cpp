@@ -102,6 +102,9 @@ class NamedStore : public ObjectStore {
     asking(concat("remove '", path_of(key), "'"), [&] { inner_->remove(key); });
   }
   bool is_lost() const override { return inner_->is_lost(); }
+  void confirm() override {
+    asking(concat("look for what is in '", path(), "'"), [&] { inner_->confirm(); });
+  }
   std::shared_ptr<void> claim() override {
     return asking(concat("write to '", path(), "'"), [&] { return inner_->claim(); });
   }
@@ -235,6 +238,9 @@ class ObjectStepStore : public StepFileStore {
   void begin_anew() override {
     forget_all();
     begins_anew_ = true;
+  }
+  void confirm() override {
+    if (!read_only_ && !begins_anew_) objects_.confirm();
   }
   const std::string& path() const override { return objects_.path(); }
 

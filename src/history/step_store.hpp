@@ -150,6 +150,8 @@ class StepStore {
   // write makes the place anew. REQUIRES of begin_anew(): no step is read or written meanwhile.
   virtual bool is_lost() const { return false; }
   virtual void begin_anew() {}
+  // is_lost() knows behind it. Throws io where that cannot be known now, in_use.
+  virtual void confirm() {}
   // Of the history whose steps these are.
   virtual std::string name() const = 0;
   virtual core::Uuid uuid() const = 0;

@@ -264,6 +264,38 @@ TEST_F(HistoryFaultTest, AFlushEndsThoughAnotherThreadSavesWithoutAPause) {
   engine->close();
 }
 
+TEST_F(HistoryFaultTest, ARemovalThatFailsIsToldToEveryFlush) {
+  HistoryOptions with = options();
+  with.on_error = OnError::warn;
+  const auto engine = open(with);
+  ::testing::internal::CaptureStderr();
+  for (int round = 0; round < 40; ++round) {
+    save(*engine, 1);
+    engine->flush();
+    faults_->times = 1;
+    faults_->first = faults_->operations.load();
+    faults_->fault = Fault::error;
+    engine->discard(1);
+    // Who comes behind the failure tries again, and hears of nothing where that succeeds.
+    const auto flush = [&] {
+      try {
+        engine->flush();
+        EXPECT_FALSE(std::filesystem::exists(file_of(1)));
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Errc::io) << error.what();
+      }
+    };
+    std::thread other(flush);
+    flush();
+    other.join();
+    heal();
+    engine->flush();
+    EXPECT_FALSE(std::filesystem::exists(file_of(1)));
+  }
+  engine->close();
+  ::testing::internal::GetCapturedStderr();
+}
+
 TEST_F(HistoryFaultTest, ADiskThatIsGoneIsSaidAndTheCachesGoOn) {
   HistoryOptions with = options(3, 3);
   for (const OnError on_error : {OnError::raise, OnError::warn}) {

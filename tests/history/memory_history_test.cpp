@@ -413,6 +413,96 @@ TEST_F(StartedAgain, AndAnotherHasTakenTheName) {
   EXPECT_EQ(HistoryFolder(server_->address() + "/rank3").steps().size(), 2u);
 }
 
+// Nothing has gone there since, and the history has heard of nothing.
+TEST_F(StartedAgain, AndAFlushOrTheCloseAsksAtOnce) {
+  for (const char* const disk : {"disk", ""}) {
+    for (const bool flushes : {true, false}) {
+      SCOPED_TRACE(std::string(disk) + (flushes ? ", flush()" : ", close()"));
+      std::filesystem::remove_all(path("disk"));
+      listen_.clear();
+      start();
+      std::vector<Ticket> tickets;
+      History history = History::open(with(disk));
+      save_all(history, 0, 5, tickets);
+      start();
+      ::testing::internal::CaptureStderr();
+      if (flushes) {
+        flush(history);
+        EXPECT_EQ(HistoryFolder(server_->address() + "/rank3").steps().size(), 5u);
+      }
+      history.close();
+      ::testing::internal::GetCapturedStderr();
+      EXPECT_EQ(HistoryFolder(server_->address() + "/rank3").steps().size(), 5u);
+    }
+  }
+}
+
+// It stands still, and another has the name meanwhile.
+TEST_F(MemoryHistoryTest, WhoWasTakenOverFromCountsOnNothingThere) {
+  MemoryServerOptions server_with = server_options();
+  server_with.silence = milliseconds(400);
+  const MemoryServerProcess server(server_with);
+  const HistoryOptions with = options(server.address() + "/rank3", "");
+  int ends[2], back[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ASSERT_EQ(::pipe(back), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(100);
+    char word = 'c';
+    try {
+      HistoryOptions own = with;
+      own.on_error = OnError::warn;
+      History history = History::open(own);
+      Stream stream;
+      std::vector<std::uint8_t> field;
+      std::vector<Ticket> tickets;
+      for (std::uint64_t step = 0; step < 4; ++step) {
+        tickets.push_back(save(history, stream, field, step));
+        tickets.back().wait(Tier::remote);
+      }
+      (void)!::write(ends[1], &word, 1);
+      (void)!::read(back[0], &word, 1);
+      for (int i = 0; i < 2000 && tickets[3].is_in(Tier::remote); ++i) ::usleep(10'000);
+      for (std::uint64_t step = 0; step < 4; ++step) {
+        EXPECT_FALSE(tickets[step].is_in(Tier::remote));
+        EXPECT_FALSE(history.is_in(step, Tier::remote));
+      }
+      EXPECT_EQ(error_of([&] { history.flush(); }, {"taken over"}), Errc::in_use);
+      for (std::uint64_t step = 4; step < 20; ++step) {
+        try {
+          save(history, stream, field, step);
+        } catch (const Error& error) {  // once what is there alone fills the caches
+          EXPECT_TRUE(error.code() == Errc::no_space || error.code() == Errc::in_use)
+              << error.what();
+        }
+      }
+      for (std::uint64_t step = 0; step < 4; ++step) EXPECT_TRUE(restores(history, step)) << step;
+      EXPECT_EQ(error_of([&] { history.close(); }), Errc::in_use);
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
+    }
+    ::_exit(HasFailure() ? 1 : 0);
+  }
+  ::close(ends[1]);  // so that the child's end is seen
+  char word = 0;
+  ASSERT_EQ(::read(ends[0], &word, 1), 1);
+  ::kill(child, SIGSTOP);
+  ::usleep(600'000);
+  {
+    History other = History::open(with);
+    for (std::uint64_t step = 0; step < 4; ++step) other.discard(step);
+    other.close();
+  }
+  ::kill(child, SIGCONT);
+  ASSERT_EQ(::write(back[1], &word, 1), 1);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(HistoryFolder(with.remote).steps().empty());
+  for (const int fd : {ends[0], back[0], back[1]}) ::close(fd);
+}
+
 // A child has copies of all sockets.
 TEST_F(MemoryHistoryTest, AForkedChildDoesNotKeepTheName) {
   const MemoryServerProcess server(server_options());

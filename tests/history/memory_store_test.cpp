@@ -279,6 +279,16 @@ TEST_F(MemoryStoreTest, AServerThatDiesAmidAnUploadIsAnErrorOfIo) {
             Errc::io);
 }
 
+TEST_F(MemoryStoreTest, KeysAreChecked) {
+  const auto own = store();
+  for (const std::string& key : {std::string(), std::string(256, 'a'), std::string("a b")}) {
+    EXPECT_EQ(error_of([&] { put(*own, key, bytes_of(1, 100)); }, {"no key"}),
+              Errc::invalid_argument);
+    EXPECT_EQ(error_of([&] { get(*own, key); }, {"no key"}), Errc::invalid_argument);
+  }
+  put(*own, std::string(255, 'a'), bytes_of(1, 100));
+}
+
 TEST_F(MemoryStoreTest, LimitsOfTimeAreChecked) {
   for (const milliseconds limit : {milliseconds(0), milliseconds::max(), milliseconds::min()}) {
     EXPECT_EQ(error_of([&] {
