@@ -211,6 +211,7 @@ __global__ void apply_batch(Index index, Batch batch, RunPlan run, Outcome* outc
 
 // ---- A small batch ------------------------------------------------------------------------------
 
+// Not persisted yet: each thread's records are with what it persists in commit_run().
 __device__ void append_small(const Medium& medium, const Batch& batch, const RunPlan& run,
                              const Work& work) {
   const std::uint32_t op = threadIdx.x;
@@ -220,7 +221,6 @@ __device__ void append_small(const Medium& medium, const Batch& batch, const Run
     const Record record = record_of(batch, op);
     medium.records[position] = record;
     medium.marks.mark(&medium.records[position], sizeof(Record));
-    persist();
     atomicAdd(&work.sums[piece], static_cast<unsigned long long>(record_sum(
                                      record.key, record.value, op - run.begin_of(piece))));
   }
