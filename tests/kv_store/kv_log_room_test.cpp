@@ -197,6 +197,17 @@ TEST_F(KvLogRoom, AmplificationIsBoundedWhereHalfOrThreeQuartersAreLive) {
   }
 }
 
+TEST_F(KvLogRoom, AnIndexThatDoesNotFitIsRefusedAndTheOtherLayoutNamed) {
+  // 2^30 slots of 20 bytes, and as many records of 4.
+  constexpr std::uint64_t kCapacity = 1u << 29;
+  if (backend::free_device_memory() > 24 * kCapacity * 2) GTEST_SKIP() << "it would fit";
+  Region region = Region::create(path(), options(1 << 20));
+  EXPECT_EQ(error_of([&] { KvStore::create(region, log_options(kCapacity, 10)); },
+                     {"layout in_place", std::to_string(kCapacity)}),
+            Errc::no_memory);
+  EXPECT_TRUE(region.objects().empty());
+}
+
 TEST_F(KvLogRoom, ABatchMaySpanManySegments) {
   LogOpened opened = create(1 << 15, 20000);
   ASSERT_EQ(opened.store->stats().segment_records, 256u);

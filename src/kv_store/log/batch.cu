@@ -211,6 +211,7 @@ __global__ void apply_batch(Index index, Batch batch, RunPlan run, Outcome* outc
 
 // ---- A small batch ------------------------------------------------------------------------------
 
+// Not persisted yet: each thread's records are with what it persists in commit_run().
 __device__ void append_small(const Medium& medium, const Batch& batch, const RunPlan& run,
                              const Work& work) {
   const std::uint32_t op = threadIdx.x;
@@ -220,12 +221,19 @@ __device__ void append_small(const Medium& medium, const Batch& batch, const Run
     const Record record = record_of(batch, op);
     medium.records[position] = record;
     medium.marks.mark(&medium.records[position], sizeof(Record));
-    persist();
     atomicAdd(&work.sums[piece], static_cast<unsigned long long>(record_sum(
                                      record.key, record.value, op - run.begin_of(piece))));
   }
   __threadfence_block();
   __syncthreads();
+}
+
+// What atomics of the block have made of the outcome, past what plain loads may have cached of it.
+__device__ void report(const Outcome& outcome, Outcome* result) {
+  static_assert(sizeof(Outcome) % sizeof(unsigned long long) == 0);
+  const auto* const from = reinterpret_cast<const unsigned long long*>(&outcome);
+  auto* const to = reinterpret_cast<unsigned long long*>(result);
+  for (unsigned i = 0; i < sizeof(Outcome) / sizeof(*from); ++i) to[i] = seen(from[i]);
 }
 
 // One block, a thread for each operation: no launch, copy or wait but one of each.
@@ -241,7 +249,7 @@ __global__ void small_batch(Medium medium, Index index, Batch batch, RunPlan run
   if (op < batch.count) claim(batch, op, outcome);
   __threadfence_block();
   __syncthreads();
-  if (outcome->reserved_keys == 0) {
+  if (*const_cast<volatile std::uint32_t*>(&outcome->reserved_keys) == 0) {
     add_up(op < batch.count ? look(index, batch, op) : Tally{}, outcome);
     __threadfence_block();
     __syncthreads();
@@ -255,7 +263,7 @@ __global__ void small_batch(Medium medium, Index index, Batch batch, RunPlan run
   }
   __threadfence_block();
   __syncthreads();
-  if (op == 0) *result = *outcome;
+  if (op == 0) report(*outcome, result);
 }
 
 __global__ void get_from_log(Index index, const std::uint64_t* keys, std::uint64_t* values,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <exception>
 #include <utility>
 
 #include "holdfast/kernel.hpp"
@@ -151,8 +152,8 @@ KvStore::BatchResult LogStore::update(const std::uint64_t* keys, const std::uint
   check_count(count);
   if (count == 0) return {};
   const auto operations = static_cast<std::uint32_t>(count);
-  make_room(operations);
   try {
+    make_room(operations);
     timed_ = operations > kSmallBatch;
     if (timed_) marks[0].record(stream);
     Batch batch = begin_batch(keys, values, operations);
@@ -170,6 +171,9 @@ KvStore::BatchResult LogStore::update(const std::uint64_t* keys, const std::uint
     if (error.code() != Errc::no_space && error.code() != Errc::invalid_argument) {
       broken_ = error.what();
     }
+    throw;
+  } catch (const std::exception& error) {
+    broken_ = error.what();
     throw;
   }
 }
