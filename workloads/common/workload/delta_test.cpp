@@ -215,7 +215,10 @@ TEST_F(LoggedDelta, IsThereWholeOrNotAtAllAfterKills) {
   }
   std::mt19937_64 random(holdfast::test::test_seed());
   unsigned midway = 0;
+  std::uint64_t most_us = 5000;
   for (unsigned kill = 0; kill < 30 || (midway < 2 && kill < 2000); ++kill) {
+    // On a busy machine a step takes longer to come to where it stores.
+    if (kill % 50 == 49 && midway == 0) most_us = std::min<std::uint64_t>(2 * most_us, 500'000);
     int ready[2];
     ASSERT_EQ(::pipe(ready), 0);
     const pid_t child = ::fork();
@@ -229,7 +232,7 @@ TEST_F(LoggedDelta, IsThereWholeOrNotAtAllAfterKills) {
     }
     char byte;
     ASSERT_EQ(::read(ready[0], &byte, 1), 1);
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 5000));
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % most_us));
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
     ::close(ready[0]);
