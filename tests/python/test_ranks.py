@@ -77,7 +77,8 @@ def test_a_communicator_of_mpi4py(tmp_path: Path) -> None:
         text=True,
         timeout=90,
     )
-    assert done.returncode == 0 and done.stdout == "ok\n" * 3, done.stderr
+    # mpirun mixes what ranks write.
+    assert done.returncode == 0 and "".join(done.stdout.split()) == "ok" * 3, done.stderr
 
 
 class ThreadGroup:
