@@ -73,4 +73,20 @@ std::vector<std::uint64_t> killed(std::size_t reports, unsigned more_microsecond
   return told;
 }
 
+// A process that saves the steps [first, last), and tells of each once `tier` has it.
+inline std::vector<std::uint64_t> killed_saving(const HistoryOptions& with, Tier tier,
+                                                std::uint64_t first, std::uint64_t last,
+                                                std::size_t reports, unsigned more_microseconds) {
+  return killed(reports, more_microseconds, [&](auto tell) {
+    History history = History::open(with);
+    Stream stream;
+    std::vector<std::uint8_t> field;
+    for (std::uint64_t step = first; step < last; ++step) {
+      save(history, stream, field, step).wait(tier);
+      tell(step);
+    }
+    wait_to_be_killed();
+  });
+}
+
 }  // namespace holdfast::test

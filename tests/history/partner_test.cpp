@@ -33,6 +33,7 @@ using holdfast::Tier;
 using holdfast::test::bytes_of;
 using holdfast::test::error_of;
 using holdfast::test::killed;
+using holdfast::test::killed_saving;
 using holdfast::test::kUnit;
 using holdfast::test::restores;
 using holdfast::test::save;
@@ -78,22 +79,6 @@ class PartnerTest : public ::testing::Test {
     std::filesystem::create_directory(folder);
   }
 
-  // A process that saves `steps`, and tells of each once the partner has it.
-  std::vector<std::uint64_t> killed_saving(const HistoryOptions& with, std::uint64_t first,
-                                           std::uint64_t last, std::size_t reports,
-                                           unsigned more_microseconds) {
-    return killed(reports, more_microseconds, [&](auto tell) {
-      History history = History::open(with);
-      Stream stream;
-      std::vector<std::uint8_t> field;
-      for (std::uint64_t step = first; step < last; ++step) {
-        save(history, stream, field, step).wait(Tier::partner);
-        tell(step);
-      }
-      wait_to_be_killed();
-    });
-  }
-
   holdfast::test::ScratchFolders scratch_;
 };
 
@@ -111,7 +96,7 @@ TEST_F(PartnerTest, WhatThePartnerHasSurvivesTheLossOfTheNode) {
     if (random() % 3 == 0) with.disk = "";
     std::vector<std::uint64_t> told;
     for (std::uint64_t life = 0; life < 3; ++life) {
-      const auto more = killed_saving(with, 6 * life, 6 * life + 6, random() % 7,
+      const auto more = killed_saving(with, Tier::partner, 6 * life, 6 * life + 6, random() % 7,
                                       static_cast<unsigned>(random() % 3000));
       told.insert(told.end(), more.begin(), more.end());
       lose(node());
@@ -141,8 +126,8 @@ TEST_F(PartnerTest, ThePartnerHasTheNewest) {
     HistoryOptions with = options();
     with.partner_bytes = 6 * kUnit;
     with.partner_region = partner() + "/round" + std::to_string(round) + ".hf";
-    const auto told =
-        killed_saving(with, 0, 30, 1 + random() % 30, static_cast<unsigned>(random() % 1000));
+    const auto told = killed_saving(with, Tier::partner, 0, 30, 1 + random() % 30,
+                                    static_cast<unsigned>(random() % 1000));
     ASSERT_FALSE(told.empty());
     lose(node());
     HistoryOptions alone = partner_alone();
@@ -160,7 +145,7 @@ TEST_F(PartnerTest, ThePartnerHasTheNewest) {
 }
 
 TEST_F(PartnerTest, WhatIsFoundGoesToTheNewDiskAndTheMemoryIsGivenBack) {
-  killed_saving(options(), 0, 5, 5, 0);
+  killed_saving(options(), Tier::partner, 0, 5, 5, 0);
   lose(node());
   {
     History history = History::open(options());
@@ -274,7 +259,7 @@ TEST_F(PartnerTest, AFullPartnerRefusesRatherThanLoses) {
 // The partner is lost instead: the node has all of it still, and the next partner's memory is
 // filled from then on.
 TEST_F(PartnerTest, ALostPartnerIsReplaced) {
-  killed_saving(options(), 0, 5, 5, 0);
+  killed_saving(options(), Tier::partner, 0, 5, 5, 0);
   lose(partner());
   {
     History history = History::open(options());
@@ -294,7 +279,7 @@ TEST_F(PartnerTest, ALostPartnerIsReplaced) {
 TEST_F(PartnerTest, MemoryThatIsGoneIsSaid) {
   HistoryOptions with = options();
   with.host_region = "";
-  killed_saving(with, 0, 3, 3, 0);
+  killed_saving(with, Tier::partner, 0, 3, 3, 0);
   for (const auto& entry : std::filesystem::directory_iterator(scratch_.arenas())) {
     std::filesystem::remove(entry.path());
   }
@@ -338,7 +323,7 @@ TEST_F(PartnerTest, AnothersMemoryIsRefusedAndNotTouched) {
                            Errc code = Errc::invalid_argument) {
     EXPECT_EQ(error_of([&] { History::open(with); }, words), code);
   };
-  killed_saving(options(), 0, 3, 3, 0);
+  killed_saving(options(), Tier::partner, 0, 3, 3, 0);
   HistoryOptions with = options();
   with.partner_owner = "rank 1 of 2";
   refused(with, {with.partner_region, "rank 0 of 2", "rank 1 of 2"});
@@ -482,7 +467,7 @@ TEST_F(PartnerTest, ATableOfPartsThatIsDamagedIsNotBelieved) {
 // is touched.
 TEST_F(PartnerTest, ASlotThatIsDamagedIsNotBelieved) {
   using holdfast::history::HostSlot;
-  killed_saving(options(), 1, 3, 2, 0);
+  killed_saving(options(), Tier::partner, 1, 3, 2, 0);
   lose(node());
   const auto seed = holdfast::test::test_seed();
   std::mt19937_64 random(seed);
