@@ -100,7 +100,7 @@ def run(
     No cell begins after so many seconds. Raises Error where an image differs or a store fails;
     what was measured is kept.
     """
-    found = program or _program()
+    found = program or runner.tree_program("adjoint_bench")
     chosen = SIZES[size]
     started = datetime.datetime.now(datetime.timezone.utc)
     path = runner.results_path(results, results_name(size))
@@ -132,19 +132,6 @@ def run(
     if not lines:
         raise Error(f"{found.name} measured nothing: give it more --seconds")
     return path
-
-
-def _program() -> Path:
-    import holdfast
-
-    path = ROOT / "build" / holdfast.backend / "bench" / "adjoint_bench"
-    if path.is_file():
-        return path
-    raise Error(
-        f"{path} is not there: build it (cmake --build --preset {holdfast.backend}), or name "
-        "another with --program",
-        "not_found",
-    )
 
 
 def _computing(lines: list[Line], line: Line) -> float | None:

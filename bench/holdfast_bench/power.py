@@ -11,14 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import holdfast
 from holdfast import Error
 
 from . import runner
 from .gpm.results import Line, Report
 from .gpm.results import Results as Files
 from .gpm.tables import table
-from .kept import FIGURES, RESULTS, ROOT
+from .kept import FIGURES, RESULTS
 from .plots import pyplot
 
 NAME = "power_bench"
@@ -72,7 +71,7 @@ def run(
     """
     if not settings.disk.is_dir():
         raise Error(f"--disk {settings.disk}: there is no such folder", "not_found")
-    found = program or _program()
+    found = program or runner.tree_program(NAME)
     arguments = [*settings.arguments(), f"--disk={settings.disk}"]
     if settings.rocksdb is not None:
         arguments.append(f"--rocksdb={settings.rocksdb}")
@@ -95,17 +94,6 @@ def run(
                 lines=lines,
             )
     return path
-
-
-def _program() -> Path:
-    path = ROOT / "build" / holdfast.backend / "bench" / NAME
-    if path.is_file():
-        return path
-    raise Error(
-        f"{path} is not there: build it (cmake --build --preset {holdfast.backend}), or name "
-        "another with --program",
-        "not_found",
-    )
 
 
 TITLES = {

@@ -43,6 +43,18 @@ def programs(folder: Path | None, backend: str) -> list[Path]:
     return found
 
 
+def tree_program(name: str) -> Path:
+    """Returns a benchmark program of the tree's build folder."""
+    path = ROOT / "build" / holdfast.backend / "bench" / name
+    if path.is_file():
+        return path
+    raise Error(
+        f"{path} is not there: build it (cmake --build --preset {holdfast.backend}), or name "
+        "another with --program",
+        "not_found",
+    )
+
+
 def _first_line(path: str, start: str) -> str:
     try:
         with Path(path).open() as stream:

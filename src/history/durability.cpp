@@ -144,16 +144,14 @@ void Engine::note_loss(Tier kind) {
   for (const history::Transfer& transfer : catalog.transfers()) {
     is_used |= transfer.from == tier || transfer.to == tier;
   }
-  if (catalog.used(tier) > 0 || !is_used) {
-    for (auto& [step, record] : records_) {
-      if (!is_whole(catalog.state(step, tier)) && !catalog.is_lost(step)) continue;
-      catalog.found_damaged(step, tier);  // unless it is being read: its reader hears of it
-      record.failure = concat("what '", stores_[index_of(kind)]->path(), "' had is gone");
-      if (record.ticket) record.ticket->was_in[index_of(kind)] = false;
-    }
+  StepStore& store = store_of(tier);
+  for (auto& [step, record] : records_) {
+    if (!is_whole(catalog.state(step, tier)) && !catalog.is_lost(step)) continue;
+    catalog.found_damaged(step, tier);  // unless it is being read: its reader hears of it
+    record.failure = concat("what '", store.path(), "' had is gone");
   }
   if (is_used) return;  // until those have ended
-  stores_[index_of(kind)]->begin_anew();
+  store.begin_anew();
   std::erase_if(removals_, [&](const auto& removal) { return removal.second == kind; });
   std::erase_if(failed_removals_, [&](const auto& failed) { return failed.first.second == kind; });
   retry_flushes();

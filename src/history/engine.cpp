@@ -45,21 +45,24 @@ void Core::lock_soon(std::unique_lock<std::mutex>& lock) {
   lock.lock();
 }
 
+// visit(sleeper) for each lane that sleeps and may go on.
+template <class Visit>
+void Core::for_each_due(const Visit& visit) {
+  for (int tier = 0; tier < catalog.tiers(); ++tier) {
+    if (flushers[tier].asleep && catalog.may_flush(tier)) visit(flushers[tier]);
+    if (fetchers[tier].asleep && catalog.may_fetch(tier)) visit(fetchers[tier]);
+  }
+}
+
 void Core::go_on() {
   changed.notify_all();
-  for (int tier = 0; tier < catalog.tiers(); ++tier) {
-    if (flushers[tier].asleep && catalog.may_flush(tier)) flushers[tier].due.notify_one();
-    if (fetchers[tier].asleep && catalog.may_fetch(tier)) fetchers[tier].due.notify_one();
-  }
+  for_each_due([](Sleeper& sleeper) { sleeper.due.notify_one(); });
 }
 
 void Core::go_on(std::unique_lock<std::mutex>& lock) {
   std::condition_variable* due[2 * Catalog::kMaxTiers];
   std::size_t count = 0;
-  for (int tier = 0; tier < catalog.tiers(); ++tier) {
-    if (flushers[tier].asleep && catalog.may_flush(tier)) due[count++] = &flushers[tier].due;
-    if (fetchers[tier].asleep && catalog.may_fetch(tier)) due[count++] = &fetchers[tier].due;
-  }
+  for_each_due([&](Sleeper& sleeper) { due[count++] = &sleeper.due; });
   lock.unlock();
   changed.notify_all();
   for (std::size_t i = 0; i < count; ++i) due[i]->notify_one();

@@ -101,6 +101,8 @@ struct Core {
   bool dispatcher_rests = false;  // until it is woken: it looks for nothing
   bool lanes_due = false;         // for the dispatcher to wake
 
+  template <class Visit>
+  void for_each_due(const Visit& visit);
   // Something has changed: wakes who may go on. REQUIRES: the mutex is held.
   void go_on();
   // The same for a thread that may let go of the mutex in between, and does while it wakes: who is

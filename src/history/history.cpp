@@ -60,6 +60,7 @@ bool came_to(const Ticket::State& state, Tier tier) {
   const int number = state.tiers[index_of(tier)];
   if (number < 0 || !is_there(state)) return false;
   if (tier < Tier::disk) return state.was_in[index_of(tier)];
+  if (state.core->note_losses) state.core->note_losses();
   return history::is_whole(state.core->catalog.state(state.step, number));
 }
 
@@ -81,7 +82,6 @@ bool Ticket::is_in(Tier tier) const {
   check_tier(tier, "Ticket::is_in");
   state.core->check_process();
   const std::lock_guard lock(state.core->mutex);
-  if (state.core->note_losses) state.core->note_losses();
   return came_to(state, tier);
 }
 
@@ -105,7 +105,6 @@ void wait_for(Ticket::State& state, Tier tier,
   std::unique_lock lock(state.core->mutex);
   history::Caller caller(*state.core, lock, history::TraceEvent::Kind::ticket, state.step, begin);
   const history::Core::Waiting waiting(*state.core);
-  if (state.core->note_losses) state.core->note_losses();
   for (;;) {
     if (came_to(state, tier)) return caller.done();
     if (state.error) std::rethrow_exception(state.error);
