@@ -14,6 +14,7 @@
 
 #include "holdfast/checkpoint.hpp"
 #include "support/scratch.hpp"
+#include "support/still_fork.hpp"
 
 namespace holdfast {
 namespace {
@@ -76,7 +77,7 @@ TEST_P(CheckpointKillTest, ASaveIsWholeOrAbsent) {
       Region::create(path(), options(4u << 20)).abandon();
       *shared = {};
     }
-    const pid_t child = ::fork();
+    const pid_t child = test::fork_when_still();
     if (child == 0) {
       try {
         const std::string wrong = run(path(), shared, GetParam());

@@ -13,6 +13,7 @@
 
 #include "core/directory.hpp"
 #include "support/error_of.hpp"
+#include "support/still_fork.hpp"
 
 namespace holdfast::core {
 namespace {
@@ -68,7 +69,7 @@ TEST_F(DaxMediumTest, HasANameOnceItIsARegion) {
 TEST_F(DaxMediumTest, KillLosesNothing) {
   // A GPU's context does not survive the fork below.
   if (std::string_view(holdfast::backend::name()) == "cuda") GTEST_SKIP();
-  const pid_t child = ::fork();
+  const pid_t child = test::fork_when_still();
   if (child == 0) {
     static const auto medium = make();
     std::memset(medium->base() + kMetadataBytes, 'k', kPage);

@@ -18,6 +18,7 @@
 
 #include "core/fake_sysfs.hpp"
 #include "support/error_of.hpp"
+#include "support/still_fork.hpp"
 
 // libpmem2 1.12 loses 144 bytes with every mapping that it is told of (pmem/pmdk issue 5637).
 extern "C" [[gnu::visibility("default")]] const char* __lsan_default_suppressions();
@@ -68,7 +69,7 @@ class Child {
   explicit Child(const std::function<void()>& body) {
     int ends[2];
     EXPECT_EQ(::pipe(ends), 0);
-    pid_ = ::fork();
+    pid_ = test::fork_when_still();
     if (pid_ == 0) {
       ::close(ends[0]);
       char result = 'y';

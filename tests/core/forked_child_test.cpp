@@ -4,14 +4,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <thread>
 
 #include "holdfast/checkpoint.hpp"
 #include "holdfast/region.hpp"
 #include "support/in_child.hpp"
 #include "support/scratch.hpp"
+#include "support/still_fork.hpp"
 #include "support/stream_gate.hpp"
 
 namespace holdfast {
@@ -35,6 +39,21 @@ class ForkedChildTest : public test::Scratch {
               Errc::in_use);
   }
 };
+
+// What a forking test relies on: no lock is held by a thread that the child has not.
+TEST_F(ForkedChildTest, ATestsForkWaitsForBusyThreads) {
+  std::atomic<bool> still = false;
+  std::thread busy([&] {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+    while (std::chrono::steady_clock::now() < until) {
+    }
+    still = true;
+    while (still) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  });
+  EXPECT_EQ(in_child([&] { EXPECT_TRUE(still); }), 0);
+  still = false;
+  busy.join();
+}
 
 // What is persisted behind the child's end survives kill -9 as ever.
 TEST_F(ForkedChildTest, TheParentsRegionOutlivesTheChildsCopy) {
@@ -162,7 +181,7 @@ TEST_F(ForkedChildTest, AChildCanTakeOver) {
       data[0] = 2;
       int ends[2];
       ASSERT_EQ(::pipe(ends), 0);
-      const pid_t child = ::fork();
+      const pid_t child = test::fork_when_still();
       if (child == 0) {
         ::alarm(20);
         char byte;

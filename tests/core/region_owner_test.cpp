@@ -17,6 +17,7 @@
 #include "holdfast/region.hpp"
 #include "support/process.hpp"
 #include "support/scratch.hpp"
+#include "support/still_fork.hpp"
 
 namespace holdfast {
 namespace {
@@ -75,7 +76,7 @@ TEST(OwnerChild, DISABLED_LeavesAWriter) {
   Region region = Region::open(test::from_environment("HOLDFAST_TEST_REGION"));
   auto& counter = counter_at(region.find<std::uint64_t>("counter").data());
   const pid_t owner = ::getpid();
-  if (::fork() == 0) {
+  if (test::fork_when_still() == 0) {
     close_all_files_but(3000);
     while (::getppid() == owner) ++counter;
     count_for(counter, 10ms);
@@ -152,7 +153,7 @@ TEST_F(RegionOwnerTest, ARegionThatWasAbandonedOpensAtOnceThoughItsProcessLives)
 // the region itself if it is told to.
 TEST(OwnerChild, DISABLED_LeavesItsLockToAChild) {
   Region region = Region::open(test::from_environment("HOLDFAST_TEST_REGION"));
-  const pid_t child = ::fork();
+  const pid_t child = test::fork_when_still();
   if (child == 0) {
     ::alarm(60);
     for (;;) ::pause();
@@ -229,7 +230,7 @@ TEST_F(RegionOwnerTest, WhoHasTheLockIsNamedWithinOneProcess) {
   make();
   Region region = Region::open(path());
   EXPECT_EQ(refusal(path()), words(path(), "this process; close it there first"));
-  const pid_t child = ::fork();
+  const pid_t child = test::fork_when_still();
   if (child == 0) {
     ::alarm(60);
     for (;;) ::pause();
@@ -247,7 +248,7 @@ TEST_F(RegionOwnerTest, WhoHasTheLockIsNamedWithinOneProcess) {
 TEST_F(RegionOwnerTest, ARegionThatWasClosedOpensAtOnceThoughAForkedChildHasItsFiles) {
   make();
   Region region = Region::open(path());
-  const pid_t child = ::fork();
+  const pid_t child = test::fork_when_still();
   if (child == 0) {
     ::alarm(60);
     for (;;) ::pause();
@@ -264,7 +265,7 @@ TEST_F(RegionOwnerTest, ALockThatNobodyHasAnyLongerIsWaitedFor) {
   make();
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-  const pid_t child = ::fork();
+  const pid_t child = test::fork_when_still();
   if (child == 0) {
     const int fd = ::open(path().c_str(), O_RDWR);
     ::_exit(::flock(fd, LOCK_EX | LOCK_NB) == 0 && send_descriptor(ends[1], fd) ? 0 : 1);
@@ -288,11 +289,11 @@ TEST_F(RegionOwnerTest, AChildThatHasItsParentsLockIsToldSo) {
   make();
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
-  const pid_t parent = ::fork();
+  const pid_t parent = test::fork_when_still();
   if (parent == 0) {
     Region region = Region::open(path());
     const pid_t self = ::getpid();
-    if (::fork() != 0) {
+    if (test::fork_when_still() != 0) {
       region.abandon();
       for (;;) ::pause();
     }
@@ -337,7 +338,7 @@ TEST(ProcessTest, TellsTheLivingFromTheDead) {
 
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
-  const pid_t pid = ::fork();
+  const pid_t pid = test::fork_when_still();
   if (pid == 0) {
     const core::ProcessName name = core::this_process();
     (void)!::write(ends[1], &name, sizeof name);

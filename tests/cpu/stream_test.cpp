@@ -14,6 +14,7 @@
 #include "cpu/support.hpp"
 #include "holdfast/cpu/host_observer.hpp"
 #include "support/error_of.hpp"
+#include "support/still_fork.hpp"
 
 namespace holdfast::test {
 namespace {
@@ -105,7 +106,7 @@ TEST(Stream, AllAreWaitedFor) {
   backend::synchronize();
   EXPECT_EQ(done, 3);
   EXPECT_THROW(failing.synchronize(), Error);
-  const pid_t child = fork();
+  const pid_t child = test::fork_when_still();
   if (child == 0) {
     backend::synchronize();  // not for the streams of the parent, whose threads are not here
     _exit(0);
@@ -316,7 +317,7 @@ TEST(Launch, WorksInAForkedChild) {
     launch(stream, 8, 32, add_to_all, data.data(), 64u, 1u);
     stream.synchronize();
   }
-  const pid_t child = fork();
+  const pid_t child = test::fork_when_still();
   if (child == 0) {
     cpu::set_schedule(with_seed(4));
     Stream stream;

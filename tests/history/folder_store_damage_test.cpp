@@ -18,6 +18,7 @@
 #include "step_ledger.hpp"
 #include "support/in_child.hpp"
 #include "support/scratch.hpp"
+#include "support/still_fork.hpp"
 
 namespace holdfast {
 namespace {
@@ -438,7 +439,7 @@ TEST_F(FolderStoreDamageTest, AForkedChildDoesNotHoldOnToTheLock) {
   auto store = open(home());
   int wait_for_end[2];
   ASSERT_EQ(::pipe(wait_for_end), 0);
-  const pid_t child = ::fork();
+  const pid_t child = test::fork_when_still();
   if (child == 0) {
     ::close(wait_for_end[1]);
     char byte;

@@ -15,6 +15,7 @@
 #include "history/folder_store.hpp"
 #include "step_ledger.hpp"
 #include "support/scratch.hpp"
+#include "support/still_fork.hpp"
 
 namespace holdfast {
 namespace {
@@ -85,7 +86,7 @@ TEST_F(FolderStoreKillTest, AKilledProcessLeavesStepsWholeOrAbsent) {
   unsigned busy = 0;
   for (unsigned kill = 0; kill < 200; ++kill) {
     const std::uint64_t child_seed = random();
-    const pid_t child = ::fork();
+    const pid_t child = test::fork_when_still();
     if (child == 0) {
       try {
         std::cerr << run(path("history"), shared, child_seed) << "\n";

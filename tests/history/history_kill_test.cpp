@@ -22,6 +22,7 @@
 #include "history/engine.hpp"
 #include "history_oracle.hpp"
 #include "support/scratch.hpp"
+#include "support/still_fork.hpp"
 
 namespace holdfast {
 namespace {
@@ -326,7 +327,7 @@ TEST_P(HistoryKillTest, AKilledProcessLosesNothingThatItCalledDurable) {
     const auto patience = std::chrono::microseconds(random() % 30000);
     const bool from_opening = random() % 4 != 0;
     shared.opened = 0;
-    const pid_t child = ::fork();
+    const pid_t child = test::fork_when_still();
     if (child == 0) {
       ::alarm(60);
       try {

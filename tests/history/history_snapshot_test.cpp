@@ -21,6 +21,7 @@
 #include "faulty_engine.hpp"
 #include "history/engine.hpp"
 #include "support/scratch.hpp"
+#include "support/still_fork.hpp"
 
 namespace holdfast {
 namespace {
@@ -173,7 +174,7 @@ TEST_F(HistorySnapshotTest, TheSocketIsThereAsLongAsTheHistoryIsOpen) {
   EXPECT_EQ(error_of([&] { engine->snapshot(); }), Errc::closed);
   engine.reset();
   // What a killed process left is replaced.
-  const pid_t child = ::fork();
+  const pid_t child = test::fork_when_still();
   if (child == 0) {
     const core::UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM, 0));
     sockaddr_un address{};

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "holdfast/history.hpp"
+#include "support/still_fork.hpp"
 
 namespace holdfast::test {
 
@@ -53,7 +54,7 @@ template <class Body>
 std::vector<std::uint64_t> killed(std::size_t reports, unsigned more_microseconds, Body body) {
   int ends[2];
   EXPECT_EQ(::pipe(ends), 0);
-  const pid_t child = ::fork();
+  const pid_t child = test::fork_when_still();
   if (child == 0) {
     ::close(ends[0]);
     body([&](std::uint64_t step) { (void)!::write(ends[1], &step, sizeof(step)); });

@@ -24,6 +24,7 @@
 #include "support/message_proxy.hpp"
 #include "support/sanitized.hpp"
 #include "support/scratch.hpp"
+#include "support/still_fork.hpp"
 
 namespace holdfast {
 namespace {
@@ -104,7 +105,7 @@ TEST_F(MemoryHistoryTest, AClientThatIsKilledAtAnyMessageLeavesWhatItReported) {
     ASSERT_EQ(::pipe(ends), 0);
     ASSERT_EQ(::pipe(orders), 0);
     const std::string name = "/at" + std::to_string(at);
-    const pid_t child = ::fork();  // before the proxy's threads
+    const pid_t child = test::fork_when_still();  // before the proxy's threads
     if (child == 0) {
       ::alarm(60);
       char address[128] = {};
@@ -436,7 +437,7 @@ TEST_F(MemoryHistoryTest, WhoWasTakenOverFromCountsOnNothingThere) {
   int ends[2], back[2];
   ASSERT_EQ(::pipe(ends), 0);
   ASSERT_EQ(::pipe(back), 0);
-  const pid_t child = ::fork();
+  const pid_t child = test::fork_when_still();
   if (child == 0) {
     ::alarm(100);
     char word = 'c';
@@ -499,7 +500,7 @@ TEST_F(MemoryHistoryTest, AForkedChildDoesNotKeepTheName) {
   pid_t child = 0;
   {
     History history = History::open(options(server.address() + "/rank3"));
-    child = ::fork();
+    child = test::fork_when_still();
     if (child == 0) {
       for (;;) ::pause();
     }

@@ -22,6 +22,7 @@
 #include "support/message_proxy.hpp"
 #include "support/sanitized.hpp"
 #include "support/scratch.hpp"
+#include "support/still_fork.hpp"
 
 namespace holdfast {
 namespace {
@@ -199,7 +200,7 @@ TEST_F(MemoryStoreTest, WhoWasTakenOverFromIsRefusedForGood) {
   ASSERT_EQ(::pipe(ends), 0);
   ASSERT_EQ(::pipe(back), 0);
   const std::string address = server.address() + "/rank3";
-  const pid_t child = ::fork();
+  const pid_t child = test::fork_when_still();
   if (child == 0) {
     ::alarm(60);
     char word = 'c';
@@ -374,7 +375,9 @@ TEST_F(MemoryStoreTest, ManyThreadsAtOnce) {
 }
 
 TEST_F(MemoryStoreTest, AForkedChildIsRefused) {
-  const auto own = store();
+  server_ = nullptr;
+  const test::MemoryServerProcess server(options());
+  const auto own = memory_store(server.address() + "/rank0", kImpatient);
   put(*own, "a", bytes_of(1, 100));
   EXPECT_EQ(
       test::in_child([&] { EXPECT_EQ(error_of([&] { own->list(); }, {"child"}), Errc::in_use); }),

@@ -19,6 +19,7 @@
 #include "step_ledger.hpp"
 #include "support/error_of.hpp"
 #include "support/scratch.hpp"
+#include "support/still_fork.hpp"
 
 namespace holdfast {
 namespace {
@@ -461,7 +462,7 @@ TEST_F(ObjectClaimTest, OneAtATime) {
 TEST_F(ObjectClaimTest, OfADeadProcessOnThisMachineAtOnce) {
   int pipe_ends[2];
   ASSERT_EQ(::pipe(pipe_ends), 0);
-  const pid_t child = ::fork();
+  const pid_t child = test::fork_when_still();
   if (child == 0) {
     const core::ProcessName name = core::this_process();
     if (::write(pipe_ends[1], &name, sizeof name) != sizeof name) ::_exit(1);

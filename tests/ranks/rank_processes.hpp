@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "support/still_fork.hpp"
+
 namespace holdfast::test {
 
 // A number that forked processes share.
@@ -39,7 +41,7 @@ class RankProcesses {
   // `body(rank)` is the exit status; an exception's is 99. Whoever hangs is ended by SIGALRM.
   RankProcesses(int size, const std::function<int(int)>& body, unsigned alarm_seconds = 60) {
     for (int rank = 0; rank < size; ++rank) {
-      const pid_t child = ::fork();
+      const pid_t child = test::fork_when_still();
       if (child == 0) {
         ::alarm(alarm_seconds);
         int status = 99;

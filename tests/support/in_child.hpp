@@ -9,11 +9,13 @@
 #include <exception>
 #include <functional>
 
+#include "support/still_fork.hpp"
+
 namespace holdfast::test {
 
 // How `body` ends in a forked child; one that waits for ever is ended by a signal.
 inline int in_child(const std::function<void()>& body) {
-  const pid_t child = ::fork();
+  const pid_t child = test::fork_when_still();
   if (child == 0) {
     ::alarm(20);
     try {

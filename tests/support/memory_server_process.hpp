@@ -12,6 +12,7 @@
 #include <string>
 
 #include "holdfast/memory_server.hpp"
+#include "support/still_fork.hpp"
 
 namespace holdfast::test {
 
@@ -21,7 +22,7 @@ class MemoryServerProcess {
   explicit MemoryServerProcess(const MemoryServerOptions& options) {
     int ends[2];
     if (::pipe(ends) != 0) throw std::runtime_error("pipe failed");
-    pid_ = ::fork();
+    pid_ = test::fork_when_still();
     if (pid_ == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       ::close(ends[0]);

@@ -18,6 +18,7 @@
 
 #include "support/error_of.hpp"
 #include "support/scratch.hpp"
+#include "support/still_fork.hpp"
 #include "workload/workload.hpp"
 
 namespace {
@@ -221,7 +222,7 @@ TEST_F(LoggedDelta, IsThereWholeOrNotAtAllAfterKills) {
     if (kill % 50 == 49 && midway == 0) most_us = std::min<std::uint64_t>(2 * most_us, 500'000);
     int ready[2];
     ASSERT_EQ(::pipe(ready), 0);
-    const pid_t child = ::fork();
+    const pid_t child = holdfast::test::fork_when_still();
     if (child == 0) {
       Instance instance(path(), Mode::cap_delta, kill % 2 ? DeltaOrder::sorted : DeltaOrder());
       instance.delta->recover();
@@ -238,7 +239,7 @@ TEST_F(LoggedDelta, IsThereWholeOrNotAtAllAfterKills) {
     ::close(ready[0]);
     ::close(ready[1]);
     // In a child, too: streams start threads, which the next fork would lack.
-    const pid_t checker = ::fork();
+    const pid_t checker = holdfast::test::fork_when_still();
     if (checker == 0) {
       Instance instance(path(), Mode::cap_delta);
       bool alike = true;

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "support/scratch.hpp"
+#include "support/still_fork.hpp"
 
 namespace workload_checks {
 namespace {
@@ -76,7 +77,7 @@ struct Child {
 Child start(const Info& info, const Settings& settings, const std::string& path) {
   int ready[2], result[2];
   if (::pipe(ready) != 0 || ::pipe(result) != 0) throw std::runtime_error("pipe failed");
-  Child child{::fork(), ready[0], result[0]};
+  Child child{holdfast::test::fork_when_still(), ready[0], result[0]};
   if (child.pid == 0) be_killed(info, settings, path, ready[1], result[1]);
   ::close(ready[1]);
   ::close(result[1]);
