@@ -202,7 +202,7 @@ def test_rivals_are_measured_in_every_form(run: Run, tmp_path: Path) -> None:
     assert by["hotspot_engine", "gpm"]["facts"]["checkpoint"] == "engine"
     results = gpm.Results(tmp_path, ("cpu",))
     assert len(row_of(gpm.tables.rivals(results), "gpKVS (input in device memory)")) == 13
-    assert "CPU threads" in row_of(answer.out, "BFS (CAP publishes once a step)")[-1]
+    assert "CPU threads" in row_of(answer.out, "BFS (published once a step)")[-1]
     # Figure 9 takes its lines from there, and leaves the variants.
     write(tmp_path, "gpm_modes_test", [mode("gpkvs", "gpm", 1.0), mode("gpkvs", "cap-mm", 9.0)])
     table = gpm.tables.fig9(gpm.Results(tmp_path, ("cpu",)), "test")

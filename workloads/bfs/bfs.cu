@@ -18,20 +18,49 @@ using u32 = std::uint32_t;
 // holds this many, and the CPU backend 8.
 constexpr u32 kMostBlocks = 64;
 constexpr u32 kMostBlocksOnCpu = 4;
+constexpr u32 kSetUpThreads = 256;  // of a block
+
+__host__ __device__ constexpr Pair pair_of(u32 high, u32 low) { return Pair{high} << 32 | low; }
+__host__ __device__ constexpr u32 high_of(Pair pair) { return static_cast<u32>(pair >> 32); }
+__host__ __device__ constexpr u32 low_of(Pair pair) { return static_cast<u32>(pair); }
 
 struct DeviceGraph {
-  const u32* offsets;
-  const u32* targets;
-  u32 nodes;
+  const Node* nodes;
+  const u32* targets;  // of nodes with many arcs
+
+  __device__ const u32* arcs_of(u32 node) const {
+    const Node& found = nodes[node];
+    return found.count <= Node::kArcs ? found.arcs : targets + found.arcs[0];
+  }
 };
+
+__global__ void make_nodes(const u32* offsets, const u32* targets, Node* nodes, u32 count) {
+  const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  Node node{offsets[i + 1] - offsets[i], {offsets[i]}};
+  if (node.count <= Node::kArcs) {
+    for (u32 arc = 0; arc < node.count; ++arc) node.arcs[arc] = targets[offsets[i] + arc];
+  }
+  nodes[i] = node;
+}
+
+// The next level begins with it: it comes from memory while blocks wait for one another.
+__device__ void prefetch(const Node* node) {
+#ifdef __CUDA_ARCH__
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(node));
+#else
+  (void)node;
+#endif
+}
 
 struct Working {
   u32* queue;
   u32* seen;
   SearchState* state;
+  u32* ends = nullptr;      // of the call's levels, to be persisted behind them; null: with each
   u32* gathered = nullptr;  // the head, which ends of levels and nodes follow; null: nothing is
   u32 levels = 0;           // of the ends that are gathered
-  u32 first_level = 0;      // the first of them
+  u32 first_level = 0;      // the first of them, or of `ends`
   u32 first_place = 0;      // in the sequence, of the first node
 };
 
@@ -78,25 +107,26 @@ __device__ void expand_nodes(const DeviceGraph& graph, const Durable& durable, c
                              u32 position, u32 end, u32 cost) {
   __shared__ u32 found;
   __shared__ u32 first;
-  u32 arc = 0;
-  u32 last = 0;
+  const u32* arc = nullptr;
+  u32 left = 0;
   if (position < end) {
     const u32 node = work.queue[position];
-    arc = graph.offsets[node];
-    last = graph.offsets[node + 1];
+    arc = graph.arcs_of(node);
+    left = graph.nodes[node].count;
   }
   do {
     if (threadIdx.x == 0) found = 0;
     __syncthreads();
-    const u32 arcs = min(last - arc, 32u);
-    u32 claimed = claim_all(work.seen, graph.targets + arc, arcs);
+    const u32 arcs = min(left, 32u);
+    u32 claimed = claim_all(work.seen, arc, arcs);
     const u32 place = claimed ? atomicAdd(&found, static_cast<u32>(__popc(claimed))) : 0;
     __syncthreads();
-    if (threadIdx.x == 0 && found != 0) first = atomicAdd(&work.state->tail, found);
+    if (threadIdx.x == 0 && found != 0) first = low_of(atomicAdd(&work.state->found, Pair{found}));
     __syncthreads();
     u32 slot = first + place;
     for (; claimed != 0; claimed &= claimed - 1, ++slot) {
-      const u32 node = graph.targets[arc + static_cast<u32>(__ffs(static_cast<int>(claimed))) - 1];
+      const u32 node = arc[__ffs(static_cast<int>(claimed)) - 1];
+      prefetch(graph.nodes + node);
       work.queue[slot] = node;
       durable.sequence[slot] = node;
       durable.costs[node] = cost + 1;
@@ -105,60 +135,91 @@ __device__ void expand_nodes(const DeviceGraph& graph, const Durable& durable, c
       }
     }
     arc += arcs;
-  } while (__syncthreads_or(arc < last));
+    left -= arcs;
+  } while (__syncthreads_or(left != 0));
 }
 
-// The level is whole: the last block's first thread says so to the others, and on the medium.
-// REQUIRES: what all blocks found is durable, where kernels persist; and the caller persists before
-// it arrives again. An end without those before it would count a level that is found again, and may
-// then be in another order.
-__device__ void end_level(const Durable& durable, const Working& work, u32 level) {
+// One thread of the block that comes last: the level is whole, which it says to the others, and on
+// the medium. REQUIRES: what all blocks found is durable, where each level is persisted; and the
+// caller persists before it arrives again. An end without those before it would count a level that
+// is found again, and may then be in another order.
+__device__ void end_level(const Durable& durable, const Working& work, u32 level, u32 begin,
+                          u32 tail) {
   SearchState* const state = work.state;
-  __threadfence();
-  const u32 tail = atomicAdd(&state->tail, 0u);
+  *static_cast<volatile Pair*>(&state->found) = pair_of(0, tail);
+  __threadfence();  // what all blocks did comes before what the others wait for
+  *static_cast<volatile Pair*>(&state->whole) = pair_of(level + 1, tail);
+  state->begin = begin;
   if (work.gathered != nullptr) {
     work.gathered[0] = level + 1;
-    work.gathered[1] = state->end;
+    work.gathered[1] = begin;
     work.gathered[2] = tail;
     work.gathered[kHeadWords + level - work.first_level] = tail;
   }
-  state->begin = state->end;
-  state->end = tail;
-  state->arrived = 0;
+  (work.ends != nullptr ? work.ends[level - work.first_level] : durable.ends[level + 1]) = tail;
+}
+
+// One thread of each block: returns where the level ends, once all blocks are there; 0 where nobody
+// asks for it, since it is the last one (`is_last`).
+__device__ u32 wait_for_level(const Durable& durable, const Working& work, u32 level, u32 begin,
+                              bool is_last) {
+  __threadfence();  // what all threads of the block did comes before its arrival
+  const Pair found = atomicAdd(&work.state->found, pair_of(1, 0));
+  Pair whole = pair_of(level + 1, low_of(found));
+  if (high_of(found) == gridDim.x - 1) {
+    end_level(durable, work, level, begin, low_of(found));
+  } else if (is_last) {
+    return 0;
+  } else {
+    // No atomic: one that adds 0 is still a write, which races with who reads its first level.
+    const volatile Pair* const waited_for = &work.state->whole;
+    while (high_of(whole = *waited_for) <= level) __nanosleep(20);
+  }
   __threadfence();
-  atomicExch(&state->levels, level + 1);
-  durable.ends[level + 1] = tail;
+  return low_of(whole);
 }
 
 // Expands up to `levels` levels in one launch. A grid-wide barrier ends each.
 __global__ void expand_levels(DeviceGraph graph, Durable durable, Working work, u32 levels,
-                              bool persists) {
-  SearchState* const state = work.state;
-  const u32 first_level = state->levels;  // nobody moves it before this block has arrived
-  for (u32 level = first_level; level < first_level + levels; ++level) {
-    const u32 end = state->end;
-    if (state->begin == end) break;  // the same for all blocks
-    const u32 grid = gridDim.x * blockDim.x;
-    for (u32 tile = state->begin + blockIdx.x * blockDim.x; tile < end; tile += grid) {
+                              Persists persists) {
+  __shared__ u32 next_end;
+  // Nobody moves them before this block has arrived.
+  const Pair whole = work.state->whole;
+  u32 begin = work.state->begin;
+  u32 end = low_of(whole);
+  if (threadIdx.x == 0) next_end = end;  // not what another launch has left, in a changed program
+  const u32 last_level = high_of(whole) + levels - 1;
+  const u32 grid = gridDim.x * blockDim.x;
+  for (u32 level = high_of(whole); level <= last_level && begin != end; ++level) {
+    for (u32 tile = begin + blockIdx.x * blockDim.x; tile < end; tile += grid) {
       expand_nodes(graph, durable, work, tile + threadIdx.x, end, level + 1);
     }
     // Nodes, before whoever counts them; and the end of the level before.
-    if (persists) persist();
+    if (persists == Persists::levels) persist();
     __syncthreads();
     if (threadIdx.x == 0) {
-      __threadfence();  // what all threads of the block did comes before its arrival
-      if (atomicAdd(&state->arrived, 1u) == gridDim.x - 1) {
-        end_level(durable, work, level);
-      } else if (level + 1 < first_level + levels) {
-        // No atomic: one that adds 0 is still a write, which races with who reads its first level.
-        const volatile u32* const levels = &state->levels;
-        while (*levels <= level) __nanosleep(50);
-      }
-      __threadfence();
+      next_end = wait_for_level(durable, work, level, end, level == last_level);
     }
     __syncthreads();
+    begin = end;
+    end = next_end;
   }
-  if (persists) persist();  // the last end
+  if (persists != Persists::never) persist();  // the last end, or all nodes
+}
+
+// Behind levels that are durable: their ends. One block.
+__global__ void persist_ends(Durable durable, Working work) {
+  const u32 levels = high_of(work.state->whole) - work.first_level;
+  for (u32 i = threadIdx.x; i < levels; i += blockDim.x) {
+    durable.ends[work.first_level + 1 + i] = work.ends[i];
+  }
+  persist();
+}
+
+// Those that a crash left without others before them.
+__global__ void forget_ends(Durable durable, u32 from, u32 most) {
+  for (u32 i = from + threadIdx.x; i <= most; i += blockDim.x) durable.ends[i] = 0;
+  persist();
 }
 
 __global__ void begin_search(Durable durable, u32 source, bool persists) {
@@ -243,22 +304,26 @@ Reached reached_by(const std::vector<u32>& ends) {
 }
 
 Search::Search(holdfast::Stream& stream, const Graph& graph, const Durable& durable,
-               u32 most_levels, bool persists, u32 threads)
+               u32 most_levels, Persists persists, u32 threads)
     : stream_(stream),
       durable_(durable),
       nodes_(graph.nodes()),
       most_levels_(most_levels),
       persists_(persists),
       threads_(threads),
-      offsets_(graph.offsets.size()),
+      graph_(nodes_),
       targets_(graph.targets.size()),
+      ends_(persists == Persists::expansions ? most_levels : 0),
       queue_(nodes_),
       seen_(nodes_ / 32 + 1),
       state_(1) {
-  holdfast::copy_async(stream_, offsets_.data(), graph.offsets.data(), offsets_.bytes());
+  const holdfast::DeviceBuffer<u32> offsets(graph.offsets.size());
+  holdfast::copy_async(stream_, offsets.data(), graph.offsets.data(), offsets.bytes());
   if (targets_.size() != 0) {
     holdfast::copy_async(stream_, targets_.data(), graph.targets.data(), targets_.bytes());
   }
+  holdfast::launch(stream_, dim3(holdfast::blocks_for(nodes_, kSetUpThreads)), dim3(kSetUpThreads),
+                   make_nodes, offsets.data(), targets_.data(), graph_.data(), nodes_);
   stream_.synchronize();
 }
 
@@ -271,11 +336,17 @@ Reached Search::recover(u32 source) {
   };
   std::vector<u32> ends = read_ends();
   if (ends.empty()) {
-    holdfast::launch(stream_, dim3(1), dim3(1), begin_search, durable_, source, persists_);
+    holdfast::launch(stream_, dim3(1), dim3(1), begin_search, durable_, source,
+                     persists_ != Persists::never);
     ends = read_ends();
   }
+  if (persists_ == Persists::expansions) {
+    holdfast::launch(stream_, dim3(1), dim3(std::min(threads_, kSetUpThreads)), forget_ends,
+                     durable_, static_cast<u32>(ends.size()), most_levels_);
+  }
   reached_ = reached_by(ends);
-  const SearchState state{reached_.begin, reached_.end, reached_.end, reached_.levels, 0, 0};
+  const SearchState state{pair_of(0, reached_.end), pair_of(reached_.levels, reached_.end),
+                          reached_.begin, 0};
   holdfast::fill_async(stream_, seen_.data(), 0, seen_.bytes());
   holdfast::copy_async(stream_, state_.data(), &state, sizeof(state));
   const holdfast::DeviceBuffer<u32> device_ends(ends.size());
@@ -300,22 +371,24 @@ void Search::launch_expand(u32 levels, bool gathers) {
   const u32 frontier = reached_.end - reached_.begin;
   const u32 blocks =
       std::min(holdfast::blocks_for(frontier, threads_), on_cpu() ? kMostBlocksOnCpu : kMostBlocks);
-  Working work{queue_.data(), seen_.data(), state_.data()};
+  Working work{queue_.data(), seen_.data(), state_.data(), ends_.data()};
+  work.first_level = reached_.levels;
   if (gathers) {
     work.gathered = gathered_.data();
     work.levels = levels;
-    work.first_level = reached_.levels;
     work.first_place = reached_.end;
   }
   holdfast::launch(stream_, dim3(blocks), dim3(threads_), expand_levels,
-                   DeviceGraph{offsets_.data(), targets_.data(), nodes_}, durable_, work, levels,
-                   persists_);
+                   DeviceGraph{graph_.data(), targets_.data()}, durable_, work, levels, persists_);
+  if (persists_ != Persists::expansions) return;
+  holdfast::launch(stream_, dim3(1), dim3(std::min(threads_, kSetUpThreads)), persist_ends,
+                   durable_, work);
 }
 
 void Search::store_costs(u32* to) {
   const u32 blocks = std::min(holdfast::blocks_for(nodes_, 4 * threads_), 1024u);
   holdfast::launch(stream_, dim3(blocks), dim3(threads_), copy_costs, durable_.costs, to, nodes_,
-                   persists_);
+                   persists_ != Persists::never);
   stream_.synchronize();
 }
 
@@ -354,7 +427,7 @@ void Search::read_state() {
   holdfast::copy_async(stream_, &state, state_.data(), sizeof(state));
   stream_.synchronize();
   if (state.damaged) refuse_medium("its sequence names a node twice, or one that is not there");
-  reached_ = {state.levels, state.begin, state.end};
+  reached_ = {high_of(state.whole), state.begin, low_of(state.whole)};
 }
 
 }  // namespace bfs

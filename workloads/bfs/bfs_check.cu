@@ -28,14 +28,15 @@ __global__ void set_done(std::uint32_t* done) {
 }
 
 // The first level, then the others by as many blocks as its nodes take, and then the costs.
-void search_all(Region& region, const bfs::Graph& graph, std::uint32_t threads, Session* session) {
+void search_all(Region& region, const bfs::Graph& graph, bfs::Persists persists,
+                std::uint32_t threads, Session* session) {
   auto* const done = object<std::uint32_t>(region, "done");
   if (*done == 1) return;
   const DeviceBuffer<std::uint32_t> costs(kNodes);
   const bfs::Durable durable{costs.data(), object<std::uint32_t>(region, "sequence"),
                              object<std::uint32_t>(region, "ends")};
   Stream stream;
-  bfs::Search search(stream, graph, durable, kLevels, true, threads);
+  bfs::Search search(stream, graph, durable, kLevels, persists, threads);
   std::uint32_t levels = search.recover(0).levels;
   do {
     if (session) session->start();
@@ -76,7 +77,7 @@ std::string verify(Region& region) {
   return {};
 }
 
-Program make(const Sizes& sizes) {
+Program make(const Sizes& sizes, bfs::Persists persists) {
   const std::uint32_t threads = sizes.threads;
   const auto graph = std::make_shared<bfs::Graph>(bfs::parse_graph(kText, "small graph"));
   Program program;
@@ -87,11 +88,15 @@ Program make(const Sizes& sizes) {
     region.allocate<std::uint32_t>("done", 1);
   };
   program.run = [=](Region& region, Session& session) {
-    search_all(region, *graph, threads, &session);
+    search_all(region, *graph, persists, threads, &session);
   };
-  program.recover = [=](Region& region) { search_all(region, *graph, threads, nullptr); };
+  program.recover = [=](Region& region) { search_all(region, *graph, persists, threads, nullptr); };
   program.verify = [](Region& region, const History&, std::uint64_t) { return verify(region); };
   return program;
+}
+
+std::function<Program(const Sizes&)> make(bfs::Persists persists) {
+  return [=](const Sizes& sizes) { return make(sizes, persists); };
 }
 
 }  // namespace
@@ -100,9 +105,11 @@ Program make(const Sizes& sizes) {
 namespace bfs {
 
 std::vector<holdfast::check::Offer> check_programs() {
-  return {holdfast::check::sized_offer("bfs",
-                                       "breadth-first search over six nodes, recovered by going on",
-                                       {2, 0, 0}, holdfast::check::make)};
+  using holdfast::check::sized_offer;
+  return {sized_offer("bfs", "breadth-first search over six nodes, recovered by going on",
+                      {2, 0, 0}, holdfast::check::make(Persists::levels)),
+          sized_offer("bfs_step", "the same, with levels that are persisted together", {2, 0, 0},
+                      holdfast::check::make(Persists::expansions))};
 }
 
 }  // namespace bfs

@@ -80,9 +80,11 @@ TEST_P(BfsModes, PublishesOnceAStepWhereThatIsAskedFor) {
 }
 
 // Of several ends that were stored at once, a kill may have left the last and not the first.
-class BfsRegions : public holdfast::test::Scratch {};
-TEST_F(BfsRegions, ForgetEndsThatOthersShouldPrecede) {
-  Settings settings = small(Mode::cap_mm);
+class BfsRegions : public holdfast::test::Scratch, public ::testing::WithParamInterface<Mode> {};
+INSTANTIATE_TEST_SUITE_P(All, BfsRegions, ::testing::Values(Mode::cap_mm, Mode::gpm),
+                         workload_checks::mode_name);
+TEST_P(BfsRegions, ForgetEndsThatOthersShouldPrecede) {
+  Settings settings = small(GetParam());
   settings.options["publish"] = "step";
   const auto work_on = [&](auto&& body) {
     const auto work = info().make(settings);
@@ -139,7 +141,7 @@ TEST(BfsTest, AWideLevelIsGatheredWhole) {
   holdfast::Stream stream;
   const holdfast::DeviceBuffer<std::uint32_t> working(3 * std::size_t{nodes} + 1);
   std::uint32_t* const costs = working.data();
-  Search search(stream, graph, {costs, costs + nodes, costs + 2 * nodes}, nodes, false);
+  Search search(stream, graph, {costs, costs + nodes, costs + 2 * nodes}, nodes, Persists::never);
   search.set_up_gathering();
   search.recover(0);
   const Gathered level = search.expand_gathered(1);
@@ -165,7 +167,7 @@ TEST(BfsTest, SeveralLevelsAreGatheredAtOnce) {
     holdfast::Stream stream;
     const holdfast::DeviceBuffer<std::uint32_t> working(3 * std::size_t{nodes} + 1);
     std::uint32_t* const costs = working.data();
-    Search search(stream, graph, {costs, costs + nodes, costs + 2 * nodes}, nodes, false);
+    Search search(stream, graph, {costs, costs + nodes, costs + 2 * nodes}, nodes, Persists::never);
     search.set_up_gathering();
     search.recover(5);
     std::vector<std::uint32_t> found(nodes, kUnreached);
@@ -195,7 +197,8 @@ TEST(BfsTest, CostsAreStoredAsAWhole) {
     const holdfast::DeviceBuffer<std::uint32_t> costs(nodes);
     const holdfast::PinnedBuffer<std::uint32_t> medium(2 * std::size_t{nodes} + 1);
     std::memset(medium.data(), 0, medium.size() * sizeof(std::uint32_t));
-    Search search(stream, graph, {costs.data(), medium.data(), medium.data() + nodes}, nodes, true);
+    Search search(stream, graph, {costs.data(), medium.data(), medium.data() + nodes}, nodes,
+                  Persists::levels);
     search.recover(0);
     search.expand(nodes);
     // Aligned as regions' objects are.
@@ -209,12 +212,16 @@ TEST(BfsTest, CostsAreStoredAsAWhole) {
   }
 }
 
-// Nodes without arcs, arcs to oneself and twice, nodes of more arcs than a round takes, a part that
+// Nodes without arcs, arcs to oneself and twice, nodes of as many arcs as are stored with them, of
+// one more, and of more than a round takes, a part that
 // is not reached; with blocks of few threads, so that several work at a level.
 TEST(BfsTest, UnusualGraphs) {
   std::vector<std::string> texts = {
       "p tw 1 0\n", "p tw 3 0\n", "p tw 4 5\n1 1\n1 2\n2 1\n3 3\n3 4\n",
       "c a directed cycle\np sp 3 3\na 1 2 5\nc more\na 2 3 0\na 3 1 9\nc the end\n"};
+  texts.push_back("p sp 9 7\na 1 3 1\na 1 4 1\na 1 5 1\na 1 6 1\na 1 7 1\na 1 8 1\na 1 9 1\n");
+  texts.push_back(
+      "p sp 9 8\na 1 2 1\na 1 3 1\na 1 4 1\na 1 5 1\na 1 6 1\na 1 7 1\na 1 8 1\na 1 9 1\n");
   std::string star = "p tw 400 600\n";
   for (int i = 2; i <= 301; ++i) star += "1 " + std::to_string(i) + "\n";
   for (int i = 2; i <= 301; ++i) {
@@ -230,8 +237,8 @@ TEST(BfsTest, UnusualGraphs) {
       const holdfast::PinnedBuffer<std::uint32_t> medium(3 * nodes + 1);
       std::memset(medium.data(), 0, medium.size() * sizeof(std::uint32_t));
       Search search(stream, graph,
-                    {medium.data(), medium.data() + nodes, medium.data() + 2 * nodes}, nodes, true,
-                    threads);
+                    {medium.data(), medium.data() + nodes, medium.data() + 2 * nodes}, nodes,
+                    Persists::levels, threads);
       search.recover(0);
       const Reached reached = search.expand(nodes);
       EXPECT_TRUE(reached.complete());
@@ -255,7 +262,8 @@ TEST(BfsTest, ResumesFromWhatIsThere) {
   holdfast::Stream stream;
   for (std::uint32_t stop = 0; stop < 20; ++stop) {
     std::memset(medium.data(), 0, medium.size() * sizeof(std::uint32_t));
-    Search first(stream, graph, {costs, sequence, ends}, nodes, true, 8);
+    const Persists persists = stop % 2 == 0 ? Persists::levels : Persists::expansions;
+    Search first(stream, graph, {costs, sequence, ends}, nodes, persists, 8);
     first.recover(5);
     first.expand(stop);
     const Reached whole = first.reached();
@@ -266,7 +274,7 @@ TEST(BfsTest, ResumesFromWhatIsThere) {
       if (random() % 2) sequence[i] = 0;
       if (random() % 2 && expected[node] > whole.levels) costs[node] = 0;
     }
-    Search second(stream, graph, {costs, sequence, ends}, nodes, true, 8);
+    Search second(stream, graph, {costs, sequence, ends}, nodes, persists, 8);
     EXPECT_EQ(second.recover(5).levels, whole.levels);
     second.expand(nodes);
     EXPECT_TRUE(second.reached().complete());
@@ -284,7 +292,7 @@ TEST(BfsTest, AMediumThatIsNoSearchIsRefused) {
   const auto recover = [&](std::uint32_t place, std::uint32_t value) {
     std::memset(medium.data(), 0, medium.size() * sizeof(std::uint32_t));
     const Durable durable{medium.data(), medium.data() + nodes, medium.data() + 2 * nodes};
-    Search search(stream, graph, durable, nodes, true);
+    Search search(stream, graph, durable, nodes, Persists::levels);
     search.recover(0);
     search.expand(5);
     medium[place] = value;

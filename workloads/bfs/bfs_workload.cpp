@@ -147,7 +147,9 @@ class Bfs final : public workload::Workload {
       durable.ends = volatile_ends_.data();
     }
     by_kernels_.emplace(backing.stream(), graph_, durable, levels_,
-                        workload::kernel_persists(mode_));
+                        !workload::kernel_persists(mode_) ? Persists::never
+                        : publish_steps_                  ? Persists::expansions
+                                                          : Persists::levels);
     if (gathers_levels()) by_kernels_->set_up_gathering();
   }
 
@@ -226,7 +228,7 @@ class Bfs final : public workload::Workload {
   u32 source_ = 0;
   std::string words_;
   std::uint64_t levels_per_step_ = 0;
-  bool publish_steps_ = false;  // where levels are gathered
+  bool publish_steps_ = false;  // where levels are gathered, or kernels persist
   bool publish_costs_ = false;
   std::vector<u32> expected_;
   u32 levels_ = 0;
@@ -369,7 +371,8 @@ workload::Info info() {
             "node to start from, counted from 1 (default 1; of a generated graph its middle)"},
            {"levels_per_step", "levels in a step (default 64; size test: 16)"},
            {"publish",
-            "level (default) or step: when the CPU persists what levels add, in the modes cap-*"},
+            "level (default) or step: when what levels add is persisted, in the modes cap-*, gpm "
+            "and eadr"},
            {"publish_costs",
             "1: where the CPU persists, all costs after each level; 0: once, at the end (default); "
             "cap-delta stores those of the level with it"},

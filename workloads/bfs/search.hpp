@@ -34,15 +34,28 @@ std::vector<std::uint32_t> known_ends(const std::uint32_t* ends, std::uint32_t m
                                       std::uint32_t nodes);
 Reached reached_by(const std::vector<std::uint32_t>& ends);
 
+// Two numbers that are read and changed together, of 32 bits.
+using Pair = unsigned long long;
+
 // Of a search by kernels; in device memory, shared by the grid.
 struct SearchState {
-  std::uint32_t begin;  // of the frontier
-  std::uint32_t end;
-  std::uint32_t tail;     // of the sequence, while a level is expanded
-  std::uint32_t levels;   // that are whole: what blocks wait for
-  std::uint32_t arrived;  // blocks at the level's end
+  Pair found;             // high: blocks at the level's end; low: the sequence's tail
+  Pair whole;             // high: levels that are whole; low: their end. What blocks wait for
+  std::uint32_t begin;    // of the frontier
   std::uint32_t damaged;  // the sequence holds what is no node
 };
+
+// A node and its arcs: what a thread of a level reads at once, a sector. Of more than kArcs of them
+// the first is where they are.
+struct alignas(32) Node {
+  static constexpr std::uint32_t kArcs = 7;
+  std::uint32_t count;
+  std::uint32_t arcs[kArcs];
+};
+
+// When kernels persist what they have found: each level before the next one begins, or what one
+// expand() finds at its end.
+enum class Persists { never, levels, expansions };
 
 // What a search adds in some levels, in host memory.
 struct Gathered {
@@ -60,14 +73,14 @@ class Search {
   // `most_levels`: ends has one element more. `threads`: of a block, 32 to 1,024 (tests and the
   // checker may take fewer).
   Search(holdfast::Stream& stream, const Graph& graph, const Durable& durable,
-         std::uint32_t most_levels, bool persists, std::uint32_t threads = 256);
+         std::uint32_t most_levels, Persists persists, std::uint32_t threads = 256);
 
   // Begins at `source`, or goes on from what the medium holds. Makes the volatile state anew, costs
   // among it. Throws Error(damaged): what the medium holds is no
   // search sequence of this graph.
   Reached recover(std::uint32_t source);
-  // Expands `levels` levels, fewer where the search ends before. Waits. Where kernels persist, each
-  // level is durable before the next one begins.
+  // Expands `levels` levels, fewer where the search ends before. Waits. Where kernels persist, they
+  // are durable then.
   Reached expand(std::uint32_t levels);
   const Reached& reached() const { return reached_; }
 
@@ -89,11 +102,12 @@ class Search {
   Durable durable_;
   std::uint32_t nodes_;
   std::uint32_t most_levels_;
-  bool persists_;
+  Persists persists_;
   std::uint32_t threads_;
   Reached reached_;
-  holdfast::DeviceBuffer<std::uint32_t> offsets_;
+  holdfast::DeviceBuffer<Node> graph_;
   holdfast::DeviceBuffer<std::uint32_t> targets_;
+  holdfast::DeviceBuffer<std::uint32_t> ends_;   // of a call's levels, where it persists them
   holdfast::DeviceBuffer<std::uint32_t> queue_;  // as the sequence
   holdfast::DeviceBuffer<std::uint32_t> seen_;   // a bit for each node
   holdfast::DeviceBuffer<SearchState> state_;

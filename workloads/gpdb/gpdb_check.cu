@@ -24,8 +24,9 @@ struct Plan {
   std::uint32_t rows = 0;  // that the table has room for
   std::uint64_t most_updated = 0;
   LogLayout log = LogLayout::coalesced;  // of UPDATE
-  std::vector<Row> inserted;             // INSERT: row by row
-  std::vector<Query> queries;            // UPDATE: batch by batch
+  bool cached = false;
+  std::vector<Row> inserted;   // INSERT: row by row
+  std::vector<Query> queries;  // UPDATE: batch by batch
   std::vector<std::uint16_t> carriers;
   std::vector<std::vector<Row>> after;  // [n]: once n batches are in
 
@@ -67,9 +68,10 @@ std::shared_ptr<const Plan> insert_plan(std::uint32_t rows_of_batch) {
 }
 
 // Every other row twice, in two batches.
-std::shared_ptr<const Plan> update_plan(std::uint32_t rows, LogLayout log) {
+std::shared_ptr<const Plan> update_plan(std::uint32_t rows, LogLayout log, bool cached) {
   auto plan = std::make_shared<Plan>();
   plan->log = log;
+  plan->cached = cached;
   plan->rows = rows;
   plan->most_updated = (rows + 1) / 2;
   std::vector<Row> table;
@@ -120,6 +122,7 @@ DeviceBuffer<T> on_device(Stream& stream, const std::vector<T>& values) {
 void run(Region& region, Session& session, const Plan& plan) {
   Stream stream;
   Table table = Table::open(region, kShape);
+  if (plan.cached) table.keep_copy(stream);
   const auto inserted = on_device(stream, plan.inserted);
   const auto carriers = on_device(stream, plan.carriers);
   for (std::uint32_t batch = 0; batch < kBatches; ++batch) {
@@ -167,9 +170,10 @@ Program make(std::shared_ptr<const Plan> plan) {
   program.region_bytes = Table::bytes(plan->parameters()) + (1u << 18);
   program.set_up = [plan](Region& region) { set_up(region, *plan); };
   program.run = [plan](Region& region, Session& session) { run(region, session, *plan); };
-  program.recover = [head](Region& region) {
+  program.recover = [plan, head](Region& region) {
     Stream stream;
     Table table = Table::open(region, kShape);
+    if (plan->cached) table.keep_copy(stream);
     table.recover(stream);
     *head = table.head(stream);
   };
@@ -184,8 +188,8 @@ Program make(std::shared_ptr<const Plan> plan) {
 
 Program insert(const Sizes& sizes) { return make(insert_plan(sizes.threads)); }
 
-std::function<Program(const Sizes&)> update(LogLayout log) {
-  return [log](const Sizes& sizes) { return make(update_plan(sizes.threads, log)); };
+std::function<Program(const Sizes&)> update(LogLayout log, bool cached = false) {
+  return [=](const Sizes& sizes) { return make(update_plan(sizes.threads, log, cached)); };
 }
 
 }  // namespace
@@ -201,6 +205,8 @@ std::vector<holdfast::check::Offer> check_programs() {
                   holdfast::check::insert),
       sized_offer("gpdb_update", "gpDB: two UPDATEs of every other row, each a transaction",
                   {5, 0, 0}, holdfast::check::update(LogLayout::coalesced)),
+      sized_offer("gpdb_update_cached", "the same, reading a copy of the rows in device memory",
+                  {5, 0, 0}, holdfast::check::update(LogLayout::coalesced, true)),
       sized_offer("gpdb_update_conventional",
                   "the same with a log of two partitions, which threads share under locks",
                   {5, 0, 0}, holdfast::check::update(LogLayout::conventional)),

@@ -109,6 +109,21 @@ TEST(GpdbUpdate, ChangesARowMoreThanOnce) {
   EXPECT_EQ(workload_checks::run_step_by_step(gpdb::update_info(), settings).digest, run.digest);
 }
 
+TEST(GpdbUpdate, WithoutTheCopyOfItsRowsItEndsAlike) {
+  Settings settings = settings_of(Mode::gpm, 4099);
+  settings.steps = 45;  // so that rows are read that an earlier step changed
+  const auto expected = workload_checks::run_step_by_step(gpdb::update_info(), settings);
+  for (const Mode mode : {Mode::gpm, Mode::eadr, Mode::ndp}) {
+    settings.mode = mode;
+    settings.options["cache"] = "off";
+    const auto run = workload_checks::run_step_by_step(gpdb::update_info(), settings);
+    EXPECT_EQ(run.wrong, "") << to_string(mode);
+    EXPECT_EQ(run.digest, expected.digest) << to_string(mode);
+  }
+  EXPECT_EQ(error_with(gpdb::update_info(), {{"cache", "some"}}, {"cache=some", "give on or off"}),
+            Errc::invalid_argument);
+}
+
 TEST(GpdbUpdate, SortedChangesGiveTheSame) {
   const auto expected = workload_checks::run_whole(gpdb::update_info(), settings_of(Mode::gpm));
   for (const Mode mode : {Mode::cap_delta, Mode::cap_delta_raw}) {
@@ -214,6 +229,42 @@ TEST_F(GpdbRegion, AnUpdateThatDoesNotFitItsLogIsTakenBack) {
     region.abandon();
     holdfast::Region::destroy(path());
   }
+}
+
+// A batch that was taken back left the copy as the table is, too: the log of the next one, which is
+// taken back as well, puts back what the copy says.
+TEST_F(GpdbRegion, TheCopyOfItsRowsFollowsTheTable) {
+  constexpr std::size_t kRows = 300;
+  holdfast::Region region = holdfast::Region::create(path(), options(1 << 20));
+  gpdb::Table table = gpdb::Table::create(region, {kRows, 10});
+  holdfast::Stream stream;
+  table.keep_copy(stream);
+  std::vector<gpdb::Row> rows(kRows);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i].distance = static_cast<std::int32_t>(i);
+    rows[i].fare = 7;
+  }
+  holdfast::DeviceBuffer<gpdb::Row> source(rows.size());
+  holdfast::copy_async(stream, source.data(), rows.data(), source.bytes());
+  table.insert(stream, source.data(), kRows / 2);
+  table.insert(stream, source.data() + kRows / 2, kRows / 2);
+
+  holdfast::DeviceBuffer<std::uint16_t> carriers(rows.size());
+  std::vector<std::uint16_t> of_rows(rows.size(), 1);
+  for (std::size_t i = 0; i < 5; ++i) of_rows[60 * i] = 2;
+  holdfast::copy_async(stream, carriers.data(), of_rows.data(), carriers.bytes());
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_EQ(error_of([&] { table.update(stream, carriers.data(), {1, 5, 10}); }), Errc::log_full);
+    for (const gpdb::Row& row : table.rows()) EXPECT_EQ(row.fare, 7u) << row.id;
+  }
+  EXPECT_EQ(table.update(stream, carriers.data(), {2, 6, 10}), 5u);
+  for (const gpdb::Row& row : table.rows()) {
+    const auto miles = static_cast<std::uint32_t>(row.distance);
+    EXPECT_EQ(miles, row.id);
+    EXPECT_EQ(row.fare, row.id % 60 == 0 ? 4000 + 10 * miles : 7u) << row.id;
+  }
+  region.abandon();
+  holdfast::Region::destroy(path());
 }
 
 // The last version had these objects and no header.

@@ -1,8 +1,10 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "gpdb/gpdb.hpp"
 #include "gpdb/gpdb_cpu.hpp"
@@ -266,6 +268,7 @@ class UpdateWorkload : public TableWorkload {
  public:
   explicit UpdateWorkload(const Settings& settings) : TableWorkload(settings) {
     set_steps(scale_of(settings.size).update_steps, 1'000'000);
+    cached_ = workload::choice_option<bool>(settings, "cache", {{"on", true}, {"off", false}});
   }
 
   void step(std::uint64_t number) override {
@@ -279,8 +282,8 @@ class UpdateWorkload : public TableWorkload {
                   backing_->cpu_threads());
     } else {
       const std::uint64_t updated =
-          plain_->run(backing_->stream(), rows_.data, rows_.count, carriers_.data(), query,
-                      delta_ ? delta_->ref() : workload::DeltaRef{});
+          plain_->run(backing_->stream(), rows_.data, rows_.count, copy_.data(), carriers_.data(),
+                      query, delta_ ? delta_->ref() : workload::DeltaRef{});
       if (delta_) {
         delta_->publish(updated, number + 2);
         return;
@@ -294,6 +297,13 @@ class UpdateWorkload : public TableWorkload {
  protected:
   std::uint64_t most_updated() const override { return input_.most_of_one_carrier; }
   std::uint64_t rows_after(std::uint64_t) const override { return input_.rows.size(); }
+
+  // "cache": whether kernels read a copy of the rows, as gpKVS has it.
+  std::map<std::string, std::string> facts() const override {
+    return {{"cache", !workload::stores_directly(settings_.mode) ? "none"
+                      : cached_                                  ? "on"
+                                                                 : "off"}};
+  }
 
   std::vector<Query> queries() const override {
     std::vector<Query> all;
@@ -323,6 +333,12 @@ class UpdateWorkload : public TableWorkload {
     carriers_ = holdfast::DeviceBuffer<std::uint16_t>(column.size());
     holdfast::copy_async(backing_->stream(), carriers_.data(), column.data(), carriers_.bytes());
     backing_->stream().synchronize();
+    if (!cached_ || !workload::stores_directly(settings_.mode)) return;
+    if (table_) {
+      table_->keep_copy(backing_->stream());
+    } else {
+      copy_ = RowCopy(backing_->stream(), rows_.data, rows_.count);
+    }
   }
 
  private:
@@ -331,7 +347,9 @@ class UpdateWorkload : public TableWorkload {
     return {input_.carriers[number % input_.carriers.size()], revision, 10 + revision % 7};
   }
 
+  bool cached_ = true;
   holdfast::DeviceBuffer<std::uint16_t> carriers_;
+  RowCopy copy_;                      // mode ndp
   std::optional<PlainUpdate> plain_;  // not in mode cpu
 };
 
@@ -363,6 +381,9 @@ workload::Info update_info() {
       "gpdb_update", "gpDB: a twentieth of a table's rows, which a predicate selects, changed");
   info.kernel_access = holdfast::testing::Access::random;
   info.options["changes"] = workload::kDeltaOrderWords;
+  info.options["cache"] =
+      "on (default) or off: a copy in device memory of what UPDATE reads, 32 bytes a row, in modes "
+      "whose kernels store to the medium";
   info.options["log"] =
       "of old values, in the modes gpm and eadr: coalesced (default), or conventional, with 1,024 "
       "partitions under locks";

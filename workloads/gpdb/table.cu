@@ -26,7 +26,6 @@ constexpr const char* kRowLog = "row_log";
 
 constexpr unsigned kWarp = 32;
 constexpr unsigned kQuarters = 4;    // of a row
-constexpr unsigned kChangeable = 3;  // the quarter that UPDATE changes
 constexpr unsigned kPasses = 4;      // quarters that a thread of INSERT stores
 constexpr unsigned kScanned = 2048;  // rows that a block of UPDATE looks at
 
@@ -35,22 +34,11 @@ struct alignas(16) Quarter {
   std::uint64_t halves[2];
 };
 
-// The last two quarters, by name.
-struct alignas(16) Measured {
-  std::int32_t departure_delay;
-  std::int32_t arrival_delay;
-  std::int32_t air_time;
-  std::int32_t distance;
-};
-struct alignas(16) Changed {
-  std::uint32_t revision;
-  std::int32_t expected_delay;
-  std::uint32_t fare;
-  std::uint32_t compensation;
-};
 static_assert(sizeof(Row) == kQuarters * sizeof(Quarter));
-static_assert(offsetof(Row, departure_delay) == 2 * sizeof(Measured));
-static_assert(offsetof(Row, revision) == kChangeable * sizeof(Changed));
+static_assert(sizeof(Row) == 2 * sizeof(SecondHalf));
+static_assert(offsetof(Row, departure_delay) == sizeof(SecondHalf));
+static_assert(offsetof(Row, revision) ==
+              offsetof(Row, departure_delay) + offsetof(SecondHalf, changed));
 
 // What UPDATE overwrites. In words of 4 bytes, so that it has no gap.
 struct LogEntry {
@@ -109,7 +97,30 @@ __device__ Changed changed_by(const Query& query, const Measured& row) {
   return after;
 }
 
-__device__ Changed* changeable(Row* row) { return reinterpret_cast<Changed*>(row) + kChangeable; }
+__host__ __device__ SecondHalf* half_of(Row* row) { return reinterpret_cast<SecondHalf*>(row) + 1; }
+
+// Where UPDATE reads, and what it changes.
+struct Rows {
+  Row* table;
+  std::uint64_t count;
+  SecondHalf* copy;  // may be null
+
+  __device__ SecondHalf read(std::uint32_t row) const {
+    return copy != nullptr ? copy[row] : *half_of(table + row);
+  }
+  __device__ void change(std::uint32_t row, const Changed& after) const {
+    half_of(table + row)->changed = after;
+    if (copy != nullptr) copy[row].changed = after;
+  }
+};
+
+// Neighbouring threads read the two parts of a half.
+__global__ void copy_halves(const Row* rows, std::uint64_t count, SecondHalf* copy) {
+  const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= 2 * count) return;
+  const auto* const quarters = reinterpret_cast<const Quarter*>(rows + i / 2);
+  reinterpret_cast<Quarter*>(copy)[i] = quarters[kQuarters / 2 + i % 2];
+}
 
 // What is kept of a change: where kernels persist, in a log, what it overwrites; where the CPU
 // does, what is new.
@@ -130,7 +141,7 @@ __device__ bool keep(const DeltaRef& delta, std::uint32_t slot, std::uint32_t nu
   const auto word = [](std::uint32_t low, std::uint32_t high) {
     return low | std::uint64_t{high} << 32;
   };
-  delta.put(slot, number * kQuarters + kChangeable,
+  delta.put(slot, number * kQuarters + kQuarters - 1,
             {{word(after.revision, static_cast<std::uint32_t>(after.expected_delay)),
               word(after.fare, after.compensation)}});
   return true;
@@ -141,13 +152,12 @@ constexpr bool kPersists = !std::is_same_v<Log, DeltaRef>;
 
 // Keeps the change, then stores in place, then persists.
 template <class Log>
-__device__ void update_row(Row* table, std::uint32_t number, const Query& query, const Log& log,
-                           std::uint32_t slot) {
-  Changed* const place = changeable(table + number);
-  const Measured measured = reinterpret_cast<const Measured*>(table + number)[kChangeable - 1];
-  const Changed after = changed_by(query, measured);
-  if (!keep(log, slot, number, kPersists<Log> ? *place : Changed{}, after)) return;
-  *place = after;
+__device__ void update_row(const Rows& rows, std::uint32_t number, const Query& query,
+                           const Log& log, std::uint32_t slot) {
+  const SecondHalf before = rows.read(number);
+  const Changed after = changed_by(query, before.measured);
+  if (!keep(log, slot, number, before.changed, after)) return;
+  rows.change(number, after);
   if (kPersists<Log>) persist();
 }
 
@@ -162,8 +172,8 @@ __device__ std::uint32_t slot_of(const DeltaRef&, std::uint32_t number) { return
 // Log slots are taken for whole warps, so that a warp's entries coalesce; of gathered changes there
 // are no more than rows.
 template <class Log>
-__global__ void update_rows(Row* table, std::uint32_t rows, const std::uint16_t* carriers,
-                            Query query, Log log, Outcome* outcome) {
+__global__ void update_rows(Rows rows, const std::uint16_t* carriers, Query query, Log log,
+                            Outcome* outcome) {
   constexpr unsigned kTogether = kPersists<Log> ? kWarp : 1;
   __shared__ std::uint32_t selected;
   __shared__ std::uint32_t first_slot;
@@ -171,7 +181,8 @@ __global__ void update_rows(Row* table, std::uint32_t rows, const std::uint16_t*
   if (threadIdx.x == 0) selected = 0;
   __syncthreads();
   const std::uint32_t start = blockIdx.x * kScanned;
-  const std::uint32_t count = rows - start < kScanned ? rows - start : kScanned;
+  const std::uint32_t left = static_cast<std::uint32_t>(rows.count) - start;
+  const std::uint32_t count = left < kScanned ? left : kScanned;
   for (std::uint32_t i = threadIdx.x; i < count; i += blockDim.x) {
     if (carriers[start + i] != query.carrier) continue;
     list[atomicAdd(&selected, 1u)] = static_cast<std::uint16_t>(i);
@@ -183,23 +194,22 @@ __global__ void update_rows(Row* table, std::uint32_t rows, const std::uint16_t*
   }
   __syncthreads();
   for (std::uint32_t i = threadIdx.x; i < selected; i += blockDim.x) {
-    update_row(table, start + list[i], query, log, slot_of(log, first_slot + i));
+    update_row(rows, start + list[i], query, log, slot_of(log, first_slot + i));
   }
 }
 
 // Puts back what UPDATE overwrote.
 struct UndoRow {
   using Entry = LogEntry;
-  Row* table;
-  std::uint64_t rows;
+  Rows rows;
   __device__ bool operator()(const LogEntry& entry) const {
-    if (entry.row >= rows) return false;
+    if (entry.row >= rows.count) return false;
     Changed before;
     before.revision = entry.old[0];
     before.expected_delay = static_cast<std::int32_t>(entry.old[1]);
     before.fare = entry.old[2];
     before.compensation = entry.old[3];
-    *changeable(table + entry.row) = before;
+    rows.change(entry.row, before);
     return true;
   }
 };
@@ -217,11 +227,10 @@ void launch_insert(holdfast::Stream& stream, Row* table, std::uint64_t first, co
 }
 
 template <class Log>
-void launch_update(holdfast::Stream& stream, Row* table, std::uint64_t rows,
-                   const std::uint16_t* carriers, const Query& query, const Log& log,
-                   Outcome* outcome, unsigned threads) {
-  holdfast::launch(stream, dim3(blocks_for(rows, kScanned)), dim3(threads), update_rows<Log>, table,
-                   static_cast<std::uint32_t>(rows), carriers, query, log, outcome);
+void launch_update(holdfast::Stream& stream, const Rows& rows, const std::uint16_t* carriers,
+                   const Query& query, const Log& log, Outcome* outcome, unsigned threads) {
+  holdfast::launch(stream, dim3(blocks_for(rows.count, kScanned)), dim3(threads), update_rows<Log>,
+                   rows, carriers, query, log, outcome);
 }
 
 // Slots for as many rows, and for the rest of each block's last warp; or as many in partitions.
@@ -245,7 +254,18 @@ LogShape row_log_shape(const TableParameters& needs) {
                                 static_cast<std::uint32_t>(entries * sizeof(LogEntry)));
 }
 
+void launch_copy(holdfast::Stream& stream, const Row* rows, std::uint64_t count, SecondHalf* copy) {
+  const unsigned threads = Shape{}.threads;
+  holdfast::launch(stream, dim3(blocks_for(2 * count, threads)), dim3(threads), copy_halves, rows,
+                   count, copy);
+}
+
 }  // namespace
+
+RowCopy::RowCopy(holdfast::Stream& stream, const Row* table, std::uint64_t rows) : halves_(rows) {
+  launch_copy(stream, table, rows, halves_.data());
+  stream.synchronize();
+}
 
 std::vector<Part> TableParameters::parts() const {
   if (rows == 0 || rows > kMaxRows || most_updated > rows || partitions == 0 ||
@@ -274,6 +294,7 @@ struct Table::Impl {
   Head* head = object.part<Head>("head").data();
   holdfast::UndoLog head_log = object.log("head_log");
   std::optional<holdfast::UndoLog> row_log;  // none: a table that is only appended to
+  RowCopy copy;
   holdfast::DeviceBuffer<Outcome> outcome{1};
   holdfast::PinnedBuffer<Outcome> outcome_host{1};
   std::uint64_t bytes_stored = 0;
@@ -304,7 +325,7 @@ struct Table::Impl {
   void with_undos(const Body& body) {
     const auto undo_head = holdfast::undo(head_log, holdfast::PutBack<Head>{head, {}});
     if (row_log) {
-      body(holdfast::undo(*row_log, UndoRow{table, rows}), undo_head);
+      body(holdfast::undo(*row_log, UndoRow{{table, rows, copy.data()}}), undo_head);
     } else {
       body(undo_head);
     }
@@ -333,6 +354,10 @@ const TableParameters& Table::parameters() const { return impl_->object.paramete
 std::span<Row> Table::rows() const { return impl_->object.part<Row>("rows"); }
 std::span<Head> Table::head_part() const { return impl_->object.part<Head>("head"); }
 
+void Table::keep_copy(holdfast::Stream& stream) {
+  impl_->copy = RowCopy(stream, impl_->table, impl_->rows);
+}
+
 void Table::recover(holdfast::Stream& stream) {
   impl_->with_undos([&](const auto&... undos) { impl_->transaction.recover(stream, undos...); });
 }
@@ -348,6 +373,7 @@ void Table::insert(holdfast::Stream& stream, const Row* rows, std::uint64_t coun
   }
   self.begin(stream);
   launch_insert(stream, self.table, first, rows, count, self.shape.threads, true);
+  if (self.copy.data() != nullptr) launch_copy(stream, rows, count, self.copy.data() + first);
   self.end(stream, count);
   self.bytes_stored += count * sizeof(Row);
 }
@@ -363,8 +389,8 @@ std::uint64_t Table::update(holdfast::Stream& stream, const std::uint16_t* carri
   const std::uint64_t rows = head(stream).rows;
   self.begin(stream);
   self.row_log->visit([&](const auto& log) {
-    launch_update(stream, self.table, rows, carriers, query, log, self.outcome.data(),
-                  self.shape.threads);
+    launch_update(stream, {self.table, rows, self.copy.data()}, carriers, query, log,
+                  self.outcome.data(), self.shape.threads);
   });
   const Outcome done = self.end(stream, 0);
   const std::uint64_t logged = done.updated * (sizeof(LogEntry) + sizeof(std::uint32_t));
@@ -405,11 +431,11 @@ PlainUpdate::PlainUpdate() : impl_(std::make_unique<Impl>()) {}
 PlainUpdate::~PlainUpdate() = default;
 
 std::uint64_t PlainUpdate::run(holdfast::Stream& stream, Row* table, std::uint64_t rows,
-                               const std::uint16_t* carriers, const Query& query,
+                               SecondHalf* copy, const std::uint16_t* carriers, const Query& query,
                                const DeltaRef& delta) {
   Outcome* const outcome = impl_->outcome.data();
   holdfast::fill_async(stream, outcome, 0, sizeof(Outcome));
-  launch_update(stream, table, rows, carriers, query, delta, outcome, Shape{}.threads);
+  launch_update(stream, {table, rows, copy}, carriers, query, delta, outcome, Shape{}.threads);
   holdfast::copy_async(stream, impl_->outcome_host.data(), outcome, sizeof(Outcome));
   stream.synchronize();
   return impl_->outcome_host[0].updated;

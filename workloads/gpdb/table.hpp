@@ -22,6 +22,37 @@ struct Head {
   std::uint64_t batches;  // transactions that are in
 };
 
+// What UPDATE reads of a row, and in its second part changes: a row's last 32 bytes.
+struct alignas(16) Measured {
+  std::int32_t departure_delay;
+  std::int32_t arrival_delay;
+  std::int32_t air_time;
+  std::int32_t distance;
+};
+struct alignas(16) Changed {
+  std::uint32_t revision;
+  std::int32_t expected_delay;
+  std::uint32_t fare;
+  std::uint32_t compensation;
+};
+struct SecondHalf {
+  Measured measured;
+  Changed changed;
+};
+
+// These halves of a table's rows in device memory, so that no thread of UPDATE waits for the link
+// before it knows what to store. Nothing of it is durable. Thread safety: one thread.
+class RowCopy {
+ public:
+  RowCopy() = default;  // none: kernels read the table
+  // Of a table that the device reaches. Throws no_memory.
+  RowCopy(holdfast::Stream& stream, const Row* table, std::uint64_t rows);
+  SecondHalf* data() { return halves_.data(); }
+
+ private:
+  holdfast::DeviceBuffer<SecondHalf> halves_;
+};
+
 // How kernels are laid out. Tests and the checker take small blocks.
 struct Shape {
   unsigned threads = 256;  // of a block
@@ -64,6 +95,10 @@ class Table {
   std::span<Row> rows() const;
   std::span<Head> head_part() const;
 
+  // From now on UPDATE reads a copy of what it needs of the rows. REQUIRES: rows() are filled, and
+  // nobody but this object changes them any more. Throws no_memory: the table is as before.
+  void keep_copy(holdfast::Stream& stream);
+
   // Undoes what a crash cut off: call it before anything else. Safe to be cut off itself. Throws
   // damaged (a log that points outside the table).
   void recover(holdfast::Stream& stream);
@@ -99,10 +134,11 @@ class PlainUpdate {
  public:
   PlainUpdate();
   ~PlainUpdate();
-  // Returns how many rows were changed. Waits for the stream. Gathers the changes in `delta`, where
+  // Reads the rows from `copy`, where it is not null, and changes it with them. Returns how many
+  // rows were changed. Waits for the stream. Gathers the changes in `delta`, where
   // it has tiles: cell i of the table is its i-th 16 bytes. They are in the order of rows, but
   // within a block's rows and for blocks that overtake others.
-  std::uint64_t run(holdfast::Stream& stream, Row* table, std::uint64_t rows,
+  std::uint64_t run(holdfast::Stream& stream, Row* table, std::uint64_t rows, SecondHalf* copy,
                     const std::uint16_t* carriers, const Query& query,
                     const workload::DeltaRef& delta);
 

@@ -30,7 +30,8 @@ TITLES = {
 # what it is called. A figure or table shows them only if it asks for them.
 VARIANTS = {
     "bfs_costs": ("bfs", {"publish_costs": "1"}, "BFS (CAP copies costs each level)"),
-    "bfs_steps": ("bfs", {"publish": "step"}, "BFS (CAP publishes once a step)"),
+    "bfs_steps": ("bfs", {"publish": "step"}, "BFS (published once a step)"),
+    "gpdb_update_uncached": ("gpdb_update", {"cache": "off"}, "gpDB (U, rows read from the table)"),
     "gpkvs_device": ("gpkvs", {"input": "device"}, "gpKVS (input in device memory)"),
     "gpkvs_95_5_device": (
         "gpkvs_95_5",
