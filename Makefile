@@ -95,7 +95,7 @@ test-asan: tools
 	ctest --preset asan -j $(JOBS)
 
 test-python: install cpu
-	pytest
+	pytest -n $(JOBS) --dist loadfile
 
 test-cuda: tools
 ifneq ($(NVCC),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -30,7 +31,7 @@ AfterPowerCut = Callable[[Path], holdfast.Region]
 @pytest.fixture
 def after_power_cut(tmp_path: Path) -> Iterator[AfterPowerCut]:
     copy = tmp_path / "copy.hf"
-    folder = Path("/dev/shm") / f"holdfast-test-{tmp_path.name}-{id(copy)}"
+    folder = Path("/dev/shm") / f"holdfast-test-{os.getpid()}-{tmp_path.name}-{id(copy)}"
     folder.mkdir()
 
     def open_copy(path: Path) -> holdfast.Region:

@@ -80,7 +80,7 @@ def test_a_killed_one_is_not_running(run: Run, tmp_path: Path, arguments: list[s
         assert answer.json["running"] is None
         assert [step["step"] for step in answer.json["steps"]] == list(range(6))
         said = run("history", "show", folder)
-        assert "of a process that has ended" in said.err
+        assert "of a process that has ended" in " ".join(said.err.split())  # lines are wrapped
         answer = run("history", "show", folder / "history.socket", "--json")
         assert (answer.status, answer.json["error"]["code"]) == (1, "not_found")
     with History(disk=folder):  # the next one replaces what was left
