@@ -9,6 +9,11 @@
 // the table has places for; --live: how much of the log these are, in percent.
 //
 //   kvs_bench --layouts=1 [--live=50|75] [--table_mib=N] [--batch=N] [--batches=N]
+//
+// With --open_records=N, instead or behind it, how long a log of N records takes to open, of a
+// quarter and of a sixteenth of them; --live as above.
+//
+//   kvs_bench --open_records=N [--live=50] [--batch=N]
 #include <random>
 #include <thread>
 
@@ -266,16 +271,19 @@ int main(int argc, char** argv) {
                                 {"sweep", 0},
                                 {"cache", 2},
                                 {"layouts", 0},
+                                {"open_records", 0},
                                 {"live", 50}});
   const int batches = static_cast<int>(options["batches"]);
-  if (options["layouts"] != 0) {
+  if (options["layouts"] != 0 || options["open_records"] != 0) {
     if (options["live"] < 1 || options["live"] > 90) {
       std::fprintf(stderr, "--live=%llu: give 1 to 90 percent\n",
                    static_cast<unsigned long long>(options["live"]));
       return 2;
     }
-    bench::compare_layouts({(options["table_mib"] << 20) / 32, options["live"],
-                            static_cast<std::uint32_t>(options["batch"]), batches});
+    const bench::LayoutRun run{(options["table_mib"] << 20) / 32, options["live"],
+                               static_cast<std::uint32_t>(options["batch"]), batches};
+    if (options["layouts"] != 0) bench::compare_layouts(run);
+    if (options["open_records"] != 0) bench::measure_openings(options["open_records"], run);
     return 0;
   }
   for (const Cache cache : {Cache::off, Cache::on}) {

@@ -34,6 +34,9 @@ class Input {
  public:
   Input(std::size_t count, std::uint64_t pairs) : pairs_(pairs), host_(count), device_(count) {}
   static std::uint64_t key(std::uint64_t number) { return number * 0x9e3779b97f4a7c15ull >> 1; }
+  // From here on the same batches come for each layout, however many it took to be warm: those of
+  // a measurement. No two share one, as what was set in one order dies in that order.
+  void begin_measurement() { random_.seed(++measurement_); }
   void refill(std::uint32_t count) {
     for (std::uint32_t i = 0; i < count; ++i) host_[i] = key(random_() % pairs_);
     to_device(count);
@@ -55,8 +58,28 @@ class Input {
   holdfast::PinnedBuffer<std::uint64_t> host_;
   holdfast::DeviceBuffer<std::uint64_t> device_;
   holdfast::Stream stream_;
-  std::mt19937_64 random_{7};
+  std::uint64_t measurement_ = 0;
+  std::mt19937_64 random_{0};
 };
+
+void load(KvStore& store, Input& input, const LayoutRun& run) {
+  for (std::uint64_t first = 0; first < run.pairs; first += run.batch) {
+    const auto count =
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(run.batch, run.pairs - first));
+    input.fill_from(first, count);
+    store.set(input.data(false), input.data(false), count);
+  }
+}
+
+void overwrite(KvStore& store, Input& input, const LayoutRun& run) {
+  input.refill(run.batch);
+  store.set(input.data(false), input.data(false), run.batch);
+}
+
+// Of twice the log, until cleaning is steady.
+std::uint64_t steady_rounds(const KvStore::Options& options) {
+  return 2 * options.log_records / options.max_batch + 1;
+}
 
 double percentile(std::vector<double> values, double share) {
   std::sort(values.begin(), values.end());
@@ -68,6 +91,7 @@ void measure_sets(KvStore& store, Input& input, const LayoutRun& run, std::uint3
                   bool from_host, int batches) {
   const KvStore::Stats before = store.stats();
   std::vector<double> times;
+  input.begin_measurement();
   for (int i = 0; i < batches; ++i) {
     input.refill(count);
     const std::uint64_t* const data = input.data(from_host);
@@ -104,10 +128,42 @@ void measure_sets(KvStore& store, Input& input, const LayoutRun& run, std::uint3
   line.print();
 }
 
+// Batches of 95 GETs to 5 SETs, the GETs first, as gpKVS has them; of uniform keys.
+void measure_mixed(KvStore& store, Input& input, const LayoutRun& run) {
+  const std::uint32_t sets = run.batch / 20;
+  const std::uint32_t gets = run.batch - sets;
+  if (sets == 0) return;
+  const holdfast::DeviceBuffer<std::uint64_t> values(gets);
+  const holdfast::DeviceBuffer<std::uint8_t> found(gets);
+  std::vector<double> times;
+  input.begin_measurement();
+  for (int i = 0; i <= run.batches; ++i) {
+    input.refill(run.batch);
+    const std::uint64_t* const keys = input.data(false);
+    const double took = seconds([&] {
+      store.get(keys, values.data(), found.data(), gets);
+      store.set(keys + gets, keys + gets, sets);
+    });
+    if (i > 0) times.push_back(took);
+  }
+  Line("kvs_layout_mixed")
+      .text("layout", name_of(store.stats().layout))
+      .count("pairs", run.pairs)
+      .count("gets", gets)
+      .count("sets", sets)
+      .count("batches", times.size())
+      .number("million_operations_per_s", run.batch / median(times) / 1e6)
+      .number("p50_us", percentile(times, 0.5) * 1e6)
+      .number("p99_us", percentile(times, 0.99) * 1e6)
+      .number("max_us", percentile(times, 1) * 1e6)
+      .print();
+}
+
 void measure_gets(KvStore& store, Input& input, const LayoutRun& run) {
   const holdfast::DeviceBuffer<std::uint64_t> values(run.batch);
   const holdfast::DeviceBuffer<std::uint8_t> found(run.batch);
   std::vector<double> times;
+  input.begin_measurement();
   for (int i = 0; i <= run.batches; ++i) {
     input.refill(run.batch);
     const double took =
@@ -128,24 +184,16 @@ void measure(Layout layout, const LayoutRun& run) {
   Input input(run.batch, run.pairs);
   {
     KvStore store = KvStore::create(scratch.get(), options);
-    for (std::uint64_t first = 0; first < run.pairs; first += run.batch) {
-      const auto count =
-          static_cast<std::uint32_t>(std::min<std::uint64_t>(run.batch, run.pairs - first));
-      input.fill_from(first, count);
-      store.set(input.data(false), input.data(false), count);
-    }
-    // Twice the log, until cleaning is steady; of the other layout a few, to be warm.
-    const std::uint64_t rounds =
-        layout == Layout::log ? 2 * options.log_records / run.batch + 1 : 3;
-    for (std::uint64_t i = 0; i < rounds; ++i) {
-      input.refill(run.batch);
-      store.set(input.data(false), input.data(false), run.batch);
-    }
+    load(store, input, run);
+    // Of the layout in place a few, to be warm.
+    const std::uint64_t rounds = layout == Layout::log ? steady_rounds(options) : 3;
+    for (std::uint64_t i = 0; i < rounds; ++i) overwrite(store, input, run);
     measure_sets(store, input, run, run.batch, false, run.batches);
     measure_sets(store, input, run, run.batch, true, run.batches);
     for (const std::uint32_t count : {1u, 1024u, 1u << 16}) {
       if (count < run.batch) measure_sets(store, input, run, count, false, 20 * run.batches);
     }
+    measure_mixed(store, input, run);
     measure_gets(store, input, run);
   }
   std::vector<double> times;
@@ -159,7 +207,65 @@ void measure(Layout layout, const LayoutRun& run) {
       .print();
 }
 
+// Opens the region's store, which ends the one that is there.
+void measure_opening(ScratchRegion& scratch, const char* age, const LayoutRun& run) {
+  std::vector<double> times;
+  KvStore::Stats stats;
+  for (int i = 0; i < 3; ++i) {
+    times.push_back(seconds([&] { stats = KvStore::open(scratch.get()).stats(); }));
+  }
+  Line("kvs_log_open")
+      .text("age", age)
+      .count("log_records", stats.log_records)
+      .count("log_bytes", stats.log_records * 16)
+      .count("records_in_use", (stats.segments - stats.free_segments) * stats.segment_records)
+      .count("live_records", stats.live_records)
+      .count("pairs", stats.records)
+      .count("batch", run.batch)
+      .number("milliseconds", median(times) * 1e3)
+      .number("least_ms", percentile(times, 0) * 1e3)
+      .number("max_ms", percentile(times, 1) * 1e3)
+      .print();
+}
+
+void measure_openings_of(const LayoutRun& run) {
+  const KvStore::Options options = options_for(Layout::log, run);
+  ScratchRegion scratch(KvStore::region_bytes(options));
+  Input input(run.batch, run.pairs);
+  {
+    KvStore store = KvStore::create(scratch.get(), options);
+    load(store, input, run);
+  }
+  measure_opening(scratch, "loaded", run);
+  {
+    KvStore store = KvStore::open(scratch.get());
+    // The batch that is next would be followed by cleaning, or nearly so.
+    for (KvStore::Stats now = store.stats();
+         (now.free_segments - std::min<std::uint64_t>(now.free_segments, 4)) * now.segment_records >
+         2 * std::uint64_t{run.batch};
+         now = store.stats()) {
+      overwrite(store, input, run);
+    }
+  }
+  measure_opening(scratch, "full", run);
+  {
+    KvStore store = KvStore::open(scratch.get());
+    for (std::uint64_t i = 0; i < steady_rounds(options); ++i) overwrite(store, input, run);
+  }
+  measure_opening(scratch, "aged", run);
+}
+
 }  // namespace
+
+void measure_openings(std::uint64_t records, const LayoutRun& run) {
+  for (const std::uint64_t part : {16, 4, 1}) {
+    LayoutRun one = run;
+    one.batch = static_cast<std::uint32_t>(
+        std::max<std::uint64_t>(1, std::min<std::uint64_t>(run.batch, records / part / 32)));
+    one.pairs = std::max<std::uint64_t>(1, records / part * run.live_percent / 100);
+    measure_openings_of(one);
+  }
+}
 
 void compare_layouts(const LayoutRun& run) {
   measure(Layout::in_place, run);

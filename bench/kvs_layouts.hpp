@@ -13,7 +13,13 @@ struct LayoutRun {
 };
 
 // Prints lines kvs_layout_set (SETs that all update, by batch size and where the input is),
-// kvs_layout_get and kvs_layout_open for each layout.
+// kvs_layout_mixed (19 GETs to a SET), kvs_layout_get and kvs_layout_open for each layout.
 void compare_layouts(const LayoutRun& run);
+
+// Prints lines kvs_log_open for logs of a sixteenth of so many records, of a quarter, and of all:
+// holding each pair once ("loaded"), full for the first time ("full"), and once cleaning is steady
+// ("aged"). `run.pairs` does not matter; batches are `run.batch` or a 32nd of the log, what is
+// less.
+void measure_openings(std::uint64_t records, const LayoutRun& run);
 
 }  // namespace bench

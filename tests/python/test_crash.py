@@ -122,13 +122,18 @@ def test_a_transaction_is_seen_while_it_is_open(tmp_path: Path) -> None:
 
 
 def campaign(
-    mode: str | None, folder: Path, kills: int = 10, seed: int = 11, max_batch: int = 512
+    mode: str | None,
+    folder: Path,
+    kills: int = 10,
+    seed: int = 11,
+    max_batch: int = 512,
+    layout: str = "in_place",
 ) -> Campaign:
     command = None
     if mode:
         command = [sys.executable, str(Path(__file__).with_name("broken_workers.py")), mode]
     options = Options(kills=kills, seed=seed, folder=str(folder), worker_command=command)
-    return Campaign(Gpkvs(max_batch), options)
+    return Campaign(Gpkvs(max_batch, layout=layout), options)
 
 
 def test_a_sound_store_survives(tmp_path: Path) -> None:
@@ -153,6 +158,15 @@ def test_a_sound_store_survives(tmp_path: Path) -> None:
         time.sleep(0.1)
         left &= set(Path("/dev/shm").iterdir())
     assert not left
+
+
+def test_a_log_survives(tmp_path: Path) -> None:
+    result = campaign(None, tmp_path, kills=20, layout="log").run()
+    assert result.ok, result.problems
+    assert result.kills == 20
+    assert result.images_verified > 0
+    assert result.acknowledged + result.found_whole == result.batches
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_seed_gives_the_same_batches(tmp_path: Path) -> None:
@@ -183,6 +197,13 @@ def test_the_command(run: Run) -> None:
     assert answer.json["ok"] is True
     assert (answer.json["kills"], answer.json["seed"]) == (5, 3)
     assert (answer.json["lost"], answer.json["torn"]) == (0, 0)
+    answer = run("crash", "gpkvs", "--kills", 3, "--set", "layout=log", "--json")
+    assert answer.status == 0, answer.err
+    assert answer.json["ok"] is True
+    for refused in ("layout=heap", "cache=on"):
+        answer = run("crash", "gpkvs", "--set", refused)
+        assert answer.status == 1
+        assert "layout=log" in answer.err
     answer = run("crash", "nothing")
     assert answer.status == 1
     assert "gpkvs" in answer.err

@@ -125,6 +125,9 @@ def test_crash_kills_gpkvs_in_the_mode_that_is_asked_for(run: Run) -> None:
     assert answer.json["mode"] == "cap-delta"
     assert answer.json["kills"] == 4 and answer.json["finished"] > 0
     assert run(*arguments, "fast", "--kills", 1).status == 1
+    log = run("crash", "gpkvs_95_5", "--seed", 5, "--json", "--kills", 4, "--set", "layout=log")
+    assert log.status == 0, log.err
+    assert log.json["finished"] > 0
 
 
 def test_experiments_write_results(run: Run, tmp_path: Path) -> None:

@@ -14,7 +14,17 @@ using workload::Mode;
 constexpr std::uint64_t kBucketBytes = kWays * 16;
 
 KvStore::Options store_options(const EngineOptions& options) {
-  return {options.buckets * kWays, options.max_batch, options.cache, options.log};
+  if (options.layout == KvStore::Layout::in_place) {
+    return {options.buckets * kWays, options.max_batch, options.cache, options.log};
+  }
+  // Fuller, each batch would look its keys up before it is appended.
+  const std::uint64_t capacity = options.keys + options.max_batch;
+  return {capacity,    options.max_batch, options.cache,
+          options.log, options.layout,    options.log_records};
+}
+
+const char* name_of(KvStore::Layout layout) {
+  return layout == KvStore::Layout::log ? "log" : "in_place";
 }
 
 // gpm, eadr: the store, whose kernels log and persist.
@@ -44,6 +54,10 @@ class StoreEngine : public Engine {
   }
   void set(std::uint64_t, const std::uint64_t* keys, const std::uint64_t* values,
            std::uint64_t count) override {
+    if (options_.layout == KvStore::Layout::log) {
+      append(keys, values, count);
+      return;
+    }
     const KvStore::BatchResult done = store_->set(keys, values, count);
     // A way: the entry of the log, its tail, the pair. A batch: the counters, logged, and the
     // transaction's word, twice.
@@ -77,8 +91,25 @@ class StoreEngine : public Engine {
   bool cached() const override { return store_ && store_->stats().cached; }
 
  private:
+  // Runs and what cleaning copies are sequential: but for commit words and freed segments, all of
+  // it.
+  void append(const std::uint64_t* keys, const std::uint64_t* values, std::uint64_t count) {
+    const std::uint64_t before = store_->stats().bytes_stored;
+    store_->set(keys, values, count);
+    const std::uint64_t stored = store_->stats().bytes_stored - before;
+    bytes_stored_ += stored;
+    bytes_streamed_ += stored;
+  }
   void open() {
     store_.emplace(KvStore::open(backing_.region(), options_.cache));
+    const KvStore::Layout layout = store_->stats().layout;
+    if (layout != options_.layout) {
+      throw holdfast::Error(
+          holdfast::Errc::invalid_argument,
+          holdfast::detail::concat(
+              "region '", backing_.region().path(), "' holds a store of the layout ",
+              name_of(layout), ": give option layout=", name_of(layout), ", or another region"));
+    }
     const holdfast::LogLayout log = store_->stats().log;
     if (log == options_.log) return;
     const char* const name = log == holdfast::LogLayout::coalesced ? "coalesced" : "conventional";

@@ -19,7 +19,11 @@ struct EngineOptions {
   std::uint32_t max_sets = 0;                                            // of them
   holdfast::KvStore::Cache cache = holdfast::KvStore::Cache::automatic;  // modes gpm, eadr, ndp
   holdfast::LogLayout log = holdfast::LogLayout::coalesced;              // modes gpm, eadr
-  workload::DeltaOrder changes = workload::DeltaOrder::gathered;         // modes cap_delta*
+  // The same modes. Of the layout log `keys` and a batch are its capacity, and not the buckets.
+  holdfast::KvStore::Layout layout = holdfast::KvStore::Layout::in_place;
+  std::uint64_t keys = 0;
+  std::uint64_t log_records = 0;  // of the layout log; 0: what the store takes for its capacity
+  workload::DeltaOrder changes = workload::DeltaOrder::gathered;  // modes cap_delta*
   std::uint64_t log_batches = 1;  // mode cap_log: that the log of the input has room for
   bool device_input = false;      // keys and values of steps are in device memory
 };

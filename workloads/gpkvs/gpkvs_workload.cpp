@@ -98,6 +98,16 @@ class KvsWorkload : public workload::Workload {
         settings, "log",
         {{"coalesced", holdfast::LogLayout::coalesced},
          {"conventional", holdfast::LogLayout::conventional}});
+    using Layout = holdfast::KvStore::Layout;
+    options_.layout = workload::choice_option<Layout>(
+        settings, "layout", {{"in_place", Layout::in_place}, {"log", Layout::log}});
+    if (options_.layout == Layout::log && options_.log != holdfast::LogLayout::coalesced) {
+      throw Error(Errc::invalid_argument,
+                  "option log=conventional: the layout log has no undo log; leave one of them out");
+    }
+    options_.keys = shape.keys;
+    options_.log_records =
+        workload::number_option(settings, "log_records", 0, 0, std::uint64_t{1} << 31);
     options_.changes = workload::delta_order_option(settings);
     options_.log_batches = workload::number_option(
         settings, "log_batches", std::min(shape.steps, kLogBatches), 1, kMostLogBatches);
@@ -113,9 +123,11 @@ class KvsWorkload : public workload::Workload {
 
   std::string input() const override {
     const OperationsShape& shape = operations_.shape;
-    return concat("generated: ", shape.steps, " batches of ", shape.gets, " GETs and ", shape.sets,
-                  " SETs on ", shape.keys, " keys, ", shape.zipf ? "Zipf 0.99" : "uniform",
-                  ", in a table of ", shape.buckets * kWays, " pairs, seed ", shape.seed);
+    return concat(
+        "generated: ", shape.steps, " batches of ", shape.gets, " GETs and ", shape.sets,
+        " SETs on ", shape.keys, " keys, ", shape.zipf ? "Zipf 0.99" : "uniform",
+        is_log() ? ", in a log" : concat(", in a table of ", shape.buckets * kWays, " pairs"),
+        ", seed ", shape.seed);
   }
   std::uint64_t steps() const override { return operations_.shape.steps; }
   std::uint64_t medium_bytes() const override {
@@ -176,7 +188,8 @@ class KvsWorkload : public workload::Workload {
   std::uint64_t streamed_bytes() const override { return engine_->bytes_streamed(); }
   // "input": where a step's operations are. "log_batches": mode cap_log's. "cache": whether kernels
   // read a copy of the table in device memory, off where they read the medium, none where the table
-  // itself is in device or host memory. "sets", "gets": of a step.
+  // itself is in device or host memory, on of the layout log, whose index is in device memory.
+  // "layout": of the store, in the modes that have one. "sets", "gets": of a step.
   std::map<std::string, std::string> facts() const override {
     const bool direct = workload::stores_directly(settings_.mode);
     std::map<std::string, std::string> all{{"cache", !direct             ? "none"
@@ -185,6 +198,9 @@ class KvsWorkload : public workload::Workload {
                                            {"input", options_.device_input ? "device" : "host"},
                                            {"sets", std::to_string(operations_.shape.sets)},
                                            {"gets", std::to_string(operations_.shape.gets)}};
+    if (workload::kernel_persists(settings_.mode)) {
+      all["layout"] = is_log() ? "log" : "in_place";
+    }
     if (settings_.mode == workload::Mode::cap_log) {
       all["log_batches"] = std::to_string(options_.log_batches);
     }
@@ -209,6 +225,10 @@ class KvsWorkload : public workload::Workload {
     sets_ = on_device(operations_.sets, device_input_[1]);
     set_values_ = on_device(operations_.values, device_input_[2]);
     backing.stream().synchronize();
+  }
+  bool is_log() const {
+    return workload::kernel_persists(settings_.mode) &&
+           options_.layout == holdfast::KvStore::Layout::log;
   }
   std::uint64_t load_batch() const { return options_.max_batch; }
   std::uint64_t loads() const {
@@ -243,6 +263,10 @@ workload::Info info_of(const char* name, const char* summary, bool mixed) {
        "on, off or automatic (default): a copy of the table in device memory for reads, in modes "
        "whose kernels store to the medium"},
       {"log", "coalesced (default) or conventional: how kernels log, in the modes gpm and eadr"},
+      {"layout",
+       "in_place (default) or log: how the store of the modes gpm and eadr keeps its pairs"},
+      {"log_records",
+       "of the layout log (default: twice the keys, and four batches); fewer: cleaned more often"},
       {"changes", workload::kDeltaOrderWords},
       {"input",
        "host (default) or device: the memory that a step's operations are in; not in mode cpu"},

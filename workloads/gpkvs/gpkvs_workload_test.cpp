@@ -116,7 +116,16 @@ TEST_P(KvsWorkloads, RefuseBadOptions) {
   EXPECT_EQ(refusal("input", "disk", "give host or device"), Errc::invalid_argument);
   EXPECT_EQ(refusal("log_batches", "0", "give a whole number"), Errc::invalid_argument);
   EXPECT_EQ(refusal("log", "none", "give coalesced or conventional"), Errc::invalid_argument);
+  EXPECT_EQ(refusal("layout", "heap", "give in_place or log"), Errc::invalid_argument);
+  EXPECT_EQ(refusal("log_records", "-1", "give a whole number"), Errc::invalid_argument);
   Settings settings;
+  settings.options = {{"layout", "log"}, {"log", "conventional"}};
+  EXPECT_EQ(error_of([&] { info().make(settings); }, {"log=conventional", "leave one"}),
+            Errc::invalid_argument);
+  settings.options = {{"layout", "log"}, {"log_records", "300"}};
+  EXPECT_EQ(error_of([&] { info().make(settings)->medium_bytes(); }, {"give more log_records"}),
+            Errc::invalid_argument);
+  settings.options.clear();
   settings.steps = std::uint64_t{1} << 40;
   EXPECT_EQ(error_of([&] { info().make(settings); }, {"give fewer"}), Errc::invalid_argument);
 }
@@ -215,25 +224,61 @@ TEST_P(KvsWorkloads, SurviveKillsWithACopyAndAConventionalLog) {
   }
 }
 
+// A log that is cleaned in nearly every step.
+Settings log_settings(Mode mode) {
+  Settings settings = settings_of(mode);
+  settings.options = {{"layout", "log"}, {"log_records", "3072"}};
+  settings.steps = 12;
+  return settings;
+}
+
+TEST_P(KvsWorkloads, EndAlikeAsALog) {
+  Settings usual = settings_of(Mode::gpm);
+  usual.steps = 12;
+  const auto expected = workload_checks::run_whole(info(), usual);
+  ASSERT_EQ(expected.wrong, "");
+  for (const Mode mode : {Mode::gpm, Mode::eadr}) {
+    SCOPED_TRACE(to_string(mode));
+    const auto whole = workload_checks::run_whole(info(), log_settings(mode));
+    EXPECT_EQ(whole.wrong, "");
+    EXPECT_EQ(whole.digest, expected.digest);
+    const auto resumed = workload_checks::run_step_by_step(info(), log_settings(mode));
+    EXPECT_EQ(resumed.wrong, "");
+    EXPECT_EQ(resumed.digest, expected.digest);
+  }
+}
+
+TEST_P(KvsWorkloads, SurviveKillsAsALog) {
+  if (std::string_view(holdfast::backend::name()) != "cpu") {
+    GTEST_SKIP() << "a process with a GPU does not fork";
+  }
+  workload_checks::expect_kills_survived(info(), log_settings(Mode::gpm), 15,
+                                         holdfast::test::test_seed());
+}
+
 class KvsRegions : public holdfast::test::Scratch {};
 
-TEST_F(KvsRegions, GoOnWithTheirOwnLogAlone) {
+TEST_F(KvsRegions, GoOnWithTheirOwnLogAndLayoutAlone) {
   const Info info = gpkvs::set_info();
-  Settings settings = settings_of(Mode::gpm);
-  const auto run = [&](const char* log) {
-    settings.options["log"] = log;
+  const auto run = [&](const char* name, const char* value) {
+    Settings settings = settings_of(Mode::gpm);
+    settings.options[name] = value;
     const auto work = info.make(settings);
     workload::BackingOptions options;
-    options.path = path();
+    options.path = path(name);
     options.capacity = work->medium_bytes();
     workload::Backing backing(options);
     work->prepare(backing);
     work->step(work->resume());
   };
-  run("conventional");
-  EXPECT_EQ(error_of([&] { run("coalesced"); }, {"give option log=conventional"}),
+  run("log", "conventional");
+  EXPECT_EQ(error_of([&] { run("log", "coalesced"); }, {"give option log=conventional"}),
             Errc::invalid_argument);
-  run("conventional");
+  run("log", "conventional");
+  run("layout", "log");
+  EXPECT_EQ(error_of([&] { run("layout", "in_place"); }, {"give option layout=log"}),
+            Errc::invalid_argument);
+  run("layout", "log");
 }
 
 // A log of the input that cannot be of these steps: nothing is done from it.

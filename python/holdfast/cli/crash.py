@@ -9,8 +9,10 @@ from typing import Annotated
 import typer
 
 from .. import workloads
+from .._errors import Error
 from ..crash import APPS, Campaign, Options, ResumeCampaign
 from . import campaign_view, common
+from .run import options_of
 
 
 def seed_or_random(seed: int | None) -> int:
@@ -73,6 +75,10 @@ def crash(
     size: Annotated[str, typer.Option(help="Of a workload's input: test, real or paper.")] = "test",
     mode: Annotated[str, typer.Option(help="Of a workload: see `holdfast run --help`.")] = "gpm",
     steps: Annotated[int, typer.Option(min=0, help="Of a workload. 0: what the size says.")] = 0,
+    options: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="NAME=VALUE. gpkvs in mode gpm takes layout=in_place or log."),
+    ] = None,
     as_json: common.Json = False,
 ) -> None:
     """Kills APP with SIGKILL again and again. Exits with 0 only if nothing was lost or torn.
@@ -85,20 +91,31 @@ def crash(
     until they end; then they must hold what an uninterrupted run holds, bit for bit, whose result
     their oracle has confirmed.
     """
+    given = options_of(options)
     if application not in APPS or mode != "gpm":
         what = workloads.Run(
-            application, mode=mode, size=size, steps=steps, data=workloads.default_data()
+            application,
+            mode=mode,
+            size=size,
+            steps=steps,
+            data=workloads.default_data(),
+            options=given,
         )
         _resume(what, kills, seed_or_random(seed), folder, as_json)
         return
-    options = Options(
+    layout = given.pop("layout", "in_place")
+    if given or layout not in ("in_place", "log"):
+        raise Error(
+            f"--set: {application} in mode gpm takes layout=in_place or layout=log, nothing else"
+        )
+    plan = Options(
         kills=kills,
         seed=seed_or_random(seed),
         folder=str(folder) if folder else None,
         arena_folder=str(arena_folder) if arena_folder else None,
     )
     with campaign_view.View(f"crash {application}", quiet=as_json) as view:
-        campaign = Campaign(APPS[application](max_batch), options, on_event=view.event)
+        campaign = Campaign(APPS[application](max_batch, layout=layout), plan, on_event=view.event)
         view.start(campaign)
         result = campaign.run()
     if as_json:

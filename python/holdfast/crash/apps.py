@@ -131,10 +131,11 @@ class App(Protocol):
     """An application that a campaign can run. To add one, write this class and name it in APPS."""
 
     name: str
-    # The object of the transaction that each batch is, for kills that are aimed at it; empty: none.
+    # The object of the transaction that each batch is, for kills that are aimed at it; empty: none,
+    # and such kills come at any moment of the batch.
     transaction: str
 
-    def __init__(self, max_batch: int) -> None: ...
+    def __init__(self, max_batch: int, *, layout: str = "in_place") -> None: ...
 
     # In the campaign's process, which never opens the region.
     def make_batch(self, rng: np.random.Generator, table: Table) -> Batch: ...
@@ -154,13 +155,19 @@ class Gpkvs:
     """The key-value store: batches of SETs of new and of known keys, and of ERASEs."""
 
     name = "gpkvs"
-    transaction = "kvs.tx"
 
-    def __init__(self, max_batch: int = 4096, capacity: int | None = None) -> None:
+    def __init__(
+        self, max_batch: int = 4096, capacity: int | None = None, layout: str = "in_place"
+    ) -> None:
         self.max_batch = max_batch
+        self.layout = layout
         self.capacity = capacity or max(1 << 14, 64 * max_batch)
         # Few enough that no bucket of eight fills up: an eviction could not be told from a loss.
         self.most_records = self.capacity // 16
+        self.transaction = "kvs.tx"
+        if layout == "log":  # it evicts nothing; a small log is cleaned often
+            self.capacity = self.most_records + max_batch
+            self.transaction = ""
 
     def make_batch(self, rng: np.random.Generator, table: Table) -> Batch:
         count = int(rng.integers(min(64, self.max_batch), self.max_batch + 1))
@@ -184,12 +191,12 @@ class Gpkvs:
     def region_bytes(self) -> int:
         from .._store import KeyValueStore
 
-        return KeyValueStore.region_bytes(self.capacity, self.max_batch)
+        return KeyValueStore.region_bytes(self.capacity, self.max_batch, self.layout)
 
     def create(self, region: Region) -> Any:
         from .._store import KeyValueStore
 
-        return KeyValueStore.create(region, self.capacity, self.max_batch)
+        return KeyValueStore.create(region, self.capacity, self.max_batch, layout=self.layout)
 
     def open(self, region: Region) -> tuple[Any, dict[str, Any]]:
         from .._store import KeyValueStore

@@ -264,9 +264,10 @@ class Campaign:
         worker = self._worker
         assert worker is not None
         self.result.sent += 1
-        durations = self._durations["transaction" if kill.in_transaction else "batch"]
+        in_transaction = kill.in_transaction and bool(self._app.transaction)
+        durations = self._durations["transaction" if in_transaction else "batch"]
         delay = durations.delay(kill.fraction, len(batch))
-        if kill.in_transaction:
+        if in_transaction:
             if self._spare is not None:
                 self._spare.wait_ready()  # what starts would keep the watch from a processor
             lead = self._durations["lead"].delay(_OF_LEAD, len(batch))
@@ -281,7 +282,7 @@ class Campaign:
         recoveries = self.result.recoveries
         self._recover(kill)
         # A transaction ends a little before its batch does.
-        in_time = self.result.recoveries > recoveries if kill.in_transaction else done is None
+        in_time = self.result.recoveries > recoveries if in_transaction else done is None
         durations.aimed(in_time)
         if done:
             self._verify(None)
