@@ -67,7 +67,10 @@ Input generated_input(const Settings& settings) {
   }
   Input input;
   input.graph = make_road_grid(width, height, settings.seed);
-  input.words = concat("generated: road grid of ", width, " x ", height);
+  const char* const instead = settings.size == Size::paper  ? ", in place of the USA road network"
+                              : settings.size == Size::real ? ", in place of New York's roads"
+                                                            : "";
+  input.words = concat("generated", instead, ": road grid of ", width, " x ", height);
   input.source = height / 2 * width + width / 2;
   return input;
 }

@@ -1,7 +1,9 @@
 // The formula by the standard library's error function, in double precision.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <mutex>
+#include <numbers>
 
 #include "black_scholes/black_scholes.hpp"
 #include "holdfast/error.hpp"
@@ -14,7 +16,43 @@ struct Prices {
   double call, put;
 };
 
-double distribution(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
+// The normal distribution between places where the library's function was asked, by cubics that
+// have its values and slopes there: off by less than 1e-13, and some times as fast.
+class Distribution {
+ public:
+  Distribution() {
+    for (int i = 0; i <= kPlaces; ++i) {
+      const double x = -kEnd + i / kDensity;
+      places_[i] = {0.5 * std::erfc(-x / std::sqrt(2.0)),
+                    std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi) / kDensity};
+    }
+  }
+
+  double operator()(double x) const {
+    const double at = (x + kEnd) * kDensity;
+    if (!(at > 0)) return 0;  // also where x is no number: the prices are none, then, either
+    if (at >= kPlaces) return 1;
+    const int i = static_cast<int>(at);
+    const double t = at - i;
+    const Place &here = places_[i], &next = places_[i + 1];
+    const double rise = next.value - here.value;
+    return here.value + t * (here.slope + t * (3 * rise - 2 * here.slope - next.slope +
+                                               t * (here.slope + next.slope - 2 * rise)));
+  }
+
+ private:
+  static constexpr double kEnd = 8.5, kDensity = 512;
+  static constexpr int kPlaces = 17 * 512;
+  struct Place {
+    double value, slope;
+  };
+  std::array<Place, kPlaces + 1> places_;
+};
+
+const Distribution& normal() {
+  static const Distribution distribution;
+  return distribution;
+}
 
 // One option. The put by the parity of put and call.
 class Contract {
@@ -27,6 +65,7 @@ class Contract {
         root_years_(std::sqrt(years)) {}
 
   Prices expected(const Scenario& scenario) const {
+    const Distribution& distribution = normal();
     const double rate = scenario.rate, volatility = scenario.volatility;
     const double spread = volatility * root_years_;
     const double middle = (log_moneyness_ + rate * years_) / spread;
