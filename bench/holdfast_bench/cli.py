@@ -165,6 +165,9 @@ def _add_gpm(name: str, what: str, names: list[str]) -> None:
             Path | None, typer.Option(help="Folder of real inputs. Default: $HOLDFAST_DATA.")
         ] = None,
         only: Annotated[str | None, typer.Option(help="Workloads, by name, with commas.")] = None,
+        variants: Annotated[
+            bool, typer.Option(help="Measure the workloads' variants, too, where there are some.")
+        ] = True,
         modes: Annotated[str | None, typer.Option(help="Modes, with commas.")] = None,
         kills: Annotated[int, typer.Option(min=1, help="For restoration latencies.")] = 10,
         verify: Annotated[bool, typer.Option(help="Ask the oracles.")] = True,
@@ -201,7 +204,8 @@ def _add_gpm(name: str, what: str, names: list[str]) -> None:
             results=results,
             size=_chosen("--size", size, workloads.SIZES)[0],
             data=str(data) if data else workloads.default_data(),
-            only=_chosen("--only", only, gpm.ALL),
+            only=_chosen("--only", only, (*gpm.ALL, *gpm.VARIANTS)) if only else gpm.ALL,
+            variants=variants,
             modes=_chosen("--modes", modes, workloads.MODES),
             kills=kills,
             verify=verify,

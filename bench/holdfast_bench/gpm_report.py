@@ -10,7 +10,7 @@ from collections.abc import Callable
 from . import gpm
 from .gpm.bounds import on_optane, pattern
 from .gpm.results import CHECKPOINTING, MODE_TITLES, TITLES, Line, best_rival
-from .gpm.tables import lacks_delta, ratio, table, time
+from .gpm.tables import explained, lacks_delta, mark, ratio, table, time
 from .kept import FIGURES, RESULTS, ROOT, kept_campaigns
 
 PAGE = ROOT / "docs" / "results" / "gpm.md"
@@ -62,11 +62,24 @@ def inputs() -> str:
     for size in SIZES:
         for name, lines in MEASURED.modes(size).items():
             gpm = lines["gpm"]
-            checked = "yes" if gpm["verified"] else "no (at size real)"
-            row = [TITLES[name], size, gpm["input"], gpm["steps"], checked, same_end(lines)]
+            steps = mark(str(gpm["steps"]), gpm)
+            row = [TITLES[name], size, gpm["input"], steps, verified(lines), same_end(lines)]
             rows.append(row)
-    header = ["workload", "size", "input", "steps measured", "checked by the oracle", "same end"]
-    return table(header, rows)
+    header = ["workload", "size", "input", "steps measured", "verified", "same end"]
+    return explained(table(header, rows))
+
+
+def verified(lines: dict[str, Line]) -> str:
+    """Says how many modes were verified, and by what: the oracle, or a verified run's digest."""
+    by = [
+        str(line.get("verified_by") or ("oracle" if line["verified"] else ""))
+        for line in lines.values()
+    ]
+    if not any(by):
+        return "no (at size real)"
+    words = f"{len(by) - by.count('')} of {len(by)} modes"
+    digests = by.count("digest")
+    return f"{words}, {digests} of them by the oracle's digest" if digests else words
 
 
 def same_end(lines: dict[str, Line]) -> str:

@@ -53,6 +53,7 @@ class Run:
     cpu_threads: int = 0  # 0: as many as there are cores
     medium: str = "dram"  # what the region's memory stands for: dram, optane, cxl, limit=1.6GB/s
     verify: bool = True
+    expect: str = ""  # the state of a run that an oracle verified: stands for the oracle
     options: Mapping[str, str] = field(default_factory=dict)
 
     def arguments(self) -> list[str]:
@@ -65,6 +66,8 @@ class Run:
             words += ["--data", self.data]
         if not self.verify:
             words.append("--no-verify")
+        elif self.expect:
+            words += ["--expect", self.expect]
         for name, value in self.options.items():
             words += ["--set", f"{name}={value}"]
         return words

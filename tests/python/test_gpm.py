@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from conftest import Run
+from conftest import Answer, Run
 from holdfast_bench import gpm
 from holdfast_bench.gpm.bounds import link_bound, on_optane
 
@@ -200,6 +200,13 @@ def test_rivals_are_measured_in_every_form(run: Run, tmp_path: Path) -> None:
     assert by["gpkvs", "gpm"]["streamed_bytes_per_step"] > 0
     assert by["bfs_steps", "cap-delta"]["publish"] == "step"
     assert by["hotspot_engine", "gpm"]["facts"]["checkpoint"] == "engine"
+    for only, more in (("lenet_engine", ()), ("cfd", ("--no-variants",))):
+        alone = tmp_path / only
+        answer_alone = run("bench", "gpm-rivals", "--size", "test", "--results", alone, "--modes",
+                           "gpm", "--only", only, *more)  # fmt: skip
+        assert answer_alone.status == 0, answer_alone.err
+        lines = json.loads((alone / "gpm_rivals_test-cpu.json").read_text())["results"]
+        assert [line["workload"] for line in lines] == [only]
     results = gpm.Results(tmp_path, ("cpu",))
     assert len(row_of(gpm.tables.rivals(results), "gpKVS (input in device memory)")) == 13
     assert "CPU threads" in row_of(answer.out, "BFS (published once a step)")[-1]
@@ -277,6 +284,80 @@ def test_modes_that_end_differently_are_told(
     answer = run(*arguments)
     assert answer.status == 1
     assert "prefix_sum ends with another result in mode gpm" in answer.err
+
+
+def test_the_oracle_is_asked_once_and_others_are_held_to_its_digest(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(modes: str, *more: str) -> Answer:
+        return run("bench", "gpm-fig10", "--only", "gpkvs_95_5,srad", "--modes", modes, "--results",
+                   tmp_path, "--size", "test", "--cpu-threads", "1", *more)  # fmt: skip
+
+    assert measure("cap-mm,gpm").status == 0
+    assert measure("cap-fs,ndp").status == 0  # another call goes on from what the first one found
+    by = gpm.Results(tmp_path, ("cpu",)).modes("test")
+    for lines in by.values():
+        told = {name: line["verified_by"] for name, line in lines.items()}
+        assert sorted(told.values()) == ["digest", "digest", "digest", "oracle"]
+        assert len({line["state"] for line in lines.values()}) == 1
+    assert len(by["gpkvs_95_5"]["gpm"]["state"]) == 65  # the pairs', and the answers'
+    kept = tmp_path / "gpm_states_test-cpu.json"
+    assert len(json.loads(kept.read_text())["results"]) == 2
+
+    # A mode that ends with another result, and one whose state has another bit.
+    liar = tmp_path / "holdfast-run"
+    real = holdfast.workloads.executable()
+    liar.write_text(
+        f'#!/bin/sh\ncase "$*" in *cap-eadr*) set -- "$@" --set lambda=49 ;; esac\n'
+        f'exec "{real}" "$@"\n'
+    )
+    liar.chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setenv("HOLDFAST_RUN", str(liar))
+        answer = measure("cap-eadr", "--only", "srad")
+    assert answer.status == 1
+    assert "srad in mode cap-eadr ends with another result" in " ".join(answer.err.split())
+    states = json.loads(kept.read_text())
+    for line in states["results"]:
+        line["state"] = f"{int(line['state'][0], 16) ^ 1:x}{line['state'][1:]}"
+    kept.write_text(json.dumps(states))
+    assert measure("gpm").status == 1
+
+
+def test_a_run_that_the_oracle_refuses_is_not_kept(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    liar = tmp_path / "holdfast-run"
+    real = holdfast.workloads.executable()
+    wrong = 's/"wrong":"","ok":true/"wrong":"row 3","ok":false/'
+    liar.write_text(f'#!/bin/sh\n"{real}" "$@" | sed \'{wrong}\'\n')
+    liar.chmod(0o755)
+    monkeypatch.setenv("HOLDFAST_RUN", str(liar))
+    answer = run("bench", "gpm-fig9", "--only", "prefix_sum", "--modes", "gpm", "--results",
+                 tmp_path, "--size", "test", "--cpu-threads", "1")  # fmt: skip
+    assert answer.status == 1
+    assert "row 3" in answer.err
+    assert not list(tmp_path.glob("*.json"))
+
+
+def test_fewer_steps_are_marked(tmp_path: Path) -> None:
+    settings = gpm.Settings(tmp_path, size="paper")
+    assert (settings.run("bfs_costs", "cap-fs").steps, settings.run("bfs", "cap-fs").steps) == (
+        20,
+        0,
+    )
+    assert settings.fewer_steps("gpkvs", "gpufs") == 2
+    assert settings.fewer_steps("gpkvs", "gpm") == settings.run("gpkvs", "gpm").steps == 0
+    assert settings.fewer_steps("gpdb_update", "gpm") == 0  # more than the size says
+    assert gpm.Settings(tmp_path, size="real").run("black_scholes", "gpm").steps == 0
+    lines = [mode("black_scholes", "cap-fs", 0.4, fewer_steps=True)]
+    lines += [mode("black_scholes", "gpm", 0.1, fewer_steps=True)]
+    lines += [mode("srad", m, 0.1) for m in ("cap-fs", "gpm")]
+    write(tmp_path, "gpm_modes_paper", lines)
+    table = gpm.tables.fig9(gpm.Results(tmp_path), "paper")
+    assert "4 †" in row_of(table, "BLK (by the copy engine)" if "BLK (by" in table else "BLK")
+    assert "† Of fewer steps" in table
+    assert not any("†" in cell for cell in row_of(table, "SRAD"))
 
 
 def test_a_variant_is_shown_by_its_figure_alone(run: Run, tmp_path: Path) -> None:

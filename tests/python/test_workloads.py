@@ -144,3 +144,16 @@ def test_experiments_write_results(run: Run, tmp_path: Path) -> None:
     lines = json.loads((tmp_path / "gpm_restores_test-cpu.json").read_text())["results"]
     assert lines[0]["recovery_seconds"] > 0
     assert lines[0]["wrong"] == 0
+
+
+def test_a_run_is_held_to_the_state_of_another() -> None:
+    right = workloads.run(workloads.Run("bfs"))
+    assert right["verified_by"] == "oracle"
+    same = workloads.run(workloads.Run("bfs", mode="cap-fs", expect=right["state"]))
+    assert (same["ok"], same["verified_by"], same["state"]) == (True, "digest", right["state"])
+    flipped = f"{int(right['state'][0], 16) ^ 1:x}{right['state'][1:]}"
+    other = workloads.run(workloads.Run("bfs", expect=flipped))
+    assert not other["ok"] and flipped in other["wrong"]
+    assert not workloads.run(workloads.Run("bfs", verify=False))["verified"]
+    with pytest.raises(Error, match="--expect 123"):
+        workloads.run(workloads.Run("bfs", expect="123"))

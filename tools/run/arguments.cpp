@@ -17,8 +17,12 @@ const char* const kUsage =
     "           [--size test|real|paper] [--data FOLDER] [--seed N] [--steps N] [--set "
     "NAME=VALUE]...\n"
     "           [--medium dram|optane|cxl|limit=RATE] [--region PATH] [--cpu-threads N]\n"
-    "           [--files N] [--file-io direct|buffered] [--no-verify] [--last-commit]\n"
+    "           [--files N] [--file-io direct|buffered] [--no-verify | --expect STATE]\n"
+    "           [--last-commit]\n"
     "Runs a workload to its end, or on from where a killed run of the same --region stopped.\n"
+    "--expect: the state that a run of the same workload, input and steps printed, which its "
+    "oracle\n"
+    "verified: this run must end with the same bits, and no oracle is asked.\n"
     "--last-commit: begins with the region's last commit, and sets aside what a crash left since.\n"
     "--files: over which mode cap-fs stripes an array (default: one for each CPU thread).\n"
     "--file-io: of mode cap-fs; direct (default) passes the page cache where the file system can.\n"
@@ -104,6 +108,12 @@ Arguments parse(int argc, const char* const* argv) {
       set_option(result.settings, value);
     } else if (option == "--medium") {
       result.medium = holdfast::testing::MediumModel::parse(value);
+    } else if (option == "--expect") {
+      if (value.find_first_not_of("0123456789abcdef:") != std::string::npos || value.size() < 32) {
+        throw Error(Errc::invalid_argument,
+                    concat("--expect ", value, ": give the state that a verified run printed"));
+      }
+      result.expect = value;
     } else if (option == "--region") {
       result.region = value;
     } else if (option == "--cpu-threads") {
@@ -119,6 +129,9 @@ Arguments parse(int argc, const char* const* argv) {
     } else {
       throw Error(Errc::invalid_argument, concat("there is no option ", option, "\n", kUsage));
     }
+  }
+  if (!result.verify && !result.expect.empty()) {
+    throw Error(Errc::invalid_argument, "--no-verify and --expect are both given: leave out one");
   }
   workload::check_options(workload::find_workload(result.name), result.settings);
   return result;

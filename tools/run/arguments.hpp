@@ -19,6 +19,7 @@ struct Arguments {
   bool direct_io = true;
   holdfast::testing::MediumModel medium;
   bool verify = true;
+  std::string expect;        // a verified run's `state`, which takes the oracle's place
   bool last_commit = false;  // of the region; what a crash left since is set aside
 };
 

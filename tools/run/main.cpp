@@ -79,6 +79,34 @@ struct Steps {
   }
 };
 
+// Looks at what the run ended with. Returns what is wrong; empty if nothing is.
+std::string check(workload::Workload& work, const holdfast_run::Arguments& arguments, Json& done) {
+  const auto begun = Clock::now();
+  const std::string digest = work.digest().text();
+  const std::string answers = work.answers();
+  // All that has to be alike in another run; without the answers of a run that was resumed.
+  const std::string state = answers.empty() ? digest : digest + ":" + answers;
+  done["digest"] = digest;
+  done["state"] = state;
+  done["digest_seconds"] = since(begun);
+  const auto asked = Clock::now();
+  std::string wrong;
+  const char* by = "";
+  if (!arguments.expect.empty()) {
+    by = "digest";
+    if (state != arguments.expect) {
+      wrong = "the state is " + state + ", and should be " + arguments.expect;
+    }
+  } else if (arguments.verify) {
+    by = "oracle";
+    wrong = work.verify();
+  }
+  done["verified"] = *by != '\0';
+  done["verified_by"] = by;
+  done["verify_seconds"] = since(asked);
+  return wrong;
+}
+
 int run(const holdfast_run::Arguments& arguments) {
   const workload::Info& info = workload::find_workload(arguments.name);
   const Place place(arguments.region);
@@ -130,12 +158,9 @@ int run(const holdfast_run::Arguments& arguments) {
             {"medium_seconds", steps.waits},
             {"bytes_written", steps.bytes},
             {"bytes_streamed", steps.streamed},
-            {"facts", work->facts()},
-            {"digest", std::to_string(work->digest())}};
+            {"facts", work->facts()}};
   if (const std::string file_io = backing.file_io(); !file_io.empty()) done["file_io"] = file_io;
-  std::string wrong;
-  if (arguments.verify) wrong = work->verify();
-  done["verified"] = arguments.verify;
+  const std::string wrong = check(*work, arguments, done);
   done["wrong"] = wrong;
   done["ok"] = wrong.empty();
   print(done);

@@ -67,7 +67,10 @@ Input generated_input(const Settings& settings) {
   }
   Input input;
   input.graph = make_road_grid(width, height, settings.seed);
-  input.words = concat("generated: road grid of ", width, " x ", height);
+  const char* const instead = settings.size == Size::paper  ? ", in place of the USA road network"
+                              : settings.size == Size::real ? ", in place of New York's roads"
+                                                            : "";
+  input.words = concat("generated", instead, ": road grid of ", width, " x ", height);
   input.source = height / 2 * width + width / 2;
   return input;
 }
@@ -189,7 +192,7 @@ class Bfs final : public workload::Workload {
     backing_->set_progress(steps_);
   }
 
-  std::uint64_t digest() override { return workload::checksum(backing_->read(costs_)); }
+  workload::Digest digest() override;
   std::string verify() override;
 
  private:
@@ -319,9 +322,24 @@ void Bfs::forget_ends(u32 from) {
   backing_->store(ends_.id, piece);
 }
 
+// Costs, where levels end, and which nodes are in each: in a level they are in any order.
+workload::Digest Bfs::digest() {
+  const std::vector<u32> ends = backing_->durable(ends_);
+  const std::vector<u32> sequence = backing_->durable(sequence_);
+  workload::PairDigester nodes;
+  u32 i = 0;
+  for (u32 level = 0; level <= last_level(steps_); ++level) {
+    for (; i < ends[level] && i < sequence.size(); ++i) nodes.add(level, sequence[i]);
+  }
+  const workload::Digest each[] = {
+      workload::digest_of(backing_->durable(costs_)),
+      workload::digest_of(ends.data(), (last_level(steps_) + 1) * sizeof(u32)), nodes.finish()};
+  return workload::digest_of(each, sizeof(each));
+}
+
 std::string Bfs::verify() {
   const u32 levels = last_level(steps_);
-  const std::vector<u32> costs = backing_->read(costs_);
+  const std::vector<u32> costs = backing_->durable(costs_);
   for (std::size_t node = 0; node < costs.size(); ++node) {
     const u32 expected = expected_[node] <= levels ? expected_[node] + 1 : 0;
     if (costs[node] != expected) {
@@ -334,8 +352,8 @@ std::string Bfs::verify() {
 
 // Each node that was reached is there once, in the order of its cost, and the ends are right.
 std::string Bfs::verify_sequence(u32 levels) {
-  const std::vector<u32> sequence = backing_->read(sequence_);
-  const std::vector<u32> ends = backing_->read(ends_);
+  const std::vector<u32> sequence = backing_->durable(sequence_);
+  const std::vector<u32> ends = backing_->durable(ends_);
   std::vector<bool> seen(graph_.nodes());
   u32 i = 0;
   for (u32 level = 0; level <= levels; ++level) {

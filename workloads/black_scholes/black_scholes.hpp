@@ -47,11 +47,10 @@ struct Book {
 void price(holdfast::Stream& stream, const Book& book, Scenario scenario, std::uint64_t number);
 void price_on_cpu(int threads, const Book& book, Scenario scenario, std::uint64_t number);
 
-// Compares prices after `scenarios` with the formula in double precision: of all options where that
-// takes at most `budget` evaluations, else of every n-th. Empty, or what is wrong.
+// Compares the prices of all options after `scenarios` with the formula in double precision, by
+// host threads. Empty, or what is wrong.
 std::string compare_with_oracle(std::uint64_t seed, std::uint64_t scenarios,
-                                const std::vector<float>& call, const std::vector<float>& put,
-                                std::uint64_t budget = 8'000'000);
+                                const std::vector<float>& call, const std::vector<float>& put);
 // Of a price, for spot and strike prices of up to 100.
 inline constexpr double kTolerance = 1e-4;
 

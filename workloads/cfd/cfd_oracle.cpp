@@ -1,10 +1,11 @@
-// The same equations once more, serially, in double precision and face by face with flux vectors.
+// The same equations once more, in double precision and face by face with flux vectors.
 #include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "cfd/cfd.hpp"
 #include "holdfast/error.hpp"
+#include "workload/in_parts.hpp"
 
 namespace cfd {
 namespace {
@@ -43,21 +44,25 @@ Five undisturbed() {
 class Solver {
  public:
   explicit Solver(const Mesh& mesh)
-      : mesh_(mesh), now_(mesh.cells, undisturbed()), inflows_(mesh.cells), moved_(mesh.cells) {}
+      : mesh_(mesh),
+        now_(mesh.cells, undisturbed()),
+        inflows_(mesh.cells),
+        moved_(mesh.cells),
+        borders_(mesh.cells) {}
 
   void advance() {
     const std::vector<Five> before = now_;
     std::vector<double> reach(mesh_.cells);
-    for (std::uint64_t i = 0; i < mesh_.cells; ++i) {
+    for_cells([&](std::uint64_t i) {
       reach[i] = 0.5 / (std::sqrt(double{mesh_.areas[i]}) * fastest_wave(before[i]));
-    }
+    });
     for (const int divisor : {3, 2, 1}) {
       add_up_inflows();
-      for (std::uint64_t i = 0; i < mesh_.cells; ++i) {
+      for_cells([&](std::uint64_t i) {
         for (unsigned v = 0; v < 5; ++v) {
           now_[i][v] = before[i][v] + reach[i] / divisor * inflows_[i][v];
         }
-      }
+      });
     }
   }
 
@@ -66,23 +71,36 @@ class Solver {
   // not.
   const Five& inflow_of(std::uint64_t i) const { return inflows_[i]; }
   const Five& moved_of(std::uint64_t i) const { return moved_[i]; }
-  // What came through the borders of the mesh.
-  const Five& through_borders() const { return borders_; }
+  // What came through the borders of the mesh in the last stage.
+  Five through_borders() const {
+    Five all{};
+    for (const Five& cell : borders_) {
+      for (unsigned v = 0; v < 5; ++v) all[v] += cell[v];
+    }
+    return all;
+  }
 
  private:
+  template <class Body>
+  void for_cells(const Body& body) const {
+    constexpr std::uint64_t kLeast = 4096;  // that are worth a thread
+    workload::in_parts(mesh_.cells, kLeast, [&](std::uint64_t first, std::uint64_t end) {
+      for (std::uint64_t i = first; i < end; ++i) body(i);
+    });
+  }
+
   void add_up_inflows() {
-    borders_ = {};
-    for (std::uint64_t i = 0; i < mesh_.cells; ++i) {
-      inflows_[i] = moved_[i] = {};
+    for_cells([&](std::uint64_t i) {
+      inflows_[i] = moved_[i] = borders_[i] = {};
       for (unsigned face = 0; face < kFaces; ++face) {
         const Five in = inflow(i, face);
         for (unsigned v = 0; v < 5; ++v) {
           inflows_[i][v] += in[v];
           moved_[i][v] += std::abs(in[v]);
-          if (neighbour(i, face) < 0) borders_[v] += in[v];
+          if (neighbour(i, face) < 0) borders_[i][v] += in[v];
         }
       }
-    }
+    });
   }
 
   // What comes into cell i through one of its faces.
@@ -117,25 +135,29 @@ class Solver {
   }
 
   const Mesh& mesh_;
-  std::vector<Five> now_, inflows_, moved_;
-  Five borders_{};
+  std::vector<Five> now_, inflows_, moved_, borders_;
 };
 
 constexpr const char* kNames[] = {"density", "momentum in x", "momentum in y", "momentum in z",
                                   "energy"};
 
-std::string compare_cell(const Solver& oracle, std::uint64_t i, const Five& is, const Five& flux) {
+std::string compare_flux(const Solver& oracle, std::uint64_t i, const Five& flux) {
+  for (unsigned v = 0; v < 5; ++v) {
+    const double in = oracle.inflow_of(i)[v];
+    if (std::abs(flux[v] - in) <= kTolerance * std::max(oracle.moved_of(i)[v], 1e-6)) continue;
+    return holdfast::detail::concat("cell ", i, " has a flux of ", kNames[v], " of ", flux[v],
+                                    ", and should have ", in);
+  }
+  return {};
+}
+
+std::string compare_cell(const Solver& oracle, std::uint64_t i, const Five& is) {
   using holdfast::detail::concat;
   for (unsigned v = 0; v < 5; ++v) {
     const double should = oracle.at(i)[v];
     // Comparisons are false for NaN.
     if (!(std::abs(is[v] - should) <= kTolerance * std::max(1.0, std::abs(should)))) {
       return concat("cell ", i, " has ", kNames[v], " ", is[v], ", and should have ", should);
-    }
-    const double in = oracle.inflow_of(i)[v];
-    if (!(std::abs(flux[v] - in) <= kTolerance * std::max(oracle.moved_of(i)[v], 1e-6))) {
-      return concat("cell ", i, " has a flux of ", kNames[v], " of ", flux[v], ", and should have ",
-                    in);
     }
   }
   if (is[0] > 0 && pressure(is) > 0) return {};
@@ -179,13 +201,16 @@ std::string compare_with_oracle(const Mesh& mesh, std::uint64_t iterations,
   for (std::uint64_t i = 0; i < iterations; ++i) oracle.advance();
   std::vector<Five> each;
   for (std::uint64_t i = 0; i < mesh.cells; ++i) {
-    each.push_back(five(fluxes, mesh.cells, i));
-    const std::string wrong = compare_cell(oracle, i, five(variables, mesh.cells, i), each.back());
+    std::string wrong = compare_cell(oracle, i, five(variables, mesh.cells, i));
+    if (wrong.empty() && !fluxes.empty()) {
+      each.push_back(five(fluxes, mesh.cells, i));
+      wrong = compare_flux(oracle, i, each.back());
+    }
     if (!wrong.empty()) {
       return holdfast::detail::concat("after ", iterations, " iterations ", wrong);
     }
   }
-  return check_conservation(oracle, each);
+  return each.empty() ? std::string() : check_conservation(oracle, each);
 }
 
 }  // namespace cfd

@@ -121,10 +121,7 @@ class TableWorkload : public workload::Workload {
     return done;
   }
 
-  std::uint64_t digest() override {
-    const std::vector<Row> rows = durable_rows();
-    return workload::checksum(rows);
-  }
+  workload::Digest digest() override { return workload::digest_of(durable_rows()); }
 
   std::string verify() override { return oracle::compare(durable_rows(), input_.rows, queries()); }
 
@@ -168,7 +165,7 @@ class TableWorkload : public workload::Workload {
       all.resize(input_.rows.size());
       backing_->copy_from_target(target_, 0, all.data(), all.size() * sizeof(Row));
     } else {
-      all = backing_->read(rows_);
+      all = table_ ? backing_->read(rows_) : backing_->durable(rows_);  // either is the medium
     }
     all.resize(std::min<std::uint64_t>(rows, all.size()));
     return all;

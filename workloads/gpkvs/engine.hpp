@@ -55,7 +55,7 @@ class Engine {
   // values[i] and found[i] are 0 where a key is absent.
   virtual void get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* found,
                    std::uint64_t count) = 0;
-  // All that the table holds.
+  // All that the table holds on the medium, what recovery would add included.
   virtual Pairs pairs() = 0;
   // As Workload::kernel_bytes().
   virtual std::uint64_t bytes_stored() const = 0;

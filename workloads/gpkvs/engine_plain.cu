@@ -89,6 +89,9 @@ class PlainEngine : public Engine {
   }
 
   Pairs pairs() override {
+    // What is durable, and not what kernels work on.
+    if (!workload::stores_directly(backing_.mode())) backing_.reload(array_.id);
+    if (log_) replay(backing_.progress() - 1);
     Pairs all;
     kv::for_each_bucket(table_, backing_.stream(), [&](std::uint64_t, const Bucket& bucket) {
       for (const kv::Pair& pair : bucket.ways) {

@@ -77,12 +77,6 @@ OperationsShape shape_of(const Settings& settings, bool mixed) {
   return shape;
 }
 
-std::uint64_t scramble(std::uint64_t x) {
-  x = (x ^ x >> 31) * 0x7fb5d329728ea185ull;
-  x = (x ^ x >> 27) * 0x81dadef4bc2dd44dull;
-  return x ^ x >> 33;
-}
-
 class KvsWorkload : public workload::Workload {
  public:
   KvsWorkload(const Settings& settings, bool mixed)
@@ -164,24 +158,31 @@ class KvsWorkload : public workload::Workload {
     const OperationsShape& shape = operations_.shape;
     if (shape.gets != 0) {
       engine_->get(gets_ + number * shape.gets, values_.data(), found_.data(), shape.gets);
-      // Not where it is timed: a checksum takes as long as a GPU's GETs. Without a log, GETs of a
-      // batch that is done again may answer what the batch itself has set before it was cut off.
-      if (settings_.size != Size::paper && number != redone_) {
-        answers_[number] = workload::checksum(values_.data(), shape.gets * sizeof(std::uint64_t));
-      }
     }
     const std::uint64_t first = number * shape.sets;
     engine_->set(number, sets_ + first, set_values_ + first, shape.sets);
   }
 
+  // A checksum takes as long as a GPU's GETs. Without a log, GETs of a batch that is done again may
+  // answer what the batch itself has set before it was cut off.
+  void note_step(std::uint64_t number) override {
+    const OperationsShape& shape = operations_.shape;
+    if (shape.gets == 0 || number == redone_) return;
+    answers_[number] = workload::checksum(values_.data(), shape.gets * sizeof(std::uint64_t));
+  }
+
   // Of the pairs, in whatever place they are.
-  std::uint64_t digest() override {
+  workload::Digest digest() override {
     const Pairs pairs = engine_->pairs();
-    std::uint64_t sum = pairs.keys.size();
-    for (std::uint64_t i = 0; i < pairs.keys.size(); ++i) {
-      sum += scramble(pairs.keys[i] + scramble(pairs.values[i]));
-    }
-    return sum;
+    workload::PairDigester all;
+    for (std::uint64_t i = 0; i < pairs.keys.size(); ++i) all.add(pairs.keys[i], pairs.values[i]);
+    return all.finish();
+  }
+  std::string answers() const override {
+    if (answers_.empty() || answers_.size() != operations_.shape.steps) return {};
+    workload::Digester all;
+    for (const auto& [step, answered] : answers_) all.add(&answered, sizeof(answered));
+    return all.finish().text();
   }
   std::string verify() override { return oracle::compare(operations_, engine_->pairs(), answers_); }
   std::uint64_t kernel_bytes() const override { return engine_->bytes_stored(); }

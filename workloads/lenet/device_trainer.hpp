@@ -14,11 +14,9 @@ namespace lenet {
 class DeviceTrainer : public Trainer {
  public:
   float* parameters() override { return parameters_.data(); }
-  float* velocity() override { return velocity_.data(); }
 
   void start(const std::vector<float>& parameters) override {
     holdfast::copy_async(stream_, parameters_.data(), parameters.data(), parameters_.bytes());
-    holdfast::fill_async(stream_, velocity_.data(), 0, velocity_.bytes());
     stream_.synchronize();
   }
 
@@ -45,7 +43,6 @@ class DeviceTrainer : public Trainer {
         pixels_(digits.pixels.size()),
         labels_(digits.labels.size()),
         parameters_(shape.parameters()),
-        velocity_(shape.parameters()),
         classes_(descent.batch) {
     const std::vector<float> pixels = digits.normalised();
     holdfast::copy_async(stream_, pixels_.data(), pixels.data(), pixels_.bytes());
@@ -81,7 +78,7 @@ class DeviceTrainer : public Trainer {
   holdfast::DeviceBuffer<float> pixels_;
   holdfast::DeviceBuffer<std::uint8_t> labels_;
   holdfast::DeviceBuffer<std::uint32_t> places_;  // of the digits that are passed over
-  holdfast::DeviceBuffer<float> parameters_, velocity_;
+  holdfast::DeviceBuffer<float> parameters_;
   holdfast::DeviceBuffer<std::uint8_t> classes_;
 };
 

@@ -277,12 +277,9 @@ __global__ void add_shares(const float* shares, unsigned count, unsigned length,
   sums[i] = sum;
 }
 
-__global__ void descend(const float* gradient, unsigned count, float rate, float momentum,
-                        float* velocity, float* parameters) {
+__global__ void descend(const float* gradient, unsigned count, float rate, float* parameters) {
   for (unsigned i = thread_number(); i < count; i += gridDim.x * blockDim.x) {
-    const float v = momentum * velocity[i] - rate * gradient[i];
-    velocity[i] = v;
-    parameters[i] += v;
+    parameters[i] -= rate * gradient[i];
   }
 }
 
@@ -316,8 +313,7 @@ class KernelTrainer : public DeviceTrainer {
       backward(places);
       places += descent_.batch;
       holdfast::launch(stream_, blocks(tiles(shape_.parameters(), kPerThread)), dim3(kThreads),
-                       descend, gradient_.data(), shape_.parameters(), rate, descent_.momentum,
-                       velocity_.data(), parameters_.data());
+                       descend, gradient_.data(), shape_.parameters(), rate, parameters_.data());
     }
   }
 

@@ -51,7 +51,6 @@ struct Saved {
 
   explicit Saved(Region& region) : checkpoint(region, "lenet") {
     checkpoint.add("model", "parameters", training.trainer->parameters(), kShape.parameters());
-    checkpoint.add("model", "velocity", training.trainer->velocity(), kShape.parameters());
   }
   std::uint64_t restore() { return checkpoint.restore(training.stream, "model").value_or(0); }
   void step(std::uint64_t number) {
@@ -106,7 +105,7 @@ Program make(const Sizes&) {
   const auto expected = std::make_shared<std::vector<std::vector<float>>>(train_undisturbed());
   Program program;
   program.region_bytes =
-      Checkpoint::region_bytes(2 * sizeof(float) * kShape.parameters(), 2) + (1u << 18);
+      Checkpoint::region_bytes(sizeof(float) * kShape.parameters(), 1) + (1u << 18);
   program.set_up = [](Region& region) {
     region.allocate<std::uint64_t>("resumed", 1);
     Saved(region).restore();  // makes the checkpoint's object

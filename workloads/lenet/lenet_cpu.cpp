@@ -77,7 +77,6 @@ class HostTrainer : public Trainer {
         pixels_(digits.normalised()),
         labels_(digits.labels),
         parameters_(shape.parameters()),
-        velocity_(shape.parameters()),
         gradient_(shape.parameters()),
         pooled1_(std::size_t{descent.batch} * shape.channels1 * kArea1),
         d_pooled1_(pooled1_.size()),
@@ -94,11 +93,9 @@ class HostTrainer : public Trainer {
   ~HostTrainer() override { omp_pause_resource_all(omp_pause_soft); }
 
   float* parameters() override { return parameters_.data(); }
-  float* velocity() override { return velocity_.data(); }
 
   void start(const std::vector<float>& parameters) override {
     std::copy(parameters.begin(), parameters.end(), parameters_.begin());
-    std::fill(velocity_.begin(), velocity_.end(), 0.0f);
   }
 
   void train(const std::vector<std::uint32_t>& digits, const std::vector<float>& rates) override {
@@ -163,7 +160,7 @@ class HostTrainer : public Trainer {
   const Descent descent_;
   const std::vector<float> pixels_;
   const std::vector<std::uint8_t> labels_;
-  std::vector<float> parameters_, velocity_, gradient_;
+  std::vector<float> parameters_, gradient_;
   // Of the batch at hand; d_: the loss's gradient by it.
   std::vector<float> pooled1_, d_pooled1_, pooled2_, d_pooled2_, hidden_, d_hidden_, d_logits_;
   std::vector<std::uint8_t> which1_, which2_, classes_;
@@ -300,11 +297,9 @@ void HostTrainer::connect_gradient(const float* in, unsigned inputs, const float
 }
 
 void HostTrainer::descend(float rate) {
-  const float momentum = descent_.momentum;
 #pragma omp for schedule(static)
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    velocity_[i] = momentum * velocity_[i] - rate * gradient_[i];
-    parameters_[i] += velocity_[i];
+    parameters_[i] -= rate * gradient_[i];
   }
 }
 

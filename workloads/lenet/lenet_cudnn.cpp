@@ -161,7 +161,7 @@ class CudnnTrainer : public DeviceTrainer {
       forward(places, descent_.batch);
       backward();
       places += descent_.batch;
-      passes::descend(stream_, placement_, rows(), rate, descent_.momentum);
+      passes::descend(stream_, placement_, rows(), rate);
     }
   }
 
@@ -186,9 +186,7 @@ class CudnnTrainer : public DeviceTrainer {
     passes::spread(stream_, placement_, rows());
   }
 
-  passes::Rows rows() const {
-    return {parameters_.data(), velocity_.data(), aligned_.data(), gradient_.data()};
-  }
+  passes::Rows rows() const { return {parameters_.data(), aligned_.data(), gradient_.data()}; }
   const float* weight(Part part) const { return aligned_.data() + placement_.place[part]; }
   float* d_weight(Part part) const { return gradient_.data() + placement_.place[part]; }
 

@@ -24,13 +24,11 @@ __global__ void spread_parameters(Placement placement, Rows rows) {
   rows.aligned[aligned_place(placement, i)] = rows.parameters[i];
 }
 
-__global__ void descend_and_spread(Placement placement, Rows rows, float rate, float momentum) {
+__global__ void descend_and_spread(Placement placement, Rows rows, float rate) {
   const unsigned i = thread_number();
   if (i >= placement.first[Placement::kParts]) return;
   const unsigned place = aligned_place(placement, i);
-  const float v = momentum * rows.velocity[i] - rate * rows.gradient[place];
-  const float moved = rows.parameters[i] + v;
-  rows.velocity[i] = v;
+  const float moved = rows.parameters[i] - rate * rows.gradient[place];
   rows.parameters[i] = moved;
   rows.aligned[place] = moved;
 }
@@ -81,10 +79,9 @@ void spread(holdfast::Stream& stream, const Placement& placement, const Rows& ro
                    spread_parameters, placement, rows);
 }
 
-void descend(holdfast::Stream& stream, const Placement& placement, const Rows& rows, float rate,
-             float momentum) {
+void descend(holdfast::Stream& stream, const Placement& placement, const Rows& rows, float rate) {
   holdfast::launch(stream, blocks(placement.first[Placement::kParts]), dim3(kThreads),
-                   descend_and_spread, placement, rows, rate, momentum);
+                   descend_and_spread, placement, rows, rate);
 }
 
 void gather(holdfast::Stream& stream, const Batch& batch, const float* pixels, float* images) {

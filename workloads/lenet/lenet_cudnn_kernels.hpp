@@ -22,7 +22,6 @@ struct Placement {
 
 struct Rows {
   float* parameters;
-  float* velocity;
   float* aligned;         // a copy of the parameters
   const float* gradient;  // aligned, too
 };
@@ -31,9 +30,8 @@ struct Rows {
 
 // Copies the parameters to the aligned row.
 void spread(holdfast::Stream& stream, const Placement& placement, const Rows& rows);
-// Descent's step, in all three rows.
-void descend(holdfast::Stream& stream, const Placement& placement, const Rows& rows, float rate,
-             float momentum);
+// Descent's step, in both rows of parameters.
+void descend(holdfast::Stream& stream, const Placement& placement, const Rows& rows, float rate);
 
 struct Batch {
   const std::uint32_t* places;  // of `count` digits

@@ -1,3 +1,4 @@
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -33,11 +34,11 @@ struct Defaults {
 Defaults defaults(Size size) {
   switch (size) {
     case Size::test:
-      return {{6, 16, 120}, 8, 100, 2, 4, 200};
+      return {{6, 16, 120}, 8, 1000, 2, 4, 200};
     case Size::real:
-      return {{6, 16, 120}, 16, 100, 10, 150, 10'000};
+      return {{6, 16, 120}, 16, 1000, 10, 150, 10'000};
     default:
-      return {{20, 50, 500}, 64, 100, 10, 100, 10'000};
+      return {{20, 50, 500}, 64, 1000, 10, 100, 10'000};
   }
 }
 
@@ -136,7 +137,7 @@ std::string LeNet::input() const {
 }
 
 std::uint64_t LeNet::medium_bytes() const {
-  return workload::Saver::medium_bytes(2 * sizeof(float) * shape_.parameters(), 2) +
+  return workload::Saver::medium_bytes(sizeof(float) * shape_.parameters(), 1) +
          sizeof(std::uint32_t);
 }
 
@@ -162,10 +163,8 @@ void LeNet::prepare(workload::Backing& backing) {
   trainer_ = make_trainer(backing);
   kept_kernels_ = backing.array<std::uint32_t>("kernels", 1);
   const std::uint64_t bytes = sizeof(float) * shape_.parameters();
-  saver_ = workload::Saver::make(
-      backing,
-      {{"parameters", trainer_->parameters(), bytes}, {"velocity", trainer_->velocity(), bytes}},
-      copied_by_);
+  saver_ =
+      workload::Saver::make(backing, {{"parameters", trainer_->parameters(), bytes}}, copied_by_);
 }
 
 std::uint64_t LeNet::load() {
@@ -196,11 +195,15 @@ void LeNet::keep_kernels(bool is_new) {
 }
 
 void LeNet::step(std::uint64_t number) {
+  train_step(number);
+  saver_->save(number + 1);
+}
+
+void LeNet::train_step(std::uint64_t number) {
   std::vector<float> rates;
   rates.reserve(passes_);
   for (std::uint64_t i = 0; i < passes_; ++i) rates.push_back(rate(number * passes_ + i));
   trainer_->train(batches(number * passes_, passes_), rates);
-  saver_->save(number + 1);
 }
 
 float LeNet::rate(std::uint64_t number) const {
@@ -249,7 +252,7 @@ std::vector<float> LeNet::parameters() {
   return trainer_->read_parameters();
 }
 
-std::uint64_t LeNet::digest() { return workload::checksum(parameters()); }
+workload::Digest LeNet::digest() { return workload::digest_of(parameters()); }
 
 double LeNet::accuracy() {
   load();
@@ -306,12 +309,11 @@ std::string LeNet::verify_training(const std::vector<float>& parameters) {
   const std::vector<float> first = first_parameters();
   const oracle::Examples examples{digits_.normalised(), digits_.labels};
   std::vector<double> expected(first.begin(), first.end());
-  std::vector<double> velocity(first.size(), 0.0), gradient;
+  std::vector<double> gradient;
   for (std::uint64_t pass = 0; pass < passes; ++pass) {
     oracle::loss(shape_, expected, examples, batch(pass), &gradient);
     for (std::size_t i = 0; i < expected.size(); ++i) {
-      velocity[i] = descent_.momentum * velocity[i] - rate(pass) * gradient[i];
-      expected[i] += velocity[i];
+      expected[i] -= rate(pass) * gradient[i];
     }
   }
   std::vector<double> moved(first.size()), expected_moved(first.size());
@@ -328,6 +330,20 @@ std::string LeNet::verify_training(const std::vector<float>& parameters) {
   return "";
 }
 
+std::string LeNet::verify_replay(const std::vector<float>& parameters) {
+  trainer_->start(first_parameters());
+  for (std::uint64_t step = 0; step < steps_; ++step) train_step(step);
+  const std::vector<float> again = trainer_->read_parameters();
+  for (std::size_t i = 0; i < again.size(); ++i) {
+    if (std::bit_cast<std::uint32_t>(again[i]) == std::bit_cast<std::uint32_t>(parameters[i])) {
+      continue;
+    }
+    return concat("parameter ", i, " is ", parameters[i], ", and of the same training without ",
+                  "checkpoints ", again[i]);
+  }
+  return "";
+}
+
 std::string LeNet::verify() {
   const std::uint64_t done = load();
   if (done != steps_) return concat("the last checkpoint is of step ", done, ", not ", steps_);
@@ -335,6 +351,7 @@ std::string LeNet::verify() {
   std::string wrong = verify_gradient(durable);
   if (wrong.empty()) wrong = verify_verdicts(durable);
   if (wrong.empty()) wrong = verify_training(durable);
+  if (wrong.empty()) wrong = verify_replay(durable);
   const bool trained =
       digits_.handwritten && size_ != Size::test && steps_ * passes_ >= usual_passes_;
   if (wrong.empty() && trained && accuracy() < kAccuracy) {
@@ -353,7 +370,7 @@ workload::Info info() {
       .options = {{"checkpoint", workload::kCopiedByWords},
                   {"batch", "digits in a pass (default 8, 16 or 64, by size)"},
                   {"passes", "forward and backward passes between checkpoints (default 2 or 10)"},
-                  {"rate", "learning rate at the start, in 1/10,000 (default 100); falls to 0"},
+                  {"rate", "learning rate at the start, in 1/10,000 (default 1,000); falls to 0"},
                   {"channels1", "outputs of the first convolution (default 6; paper 20)"},
                   {"channels2", "outputs of the second convolution (default 16; paper 50)"},
                   {"hidden",

@@ -12,27 +12,26 @@
 
 namespace lenet {
 
-// Stochastic gradient descent with momentum: v = momentum v - rate g, w = w + v, where g is the
-// gradient of the mean cross entropy over a batch.
+// Stochastic gradient descent without momentum, as GPM's artifact has it, so that weights and
+// biases are all there is to save: w = w - rate g, where g is the gradient of the mean cross
+// entropy over a batch.
 struct Descent {
   std::uint32_t batch = 64;
-  float momentum = 0.9f;
 };
 
 // Digits are named by their place in the Digits that the trainer was made with.
 //
-// Every sum is taken in an order of its own that does not depend on threads: the same parameters,
-// velocities and digits give the same result, bit for bit, on one machine and build.
+// Every sum is taken in an order of its own that does not depend on threads: the same parameters
+// and digits give the same result, bit for bit, on one machine and build.
 // Thread safety: one thread.
 class Trainer {
  public:
   virtual ~Trainer() = default;
 
-  // What a checkpoint takes in: Shape::parameters() numbers each.
+  // What a checkpoint takes in: Shape::parameters() numbers.
   virtual float* parameters() = 0;
-  virtual float* velocity() = 0;
 
-  // Starts from these parameters, at rest.
+  // Starts from these parameters.
   virtual void start(const std::vector<float>& parameters) = 0;
   // Forward and backward passes, one for each rate, each over the next `batch` digits of the list.
   // May return before they are done.

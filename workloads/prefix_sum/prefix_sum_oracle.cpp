@@ -4,19 +4,24 @@
 
 namespace prefix_sum {
 
+void SumOracle::compare(const std::uint64_t* stored, std::uint64_t count) {
+  if (!wrong_.empty()) return;
+  for (std::uint64_t k = 0; k < count; ++k, ++next_) {
+    if (from_row_start_ && next_ % row_ == 0) sum_ = 0;
+    sum_ += numbers_[next_];
+    if (stored[k] == sum_ + 1) continue;
+    wrong_ = holdfast::detail::concat(what_, " ", next_, " is stored as ", stored[k],
+                                      ", and should be as ", sum_ + 1);
+    return;
+  }
+}
+
 std::string compare_sums(const std::vector<std::uint32_t>& numbers,
                          const std::vector<std::uint64_t>& stored, std::uint64_t row,
                          bool from_row_start, const char* what) {
-  std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    if (from_row_start && i % row == 0) sum = 0;
-    sum += numbers[i];
-    if (stored[i] != sum + 1) {
-      return holdfast::detail::concat(what, " ", i, " is stored as ", stored[i],
-                                      ", and should be as ", sum + 1);
-    }
-  }
-  return {};
+  SumOracle oracle(numbers, row, from_row_start, what);
+  oracle.compare(stored.data(), numbers.size());
+  return oracle.wrong();
 }
 
 }  // namespace prefix_sum

@@ -32,7 +32,7 @@ Defaults defaults(Size size) {
     case Size::paper:
       break;
   }
-  return {1u << 18, 1024, 16};
+  return {1u << 20, 1024, 16};
 }
 
 // Zeros, too, and the largest number there is.
@@ -101,19 +101,27 @@ class PrefixSumWorkload final : public workload::Workload {
     kernel_bytes_ += 2 * count * sizeof(std::uint64_t);
   }
 
-  std::uint64_t digest() override {
-    const std::uint64_t sums[] = {workload::checksum(backing_->read(partial_)),
-                                  workload::checksum(backing_->read(result_))};
-    return workload::checksum(sums, sizeof(sums));
+  workload::Digest digest() override {
+    workload::Digester all;
+    for (const auto* sums : {&partial_, &result_}) {
+      backing_->for_durable(
+          *sums, [&](const unsigned char* bytes, std::uint64_t count) { all.add(bytes, count); });
+    }
+    return all.finish();
   }
 
   std::string verify() override {
-    std::string wrong =
-        compare_sums(numbers_, backing_->read(partial_), length_, true, "partial sum");
-    if (wrong.empty()) {
-      wrong = compare_sums(numbers_, backing_->read(result_), length_, false, "final sum");
-    }
-    return wrong;
+    const auto compare = [&](const Array<std::uint64_t>& stored, bool from_row_start,
+                             const char* what) {
+      SumOracle oracle(numbers_, length_, from_row_start, what);
+      backing_->for_durable(stored, [&](const unsigned char* bytes, std::uint64_t count) {
+        oracle.compare(reinterpret_cast<const std::uint64_t*>(bytes),
+                       count / sizeof(std::uint64_t));
+      });
+      return oracle.wrong();
+    };
+    const std::string wrong = compare(partial_, true, "partial sum");
+    return wrong.empty() ? compare(result_, false, "final sum") : wrong;
   }
 
  private:
@@ -141,9 +149,10 @@ workload::Info info() {
       .summary = "prefix sum with persistent partial and final sums, resumed row by row",
       .kind = workload::Info::Class::native,
       .table_row = 9,
-      .options = {{"rows",
-                   "rows, each of which one block sums up (default 64, 1,024 or 262,144 by size)"},
-                  {"length", "numbers of a row, 1 to 1,024 (default 1,024; size test: 256)"}},
+      .options =
+          {{"rows",
+            "rows, each of which one block sums up (default 64, 1,024 or 1,048,576 by size)"},
+           {"length", "numbers of a row, 1 to 1,024 (default 1,024; size test: 256)"}},
       .make =
           [](const Settings& settings) { return std::make_unique<PrefixSumWorkload>(settings); },
   };

@@ -24,9 +24,9 @@ struct Diffused {
   std::vector<double> coefficients;  // of the last iteration
 };
 
-// The oracle: serial, in double precision. Shares no code with what it checks. The variance of the
-// `region` x `region` pixels in the first corner is that of speckle, over their squared mean at
-// least 1e-6.
+// The oracle: in double precision, by host threads. Shares no code with what it checks. The
+// variance of the `region` x `region` pixels in the first corner is that of speckle, over their
+// squared mean at least 1e-6.
 Diffused oracle(const Image& image, std::uint64_t iterations, double lambda, std::uint32_t region);
 
 }  // namespace srad

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "srad/srad.hpp"
+#include "workload/in_parts.hpp"
 
 namespace srad {
 namespace {
@@ -9,7 +10,7 @@ namespace {
 struct Oracle {
   std::int64_t rows, columns;
   std::int64_t region_rows, region_columns;
-  std::vector<double> image, coefficients;
+  std::vector<double> image, coefficients, next;
 
   std::size_t index(std::int64_t row, std::int64_t column) const {
     row = std::clamp<std::int64_t>(row, 0, rows - 1);
@@ -36,9 +37,21 @@ struct Oracle {
     return std::max(variance / pixels / (mean * mean), 1e-6);
   }
 
+  // Calls body(row), each in one of several threads.
+  template <class Body>
+  void for_rows(const Body& body) const {
+    const std::uint64_t least = 1 + (1u << 16) / static_cast<std::uint64_t>(columns);
+    workload::in_parts(static_cast<std::uint64_t>(rows), least,
+                       [&](std::uint64_t first, std::uint64_t end) {
+                         for (std::uint64_t row = first; row < end; ++row) {
+                           body(static_cast<std::int64_t>(row));
+                         }
+                       });
+  }
+
   void find_coefficients() {
     const double q0 = speckle();
-    for (std::int64_t row = 0; row < rows; ++row) {
+    for_rows([&](std::int64_t row) {
       for (std::int64_t column = 0; column < columns; ++column) {
         const double here = at(row, column);
         const double around[] = {at(row - 1, column), at(row + 1, column), at(row, column - 1),
@@ -52,12 +65,12 @@ struct Oracle {
         const double c = 1 / (1 + (q - q0) / (q0 * (1 + q0)));
         coefficients[index(row, column)] = std::clamp(c, 0.0, 1.0);
       }
-    }
+    });
   }
 
   void diffuse(double lambda) {
-    std::vector<double> next(image.size());
-    for (std::int64_t row = 0; row < rows; ++row) {
+    next.resize(image.size());
+    for_rows([&](std::int64_t row) {
       for (std::int64_t column = 0; column < columns; ++column) {
         const double here = at(row, column);
         const double flow = weight(row, column) * (at(row - 1, column) - here) +
@@ -66,7 +79,7 @@ struct Oracle {
                             weight(row, column + 1) * (at(row, column + 1) - here);
         next[index(row, column)] = here + lambda / 4 * flow;
       }
-    }
+    });
     image.swap(next);
   }
 };
@@ -79,7 +92,8 @@ Diffused oracle(const Image& image, std::uint64_t iterations, double lambda, std
                std::min(region, image.rows),
                std::min(region, image.columns),
                {},
-               std::vector<double>(image.size())};
+               std::vector<double>(image.size()),
+               {}};
   state.image.reserve(image.size());
   for (const std::uint16_t pixel : image.pixels) {
     state.image.push_back(std::exp(static_cast<double>(pixel) / image.most));

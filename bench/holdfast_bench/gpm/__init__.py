@@ -15,12 +15,13 @@ from .experiments import (
     measure_restore,
     run,
 )
-from .results import Results
+from .results import VARIANTS, Results
 
 __all__ = [
     "ALL",
     "EXPERIMENTS",
     "TRIED_THREADS",
+    "VARIANTS",
     "Experiment",
     "Results",
     "Settings",

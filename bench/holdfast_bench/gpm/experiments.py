@@ -29,6 +29,7 @@ from .results import (
     LOGGING,
     NATIVE,
     PAPER_VARIANTS,
+    REAL_NUMBERS,
     RIVAL_VARIANTS,
     SORTING,
     TITLES,
@@ -45,9 +46,14 @@ OnNote = Callable[[str], None]
 
 ALL = tuple(TITLES)
 
-# Steps that are measured where a step takes seconds in some mode: the median of so many.
-FEW_STEPS = {"gpkvs": 5, "gpkvs_95_5": 5, "gpdb_insert": 5, "gpdb_update": 5, "black_scholes": 5,
-             "hotspot": 5, "srad": 5}  # fmt: skip
+# At size paper, fewer steps than the size says where a run would take beyond two minutes: for the
+# oracle's 43 G prices of BLK, a CAP that copies 96 MB after each of 5,866 levels, GPUfs's calls.
+# The line says `fewer_steps`.
+FEWER_STEPS = {"black_scholes": 5, "bfs_costs": 20}
+FEWER_STEPS_OF_GPUFS = {"gpkvs": 2, "gpkvs_95_5": 2, "gpdb_update": 2, "black_scholes": 2,
+                        "hotspot": 2, "srad": 2}  # fmt: skip
+# More than the size says: one is no median.
+MORE_STEPS = {"gpdb_update": 5}
 # Thread counts that are tried for the modes in which the CPU persists: the best counts.
 TRIED_THREADS = (1, 4, 8, 16)
 # Steps of a run that is killed, where a GPU is done with the usual ones before most kills.
@@ -177,7 +183,8 @@ class Settings:
     results: Path
     size: str = "real"
     data: str | None = None  # folder of real inputs
-    only: tuple[str, ...] = ALL
+    only: tuple[str, ...] = ALL  # workloads, or variants of them
+    variants: bool = True  # of the workloads, too
     modes: tuple[str, ...] = workloads.MODES
     kills: int = 10
     verify: bool = True
@@ -186,11 +193,24 @@ class Settings:
     programs: Path | None = None  # folder of the benchmark programs
     with_programs: bool = True
 
+    def wants(self, name: str) -> bool:
+        """Says whether a workload, or a variant of one, is measured."""
+        return name in self.only or (self.variants and base(name) in self.only)
+
+    def fewer_steps(self, name: str, mode: str) -> int:
+        """Returns how many steps are measured where they are fewer than the size says, or 0."""
+        if self.size != "paper":
+            return 0
+        few = FEWER_STEPS_OF_GPUFS if mode == "gpufs" else {}
+        return few.get(base(name)) or FEWER_STEPS.get(name, 0)
+
     def run(self, name: str, mode: str) -> Run:
         """Returns what is run of a workload, or of a variant of one, in a mode."""
         options = VARIANTS[name][1] if name in VARIANTS else {}
+        steps = self.fewer_steps(name, mode) or (
+            MORE_STEPS.get(name, 0) if self.size == "paper" else 0
+        )
         name = base(name)
-        steps = FEW_STEPS.get(name, 0) if self.size == "paper" else 0
         return Run(
             name,
             mode=mode,
@@ -218,7 +238,10 @@ def medians(result: Line) -> Line:
         "bytes_per_step": result["bytes_written"] / steps,
         "streamed_bytes_per_step": result.get("bytes_streamed", 0) / steps,
         "verified": result["verified"],
+        "verified_by": result["verified_by"],
+        "verify_seconds": result["verify_seconds"],
         "digest": result["digest"],
+        "state": result["state"],
         "projection": result["mode"] in workloads.PROJECTIONS,
     }
     for name in ("kernel_access", "facts", "file_io"):
@@ -236,7 +259,81 @@ def _cost(line: Line) -> float:
     return float(line["persist_seconds"] if persists else line["step_seconds"])
 
 
-def measure(what: Run, threads: Iterable[int], orders: bool = False) -> Line:
+class States:
+    """What runs end with that an oracle verified, by workload, input and steps.
+
+    The oracle is asked once for each; what else ends must end with the same bits. They are kept
+    beside the results, for the calls that measure other modes.
+    """
+
+    def __init__(self, settings: Settings, command: str) -> None:
+        self._settings = settings
+        self._command = command
+        self._lines: list[Line] = []
+        path = runner.results_path(settings.results, self._name())
+        if path.is_file():
+            before = json.loads(path.read_text())
+            if before["commit"] == runner.commit() and before["machine"] == runner.machine():
+                self._lines = before["results"]
+
+    def _name(self) -> str:
+        return results_name("gpm_states", self._settings.size)  # whatever the medium
+
+    @staticmethod
+    def _key(what: Run) -> Line:
+        # Whatever the options of modes are, a workload's result is the same; but the CPU's program
+        # rounds in its own way where numbers are not whole.
+        rounds = "cpu" if what.mode == "cpu" and what.workload in REAL_NUMBERS else "kernels"
+        return {
+            "workload": what.workload,
+            "computed_by": rounds,
+            "data": what.data or "",
+            "seed": what.seed,
+            "steps_asked": what.steps,
+        }
+
+    def find(self, what: Run) -> str:
+        """Returns the state that a run must end with; empty where no oracle has seen it yet."""
+        key = self._key(what)
+        for line in self._lines:
+            if key.items() <= line.items():
+                return str(line["state"])
+        return ""
+
+    def run(self, what: Run) -> Line:
+        """Runs a workload and has its end verified, where that is wanted.
+
+        Raises Error where it does not end as it should.
+        """
+        expect = self.find(what) if what.verify else ""
+        result = workloads.run(replace(what, expect=expect))
+        if not result["ok"]:
+            raise Error(
+                f"{what.workload} in mode {what.mode} ends with another result than it should: "
+                f"{result['wrong']}",
+                "damaged",
+            )
+        if result["verified_by"] == "oracle":
+            kept = ("input", "mode", "steps", "state", "verify_seconds")
+            line = {"benchmark": "gpm_states", **self._key(what), **{n: result[n] for n in kept}}
+            self._lines.append({**line, "size": self._settings.size})
+            runner.write_results(
+                runner.results_path(self._settings.results, self._name()),
+                program="holdfast-run",
+                command=self._command,
+                medium="dram",
+                started=datetime.datetime.now(datetime.timezone.utc),
+                lines=self._lines,
+            )
+        return result
+
+
+def measure(
+    what: Run,
+    threads: Iterable[int],
+    orders: bool = False,
+    run_one: Callable[[Run], Line] = workloads.run,
+) -> Line:
     """Runs a workload in a mode, with the number of CPU threads that serves the mode best.
 
     With `orders`, also with either order of what CAP-delta's threads store, where there are two.
@@ -252,7 +349,7 @@ def measure(what: Run, threads: Iterable[int], orders: bool = False) -> Line:
     best: Line | None = None
     for count in threads:
         for run in tried:
-            line = {**medians(workloads.run(replace(run, cpu_threads=count))), **run.options}
+            line = {**medians(run_one(replace(run, cpu_threads=count))), **run.options}
             if best is None or _cost(line) < _cost(best):
                 best = line
     assert best is not None
@@ -274,13 +371,14 @@ def _modules_loaded_at_start() -> Iterator[None]:
             os.environ[name] = before
 
 
-def measure_restore(what: Run, kills: int) -> Line:
+def measure_restore(what: Run, kills: int, run_one: Callable[[Run], Line] = workloads.run) -> Line:
     """Kills a workload and takes the longest recovery, against the time of the usual run."""
     longer = KILLED_STEPS.get(what.size, {}) if holdfast.backend == "cuda" else {}
     killed_steps = longer.get(what.workload, what.steps)
     killed = replace(what, steps=killed_steps, verify=what.verify and killed_steps == what.steps)
     with _modules_loaded_at_start():
-        operation = sum(workloads.run(what)["step_seconds"])
+        usual = run_one(what)
+        operation = sum(usual["step_seconds"])
         for attempt in range(_MOST_CAMPAIGNS):
             with tempfile.TemporaryDirectory(prefix="holdfast-restore-") as folder:
                 result = ResumeCampaign(killed, kills, what.seed + attempt, folder).run()
@@ -290,6 +388,8 @@ def measure_restore(what: Run, kills: int) -> Line:
             raise Error(
                 f"no kill of {what.workload} leaves something to recover: raise --kills", "io"
             )
+    if killed_steps == what.steps and result.digest != usual["digest"]:
+        raise Error(f"{what.workload} ends with another result in a campaign of kills", "damaged")
     longest = max(result.recovery_seconds)
     return {
         "benchmark": "gpm_restores",
@@ -371,6 +471,7 @@ class _Session:
         if settings.medium != "dram":
             self._command += f" --medium {settings.medium}"
         self.written: dict[Path, None] = {}
+        self._states = States(settings, self._command)
 
     def run(self) -> list[Path]:
         if self._settings.with_programs and self._settings.medium == "dram":
@@ -438,7 +539,7 @@ class _Session:
             if e.results == results
             for name in e.names
             for mode in e.modes
-            if base(name) in settings.only
+            if settings.wants(name)
             and mode in settings.modes
             and has_mode(name, mode)
             and not (mode in DELTA and name in PAPER_VARIANTS)
@@ -448,7 +549,9 @@ class _Session:
         for name, mode in sorted(pairs, key=lambda pair: ALL.index(base(pair[0]))):
             orders = results == "gpm_rivals"
             run = settings.run(name, mode)
-            line = {**measure(run, settings.tried, orders), "workload": name}
+            line = {**measure(run, settings.tried, orders, self._states.run), "workload": name}
+            if settings.fewer_steps(name, mode):
+                line["fewer_steps"] = True
             self._keep(results, lines, line, notes)
             _check_ends(lines)
 
@@ -460,7 +563,7 @@ class _Session:
             for log in ("conventional", "coalesced"):
                 what = self._settings.run(name, "gpm")
                 what = replace(what, options={**what.options, "log": log})
-                line = {**measure(what, (0,)), "benchmark": "gpm_logs"}
+                line = {**measure(what, (0,), run_one=self._states.run), "benchmark": "gpm_logs"}
                 self._keep("gpm_logs", lines, line)
 
     def _run_restores(self) -> None:
@@ -471,7 +574,8 @@ class _Session:
                 continue
             what = self._settings.run(name, "gpm")
             try:
-                self._keep("gpm_restores", lines, measure_restore(what, self._settings.kills))
+                restored = measure_restore(what, self._settings.kills, self._states.run)
+                self._keep("gpm_restores", lines, restored)
             except Error as error:
                 failed.append(str(error))  # the others are worth having
         if failed:

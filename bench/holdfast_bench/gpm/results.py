@@ -48,6 +48,7 @@ RIVAL_VARIANTS = tuple(name for name in VARIANTS if name not in PAPER_VARIANTS)
 TRANSACTIONAL = ("gpkvs", "gpkvs_95_5", "gpdb_insert", "gpdb_update")
 CHECKPOINTING = ("lenet", "cfd", "black_scholes", "hotspot")
 NATIVE = ("bfs", "srad", "prefix_sum")
+REAL_NUMBERS = (*CHECKPOINTING, "srad")  # elsewhere results are of whole numbers
 STORING = ("gpm", "ndp", "eadr")  # modes whose kernels store to the medium
 DELTA = ("cap-delta", "cap-delta-raw")  # CAP whose kernels gather what they change
 GATHERING = ("gpkvs", "gpkvs_95_5", "gpdb_update", "bfs")  # elsewhere DELTA is CAP-mm

@@ -68,10 +68,31 @@ def time(seconds: float) -> str:
     return ""
 
 
+def full_title(name: str, lines: dict[str, Line]) -> str:
+    """Returns a workload's title, which says so where a graph stands for a real road network."""
+    generated = any("road grid" in line["input"] for line in lines.values())
+    return title_of(name) + (" (a generated road grid)" if generated and name in TITLES else "")
+
+
 def checkpoint_title(name: str, lines: dict[str, Line]) -> str:
-    """Returns a workload's title, which says so where GPM's checkpoint was the copy engine's."""
+    """Returns the title, which also says where GPM's checkpoint was the copy engine's."""
     by_engine = "gpm" in lines and copied_by_engine(lines["gpm"])
-    return title_of(name) + (" (by the copy engine)" if by_engine and name in TITLES else "")
+    return full_title(name, lines) + (
+        " (by the copy engine)" if by_engine and name in TITLES else ""
+    )
+
+
+FEWER = "† Of fewer steps than the size says, so that a run ends within two minutes."
+
+
+def mark(text: str, line: Line | None) -> str:
+    """Marks what was measured with fewer steps than its size says."""
+    return f"{text} †" if line and line.get("fewer_steps") and text != "-" else text
+
+
+def explained(made: str) -> str:
+    """Adds what the mark means, where a table has one."""
+    return f"{made}\n\n({FEWER})" if "†" in made else made
 
 
 def ratio(lines: dict[str, Line], over: str, of: str = "gpm") -> str:
@@ -96,8 +117,13 @@ def _times(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}"
 
 
+def _speedup(results: Results, size: str, name: str, mode: str) -> str:
+    line = results.beside(size).get(name, {}).get(mode)
+    return mark(_times(results.speedup(size, name, mode, "cap-fs")), line)
+
+
 def _cost(lines: dict[str, Line], mode: str = "gpm") -> str:
-    return time(lines[mode]["cost_seconds"]) if mode in lines else "-"
+    return mark(time(lines[mode]["cost_seconds"]), lines[mode]) if mode in lines else "-"
 
 
 def fig1a(results: Results) -> str:
@@ -144,7 +170,8 @@ def fig1(results: Results) -> str:
             if "cpu" in lines and "gpm" in lines and name not in CHECKPOINTING:
                 cpu, threads = _cost(lines, "cpu"), lines["cpu"]["cpu_threads"]
                 rows.append([TITLES[name], size, cpu, threads, _cost(lines), ratio(lines, "cpu")])
-    return table(["workload", "size", "CPU takes", "CPU threads", "GPM takes", "speedup"], rows)
+    header = ["workload", "size", "CPU takes", "CPU threads", "GPM takes", "speedup"]
+    return explained(table(header, rows))
 
 
 def fig3(results: Results) -> str:
@@ -188,7 +215,7 @@ def fig9(results: Results, size: str) -> str:
     for name, lines in beside.items():
         if name in RIVAL_VARIANTS:
             continue
-        ours = [_times(results.speedup(size, name, mode, "cap-fs")) for mode in chosen]
+        ours = [_speedup(results, size, name, mode) for mode in chosen]
         # Of a variant of CAP the rivals are in the workload's own row.
         over = ["-" if name in VARIANTS else over_best(lines), ratio(lines, "cap-mm")]
         paper = PAPER_FIG9.get(base(name), "-")
@@ -205,7 +232,7 @@ def fig9(results: Results, size: str) -> str:
     without = [TITLES[name] for name, lines in beside.items() if lacks_delta(lines, name)]
     absent += [f"CAP-delta for {', '.join(without)}"] if without else []
     note = f"\n\n(Not measured: {'; '.join(absent)}.)" if absent else ""
-    return table(header, rows) + note
+    return explained(table(header, rows)) + note
 
 
 def delta(results: Results) -> str:
@@ -249,7 +276,7 @@ def rivals(results: Results) -> str:
     if not rows:
         return "(The rivals have not been measured: `holdfast bench gpm-rivals --size paper`.)"
     header = ["workload", "size", "on", *(MODE_TITLES[mode] for mode in modes)]
-    return table([*header, "GPM over the best rival", "which had"], rows)
+    return explained(table([*header, "GPM over the best rival", "which had"], rows))
 
 
 def won_with(line: Line) -> str:
@@ -268,13 +295,13 @@ def fig10(results: Results, size: str) -> str:
     rows: Rows = []
     starred = False
     for name, lines in results.modes(size).items():
-        cells = [_times(results.speedup(size, name, mode, "cap-fs")) for mode in chosen]
+        cells = [_speedup(results, size, name, mode) for mode in chosen]
         if "ndp" in lines and copied_by_engine(lines["ndp"]):
             cells[chosen.index("ndp")] += " *"
             starred = True
         rows.append([checkpoint_title(name, lines), *cells])
     note = "\n\n(* By the copy engine: that is CAP-mm.)" if starred else ""
-    return table(["workload", *(MODE_TITLES[mode] for mode in chosen)], rows) + note
+    return explained(table(["workload", *(MODE_TITLES[mode] for mode in chosen)], rows)) + note
 
 
 def fig11(results: Results) -> str:

@@ -55,7 +55,9 @@ def _show(result: dict[str, Any], mode: str) -> None:
                 f"medium {medium}, a model: {sum(result['medium_seconds']):.3f} s of these were"
                 " waited for it"
             )
-    verdict = "as the oracle says" if result["verified"] else "not verified"
+    verdict = {"oracle": "as the oracle says", "digest": "as a verified run ended"}.get(
+        result["verified_by"], "not verified"
+    )
     common.out.print(f"result {result['digest']}: {result['wrong'] or verdict}")
 
 

@@ -100,9 +100,11 @@ class Iterative : public workload::Workload {
     saver_->save(number + 1);
   }
   // Both look at the checkpoint, not at what iterations left in the arrays.
-  std::uint64_t digest() final {
+  workload::Digest digest() final {
     saver_->restore();
-    return checksum();
+    workload::Digester all;
+    add_to(all);
+    return all.finish();
   }
   std::string verify() final {
     const std::uint64_t done = saver_->restore();
@@ -141,8 +143,8 @@ class Iterative : public workload::Workload {
   virtual void start() = 0;
   // The iterations of step `number`, by kernels on the backing's stream or by OpenMP.
   virtual void iterate(std::uint64_t number) = 0;
-  // Of the arrays that a checkpoint takes in.
-  virtual std::uint64_t checksum() = 0;
+  // Adds the arrays that a checkpoint takes in.
+  virtual void add_to(workload::Digester& all) = 0;
   // Compares the arrays with the oracle after steps(). Empty, or what is wrong.
   virtual std::string compare() = 0;
 

@@ -19,7 +19,7 @@ using workload_checks::error_with;
 // Whole and step by step, in every mode: the oracle agrees, and the digest is that of the mode's
 // kind of computation, kernels or OpenMP.
 inline void expect_every_mode(const workload::Info& info, workload::Settings settings) {
-  std::optional<std::uint64_t> by_kernels;
+  std::optional<workload::Digest> by_kernels;
   for (const Mode mode : workload::all_modes()) {
     settings.mode = mode;
     const workload_checks::Run whole = workload_checks::run_whole(info, settings);

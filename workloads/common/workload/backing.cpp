@@ -207,6 +207,17 @@ void Backing::reload(std::uint32_t id) {
   copy_in(held, 0, held.working.data(), held.bytes);
 }
 
+const unsigned char* Backing::durable_bytes(std::uint32_t id, std::uint64_t offset,
+                                            std::uint64_t bytes,
+                                            std::vector<unsigned char>& staging) {
+  Held& held = checked(id, offset, bytes);
+  stream_.synchronize();
+  if (!held.file) return held.medium + offset;
+  staging.resize(std::max<std::uint64_t>(staging.size(), bytes));
+  held.file->read(staging.data(), bytes, offset);
+  return staging.data();
+}
+
 void Backing::set_up_staging(std::uint64_t bytes) {
   for (unsigned thread = 0; thread < options_.cpu_threads; ++thread) {
     lane(thread).staging = Staging(bytes);

@@ -1,8 +1,10 @@
 // Where a workload's persistent arrays are in each mode, and how they become durable.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -99,7 +101,30 @@ class Backing {
   std::uint64_t progress() const;
   void set_progress(std::uint64_t value);
 
-  // Copies of the array as kernels see it, for oracles and set-up. Wait for the stream.
+  // The array as it is on the medium, which is what a crash would leave: for digests and oracles.
+  // Calls body(bytes, count) for parts, in order. Waits for the stream.
+  template <class T, class Body>
+  void for_durable(const Array<T>& array, const Body& body) {
+    std::vector<unsigned char> staging;
+    const std::uint64_t bytes = array.count * sizeof(T);
+    for (std::uint64_t first = 0; first < bytes; first += kDurablePart) {
+      const std::uint64_t count = std::min(kDurablePart, bytes - first);
+      body(durable_bytes(array.id, first, count, staging), count);
+    }
+  }
+  // A copy of all of it.
+  template <class T>
+  std::vector<T> durable(const Array<T>& array) {
+    std::vector<T> values(array.count);
+    auto* to = reinterpret_cast<unsigned char*>(values.data());
+    for_durable(array, [&](const unsigned char* bytes, std::uint64_t count) {
+      std::memcpy(to, bytes, count);
+      to += count;
+    });
+    return values;
+  }
+
+  // Copies of the array as kernels see it, for set-up. Wait for the stream.
   template <class T>
   std::vector<T> read(const Array<T>& array) {
     std::vector<T> values(array.count);
@@ -173,6 +198,10 @@ class Backing {
  private:
   struct Held;
   struct Lane;
+  static constexpr std::uint64_t kDurablePart = std::uint64_t{64} << 20;
+  // In `staging` where they are in files.
+  const unsigned char* durable_bytes(std::uint32_t id, std::uint64_t offset, std::uint64_t bytes,
+                                     std::vector<unsigned char>& staging);
   std::uint32_t make_array(std::string_view name, std::uint64_t bytes);
   std::unique_ptr<Held> make_held(std::string_view name, std::uint64_t bytes, bool& is_new);
   Held& checked(std::uint32_t id, std::uint64_t offset, std::uint64_t bytes);

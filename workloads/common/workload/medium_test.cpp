@@ -32,7 +32,7 @@ class OnAMedium : public holdfast::test::Scratch, public ::testing::WithParamInt
  protected:
   struct Outcome {
     std::vector<StepCost> costs;
-    std::uint64_t digest = 0;
+    workload::Digest digest;
   };
 
   Outcome run(const std::string& medium) const {
@@ -134,7 +134,7 @@ class Computing : public workload::Workload {
     std::this_thread::sleep_for(time_);
     ++done_;
   }
-  std::uint64_t digest() override { return 0; }
+  workload::Digest digest() override { return {}; }
   std::string verify() override { return {}; }
   std::uint64_t kernel_bytes() const override { return done_ * bytes_; }
   std::uint64_t streamed_bytes() const override { return done_ * streamed_; }

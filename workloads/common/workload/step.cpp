@@ -49,6 +49,7 @@ StepCost run_step(Workload& work, Backing& backing, holdfast::testing::Access ac
   cost.medium_seconds = medium.waited_seconds() - waited_before;
   cost.bytes = stored + backing.bytes_written() - written_before;
   cost.streamed_bytes = streamed;
+  work.note_step(number);
   return cost;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "workload/backing.hpp"
+#include "workload/digest.hpp"
 #include "workload/mode.hpp"
 
 namespace workload {
@@ -36,8 +37,9 @@ struct Settings {
 // pass of a native kernel.
 //
 // Order of calls: the constructor reads or makes the input; prepare() once; then step(resume()) to
-// step(steps() - 1); digest() and verify() at the end. A process may be killed at any moment; the
-// next makes the same Workload of the same settings with a Backing of the same path.
+// step(steps() - 1), note_step() behind each; digest() and verify() at the end. A process may be
+// killed at any moment; the next makes the same Workload of the same settings with a Backing of the
+// same path.
 class Workload {
  public:
   virtual ~Workload() = default;
@@ -58,11 +60,16 @@ class Workload {
   // REQUIRES: all steps before `number` are done. Durable on return.
   virtual void step(std::uint64_t number) = 0;
 
-  // A checksum of the durable result: the same whatever the kills on the way, and, for workloads
-  // of integers, whatever the mode.
-  virtual std::uint64_t digest() = 0;
-  // Compares the durable result with an oracle that shares no code with the kernels. Returns what
-  // is wrong; empty if nothing is.
+  // Outside what is timed, behind step(): what has to be kept of it for verify().
+  virtual void note_step(std::uint64_t) {}
+
+  // Of the durable result, as it is on the medium: the same whatever the kills on the way, and,
+  // for workloads of integers, whatever the mode.
+  virtual Digest digest() = 0;
+  // Of what steps answered and did not keep, where this process did all of them; else empty.
+  virtual std::string answers() const { return {}; }
+  // Compares the durable result, as it is on the medium, with an oracle that shares no code with
+  // the kernels. Returns what is wrong; empty if nothing is.
   virtual std::string verify() = 0;
 
   // Bytes that kernels stored to the medium in the steps so far, where they store directly (modes

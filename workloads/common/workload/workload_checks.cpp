@@ -54,6 +54,7 @@ struct Instance {
     for (std::uint64_t step = instance.workload->resume(); step < instance.workload->steps();
          ++step) {
       instance.workload->step(step);
+      instance.workload->note_step(step);
     }
     const Run run = instance.finish();
     if (!run.wrong.empty()) {
@@ -85,8 +86,8 @@ Child start(const Info& info, const Settings& settings, const std::string& path)
 }
 
 // Waits for a child that nobody kills; returns its digest.
-std::uint64_t finish(const Child& child) {
-  std::uint64_t digest = 0;
+workload::Digest finish(const Child& child) {
+  workload::Digest digest;
   EXPECT_EQ(::read(child.result, &digest, sizeof(digest)), static_cast<ssize_t>(sizeof(digest)))
       << "a run failed by itself";
   int status = 0;
@@ -107,6 +108,7 @@ Run run_whole(const Info& info, const Settings& settings) {
     EXPECT_EQ(instance.workload->resume(), 0u);
     for (std::uint64_t step = 0; step < instance.workload->steps(); ++step) {
       instance.workload->step(step);
+      instance.workload->note_step(step);
     }
     run = instance.finish();
   }
@@ -125,6 +127,7 @@ Run run_step_by_step(const Info& info, const Settings& settings) {
     if (step != expected) break;
     if (step < instance.workload->steps()) {
       instance.workload->step(step);
+      instance.workload->note_step(step);
       continue;
     }
     run = instance.finish();
@@ -161,7 +164,7 @@ void expect_kills_survived(const Info& info, const Settings& settings, unsigned 
   const std::string path = scratch.path("kills");
   // In a child, too: threads that OpenMP starts here would be missing in every later child.
   const auto begun = std::chrono::steady_clock::now();
-  const std::uint64_t whole = finish(start(info, settings, path));
+  const workload::Digest whole = finish(start(info, settings, path));
   double run_us =
       std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begun).count();
   Backing::destroy(path);
@@ -181,14 +184,14 @@ void expect_kills_survived(const Info& info, const Settings& settings, unsigned 
       std::this_thread::sleep_for(after);
       ::kill(child.pid, SIGKILL);
     }
-    std::uint64_t digest = 0;
+    workload::Digest digest;
     const bool ended = ::read(child.result, &digest, sizeof(digest)) == sizeof(digest);
     int status = 0;
     ::waitpid(child.pid, &status, 0);
     ::close(child.ready);
     ::close(child.result);
     if (ended) {
-      EXPECT_EQ(digest, whole) << "after " << landed << " kills, seed " << seed;
+      EXPECT_EQ(digest.text(), whole.text()) << "after " << landed << " kills, seed " << seed;
       Backing::destroy(path);
       run_us = std::max(50.0, run_us * 0.8);  // kills come too late: aim earlier
       continue;
@@ -197,7 +200,7 @@ void expect_kills_survived(const Info& info, const Settings& settings, unsigned 
         << "a resumed run failed by itself, seed " << seed;
     landed += runs;
   }
-  EXPECT_EQ(finish(start(info, settings, path)), whole)
+  EXPECT_EQ(finish(start(info, settings, path)).text(), whole.text())
       << "after " << landed << " kills, seed " << seed;
   Backing::destroy(path);
 }

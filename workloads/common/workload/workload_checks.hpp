@@ -14,7 +14,7 @@
 namespace workload_checks {
 
 struct Run {
-  std::uint64_t digest = 0;
+  workload::Digest digest;
   std::string wrong;  // what verify() said
   std::uint64_t steps = 0;
 };
