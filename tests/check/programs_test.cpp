@@ -38,7 +38,8 @@ const Small kSmall[] = {
 
 // Those that are meant to be right, but for the example's, which examples/checked_append checks.
 std::vector<Small> right_programs() {
-  std::set<std::string> passed_over;
+  // These take minutes: kv_log_check_test has samples of them.
+  std::set<std::string> passed_over{"kv_log", "kv_log_cleaning"};
   for (const Offer& offer : checked_append::offers()) passed_over.insert(offer.name);
   std::vector<Small> programs;
   for (const Offer& offer : shipped_programs()) {

@@ -10,6 +10,7 @@ namespace holdfast::check {
 std::vector<Offer> undo_log_programs();
 std::vector<Offer> checkpoint_programs();
 std::vector<Offer> region_metadata_programs();
+std::vector<Offer> kv_log_programs();
 std::vector<Offer> kv_lookups_programs();
 
 }  // namespace holdfast::check

@@ -68,25 +68,30 @@ __device__ Read read_of_thread(const Stage& stage) {
   return read;
 }
 
-// Sums by piece. REQUIRES: all threads of the block call.
-__device__ void add_sums(const Read& read, unsigned long long* sums) {
-  __shared__ unsigned long long sum;
-  __shared__ std::uint32_t lead;
-  if (threadIdx.x == 0) sum = 0, lead = kNone;
-  __syncthreads();
-  if (read.there) atomicMin(&lead, read.extent);
-  __syncthreads();
-  if (read.there) {
-    const auto mine =
-        static_cast<unsigned long long>(record_sum(read.record.key, read.record.value, read.index));
-    atomicAdd(read.extent == lead ? &sum : &sums[read.extent], mine);
+// Sums by piece: one thread of the block adds what the block has of a piece. Threads add nothing up
+// by atomics, whose orders are as many schedules to the checker. REQUIRES: all threads of the
+// block call.
+__device__ void add_sums(const Stage& stage, const Read& read, unsigned long long* sums) {
+  __shared__ unsigned long long up_to[kBlock];  // sums of the threads up to each, modulo 2^64
+  const unsigned me = threadIdx.x;
+  up_to[me] = 0;
+  if (read.there) up_to[me] = record_sum(read.record.key, read.record.value, read.index);
+  for (unsigned distance = 1; distance < kBlock; distance *= 2) {
+    __syncthreads();
+    const unsigned long long before = me < distance ? 0 : up_to[me - distance];
+    __syncthreads();
+    up_to[me] += before;
   }
   __syncthreads();
-  if (threadIdx.x == 0 && sum != 0) atomicAdd(&sums[lead], sum);
+  if (!read.there || (me != 0 && read.index != 0)) return;
+  const std::uint32_t rest = stage.extents[read.extent].records - read.index;
+  const unsigned last = rest < kBlock - me ? me + rest - 1 : kBlock - 1;
+  const unsigned long long sum = up_to[last] - (me == 0 ? 0 : up_to[me - 1]);
+  atomicAdd(&sums[read.extent], sum);
 }
 
 __global__ void add_sums_of(Stage stage, unsigned long long* sums) {
-  add_sums(read_of_thread(stage), sums);
+  add_sums(stage, read_of_thread(stage), sums);
 }
 
 // The slot of a key, which it is given if it has none; kNone where there are too many keys.
@@ -107,7 +112,7 @@ __device__ std::uint32_t slot_for(const Index& index, std::uint64_t inverted) {
 __global__ void insert_keys(Index index, Stage stage, std::uint32_t* ranks,
                             unsigned long long* sums, unsigned* lost) {
   const Read read = read_of_thread(stage);
-  add_sums(read, sums);
+  add_sums(stage, read, sums);
   if (!read.there || read.record.key == 0) return;
   const std::uint32_t slot = slot_for(index, read.record.key);
   if (slot == kNone) {
@@ -129,13 +134,29 @@ __global__ void insert_values(Index index, Stage stage, const std::uint32_t* ran
   index.where[slot] = read.position | (read.tombstone ? kErasedBit : 0);
 }
 
+// The sum over the block, in thread 0. REQUIRES: all threads of the block call.
+__device__ unsigned long long block_sum(unsigned long long value) {
+  __shared__ unsigned long long sums[kBlock];
+  __syncthreads();  // the sum of an earlier call has been read
+  sums[threadIdx.x] = value;
+  for (unsigned distance = kBlock / 2; distance > 0; distance /= 2) {
+    __syncthreads();
+    if (threadIdx.x < distance) sums[threadIdx.x] += sums[threadIdx.x + distance];
+  }
+  return threadIdx.x == 0 ? sums[0] : 0;
+}
+
 __device__ void add_census(const Census& mine, Census* census) {
-  __shared__ unsigned long long scratch;
-  add_of_block(mine.pairs, &scratch, &census->pairs);
-  add_of_block(mine.tombstones, &scratch, &census->tombstones);
-  add_of_block(mine.digest, &scratch, &census->digest);
-  add_of_block(mine.slots, &scratch, &census->slots);
-  add_of_block(mine.wrong, &scratch, &census->wrong);
+  static_assert(kBlock < 1u << 16, "four counts of a block are in one word");
+  const unsigned long long counts =
+      block_sum(mine.pairs | mine.tombstones << 16 | mine.slots << 32 | mine.wrong << 48);
+  const unsigned long long digest = block_sum(mine.digest);
+  if (threadIdx.x != 0 || counts == 0) return;
+  atomicAdd(&census->pairs, counts & 0xffff);
+  atomicAdd(&census->tombstones, counts >> 16 & 0xffff);
+  atomicAdd(&census->slots, counts >> 32 & 0xffff);
+  atomicAdd(&census->wrong, counts >> 48);
+  atomicAdd(&census->digest, digest);
 }
 
 // Counts what the index has, by segment, too. `records`: null, or what the slots are compared with.

@@ -1,0 +1,191 @@
+// The key-value store as a log: batches, opening, and cleaning.
+#include <map>
+#include <memory>
+
+#include "holdfast/error.hpp"
+#include "holdfast/kv_store.hpp"
+#include "layers.hpp"
+
+namespace holdfast::check {
+namespace {
+
+using Pairs = std::map<std::uint64_t, std::uint64_t>;
+
+struct LogBatch {
+  bool erases = false;
+  std::vector<std::uint64_t> keys;
+  std::vector<std::uint64_t> values;  // SET
+};
+
+// What the program does, and what the store holds after each of its batches.
+struct LogPlan {
+  KvStore::Options options;
+  std::vector<LogBatch> batches;  // those before `first` are part of set_up()
+  std::size_t first = 0;
+  std::vector<Pairs> after{{}};  // [n]: once n batches are in
+
+  void add(LogBatch batch) {
+    Pairs pairs = after.back();
+    for (std::size_t i = 0; i < batch.keys.size(); ++i) {
+      if (batch.erases) {
+        pairs.erase(batch.keys[i]);
+      } else {
+        pairs[batch.keys[i]] = batch.values[i];
+      }
+    }
+    batches.push_back(std::move(batch));
+    after.push_back(std::move(pairs));
+  }
+  void set(const std::vector<std::uint64_t>& keys) {
+    std::vector<std::uint64_t> values;
+    for (const std::uint64_t key : keys) values.push_back((batches.size() + 1) << 32 | key);
+    add({false, keys, values});
+  }
+  void erase_absent(std::uint32_t count) {
+    std::vector<std::uint64_t> keys;
+    for (std::uint64_t i = 0; i < count; ++i) keys.push_back(5000 + i);
+    add({true, keys, {}});
+  }
+};
+
+KvStore::Options options_of(std::uint64_t capacity, std::uint32_t max_batch) {
+  KvStore::Options options;
+  options.capacity = capacity;
+  options.max_batch = max_batch;
+  options.layout = KvStore::Layout::log;
+  return options;
+}
+
+std::vector<std::uint64_t> numbers(std::uint64_t count) {
+  std::vector<std::uint64_t> keys;
+  for (std::uint64_t i = 0; i < count; ++i) keys.push_back(i + 1);
+  return keys;
+}
+
+// A SET, an ERASE of half of its keys and of one that is not there, and a SET again.
+std::shared_ptr<const LogPlan> batches_plan(std::uint32_t operations) {
+  auto plan = std::make_shared<LogPlan>();
+  plan->options = options_of(2 * operations, operations);
+  const std::vector<std::uint64_t> keys = numbers(operations);
+  plan->set(keys);
+  std::vector<std::uint64_t> gone(keys.begin(), keys.begin() + (operations + 1) / 2);
+  gone.back() = 1000;
+  plan->add({true, gone, {}});
+  plan->set(keys);
+  return plan;
+}
+
+std::shared_ptr<const LogPlan> set_plan(std::uint32_t operations) {
+  auto plan = std::make_shared<LogPlan>();
+  plan->options = options_of(2 * operations, operations);
+  plan->set(numbers(operations));
+  return plan;
+}
+
+// Five segments with a record that is live and 245 that say nothing, as they erased what was not
+// there: in opening, threads that read such records have nothing to tell each other. The sixth
+// segment is filled until the next batch leaves room for none of its size, and cleaning behind it
+// copies one of the live ones.
+std::shared_ptr<const LogPlan> cleaning_plan(std::uint32_t operations) {
+  constexpr std::uint32_t kSegment = 256;
+  constexpr std::uint32_t kHeader = 5;  // records that it takes the place of
+  if (operations > 3) {
+    throw Error(Errc::invalid_argument, "the log that is cleaned has room for 1 to 3 operations");
+  }
+  auto plan = std::make_shared<LogPlan>();
+  const std::uint32_t rest = kSegment - 2 * kHeader - 1;
+  plan->options = options_of(64, rest);  // of the index 128 slots, in which no two of the keys meet
+  plan->options.log_records = 8 * kSegment;
+  for (const std::uint64_t key : {1000u, 1002u, 1003u, 1005u, 1006u}) {
+    plan->set({key});
+    plan->erase_absent(rest);
+  }
+  // Never more than half of what is left, which would be cleaned at once.
+  for (std::uint32_t left = kSegment; left > 2 * kHeader + 1; left /= 2) {
+    plan->erase_absent(left / 2 - kHeader);
+  }
+  plan->first = plan->batches.size();
+  plan->set(numbers(operations));
+  return plan;
+}
+
+void apply(KvStore& store, const LogBatch& batch) {
+  if (batch.erases) {
+    store.erase(batch.keys.data(), batch.keys.size());
+  } else {
+    store.set(batch.keys.data(), batch.values.data(), batch.keys.size());
+  }
+}
+
+std::string verify_store(const LogPlan& plan, KvStore& store, const History& history) {
+  const std::uint64_t batches = store.stats().batches;
+  const std::uint64_t acknowledged = plan.first + history.acknowledged;
+  const std::uint64_t started = plan.first + history.started;
+  if (batches < acknowledged || batches > started) {
+    return detail::concat("the store says that it holds ", batches, " batches; ", acknowledged,
+                          " were acknowledged and ", started, " begun");
+  }
+  const std::uint64_t records = store.scan(nullptr, nullptr, 0);
+  std::vector<std::uint64_t> keys(records), values(records);
+  store.scan(keys.data(), values.data(), records);
+  Pairs pairs;
+  for (std::size_t i = 0; i < records; ++i) pairs[keys[i]] = values[i];
+  if (pairs == plan.after[batches] && pairs.size() == records) return {};
+  std::string text = detail::concat("after ", batches, " batches the store holds");
+  for (const auto& [key, value] : pairs) text += detail::concat(" ", key, "=", value);
+  return text;
+}
+
+Program make(std::shared_ptr<const LogPlan> plan) {
+  const auto recovered = std::make_shared<std::unique_ptr<KvStore>>();
+  Program program;
+  program.region_bytes = KvStore::region_bytes(plan->options);
+  program.set_up = [plan](Region& region) {
+    KvStore store = KvStore::create(region, plan->options);
+    for (std::size_t i = 0; i < plan->first; ++i) apply(store, plan->batches[i]);
+  };
+  program.run = [plan](Region& region, Session& session) {
+    KvStore store = KvStore::open(region);
+    for (std::size_t i = plan->first; i < plan->batches.size(); ++i) {
+      session.start();
+      apply(store, plan->batches[i]);
+      session.acknowledge();
+    }
+  };
+  program.recover = [recovered](Region& region) {
+    *recovered = std::make_unique<KvStore>(KvStore::open(region));
+  };
+  program.items = 1;
+  program.verify = [plan, recovered](Region&, const History& history, std::uint64_t) {
+    return verify_store(*plan, **recovered, history);
+  };
+  return program;
+}
+
+unsigned operations_of(const Sizes& sizes) {
+  if (sizes.blocks != 0 || sizes.persists != 0 || sizes.threads > 64) {
+    throw Error(Errc::invalid_argument, "the log has one size, --threads: operations, 1 to 64");
+  }
+  return sizes.threads == 0 ? 1 : sizes.threads;
+}
+
+Offer offer(const std::string& name, const std::string& summary,
+            std::shared_ptr<const LogPlan> (*plan)(std::uint32_t operations)) {
+  const auto program = [=](const Sizes& sizes) {
+    Program made = make(plan(operations_of(sizes)));
+    made.name = name;
+    return made;
+  };
+  return {name, summary, true, program, {{1, 0, 0}}};
+}
+
+}  // namespace
+
+std::vector<Offer> kv_log_programs() {
+  return {offer("kv_log", "the key-value store as a log: SET, ERASE and SET again", batches_plan),
+          offer("kv_log_set", "the same: one SET of new keys", set_plan),
+          offer("kv_log_cleaning", "the same: a SET, behind which a segment is cleaned",
+                cleaning_plan)};
+}
+
+}  // namespace holdfast::check
