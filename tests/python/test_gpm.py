@@ -347,6 +347,7 @@ def test_fewer_steps_are_marked(tmp_path: Path) -> None:
         0,
     )
     assert settings.fewer_steps("gpkvs", "gpufs") == 2
+    assert settings.run("hotspot", "cpu").steps == 2 != settings.run("hotspot", "gpm").steps
     assert settings.fewer_steps("gpkvs", "gpm") == settings.run("gpkvs", "gpm").steps == 0
     assert settings.fewer_steps("gpdb_update", "gpm") == 0  # more than the size says
     assert gpm.Settings(tmp_path, size="real").run("black_scholes", "gpm").steps == 0

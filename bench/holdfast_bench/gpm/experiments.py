@@ -46,11 +46,14 @@ OnNote = Callable[[str], None]
 ALL = tuple(TITLES)
 
 # At size paper, fewer steps than the size says where a run would take beyond two minutes: for the
-# oracle's 43 G prices of BLK, a CAP that copies 96 MB after each of 5,866 levels, GPUfs's calls.
+# oracle's 43 G prices of BLK, a CAP that copies 96 MB after each of 5,866 levels, GPUfs's calls,
+# and what a CPU computes for long.
 # The line says `fewer_steps`.
 FEWER_STEPS = {"black_scholes": 5, "bfs_costs": 20}
-FEWER_STEPS_OF_GPUFS = {"gpkvs": 2, "gpkvs_95_5": 2, "gpdb_update": 2, "black_scholes": 2,
-                        "hotspot": 2, "srad": 2}  # fmt: skip
+FEWER_STEPS_IN = {
+    "gpufs": {"gpkvs": 2, "gpkvs_95_5": 2, "black_scholes": 2, "hotspot": 2, "srad": 2},
+    "cpu": {"lenet": 20, "black_scholes": 2, "hotspot": 2},
+}  # fmt: skip
 # More than the size says: one is no median.
 MORE_STEPS = {"gpdb_update": 5}
 # Thread counts that are tried for the modes in which the CPU persists: the best counts.
@@ -193,7 +196,7 @@ class Settings:
         """Returns how many steps are measured where they are fewer than the size says, or 0."""
         if self.size != "paper":
             return 0
-        few = FEWER_STEPS_OF_GPUFS if mode == "gpufs" else {}
+        few = FEWER_STEPS_IN.get(mode, {})
         return few.get(base(name)) or FEWER_STEPS.get(name, 0)
 
     def run(self, name: str, mode: str) -> Run:
