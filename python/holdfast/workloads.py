@@ -54,6 +54,7 @@ class Run:
     medium: str = "dram"  # what the region's memory stands for: dram, optane, cxl, limit=1.6GB/s
     verify: bool = True
     expect: str = ""  # the state of a run that an oracle verified: stands for the oracle
+    die_in_step: int = 0  # counted from 1: kills itself before what the step did is committed
     options: Mapping[str, str] = field(default_factory=dict)
 
     def arguments(self) -> list[str]:
@@ -68,6 +69,8 @@ class Run:
             words.append("--no-verify")
         elif self.expect:
             words += ["--expect", self.expect]
+        if self.die_in_step:
+            words += ["--die-in-step", str(self.die_in_step)]
         for name, value in self.options.items():
             words += ["--set", f"{name}={value}"]
         return words

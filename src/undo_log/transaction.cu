@@ -1,10 +1,14 @@
 #include "holdfast/transaction.hpp"
 
+#include <signal.h>
+
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "core/region_access.hpp"
 #include "holdfast/kernel.hpp"
+#include "holdfast/testing/transaction.hpp"
 #include "holdfast/undo_log.hpp"
 #include "undo_log/medium_store.hpp"
 #include "undo_log/transaction_impl.hpp"
@@ -15,6 +19,15 @@ namespace {
 
 using detail::concat;
 using detail::UndoTally;
+
+std::atomic<std::uint64_t> commits_to_death{0};
+
+void die_if_asked(Stream& stream) {
+  if (commits_to_death.load(std::memory_order_relaxed) == 0) return;
+  if (commits_to_death.fetch_sub(1) != 1) return;
+  stream.synchronize();
+  ::raise(SIGKILL);
+}
 
 constexpr const LogKind* kKinds[] = {&kUndoLogKind};
 
@@ -260,11 +273,14 @@ void Transaction::commit(Stream& stream) {
            "commit() of what was taken back in part: recover() it, or, where a log is damaged, "
            "reopen the region from its last commit");
   }
+  die_if_asked(stream);
   impl_->unfinished = true;
   ++impl_->commits;
   impl_->advance(stream, Step::commit);
   impl_->moved.record(stream);
 }
+
+void testing::die_before_commit(std::uint64_t number) { commits_to_death = number; }
 
 bool Transaction::interrupted() const {
   impl_->check_ours();

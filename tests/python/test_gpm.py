@@ -347,6 +347,7 @@ def test_fewer_steps_are_marked(tmp_path: Path) -> None:
         0,
     )
     assert settings.fewer_steps("gpkvs", "gpufs") == 2
+    assert settings.run("hotspot", "cpu").steps == 2 != settings.run("hotspot", "gpm").steps
     assert settings.fewer_steps("gpkvs", "gpm") == settings.run("gpkvs", "gpm").steps == 0
     assert settings.fewer_steps("gpdb_update", "gpm") == 0  # more than the size says
     assert gpm.Settings(tmp_path, size="real").run("black_scholes", "gpm").steps == 0
@@ -444,9 +445,31 @@ def test_table5_covers_a_workload_whose_run_is_short(run: Run, tmp_path: Path) -
     answer = run("bench", "gpm-table5", "--size", "test", "--only", "cfd", "--kills", 2,
                  "--results", tmp_path)  # fmt: skip
     assert answer.status == 0, answer.err
-    assert "| CFD | test | 2 |" in answer.out
+    assert "| CFD | test | 2 | before the commit |" in answer.out
     (line,) = json.loads((tmp_path / "gpm_restores_test-cpu.json").read_text())["results"]
     assert line["recovery_seconds"] > 0 and line["wrong"] == 0
+
+
+def test_table5_crashes_each_workload_before_its_last_step_commits(
+    run: Run, tmp_path: Path
+) -> None:
+    answer = run("bench", "gpm-table5", "--size", "test", "--kills", 1, "--results", tmp_path)
+    assert answer.status == 0, answer.err
+    lines = json.loads((tmp_path / "gpm_restores_test-cpu.json").read_text())["results"]
+    assert [line["workload"] for line in lines] == list(gpm.ALL[:8])
+    for line in lines:
+        assert line["verified"] and line["crashed"] == "before the commit"
+        assert line["recovery_seconds"] > 0
+    answer = run("bench", "gpm-table5", "--only", "srad", "--size", "test", "--results", tmp_path)
+    assert answer.status == 0  # native: its recovery is the program itself
+
+
+def test_only_what_commits_as_a_whole_dies_before_it() -> None:
+    for name, mode in (("bfs", "gpm"), ("gpkvs", "cap-mm")):
+        with pytest.raises(holdfast.Error, match="commits nothing"):
+            holdfast.workloads.run(
+                holdfast.workloads.Run(name, mode=mode, die_in_step=1, verify=False)
+            )
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,13 @@ const char* const kUsage =
     "NAME=VALUE]...\n"
     "           [--medium dram|optane|cxl|limit=RATE] [--region PATH] [--cpu-threads N]\n"
     "           [--files N] [--file-io direct|buffered] [--no-verify | --expect STATE]\n"
-    "           [--last-commit]\n"
+    "           [--last-commit] [--die-in-step N]\n"
     "Runs a workload to its end, or on from where a killed run of the same --region stopped.\n"
     "--expect: the state that a run of the same workload, input and steps printed, which its "
     "oracle\n"
     "verified: this run must end with the same bits, and no oracle is asked.\n"
+    "--die-in-step: kills itself in step N, counted from 1, just before what the step did is\n"
+    "committed: of transactional workloads in the modes gpm and eadr, of checkpointing ones.\n"
     "--last-commit: begins with the region's last commit, and sets aside what a crash left since.\n"
     "--files: over which mode cap-fs stripes an array (default: one for each CPU thread).\n"
     "--file-io: of mode cap-fs; direct (default) passes the page cache where the file system can.\n"
@@ -108,6 +110,8 @@ Arguments parse(int argc, const char* const* argv) {
       set_option(result.settings, value);
     } else if (option == "--medium") {
       result.medium = holdfast::testing::MediumModel::parse(value);
+    } else if (option == "--die-in-step") {
+      result.die_in_step = number(option, value, 1u << 30);
     } else if (option == "--expect") {
       if (value.find_first_not_of("0123456789abcdef:") != std::string::npos || value.size() < 32) {
         throw Error(Errc::invalid_argument,
@@ -129,6 +133,14 @@ Arguments parse(int argc, const char* const* argv) {
     } else {
       throw Error(Errc::invalid_argument, concat("there is no option ", option, "\n", kUsage));
     }
+  }
+  const workload::Info::Class kind = workload::find_workload(result.name).kind;
+  if (result.die_in_step != 0 && (kind == workload::Info::Class::native ||
+                                  (kind == workload::Info::Class::transactional &&
+                                   !workload::kernel_persists(result.settings.mode)))) {
+    throw Error(Errc::invalid_argument,
+                concat("--die-in-step: ", result.name, " commits nothing as a whole in mode ",
+                       workload::to_string(result.settings.mode), ": leave it out"));
   }
   if (!result.verify && !result.expect.empty()) {
     throw Error(Errc::invalid_argument, "--no-verify and --expect are both given: leave out one");

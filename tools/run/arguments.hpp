@@ -19,8 +19,9 @@ struct Arguments {
   bool direct_io = true;
   holdfast::testing::MediumModel medium;
   bool verify = true;
-  std::string expect;        // a verified run's `state`, which takes the oracle's place
-  bool last_commit = false;  // of the region; what a crash left since is set aside
+  std::string expect;             // a verified run's `state`, which takes the oracle's place
+  std::uint64_t die_in_step = 0;  // counted from 1: before what it did is committed; 0: in none
+  bool last_commit = false;       // of the region; what a crash left since is set aside
 };
 
 extern const char* const kUsage;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "arguments.hpp"
+#include "holdfast/testing/transaction.hpp"
 #include "workload/step.hpp"
 
 namespace {
@@ -137,6 +138,10 @@ int run(const holdfast_run::Arguments& arguments) {
   const double recovery = since(recovering);
   Steps steps;
   for (std::uint64_t step = first; step < work->steps(); ++step) {
+    if (step + 1 == arguments.die_in_step) {
+      holdfast::testing::die_before_commit(1);
+      backing.die_before_save();
+    }
     steps.add(workload::run_step(*work, backing, info.kernel_access, step));
   }
   Json done{{"event", "done"},

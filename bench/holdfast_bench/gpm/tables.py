@@ -361,7 +361,7 @@ def table4(results: Results) -> str:
 
 
 def table5(results: Results) -> str:
-    """The longest recovery after real kills, as a share of the operation.
+    """The longest recovery after a crash, as a share of the operation.
 
     A star is on results of before CUDA loaded its kernels when these processes start.
     """
@@ -370,17 +370,19 @@ def table5(results: Results) -> str:
         for line in results.report(f"gpm_restores_{size}").lines:
             rows.append(
                 [
-                    TITLES[line["workload"]] + ("" if "killed_steps" in line else " *"),
+                    TITLES[line["workload"]]
+                    + ("" if {"killed_steps", "crashed"} & set(line) else " *"),
                     size,
                     line["kills"],
+                    line.get("crashed", "at random"),
                     time(line["recovery_seconds"]),
                     time(line["operation_seconds"]),
                     f"{100 * line['share']:.2f} %",
                     PAPER_RESTORE.get(line["workload"], "-"),
                 ]
             )
-    header = ["workload", "size", "kills", "longest recovery", "operation", "share", "paper"]
-    return table(header, rows)
+    header = ["workload", "size", "crashes", "when", "longest recovery", "operation", "share"]
+    return table([*header, "paper"], rows)
 
 
 def roofline(results: Results, size: str = "paper") -> str:

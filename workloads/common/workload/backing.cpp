@@ -1,6 +1,7 @@
 #include "workload/backing.hpp"
 
 #include <omp.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <cstring>
@@ -374,6 +375,11 @@ void Backing::store_part(Held& held, const Piece& part) {
   } else {
     store_past_caches(held.medium + part.offset, part.from, part.bytes);
   }
+}
+
+void Backing::save_begins() {
+  stream_.synchronize();
+  if (dies_before_save_) ::raise(SIGKILL);
 }
 
 bool Backing::ready() const { return region_->contains(kReady); }

@@ -177,6 +177,12 @@ class Backing {
   // Bytes that flush() and flush_parallel() were asked for, in all threads of this process.
   static std::uint64_t flushed_bytes();
 
+  // For experiments with recovery: the process kills itself where the next save would begin, with
+  // all of a step computed and nothing of it durable.
+  void die_before_save() { dies_before_save_ = true; }
+  // For Savers: behind the computation that is to be saved.
+  void save_begins();
+
   // The medium that everything is written to: publish(), set_progress() and Savers tell it of what
   // they write, and return once it has taken that. For what kernels store, see step.hpp.
   holdfast::testing::Throttle& throttle() { return holdfast::testing::throttle(*region_); }
@@ -231,6 +237,7 @@ class Backing {
   std::unique_ptr<FileTarget> progress_file_;
   std::uint64_t bytes_written_ = 0;
   double persist_seconds_ = 0;
+  bool dies_before_save_ = false;
 };
 
 }  // namespace workload

@@ -156,6 +156,23 @@ class FlippedBits : public ::testing::TestWithParam<std::tuple<std::string, Size
     }
   }
 
+  // The last value of mode cap_log's input log, which the table of the medium lags behind.
+  void flip_in_log(Ended& run, const workload::Digest& right) {
+    constexpr std::uint32_t kLog = 1;  // behind the table
+    std::uint64_t last = 0;
+    try {
+      for (std::uint64_t place = 0;; place += 8) {
+        std::uint64_t word = 0;
+        run.backing().copy_from_target(kLog, place, &word, 8);
+        if (word != 0) last = place;
+      }
+    } catch (const holdfast::Error&) {  // the end of the log
+    }
+    flip(run.backing(), kLog, last, 0);
+    expect_seen(run, right, true);
+    flip(run.backing(), kLog, last, 0);
+  }
+
   // Where the layout is the library's own: a part of the places is not of the result, and what is
   // there does not matter.
   void flip_in_object(Ended& run, bool real, const workload::Digest& right) {
@@ -183,8 +200,6 @@ TEST_P(FlippedBits, AreSeenAndEqualStatesHaveEqualDigests) {
   const holdfast::test::ScratchFolders scratch;
   std::string first;
   for (const Mode mode : workload::all_modes()) {
-    // There the table lags behind its log, whose batches have checksums of their own.
-    if (mode == Mode::cap_log && name.starts_with("gpkvs")) continue;
     SCOPED_TRACE(workload::to_string(mode));
     Ended run(name, mode, size, scratch.path("run"));
     const workload::Digest right = run.work().digest();
@@ -195,7 +210,9 @@ TEST_P(FlippedBits, AreSeenAndEqualStatesHaveEqualDigests) {
       if (first.empty()) first = state;
       EXPECT_EQ(state, first);
     }
-    if (keeps_arrays(name, mode)) {
+    if (mode == Mode::cap_log && name.starts_with("gpkvs")) {
+      flip_in_log(run, right);
+    } else if (keeps_arrays(name, mode)) {
       flip_in_array(run, name, right);
     } else {
       flip_in_object(run, has_real_numbers(name), right);

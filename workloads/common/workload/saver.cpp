@@ -27,7 +27,7 @@ class PairSaver : public Saver {
 
   void save(std::uint64_t step) override {
     const std::uint64_t which = ~backing_.progress() & 1;
-    backing_.stream().synchronize();
+    backing_.save_begins();
     backing_.timed([&] {
       if (by_kernels_) {
         store(copies_[which]);
@@ -96,7 +96,7 @@ class CheckpointSaver : public Saver {
   }
 
   void save(std::uint64_t step) override {
-    backing_.stream().synchronize();
+    backing_.save_begins();
     backing_.timed([&] {
       checkpoint_.save(backing_.stream(), kGroup, step);
       backing_.stream().synchronize();
