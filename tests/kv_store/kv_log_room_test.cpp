@@ -1,8 +1,10 @@
 // What a log has room for, how it makes room, and what it refuses.
+#include <algorithm>
 #include <numeric>
 
 #include "kv_store/kv_log_medium.hpp"
 #include "kv_store/kv_log_test.hpp"
+#include "support/sanitized.hpp"
 
 namespace holdfast::test {
 namespace {
@@ -163,6 +165,55 @@ TEST_F(KvLogRoom, KeysThatComeAndGoForEverLeaveRoom) {
 }
 
 // Uniform updates until cleaning is steady.
+// Whatever leaves no more pairs than the capacity is taken, in the smallest log that there is for
+// them: one at a time, by whole batches, and through erasing all.
+TEST_F(KvLogRoom, AFullStoreInTheSmallestLogNeverRefusesWhatFits) {
+  constexpr std::uint64_t kPairs = 1360;
+  constexpr std::uint32_t kBatch = 64;
+  const std::uint64_t seed = test_seed();
+  std::mt19937_64 random(seed);
+  LogOpened opened = create(kPairs, kBatch, least_records(kPairs, kBatch));
+  Map oracle;
+  std::uint64_t next = 0;
+  const auto set = [&](std::uint64_t count) {
+    const Keys keys = numbers(next, count);
+    next += count;
+    ASSERT_EQ(opened.set(keys, keys).inserted, count);
+    for (const auto key : keys) oracle[key] = key;
+  };
+  const auto any = [&](std::uint64_t count) {
+    Keys keys;
+    for (const auto& [key, value] : oracle) keys.push_back(key);
+    std::shuffle(keys.begin(), keys.end(), random);
+    keys.resize(std::min<std::uint64_t>(count, keys.size()));
+    return keys;
+  };
+  const auto erase = [&](const Keys& keys) {
+    ASSERT_EQ(opened.erase(keys).removed, keys.size());
+    for (const auto key : keys) oracle.erase(key);
+  };
+  const int churns = kSanitized ? 50 : 400;
+  for (int round = 0; round < 3; ++round) {
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", round " + std::to_string(round));
+    while (oracle.size() < kPairs) {
+      ASSERT_NO_FATAL_FAILURE(set(std::min<std::uint64_t>(kBatch, kPairs - oracle.size())));
+    }
+    for (int i = 0; i < churns; ++i) {
+      const std::uint64_t count = i % 4 == 0 ? kBatch : 1;
+      ASSERT_NO_FATAL_FAILURE(erase(any(count)));
+      ASSERT_NO_FATAL_FAILURE(set(count));
+    }
+    ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+    opened.reopen(path());
+    for (int i = 0; i < churns; ++i) {
+      const Keys keys = any(1 + random() % kBatch);
+      ASSERT_EQ(opened.set(keys, keys).updated, keys.size());
+    }
+    while (!oracle.empty()) ASSERT_NO_FATAL_FAILURE(erase(any(kBatch)));
+    ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+  }
+}
+
 TEST_F(KvLogRoom, AmplificationIsBoundedWhereHalfOrThreeQuartersAreLive) {
   std::mt19937_64 random(test_seed());
   constexpr std::uint64_t kPairs = 65536;

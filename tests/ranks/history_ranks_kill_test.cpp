@@ -29,11 +29,35 @@ constexpr std::uint64_t kKeepLast = 3;
 constexpr int kLost = 42;  // how a rank ends that has lost another
 constexpr std::chrono::seconds kPatience{5};
 
+// What is complete on all ranks: an id, or 0 where that is not known, and below it how often one
+// was taken back. A rank that is late must not report what another has let go meanwhile.
+class Reported {
+ public:
+  std::uint64_t id() const { return value_ >> kIdShift; }
+  std::uint64_t times() const { return value_ & kTimes; }
+  void set(std::uint64_t id, std::uint64_t known_times) {
+    std::uint64_t value = value_;
+    while ((value & kTimes) == known_times &&
+           !value_.compare_exchange_weak(value, id << kIdShift | known_times)) {
+    }
+  }
+  void take_back() {
+    std::uint64_t value = value_;
+    while (value >> kIdShift != 0 && !value_.compare_exchange_weak(value, (value + 1) & kTimes)) {
+    }
+  }
+
+ private:
+  static constexpr unsigned kIdShift = 16;
+  static constexpr std::uint64_t kTimes = (1u << kIdShift) - 1;
+  std::atomic<std::uint64_t> value_;
+};
+
 // What the processes have in common, and survives them. A content's id is the same on all ranks but
 // for its last digits, which are the rank.
 struct Ledger {
-  std::atomic<std::uint64_t> ids;                    // of lives and saves
-  std::atomic<std::uint64_t> reported[kSteps];       // complete on all ranks; 0: not, or perhaps
+  std::atomic<std::uint64_t> ids;  // of lives and saves
+  Reported reported[kSteps];
   std::atomic<std::uint64_t> found[kRanks][kSteps];  // of this life's opening; 0: not there
   std::atomic<std::uint64_t> reports, saves, discards, lost, checks, opened;
   std::atomic<std::uint64_t> floor;  // below it the rule of retention may be at work
@@ -63,7 +87,7 @@ class Life {
     }
     history_.agree();  // all have written theirs
     for (std::uint64_t step = 0; step < kSteps; ++step) {
-      const std::uint64_t id = ledger_.found[rank_][step], reported = ledger_.reported[step];
+      const std::uint64_t id = ledger_.found[rank_][step], reported = ledger_.reported[step].id();
       for (const auto& other : ledger_.found) {
         if (other[step] != id) wrong(step, "is another one on another rank");
       }
@@ -108,7 +132,7 @@ class Life {
   // All ranks have the same seed, and so do the same.
   void save() {
     const std::uint64_t step = next_++;
-    const std::uint64_t id = random_() >> 5 | 1;
+    const std::uint64_t id = random_() >> 20 | 1;
     ++ledger_.saves;
     Field field;
     Stream stream;
@@ -119,6 +143,7 @@ class Life {
     mine_[step] = id;
     const std::uint64_t what = random_() % 4;
     if (what == 3) return;
+    for (std::uint64_t i = 0; i < kSteps; ++i) times_[i] = ledger_.reported[i].times();
     const auto steps = history_.steps();
     ledger_.floor = steps.size() < kKeepLast ? 0 : steps[steps.size() - kKeepLast];
     if (what == 0) {
@@ -136,7 +161,7 @@ class Life {
   void note_removed() {
     const auto steps = history_.steps();
     for (std::uint64_t step = 0; step < kSteps; ++step) {
-      if (!std::binary_search(steps.begin(), steps.end(), step)) ledger_.reported[step] = 0;
+      if (!std::binary_search(steps.begin(), steps.end(), step)) ledger_.reported[step].take_back();
     }
     ledger_.floor = 0;
   }
@@ -144,13 +169,14 @@ class Life {
   // What the rule lets go before anyone could look is not reported.
   void report(std::uint64_t step) {
     const auto own = mine_.find(step);
-    ledger_.reported[step] = own != mine_.end() ? own->second : ledger_.found[rank_][step].load();
+    const std::uint64_t id = own != mine_.end() ? own->second : ledger_.found[rank_][step].load();
+    ledger_.reported[step].set(id, times_[step]);
     ledger_.some = true;
     ++ledger_.reports;
   }
 
   void discard(std::uint64_t step) {
-    ledger_.reported[step] = 0;
+    ledger_.reported[step].take_back();
     ++ledger_.discards;
     history_.discard(step);
   }
@@ -174,6 +200,7 @@ class Life {
   History history_;
   std::mt19937_64 random_;
   std::map<std::uint64_t, std::uint64_t> mine_;  // saved in this life
+  std::uint64_t times_[kSteps] = {};             // before it was asked what all have
   std::uint64_t next_ = 0;
 };
 

@@ -83,7 +83,7 @@ class LogStore : public KvStore::Impl {
   std::uint64_t most_slots() const { return index_.mask - index_.mask / 16; }
   // Cleans until `wanted` records come free, and copies no more than `most`. Returns whether it
   // found anything to clean.
-  bool clean(std::uint64_t wanted, std::uint64_t most, bool oldest_first);
+  bool clean(std::uint64_t wanted, std::uint64_t most, Choice choice);
   void clean_behind(std::uint32_t count) noexcept;
   bool drop_oldest_tombstones();
   std::vector<SegmentState> segment_states();

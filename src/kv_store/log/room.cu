@@ -61,6 +61,7 @@ void LogStore::advance(const RunPlan& run, const Outcome& done) {
       free_.pop_front();
       tail_used_ = 0;
       segments_[tail_].oldest = counts_.number;
+      segments_[tail_].oldest_piece = piece;
     }
     tail_used_ += kHeaderRecords + run.end_of(piece) - run.begin_of(piece);
     segments_[tail_].newest = counts_.number;
@@ -80,14 +81,18 @@ void LogStore::make_room(std::uint64_t records) {
   const std::uint64_t most = shape_.segments * piece_room();
   while (pairs_ + tombstones_ + wanted > most && drop_oldest_tombstones()) {
   }
-  const std::uint64_t live = pairs_ + tombstones_;
-  bool cleans = live + wanted <= most;
-  while (cleans && room() < wanted) {
+  const auto gains = [&](Choice choice) {
     const std::uint64_t before = room();
-    cleans = clean(wanted - before, std::max<std::uint64_t>(max_batch, piece_room()), false) &&
-             room() > before;
+    return clean(wanted - before, std::max<std::uint64_t>(max_batch, piece_room()), choice) &&
+           room() > before;
+  };
+  // Each turn gains room, or takes away tombstones, of which no more come.
+  while (pairs_ + tombstones_ + wanted <= most && room() < wanted) {
+    if (gains(Choice::benefit) || gains(Choice::least) || drop_oldest_tombstones()) continue;
+    break;
   }
   if (room() >= wanted) return;
+  const std::uint64_t live = pairs_ + tombstones_;
   throw Error(
       Errc::no_space,
       concat("store: a batch of ", records, " operations; of its log of ", shape_.records(),
@@ -104,14 +109,17 @@ std::vector<SegmentState> LogStore::segment_states() {
   stream.synchronize();
   std::vector<SegmentState> states = segments_;
   for (std::uint32_t i = 0; i < shape_.segments; ++i) states[i].live = live[i];
+  if (tail_ != ~0u) states[tail_].spare = shape_.segment_records - tail_used_;
   return states;
 }
 
-bool LogStore::clean(std::uint64_t wanted, std::uint64_t most, bool oldest_first) {
+bool LogStore::clean(std::uint64_t wanted, std::uint64_t most, Choice choice) {
   const std::vector<SegmentState> states = segment_states();
+  const std::uint64_t left = choice == Choice::least ? free_.size() * piece_room() : room();
   const Victims victims = choose_victims(states, tail_, shape_.segment_records, counts_.number,
-                                         wanted, std::min(most, room()), oldest_first);
+                                         wanted, std::min(most, left), choice);
   if (victims.segments.empty()) return false;
+  const bool takes_tail = contains(victims, tail_);
   std::vector<std::uint32_t> tombs(shape_.segments);
   copy_async(stream, tombs.data(), index_.tombs, tombs.size() * sizeof(tombs[0]));
   copy_async(stream, memory_.victims.data(), victims.segments.data(),
@@ -125,12 +133,13 @@ bool LogStore::clean(std::uint64_t wanted, std::uint64_t most, bool oldest_first
   std::uint64_t dropped = 0;
   for (const std::uint32_t segment : victims.segments) {
     tombstones += tombs[segment];
-    if (segment != oldest || tombs[segment] == 0) continue;
+    if (segment != oldest || tombs[segment] == 0 || takes_tail) continue;
     list.drops = segment;
     dropped = tombs[segment];
   }
   const std::uint64_t records = victims.live - dropped;
   RunPlan run;
+  if (takes_tail) tail_ = ~0u;
   if (records != 0) run = plan(records, tombstones - dropped);
   begin_work(std::max(run.pieces, 1u));
   if (records != 0) launch_keep(stream, medium_, index_, list, run, work());
@@ -163,7 +172,8 @@ void LogStore::clean_behind(std::uint32_t count) noexcept {
                                               used_slots_ + max_batch > most_slots());
     if (crowded || room() < wanted) {
       const bool oldest = crowded || tombstones_ > (pairs_ + tombstones_) / 4;
-      (void)clean(wanted > room() ? wanted - room() : 1, most, oldest);
+      (void)clean(wanted > room() ? wanted - room() : 1, most,
+                  oldest ? Choice::oldest : Choice::benefit);
     }
     if (gone_slots_ > index_.mask / 16) sweep();
   } catch (const std::exception& error) {
@@ -175,7 +185,7 @@ void LogStore::clean_behind(std::uint32_t count) noexcept {
 bool LogStore::drop_oldest_tombstones() {
   for (std::uint32_t i = 0; i < shape_.segments && tombstones_ != 0; ++i) {
     const std::uint64_t before = tombstones_;
-    if (!clean(1, piece_room(), true)) return false;
+    if (!clean(1, piece_room(), Choice::oldest)) return false;
     if (tombstones_ < before) return true;
   }
   return false;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "kv_store/impl.hpp"
 #include "kv_store/log/format.hpp"
@@ -79,29 +80,62 @@ std::uint32_t oldest_of(const std::vector<SegmentState>& segments, std::uint32_t
   std::uint32_t oldest = ~0u;
   for (std::uint32_t i = 0; i < segments.size(); ++i) {
     if (i == tail || segments[i].newest == 0) continue;
-    if (oldest == ~0u || segments[i].oldest < segments[oldest].oldest) oldest = i;
+    const auto age = [&](std::uint32_t segment) {
+      return std::pair(segments[segment].oldest, segments[segment].oldest_piece);
+    };
+    if (oldest == ~0u || age(i) < age(oldest)) oldest = i;
   }
   return oldest;
 }
 
+bool contains(const Victims& victims, std::uint32_t segment) {
+  return std::find(victims.segments.begin(), victims.segments.end(), segment) !=
+         victims.segments.end();
+}
+
+namespace {
+
+// Something to copy, so that the tail can go. None: it stays, too.
+void add_least_live(Victims& victims, const std::vector<SegmentState>& segments, std::uint32_t tail,
+                    std::uint64_t most) {
+  std::uint32_t least = ~0u;
+  for (std::uint32_t i = 0; i < segments.size(); ++i) {
+    if (i == tail || segments[i].live == 0 || segments[i].live > most) continue;
+    if (least == ~0u || segments[i].live < segments[least].live) least = i;
+  }
+  if (least == ~0u) {
+    std::erase(victims.segments, tail);
+    return;
+  }
+  victims.segments.push_back(least);
+  victims.live += segments[least].live;
+}
+
+}  // namespace
+
 Victims choose_victims(const std::vector<SegmentState>& segments, std::uint32_t tail,
                        std::uint32_t segment_records, std::uint64_t run, std::uint64_t wanted,
-                       std::uint64_t most, bool oldest_first) {
+                       std::uint64_t most, Choice choice) {
   struct Candidate {
     double score;
     std::uint32_t segment;
   };
-  const std::uint32_t oldest = oldest_first ? oldest_of(segments, tail) : ~0u;
+  const std::uint32_t oldest = choice == Choice::oldest ? oldest_of(segments, tail) : ~0u;
   std::vector<Candidate> candidates;
   for (std::uint32_t i = 0; i < segments.size(); ++i) {
     const SegmentState& segment = segments[i];
-    if (i == tail || segment.newest == 0) continue;
+    if ((i == tail && choice != Choice::least) || segment.newest == 0) continue;
     if (i == oldest) {
       candidates.push_back({1e300, i});
       continue;
     }
     // A copy needs a header, too.
-    if (segment.live + 2 * kHeaderRecords >= segment_records) continue;
+    const std::uint32_t kept = segment.live + segment.spare;
+    if (kept + 2 * kHeaderRecords >= segment_records) continue;
+    if (choice == Choice::least) {
+      candidates.push_back({-static_cast<double>(kept), i});
+      continue;
+    }
     const double used = static_cast<double>(segment.live) / segment_records;
     const double age = static_cast<double>(run - segment.newest) + 1;
     candidates.push_back({(1 - used) * age / (1 + used), i});
@@ -113,13 +147,16 @@ Victims choose_victims(const std::vector<SegmentState>& segments, std::uint32_t 
   Victims victims;
   std::uint64_t gained = 0;
   for (const Candidate& candidate : candidates) {
-    const std::uint32_t live = segments[candidate.segment].live;
-    if (victims.live + live > most && (!victims.segments.empty() || live > most)) break;
+    const SegmentState& segment = segments[candidate.segment];
+    if (victims.live + segment.live > most && (!victims.segments.empty() || segment.live > most)) {
+      break;
+    }
     victims.segments.push_back(candidate.segment);
-    victims.live += live;
-    gained += segment_records - live;
+    victims.live += segment.live;
+    gained += segment_records - segment.live - segment.spare;
     if (gained >= wanted) break;
   }
+  if (victims.live == 0 && contains(victims, tail)) add_least_live(victims, segments, tail, most);
   return victims;
 }
 

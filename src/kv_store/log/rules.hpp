@@ -22,9 +22,20 @@ std::uint64_t most_live(const LogParameters& shape);
 
 // A segment, as cleaning sees it.
 struct SegmentState {
-  std::uint32_t live = 0;    // records
-  std::uint64_t oldest = 0;  // the first run that has a piece in it
-  std::uint64_t newest = 0;  // the last one; 0: it is free
+  std::uint32_t live = 0;          // records
+  std::uint64_t oldest = 0;        // the first run that has a piece in it
+  std::uint64_t newest = 0;        // the last one; 0: it is free
+  std::uint32_t oldest_piece = 0;  // the first run's piece, of which a run has many
+  std::uint32_t spare = 0;         // records that can still be written to it: of the tail
+};
+
+// Which segments are cleaned first.
+enum class Choice {
+  benefit,  // over cost: (1 - u) * age / (1 + u), u being the part of a segment that is live
+            // (Rosenblum and Ousterhout, 1991)
+  oldest,   // the oldest one whatever it has, for its tombstones; then by benefit
+  least,    // what has the least that is live, the tail too: where room is short, each piece of
+            // cleaning has to gain some
 };
 
 // What a piece of cleaning takes on.
@@ -33,18 +44,18 @@ struct Victims {
   std::uint64_t live = 0;  // records that it has to copy
 };
 
-// Chooses by benefit over cost: (1 - u) * age / (1 + u), u being the part of a segment that is live
-// (Rosenblum and Ousterhout, 1991). Takes segments until `wanted` records come free, or until what
-// is live in them exceeds `most` records; at least one, if there is one with anything to gain.
-// `tail`: the segment that is written to, never chosen. `oldest_first`: the oldest one is taken
-// whatever it has, for its tombstones.
+// Takes segments until `wanted` records come free, or until what is live in them exceeds `most`
+// records; at least one, if there is one with anything to gain. `tail`: the segment that is written
+// to, which Choice::least alone takes, and only with something to copy: the last run has to stay.
 Victims choose_victims(const std::vector<SegmentState>& segments, std::uint32_t tail,
                        std::uint32_t segment_records, std::uint64_t run, std::uint64_t wanted,
-                       std::uint64_t most, bool oldest_first);
+                       std::uint64_t most, Choice choice);
 
-// The segment that is not free, is not the tail, and begins with the oldest run; ~0u if there is
-// none. Segments are filled one after another, so that none has a record that is older than one of
-// its tombstones, but those of the same run.
+bool contains(const Victims& victims, std::uint32_t segment);
+
+// The segment that is not free, is not the tail, and begins with the oldest piece of a run; ~0u if
+// there is none. Segments are filled one after another, piece by piece, so that no other one has a
+// record that is older than one of its tombstones.
 std::uint32_t oldest_of(const std::vector<SegmentState>& segments, std::uint32_t tail);
 
 }  // namespace holdfast::kv::log

@@ -86,7 +86,10 @@ class Surveyor {
       if (header.number <= state.newest || is_torn_in(segment)) {
         throw damaged(concat(place(header.number, segment, used), " is behind run ", state.newest));
       }
-      if (state.newest == 0) state.oldest = header.number;
+      if (state.newest == 0) {
+        state.oldest = header.number;
+        state.oldest_piece = header.piece;
+      }
       state.newest = header.number;
       survey_.pieces.push_back({position + kHeaderRecords, 0, header});
       used += kHeaderRecords + header.records;
