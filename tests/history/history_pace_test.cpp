@@ -142,9 +142,10 @@ TEST_F(HistoryPaceTest, AFlushGivesWayToAFetchThatARestoreWaitsFor) {
   const auto engine = open_with_0_on_disk();
   const std::uint64_t zero = 0;
   gates_->set(gates_->writes, 2);
+  const int begun = gates_->count(gates_->writers);
   engine->save(1, stream_, false);
   stream_.synchronize();
-  gates_->await(gates_->writers, gates_->count(gates_->writers) + 1);  // its flush is under way
+  gates_->await(gates_->writers, begun + 1);  // its flush is under way
 
   gates_->set(gates_->reads, 1);
   const int readers = gates_->count(gates_->readers);
