@@ -4,7 +4,8 @@
 // - Nothing is offered of what an earlier run has left but what all ranks have, of one save.
 // - Of what all ranks are known to have on disk or remote (`stored`), the last that the program
 //   leaves stays there, though it be discarded (`keeper`), until all are known to have another, or
-//   to have discarded all that they had. Ranks that discard in the same order so have one in
+//   to have discarded all that they had; or its number is saved again. Ranks that discard in the
+//   same order so have one in
 //   common, however far each has come when it dies. What a rank that died within a collective call
 //   has not heard of it had told the others that it has.
 // - A stamp is that of one save(): no other of this run, and none of an earlier one, has it.
@@ -45,9 +46,11 @@ struct Together {
     const auto at = lacks.find(step);
     return at == lacks.end() ? std::string() : at->second;
   }
-  // A save of this number begins: what was left of it goes.
+  // A save of this number begins: what was left of it goes, the keeper, too (docs/history.md says
+  // what programs do about that).
   Stamp begin_save(Step step) {
     lacks.erase(step);
+    stored.erase(step);
     held.erase(held.lower_bound({step, Tier::gpu}), held.upper_bound({step, Tier::remote}));
     return {run, counts.of(step) + 1};
   }

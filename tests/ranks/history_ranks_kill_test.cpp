@@ -74,6 +74,7 @@ class Life {
       : group_(options.ranks),
         rank_(static_cast<std::uint64_t>(group_->rank())),
         ledger_(ledger),
+        floor_(*std::max_element(std::begin(ledger.floor), std::end(ledger.floor))),
         history_(History::open(options)),
         random_(seed) {}
 
@@ -85,15 +86,14 @@ class Life {
       ledger_.found[rank_][step] = restored(step);
       next_ = std::max(next_, step + 1);
     }
+    prepare_for_agreement(0);
     history_.agree();  // all have written theirs
-    const std::uint64_t floor =
-        *std::max_element(std::begin(ledger_.floor), std::end(ledger_.floor));
     for (std::uint64_t step = 0; step < kSteps; ++step) {
       const std::uint64_t id = ledger_.found[rank_][step], reported = ledger_.reported[step].id();
       for (const auto& other : ledger_.found) {
         if (other[step] != id) wrong(step, "is another one on another rank");
       }
-      if (reported != 0 && id != reported && step >= floor) wrong(step, "was reported");
+      if (reported != 0 && id != reported && step >= floor_) wrong(step, "was reported");
     }
     if (ledger_.some && steps.empty()) wrong(0, "and all others are lost");
     history_.agree();  // all have read it
@@ -136,8 +136,7 @@ class Life {
     const std::uint64_t step = next_++;
     const std::uint64_t id = random_() >> 20 | 1;
     ++ledger_.saves;
-    const auto steps = history_.steps();
-    if (steps.size() >= kKeepLast) ledger_.floor[rank_] = steps[steps.size() + 1 - kKeepLast];
+    prepare_for_agreement(1);
     Field field;
     Stream stream;
     const std::uint64_t bytes = field.fill(id * 16 + rank_);
@@ -147,7 +146,6 @@ class Life {
     mine_[step] = id;
     const std::uint64_t what = random_() % 4;
     if (what == 3) return;
-    for (std::uint64_t i = 0; i < kSteps; ++i) times_[i] = ledger_.reported[i].times();
     if (what == 0) {
       history_.wait_for_all(ticket);
       report(step);
@@ -157,6 +155,15 @@ class Life {
       report(*latest);
     }
     note_removed();
+  }
+
+  // The rule may let go what is older than the last ones, of which `more` are about to be saved.
+  void prepare_for_agreement(std::size_t more) {
+    const auto steps = history_.steps();
+    if (steps.size() + more > kKeepLast) {
+      ledger_.floor[rank_] = steps[steps.size() + more - kKeepLast];
+    }
+    for (std::uint64_t i = 0; i < kSteps; ++i) times_[i] = ledger_.reported[i].times();
   }
 
   // By the rule.
@@ -186,13 +193,23 @@ class Life {
     history_.discard(step);
   }
 
-  // As a program that begins anew from an earlier checkpoint, behind which it saves others.
+  // As a program that begins anew from an earlier checkpoint that all have, behind which it saves
+  // others.
   void go_back() {
-    const auto steps = history_.steps();
-    if (steps.size() < 2) return;
-    const std::size_t left = 1 + random_() % (steps.size() - 1);
-    for (std::size_t i = steps.size(); i-- > left;) discard(steps[i]);
-    next_ = steps[left - 1] + 1;
+    const std::uint64_t chosen = random_();
+    if (history_.steps().empty()) return;  // agree() would let go the last that all have
+    prepare_for_agreement(0);
+    auto agreed = history_.agree();
+    for (const std::uint64_t step : agreed) report(step);
+    note_removed();
+    const auto steps = history_.steps();  // without what the rule let go in agree()
+    std::erase_if(agreed, [&](std::uint64_t step) {
+      return !std::binary_search(steps.begin(), steps.end(), step);
+    });
+    if (agreed.empty()) return;
+    const std::uint64_t to = agreed[chosen % agreed.size()];
+    for (std::size_t i = steps.size(); i-- > 0 && steps[i] > to;) discard(steps[i]);
+    next_ = to + 1;
   }
 
   void discard_all() {
@@ -202,6 +219,7 @@ class Life {
   const std::shared_ptr<RankGroup> group_;
   const std::uint64_t rank_;
   Ledger& ledger_;
+  const std::uint64_t floor_;  // of the last life: no rank is through its opening yet
   History history_;
   std::mt19937_64 random_;
   std::map<std::uint64_t, std::uint64_t> mine_;  // saved in this life
