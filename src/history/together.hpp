@@ -5,9 +5,8 @@
 // - Of what all ranks are known to have on disk or remote (`stored`), the last that the program
 //   leaves stays there, though it be discarded (`keeper`), until all are known to have another, or
 //   to have discarded all that they had; or its number is saved again. Ranks that discard in the
-//   same order so have one in
-//   common, however far each has come when it dies. What a rank that died within a collective call
-//   has not heard of it had told the others that it has.
+//   same order so have one in common, however far each has come when it dies. What a rank that died
+//   within a collective call has not heard of it had told the others that it has.
 // - A stamp is that of one save(): no other of this run, and none of an earlier one, has it.
 //
 // Thread safety: the history's mutex is over it; `talk` has its own.

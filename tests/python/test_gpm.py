@@ -267,19 +267,24 @@ def test_a_medium_has_results_of_its_own(run: Run, tmp_path: Path) -> None:
     assert "tape" in answer.err and "optane" in answer.err
 
 
+def write_runner(folder: Path, script: str) -> Path:
+    """Writes a shell script that stands for holdfast-run, which it knows as $real."""
+    runner = folder / "holdfast-run"
+    runner.write_text(f'#!/bin/sh\nreal="{holdfast.workloads.executable()}"\n{script}\n')
+    runner.chmod(0o755)
+    return runner
+
+
 def test_modes_that_end_differently_are_told(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = ("bench", "gpm-fig9", "--only", "prefix_sum", "--modes", "cap-fs,gpm", "--results",
                  tmp_path, "--size", "test", "--cpu-threads", "1", "--no-verify")  # fmt: skip
     assert run(*arguments).status == 0
-    liar = tmp_path / "holdfast-run"
-    real = holdfast.workloads.executable()
-    liar.write_text(
-        f'#!/bin/sh\ncase "$*" in *gpm*) lie=s/digest.:./\\&9/ ;; *) lie= ;; esac\n'
-        f'"{real}" "$@" | sed "$lie"\n'
+    liar = write_runner(
+        tmp_path,
+        'case "$*" in *gpm*) lie=s/digest.:./\\&9/ ;; *) lie= ;; esac\n"$real" "$@" | sed "$lie"',
     )
-    liar.chmod(0o755)
     monkeypatch.setenv("HOLDFAST_RUN", str(liar))
     answer = run(*arguments)
     assert answer.status == 1
@@ -305,13 +310,10 @@ def test_the_oracle_is_asked_once_and_others_are_held_to_its_digest(
     assert len(json.loads(kept.read_text())["results"]) == 2
 
     # A mode that ends with another result, and one whose state has another bit.
-    liar = tmp_path / "holdfast-run"
-    real = holdfast.workloads.executable()
-    liar.write_text(
-        f'#!/bin/sh\ncase "$*" in *cap-eadr*) set -- "$@" --set lambda=49 ;; esac\n'
-        f'exec "{real}" "$@"\n'
+    liar = write_runner(
+        tmp_path,
+        'case "$*" in *cap-eadr*) set -- "$@" --set lambda=49 ;; esac\nexec "$real" "$@"',
     )
-    liar.chmod(0o755)
     with monkeypatch.context() as patch:
         patch.setenv("HOLDFAST_RUN", str(liar))
         answer = measure("cap-eadr", "--only", "srad")
@@ -327,11 +329,8 @@ def test_the_oracle_is_asked_once_and_others_are_held_to_its_digest(
 def test_a_run_that_the_oracle_refuses_is_not_kept(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    liar = tmp_path / "holdfast-run"
-    real = holdfast.workloads.executable()
     wrong = 's/"wrong":"","ok":true/"wrong":"row 3","ok":false/'
-    liar.write_text(f'#!/bin/sh\n"{real}" "$@" | sed \'{wrong}\'\n')
-    liar.chmod(0o755)
+    liar = write_runner(tmp_path, f'"$real" "$@" | sed \'{wrong}\'')
     monkeypatch.setenv("HOLDFAST_RUN", str(liar))
     answer = run("bench", "gpm-fig9", "--only", "prefix_sum", "--modes", "gpm", "--results",
                  tmp_path, "--size", "test", "--cpu-threads", "1")  # fmt: skip

@@ -134,9 +134,9 @@ Arguments parse(int argc, const char* const* argv) {
       throw Error(Errc::invalid_argument, concat("there is no option ", option, "\n", kUsage));
     }
   }
-  const workload::Info::Class kind = workload::find_workload(result.name).kind;
-  if (result.die_in_step != 0 && (kind == workload::Info::Class::native ||
-                                  (kind == workload::Info::Class::transactional &&
+  const workload::Info& info = workload::find_workload(result.name);
+  if (result.die_in_step != 0 && (info.kind == workload::Info::Class::native ||
+                                  (info.kind == workload::Info::Class::transactional &&
                                    !workload::kernel_persists(result.settings.mode)))) {
     throw Error(Errc::invalid_argument,
                 concat("--die-in-step: ", result.name, " commits nothing as a whole in mode ",
@@ -145,7 +145,7 @@ Arguments parse(int argc, const char* const* argv) {
   if (!result.verify && !result.expect.empty()) {
     throw Error(Errc::invalid_argument, "--no-verify and --expect are both given: leave out one");
   }
-  workload::check_options(workload::find_workload(result.name), result.settings);
+  workload::check_options(info, result.settings);
   return result;
 }
 
