@@ -1,6 +1,6 @@
 #include "kv_store/log/batch.hpp"
 
-#include "kv_store/log/commit.hpp"
+#include "kv_store/log/append.hpp"
 #include "kv_store/log/counts.hpp"
 
 namespace holdfast::kv::log {
@@ -107,34 +107,6 @@ __device__ Record record_of(const Batch& batch, std::uint32_t op) {
   return {removes ? ~batch.keys[op] : 0, 0};
 }
 
-// One block's part of the run: a page of positions, so that warps store whole lines, of one piece.
-// `page`: counted from the page of the first header.
-__device__ void append_page(const Medium& medium, const Batch& batch, const RunPlan& run,
-                            const Work& work, std::uint32_t page) {
-  __shared__ unsigned long long sum;
-  const std::uint32_t begin = run.first / kBlock * kBlock;  // the page of the first header
-  const std::uint32_t in_first = (((run.first >> run.shift) + 1) << run.shift) - begin;
-  const std::uint32_t at = page * kBlock + threadIdx.x;
-  const std::uint32_t piece = at < in_first ? 0 : 1 + ((at - in_first) >> run.shift);
-  if (piece >= run.pieces) return;  // the whole block: pieces are of whole pages
-  const std::uint32_t header = run.header_of(piece);
-  const std::uint32_t base = piece == 0 ? begin : header;
-  const std::uint32_t offset = piece == 0 ? at : (at - in_first) & ((1u << run.shift) - 1);
-  const std::uint32_t position = base + offset;
-  const std::uint32_t index = position - header - kHeaderRecords;  // wraps in front of the records
-  const std::uint32_t there = run.end_of(piece) - run.begin_of(piece);
-  const bool stores = position >= header + kHeaderRecords && index < there;
-  unsigned long long mine = 0;
-  if (stores) {
-    const Record record = record_of(batch, run.begin_of(piece) + index);
-    mine = record_sum(record.key, record.value, index);
-    medium.records[position] = record;
-    medium.marks.mark(&medium.records[position], sizeof(Record));
-    persist();
-  }
-  add_of_block(mine, &sum, &work.sums[piece]);
-}
-
 // Blocks of both kinds in turn, so that lookups, which wait for device memory, run beside the
 // append, which waits for the link.
 __global__ void step(Medium medium, Index index, Batch batch, RunPlan run, Work work,
@@ -149,7 +121,8 @@ __global__ void step(Medium medium, Index index, Batch batch, RunPlan run, Work 
     const std::uint32_t op = number * kBlock + threadIdx.x;
     add_up(op < batch.count ? look(index, batch, op) : Tally{}, work.outcome);
   } else if (!refused) {
-    append_page(medium, batch, run, work, number);
+    append_page(medium, run, work, number,
+                [&](std::uint32_t record, std::uint32_t) { return record_of(batch, record); });
   }
   if (append_blocks == 0) return;
   if (!is_last_block(work.outcome, append_blocks + look_blocks)) return;
@@ -275,18 +248,6 @@ __global__ void get_from_log(Index index, const std::uint64_t* keys, std::uint64
       detail::kv_find_in_index<detail::KvLoads::plain>(index.view(), keys[i], &value);
   values[i] = there ? value : 0;
   found[i] = there;
-}
-
-// Pages of the log that a run's records and first header lie in.
-std::uint32_t pages_of(const RunPlan& run) {
-  const std::uint32_t segment = 1u << run.shift;
-  const std::uint32_t in_page = run.first % kBlock;
-  const std::uint32_t last = run.end_of(run.pieces - 1) - run.begin_of(run.pieces - 1);
-  const auto pages = [](std::uint32_t positions) { return (positions + kBlock - 1) / kBlock; };
-  if (run.pieces == 1) return pages(in_page + kHeaderRecords + last);
-  const std::uint32_t in_first = segment - run.first % segment;
-  return pages(in_page + in_first) + (run.pieces - 2) * (segment / kBlock) +
-         pages(kHeaderRecords + last);
 }
 
 }  // namespace

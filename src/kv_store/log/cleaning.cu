@@ -1,6 +1,6 @@
 #include "kv_store/log/cleaning.hpp"
 
-#include "kv_store/log/commit.hpp"
+#include "kv_store/log/append.hpp"
 #include "kv_store/log/counts.hpp"
 
 namespace holdfast::kv::log {
@@ -22,66 +22,70 @@ __device__ Held held_at(const Index& index, std::uint32_t position) {
   return {slot, (where & kErasedBit) != 0};
 }
 
-// The number within the run of each record that a thread of the block keeps; kNone for none. Pairs
-// come from the run's first record on, tombstones from its last one down; in any order.
-// REQUIRES: all threads of the block call.
-__device__ std::uint32_t number_of(const Held& held, const RunPlan& run, Outcome* outcome) {
+// Positions that a thread of gather_live() looks at: loads that wait for none of each other.
+constexpr std::uint32_t kSpan = 4;
+
+__device__ std::uint32_t span_of(const Index& index) {
+  const std::uint32_t pages = (1u << index.shift) / kBlock;
+  return pages < kSpan ? 1 : kSpan;
+}
+
+// The slots of what a block keeps, by number within the run: pairs come from the run's first record
+// on, tombstones from its last one down; in any order. REQUIRES: all threads of the block call.
+__device__ void note_kept(const Held (&held)[kSpan], const RunPlan& run, std::uint32_t* kept,
+                          Outcome* outcome) {
   __shared__ std::uint32_t counts[2];
   __shared__ unsigned long long bases[2];
   if (threadIdx.x < 2) counts[threadIdx.x] = 0;
   __syncthreads();
-  const unsigned kind = held.tombstone ? 1 : 0;
-  std::uint32_t rank = 0;
-  if (held.slot != kNone) rank = atomicAdd(&counts[kind], 1u);
+  std::uint32_t ranks[kSpan] = {};
+  for (std::uint32_t i = 0; i < kSpan; ++i) {
+    if (held[i].slot != kNone) ranks[i] = atomicAdd(&counts[held[i].tombstone ? 1 : 0], 1u);
+  }
   __syncthreads();
   if (threadIdx.x < 2) {
-    unsigned long long* const totals[2] = {&outcome->kept, &outcome->kept_tombs};
-    bases[threadIdx.x] =
-        counts[threadIdx.x] == 0
-            ? 0
-            : atomicAdd(totals[threadIdx.x], static_cast<unsigned long long>(counts[threadIdx.x]));
+    const unsigned long long mine = counts[threadIdx.x];
+    unsigned long long* const total = threadIdx.x == 0 ? &outcome->kept : &outcome->kept_tombs;
+    bases[threadIdx.x] = mine == 0 ? 0 : atomicAdd(total, mine);
   }
   __syncthreads();
-  if (held.slot == kNone) return kNone;
-  const unsigned long long number = bases[kind] + rank;
   const std::uint32_t pairs = run.records - run.tombstones;
-  if (number >= (kind == 1 ? run.tombstones : pairs)) return kNone;  // it is not committed then
-  return static_cast<std::uint32_t>(kind == 1 ? run.records - 1 - number : number);
+  for (std::uint32_t i = 0; i < kSpan; ++i) {
+    if (held[i].slot == kNone) continue;
+    const bool tombstone = held[i].tombstone;
+    const unsigned long long number = bases[tombstone ? 1 : 0] + ranks[i];
+    if (number >= (tombstone ? run.tombstones : pairs)) continue;  // it is not committed then
+    kept[tombstone ? run.records - 1 - number : number] = held[i].slot;
+  }
 }
 
-__global__ void keep_live(Medium medium, Index index, VictimList victims, RunPlan run, Work work) {
-  __shared__ unsigned long long sum;
-  __shared__ std::uint32_t lead;
-  const std::uint32_t per_segment = (1u << index.shift) / kBlock;
+__global__ void gather_live(Index index, VictimList victims, RunPlan run, std::uint32_t* kept,
+                            Outcome* outcome) {
+  const std::uint32_t span = span_of(index);
+  const std::uint32_t per_segment = (1u << index.shift) / (span * kBlock);
   const std::uint32_t segment = victims.segments[blockIdx.x / per_segment];
-  const std::uint32_t position =
-      (segment << index.shift) + blockIdx.x % per_segment * kBlock + threadIdx.x;
-  Held held = held_at(index, position);
-  if (held.tombstone && segment == victims.drops) held = {};
-  const std::uint32_t number = number_of(held, run, work.outcome);
-  if (threadIdx.x == 0) sum = 0, lead = kNone;
-  __syncthreads();
-  const std::uint32_t piece = number == kNone ? kNone : run.piece_of(number);
-  if (piece != kNone) atomicMin(&lead, piece);
-  __syncthreads();
-  if (piece != kNone) {
-    const KvPair pair = index.pairs[held.slot];
-    const Record record{pair.key, held.tombstone ? 0 : pair.value};
-    const std::uint32_t to = run.position_of(number);
-    const auto mine = static_cast<unsigned long long>(
-        record_sum(record.key, record.value, number - run.begin_of(piece)));
-    atomicAdd(piece == lead ? &sum : &work.sums[piece], mine);
-    index.slot_of[to] = held.slot;
-    medium.records[to] = record;
-    medium.marks.mark(&medium.records[to], sizeof(Record));
-    persist();
+  const std::uint32_t first =
+      (segment << index.shift) + blockIdx.x % per_segment * span * kBlock + threadIdx.x;
+  Held held[kSpan];
+#pragma unroll
+  for (std::uint32_t i = 0; i < kSpan; ++i) {
+    if (i < span) held[i] = held_at(index, first + i * kBlock);
+    if (held[i].tombstone && segment == victims.drops) held[i] = {};
   }
-  __syncthreads();
-  if (threadIdx.x == 0 && sum != 0) atomicAdd(&work.sums[lead], sum);
-  if (!is_last_block(work.outcome, gridDim.x)) return;
-  const bool all = seen(work.outcome->kept) == run.records - run.tombstones &&
-                   seen(work.outcome->kept_tombs) == run.tombstones;
-  if (all) commit_run(medium, run, work);
+  note_kept(held, run, kept, outcome);
+}
+
+__global__ void append_kept(Medium medium, Index index, RunPlan run, const std::uint32_t* kept,
+                            Work work) {
+  const std::uint32_t pairs = run.records - run.tombstones;
+  if (seen(work.outcome->kept) != pairs || seen(work.outcome->kept_tombs) != run.tombstones) return;
+  append_page(medium, run, work, blockIdx.x, [&](std::uint32_t number, std::uint32_t position) {
+    const std::uint32_t slot = kept[number];
+    const KvPair pair = index.pairs[slot];
+    index.slot_of[position] = slot;
+    return Record{pair.key, number < pairs ? pair.value : 0};
+  });
+  if (is_last_block(work.outcome, gridDim.x)) commit_run(medium, run, work);
 }
 
 // The copies become what the index knows.
@@ -153,9 +157,12 @@ __global__ void sweep_slots(Index index, Outcome* outcome) {
 }  // namespace
 
 void launch_keep(Stream& stream, const Medium& medium, const Index& index,
-                 const VictimList& victims, const RunPlan& run, const Work& work) {
-  const std::uint32_t blocks = victims.count * ((1u << index.shift) / kBlock);
-  launch(stream, dim3(blocks), dim3(kBlock), keep_live, medium, index, victims, run, work);
+                 const VictimList& victims, const RunPlan& run, std::uint32_t* kept,
+                 const Work& work) {
+  const std::uint32_t pages = (1u << index.shift) / kBlock;
+  const std::uint32_t blocks = victims.count * (pages < kSpan ? pages : pages / kSpan);
+  launch(stream, dim3(blocks), dim3(kBlock), gather_live, index, victims, run, kept, work.outcome);
+  launch(stream, dim3(pages_of(run)), dim3(kBlock), append_kept, medium, index, run, kept, work);
 }
 
 void launch_retire(Stream& stream, const Medium& medium, const Index& index,

@@ -16,10 +16,14 @@ struct VictimList {
 };
 
 // Copies what is live in them into `run`, and commits that. REQUIRES: the run is for as many
-// records and tombstones as there are; otherwise it is not committed. Stream-ordered, as the
-// others.
+// records and tombstones as there are; otherwise nothing is written. `kept`: device memory for as
+// many words as the run has records. Stream-ordered, as the others.
+//
+// What is live is gathered first, and appended then: in one go, blocks would store the few records
+// that each of them finds as parts of lines, which takes the link as long as whole ones.
 void launch_keep(Stream& stream, const Medium& medium, const Index& index,
-                 const VictimList& victims, const RunPlan& run, const Work& work);
+                 const VictimList& victims, const RunPlan& run, std::uint32_t* kept,
+                 const Work& work);
 
 // Behind it: the index learns of the copies, and the segments are made free on the medium, which
 // their first header says. `run` without records: nothing had to be copied.

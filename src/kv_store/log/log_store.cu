@@ -23,10 +23,16 @@ std::uint64_t claims_for(const LogParameters& shape) {
   return std::bit_ceil(std::uint64_t{shape.max_batch} * 2);
 }
 
+// Slots by operation of a batch, or by record of a piece of cleaning.
+std::uint32_t kept_for(const LogParameters& shape) {
+  return std::max(shape.max_batch, shape.segment_records);
+}
+
 std::uint64_t device_bytes(const LogParameters& shape) {
   const std::uint64_t of_slot = sizeof(KvPair) + sizeof(std::uint32_t);
   return (slots_for(shape) + 1) * of_slot + shape.records() * sizeof(std::uint32_t) +
-         std::uint64_t{shape.max_batch} * 24 + claims_for(shape) * 8;
+         std::uint64_t{shape.max_batch} * 20 + std::uint64_t{kept_for(shape)} * 4 +
+         claims_for(shape) * 8;
 }
 
 // Refuses what does not fit before any of it is taken. While an index is loaded it takes a rank for
@@ -50,23 +56,26 @@ Memory::Memory(const LogParameters& shape)
     : pairs((checked(shape), slots_for(shape) + 1)),
       where(slots_for(shape) + 1),
       slot_of(shape.records()),
-      live(shape.segments),
-      tombs(shape.segments),
+      counts(2 * std::size_t{shape.segments}),
       keys(shape.max_batch),
       values(shape.max_batch),
       claims(claims_for(shape)),
       claim_of(shape.max_batch),
-      slots(shape.max_batch),
+      slots(kept_for(shape)),
       segments(shape.segments),
       victims(shape.segments),
       work(sizeof(Outcome) + shape.segments * sizeof(unsigned long long)),
+      segments_in(shape.segments),
+      victims_in(shape.segments),
+      counts_out(2 * std::size_t{shape.segments}),
       mask_(slots_for(shape) - 1),
       shift_(static_cast<std::uint32_t>(std::bit_width(shape.segment_records) - 1)),
       positions_(static_cast<std::uint32_t>(shape.records())) {}
 
 Index Memory::index() const {
-  return {pairs.data(), where.data(), slot_of.data(), live.data(),
-          tombs.data(), mask_,        shift_,         positions_};
+  std::uint32_t* const live = counts.data();
+  return {pairs.data(), where.data(), slot_of.data(), live, live + counts.size() / 2,
+          mask_,        shift_,       positions_};
 }
 
 LogStore::LogStore(Region& r, LogObject object, core::Use user, Memory memory)
@@ -126,6 +135,7 @@ Outcome LogStore::await_outcome() {
 // Keys come first; values come beside what needs the keys alone.
 Batch LogStore::begin_batch(const std::uint64_t* keys, const std::uint64_t* values,
                             std::uint32_t count) {
+  counts_come_ = false;
   copy_async(stream, memory_.keys.data(), keys, count * sizeof(*keys));
   if (values != nullptr && count <= kSmallBatch) {
     copy_async(stream, memory_.values.data(), values, count * sizeof(*values));
@@ -214,6 +224,7 @@ Outcome LogStore::run_large(const Batch& given, const RunPlan& run, bool sure) {
   marks[3].record(stream);
   launch_apply(stream, index_, batch, run, work().outcome);
   marks[4].record(stream);
+  if (room() < 2 * std::uint64_t{batch.count} + room_kept(batch.count)) bring_counts();
   return await_outcome();
 }
 

@@ -21,13 +21,16 @@ class Memory {
   Index index() const;
 
   DeviceBuffer<KvPair> pairs;
-  DeviceBuffer<std::uint32_t> where, slot_of, live, tombs;
+  DeviceBuffer<std::uint32_t> where, slot_of;
+  DeviceBuffer<std::uint32_t> counts;  // by segment: live; and then tombs
   DeviceBuffer<std::uint64_t> keys, values;
   DeviceBuffer<unsigned long long> claims;
   DeviceBuffer<std::uint32_t> claim_of, slots;
   DeviceBuffer<std::uint32_t> segments, victims;  // of a run's pieces; that are cleaned
   DeviceBuffer<std::byte> work;                   // an Outcome, and the sums of pieces
   PinnedBuffer<Outcome> outcome{1};
+  // For the lists and counts of cleaning, as of runs: each is through before the next is written.
+  PinnedBuffer<std::uint32_t> segments_in, victims_in, counts_out;
   DeviceBuffer<std::uint64_t> values_out;  // made at the first get()
   DeviceBuffer<std::uint8_t> found_out;
 
@@ -74,6 +77,9 @@ class LogStore : public KvStore::Impl {
   // ---- Room (room.cu) ----
   std::uint64_t piece_room() const { return shape_.segment_records - kHeaderRecords; }
   std::uint64_t room() const;  // records of one run that there is room for
+  // What cleaning leaves behind a batch, so that another one fits and cleaning goes on behind that.
+  std::uint64_t room_kept(std::uint32_t count) const;
+  std::uint64_t slack() const;  // of this, what is there for copies
   // Where a run of so many records goes. REQUIRES: there is room.
   RunPlan plan(std::uint64_t records, std::uint64_t tombstones);
   void advance(const RunPlan& run, const Outcome& done);  // behind a run that is committed
@@ -86,7 +92,8 @@ class LogStore : public KvStore::Impl {
   bool clean(std::uint64_t wanted, std::uint64_t most, Choice choice);
   void clean_behind(std::uint32_t count) noexcept;
   bool drop_oldest_tombstones();
-  std::vector<SegmentState> segment_states();
+  void bring_counts();   // what segments have, into pinned memory, behind what is under way
+  void update_states();  // from there; waits
   void sweep();
 
   LogObject object_;
@@ -104,7 +111,8 @@ class LogStore : public KvStore::Impl {
   std::uint32_t tail_ = ~0u;
   std::uint32_t tail_used_ = 0;
   std::deque<std::uint32_t> free_;
-  std::vector<SegmentState> segments_;  // live is not kept
+  std::vector<SegmentState> segments_;  // live and tombstones: as update_states() found them
+  bool counts_come_ = false;  // bring_counts() was called, and no kernel has changed them since
 
   std::uint64_t pairs_ = 0;
   std::uint64_t tombstones_ = 0;

@@ -42,11 +42,9 @@ RunPlan LogStore::plan(std::uint64_t records, std::uint64_t tombstones) {
     for (std::uint32_t i = 0; i < more; ++i) run.inline_segments[i] = free_[taken + i];
     return run;
   }
-  const std::vector<std::uint32_t> segments(
-      free_.begin() + static_cast<std::ptrdiff_t>(taken),
-      free_.begin() + static_cast<std::ptrdiff_t>(taken + more));
-  copy_async(stream, memory_.segments.data(), segments.data(), more * sizeof(std::uint32_t));
-  stream.synchronize();  // the list ends here
+  std::copy_n(free_.begin() + static_cast<std::ptrdiff_t>(taken), more, memory_.segments_in.data());
+  copy_async(stream, memory_.segments.data(), memory_.segments_in.data(),
+             more * sizeof(std::uint32_t));
   run.segments = memory_.segments.data();
   return run;
 }
@@ -103,46 +101,57 @@ void LogStore::make_room(std::uint64_t records) {
 
 // ---- Cleaning -----------------------------------------------------------------------------------
 
-std::vector<SegmentState> LogStore::segment_states() {
-  std::vector<std::uint32_t> live(shape_.segments);
-  copy_async(stream, live.data(), index_.live, live.size() * sizeof(live[0]));
-  stream.synchronize();
-  std::vector<SegmentState> states = segments_;
-  for (std::uint32_t i = 0; i < shape_.segments; ++i) states[i].live = live[i];
-  if (tail_ != ~0u) states[tail_].spare = shape_.segment_records - tail_used_;
-  return states;
+void LogStore::bring_counts() {
+  copy_async(stream, memory_.counts_out.data(), memory_.counts.data(), memory_.counts.bytes());
+  counts_come_ = true;
+}
+
+void LogStore::update_states() {
+  if (!counts_come_) {
+    bring_counts();
+    stream.synchronize();
+  }
+  counts_come_ = false;
+  const std::uint32_t* const live = memory_.counts_out.data();
+  const std::uint32_t* const tombs = live + shape_.segments;
+  for (std::uint32_t i = 0; i < shape_.segments; ++i) {
+    segments_[i].live = live[i];
+    segments_[i].tombstones = tombs[i];
+    segments_[i].spare = i == tail_ ? shape_.segment_records - tail_used_ : 0;
+  }
 }
 
 bool LogStore::clean(std::uint64_t wanted, std::uint64_t most, Choice choice) {
-  const std::vector<SegmentState> states = segment_states();
+  update_states();
   const std::uint64_t left = choice == Choice::least ? free_.size() * piece_room() : room();
-  const Victims victims = choose_victims(states, tail_, shape_.segment_records, counts_.number,
+  const Victims victims = choose_victims(segments_, tail_, shape_.segment_records, counts_.number,
                                          wanted, std::min(most, left), choice);
   if (victims.segments.empty()) return false;
   const bool takes_tail = contains(victims, tail_);
-  std::vector<std::uint32_t> tombs(shape_.segments);
-  copy_async(stream, tombs.data(), index_.tombs, tombs.size() * sizeof(tombs[0]));
-  copy_async(stream, memory_.victims.data(), victims.segments.data(),
+  std::copy(victims.segments.begin(), victims.segments.end(), memory_.victims_in.data());
+  copy_async(stream, memory_.victims.data(), memory_.victims_in.data(),
              victims.segments.size() * sizeof(std::uint32_t));
-  stream.synchronize();
 
   VictimList list{memory_.victims.data(), static_cast<std::uint32_t>(victims.segments.size()),
                   kNone};
-  const std::uint32_t oldest = oldest_of(states, tail_);
+  const std::uint32_t oldest = tombstones_ != 0 ? oldest_of(segments_, tail_) : kNone;
   std::uint64_t tombstones = 0;
   std::uint64_t dropped = 0;
   for (const std::uint32_t segment : victims.segments) {
-    tombstones += tombs[segment];
-    if (segment != oldest || tombs[segment] == 0 || takes_tail) continue;
+    const std::uint32_t tombs = segments_[segment].tombstones;
+    tombstones += tombs;
+    if (segment != oldest || tombs == 0 || takes_tail) continue;
     list.drops = segment;
-    dropped = tombs[segment];
+    dropped = tombs;
   }
   const std::uint64_t records = victims.live - dropped;
   RunPlan run;
   if (takes_tail) tail_ = ~0u;
   if (records != 0) run = plan(records, tombstones - dropped);
   begin_work(std::max(run.pieces, 1u));
-  if (records != 0) launch_keep(stream, medium_, index_, list, run, work());
+  if (records != 0) {
+    launch_keep(stream, medium_, index_, list, run, memory_.slots.data(), work());
+  }
   launch_retire(stream, medium_, index_, list, run, work().outcome);
   const Outcome done = await_outcome();
   if ((records != 0 && done.committed == 0) || done.gone != dropped) {
@@ -162,17 +171,27 @@ bool LogStore::clean(std::uint64_t wanted, std::uint64_t most, Choice choice) {
   return true;
 }
 
-// One piece of cleaning, so that another such batch finds room, and never more than the largest
-// batch has: no later than it has to be, since what is cleaned later has less that is live.
+std::uint64_t LogStore::slack() const {
+  constexpr std::uint64_t kPart = 128;  // of the log: so much less of it is used
+  return std::min<std::uint64_t>(max_batch, shape_.records() / kPart);
+}
+
+std::uint64_t LogStore::room_kept(std::uint32_t count) const {
+  return count + kReservedSegments * piece_room() + slack();
+}
+
+// One piece of cleaning, and never more than the largest batch has. No earlier than it has to be,
+// since what is cleaned later has less that is live; but there has to be room for the copies, too:
+// where there is little, one batch takes many pieces. Small batches take turns at waiting for one.
 void LogStore::clean_behind(std::uint32_t count) noexcept {
   try {
     const std::uint64_t most = std::max<std::uint64_t>(max_batch, piece_room());
-    const std::uint64_t wanted = count + kReservedSegments * piece_room();
+    const std::uint64_t kept = room_kept(count);
     const bool crowded = tombstones_ != 0 && (pairs_ + tombstones_ + max_batch > most_entries_ ||
                                               used_slots_ + max_batch > most_slots());
-    if (crowded || room() < wanted) {
+    if (crowded || room() < kept - slack() / 2) {
       const bool oldest = crowded || tombstones_ > (pairs_ + tombstones_) / 4;
-      (void)clean(wanted > room() ? wanted - room() : 1, most,
+      (void)clean(kept > room() ? kept - room() : 1, most,
                   oldest ? Choice::oldest : Choice::benefit);
     }
     if (gone_slots_ > index_.mask / 16) sweep();

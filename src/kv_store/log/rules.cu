@@ -122,6 +122,7 @@ Victims choose_victims(const std::vector<SegmentState>& segments, std::uint32_t 
   };
   const std::uint32_t oldest = choice == Choice::oldest ? oldest_of(segments, tail) : ~0u;
   std::vector<Candidate> candidates;
+  candidates.reserve(segments.size());
   for (std::uint32_t i = 0; i < segments.size(); ++i) {
     const SegmentState& segment = segments[i];
     if ((i == tail && choice != Choice::least) || segment.newest == 0) continue;
@@ -143,10 +144,15 @@ Victims choose_victims(const std::vector<SegmentState>& segments, std::uint32_t 
   const auto better = [](const Candidate& a, const Candidate& b) {
     return a.score != b.score ? a.score > b.score : a.segment < b.segment;
   };
-  std::sort(candidates.begin(), candidates.end(), better);
+  // A heap: of thousands of segments a few dozen are taken.
+  const auto worse = [&](const Candidate& a, const Candidate& b) { return better(b, a); };
+  std::make_heap(candidates.begin(), candidates.end(), worse);
   Victims victims;
   std::uint64_t gained = 0;
-  for (const Candidate& candidate : candidates) {
+  while (!candidates.empty()) {
+    std::pop_heap(candidates.begin(), candidates.end(), worse);
+    const Candidate candidate = candidates.back();
+    candidates.pop_back();
     const SegmentState& segment = segments[candidate.segment];
     if (victims.live + segment.live > most && (!victims.segments.empty() || segment.live > most)) {
       break;

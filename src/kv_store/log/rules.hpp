@@ -27,6 +27,7 @@ struct SegmentState {
   std::uint64_t newest = 0;        // the last one; 0: it is free
   std::uint32_t oldest_piece = 0;  // the first run's piece, of which a run has many
   std::uint32_t spare = 0;         // records that can still be written to it: of the tail
+  std::uint32_t tombstones = 0;    // of the live records
 };
 
 // Which segments are cleaned first.
