@@ -188,6 +188,8 @@ def test_rivals_are_measured_in_every_form(run: Run, tmp_path: Path) -> None:
     assert measured == {
         "gpkvs": {"cap-delta", "cap-log", "cpu", "gpm"},
         "gpkvs_device": {"cap-delta", "cap-log", "gpm"},
+        "gpkvs_log": {"gpm"},
+        "gpkvs_log_device": {"gpm"},
         "bfs": {"cap-delta", "cpu", "gpm"},
         "bfs_steps": {"cap-delta", "cpu", "gpm"},
         "hotspot": {"cpu", "gpm"},
@@ -210,6 +212,10 @@ def test_rivals_are_measured_in_every_form(run: Run, tmp_path: Path) -> None:
     results = gpm.Results(tmp_path, ("cpu",))
     assert len(row_of(gpm.tables.rivals(results), "gpKVS (input in device memory)")) == 13
     assert "CPU threads" in row_of(answer.out, "BFS (published once a step)")[-1]
+    # The store as a log has the rivals of the row with the same input.
+    as_log = row_of(answer.out, "gpKVS, as a log (input in device memory)")
+    assert as_log[3:10] == row_of(answer.out, "gpKVS (input in device memory)")[3:10]
+    assert as_log[-1] != "-"
     # Figure 9 takes its lines from there, and leaves the variants.
     write(tmp_path, "gpm_modes_test", [mode("gpkvs", "gpm", 1.0), mode("gpkvs", "cap-mm", 9.0)])
     table = gpm.tables.fig9(gpm.Results(tmp_path, ("cpu",)), "test")

@@ -32,11 +32,23 @@ VARIANTS = {
     "bfs_costs": ("bfs", {"publish_costs": "1"}, "BFS (CAP copies costs each level)"),
     "bfs_steps": ("bfs", {"publish": "step"}, "BFS (published once a step)"),
     "gpdb_update_uncached": ("gpdb_update", {"cache": "off"}, "gpDB (U, rows read from the table)"),
+    "gpkvs_log": ("gpkvs", {"layout": "log"}, "gpKVS, as a log"),
     "gpkvs_device": ("gpkvs", {"input": "device"}, "gpKVS (input in device memory)"),
+    "gpkvs_log_device": (
+        "gpkvs",
+        {"layout": "log", "input": "device"},
+        "gpKVS, as a log (input in device memory)",
+    ),
+    "gpkvs_95_5_log": ("gpkvs_95_5", {"layout": "log"}, "gpKVS (95:5), as a log"),
     "gpkvs_95_5_device": (
         "gpkvs_95_5",
         {"input": "device"},
         "gpKVS (95:5, input in device memory)",
+    ),
+    "gpkvs_95_5_log_device": (
+        "gpkvs_95_5",
+        {"layout": "log", "input": "device"},
+        "gpKVS (95:5), as a log (input in device memory)",
     ),
     "lenet_engine": ("lenet", {"checkpoint": "engine"}, "DNN (by the copy engine)"),
     "cfd_engine": ("cfd", {"checkpoint": "engine"}, "CFD (by the copy engine)"),
@@ -45,6 +57,13 @@ VARIANTS = {
 }
 PAPER_VARIANTS = ("bfs_costs",)  # of the paper's figures
 RIVAL_VARIANTS = tuple(name for name in VARIANTS if name not in PAPER_VARIANTS)
+# Variants that mode gpm alone has: the rivals are those of another row, with the same input.
+RIVALS_OF = {
+    "gpkvs_log": "gpkvs",
+    "gpkvs_log_device": "gpkvs_device",
+    "gpkvs_95_5_log": "gpkvs_95_5",
+    "gpkvs_95_5_log_device": "gpkvs_95_5_device",
+}
 TRANSACTIONAL = ("gpkvs", "gpkvs_95_5", "gpdb_insert", "gpdb_update")
 CHECKPOINTING = ("lenet", "cfd", "black_scholes", "hotspot")
 NATIVE = ("bfs", "srad", "prefix_sum")
@@ -85,6 +104,8 @@ def base(name: str) -> str:
 def has_mode(name: str, mode: str) -> bool:
     """Says whether a mode is one of its own for a workload or a variant, and there at all."""
     workload = base(name)
+    if name in RIVALS_OF:
+        return mode == "gpm"
     if mode in DELTA:
         return workload in GATHERING
     if mode == "cap-log":
@@ -110,6 +131,17 @@ def best_rival(lines: dict[str, Line]) -> str | None:
     """Returns the mode of these, measured in one run, that GPM has the least over."""
     there = [mode for mode in RIVALS if mode in lines]
     return min(there, key=lambda mode: float(lines[mode]["cost_seconds"]), default=None)
+
+
+def by_mode(lines: list[Line]) -> dict[str, dict[str, Line]]:
+    """Returns the lines of one run by workload or variant and by mode, rivals in every row."""
+    found: dict[str, dict[str, Line]] = {}
+    for line in lines:
+        found.setdefault(line["workload"], {})[line["mode"]] = line
+    for name, other in RIVALS_OF.items():
+        if name in found:
+            found[name] = {**found.get(other, {}), **found[name]}
+    return found
 
 
 def fact(line: Line, name: str) -> str | None:
@@ -172,9 +204,7 @@ class Results:
         self, size: str, medium: str = "dram", variants: bool = False
     ) -> dict[str, dict[str, Line]]:
         """Returns the lines of a size by workload and mode, in the paper's order."""
-        found: dict[str, dict[str, Line]] = {}
-        for line in self.report(results_name("gpm_modes", size, medium)).lines:
-            found.setdefault(line["workload"], {})[line["mode"]] = line
+        found = by_mode(self.report(results_name("gpm_modes", size, medium)).lines)
         wanted = [
             name
             for workload in TITLES
@@ -194,10 +224,7 @@ class Results:
             report = self.report(f"{name}_{size}")
             if report and usual and report.head["backend"] != usual.head["backend"]:
                 continue
-            apart: dict[str, dict[str, Line]] = {}
-            for line in report.lines:
-                apart.setdefault(line["workload"], {})[line["mode"]] = line
-            for workload, by in apart.items():
+            for workload, by in by_mode(report.lines).items():
                 others = set(DELTA) if name == "gpm_delta" else set(RIVALS)
                 if "gpm" in by and others & set(by):
                     found[workload] = by

@@ -20,6 +20,7 @@ from .results import (
     Results,
     base,
     best_rival,
+    by_mode,
     copied_by_engine,
     fact,
     title_of,
@@ -263,9 +264,7 @@ def rivals(results: Results) -> str:
     rows: Rows = []
     for size in results.sizes("gpm_rivals"):
         report = results.report(f"gpm_rivals_{size}")
-        by: dict[str, dict[str, Line]] = {}
-        for line in report.lines:
-            by.setdefault(line["workload"], {})[line["mode"]] = line
+        by = by_mode(report.lines)
         for name in (n for n in (*TITLES, *VARIANTS) if n in by):
             lines = by[name]
             times = [_cost(lines, mode) for mode in modes]
