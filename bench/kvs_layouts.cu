@@ -1,6 +1,7 @@
 #include "kvs_layouts.hpp"
 
-#include <random>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "bench.hpp"
@@ -29,37 +30,62 @@ KvStore::Options options_for(Layout layout, const LayoutRun& run) {
   return options;
 }
 
-// The same batches for both layouts: keys below `pairs`, spread over 64 bits.
+// The same batches for both layouts: keys below `pairs`, spread over 64 bits, and a new value for
+// each SET: the layout in place does not store what does not change.
 class Input {
  public:
-  Input(std::size_t count, std::uint64_t pairs) : pairs_(pairs), host_(count), device_(count) {}
+  Input(std::size_t count, std::uint64_t pairs)
+      : pairs_(pairs), host_(2 * count), device_(2 * count) {}
   static std::uint64_t key(std::uint64_t number) { return number * 0x9e3779b97f4a7c15ull >> 1; }
   // From here on the same batches come for each layout, however many it took to be warm: those of
   // a measurement. No two share one, as what was set in one order dies in that order.
-  void begin_measurement() { random_.seed(++measurement_); }
+  void begin_measurement() { counter_ = ++measurement_ << 40; }
   void refill(std::uint32_t count) {
-    for (std::uint32_t i = 0; i < count; ++i) host_[i] = key(random_() % pairs_);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const std::uint64_t random = next();
+      host_[i] = key(static_cast<std::uint64_t>((__uint128_t{random} * pairs_) >> 64));
+      host_[count + i] = random;
+    }
     to_device(count);
   }
   void fill_from(std::uint64_t first, std::uint32_t count) {
-    for (std::uint32_t i = 0; i < count; ++i) host_[i] = key(first + i);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      host_[i] = key(first + i);
+      host_[count + i] = first + i;
+    }
     to_device(count);
   }
-  const std::uint64_t* data(bool from_host) const {
+  const std::uint64_t* keys(bool from_host) const {
     return from_host ? host_.data() : device_.data();
+  }
+  KvStore::BatchResult set_all(KvStore& store, bool from_host) const {
+    return store.set(keys(from_host), keys(from_host) + count_, count_);
+  }
+  // As set_all(), of those from `first` on.
+  KvStore::BatchResult set_from(KvStore& store, std::uint32_t first) const {
+    return store.set(device_.data() + first, device_.data() + count_ + first, count_ - first);
   }
 
  private:
+  // SplitMix64 of a counter: the host makes batches while nothing is measured, and a GPU waits.
+  std::uint64_t next() {
+    std::uint64_t word = ++counter_ * 0x9e3779b97f4a7c15ull;
+    word = (word ^ word >> 30) * 0xbf58476d1ce4e5b9ull;
+    word = (word ^ word >> 27) * 0x94d049bb133111ebull;
+    return word ^ word >> 31;
+  }
   void to_device(std::uint32_t count) {
-    holdfast::copy_async(stream_, device_.data(), host_.data(), count * sizeof(std::uint64_t));
+    count_ = count;
+    holdfast::copy_async(stream_, device_.data(), host_.data(), 2 * count * sizeof(std::uint64_t));
     stream_.synchronize();
   }
   std::uint64_t pairs_;
-  holdfast::PinnedBuffer<std::uint64_t> host_;
+  holdfast::PinnedBuffer<std::uint64_t> host_;  // keys, and values behind them
   holdfast::DeviceBuffer<std::uint64_t> device_;
+  std::uint32_t count_ = 0;
   holdfast::Stream stream_;
   std::uint64_t measurement_ = 0;
-  std::mt19937_64 random_{0};
+  std::uint64_t counter_ = 0;
 };
 
 void load(KvStore& store, Input& input, const LayoutRun& run) {
@@ -67,13 +93,13 @@ void load(KvStore& store, Input& input, const LayoutRun& run) {
     const auto count =
         static_cast<std::uint32_t>(std::min<std::uint64_t>(run.batch, run.pairs - first));
     input.fill_from(first, count);
-    store.set(input.data(false), input.data(false), count);
+    input.set_all(store, false);
   }
 }
 
 void overwrite(KvStore& store, Input& input, const LayoutRun& run) {
   input.refill(run.batch);
-  store.set(input.data(false), input.data(false), run.batch);
+  input.set_all(store, false);
 }
 
 // Of twice the log, until cleaning is steady.
@@ -87,27 +113,30 @@ double percentile(std::vector<double> values, double share) {
   return values[static_cast<std::size_t>(share * last + 0.5)];
 }
 
-void measure_sets(KvStore& store, Input& input, const LayoutRun& run, std::uint32_t count,
-                  bool from_host, int batches) {
-  const KvStore::Stats before = store.stats();
-  std::vector<double> times;
-  input.begin_measurement();
-  for (int i = 0; i < batches; ++i) {
-    input.refill(count);
-    const std::uint64_t* const data = input.data(from_host);
-    times.push_back(seconds([&] { store.set(data, data, count); }));
-  }
+// Whether there is cleaning meanwhile: none before the log is full.
+enum class Cleaning { none, steady };
+
+struct SetRun {
+  std::uint32_t count;  // SETs of a batch
+  bool from_host;
+  int batches;
+  Cleaning cleaning;
+};
+
+void print_sets(const KvStore::Stats& before, const KvStore& store,
+                const std::vector<double>& times, const LayoutRun& run, const SetRun& sets) {
   const KvStore::Stats after = store.stats();
   double all = 0;
   for (const double took : times) all += took;
   const KvStore::Timing timing = store.timing();
   Line line("kvs_layout_set");
   line.text("layout", name_of(after.layout))
-      .text("input", from_host ? "pinned host memory" : "device memory")
+      .text("input", sets.from_host ? "pinned host memory" : "device memory")
+      .text("cleaning", sets.cleaning == Cleaning::none ? "none" : "steady")
       .count("pairs", run.pairs)
-      .count("batch", count)
+      .count("batch", sets.count)
       .count("batches", times.size())
-      .number("million_sets_per_s", count * static_cast<double>(times.size()) / all / 1e6)
+      .number("million_sets_per_s", sets.count * static_cast<double>(times.size()) / all / 1e6)
       .number("p50_us", percentile(times, 0.5) * 1e6)
       .number("p99_us", percentile(times, 0.99) * 1e6)
       .number("max_us", percentile(times, 1) * 1e6)
@@ -128,6 +157,39 @@ void measure_sets(KvStore& store, Input& input, const LayoutRun& run, std::uint3
   line.print();
 }
 
+void measure_sets(KvStore& store, Input& input, const LayoutRun& run, const SetRun& sets) {
+  input.begin_measurement();
+  input.refill(sets.count);
+  input.set_all(store, sets.from_host);  // to be warm
+  const KvStore::Stats before = store.stats();
+  std::vector<double> times;
+  for (int i = 0; i < sets.batches; ++i) {
+    input.refill(sets.count);
+    times.push_back(seconds([&] { input.set_all(store, sets.from_host); }));
+  }
+  if (sets.cleaning == Cleaning::none && store.stats().copied_records != 0) {
+    throw std::runtime_error("the log was full too soon: take a larger table or smaller batches");
+  }
+  print_sets(before, store, times, run, sets);
+}
+
+// Small batches are more, but no more than leave most of the log's free half.
+void measure_all_sets(KvStore& store, Input& input, const LayoutRun& run, Cleaning cleaning) {
+  const bool steady = cleaning == Cleaning::steady;
+  const std::uint64_t most = (run.pairs * 100 / run.live_percent - run.pairs) / 8;  // operations
+  const auto fit = [&](std::uint32_t count) {
+    return static_cast<int>(std::clamp<std::uint64_t>(most / count, 1, 2000));
+  };
+  const int large = steady ? run.batches : std::min(fit(run.batch), 16);
+  measure_sets(store, input, run, {run.batch, false, large, cleaning});
+  measure_sets(store, input, run, {run.batch, true, large, cleaning});
+  for (const std::uint32_t count : {1u, 1024u, 1u << 16}) {
+    if (count >= run.batch) continue;
+    const int small = steady ? 20 * run.batches : fit(count);
+    measure_sets(store, input, run, {count, false, small, cleaning});
+  }
+}
+
 // Batches of 95 GETs to 5 SETs, the GETs first, as gpKVS has them; of uniform keys.
 void measure_mixed(KvStore& store, Input& input, const LayoutRun& run) {
   const std::uint32_t sets = run.batch / 20;
@@ -139,10 +201,9 @@ void measure_mixed(KvStore& store, Input& input, const LayoutRun& run) {
   input.begin_measurement();
   for (int i = 0; i <= run.batches; ++i) {
     input.refill(run.batch);
-    const std::uint64_t* const keys = input.data(false);
     const double took = seconds([&] {
-      store.get(keys, values.data(), found.data(), gets);
-      store.set(keys + gets, keys + gets, sets);
+      store.get(input.keys(false), values.data(), found.data(), gets);
+      input.set_from(store, gets);
     });
     if (i > 0) times.push_back(took);
   }
@@ -167,7 +228,7 @@ void measure_gets(KvStore& store, Input& input, const LayoutRun& run) {
   for (int i = 0; i <= run.batches; ++i) {
     input.refill(run.batch);
     const double took =
-        seconds([&] { store.get(input.data(false), values.data(), found.data(), run.batch); });
+        seconds([&] { store.get(input.keys(false), values.data(), found.data(), run.batch); });
     if (i > 0) times.push_back(took);
   }
   Line("kvs_layout_get")
@@ -185,13 +246,10 @@ void measure(Layout layout, const LayoutRun& run) {
   {
     KvStore store = KvStore::create(scratch.get(), options);
     load(store, input, run);
-    // Of the layout in place a few, to be warm.
-    const std::uint64_t rounds = layout == Layout::log ? steady_rounds(options) : 3;
-    for (std::uint64_t i = 0; i < rounds; ++i) overwrite(store, input, run);
-    measure_sets(store, input, run, run.batch, false, run.batches);
-    measure_sets(store, input, run, run.batch, true, run.batches);
-    for (const std::uint32_t count : {1u, 1024u, 1u << 16}) {
-      if (count < run.batch) measure_sets(store, input, run, count, false, 20 * run.batches);
+    measure_all_sets(store, input, run, Cleaning::none);
+    if (layout == Layout::log) {
+      for (std::uint64_t i = 0; i < steady_rounds(options); ++i) overwrite(store, input, run);
+      measure_all_sets(store, input, run, Cleaning::steady);
     }
     measure_mixed(store, input, run);
     measure_gets(store, input, run);

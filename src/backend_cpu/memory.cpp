@@ -15,6 +15,7 @@
 #include <unordered_map>
 
 #include "core/guard.hpp"
+#include "core/kernel_memory.hpp"
 #include "core/large_pages.hpp"
 #include "holdfast/cpu/executor.hpp"
 #include "holdfast/stream.hpp"
@@ -223,3 +224,16 @@ std::uint64_t device_allocations() {
 }
 
 }  // namespace holdfast::cpu
+
+namespace holdfast::core {
+
+// What kernels can read here is all; but on a GPU it would be these.
+bool readable_by_kernels(const void* address, std::size_t bytes) noexcept {
+  const auto is_readable = [](const void* at) {
+    return cpu::is_device_memory(at) || cpu::is_pinned_memory(at);
+  };
+  return bytes != 0 && is_readable(address) &&
+         is_readable(static_cast<const char*>(address) + bytes - 1);
+}
+
+}  // namespace holdfast::core

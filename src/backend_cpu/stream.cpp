@@ -19,6 +19,7 @@
 #include "core/event_access.hpp"
 #include "core/guard.hpp"
 #include "core/host_asks.hpp"
+#include "core/kernel_memory.hpp"
 #include "core/marks.hpp"
 #include "core/process.hpp"
 
@@ -242,6 +243,16 @@ void Stream::synchronize() {
   own.throw_if_failed();
   cpu::note_waited(&own);
   cpu::synchronized(__builtin_return_address(0), &own);
+}
+
+// There is no sooner here.
+void core::await_word(Stream& stream, const std::uint64_t* word, std::uint64_t value) {
+  Stream::Impl& own = stream.impl();
+  own.wait();
+  own.throw_if_failed();
+  cpu::note_waited(&own);
+  cpu::synchronized(__builtin_return_address(0), &own);
+  if (*word != value) throw Error(Errc::device, "a kernel ended without its last store");
 }
 
 // The function is host code that runs beside what the host does meanwhile.

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "backend_cuda/check.hpp"
+#include "core/kernel_memory.hpp"
 #include "core/persist_delay.hpp"
 #include "holdfast/stream.hpp"
 
@@ -178,4 +179,28 @@ void unregister_host(void* address, std::size_t) noexcept {
 void set_persist_delay_ns(double) noexcept {}
 
 }  // namespace backend
+
+namespace {
+
+bool is_readable(const void* address) {
+  cudaPointerAttributes found{};
+  if (cudaPointerGetAttributes(&found, address) != cudaSuccess) {
+    cudaGetLastError();
+    return false;
+  }
+  // Memory that is registered may be at another address for the GPU.
+  if (found.type == cudaMemoryTypeHost) return found.devicePointer == address;
+  int device = 0;
+  return found.type == cudaMemoryTypeDevice && cudaGetDevice(&device) == cudaSuccess &&
+         found.device == device;
+}
+
+}  // namespace
+
+// The last byte, too: pinned memory may end before pageable memory goes on.
+bool core::readable_by_kernels(const void* address, std::size_t bytes) noexcept {
+  return bytes != 0 && is_readable(address) &&
+         is_readable(static_cast<const char*>(address) + bytes - 1);
+}
+
 }  // namespace holdfast

@@ -5,6 +5,7 @@
 #include "backend_cuda/check.hpp"
 #include "core/event_access.hpp"
 #include "core/host_asks.hpp"
+#include "core/kernel_memory.hpp"
 #include "core/marks.hpp"
 #include "holdfast/launch.hpp"
 #include "holdfast/stream.hpp"
@@ -73,6 +74,22 @@ void Stream::enqueue(std::function<void()> function) {
   auto owned = std::make_unique<std::function<void()>>(std::move(function));
   HOLDFAST_CUDA(cudaStreamAddCallback(impl().stream, run_function, owned.get(), 0));
   owned.release();
+}
+
+void core::await_word(Stream& stream, const std::uint64_t* word, std::uint64_t value) {
+  constexpr int kLooks = 256;  // as long as a small batch takes; the driver is asked seldom
+  const auto is_there = [&] { return __atomic_load_n(word, __ATOMIC_ACQUIRE) == value; };
+  cudaError_t status = cudaErrorNotReady;
+  while (status == cudaErrorNotReady) {
+    for (int i = 0; i < kLooks; ++i) {
+      if (is_there()) return;
+      __builtin_ia32_pause();
+    }
+    status = cudaStreamQuery(stream.impl().stream);
+    if (status == cudaErrorNotReady) cudaGetLastError();  // no error, but kept as one
+  }
+  stream.synchronize();
+  if (!is_there()) throw Error(Errc::device, "a kernel ended without its last store");
 }
 
 struct Event::Impl {

@@ -201,24 +201,59 @@ __device__ void append_small(const Medium& medium, const Batch& batch, const Run
   __syncthreads();
 }
 
-// What atomics of the block have made of the outcome, past what plain loads may have cached of it.
-__device__ void report(const Outcome& outcome, Outcome* result) {
+// What atomics of the block have made of the outcome. The host waits for the ticket alone.
+__device__ void tell(const Outcome& outcome, Report* report, std::uint64_t ticket) {
   static_assert(sizeof(Outcome) % sizeof(unsigned long long) == 0);
   const auto* const from = reinterpret_cast<const unsigned long long*>(&outcome);
-  auto* const to = reinterpret_cast<unsigned long long*>(result);
+  auto* const to = reinterpret_cast<unsigned long long*>(&report->outcome);
   for (unsigned i = 0; i < sizeof(Outcome) / sizeof(*from); ++i) to[i] = seen(from[i]);
+  __threadfence_system();
+  *static_cast<volatile std::uint64_t*>(&report->ticket) = ticket;
+}
+
+// What a small batch works with, in shared memory: each access to device memory would wait longer
+// than all that is done between two of them. Its words are read once, as they may be across the
+// link.
+struct SmallBatch {
+  Outcome outcome;
+  unsigned long long sums[SegmentCounts::kPieces];
+  unsigned long long claims[2 * kSmallBatch];
+  std::uint32_t claim_of[kSmallBatch];
+  std::uint32_t slots[kSmallBatch];
+  std::uint64_t keys[kSmallBatch];
+  std::uint64_t values[kSmallBatch];
+};
+
+// REQUIRES: all threads of the block call, one for each operation at least.
+__device__ Batch take_in(const Batch& given, SmallBatch& own) {
+  const std::uint32_t op = threadIdx.x;
+  std::uint32_t claims = 2;
+  while (claims < 2 * given.count) claims *= 2;
+  if (op == 0) own.outcome = Outcome{};
+  if (op < SegmentCounts::kPieces) own.sums[op] = 0;
+  for (std::uint32_t i = op; i < claims; i += blockDim.x) own.claims[i] = 0;
+  if (op < given.count) {
+    own.keys[op] = given.keys[op];
+    if (!given.erases()) own.values[op] = given.values[op];
+  }
+  __syncthreads();
+  constexpr std::uint32_t kTag = 1;  // any but 0
+  return {own.keys,     given.erases() ? nullptr : own.values,
+          given.count,  own.claims,
+          claims - 1,   kTag,
+          own.claim_of, own.slots};
 }
 
 // One block, a thread for each operation: no launch, copy or wait but one of each.
-__global__ void small_batch(Medium medium, Index index, Batch batch, RunPlan run, Work work,
-                            Outcome* result) {
+__global__ void small_batch(Medium medium, Index index, Batch given, RunPlan run, Report* report,
+                            std::uint64_t ticket) {
+  __shared__ SmallBatch own;
   __shared__ unsigned live[SegmentCounts::kPieces];
   __shared__ unsigned tombs[SegmentCounts::kPieces];
   const std::uint32_t op = threadIdx.x;
-  Outcome* const outcome = work.outcome;
-  if (op == 0) *outcome = Outcome{};
-  for (std::uint32_t piece = op; piece < run.pieces; piece += blockDim.x) work.sums[piece] = 0;
-  __syncthreads();
+  const Batch batch = take_in(given, own);
+  Outcome* const outcome = &own.outcome;
+  const Work work{outcome, own.sums};
   if (op < batch.count) claim(batch, op, outcome);
   __threadfence_block();
   __syncthreads();
@@ -236,7 +271,7 @@ __global__ void small_batch(Medium medium, Index index, Batch batch, RunPlan run
   }
   __threadfence_block();
   __syncthreads();
-  if (op == 0) report(*outcome, result);
+  if (op == 0) tell(*outcome, report, ticket);
 }
 
 __global__ void get_from_log(Index index, const std::uint64_t* keys, std::uint64_t* values,
@@ -270,9 +305,9 @@ void launch_apply(Stream& stream, const Index& index, const Batch& batch, const 
 }
 
 void launch_small(Stream& stream, const Medium& medium, const Index& index, const Batch& batch,
-                  const RunPlan& run, const Work& work, Outcome* result) {
+                  const RunPlan& run, Report* report, std::uint64_t ticket) {
   const unsigned warps = (batch.count + 31) / 32;
-  launch(stream, dim3(1), dim3(warps * 32), small_batch, medium, index, batch, run, work, result);
+  launch(stream, dim3(1), dim3(warps * 32), small_batch, medium, index, batch, run, report, ticket);
 }
 
 void launch_get(Stream& stream, const Index& index, const std::uint64_t* keys,

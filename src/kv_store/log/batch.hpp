@@ -33,7 +33,13 @@ struct Outcome {
   std::uint32_t padding;
 };
 
-// A batch in device memory.
+// How a small batch tells the host what it did; in pinned memory.
+struct Report {
+  Outcome outcome;
+  std::uint64_t ticket;  // of the batch: stored last
+};
+
+// A batch in device memory; a small one may be in pinned memory, too.
 struct Batch {
   const std::uint64_t* keys;
   const std::uint64_t* values;  // null: ERASE
@@ -78,9 +84,10 @@ void launch_step(Stream& stream, Step step, const Medium& medium, const Index& i
 void launch_apply(Stream& stream, const Index& index, const Batch& batch, const RunPlan& run,
                   Outcome* outcome);
 
-// All of it. REQUIRES: kSmallBatch operations at most. `result`: pinned memory for the outcome.
+// All of it, and `report` has that ticket then. Of the batch keys, values and count are needed
+// alone. REQUIRES: kSmallBatch operations at most; `report` is pinned.
 void launch_small(Stream& stream, const Medium& medium, const Index& index, const Batch& batch,
-                  const RunPlan& run, const Work& work, Outcome* result);
+                  const RunPlan& run, Report* report, std::uint64_t ticket);
 
 void launch_get(Stream& stream, const Index& index, const std::uint64_t* keys,
                 std::uint64_t* values, std::uint8_t* found, std::uint32_t count);

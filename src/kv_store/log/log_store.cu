@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <exception>
 #include <utility>
 
+#include "core/kernel_memory.hpp"
 #include "holdfast/kernel.hpp"
 #include "undo_log/medium_store.hpp"
 
@@ -136,23 +138,39 @@ Outcome LogStore::await_outcome() {
 Batch LogStore::begin_batch(const std::uint64_t* keys, const std::uint64_t* values,
                             std::uint32_t count) {
   counts_come_ = false;
+  Batch batch{memory_.keys.data(),
+              values != nullptr ? memory_.values.data() : nullptr,
+              count,
+              memory_.claims.data(),
+              static_cast<std::uint32_t>(memory_.claims.size() - 1),
+              0,
+              memory_.claim_of.data(),
+              memory_.slots.data()};
+  if (count <= kSmallBatch) {
+    stage(batch, keys, values);
+    return batch;
+  }
   copy_async(stream, memory_.keys.data(), keys, count * sizeof(*keys));
-  if (values != nullptr && count <= kSmallBatch) {
-    copy_async(stream, memory_.values.data(), values, count * sizeof(*values));
-  } else if (values != nullptr) {
+  if (values != nullptr) {
     keys_in_.record(stream);
     keys_in_.wait(beside_);
     copy_async(beside_, memory_.values.data(), values, count * sizeof(*values));
     values_in_.record(beside_);
   }
-  return {memory_.keys.data(),
-          values != nullptr ? memory_.values.data() : nullptr,
-          count,
-          memory_.claims.data(),
-          static_cast<std::uint32_t>(memory_.claims.size() - 1),
-          0,
-          memory_.claim_of.data(),
-          memory_.slots.data()};
+  return batch;
+}
+
+// A kernel reads it where it is, or else from pinned memory: a copy by the stream takes as long as
+// the batch.
+void LogStore::stage(Batch& batch, const std::uint64_t* keys, const std::uint64_t* values) {
+  const auto within_reach = [&](const std::uint64_t* words, std::uint64_t* staged) {
+    const std::size_t bytes = batch.count * sizeof(*words);
+    if (core::readable_by_kernels(words, bytes)) return words;
+    std::memcpy(staged, words, bytes);
+    return static_cast<const std::uint64_t*>(staged);
+  };
+  batch.keys = within_reach(keys, memory_.staged.data());
+  if (values != nullptr) batch.values = within_reach(values, memory_.staged.data() + kSmallBatch);
 }
 
 KvStore::BatchResult LogStore::update(const std::uint64_t* keys, const std::uint64_t* values,
@@ -200,12 +218,10 @@ std::uint32_t next_tag(Stream& stream, std::uint32_t last,
 
 }  // namespace
 
-Outcome LogStore::run_small(const Batch& given, const RunPlan& run) {
-  Batch batch = given;
-  batch.tag = tag_ = next_tag(stream, tag_, memory_.claims);
-  launch_small(stream, medium_, index_, batch, run, work(), memory_.outcome.data());
-  stream.synchronize();
-  return memory_.outcome[0];
+Outcome LogStore::run_small(const Batch& batch, const RunPlan& run) {
+  launch_small(stream, medium_, index_, batch, run, memory_.report.data(), ++ticket_);
+  core::await_word(stream, &memory_.report[0].ticket, ticket_);
+  return memory_.report[0].outcome;
 }
 
 Outcome LogStore::run_large(const Batch& given, const RunPlan& run, bool sure) {

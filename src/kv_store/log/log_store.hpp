@@ -29,6 +29,9 @@ class Memory {
   DeviceBuffer<std::uint32_t> segments, victims;  // of a run's pieces; that are cleaned
   DeviceBuffer<std::byte> work;                   // an Outcome, and the sums of pieces
   PinnedBuffer<Outcome> outcome{1};
+  PinnedBuffer<Report> report{1};
+  PinnedBuffer<std::uint64_t> staged{2 *
+                                     std::size_t{kSmallBatch}};  // keys and values of a small batch
   // For the lists and counts of cleaning, as of runs: each is through before the next is written.
   PinnedBuffer<std::uint32_t> segments_in, victims_in, counts_out;
   DeviceBuffer<std::uint64_t> values_out;  // made at the first get()
@@ -67,6 +70,7 @@ class LogStore : public KvStore::Impl {
   void check_whole() const;  // throws device: an earlier call failed
   Work work() const;
   Batch begin_batch(const std::uint64_t* keys, const std::uint64_t* values, std::uint32_t count);
+  void stage(Batch& batch, const std::uint64_t* keys, const std::uint64_t* values);
   Outcome run_small(const Batch& batch, const RunPlan& run);
   Outcome run_large(const Batch& batch, const RunPlan& run, bool sure);
   void check_counts(const Batch& batch);  // looks up, and throws no_space
@@ -120,6 +124,7 @@ class LogStore : public KvStore::Impl {
   std::uint64_t used_slots_ = 0;
   std::uint64_t gone_slots_ = 0;  // since the last sweep
   std::uint32_t tag_ = 0;
+  std::uint64_t ticket_ = 0;  // of the last small batch
 
   std::uint64_t batch_records_ = 0;
   std::uint64_t copied_records_ = 0;
