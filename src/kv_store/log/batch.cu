@@ -29,6 +29,14 @@ __device__ void claim(const Batch& batch, std::uint32_t op, Outcome* outcome) {
   batch.claim_of[op] = entry;
 }
 
+__global__ void take_words(const std::uint64_t* keys, const std::uint64_t* values,
+                           std::uint64_t* to_keys, std::uint64_t* to_values, std::uint32_t count) {
+  const std::uint32_t i = thread_in_row();
+  if (i >= count) return;
+  to_keys[i] = keys[i];
+  if (values != nullptr) to_values[i] = values[i];
+}
+
 __global__ void claim_keys(Batch batch, Outcome* outcome) {
   const std::uint32_t op = thread_in_row();
   if (op < batch.count) claim(batch, op, outcome);
@@ -286,6 +294,12 @@ __global__ void get_from_log(Index index, const std::uint64_t* keys, std::uint64
 }
 
 }  // namespace
+
+void launch_take_in(Stream& stream, const std::uint64_t* keys, const std::uint64_t* values,
+                    std::uint64_t* to_keys, std::uint64_t* to_values, std::uint32_t count) {
+  launch(stream, blocks_for(count, kBlock), kBlock, take_words, keys, values, to_keys, to_values,
+         count);
+}
 
 void launch_claim(Stream& stream, const Batch& batch, Outcome* outcome) {
   launch(stream, blocks_for(batch.count, kBlock), kBlock, claim_keys, batch, outcome);

@@ -12,6 +12,9 @@ namespace holdfast::kv::log {
 inline constexpr unsigned kBlock = 256;
 // A batch of up to so many operations is one kernel of one block.
 inline constexpr std::uint32_t kSmallBatch = 1024;
+// Up to so many are taken in by a kernel; the copy engine is as fast for more, and copies values
+// beside what needs the keys alone.
+inline constexpr std::uint32_t kMostTakenIn = 1u << 18;
 static_assert(kLeastSegment % kBlock == 0, "a block of the append stores to one piece");
 
 // What the kernels report; in device memory, and zeroed before each batch. Counts are of keys.
@@ -71,6 +74,11 @@ struct Work {
 };
 
 // All are stream-ordered.
+
+// Copies a batch's words, `values` unless that is null: in one launch, where two copies, in two
+// streams, would take as long as the batch. REQUIRES: kernels can read them.
+void launch_take_in(Stream& stream, const std::uint64_t* keys, const std::uint64_t* values,
+                    std::uint64_t* to_keys, std::uint64_t* to_values, std::uint32_t count);
 
 void launch_claim(Stream& stream, const Batch& batch, Outcome* outcome);
 

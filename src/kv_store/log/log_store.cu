@@ -146,15 +146,23 @@ Batch LogStore::begin_batch(const std::uint64_t* keys, const std::uint64_t* valu
               0,
               memory_.claim_of.data(),
               memory_.slots.data()};
+  values_beside_ = false;
   if (count <= kSmallBatch) {
     stage(batch, keys, values);
     return batch;
   }
-  copy_async(stream, memory_.keys.data(), keys, count * sizeof(*keys));
+  const std::size_t bytes = count * sizeof(*keys);
+  if (count <= kMostTakenIn && core::readable_by_kernels(keys, bytes) &&
+      (values == nullptr || core::readable_by_kernels(values, bytes))) {
+    launch_take_in(stream, keys, values, memory_.keys.data(), memory_.values.data(), count);
+    return batch;
+  }
+  copy_async(stream, memory_.keys.data(), keys, bytes);
   if (values != nullptr) {
+    values_beside_ = true;
     keys_in_.record(stream);
     keys_in_.wait(beside_);
-    copy_async(beside_, memory_.values.data(), values, count * sizeof(*values));
+    copy_async(beside_, memory_.values.data(), values, bytes);
     values_in_.record(beside_);
   }
   return batch;
@@ -230,7 +238,7 @@ Outcome LogStore::run_large(const Batch& given, const RunPlan& run, bool sure) {
   begin_work(run.pieces);
   launch_claim(stream, batch, work().outcome);
   marks[2].record(stream);
-  if (!batch.erases() && sure) values_in_.wait(stream);
+  if (values_beside_ && sure) values_in_.wait(stream);
   if (batch.erases()) {
     launch_step(stream, Step::look, medium_, index_, batch, run, work());
     launch_step(stream, Step::append, medium_, index_, batch, run, work());
@@ -251,7 +259,7 @@ void LogStore::check_counts(const Batch& given) {
     batch.tag = tag_ = next_tag(stream, tag_, memory_.claims);
     begin_work(1);
     launch_claim(stream, batch, work().outcome);
-    if (batch.count > kSmallBatch) values_in_.wait(stream);
+    if (values_beside_) values_in_.wait(stream);
     launch_step(stream, Step::look, medium_, index_, batch, RunPlan{}, work());
     const Outcome found = await_outcome();
     if (found.reserved_keys != 0) return;  // it is refused for that

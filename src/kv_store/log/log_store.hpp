@@ -131,7 +131,8 @@ class LogStore : public KvStore::Impl {
   std::uint64_t bytes_stored_ = 0;
   bool timed_ = false;
   std::string broken_;
-  Stream beside_;  // values come by it
+  bool values_beside_ = false;  // the batch's values come by a stream of their own
+  Stream beside_;
   Event keys_in_, values_in_;
 };
 
