@@ -21,10 +21,6 @@ std::uint64_t slots_for(const LogParameters& shape) {
   return std::bit_ceil(std::max(kLeast, shape.capacity * 2));
 }
 
-std::uint64_t claims_for(const LogParameters& shape) {
-  return std::bit_ceil(std::uint64_t{shape.max_batch} * 2);
-}
-
 // Slots by operation of a batch, or by record of a piece of cleaning.
 std::uint32_t kept_for(const LogParameters& shape) {
   return std::max(shape.max_batch, shape.segment_records);
@@ -34,7 +30,7 @@ std::uint64_t device_bytes(const LogParameters& shape) {
   const std::uint64_t of_slot = sizeof(KvPair) + sizeof(std::uint32_t);
   return (slots_for(shape) + 1) * of_slot + shape.records() * sizeof(std::uint32_t) +
          std::uint64_t{shape.max_batch} * 20 + std::uint64_t{kept_for(shape)} * 4 +
-         claims_for(shape) * 8;
+         claims_for(shape.max_batch) * 8;
 }
 
 // Refuses what does not fit before any of it is taken. While an index is loaded it takes a rank for
@@ -61,7 +57,7 @@ Memory::Memory(const LogParameters& shape)
       counts(2 * std::size_t{shape.segments}),
       keys(shape.max_batch),
       values(shape.max_batch),
-      claims(claims_for(shape)),
+      claims(claims_for(shape.max_batch)),
       claim_of(shape.max_batch),
       slots(kept_for(shape)),
       segments(shape.segments),
@@ -141,9 +137,7 @@ Batch LogStore::begin_batch(const std::uint64_t* keys, const std::uint64_t* valu
   Batch batch{memory_.keys.data(),
               values != nullptr ? memory_.values.data() : nullptr,
               count,
-              memory_.claims.data(),
-              static_cast<std::uint32_t>(memory_.claims.size() - 1),
-              0,
+              {memory_.claims.data(), static_cast<std::uint32_t>(memory_.claims.size() - 1), 0},
               memory_.claim_of.data(),
               memory_.slots.data()};
   values_beside_ = false;
@@ -214,18 +208,6 @@ KvStore::BatchResult LogStore::update(const std::uint64_t* keys, const std::uint
   }
 }
 
-namespace {
-
-// Entries of the claims that have another tag are free; tags that start over are no others.
-std::uint32_t next_tag(Stream& stream, std::uint32_t last,
-                       const DeviceBuffer<unsigned long long>& claims) {
-  if (last != ~0u) return last + 1;
-  fill_async(stream, claims.data(), 0, claims.bytes());
-  return 1;
-}
-
-}  // namespace
-
 Outcome LogStore::run_small(const Batch& batch, const RunPlan& run) {
   launch_small(stream, medium_, index_, batch, run, memory_.report.data(), ++ticket_);
   core::await_word(stream, &memory_.report[0].ticket, ticket_);
@@ -234,7 +216,7 @@ Outcome LogStore::run_small(const Batch& batch, const RunPlan& run) {
 
 Outcome LogStore::run_large(const Batch& given, const RunPlan& run, bool sure) {
   Batch batch = given;
-  batch.tag = tag_ = next_tag(stream, tag_, memory_.claims);
+  batch.claims.tag = tag_ = next_tag(stream, tag_, memory_.claims);
   begin_work(run.pieces);
   launch_claim(stream, batch, work().outcome);
   marks[2].record(stream);
@@ -256,7 +238,7 @@ Outcome LogStore::run_large(const Batch& given, const RunPlan& run, bool sure) {
 void LogStore::check_counts(const Batch& given) {
   for (;;) {
     Batch batch = given;
-    batch.tag = tag_ = next_tag(stream, tag_, memory_.claims);
+    batch.claims.tag = tag_ = next_tag(stream, tag_, memory_.claims);
     begin_work(1);
     launch_claim(stream, batch, work().outcome);
     if (values_beside_) values_in_.wait(stream);
