@@ -39,13 +39,21 @@ struct MapOptions {
 
   std::uint64_t capacity = 0;     // slots at least; the load factor is of them
   std::uint32_t value_bytes = 8;  // a multiple of 4, from 4 to 4,096
-  // Operations that are taken on at once, 1 to 2^24: longer batches are done in pieces. Each takes
-  // about 80 bytes of device memory.
+  // Operations of a batch at most; 1 to 2^24. Each takes about 60 bytes of device memory, and a
+  // value's where kernels cannot read values where they are.
   std::uint32_t max_batch = 1u << 20;
   // Values above 8 bytes: places for them. 0: one for each slot, and max_batch more, so that a
   // batch that assigns always has room. Kernels with a ref take one for each value that they set,
   // until quiesce().
   std::uint64_t value_places = 0;
+  Directory directory = Directory::automatic;
+};
+
+// How a map is opened. What is 0 is as the map has it.
+struct MapOpenOptions {
+  std::uint32_t value_bytes = 0;  // what the caller takes values for
+  std::uint32_t max_batch = 0;
+  MapOptions::Directory directory = MapOptions::Directory::automatic;
 };
 
 // What a batch did: how many of its operations had which MapStatus.
@@ -83,7 +91,7 @@ struct MapRecovery {
   bool needed() const { return cleared + erased + duplicates != 0; }
 };
 
-// Milliseconds of the parts of the last batch, summed over its pieces.
+// Milliseconds of the parts of the last batch.
 struct MapTiming {
   double prepare = 0;  // operations into reach of kernels; which are the last of their keys; order
   double apply = 0;    // table and values
@@ -94,6 +102,8 @@ namespace detail {
 
 struct MapKernels;
 class MapHost;
+enum class MapOperation : std::uint32_t { insert, insert_or_assign, assign, find_or_insert, erase };
+
 // What of a map its type says.
 struct MapTypes {
   std::uint32_t key_bytes;
@@ -109,7 +119,7 @@ class MapBase {
  public:
   MapStats stats() const;
   std::uint64_t size() const { return stats().size; }
-  std::uint64_t capacity() const { return stats().capacity; }
+  std::uint64_t capacity() const;
   double load_factor() const;
   std::uint32_t value_bytes() const;
   const MapRecovery& recovery() const;  // of open()
@@ -131,13 +141,12 @@ class MapBase {
   explicit MapBase(std::shared_ptr<MapHost> host);
   static std::shared_ptr<MapHost> create(Region& region, std::string_view name,
                                          const MapTypes& types, const MapOptions& options,
-                                         std::uint64_t empty_key, std::uint64_t empty_value,
-                                         MapOptions::Directory directory);
+                                         std::uint64_t empty_key, std::uint64_t empty_value);
   static std::shared_ptr<MapHost> open(Region& region, std::string_view name, const MapTypes& types,
-                                       std::uint32_t max_batch, MapOptions::Directory directory);
+                                       const MapOpenOptions& options);
   static std::uint64_t region_bytes(const MapTypes& types, const MapOptions& options);
 
-  enum class Operation { insert, insert_or_assign, assign, find_or_insert, erase };
+  using Operation = MapOperation;
   MapResult update(Operation operation, const void* keys, const void* values, void* out,
                    std::size_t count, MapStatus* status);
   void find(const void* keys, void* values, std::uint8_t* found, std::size_t count) const;
@@ -155,9 +164,9 @@ const MapKernels& map_kernels();
 
 }  // namespace detail
 
-// A map from Key (an unsigned integer of 4 or 8 bytes) to values of value_bytes() bytes: the durable
-// object `name` of its region, of which there may be others. All pointers may be to host memory, to
-// device memory or into a region; those to values are aligned to 4 bytes.
+// A map from Key (an unsigned integer of 4 or 8 bytes) to values of value_bytes() bytes: the
+// durable object `name` of its region, of which there may be others. All pointers may be to host
+// memory, to device memory or into a region; those to values are aligned to 4 bytes.
 //
 // The library has the configurations MapConfig<4>, <8>, <16> and <32>, for keys of either size. Any
 // other has to be used in a kernel file (.cu), where it is compiled.
@@ -167,14 +176,15 @@ const MapKernels& map_kernels();
 // if a crash cuts it off, each operation is there whole or not at all, whatever of the others is.
 // `status`, which may be null, gets what became of each operation. An operation that is `full` or
 // has `no_value` left everything as it was; the rest of its batch is done. A batch with the empty
-// key, or with a value that cannot be stored, throws invalid_argument with nothing changed.
+// key, with a value that cannot be stored, or of more than max_batch operations throws
+// invalid_argument with nothing changed.
 //
 // Refs. Once ref() was called, and until quiesce(), batches may run beside kernels with refs, by
 // the contract of the refs, and nothing comes free. Else a batch has the table to itself: it is
 // faster, and what it makes free is free for the next one.
 //
-// Invariants, between calls: a key is in one slot at most, one of those that its hashes give; no two
-// slots name one place of a value; every place that no slot names is free.
+// Invariants, between calls: a key is in one slot at most, one of those that its hashes give; no
+// two slots name one place of a value; every place that no slot names is free.
 //
 // Opening it again in the same process ends the earlier map: its calls throw closed. REQUIRES: the
 // region outlives the map, and is not moved meanwhile. Thread safety: one thread at a time.
@@ -185,22 +195,21 @@ class HashMap : public detail::MapBase {
 
  public:
   using Options = MapOptions;
+  using OpenOptions = MapOpenOptions;
   using Directory = MapOptions::Directory;
 
   // A kill leaves the map whole or absent. Throws invalid_argument (options, name), already_exists,
   // no_space (the message says what it takes), no_memory, and as Durable::create().
   static HashMap create(Region& region, std::string_view name, const Options& options,
-                        EmptyKey<Key> empty_key = {}, EmptyValue empty_value = {},
-                        Directory directory = Directory::automatic) {
-    return HashMap(MapBase::create(region, name, types(), options, empty_key.value,
-                                   empty_value.bits, directory));
+                        EmptyKey<Key> empty_key = {}, EmptyValue empty_value = {}) {
+    return HashMap(
+        MapBase::create(region, name, types(), options, empty_key.value, empty_value.bits));
   }
   // Opens it, and clears what a crash cut off (recovery()). Reads the table once. Throws not_found,
-  // damaged (with nothing changed), invalid_argument (another size of keys, configuration or hash;
-  // max_batch), no_memory, and as Durable::open(). 0: max_batch as it was made with.
-  static HashMap open(Region& region, std::string_view name, std::uint32_t max_batch = 0,
-                      Directory directory = Directory::automatic) {
-    return HashMap(MapBase::open(region, name, types(), max_batch, directory));
+  // damaged (with nothing changed), invalid_argument (another size of keys or values, configuration
+  // or hash; options), no_memory, and as Durable::open().
+  static HashMap open(Region& region, std::string_view name, const MapOpenOptions& options = {}) {
+    return HashMap(MapBase::open(region, name, types(), options));
   }
   // Bytes that a region must have to hold it and nothing else.
   static std::uint64_t region_bytes(const Options& options) {
@@ -221,8 +230,8 @@ class HashMap : public detail::MapBase {
                    MapStatus* status = nullptr) {
     return update(Operation::assign, keys, values, nullptr, count, status);
   }
-  // As insert(), and `out`, which is not `values`, gets what each key has then; that of an operation
-  // that was not done, or is superseded, is left as it was.
+  // As insert(), and `out`, which is not `values`, gets what each key has then; that of an
+  // operation that was not done, or is superseded, is left as it was.
   MapResult find_or_insert(const Key* keys, const void* values, void* out, std::size_t count,
                            MapStatus* status = nullptr) {
     return update(Operation::find_or_insert, keys, values, out, count, status);
@@ -238,8 +247,8 @@ class HashMap : public detail::MapBase {
     MapBase::find(keys, nullptr, found, count);
   }
 
-  // The pairs in slots `first` and on, `slots` of them at most, in no order; returns how many. There
-  // are capacity() slots. `values` may be null.
+  // The pairs in slots `first` and on, `slots` of them at most, in no order; returns how many.
+  // There are capacity() slots. `values` may be null.
   std::uint64_t export_batch(std::uint64_t first, std::uint64_t slots, Key* keys,
                              void* values) const {
     return MapBase::export_batch(first, slots, keys, values);
@@ -266,9 +275,12 @@ class HashMap : public detail::MapBase {
  private:
   explicit HashMap(std::shared_ptr<detail::MapHost> host) : MapBase(std::move(host)) {}
   static detail::MapTypes types() {
-    return {sizeof(Key),           Config::kLevels,
-            Config::kHashes,       Config::kWays,
-            Config::HashFunctions::kId, &detail::map_kernels<Key, Config>()};
+    return {sizeof(Key),
+            Config::kLevels,
+            Config::kHashes,
+            Config::kWays,
+            Config::HashFunctions::kId,
+            &detail::map_kernels<Key, Config>()};
   }
 };
 

@@ -77,7 +77,8 @@ enum class MapStatus : std::uint8_t {
   absent = 5,      // its key was not there (assign, erase)
   superseded = 6,  // a later operation of the batch has its key, and counts in its place
   full = 7,        // not done: all slots that its key can have are taken
-  no_value = 8,    // not done: there is no room for one more value
+  no_value = 8,    // not done: there is no place for one more value
+  refused = 9,     // not done, in a kernel: the key or the value is one that cannot be stored
 };
 
 namespace detail {
@@ -87,15 +88,15 @@ struct MapView {
   std::byte* table = nullptr;  // buckets, where keys and states are read and claimed
   // The region's buckets, where they are another copy of the table; null: they are not.
   std::byte* medium = nullptr;
-  std::byte* values = nullptr;        // the region's; null: values are in slots
-  std::uint32_t* free = nullptr;      // a ring of the places of values that are free
+  std::byte* values = nullptr;         // the region's; null: values are in slots
+  std::uint32_t* free = nullptr;       // a ring of the places of values that are free
   unsigned long long* head = nullptr;  // of the ring: taken so far ...
   unsigned long long* tail = nullptr;  // ... and given back so far
   std::uint64_t limit = 0;             // takings end here: what comes free meanwhile has to wait
   std::uint64_t empty_key = 0;
   std::uint64_t empty_value = 0;
   PageMarks marks;
-  std::uint32_t buckets = 0;  // of the top level
+  std::uint32_t buckets = 0;  // of the top level: a multiple of hashes x 2^(levels - 1)
   std::uint32_t value_bytes = 0;
   std::uint32_t stride = 0;    // bytes from value to value
   std::uint32_t capacity = 0;  // values that there are places for
@@ -110,8 +111,8 @@ inline constexpr std::uint64_t kMapNone = 0;  // empty, or its key is being inse
 inline constexpr std::uint64_t kMapGone = 1;  // its key was erased, or its insertion given up
 inline constexpr std::uint64_t kMapValueBit = std::uint64_t{1} << 63;
 
-// The table's bytes and places, on either side. Slots are numbered from the top level's first, which
-// is the order in which one of several slots of a key is preferred (GPHash, section 3.2.2).
+// The table's bytes and places, on either side. Slots are numbered from the top level's first,
+// which is the order in which one of several slots of a key is preferred (GPHash, section 3.2.2).
 template <class Key, class Config>
 struct MapShape {
   static_assert(sizeof(Key) == 4 || sizeof(Key) == 8, "keys have 4 or 8 bytes");
@@ -128,10 +129,13 @@ struct MapShape {
   HOLDFAST_BOTH_SIDES static constexpr std::uint64_t bucket_count(std::uint32_t top) {
     return first_of_level(top, Config::kLevels);
   }
-  HOLDFAST_BOTH_SIDES static constexpr std::uint32_t top_bucket(std::uint32_t top, std::uint64_t key,
-                                                                unsigned which) {
+  // Each hash function has a part of the level to itself, so that a key's buckets are all
+  // different.
+  HOLDFAST_BOTH_SIDES static constexpr std::uint32_t top_bucket(std::uint32_t top,
+                                                                std::uint64_t key, unsigned which) {
+    const std::uint32_t part = top / Config::kHashes;
     const std::uint64_t hash = Config::HashFunctions::hash(key, which);
-    return static_cast<std::uint32_t>(hash * top >> 32);
+    return which * part + static_cast<std::uint32_t>(hash * part >> 32);
   }
   // The bucket of a level for the bucket of the top level: a bucket below is shared by two above.
   HOLDFAST_BOTH_SIDES static constexpr std::uint64_t bucket_at(std::uint32_t top,
@@ -154,8 +158,7 @@ struct MapGroup {
   unsigned mask;   // the group's lanes
 
   __device__ MapGroup() {
-    const unsigned thread =
-        (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+    const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
     rank = thread % Width;
     first = thread % 32 / Width * Width;
     mask = (Width == 32 ? 0xffffffffu : (1u << Width % 32) - 1) << first;
@@ -191,7 +194,8 @@ struct MapGroup {
 // next HashMap::quiesce(), not before: readers may still look at them. Until then a key that is
 // erased and inserted again and again takes one slot after another.
 //
-// `value` points to value_bytes() bytes, a multiple of 4, at an address that is one, too.
+// `value` points to value_bytes() bytes, at an address that is a multiple of 4. The empty key, and
+// a value that cannot be stored (EmptyValue), are `refused`; the empty key is never found.
 template <class Key, class Config = MapConfig<>>
 class HashMapRef {
  public:
