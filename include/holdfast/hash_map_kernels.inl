@@ -56,9 +56,8 @@ __device__ inline std::uint64_t map_thread() {
   return std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
 }
 
-// ---- A batch alone
-// ------------------------------------------------------------------------------- No other group
-// has the same key, and nobody else looks. Others claim slots for other keys.
+// ---- A batch alone -----------------------------------------------------------------------------
+// No other group has the same key, and nobody else looks. Others take slots for other keys.
 
 __device__ __forceinline__ void map_give_back(const MapView& view, std::uint64_t word) {
   if (view.values == nullptr) return;
@@ -105,7 +104,7 @@ class MapPutAlone {
         return MapStatus::assigned;
       }
       if (intent == MapIntent::assign) return MapStatus::absent;
-      const unsigned chosen = map_choose<Key, Config>(look);
+      const unsigned chosen = map_choose<Key, Config, true>(look);
       if (chosen == Config::kWidth) return give_up(MapStatus::full);
       if (!make()) return MapStatus::no_value;
       bool claimed = false;
@@ -175,8 +174,7 @@ __device__ __forceinline__ MapStatus map_erase_alone(const MapView& view,
   return MapStatus::erased;
 }
 
-// ---- Kernels of batches
-// --------------------------------------------------------------------------
+// ---- Kernels of batches ------------------------------------------------------------------------
 
 template <class Key, class Config>
 __global__ void map_place_kernel(MapView view, MapBatch batch, std::uint32_t* bucket,
@@ -237,8 +235,7 @@ __global__ void map_find_kernel(MapView view, MapBatch batch) {
   if (group.rank == 0) batch.found[op] = found ? 1 : 0;
 }
 
-// ---- Kernels over the table
-// ----------------------------------------------------------------------
+// ---- Kernels over the table --------------------------------------------------------------------
 
 // What a slot has, and whether it can be so.
 template <class Key, class Config>
@@ -383,8 +380,7 @@ __global__ void map_collect_kernel(MapView view, std::uint64_t first, std::uint6
   });
 }
 
-// ---- For the host
-// --------------------------------------------------------------------------------
+// ---- For the host ------------------------------------------------------------------------------
 
 template <class Key, class Config>
 struct MapLaunch {

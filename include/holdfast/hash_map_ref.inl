@@ -7,8 +7,7 @@
 namespace holdfast {
 namespace detail {
 
-// ---- Words and keys
-// ------------------------------------------------------------------------------
+// ---- Words and keys ----------------------------------------------------------------------------
 
 template <Scope S>
 __device__ __forceinline__ void map_fence() {
@@ -50,13 +49,11 @@ __device__ __forceinline__ std::uint64_t map_place_of(std::uint64_t word) {
   return word & ~kMapValueBit;
 }
 
-// ---- A key's slots
-// -------------------------------------------------------------------------------
+// ---- A key's slots -----------------------------------------------------------------------------
 
 // The slot of a key that this thread of its group looks at.
 template <class Key>
 struct MapSpot {
-  std::uint64_t slot;    // its number
   std::uint64_t offset;  // of its bucket, from the first one
   Key* key;              // in MapView::table
   std::uint64_t* word;
@@ -82,7 +79,7 @@ __device__ __forceinline__ MapSpot<Key> map_spot(const MapView& view, Key key, u
   const std::uint32_t top = Shape::top_bucket(view.buckets, key, which);
   const std::uint64_t bucket = Shape::bucket_at(view.buckets, top, level);
   const std::uint64_t offset = bucket * Shape::kBucketBytes;
-  return {bucket * Config::kWays + way, offset, map_key_at<Key, Config>(view.table, offset, way),
+  return {offset, map_key_at<Key, Config>(view.table, offset, way),
           map_word_at<Key, Config>(view.table, offset, way)};
 }
 
@@ -118,8 +115,12 @@ __device__ __forceinline__ unsigned map_first_of(unsigned ranks) {
 
 // An empty slot of the bucket with the fewest keys: its rank; Width: there is none. A bucket of the
 // top level is preferred until it has half a bucket more than one below, which others share, and of
-// equals the first: tables are fuller then when a key does not fit (docs/map.md).
-template <class Key, class Config>
+// equals the first: tables are fuller then when a key does not fit.
+//
+// Beside others keys are counted up to the first empty slot, which is the one that is taken. So who
+// sees a slot empty counts no more keys there than whoever takes it: two groups that insert one key
+// cannot take two slots of it unless one sees the other's (docs/map.md, "Duplicates").
+template <class Key, class Config, bool Alone>
 __device__ __forceinline__ unsigned map_choose(const MapLook<Key>& look) {
   constexpr unsigned kWays = Config::kWays;
   constexpr unsigned kAll = kWays == 32 ? 0xffffffffu : (1u << kWays % 32) - 1;
@@ -128,31 +129,18 @@ __device__ __forceinline__ unsigned map_choose(const MapLook<Key>& look) {
 #pragma unroll
   for (unsigned first = 0; first < Config::kWidth; first += kWays) {
     const unsigned taken = look.taken >> first & kAll;
+    if (taken == kAll) continue;
+    const unsigned empty = map_first_of(~taken);
     const unsigned below = first >= kWays * Config::kHashes ? kWays / 2 : 0;
-    const unsigned keys = static_cast<unsigned>(__popc(taken)) + below;
-    if (taken == kAll || keys >= fewest) continue;
+    const unsigned keys = (Alone ? static_cast<unsigned>(__popc(taken)) : empty) + below;
+    if (keys >= fewest) continue;
     fewest = keys;
-    chosen = first + map_first_of(~taken);
+    chosen = first + empty;
   }
   return chosen;
 }
 
-// The claimed slot of the lowest number: its rank. REQUIRES: there is one.
-template <class Key, class Config>
-__device__ __forceinline__ unsigned map_preferred(const MapGroup<Config::kWidth>& group,
-                                                  const MapSpot<Key>& spot, unsigned claimed) {
-  unsigned best = map_first_of(claimed);
-  std::uint64_t lowest = group.from(spot.slot, best);
-  for (unsigned left = claimed & (claimed - 1); left != 0; left &= left - 1) {
-    const unsigned rank = map_first_of(left);
-    const std::uint64_t slot = group.from(spot.slot, rank);
-    if (slot < lowest) lowest = slot, best = rank;
-  }
-  return best;
-}
-
-// ---- Values
-// --------------------------------------------------------------------------------------
+// ---- Values ------------------------------------------------------------------------------------
 
 // All threads of the group copy together. Multiples of 4.
 template <unsigned Width>
@@ -229,8 +217,7 @@ __device__ __forceinline__ void map_persist(const MapGroup<Width>& group) {
   group.sync();
 }
 
-// ---- Operations beside others
-// --------------------------------------------------------------------
+// ---- Operations beside others ------------------------------------------------------------------
 
 enum class MapIntent {
   keep,
@@ -261,19 +248,16 @@ class MapPut {
         if (!make()) return MapStatus::no_value;
         if (replace(look)) return MapStatus::assigned;
         if (intent == MapIntent::assign) return MapStatus::absent;  // erased meanwhile
-      } else if (intent == MapIntent::assign) {
-        return MapStatus::absent;
-      } else if (look.claimed == 0) {
-        const unsigned chosen = map_choose<Key, Config>(look);
-        if (chosen == Config::kWidth) return MapStatus::full;
-        if (!make()) return MapStatus::no_value;
-        claim(chosen);
-      } else if (publish(look)) {
-        if (out != nullptr) map_copy(group_, out, value_, view_.value_bytes);
-        return MapStatus::inserted;
-      } else if (word_ == kMapNone && no_value_) {
-        return MapStatus::no_value;
+        continue;
       }
+      if (intent == MapIntent::assign) return MapStatus::absent;
+      unsigned slot = map_first_of(look.claimed);
+      if (look.claimed == 0) slot = map_choose<Key, Config, false>(look);
+      if (slot == Config::kWidth) return MapStatus::full;
+      if (!make()) return MapStatus::no_value;
+      if (!label(look, slot) || !publish(slot)) continue;
+      if (out != nullptr) map_copy(group_, out, value_, view_.value_bytes);
+      return MapStatus::inserted;
     }
   }
 
@@ -288,8 +272,7 @@ class MapPut {
 
   __device__ bool make() {
     if (word_ == kMapNone) word_ = map_make_word(view_, group_, value_);
-    no_value_ = word_ == kMapNone;
-    return !no_value_;
+    return word_ != kMapNone;
   }
 
   __device__ void mark() const {
@@ -315,50 +298,28 @@ class MapPut {
     return group_.ballot(done) != 0;
   }
 
-  // Behind it the label is durable, as is the value, and others see the label before this group
-  // looks again.
-  __device__ void claim(unsigned chosen) {
+  // Takes the slot, or one that is taken for this key: stores the label again then, since whoever
+  // has stored it may not have persisted it yet. So it is with an erasure that made way for this.
+  // Returns whether the slot has the label; then that, and the value, are durable.
+  __device__ bool label(const MapLook<Key>& look, unsigned slot) {
     bool done = false;
-    if (group_.rank == chosen) {
-      done = map_cas<kScope>(spot_.key, Key{0}, wanted_) == Key{0};
+    if (group_.rank == slot) {
+      const Key before = look.claimed == 0 ? Key{0} : wanted_;
+      done = map_cas<kScope>(spot_.key, before, wanted_) == before;
+      mark();
+    }
+    if ((look.gone >> group_.rank & 1) != 0) {
+      map_cas<kScope>(spot_.word, kMapGone, kMapGone);
       mark();
     }
     map_persist(group_);
-    if (group_.ballot(done) == 0) return;
-    known_ = group_.from(spot_.slot, chosen);
-    durable_ = known_;
+    return group_.ballot(done) != 0;
   }
 
-  // Tries to publish in the preferred one of the slots that are claimed for the key. False: begin
-  // again.
-  __device__ bool publish(const MapLook<Key>& look) {
-    const unsigned best = map_preferred<Key, Config>(group_, spot_, look.claimed);
-    const std::uint64_t slot = group_.from(spot_.slot, best);
-    if (slot != known_) {  // the look has to begin behind the label
-      known_ = slot;
-      map_fence<kScope>();
-      group_.sync();
-      return false;
-    }
-    const unsigned others = look.claimed & ~(1u << best);
-    if (others != 0) {
-      bool moved = false;
-      if ((others >> group_.rank & 1) != 0) {
-        moved = map_cas<kScope>(spot_.word, kMapNone, kMapGone) != kMapNone;
-        mark();
-      }
-      if (group_.ballot(moved) != 0) return false;
-    }
-    if (!make()) return false;
-    if (slot != durable_ || look.gone != 0) {
-      // What others have stored, and this relies on, is stored again.
-      if (group_.rank == best) map_cas<kScope>(spot_.key, wanted_, wanted_);
-      if ((look.gone >> group_.rank & 1) != 0) map_cas<kScope>(spot_.word, kMapGone, kMapGone);
-      map_persist(group_);
-      durable_ = slot;
-    }
+  // False: another group has published in the slot, for the same key.
+  __device__ bool publish(unsigned slot) {
     bool done = false;
-    if (group_.rank == best) {
+    if (group_.rank == slot) {
       map_fence<kScope>();
       done = map_cas<kScope>(spot_.word, kMapNone, word_) == kMapNone;
       mark();
@@ -373,9 +334,6 @@ class MapPut {
   const void* const value_;
   const MapSpot<Key> spot_;
   std::uint64_t word_ = kMapNone;  // of the new value, once it is made
-  bool no_value_ = false;
-  std::uint64_t known_ = ~std::uint64_t{0};    // a slot with the label before this look began
-  std::uint64_t durable_ = ~std::uint64_t{0};  // a slot whose label this group has persisted
 };
 
 template <class Key, class Config>

@@ -30,7 +30,6 @@ class Audit {
   }
   const std::string& wrong() const { return wrong_; }
   std::uint64_t pairs() const { return slot_of_.size(); }
-  std::uint64_t places_used() const { return used_; }
 
   // The places that are free: exactly those that no word names.
   std::string free_list(const std::vector<std::uint32_t>& free) {
@@ -73,7 +72,6 @@ class Audit {
     }
     if (places_[place]) return concat("key ", key, " shares the place ", place, " with another");
     places_[place] = true;
-    ++used_;
     return {};
   }
 
@@ -91,7 +89,6 @@ class Audit {
   std::string wrong_;
   std::unordered_map<std::uint64_t, std::uint64_t> slot_of_;
   std::vector<bool> places_;
-  std::uint64_t used_ = 0;
 };
 
 }  // namespace

@@ -130,8 +130,7 @@ MapView MapHost::give_ref() {
   return view(false);
 }
 
-// ---- A batch
-// -------------------------------------------------------------------------------------
+// ---- A batch -----------------------------------------------------------------------------------
 
 void MapHost::check_count(std::size_t count) const {
   if (count <= max_batch_) return;

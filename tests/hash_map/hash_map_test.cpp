@@ -226,8 +226,7 @@ TEST_F(HashMapTest, ExportsSlotsInParts) {
   EXPECT_EQ(opened.map->export_batch(opened.map->capacity(), 5, nullptr, nullptr), 0u);
 }
 
-// ---- Misuse
-// --------------------------------------------------------------------------------------
+// ---- Misuse ------------------------------------------------------------------------------------
 
 TEST_F(HashMapTest, RefusesWhatCannotBeStoredAndChangesNothing) {
   Opened opened = Opened::create(path(), map_options(96, 8, 16));
