@@ -262,11 +262,9 @@ struct MapSlot {
 
   // Whether it is where its key can be, with a word that can be.
   __device__ bool is_sound() const {
-    if (view.values != nullptr) {
-      if ((word & kMapValueBit) == 0 || map_place_of(word) >= view.capacity) return false;
-    } else if (view.value_bytes == 4 && (word >> 32) != kMapValueBit >> 32) {
-      return false;
-    }
+    const bool tagged = view.values != nullptr || view.value_bytes == 4;
+    if (tagged && word >> 32 != kMapTag >> 32) return false;
+    if (view.values != nullptr && map_place_of(word) >= view.capacity) return false;
     for (unsigned which = 0; which < Config::kHashes; ++which) {
       const std::uint32_t top = Shape::top_bucket(view.buckets, key(), which);
       for (unsigned level = 0; level < Config::kLevels; ++level) {

@@ -109,7 +109,9 @@ inline constexpr std::uint32_t kMapValueAlignment = 16;
 // crash left.
 inline constexpr std::uint64_t kMapNone = 0;  // empty, or its key is being inserted
 inline constexpr std::uint64_t kMapGone = 1;  // its key was erased, or its insertion given up
-inline constexpr std::uint64_t kMapValueBit = std::uint64_t{1} << 63;
+// Above a value of 4 bytes, and above the place of one of more than 8: more than a bit away from
+// the states above.
+inline constexpr std::uint64_t kMapTag = std::uint64_t{0xa55a96c3} << 32;
 
 // The table's bytes and places, on either side. Slots are numbered from the top level's first,
 // which is the order in which one of several slots of a key is preferred (GPHash, section 3.2.2).

@@ -46,7 +46,7 @@ __device__ __forceinline__ void map_store(T* place, T value) {
 
 __device__ __forceinline__ bool map_is_value(std::uint64_t word) { return word > kMapGone; }
 __device__ __forceinline__ std::uint64_t map_place_of(std::uint64_t word) {
-  return word & ~kMapValueBit;
+  return static_cast<std::uint32_t>(word);
 }
 
 // ---- A key's slots -----------------------------------------------------------------------------
@@ -160,7 +160,7 @@ __device__ __forceinline__ void map_copy(const MapGroup<Width>& group, void* to,
 
 __device__ __forceinline__ std::uint64_t map_small_value(const MapView& view, const void* value) {
   const auto* const halves = static_cast<const std::uint32_t*>(value);
-  if (view.value_bytes == 4) return kMapValueBit | halves[0];
+  if (view.value_bytes == 4) return kMapTag | halves[0];
   return (halves[0] | std::uint64_t{halves[1]} << 32) ^ view.empty_value;
 }
 
@@ -189,7 +189,7 @@ __device__ __forceinline__ std::uint64_t map_make_word(const MapView& view,
   place = group.from(place, 0);
   if (place == ~0u) return kMapNone;
   map_copy(group, view.values + std::uint64_t{place} * view.stride, value, view.value_bytes);
-  return kMapValueBit | place;
+  return kMapTag | place;
 }
 
 // A value that was seen in a slot, whole: it is never changed where it is. REQUIRES: a fence behind

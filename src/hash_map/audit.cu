@@ -66,8 +66,8 @@ class Audit {
       return concat("key ", key, " is in bucket ", slot_of_[key], ", too");
     }
     if (shape_.places == 0) return {};
-    const std::uint64_t place = slot.word & ~kMapValueBit;
-    if ((slot.word & kMapValueBit) == 0 || place >= places_.size()) {
+    const std::uint64_t place = slot.word ^ kMapTag;
+    if (place >= places_.size()) {
       return concat("key ", key, " has its value at place ", place, ", which is none");
     }
     if (places_[place]) return concat("key ", key, " shares the place ", place, " with another");
