@@ -41,8 +41,8 @@ struct MapKernels {
   void (*find)(Stream&, const MapView&, const MapBatch&);
   // Looks at all slots of view.table, notes places that words name as bits of `used`.
   void (*survey)(Stream&, const MapView&, std::uint32_t* used, MapSurvey*);
-  // Empties the slots that hold nothing, and those of duplicates, in both copies of the table.
-  void (*mend)(Stream&, const MapView&);
+  // Empties the region's slots that hold nothing, or else those of duplicates.
+  void (*mend)(Stream&, const MapView&, bool duplicates);
   // Appends the pairs of slots [first, first + slots) at *pairs, and counts them there.
   void (*collect)(Stream&, const MapView&, std::uint64_t first, std::uint64_t slots, void* keys,
                   std::byte* values, unsigned long long* pairs);
@@ -57,7 +57,8 @@ __device__ inline std::uint64_t map_thread() {
 }
 
 // ---- A batch alone -----------------------------------------------------------------------------
-// No other group has the same key, and nobody else looks. Others take slots for other keys.
+// No other group has the same key, and nobody else looks. Others take slots for other keys. What is
+// stored last is durable once the host has waited for the kernel, before which nothing is promised.
 
 __device__ __forceinline__ void map_give_back(const MapView& view, std::uint64_t word) {
   if (view.values == nullptr) return;
@@ -91,7 +92,7 @@ class MapPutAlone {
 
   __device__ MapStatus run(MapIntent intent, void* out) {
     for (;;) {
-      const MapLook<Key> look = map_look<Key, Config>(group_, spot_, wanted_);
+      const MapLook<Key> look = map_look<Key, Config, true>(group_, spot_, wanted_);
       if (look.holding != 0) {
         const unsigned holder = map_first_of(look.holding);
         if (intent == MapIntent::keep) {
@@ -120,7 +121,7 @@ class MapPutAlone {
 
  private:
   __device__ bool make() {
-    if (word_ == kMapNone) word_ = map_make_word(view_, group_, value_);
+    if (word_ == kMapNone) word_ = map_make_word<Config, true>(view_, group_, value_);
     return word_ != kMapNone;
   }
   __device__ MapStatus give_up(MapStatus status) {
@@ -134,11 +135,8 @@ class MapPutAlone {
     if (label && view_.medium != nullptr && group_.rank == rank) map_store(home_.key, wanted_);
     if (view_.values != nullptr) map_persist(group_);
     if (group_.rank != rank) return;
-    if (view_.values != nullptr)
-      __threadfence_block();  // behind the barrier: orders the others' stores, too
     map_store(home_.word, word_);
     view_.marks.mark(home_.bucket, MapShape<Key, Config>::kBucketBytes);
-    persist();
     if (view_.medium != nullptr) map_store(spot_.word, word_);
   }
 
@@ -158,14 +156,13 @@ __device__ __forceinline__ MapStatus map_erase_alone(const MapView& view,
                                                      Key key) {
   const MapSpot<Key> spot = map_spot<Key, Config>(view, key, group.rank);
   const Key wanted = key ^ static_cast<Key>(view.empty_key);
-  const MapLook<Key> look = map_look<Key, Config>(group, spot, wanted);
+  const MapLook<Key> look = map_look<Key, Config, true>(group, spot, wanted);
   if (look.holding == 0) return MapStatus::absent;
   if (group.rank != map_first_of(look.holding)) return MapStatus::erased;
   const MapHome<Key, Config> home(view, spot, group.rank);
   map_store(home.word, kMapNone);
   map_store(home.key, Key{0});
   view.marks.mark(home.bucket, MapShape<Key, Config>::kBucketBytes);
-  persist();
   if (view.medium != nullptr) {
     map_store(spot.word, kMapNone);
     map_store(spot.key, Key{0});
@@ -221,7 +218,7 @@ __global__ void map_apply_kernel(MapView view, MapBatch batch, MapOperation oper
   if (group.rank == 0) batch.status[op] = status;
 }
 
-template <class Key, class Config>
+template <class Key, class Config, bool Alone>
 __global__ void map_find_kernel(MapView view, MapBatch batch) {
   const MapGroup<Config::kWidth> group;
   const std::uint64_t position = map_thread() / Config::kWidth;
@@ -231,7 +228,7 @@ __global__ void map_find_kernel(MapView view, MapBatch batch) {
   const Key key = static_cast<const Key*>(batch.keys)[op];
   std::byte* const out =
       batch.out != nullptr ? batch.out + std::uint64_t{op} * view.value_bytes : nullptr;
-  const bool found = map_find<Key, Config>(view, group, key, out);
+  const bool found = map_find<Key, Config, Alone>(view, group, key, out);
   if (group.rank == 0) batch.found[op] = found ? 1 : 0;
 }
 
@@ -335,19 +332,23 @@ __global__ void map_survey_kernel(MapView view, std::uint64_t slots, std::uint32
   map_count(bad, &survey->damaged);
 }
 
-// A duplicate is one also while slots beside it are emptied: those that it yields to stay.
-template <class Key, class Config>
+// Empties slots: those that hold nothing, or else those of duplicates. That is one also while
+// others are emptied: what they all yield to stays.
+template <class Key, class Config, bool Duplicates>
 __global__ void map_mend_kernel(MapView view, std::uint64_t slots) {
   const std::uint64_t number = map_thread();
   if (number >= slots) return;
   const MapSlot<Key, Config> slot(view, number);
-  if (slot.holds() ? !slot.is_duplicate() : slot.held == 0 && slot.word == kMapNone) return;
+  if constexpr (Duplicates) {
+    if (!slot.holds() || !slot.is_duplicate()) return;
+  } else {
+    if (slot.holds() || (slot.held == 0 && slot.word == kMapNone)) return;
+  }
   std::byte* const home = view.medium != nullptr ? view.medium : view.table;
   map_store(slot.word_in(home), kMapNone);
   map_store(slot.key_in(home), Key{0});
   view.marks.mark(slot.key_in(home), sizeof(Key));
   view.marks.mark(slot.word_in(home), sizeof(std::uint64_t));
-  persist();
 }
 
 template <class Key, class Config>
@@ -410,7 +411,9 @@ struct MapLaunch {
     launch(stream, groups(batch.count), kernel, view, batch, operation);
   }
   static void find(Stream& stream, const MapView& view, const MapBatch& batch) {
-    launch(stream, groups(batch.count), map_find_kernel<Key, Config>, view, batch);
+    const auto kernel =
+        batch.alone ? map_find_kernel<Key, Config, true> : map_find_kernel<Key, Config, false>;
+    launch(stream, groups(batch.count), kernel, view, batch);
   }
   static unsigned block_for(std::uint64_t slots) {
     return slots >= kMapBlock ? kMapBlock : static_cast<unsigned>((slots + 31) / 32 * 32);
@@ -421,11 +424,12 @@ struct MapLaunch {
     launch(stream, dim3(blocks_for(slots, block)), dim3(block), map_survey_kernel<Key, Config>,
            view, slots, used, survey);
   }
-  static void mend(Stream& stream, const MapView& view) {
+  static void mend(Stream& stream, const MapView& view, bool duplicates) {
     const std::uint64_t slots = slots_of(view);
     const unsigned block = block_for(slots);
-    launch(stream, dim3(blocks_for(slots, block)), dim3(block), map_mend_kernel<Key, Config>, view,
-           slots);
+    const auto kernel =
+        duplicates ? map_mend_kernel<Key, Config, true> : map_mend_kernel<Key, Config, false>;
+    launch(stream, dim3(blocks_for(slots, block)), dim3(block), kernel, view, slots);
   }
   static void collect(Stream& stream, const MapView& view, std::uint64_t first, std::uint64_t slots,
                       void* keys, std::byte* values, unsigned long long* pairs) {

@@ -93,13 +93,20 @@ struct MapLook {
   unsigned taken;      // has any key
 };
 
-// Words are loaded behind keys, and of this key alone.
-template <class Key, class Config>
+// Words are loaded behind keys, and of this key alone. Beside others the loads are in order, and
+// what the group does next is behind them: nothing of docs/map.md's argument needs that but the
+// reading of a value's place, and it leaves nothing to weak memory (docs/model.md).
+template <class Key, class Config, bool Alone>
 __device__ __forceinline__ MapLook<Key> map_look(const MapGroup<Config::kWidth>& group,
                                                  const MapSpot<Key>& spot, Key wanted) {
   const Key held = map_load(spot.key);
   const bool same = held == wanted;
+  if constexpr (!Alone) map_fence<Config::kScope>();
   const std::uint64_t word = same ? map_load(spot.word) : kMapNone;
+  if constexpr (!Alone) {
+    map_fence<Config::kScope>();
+    group.sync();
+  }
   MapLook<Key> look;
   look.word = word;
   look.holding = group.ballot(same && map_is_value(word));
@@ -173,14 +180,15 @@ __device__ __forceinline__ bool map_can_store(const MapView& view, std::uint64_t
 
 // The word for a value: makes one, and stores a large one to a place of its own. kMapNone: there is
 // no place left. What is stored is not durable yet. Group-wide, as all below.
-template <unsigned Width>
+template <class Config, bool Alone>
 __device__ __forceinline__ std::uint64_t map_make_word(const MapView& view,
-                                                       const MapGroup<Width>& group,
+                                                       const MapGroup<Config::kWidth>& group,
                                                        const void* value) {
   if (view.values == nullptr) return map_small_value(view, value);
   std::uint32_t place = ~0u;
   if (group.rank == 0) {
     const unsigned long long taken = atomicAdd(view.head, 1ull);
+    if constexpr (!Alone) map_fence<Config::kScope>();
     if (taken < view.limit) {
       place = view.free[taken % view.capacity];
       view.marks.mark(view.values + std::uint64_t{place} * view.stride, view.value_bytes);
@@ -192,8 +200,7 @@ __device__ __forceinline__ std::uint64_t map_make_word(const MapView& view,
   return kMapTag | place;
 }
 
-// A value that was seen in a slot, whole: it is never changed where it is. REQUIRES: a fence behind
-// the load of the word, and a barrier.
+// A value that was seen in a slot, whole: it is never changed where it is.
 template <unsigned Width>
 __device__ __forceinline__ void map_take_value(const MapView& view, const MapGroup<Width>& group,
                                                std::uint64_t word, void* out) {
@@ -242,7 +249,7 @@ class MapPut {
   __device__ MapStatus run(MapIntent intent, void* out) {
     if (!map_can_store(view_, wanted_, value_)) return MapStatus::refused;
     for (;;) {
-      const MapLook<Key> look = map_look<Key, Config>(group_, spot_, wanted_);
+      const MapLook<Key> look = map_look<Key, Config, false>(group_, spot_, wanted_);
       if (look.holding != 0) {
         if (intent == MapIntent::keep) return keep(look, out);
         if (!make()) return MapStatus::no_value;
@@ -263,15 +270,14 @@ class MapPut {
 
  private:
   __device__ MapStatus keep(const MapLook<Key>& look, void* out) {
-    if (out == nullptr) return MapStatus::kept;
-    map_fence<kScope>();
-    group_.sync();
-    map_take_value(view_, group_, group_.from(look.word, map_first_of(look.holding)), out);
+    if (out != nullptr) {
+      map_take_value(view_, group_, group_.from(look.word, map_first_of(look.holding)), out);
+    }
     return MapStatus::kept;
   }
 
   __device__ bool make() {
-    if (word_ == kMapNone) word_ = map_make_word(view_, group_, value_);
+    if (word_ == kMapNone) word_ = map_make_word<Config, false>(view_, group_, value_);
     return word_ != kMapNone;
   }
 
@@ -342,7 +348,7 @@ __device__ __forceinline__ MapStatus map_erase(const MapView& view,
   const Key wanted = key ^ static_cast<Key>(view.empty_key);
   if (wanted == 0) return MapStatus::absent;
   const MapSpot<Key> spot = map_spot<Key, Config>(view, key, group.rank);
-  const MapLook<Key> look = map_look<Key, Config>(group, spot, wanted);
+  const MapLook<Key> look = map_look<Key, Config, false>(group, spot, wanted);
   if (look.holding == 0) return MapStatus::absent;
   bool done = false;
   if (group.rank == map_first_of(look.holding)) {
@@ -359,17 +365,15 @@ __device__ __forceinline__ MapStatus map_erase(const MapView& view,
 }
 
 // `out` may be null.
-template <class Key, class Config>
+template <class Key, class Config, bool Alone>
 __device__ __forceinline__ bool map_find(const MapView& view, const MapGroup<Config::kWidth>& group,
                                          Key key, void* out) {
   const Key wanted = key ^ static_cast<Key>(view.empty_key);
   if (wanted == 0) return false;
   const MapSpot<Key> spot = map_spot<Key, Config>(view, key, group.rank);
-  const MapLook<Key> look = map_look<Key, Config>(group, spot, wanted);
+  const MapLook<Key> look = map_look<Key, Config, Alone>(group, spot, wanted);
   if (look.holding == 0) return false;
   if (out == nullptr) return true;
-  map_fence<Config::kScope>();
-  group.sync();
   map_take_value(view, group, group.from(look.word, map_first_of(look.holding)), out);
   return true;
 }
@@ -404,11 +408,11 @@ __device__ MapStatus HashMapRef<Key, Config>::erase(const Group& group, Key key)
 }
 template <class Key, class Config>
 __device__ bool HashMapRef<Key, Config>::find(const Group& group, Key key, void* out) const {
-  return detail::map_find<Key, Config>(view_, group, key, out);
+  return detail::map_find<Key, Config, false>(view_, group, key, out);
 }
 template <class Key, class Config>
 __device__ bool HashMapRef<Key, Config>::contains(const Group& group, Key key) const {
-  return detail::map_find<Key, Config>(view_, group, key, nullptr);
+  return detail::map_find<Key, Config, false>(view_, group, key, nullptr);
 }
 
 }  // namespace holdfast

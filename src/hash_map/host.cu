@@ -297,6 +297,7 @@ void MapHost::find(const void* keys, void* values, std::uint8_t* found, std::siz
   batch.out = reach_out(values, count * shape().value_bytes);
   batch.found = memory_.found.data();
   batch.count = static_cast<std::uint32_t>(count);
+  batch.alone = !refs_out_;
   batch.order = order_of(seen, batch, false);
   marks[1].record(stream);
   types_.kernels->find(stream, seen, batch);

@@ -35,8 +35,10 @@ MapRecovery MapHost::survey() {
                        ": a key that cannot be there, or a value's place that is none or another's "
                        "too; nothing was changed. Reopen the region from its last commit"));
   }
-  if (found.cleared + found.gone + found.loose + found.duplicates != 0) {
-    types_.kernels->mend(stream, view(true));
+  const bool unclean = found.cleared + found.gone + found.loose != 0;
+  if (unclean) types_.kernels->mend(stream, view(true), false);
+  if (found.duplicates != 0) types_.kernels->mend(stream, view(true), true);
+  if (unclean || found.duplicates != 0) {
     stream.synchronize();
     load();
   }
