@@ -267,10 +267,8 @@ class HashMap : public detail::MapBase {
     }
   }
 
-#if HOLDFAST_DEVICE_CODE
   // For kernels, until quiesce().
   HashMapRef<Key, Config> ref() { return HashMapRef<Key, Config>(give_ref()); }
-#endif
 
  private:
   explicit HashMap(std::shared_ptr<detail::MapHost> host) : MapBase(std::move(host)) {}

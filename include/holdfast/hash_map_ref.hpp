@@ -182,6 +182,8 @@ struct MapGroup {
   }
 };
 
+#endif  // HOLDFAST_DEVICE_CODE
+
 // A map as kernels see it; HashMap::ref() gives it. Trivially copyable: pass it by value.
 //
 // Contract. Operations of one key are linearisable, whoever makes them beside one another: each
@@ -202,10 +204,10 @@ template <class Key, class Config = MapConfig<>>
 class HashMapRef {
  public:
   static constexpr unsigned kWidth = Config::kWidth;
-  using Group = MapGroup<kWidth>;
-
-  HashMapRef() = default;
   explicit HashMapRef(const detail::MapView& view) : view_(view) {}
+
+#if HOLDFAST_DEVICE_CODE
+  using Group = MapGroup<kWidth>;
 
   __device__ std::uint32_t value_bytes() const { return view_.value_bytes; }
 
@@ -223,12 +225,11 @@ class HashMapRef {
   // Whether the key is there. If so, its value goes to `out`, whole; else that stays as it is.
   __device__ bool find(const Group& group, Key key, void* out) const;
   __device__ bool contains(const Group& group, Key key) const;
+#endif
 
  private:
   detail::MapView view_;
 };
-
-#endif  // HOLDFAST_DEVICE_CODE
 
 }  // namespace holdfast
 
