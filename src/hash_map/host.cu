@@ -126,6 +126,7 @@ MapView MapHost::view(bool alone) const {
 
 MapView MapHost::give_ref() {
   region.check_writable("a ref of a hash map");
+  stream.synchronize();  // places that were given back may still be sorted
   refs_out_ = true;
   return view(false);
 }
@@ -174,7 +175,7 @@ const std::uint32_t* MapHost::order_of(const MapView& view, const MapBatch& batc
   types_.kernels->place(stream, view, batch, memory_.bucket.data(), memory_.op.data());
   memory_.sorter.sort(stream, memory_.bucket.data(), memory_.sorted_bucket.data(),
                       memory_.op.data(), memory_.sorted_op.data(), batch.count,
-                      static_cast<unsigned>(std::bit_width(view.buckets - 1)));
+                      static_cast<unsigned>(std::bit_width(view.buckets)));
   return memory_.sorted_op.data();
 }
 

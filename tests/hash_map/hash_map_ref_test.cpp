@@ -283,6 +283,29 @@ TEST_F(HashMapRefTest, NothingComesFreeWhileARefIsOut) {
   ASSERT_NO_FATAL_FAILURE(opened.expect_holds({{key, 9}}));
 }
 
+// A commit, which looks at pages that kernels have marked, has what they did; a power cut takes the
+// rest.
+TEST_F(HashMapRefTest, CommitsHaveWhatKernelsDid) {
+  using Map = HashMap<U64, MapConfig<32>>;
+  auto opened = MapOpened<Map>::create(path(), map_options(400, 8));
+  PinnedBuffer<U64> keys(100);
+  typename MapOpened<Map>::Oracle oracle;
+  opened.region->commit();
+  for (U64 i = 0; i < 100; ++i) keys[i] = i, oracle[i] = i;
+  insert_by_thread(opened.map->stream(), *opened.map, keys.data(), 100);
+  opened.map->stream().synchronize();
+  opened.map->erase(keys.data(), 30);
+  for (U64 i = 0; i < 30; ++i) oracle.erase(i);
+  opened.map->insert_or_assign(keys.data() + 90, opened.values_of({7}).data(), 1);
+  oracle[90] = 7;
+  opened.region->commit();
+  opened.map->erase(keys.data() + 50, 20);
+  opened.abandon();
+  opened = MapOpened<Map>::open(path(), {}, last_commit());
+  EXPECT_EQ(opened.map->recovery().erased, 30u);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+}
+
 // What kernels with a ref left is there after they were killed, too, and counted.
 TEST_F(HashMapRefTest, OpeningPutsInOrderWhatARefLeft) {
   using Map = HashMap<U64, MapConfig<4>>;
