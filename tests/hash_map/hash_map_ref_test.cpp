@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <type_traits>
 
 #include "hash_map/map_test.hpp"
 #if defined(HOLDFAST_BACKEND_CPU)
@@ -17,6 +18,7 @@ namespace holdfast::test {
 namespace {
 
 using U64 = std::uint64_t;
+static_assert(std::is_trivially_copyable_v<HashMapRef<U64>>);
 using State = std::optional<U64>;  // a key's value, or none
 
 // A step with what it set, and got.
@@ -249,6 +251,17 @@ TEST_F(HashMapRefTest, ThreadsHaveTheirOperationsMadeInTurn) {
   EXPECT_EQ(opened.map->size(), 150u);
   opened.map->quiesce();
   ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+}
+
+// Four levels are fuller than two when a key does not fit.
+TEST_F(HashMapRefTest, MapsOfOtherShapesAndHashesAreMadeWhereTheyAreUsed) {
+  auto region = Region::create(path(), options(1 << 20));
+  double load = 0;
+  EXPECT_EQ(fill_other_map(region, &load), "");
+  EXPECT_GT(load, 0.9);
+  using Default = HashMap<U64>;
+  EXPECT_EQ(error_of([&] { Default::open(region, "other"); }, {"4 levels", "2 levels"}),
+            Errc::invalid_argument);
 }
 
 // While a ref is out batches follow its contract: places and slots come free when it has ended.

@@ -65,6 +65,14 @@ __global__ void insert_by_thread_kernel(HashMapRef<std::uint64_t, MapConfig<32>>
   });
 }
 
+struct OtherHash {
+  static constexpr std::uint64_t kId = 77;
+  __host__ __device__ static constexpr std::uint32_t hash(std::uint64_t key, unsigned which) {
+    return MapHash::hash(key * 0x9e3779b97f4a7c15ull, which + 2);
+  }
+};
+using OtherMap = HashMap<std::uint64_t, MapConfig<32, 4, 2, OtherHash>>;
+
 }  // namespace
 
 template <unsigned Width>
@@ -87,6 +95,20 @@ void insert_by_thread(Stream& stream, HashMap<std::uint64_t, MapConfig<32>>& map
                       const std::uint64_t* keys, std::uint32_t count) {
   launch(stream, dim3(blocks_for(count, 64)), dim3(64), insert_by_thread_kernel, map.ref(), keys,
          count);
+}
+
+std::string fill_other_map(Region& region, double* load) {
+  MapOptions options;
+  options.capacity = 8000;
+  options.max_batch = 100;
+  OtherMap map = OtherMap::create(region, "other", options);
+  for (std::uint64_t first = 0;; first += 100) {
+    std::uint64_t keys[100];
+    for (std::uint64_t i = 0; i < 100; ++i) keys[i] = first + i;
+    if (map.insert(keys, keys, 100).full != 0) break;
+  }
+  *load = map.load_factor();
+  return map.verify();
 }
 
 }  // namespace holdfast::test

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "holdfast/hash_map.hpp"
 
@@ -46,5 +47,9 @@ void make_steps(Stream& stream, HashMap<std::uint64_t, MapConfig<Width>>& map,
 // Each thread has a key of its own, and the group takes them in turn.
 void insert_by_thread(Stream& stream, HashMap<std::uint64_t, MapConfig<32>>& map,
                       const std::uint64_t* keys, std::uint32_t count);
+
+// Makes the map "other", of a shape and hash functions that the library has not compiled, fills it
+// until a key does not fit, and returns what its verify() says; *load: how full it was.
+std::string fill_other_map(Region& region, double* load);
 
 }  // namespace holdfast::test

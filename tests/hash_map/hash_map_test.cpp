@@ -55,8 +55,6 @@ TYPED_TEST(HashMapOf, RandomProgramsLeaveWhatAnOracleHas) {
   }
 }
 
-// A map of another hash, and of another shape: compiled here (this is a kernel file of the CPU
-// backend as any).
 class HashMapTest : public Scratch {
  protected:
   using Map = HashMap<U64>;
