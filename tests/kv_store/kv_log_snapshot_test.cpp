@@ -86,9 +86,9 @@ TEST_F(KvLogSnapshots, TheyAreAsTheFormatSays) {
   EXPECT_GT(dead_and_left_out, 1000u);
 }
 
-// Many small runs: each segment has its snapshot as soon as none reaches into it any more. Of large
-// ones a part of the segments has.
-TEST_F(KvLogSnapshots, TheyAreTakenBehindBatches) {
+// Of many small runs each segment has its snapshot as soon as none reaches into it any more; of
+// large ones none has, until the store is closed.
+TEST_F(KvLogSnapshots, TheyAreTakenBehindSmallBatches) {
   create(1 << 14, 1000);
   for (std::uint64_t i = 0; i < 400; ++i) opened_.set({i, i + 1}, {i, i});
   EXPECT_GT(sealed(), 5u);
@@ -97,26 +97,26 @@ TEST_F(KvLogSnapshots, TheyAreTakenBehindBatches) {
   opened_.reopen_killed(path());
   EXPECT_EQ(stats().snapshots_used, sealed());
   EXPECT_EQ(stats().records, 401u);
-  const std::uint64_t before = stats().snapshots;
   Keys keys(1000);
   for (std::uint64_t i = 0; i < 16; ++i) {
     for (std::size_t k = 0; k < keys.size(); ++k) keys[k] = i * 1000 + k;
     opened_.set(keys, keys);
   }
-  const std::uint64_t filled = 16'000 / 251;
-  EXPECT_GT(stats().snapshots, before);
-  EXPECT_LE(stats().snapshot_bytes, (filled / 4 + 2) * (64 + 64 + 8));
+  EXPECT_LE(stats().snapshot_bytes, 64u + 64 + 8) << "but of the one that small runs had begun";
   EXPECT_EQ(opened_.store->verify(), "");
 }
 
-// What one stores is counted, and no more than its bound.
+// What they store is counted, and no more than its bound.
 TEST_F(KvLogSnapshots, WhatTheyStoreIsBounded) {
   create(4096, 500);
-  ASSERT_NO_FATAL_FAILURE(fill(80));
+  for (int i = 0; i < 2500; ++i) {
+    const std::uint64_t key = random_() % 3000;
+    opened_.set({key}, {key});
+  }
   const KvStore::Stats now = stats();
-  EXPECT_GT(now.snapshot_bytes, 0u);
+  EXPECT_GT(now.snapshot_bytes, 1000u);
   EXPECT_LE(static_cast<double>(now.snapshot_bytes),
-            5.0 / 128 * static_cast<double>(now.bytes_stored - now.snapshot_bytes) * 1.1 + 1000);
+            static_cast<double>(now.bytes_stored - now.snapshot_bytes) / 32 * 1.1);
 }
 
 // Segments that were made free and written again since; copies; tombstones that were dropped.

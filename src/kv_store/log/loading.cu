@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kv_store/log/block_sum.hpp"
 #include "undo_log/medium_store.hpp"
 
 namespace holdfast::kv::log {
@@ -158,23 +159,11 @@ __global__ void insert_values(Index index, Stage stage, const std::uint32_t* ran
   index.where[slot] = read.position | (read.tombstone ? kErasedBit : 0);
 }
 
-// The sum over the block, in thread 0. REQUIRES: all threads of the block call.
-__device__ unsigned long long block_sum(unsigned long long value) {
-  __shared__ unsigned long long sums[kBlock];
-  __syncthreads();  // the sum of an earlier call has been read
-  sums[threadIdx.x] = value;
-  for (unsigned distance = kBlock / 2; distance > 0; distance /= 2) {
-    __syncthreads();
-    if (threadIdx.x < distance) sums[threadIdx.x] += sums[threadIdx.x + distance];
-  }
-  return threadIdx.x == 0 ? sums[0] : 0;
-}
-
 __device__ void add_census(const Census& mine, Census* census) {
   static_assert(kBlock < 1u << 16, "four counts of a block are in one word");
   const unsigned long long counts =
-      block_sum(mine.pairs | mine.tombstones << 16 | mine.slots << 32 | mine.wrong << 48);
-  const unsigned long long digest = block_sum(mine.digest);
+      block_sum<kBlock>(mine.pairs | mine.tombstones << 16 | mine.slots << 32 | mine.wrong << 48);
+  const unsigned long long digest = block_sum<kBlock>(mine.digest);
   if (threadIdx.x != 0 || counts == 0) return;
   atomicAdd(&census->pairs, counts & 0xffff);
   atomicAdd(&census->tombstones, counts >> 16 & 0xffff);

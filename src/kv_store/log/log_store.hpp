@@ -109,8 +109,8 @@ class LogStore : public KvStore::Impl {
 
   // ---- Snapshots (snapshot_turns.cu) ----
   bool is_sealed(std::uint32_t segment) const;  // no run will reach into it, and it is not free
-  void seal();
-  void snapshot_behind();
+  void seal();                                  // the tail is left for another segment
+  void snapshot_behind();                       // of those that are due
   // Of those that are sealed and have changed. Waits for the stream.
   void take_snapshots(const std::vector<std::uint32_t>& segments);
   void close() noexcept;
@@ -136,8 +136,6 @@ class LogStore : public KvStore::Impl {
   std::vector<std::uint64_t> taken_;    // by segment: the run of its snapshot; 0: it has none
   std::vector<std::uint32_t> due_;      // segments whose snapshots come behind the batch
   std::uint32_t tail_pieces_ = 0;       // of runs
-  std::uint32_t filled_ = 0;            // segments, since the last turn
-  std::uint32_t turn_ = 0;              // the segment that had it
   std::uint64_t opened_run_ = 0;        // the last one when it was opened
   bool counts_come_ = false;  // bring_counts() was called, and no kernel has changed them since
 

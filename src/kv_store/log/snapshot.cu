@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kv_store/log/block_sum.hpp"
 #include "kv_store/log/held.hpp"
 #include "undo_log/medium_store.hpp"
 
@@ -28,18 +29,6 @@ __device__ SnapshotBits bits_from(const Index& index, std::uint32_t first) {
   return bits;
 }
 
-// In thread 0. Without atomics, whose orders are as many schedules to the checker. REQUIRES: all
-// threads of the block call, a power of two of them.
-__device__ std::uint64_t sum_over_block(std::uint64_t mine) {
-  __shared__ std::uint64_t sums[kMostThreads];
-  sums[threadIdx.x] = mine;
-  for (unsigned distance = blockDim.x / 2; distance > 0; distance /= 2) {
-    __syncthreads();
-    if (threadIdx.x < distance) sums[threadIdx.x] += sums[threadIdx.x + distance];
-  }
-  return sums[0];
-}
-
 __device__ void store_check(const Medium& medium, SnapshotHeader* header, std::uint64_t check) {
   header->check = check;
   medium.marks.mark(&header->check, sizeof(header->check));
@@ -64,7 +53,7 @@ __global__ void take_snapshots(Medium medium, Index index, SnapshotWord* snapsho
     medium.marks.mark(&bits[threadIdx.x], sizeof(found));
     persist();
   }
-  const std::uint64_t sum = sum_over_block(mine);
+  const std::uint64_t sum = block_sum<kMostThreads>(mine);
   if (threadIdx.x != 0) return;
   const auto* const run = reinterpret_cast<const RunHeader*>(medium.records + first);
   SnapshotHeader made{run->check, list.run, entry.oldest, entry.newest, sum, entry.oldest_piece, 0,

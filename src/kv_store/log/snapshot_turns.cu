@@ -8,10 +8,8 @@ namespace holdfast::kv::log {
 
 namespace {
 
-// Headers that opening reads one by one, of a segment that has no snapshot.
+// Of fewer the headers are read as soon as a snapshot is.
 constexpr std::uint32_t kManyPieces = 16;
-// So many segments are filled for one whose turn it is.
-constexpr std::uint32_t kFilledPerTurn = 4;
 // What is written of the log, in its parts, before closing is worth all snapshots.
 constexpr std::uint64_t kPartWritten = 64;
 
@@ -21,12 +19,10 @@ bool LogStore::is_sealed(std::uint32_t segment) const {
   return segments_[segment].newest != 0 && segment != tail_;
 }
 
-// The tail is left for another segment.
 void LogStore::seal() {
   if (tail_ == ~0u) return;
   if (tail_pieces_ >= kManyPieces) due_.push_back(tail_);
   tail_pieces_ = 0;
-  ++filled_;
 }
 
 void LogStore::take_snapshots(const std::vector<std::uint32_t>& segments) {
@@ -49,16 +45,7 @@ void LogStore::take_snapshots(const std::vector<std::uint32_t>& segments) {
   stream.synchronize();
 }
 
-// No more of them than a part of the segments that the batch has filled, and one.
 void LogStore::snapshot_behind() {
-  for (; filled_ >= kFilledPerTurn; filled_ -= kFilledPerTurn) {
-    for (std::uint32_t passed = 0; passed < shape_.segments; ++passed) {
-      turn_ = (turn_ + 1) % shape_.segments;
-      if (!is_sealed(turn_)) continue;
-      due_.push_back(turn_);
-      break;
-    }
-  }
   if (due_.empty()) return;
   take_snapshots(due_);
   due_.clear();
