@@ -11,7 +11,7 @@
 //   kvs_bench --layouts=1 [--live=50|75] [--table_mib=N] [--batch=N] [--batches=N]
 //
 // With --open_records=N, instead or behind it, how long a log of N records takes to open, of a
-// quarter and of a sixteenth of them; --live as above.
+// quarter and of a sixteenth of them, by its age, with snapshots and without; --live as above.
 //
 //   kvs_bench --open_records=N [--live=50] [--batch=N]
 #include <random>

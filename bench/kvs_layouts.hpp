@@ -17,9 +17,10 @@ struct LayoutRun {
 void compare_layouts(const LayoutRun& run);
 
 // Prints lines kvs_log_open for logs of a sixteenth of so many records, of a quarter, and of all:
-// holding each pair once ("loaded"), full for the first time ("full"), and once cleaning is steady
-// ("aged"). `run.pairs` does not matter; batches are `run.batch` or a 32nd of the log, what is
-// less.
+// holding each pair once ("loaded"), full for the first time ("full"), once cleaning is steady
+// ("aged"), and behind as many SETs in batches of 256 ("aged by small batches"). Each of them
+// closed, with the snapshots that a kill would have left, and without any. `run.pairs` does not
+// matter; batches are `run.batch` or a 32nd of the log, what is less.
 void measure_openings(std::uint64_t records, const LayoutRun& run);
 
 }  // namespace bench

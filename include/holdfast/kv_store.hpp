@@ -102,11 +102,20 @@ class KvStore {
     std::uint64_t segment_records = 0;  // of a segment, the unit that cleaning makes free
     std::uint64_t segments = 0;
     std::uint64_t free_segments = 0;
+    // Snapshots of what is live in a segment, by which it is opened: how many segments have one,
+    // runs that were committed since the oldest of them was taken, how many it was opened by, and
+    // whether these were not as the log, which was read without any then.
+    std::uint64_t snapshots = 0;
+    std::uint64_t snapshot_age = 0;
+    std::uint64_t snapshots_used = 0;
+    bool snapshots_refused = false;
     // Since it was opened: records that its batches had, records that cleaning copied, and bytes
-    // stored to the medium for both. Write amplification is bytes_stored / (16 * batch_records).
+    // stored to the medium for both, and for snapshots, which are part of them. Write amplification
+    // is bytes_stored / (16 * batch_records).
     std::uint64_t batch_records = 0;
     std::uint64_t copied_records = 0;
     std::uint64_t bytes_stored = 0;
+    std::uint64_t snapshot_bytes = 0;
 
     // Bytes stored for a byte of batches since it was opened; 0 before the first batch.
     double write_amplification() const {

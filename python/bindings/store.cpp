@@ -206,10 +206,18 @@ void bind_records(nb::module_& module) {
       .def_ro("segment_records", &KvStore::Stats::segment_records)
       .def_ro("segments", &KvStore::Stats::segments)
       .def_ro("free_segments", &KvStore::Stats::free_segments)
+      .def_ro("snapshots", &KvStore::Stats::snapshots,
+              "segments that have a snapshot, by which the store is opened")
+      .def_ro("snapshot_age", &KvStore::Stats::snapshot_age,
+              "runs that were committed since the oldest of them was taken")
+      .def_ro("snapshots_used", &KvStore::Stats::snapshots_used, "when it was opened")
+      .def_ro("snapshots_refused", &KvStore::Stats::snapshots_refused,
+              "they were not as the log, which was read without any")
       .def_ro("batch_records", &KvStore::Stats::batch_records,
               "operations of the batches since it was opened")
       .def_ro("copied_records", &KvStore::Stats::copied_records, "by cleaning, since then")
       .def_ro("bytes_stored", &KvStore::Stats::bytes_stored, "to the medium, since then")
+      .def_ro("snapshot_bytes", &KvStore::Stats::snapshot_bytes, "of them, for snapshots")
       .def_prop_ro("write_amplification", &KvStore::Stats::write_amplification,
                    "bytes stored for a byte of batches since it was opened")
       .def_prop_ro("space_amplification", &KvStore::Stats::space_amplification,

@@ -351,6 +351,22 @@ class StoreStats:
     def free_segments(self) -> int: ...
 
     @property
+    def snapshots(self) -> int:
+        """segments that have a snapshot, by which the store is opened"""
+
+    @property
+    def snapshot_age(self) -> int:
+        """runs that were committed since the oldest of them was taken"""
+
+    @property
+    def snapshots_used(self) -> int:
+        """when it was opened"""
+
+    @property
+    def snapshots_refused(self) -> bool:
+        """they were not as the log, which was read without any"""
+
+    @property
     def batch_records(self) -> int:
         """operations of the batches since it was opened"""
 
@@ -361,6 +377,10 @@ class StoreStats:
     @property
     def bytes_stored(self) -> int:
         """to the medium, since then"""
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """of them, for snapshots"""
 
     @property
     def write_amplification(self) -> float:

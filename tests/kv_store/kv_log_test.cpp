@@ -43,7 +43,11 @@ TEST_F(KvLogTest, ReopenedAfterAnyBatchItHoldsWhatItHeld) {
     SCOPED_TRACE(round);
     ASSERT_NO_FATAL_FAILURE(program.step(opened, 30));
     const KvStore::Stats before = opened.store->stats();
-    opened.reopen(path());
+    if (round % 3 == 0) {
+      opened.reopen(path());
+    } else {
+      opened.reopen_killed(path());
+    }
     ASSERT_NO_FATAL_FAILURE(opened.expect_holds(program.oracle));
     const KvStore::Stats after = opened.store->stats();
     EXPECT_EQ(after.batches, before.batches);
@@ -52,6 +56,8 @@ TEST_F(KvLogTest, ReopenedAfterAnyBatchItHoldsWhatItHeld) {
     EXPECT_EQ(after.total.removed, before.total.removed);
     EXPECT_EQ(after.free_segments, before.free_segments);
     EXPECT_FALSE(opened.store->recovery().needed);
+    EXPECT_FALSE(after.snapshots_refused);
+    EXPECT_EQ(after.snapshots_used, after.snapshots);
   }
 }
 
@@ -85,8 +91,12 @@ void erase_and_reopen(const std::string& path, std::uint64_t seed, unsigned batc
         for (std::uint64_t i = 0; i < count; ++i) oracle[keys[i]] = values[i];
       }
     }
-    (void)random();
-    opened.reopen(path);
+    if (random() % 2 == 0) {
+      opened.reopen(path);
+    } else {
+      opened.reopen_killed(path);
+    }
+    ASSERT_FALSE(opened.store->stats().snapshots_refused);
     ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
   }
   opened.abandon();

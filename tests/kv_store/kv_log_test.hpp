@@ -46,13 +46,22 @@ struct LogOpened {
     auto store = std::make_unique<KvStore>(KvStore::open(*region));
     return {std::move(region), std::move(store)};
   }
-  // As a process that is killed between two batches.
+  // Closes the store, and leaves the region as a crash would.
   void abandon() {
     store.reset();
     region->abandon();
   }
+  // As a process that is killed between two batches: the store takes no snapshots.
+  void kill() {
+    region->abandon();
+    store.reset();
+  }
   void reopen(const std::string& path) {
     abandon();
+    *this = open(path);
+  }
+  void reopen_killed(const std::string& path) {
+    kill();
     *this = open(path);
   }
   KvStore::BatchResult set(const Keys& keys, const Keys& values) const {

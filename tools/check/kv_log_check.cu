@@ -1,6 +1,7 @@
 // The key-value store as a log: batches, opening, and cleaning.
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "holdfast/error.hpp"
 #include "holdfast/kv_store.hpp"
@@ -22,6 +23,7 @@ struct LogPlan {
   KvStore::Options options;
   std::vector<LogBatch> batches;  // those before `first` are part of set_up()
   std::size_t first = 0;
+  bool reopens = false;          // for each batch; and set_up() leaves no snapshots
   std::vector<Pairs> after{{}};  // [n]: once n batches are in
 
   void add(LogBatch batch) {
@@ -109,6 +111,30 @@ std::shared_ptr<const LogPlan> cleaning_plan(std::uint32_t operations) {
   return plan;
 }
 
+// A segment that no run reaches into any more, with two records that are live. A batch makes one of
+// them dead, and closing the store takes the snapshot; the next opening goes by it, and its batch
+// makes the other dead.
+std::shared_ptr<const LogPlan> snapshot_plan(std::uint32_t operations) {
+  constexpr std::uint32_t kSegment = 256;
+  constexpr std::uint32_t kHeader = 5;
+  if (operations != 1) {
+    throw Error(Errc::invalid_argument, "the log that has a snapshot takes one operation");
+  }
+  auto plan = std::make_shared<LogPlan>();
+  const std::uint32_t rest = kSegment - 3 * kHeader - 2;
+  plan->options = options_of(64, rest);
+  plan->options.log_records = 8 * kSegment;
+  plan->set({1000});
+  plan->set({1002});
+  plan->erase_absent(rest);
+  plan->set({1003});
+  plan->first = plan->batches.size();
+  plan->reopens = true;
+  plan->set({1000});
+  plan->set({1002});
+  return plan;
+}
+
 void apply(KvStore& store, const LogBatch& batch) {
   if (batch.erases) {
     store.erase(batch.keys.data(), batch.keys.size());
@@ -143,13 +169,18 @@ Program make(std::shared_ptr<const LogPlan> plan) {
   program.set_up = [plan](Region& region) {
     KvStore store = KvStore::create(region, plan->options);
     for (std::size_t i = 0; i < plan->first; ++i) apply(store, plan->batches[i]);
+    // One that is opened behind it ends it without closing it.
+    if (plan->reopens) (void)KvStore::open(region);
   };
   program.run = [plan](Region& region, Session& session) {
-    KvStore store = KvStore::open(region);
+    std::optional<KvStore> store(KvStore::open(region));
     for (std::size_t i = plan->first; i < plan->batches.size(); ++i) {
       session.start();
-      apply(store, plan->batches[i]);
+      apply(*store, plan->batches[i]);
       session.acknowledge();
+      if (!plan->reopens) continue;
+      store.reset();
+      store.emplace(KvStore::open(region));
     }
   };
   program.recover = [recovered](Region& region) {
@@ -182,10 +213,12 @@ Offer offer(const std::string& name, const std::string& summary,
 }  // namespace
 
 std::vector<Offer> kv_log_programs() {
-  return {offer("kv_log", "the key-value store as a log: SET, ERASE and SET again", batches_plan),
-          offer("kv_log_set", "the same: one SET of new keys", set_plan),
-          offer("kv_log_cleaning", "the same: a SET, behind which a segment is cleaned",
-                cleaning_plan)};
+  return {
+      offer("kv_log", "the key-value store as a log: SET, ERASE and SET again", batches_plan),
+      offer("kv_log_set", "the same: one SET of new keys", set_plan),
+      offer("kv_log_cleaning", "the same: a SET, behind which a segment is cleaned", cleaning_plan),
+      offer("kv_log_snapshot", "the same: SETs, each in a store that is opened and closed",
+            snapshot_plan)};
 }
 
 }  // namespace holdfast::check

@@ -427,6 +427,9 @@ def stat(
                 "segment_records": stats.segment_records,
                 "segments": stats.segments,
                 "free_segments": stats.free_segments,
+                "snapshots": stats.snapshots,
+                "snapshot_age": stats.snapshot_age,
+                "snapshots_refused": stats.snapshots_refused,
                 "space_amplification": round(stats.space_amplification, 3),
             }
     if as_json:

@@ -2,25 +2,12 @@
 
 #include "kv_store/log/append.hpp"
 #include "kv_store/log/counts.hpp"
+#include "kv_store/log/held.hpp"
 
 namespace holdfast::kv::log {
 namespace {
 
 __device__ std::uint32_t thread_in_row() { return blockIdx.x * blockDim.x + threadIdx.x; }
-
-// A record of a victim, as the index knows it.
-struct Held {
-  std::uint32_t slot = kNone;  // kNone: it is dead
-  bool tombstone = false;
-};
-
-__device__ Held held_at(const Index& index, std::uint32_t position) {
-  if (position == 0) return {};
-  const std::uint32_t slot = index.slot_of[position];
-  const std::uint32_t where = index.where[slot];
-  if ((where & ~kErasedBit) != position) return {};
-  return {slot, (where & kErasedBit) != 0};
-}
 
 // Positions that a thread of gather_live() looks at: loads that wait for none of each other.
 constexpr std::uint32_t kSpan = 4;

@@ -13,11 +13,12 @@ using detail::concat;
 
 constexpr std::uint32_t kStage = (16u << 20) / sizeof(Record);  // records; whole segments
 
-// A piece as kernels see it.
+// A piece as kernels see it, or a segment whose snapshot says what of it counts.
 struct Extent {
+  static constexpr std::uint32_t kBySnapshot = ~0u;
   std::uint32_t first;  // position
   std::uint32_t records;
-  std::uint32_t pairs;  // of them, in front of the tombstones
+  std::uint32_t pairs;  // of them, in front of the tombstones; or kBySnapshot
   std::uint32_t rank;
 };
 
@@ -28,18 +29,35 @@ struct Stage {
   std::uint32_t count;
   const Extent* extents;  // by position
   std::uint32_t extent_count;
+  const SnapshotWord* snapshots;  // of its segments, where any of them has an extent
+  std::uint32_t shift;            // log2 of a segment's records
 };
 
 // A record of the stage, as a thread of a block of kBlock sees it.
 struct Read {
-  bool there = false;
+  bool within = false;  // an extent
+  bool there = false;   // it counts, unless a newer one of its key does
   bool tombstone = false;
   std::uint32_t position = 0;
   std::uint32_t extent = 0;
   std::uint32_t index = 0;  // within its piece
   std::uint32_t rank = 0;   // and 1: 0 is the rank of none
+  std::uint64_t sum = 0;    // what it adds to its piece's, or to that of the snapshot
   Record record{0, 0};
 };
+
+// What the snapshot of its segment says of it.
+__device__ void read_bits(const Stage& stage, std::uint32_t i, Read& read) {
+  const auto* const header = reinterpret_cast<const SnapshotHeader*>(
+      stage.snapshots + snapshot_offset(i >> stage.shift, 1u << stage.shift));
+  const auto* const all = reinterpret_cast<const SnapshotBits*>(header + 1);
+  const std::uint32_t span = read.index / kSnapshotSpan;
+  const std::uint32_t bit = read.index % kSnapshotSpan;
+  const SnapshotBits bits = all[span];
+  read.there = (bits.live >> bit & 1) != 0;
+  read.tombstone = (bits.tombs >> bit & 1) != 0;
+  if (bit == 0) read.sum = bits_sum(bits, span);
+}
 
 __device__ Read read_of_thread(const Stage& stage) {
   Read read;
@@ -62,10 +80,17 @@ __device__ Read read_of_thread(const Stage& stage) {
   const Extent extent = stage.extents[read.extent];
   read.index = read.position - extent.first;
   if (read.index >= extent.records) return read;
+  read.within = true;
+  read.rank = extent.rank + read.index + 1;
+  if (extent.pairs == Extent::kBySnapshot) {
+    read_bits(stage, i, read);
+    if (read.there) read.record = stage.records[i];
+    return read;
+  }
   read.there = true;
   read.tombstone = read.index >= extent.pairs;
-  read.rank = extent.rank + read.index + 1;
   read.record = stage.records[i];
+  read.sum = record_sum(read.record.key, read.record.value, read.index);
   return read;
 }
 
@@ -75,8 +100,7 @@ __device__ Read read_of_thread(const Stage& stage) {
 __device__ void add_sums(const Stage& stage, const Read& read, unsigned long long* sums) {
   __shared__ unsigned long long up_to[kBlock];  // sums of the threads up to each, modulo 2^64
   const unsigned me = threadIdx.x;
-  up_to[me] = 0;
-  if (read.there) up_to[me] = record_sum(read.record.key, read.record.value, read.index);
+  up_to[me] = read.sum;
   for (unsigned distance = 1; distance < kBlock; distance *= 2) {
     __syncthreads();
     const unsigned long long before = me < distance ? 0 : up_to[me - distance];
@@ -84,7 +108,7 @@ __device__ void add_sums(const Stage& stage, const Read& read, unsigned long lon
     up_to[me] += before;
   }
   __syncthreads();
-  if (!read.there || (me != 0 && read.index != 0)) return;
+  if (!read.within || (me != 0 && read.index != 0)) return;
   const std::uint32_t rest = stage.extents[read.extent].records - read.index;
   const unsigned last = rest < kBlock - me ? me + rest - 1 : kBlock - 1;
   const unsigned long long sum = up_to[last] - (me == 0 ? 0 : up_to[me - 1]);
@@ -138,8 +162,8 @@ __global__ void insert_values(Index index, Stage stage, const std::uint32_t* ran
 __device__ void add_census(const Census& mine, Census* census) {
   static_assert(kBlock < 1u << 16, "four counts of a block are in one word");
   const unsigned long long counts =
-      block_sum(mine.pairs | mine.tombstones << 16 | mine.slots << 32 | mine.wrong << 48);
-  const unsigned long long digest = block_sum(mine.digest);
+      block_sum<kBlock>(mine.pairs | mine.tombstones << 16 | mine.slots << 32 | mine.wrong << 48);
+  const unsigned long long digest = block_sum<kBlock>(mine.digest);
   if (threadIdx.x != 0 || counts == 0) return;
   atomicAdd(&census->pairs, counts & 0xffff);
   atomicAdd(&census->tombstones, counts >> 16 & 0xffff);
@@ -197,8 +221,9 @@ class Extents {
     extents.reserve(survey.pieces.size());
     for (const Piece& piece : survey.pieces) {
       const RunHeader& header = piece.header;
-      extents.push_back(
-          {piece.first, header.records, header.records - header.tombstones, piece.rank});
+      extents.push_back({piece.first, header.records,
+                         piece.snapshot ? Extent::kBySnapshot : header.records - header.tombstones,
+                         piece.rank});
     }
     copy_async(stream, extents_.data(), extents.data(), extents_.bytes());
     stream.synchronize();
@@ -214,6 +239,7 @@ class Extents {
     for (std::size_t i = 0; i < sums.size(); ++i) {
       const Piece& piece = survey.pieces[i];
       if (sums[i] == piece.header.sum) continue;
+      if (piece.snapshot) return concat("the snapshot of segment ", piece.first >> shift);
       return concat("run ", piece.header.number, " is damaged: its ", piece.header.records,
                     " records in segment ", piece.first >> shift, ", from record ",
                     piece.first & ((1u << shift) - 1), " on, are not those that its sum is of");
@@ -230,11 +256,17 @@ class Extents {
 // What deal() queues on the stream is through before its memory is used again.
 template <class Deal>
 void for_each_stage(Stream& stream, const Index& index, const Survey& survey,
-                    const Extents& extents, const Record* records, Deal&& deal) {
+                    const Extents& extents, const Record* records, const SnapshotWord* snapshots,
+                    Deal&& deal) {
   const std::uint32_t segment = 1u << index.shift;
+  const std::size_t words = snapshot_words(segment);
   DeviceBuffer<Record> memory[2];
+  DeviceBuffer<SnapshotWord> bits[2];
   const std::uint32_t most = std::min(kStage, index.positions);
   for (auto& half : memory) half = DeviceBuffer<Record>(most);
+  if (survey.snapshots != 0) {
+    for (auto& half : bits) half = DeviceBuffer<SnapshotWord>(most / segment * words);
+  }
   Stream copies;
   Event copied[2], dealt[2];
   bool used[2] = {false, false};
@@ -251,10 +283,15 @@ void for_each_stage(Stream& stream, const Index& index, const Survey& survey,
     const std::size_t bytes = (stop - begin) * sizeof(Record);
     if (std::exchange(used[turn], true)) dealt[turn].wait(copies);
     copy_async(copies, memory[turn].data(), records + begin, bytes);
+    if (survey.snapshots != 0) {
+      const std::size_t of_stage = (stop - begin + segment - 1) / segment * words;
+      copy_async(copies, bits[turn].data(), snapshots + begin / segment * words,
+                 of_stage * sizeof(SnapshotWord));
+    }
     copied[turn].record(copies);
     copied[turn].wait(stream);
     deal(Stage{memory[turn].data(), begin, stop - begin, extents.data(),
-               static_cast<std::uint32_t>(survey.pieces.size())});
+               static_cast<std::uint32_t>(survey.pieces.size()), bits[turn].data(), index.shift});
     dealt[turn].record(stream);
     from = to;
   }
@@ -276,12 +313,12 @@ Census take_census(Stream& stream, const Index& index, const Record* records, un
 }  // namespace
 
 Census load_index(Stream& stream, const Index& index, const Survey& survey, const Record* records,
-                  const std::string& where) {
+                  const SnapshotWord* snapshots, const std::string& where) {
   constexpr const char* kRemedy = "; reopen the region from its last commit";
   const DeviceBuffer<std::uint32_t> ranks(index.mask + 2);
   const DeviceBuffer<unsigned> lost(1);
   const Extents extents(stream, survey);
-  for_each_stage(stream, index, survey, extents, records, [&](const Stage& stage) {
+  for_each_stage(stream, index, survey, extents, records, snapshots, [&](const Stage& stage) {
     const unsigned blocks = blocks_for(stage.count, kBlock);
     launch(stream, blocks, kBlock, insert_keys, index, stage, ranks.data(), extents.sums(),
            lost.data());
@@ -310,7 +347,7 @@ Census load_index(Stream& stream, const Index& index, const Survey& survey, cons
 std::string audit_log(Stream& stream, const Index& index, const Survey& survey,
                       const Record* records, std::uint32_t segments) {
   const Extents extents(stream, survey);
-  for_each_stage(stream, index, survey, extents, records, [&](const Stage& stage) {
+  for_each_stage(stream, index, survey, extents, records, nullptr, [&](const Stage& stage) {
     launch(stream, blocks_for(stage.count, kBlock), kBlock, add_sums_of, stage, extents.sums());
   });
   std::string wrong = extents.wrong(stream, survey, index.shift);

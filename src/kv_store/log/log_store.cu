@@ -86,16 +86,45 @@ LogStore::LogStore(Region& r, LogObject object, core::Use user, Memory memory)
       memory_(std::move(memory)),
       shift_(index_.shift),
       most_entries_(std::min(most_live(shape_), slots_for(shape_) / 4 * 3)),
-      segments_(shape_.segments) {
+      segments_(shape_.segments),
+      taken_(shape_.segments) {
   for (std::uint32_t segment = 0; segment < shape_.segments; ++segment) free_.push_back(segment);
 }
 
+Survey LogStore::survey(const SnapshotWord* snapshots) {
+  return survey_log(region, stream, shape_, medium_.records, medium_.commit, snapshots, where);
+}
+
+void LogStore::clear_index() {
+  fill_async(stream, memory_.pairs.data(), 0, memory_.pairs.bytes());
+  fill_async(stream, memory_.where.data(), 0, memory_.where.bytes());
+  fill_async(stream, memory_.counts.data(), 0, memory_.counts.bytes());
+}
+
+// By the snapshots; where they are not as the log, by the log alone, which is what decides.
+Census LogStore::fill_index(Survey& by) {
+  try {
+    return load_index(stream, index_, by, medium_.records, snapshots_, where);
+  } catch (const Error& error) {
+    if (error.code() != Errc::damaged || by.snapshots == 0) throw;
+  }
+  snapshots_refused_ = true;
+  clear_index();
+  by = survey(nullptr);
+  const Census census = load_index(stream, index_, by, medium_.records, nullptr, where);
+  launch_forget(stream, medium_, snapshots_, shape_);
+  stream.synchronize();
+  return census;
+}
+
 void LogStore::load() {
-  const Survey survey = survey_log(region, stream, shape_, medium_.records, medium_.commit, where);
+  Survey survey = this->survey(snapshots_);
+  recovery.needed = !survey.torn.empty();
+  recovery.undone = survey.torn_records;
   opening_ = survey.openings + 1;
   store_durably(region, stream, &medium_.commit->openings, &opening_, sizeof(opening_));
   drop_headers(stream, medium_, survey.torn);
-  const Census census = load_index(stream, index_, survey, medium_.records, where);
+  const Census census = fill_index(survey);
   counts_ = survey.last;
   chain_ = survey.last.check;
   tail_ = survey.tail;
@@ -106,8 +135,10 @@ void LogStore::load() {
   tombstones_ = census.tombstones;
   used_slots_ = census.slots;
   removed_ = counts_.inserted - pairs_;
-  recovery.needed = !survey.torn.empty();
-  recovery.undone = survey.torn_records;
+  taken_ = survey.taken;
+  snapshots_used_ = survey.snapshots;
+  opened_run_ = counts_.number;
+  for (const Piece& piece : survey.pieces) tail_pieces_ += piece.first >> shift_ == tail_;
 }
 
 void LogStore::check_whole() const {
@@ -372,7 +403,7 @@ std::uint64_t LogStore::scan(std::uint64_t* keys, std::uint64_t* values, std::ui
 
 std::string LogStore::verify() {
   check_whole();
-  const Survey survey = survey_log(region, stream, shape_, medium_.records, medium_.commit, where);
+  const Survey survey = this->survey(nullptr);
   if (survey.run != counts_.number) {
     return concat("run ", counts_.number, " is the last, and the medium has ", survey.run);
   }
@@ -383,7 +414,11 @@ std::string LogStore::verify() {
       return concat("segment ", i, is_free ? " is free, and has runs" : " is not free, and empty");
     }
   }
-  return audit_log(stream, index_, survey, medium_.records, shape_.segments);
+  const std::string wrong = audit_log(stream, index_, survey, medium_.records, shape_.segments);
+  if (!wrong.empty()) return wrong;
+  const std::uint64_t missing =
+      count_missing(stream, index_, snapshots_, this->survey(snapshots_).taken);
+  return missing == 0 ? std::string() : concat("the snapshots lack ", missing, " live records");
 }
 
 KvStore::Stats LogStore::stats() {
@@ -403,7 +438,8 @@ KvStore::Stats LogStore::stats() {
   result.free_segments = free_.size();
   result.batch_records = batch_records_;
   result.copied_records = copied_records_;
-  result.bytes_stored = bytes_stored_;
+  result.bytes_stored = bytes_stored_ + snapshot_bytes_;
+  add_snapshot_stats(result);
   return result;
 }
 

@@ -10,6 +10,7 @@
 #include "kv_store/log/cleaning.hpp"
 #include "kv_store/log/loading.hpp"
 #include "kv_store/log/rules.hpp"
+#include "kv_store/log/snapshot.hpp"
 #include "kv_store/log/survey.hpp"
 
 namespace holdfast::kv::log {
@@ -48,7 +49,10 @@ class Memory {
 class LogStore : public KvStore::Impl {
  public:
   LogStore(Region& region, LogObject object, core::Use use, Memory memory);
-  ~LogStore() override { end_work(); }
+  ~LogStore() override {
+    close();
+    end_work();
+  }
 
   // Fills the index; drops what a crash cut off. Throws damaged.
   void load();
@@ -67,6 +71,9 @@ class LogStore : public KvStore::Impl {
  private:
   struct Load;  // how a batch came into device memory
 
+  Survey survey(const SnapshotWord* snapshots);
+  Census fill_index(Survey& survey);
+  void clear_index();
   void check_whole() const;  // throws device: an earlier call failed
   Work work() const;
   Batch begin_batch(const std::uint64_t* keys, const std::uint64_t* values, std::uint32_t count);
@@ -100,12 +107,22 @@ class LogStore : public KvStore::Impl {
   void update_states();  // from there; waits
   void sweep();
 
+  // ---- Snapshots (snapshot_turns.cu) ----
+  bool is_sealed(std::uint32_t segment) const;  // no run will reach into it, and it is not free
+  void seal();                                  // the tail is left for another segment
+  void snapshot_behind();                       // of those that are due
+  // Of those that are sealed and have changed. Waits for the stream.
+  void take_snapshots(const std::vector<std::uint32_t>& segments);
+  void close() noexcept;
+  void add_snapshot_stats(KvStore::Stats& stats) const;
+
   LogObject object_;
   LogParameters shape_ = object_.parameters();
   Memory memory_;
   Index index_ = memory_.index();
   Medium medium_{object_.part<Record>(kRecords).data(), object_.part<Commit>(kCommit).data(),
                  region.marks()};
+  SnapshotWord* snapshots_ = object_.part<SnapshotWord>(kSnapshots).data();
   std::uint32_t shift_;
   std::uint64_t most_entries_;  // pairs and tombstones
 
@@ -116,6 +133,10 @@ class LogStore : public KvStore::Impl {
   std::uint32_t tail_used_ = 0;
   std::deque<std::uint32_t> free_;
   std::vector<SegmentState> segments_;  // live and tombstones: as update_states() found them
+  std::vector<std::uint64_t> taken_;    // by segment: the run of its snapshot; 0: it has none
+  std::vector<std::uint32_t> due_;      // segments whose snapshots come behind the batch
+  std::uint32_t tail_pieces_ = 0;       // of runs
+  std::uint64_t opened_run_ = 0;        // the last one when it was opened
   bool counts_come_ = false;  // bring_counts() was called, and no kernel has changed them since
 
   std::uint64_t pairs_ = 0;
@@ -128,7 +149,10 @@ class LogStore : public KvStore::Impl {
 
   std::uint64_t batch_records_ = 0;
   std::uint64_t copied_records_ = 0;
-  std::uint64_t bytes_stored_ = 0;
+  std::uint64_t bytes_stored_ = 0;    // by runs and cleaning
+  std::uint64_t snapshot_bytes_ = 0;  // beside these
+  std::uint64_t snapshots_used_ = 0;  // by opening
+  bool snapshots_refused_ = false;
   bool timed_ = false;
   std::string broken_;
   bool values_beside_ = false;  // the batch's values come by a stream of their own

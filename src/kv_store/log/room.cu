@@ -55,6 +55,7 @@ void LogStore::advance(const RunPlan& run, const Outcome& done) {
   for (std::uint32_t piece = 0; piece < run.pieces; ++piece) {
     const bool goes_on = piece == 0 && run.first % shape_.segment_records != 0;
     if (!goes_on) {
+      seal();
       tail_ = free_.front();
       free_.pop_front();
       tail_used_ = 0;
@@ -63,6 +64,7 @@ void LogStore::advance(const RunPlan& run, const Outcome& done) {
     }
     tail_used_ += kHeaderRecords + run.end_of(piece) - run.begin_of(piece);
     segments_[tail_].newest = counts_.number;
+    ++tail_pieces_;
   }
   bytes_stored_ += (run.records + std::uint64_t{run.pieces} * kHeaderRecords) * kRecordBytes +
                    sizeof(Commit::word);
@@ -166,6 +168,7 @@ bool LogStore::clean(std::uint64_t wanted, std::uint64_t most, Choice choice) {
   gone_slots_ += dropped;
   for (const std::uint32_t segment : victims.segments) {
     segments_[segment] = {};
+    taken_[segment] = 0;
     free_.push_back(segment);
   }
   return true;
@@ -195,6 +198,7 @@ void LogStore::clean_behind(std::uint32_t count) noexcept {
                   oldest ? Choice::oldest : Choice::benefit);
     }
     if (gone_slots_ > index_.mask / 16) sweep();
+    snapshot_behind();
   } catch (const std::exception& error) {
     broken_ = error.what();  // the batch is in; the next call says it
   }

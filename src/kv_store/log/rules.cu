@@ -34,7 +34,10 @@ std::vector<Part> LogParameters::parts() const {
                        " that are live, which is too few for ", capacity, " pairs and a batch of ",
                        max_batch, " operations: give more log_records"));
   }
-  return {Part::array<Record>(kRecords, records()), Part::array<Commit>(kCommit, 1)};
+  return {Part::array<Record>(kRecords, records()),
+          Part::array<SnapshotWord>(kSnapshots,
+                                    std::uint64_t{segments} * snapshot_words(segment_records)),
+          Part::array<Commit>(kCommit, 1)};
 }
 
 LogParameters shape_of(const KvStore::Options& options) {
