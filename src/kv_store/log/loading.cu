@@ -290,6 +290,7 @@ __global__ void count_words(FingerprintIndex index, unsigned* live, unsigned* to
   const std::uint64_t slot = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   Census mine{};
   const std::uint64_t word = slot <= index.mask ? index.word_of(slot) : 0;
+  if (__syncthreads_or(word != 0) == 0) return;
   mine.slots = word != 0;
   if (!index.is_free(word)) {
     const std::uint32_t position = detail::kv_position_in(word);
@@ -312,6 +313,7 @@ __global__ void read_live(FingerprintIndex index, bool compares, Census* census)
   Census mine{};
   Held held;
   if (position < index.positions) held = held_at(index, static_cast<std::uint32_t>(position));
+  if (__syncthreads_or(held.slot != kNone) == 0) return;
   if (held.slot != kNone) {
     const Record record = index.records[position];
     if (!held.tombstone) mine.digest = pair_digest(record.key, record.value);

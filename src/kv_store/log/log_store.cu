@@ -172,15 +172,18 @@ Outcome LogStore::run_small(const Batch& batch, const RunPlan& run) {
 
 Outcome LogStore::run_large(const Batch& given, const RunPlan& run, bool sure) {
   Batch batch = given;
-  batch.tag = tag_ = next_tag(stream, tag_, memory_.claims);
-  begin_work(run.pieces);
-  launch_claim(stream, batch, work().outcome);
-  marks[2].record(stream);
-  if (values_beside_ && sure) values_in_.wait(stream);
   // Of fingerprints lookups wait for the link, too: beside stores that do, they would wait for
   // them.
   const bool in_turn = batch.erases() || memory_.form() == KvStore::Index::fingerprints;
-  if (in_turn) look_up(batch);
+  const bool looked_up = in_turn && !sure;  // by check_counts()
+  if (!looked_up) {
+    batch.tag = tag_ = next_tag(stream, tag_, memory_.claims);
+    begin_work(run.pieces);
+    launch_claim(stream, batch, work().outcome);
+  }
+  marks[2].record(stream);
+  if (values_beside_ && sure) values_in_.wait(stream);
+  if (in_turn && !looked_up) look_up(batch);
   with_index([&](const auto& index) {
     launch_step(stream, in_turn ? Step::append : Step::both, medium_, index, batch, run, work());
   });
@@ -212,7 +215,7 @@ void LogStore::check_counts(const Batch& given) {
   for (;;) {
     Batch batch = given;
     batch.tag = tag_ = next_tag(stream, tag_, memory_.claims);
-    begin_work(1);
+    begin_work(shape_.segments);  // a run has no more pieces
     launch_claim(stream, batch, work().outcome);
     if (values_beside_) values_in_.wait(stream);
     look_up(batch);
