@@ -1,6 +1,7 @@
 #include "kv_store/log/batch.hpp"
 
 #include "kv_store/log/append.hpp"
+#include "kv_store/log/block_sum.hpp"
 #include "kv_store/log/counts.hpp"
 #include "kv_store/log/look.hpp"
 
@@ -130,14 +131,19 @@ __global__ void apply_batch(Form index, Batch batch, RunPlan run, Outcome* outco
 __device__ void append_small(const Medium& medium, const Batch& batch, const RunPlan& run,
                              const Work& work) {
   const std::uint32_t op = threadIdx.x;
-  if (op < batch.count) {
-    const std::uint32_t piece = run.piece_of(op);
+  const bool appends = op < batch.count;
+  const std::uint32_t mine = appends ? run.piece_of(op) : kNone;
+  unsigned long long of_record = 0;
+  if (appends) {
     const std::uint32_t position = run.position_of(op);
     const Record record = record_of(batch, op);
     medium.records[position] = record;
     medium.marks.mark(&medium.records[position], sizeof(Record));
-    atomicAdd(&work.sums[piece], static_cast<unsigned long long>(record_sum(
-                                     record.key, record.value, op - run.begin_of(piece))));
+    of_record = record_sum(record.key, record.value, op - run.begin_of(mine));
+  }
+  for (std::uint32_t piece = 0; piece < run.pieces; ++piece) {
+    const unsigned long long sum = block_sum(mine == piece ? of_record : 0);
+    if (threadIdx.x == 0) work.sums[piece] = sum;
   }
   __threadfence_block();
   __syncthreads();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kv_store/log/block_sum.hpp"
 #include "undo_log/medium_store.hpp"
 
 namespace holdfast::kv::log {
@@ -227,18 +228,6 @@ void insert_stage(Stream& stream, const FingerprintIndex& index, const Stage& st
 }
 
 // ---- What an index holds ----
-
-// The sum over the block, in thread 0. REQUIRES: all threads of the block call.
-__device__ unsigned long long block_sum(unsigned long long value) {
-  __shared__ unsigned long long sums[kBlock];
-  __syncthreads();  // the sum of an earlier call has been read
-  sums[threadIdx.x] = value;
-  for (unsigned distance = kBlock / 2; distance > 0; distance /= 2) {
-    __syncthreads();
-    if (threadIdx.x < distance) sums[threadIdx.x] += sums[threadIdx.x + distance];
-  }
-  return threadIdx.x == 0 ? sums[0] : 0;
-}
 
 __device__ void add_census(const Census& mine, Census* census) {
   static_assert(kBlock < 1u << 16, "four counts of a block are in one word");

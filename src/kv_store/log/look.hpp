@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kv_store/log/batch.hpp"
+#include "kv_store/log/block_sum.hpp"
 #include "kv_store/log/commit.hpp"
 
 namespace holdfast::kv::log {
@@ -21,24 +22,22 @@ struct Tally {
 
 // REQUIRES: all threads of the block call.
 __device__ inline void add_up(const Tally& tally, Outcome* outcome) {
-  __shared__ unsigned sums[5];
-  __shared__ unsigned long long digest;
-  if (threadIdx.x < 5) sums[threadIdx.x] = 0;
-  if (threadIdx.x == 0) digest = 0;
-  __syncthreads();
-  if (tally.inserted) atomicAdd(&sums[0], tally.inserted);
-  if (tally.updated) atomicAdd(&sums[1], tally.updated);
-  if (tally.removed) atomicAdd(&sums[2], tally.removed);
-  if (tally.revived) atomicAdd(&sums[3], tally.revived);
-  if (tally.lost) atomicAdd(&sums[4], tally.lost);
-  if (tally.digest) atomicAdd(&digest, tally.digest);
-  __syncthreads();
+  constexpr unsigned kBits = 12;
+  static_assert(kSmallBatch < 1u << kBits && kBlock < 1u << kBits, "five counts are in one word");
+  const unsigned mine[5] = {tally.inserted, tally.updated, tally.removed, tally.revived,
+                            tally.lost};
+  unsigned long long counts = 0;
+  for (unsigned i = 0; i < 5; ++i) counts |= static_cast<unsigned long long>(mine[i]) << i * kBits;
+  counts = block_sum(counts);
+  const unsigned long long digest = block_sum(tally.digest);
+  if (threadIdx.x != 0) return;
   unsigned long long* const totals[5] = {&outcome->inserted, &outcome->updated, &outcome->removed,
                                          &outcome->revived, &outcome->lost};
-  if (threadIdx.x < 5 && sums[threadIdx.x] != 0) {
-    atomicAdd(totals[threadIdx.x], static_cast<unsigned long long>(sums[threadIdx.x]));
+  for (unsigned i = 0; i < 5; ++i) {
+    const unsigned long long count = counts >> i * kBits & ((1u << kBits) - 1);
+    if (count != 0) atomicAdd(totals[i], count);
   }
-  if (threadIdx.x == 0 && digest != 0) atomicAdd(&outcome->digest, digest);
+  if (digest != 0) atomicAdd(&outcome->digest, digest);
 }
 
 // Notes where the key of an operation, the last of its key, was found.
