@@ -14,12 +14,25 @@ namespace {
 
 using holdfast::KvStore;
 using Layout = KvStore::Layout;
+using Index = KvStore::Index;
 
 const char* name_of(Layout layout) { return layout == Layout::log ? "log" : "in_place"; }
 
+// What every line says of the store that it is of.
+Line line_of(const char* benchmark, const KvStore::Stats& stats, const LayoutRun& run) {
+  Line line(benchmark);
+  line.text("layout", name_of(stats.layout));
+  if (stats.layout == Layout::log) {
+    line.text("index", stats.index == Index::whole ? "whole" : "fingerprints");
+  }
+  line.count("pairs", run.pairs);
+  return line;
+}
+
 // The table of the layout in place is twice the pairs: fuller, it would evict.
-KvStore::Options options_for(Layout layout, const LayoutRun& run) {
+KvStore::Options options_for(Layout layout, const LayoutRun& run, Index index) {
   KvStore::Options options;
+  options.index = index;
   options.max_batch = run.batch;
   options.layout = layout;
   if (layout == Layout::in_place) {
@@ -132,11 +145,9 @@ void print_sets(const KvStore::Stats& before, const KvStore& store,
   double all = 0;
   for (const double took : times) all += took;
   const KvStore::Timing timing = store.timing();
-  Line line("kvs_layout_set");
-  line.text("layout", name_of(after.layout))
-      .text("input", sets.from_host ? "pinned host memory" : "device memory")
+  Line line = line_of("kvs_layout_set", after, run);
+  line.text("input", sets.from_host ? "pinned host memory" : "device memory")
       .text("cleaning", sets.cleaning == Cleaning::none ? "none" : "steady")
-      .count("pairs", run.pairs)
       .count("batch", sets.count)
       .count("batches", times.size())
       .number("million_sets_per_s", sets.count * static_cast<double>(times.size()) / all / 1e6)
@@ -211,9 +222,7 @@ void measure_mixed(KvStore& store, Input& input, const LayoutRun& run) {
     });
     if (i > 0) times.push_back(took);
   }
-  Line("kvs_layout_mixed")
-      .text("layout", name_of(store.stats().layout))
-      .count("pairs", run.pairs)
+  line_of("kvs_layout_mixed", store.stats(), run)
       .count("gets", gets)
       .count("sets", sets)
       .count("batches", times.size())
@@ -235,16 +244,14 @@ void measure_gets(KvStore& store, Input& input, const LayoutRun& run) {
         seconds([&] { store.get(input.keys(false), values.data(), found.data(), run.batch); });
     if (i > 0) times.push_back(took);
   }
-  Line("kvs_layout_get")
-      .text("layout", name_of(store.stats().layout))
-      .count("pairs", run.pairs)
+  line_of("kvs_layout_get", store.stats(), run)
       .count("batch", run.batch)
       .number("million_gets_per_s", run.batch / median(times) / 1e6)
       .print();
 }
 
-void measure(Layout layout, const LayoutRun& run) {
-  const KvStore::Options options = options_for(layout, run);
+void measure(Layout layout, const LayoutRun& run, Index index = Index::automatic) {
+  const KvStore::Options options = options_for(layout, run, index);
   ScratchRegion scratch(KvStore::region_bytes(options));
   Input input(run.batch, run.pairs);
   {
@@ -259,14 +266,15 @@ void measure(Layout layout, const LayoutRun& run) {
     measure_gets(store, input, run);
   }
   std::vector<double> times;
+  KvStore::Stats stats;
   for (int i = 0; i < 3; ++i) {
-    times.push_back(seconds([&] { KvStore::open(scratch.get()).await_cache(); }));
+    times.push_back(seconds([&] {
+      KvStore store = KvStore::open(scratch.get(), KvStore::Cache::automatic, index);
+      store.await_cache();
+      stats = store.stats();
+    }));
   }
-  Line("kvs_layout_open")
-      .text("layout", name_of(layout))
-      .count("pairs", run.pairs)
-      .number("milliseconds", median(times) * 1e3)
-      .print();
+  line_of("kvs_layout_open", stats, run).number("milliseconds", median(times) * 1e3).print();
 }
 
 // The snapshots of a region's log, as bytes.
@@ -336,7 +344,7 @@ void measure_openings_behind(ScratchRegion& scratch, const char* age, const Layo
 }
 
 void measure_openings_of(const LayoutRun& run) {
-  const KvStore::Options options = options_for(Layout::log, run);
+  const KvStore::Options options = options_for(Layout::log, run, Index::whole);
   ScratchRegion scratch(KvStore::region_bytes(options));
   Input input(run.batch, run.pairs);
   (void)KvStore::create(scratch.get(), options);
@@ -377,7 +385,8 @@ void measure_openings(std::uint64_t records, const LayoutRun& run) {
 
 void compare_layouts(const LayoutRun& run) {
   measure(Layout::in_place, run);
-  measure(Layout::log, run);
+  measure(Layout::log, run, Index::whole);
+  measure(Layout::log, run, Index::fingerprints);
 }
 
 }  // namespace bench

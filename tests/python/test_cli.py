@@ -99,6 +99,7 @@ def test_kv_log(run: Run) -> None:
     assert run("kv", "del", "a.hf", 3, 4, "--json").json["removed"] == 1
     stat = run("kv", "stat", "a.hf", "--json").json
     assert (stat["records"], stat["live_records"], stat["tombstones"]) == (2, 3, 1)
+    assert stat["index"] == "whole"
     assert stat["log_records"] == stat["segments"] * stat["segment_records"] >= 10000
     assert stat["segments"] - stat["free_segments"] == 1
     assert stat["space_amplification"] == round(stat["segment_records"] / 3, 3)

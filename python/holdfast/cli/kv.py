@@ -421,6 +421,7 @@ def stat(
         }
         if stats.layout == "log":
             result |= {
+                "index": stats.index,
                 "log_records": stats.log_records,
                 "live_records": stats.live_records,
                 "tombstones": stats.tombstones,

@@ -59,24 +59,28 @@ __device__ void read_bits(const Stage& stage, std::uint32_t i, Read& read) {
   if (bit == 0) read.sum = bits_sum(bits, span);
 }
 
-__device__ Read read_of_thread(const Stage& stage) {
-  Read read;
-  const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i >= stage.count) return read;
-  read.position = stage.first + i;
-  // The last piece that begins no further.
+// The last piece that begins no further; kNone: none does.
+__device__ std::uint32_t extent_of(const Stage& stage, std::uint32_t position) {
   std::uint32_t low = 0;
   std::uint32_t high = stage.extent_count;
   while (low < high) {
     const std::uint32_t middle = (low + high) / 2;
-    if (stage.extents[middle].first <= read.position) {
+    if (stage.extents[middle].first <= position) {
       low = middle + 1;
     } else {
       high = middle;
     }
   }
-  if (low == 0) return read;
-  read.extent = low - 1;
+  return low - 1;
+}
+
+__device__ Read read_of_thread(const Stage& stage) {
+  Read read;
+  const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= stage.count) return read;
+  read.position = stage.first + i;
+  read.extent = extent_of(stage, read.position);
+  if (read.extent == kNone) return read;
   const Extent extent = stage.extents[read.extent];
   read.index = read.position - extent.first;
   if (read.index >= extent.records) return read;
@@ -159,11 +163,101 @@ __global__ void insert_values(Index index, Stage stage, const std::uint32_t* ran
   index.where[slot] = read.position | (read.tombstone ? kErasedBit : 0);
 }
 
+// ---- Fingerprints ----
+
+// The rank of the record at a position, as Read has it.
+__device__ std::uint32_t rank_at(const Stage& stage, std::uint32_t position) {
+  const Extent& extent = stage.extents[extent_of(stage, position)];
+  return extent.rank + position - extent.first + 1;
+}
+
+// Of a hash, what its fingerprint has not: both together tell keys apart, as kv_hash() is a
+// bijection.
+__device__ std::uint32_t rest_of(std::uint64_t hash) {
+  return static_cast<std::uint32_t>(hash >> 8);
+}
+
+// What a thread of insert_words() looks for.
+struct Sought {
+  std::uint64_t hash;
+  std::uint64_t key;
+  std::uint32_t rank;
+};
+
+// Whether a slot is of that key: by a record of this stage, if it has one, as its rest may not be
+// seen yet, and else by the rest that an earlier launch noted. Nothing is read over the link.
+__device__ bool is_of_key(const FingerprintIndex& index, const Stage& stage,
+                          const std::uint32_t* rests, std::uint64_t slot, std::uint64_t word,
+                          const Sought& sought) {
+  if (!index.is_like(word, sought.hash)) return false;
+  const std::uint32_t i = detail::kv_position_in(word) - stage.first;  // wraps in front of it
+  return i < stage.count ? stage.records[i].key == sought.key : rests[slot] == rest_of(sought.hash);
+}
+
+// Gives a key the word of its newest record. Returns its slot; kNone where there are too many keys.
+__device__ std::uint32_t insert_word(const FingerprintIndex& index, const Stage& stage,
+                                     std::uint32_t* rests, const Sought& sought,
+                                     std::uint64_t word) {
+  auto slot = static_cast<std::uint32_t>(sought.hash & index.mask);
+  for (std::uint64_t passed = 0; passed <= index.mask; ++passed) {
+    std::uint64_t held = index.word_of(slot);
+    if (held == 0) {
+      held = index.take(slot, 0, word);
+      if (held == 0) {
+        rests[slot] = rest_of(sought.hash);
+        return slot;
+      }
+    }
+    if (is_of_key(index, stage, rests, slot, held, sought)) {
+      while (rank_at(stage, detail::kv_position_in(held)) < sought.rank) {
+        const std::uint64_t before = index.take(slot, held, word);
+        if (before == held) break;
+        held = before;
+      }
+      return slot;
+    }
+    slot = static_cast<std::uint32_t>((slot + 1) & index.mask);
+  }
+  return kNone;
+}
+
+__global__ void insert_words(FingerprintIndex index, Stage stage, std::uint32_t* rests,
+                             unsigned long long* sums, unsigned* lost) {
+  const Read read = read_of_thread(stage);
+  add_sums(stage, read, sums);
+  if (!read.there || read.record.key == 0) return;
+  const Sought sought{index.hash_of(read.record.key), read.record.key, read.rank};
+  const std::uint32_t where = read.position | (read.tombstone ? kErasedBit : 0);
+  const std::uint32_t slot =
+      insert_word(index, stage, rests, sought, index.word_for(sought.hash, where));
+  if (slot == kNone) {
+    atomicAdd(lost, 1u);
+    return;
+  }
+  index.slot_of[read.position] = slot;
+}
+
+// Puts the records of a stage in. `noted`: a word for each slot, zeroed before the first.
+void insert_stage(Stream& stream, const Index& index, const Stage& stage, std::uint32_t* noted,
+                  unsigned long long* sums, unsigned* lost) {
+  const unsigned blocks = blocks_for(stage.count, kBlock);
+  launch(stream, blocks, kBlock, insert_keys, index, stage, noted, sums, lost);
+  launch(stream, blocks, kBlock, insert_values, index, stage, noted, lost);
+}
+
+void insert_stage(Stream& stream, const FingerprintIndex& index, const Stage& stage,
+                  std::uint32_t* noted, unsigned long long* sums, unsigned* lost) {
+  launch(stream, blocks_for(stage.count, kBlock), kBlock, insert_words, index, stage, noted, sums,
+         lost);
+}
+
+// ---- What an index holds ----
+
 __device__ void add_census(const Census& mine, Census* census) {
   static_assert(kBlock < 1u << 16, "four counts of a block are in one word");
   const unsigned long long counts =
-      block_sum<kBlock>(mine.pairs | mine.tombstones << 16 | mine.slots << 32 | mine.wrong << 48);
-  const unsigned long long digest = block_sum<kBlock>(mine.digest);
+      block_sum(mine.pairs | mine.tombstones << 16 | mine.slots << 32 | mine.wrong << 48);
+  const unsigned long long digest = block_sum(mine.digest);
   if (threadIdx.x != 0 || counts == 0) return;
   atomicAdd(&census->pairs, counts & 0xffff);
   atomicAdd(&census->tombstones, counts >> 16 & 0xffff);
@@ -201,6 +295,48 @@ __global__ void count_slots(Index index, const Record* records, unsigned* live, 
     }
   }
   add_census(mine, census);
+}
+
+// The same of fingerprints, but for what the records alone say.
+__global__ void count_words(FingerprintIndex index, unsigned* live, unsigned* tombs,
+                            Census* census) {
+  const std::uint64_t slot = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  Census mine{};
+  const std::uint64_t word = slot <= index.mask ? index.word_of(slot) : 0;
+  if (__syncthreads_or(word != 0) == 0) return;
+  mine.slots = word != 0;
+  if (!index.is_free(word)) {
+    const std::uint32_t position = detail::kv_position_in(word);
+    const bool erased = (word & kErasedBit) != 0;
+    mine.wrong = position == 0 || position >= index.positions || index.slot_of[position] != slot;
+    if (mine.wrong == 0) {
+      mine.pairs = !erased;
+      mine.tombstones = erased;
+      atomicAdd(&live[position >> index.shift], 1u);
+      if (erased) atomicAdd(&tombs[position >> index.shift], 1u);
+    }
+  }
+  add_census(mine, census);
+}
+
+// Adds the digest of all pairs, whose records it reads in the order of the log. `compares`: counts
+// those that no search for their keys finds, too.
+__global__ void read_live(FingerprintIndex index, bool compares, Census* census) {
+  const std::uint64_t position = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  Census mine{};
+  Held held;
+  if (position < index.positions) held = held_at(index, static_cast<std::uint32_t>(position));
+  if (__syncthreads_or(held.slot != kNone) == 0) return;
+  if (held.slot != kNone) {
+    const Record record = index.records[position];
+    if (!held.tombstone) mine.digest = pair_digest(record.key, record.value);
+    mine.wrong = compares && find_place(index, record.key).slot != held.slot;
+  }
+  const unsigned long long digest = block_sum(mine.digest);
+  const unsigned long long wrong = block_sum(mine.wrong);
+  if (threadIdx.x != 0) return;
+  if (digest != 0) atomicAdd(&census->digest, digest);
+  if (wrong != 0) atomicAdd(&census->wrong, wrong);
 }
 
 __global__ void zero_checks(Medium medium, const std::uint32_t* positions, std::uint32_t count) {
@@ -255,7 +391,7 @@ class Extents {
 // Calls deal(stage) for all of the log that has pieces, in order, each part of it in device memory.
 // What deal() queues on the stream is through before its memory is used again.
 template <class Deal>
-void for_each_stage(Stream& stream, const Index& index, const Survey& survey,
+void for_each_stage(Stream& stream, const IndexBase& index, const Survey& survey,
                     const Extents& extents, const Record* records, const SnapshotWord* snapshots,
                     Deal&& deal) {
   const std::uint32_t segment = 1u << index.shift;
@@ -299,11 +435,26 @@ void for_each_stage(Stream& stream, const Index& index, const Survey& survey,
   copies.synchronize();
 }
 
-Census take_census(Stream& stream, const Index& index, const Record* records, unsigned* live,
+void launch_census(Stream& stream, const Index& index, const Record* records, unsigned* live,
+                   unsigned* tombs, Census* census) {
+  launch(stream, blocks_for(index.mask + 2, kBlock), kBlock, count_slots, index, records, live,
+         tombs, census);
+}
+
+void launch_census(Stream& stream, const FingerprintIndex& index, const Record* records,
+                   unsigned* live, unsigned* tombs, Census* census) {
+  launch(stream, blocks_for(index.mask + 1, kBlock), kBlock, count_words, index, live, tombs,
+         census);
+  launch(stream, blocks_for(index.positions, kBlock), kBlock, read_live, index, records != nullptr,
+         census);
+}
+
+// `records`: null, or what the index is compared with.
+template <class Form>
+Census take_census(Stream& stream, const Form& index, const Record* records, unsigned* live,
                    unsigned* tombs) {
   const DeviceBuffer<Census> census(1);
-  launch(stream, blocks_for(index.mask + 2, kBlock), kBlock, count_slots, index, records, live,
-         tombs, census.data());
+  launch_census(stream, index, records, live, tombs, census.data());
   Census result{};
   copy_async(stream, &result, census.data(), sizeof(result));
   stream.synchronize();
@@ -312,17 +463,15 @@ Census take_census(Stream& stream, const Index& index, const Record* records, un
 
 }  // namespace
 
-Census load_index(Stream& stream, const Index& index, const Survey& survey, const Record* records,
+template <class Form>
+Census load_index(Stream& stream, const Form& index, const Survey& survey, const Record* records,
                   const SnapshotWord* snapshots, const std::string& where) {
   constexpr const char* kRemedy = "; reopen the region from its last commit";
-  const DeviceBuffer<std::uint32_t> ranks(index.mask + 2);
+  const DeviceBuffer<std::uint32_t> noted(index.mask + 2);
   const DeviceBuffer<unsigned> lost(1);
   const Extents extents(stream, survey);
   for_each_stage(stream, index, survey, extents, records, snapshots, [&](const Stage& stage) {
-    const unsigned blocks = blocks_for(stage.count, kBlock);
-    launch(stream, blocks, kBlock, insert_keys, index, stage, ranks.data(), extents.sums(),
-           lost.data());
-    launch(stream, blocks, kBlock, insert_values, index, stage, ranks.data(), lost.data());
+    insert_stage(stream, index, stage, noted.data(), extents.sums(), lost.data());
   });
   if (const std::string wrong = extents.wrong(stream, survey, index.shift); !wrong.empty()) {
     throw Error(Errc::damaged, concat(where, ": ", wrong, kRemedy));
@@ -338,13 +487,13 @@ Census load_index(Stream& stream, const Index& index, const Survey& survey, cons
     throw Error(Errc::damaged,
                 concat(where, ": its runs do not make the pairs that run ", survey.run,
                        ", the last that was committed, has left: the header of a run is damaged",
-
                        survey.suspect, kRemedy));
   }
   return census;
 }
 
-std::string audit_log(Stream& stream, const Index& index, const Survey& survey,
+template <class Form>
+std::string audit_log(Stream& stream, const Form& index, const Survey& survey,
                       const Record* records, std::uint32_t segments) {
   const Extents extents(stream, survey);
   for_each_stage(stream, index, survey, extents, records, nullptr, [&](const Stage& stage) {
@@ -371,6 +520,14 @@ std::string audit_log(Stream& stream, const Index& index, const Survey& survey,
   }
   return {};
 }
+
+template Census load_index(Stream&, const Index&, const Survey&, const Record*, const SnapshotWord*,
+                           const std::string&);
+template Census load_index(Stream&, const FingerprintIndex&, const Survey&, const Record*,
+                           const SnapshotWord*, const std::string&);
+template std::string audit_log(Stream&, const Index&, const Survey&, const Record*, std::uint32_t);
+template std::string audit_log(Stream&, const FingerprintIndex&, const Survey&, const Record*,
+                               std::uint32_t);
 
 void drop_headers(Stream& stream, const Medium& medium,
                   const std::vector<std::uint32_t>& positions) {

@@ -151,10 +151,12 @@ bool LogStore::clean(std::uint64_t wanted, std::uint64_t most, Choice choice) {
   if (takes_tail) tail_ = ~0u;
   if (records != 0) run = plan(records, tombstones - dropped);
   begin_work(std::max(run.pieces, 1u));
-  if (records != 0) {
-    launch_keep(stream, medium_, index_, list, run, memory_.slots.data(), work());
-  }
-  launch_retire(stream, medium_, index_, list, run, work().outcome);
+  with_index([&](const auto& index) {
+    if (records != 0) {
+      launch_keep(stream, medium_, index, list, run, memory_.slots.data(), work());
+    }
+    launch_retire(stream, medium_, index, list, run, work().outcome);
+  });
   const Outcome done = await_outcome();
   if ((records != 0 && done.committed == 0) || done.gone != dropped) {
     throw Error(Errc::device, concat(where, ": cleaning found ", done.kept, " pairs and ",
@@ -197,7 +199,7 @@ void LogStore::clean_behind(std::uint32_t count) noexcept {
       (void)clean(kept > room() ? kept - room() : 1, most,
                   oldest ? Choice::oldest : Choice::benefit);
     }
-    if (gone_slots_ > index_.mask / 16) sweep();
+    if (gone_slots_ > base_.mask / 16) sweep();
     snapshot_behind();
   } catch (const std::exception& error) {
     broken_ = error.what();  // the batch is in; the next call says it
@@ -216,7 +218,7 @@ bool LogStore::drop_oldest_tombstones() {
 
 void LogStore::sweep() {
   begin_work(1);
-  launch_sweep(stream, index_, work().outcome);
+  with_index([&](const auto& index) { launch_sweep(stream, index, work().outcome); });
   used_slots_ -= await_outcome().gone;
   gone_slots_ = 0;
 }

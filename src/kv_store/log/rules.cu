@@ -73,6 +73,28 @@ LogParameters shape_of(const KvStore::Options& options) {
   return shape;
 }
 
+KvStore::Index choose_index(KvStore::Index asked, const LogParameters& shape, std::uint64_t whole,
+                            std::uint64_t fingerprints, std::uint64_t free) {
+  using Form = KvStore::Index;
+  if (asked == Form::automatic && whole <= free - free / 8) return Form::whole;
+  if (asked == Form::whole && whole <= free) return Form::whole;
+  if (asked != Form::whole && fingerprints <= free) return Form::fingerprints;
+  const std::string fewer =
+      asked == Form::whole && fingerprints < whole
+          ? concat("take the index fingerprints, which takes ", fingerprints, ", ")
+          : "";
+  throw Error(Errc::no_memory,
+              concat("store: the index of a log for ", shape.capacity, " pairs and ",
+                     shape.records(), " records takes ",
+                     asked == Form::whole ? concat(whole, " bytes of device memory whole")
+                                          : concat(fingerprints,
+                                                   " bytes of device memory as fingerprints, the "
+                                                   "form that takes the least"),
+                     ", and ", free, " are free: free some, ", fewer,
+                     "give a smaller capacity, or make the store of the layout in_place, which "
+                     "needs none"));
+}
+
 std::uint64_t most_live(const LogParameters& shape) {
   const std::uint64_t usable =
       std::uint64_t{shape.segments - kReservedSegments} * (shape.segment_records - kHeaderRecords);

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "kv_store/log/block_sum.hpp"
-#include "kv_store/log/held.hpp"
 #include "undo_log/medium_store.hpp"
 
 namespace holdfast::kv::log {
@@ -12,7 +11,8 @@ namespace {
 static_assert(sizeof(SnapshotList) <= 3072, "kernels take 4 KB of arguments");
 constexpr unsigned kMostThreads = kMostSegment / kSnapshotSpan;  // one for each of the bits
 
-__device__ SnapshotBits bits_from(const Index& index, std::uint32_t first) {
+template <class Form>
+__device__ SnapshotBits bits_from(const Form& index, std::uint32_t first) {
   constexpr std::uint32_t kAtOnce = 8;  // loads that wait for none of each other
   SnapshotBits bits{0, 0};
   for (std::uint32_t i = 0; i < kSnapshotSpan; i += kAtOnce) {
@@ -35,7 +35,8 @@ __device__ void store_check(const Medium& medium, SnapshotHeader* header, std::u
   persist();
 }
 
-__global__ void take_snapshots(Medium medium, Index index, SnapshotWord* snapshots,
+template <class Form>
+__global__ void take_snapshots(Medium medium, Form index, SnapshotWord* snapshots,
                                SnapshotList list) {
   const SnapshotList::Entry& entry = list.entries[blockIdx.x];
   auto* const header = reinterpret_cast<SnapshotHeader*>(
@@ -53,7 +54,7 @@ __global__ void take_snapshots(Medium medium, Index index, SnapshotWord* snapsho
     medium.marks.mark(&bits[threadIdx.x], sizeof(found));
     persist();
   }
-  const std::uint64_t sum = block_sum<kMostThreads>(mine);
+  const std::uint64_t sum = block_sum(mine);
   if (threadIdx.x != 0) return;
   const auto* const run = reinterpret_cast<const RunHeader*>(medium.records + first);
   SnapshotHeader made{run->check, list.run, entry.oldest, entry.newest, sum, entry.oldest_piece, 0,
@@ -73,15 +74,15 @@ __global__ void forget_snapshots(Medium medium, SnapshotWord* snapshots, std::ui
   store_check(medium, header, 0);
 }
 
-__global__ void find_missing(Index index, const SnapshotWord* snapshots, const std::uint64_t* taken,
+template <class Form>
+__global__ void find_missing(Form index, const SnapshotWord* snapshots, const std::uint64_t* taken,
                              unsigned long long* missing) {
-  const std::uint64_t slot = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (slot > index.mask + 1) return;
-  const std::uint32_t where = index.where[slot];
-  const std::uint32_t position = where & ~kErasedBit;
-  if (position == 0 || position >= index.positions) return;
+  const std::uint64_t at = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (at >= index.positions) return;
+  const auto position = static_cast<std::uint32_t>(at);
   const std::uint32_t segment = position >> index.shift;
-  if (taken[segment] == 0) return;
+  const Held held = held_at(index, position);
+  if (held.slot == kNone || taken[segment] == 0) return;
   const auto* const header = reinterpret_cast<const SnapshotHeader*>(
       snapshots + snapshot_offset(segment, 1u << index.shift));
   const auto* const bits = reinterpret_cast<const SnapshotBits*>(header + 1);
@@ -89,16 +90,16 @@ __global__ void find_missing(Index index, const SnapshotWord* snapshots, const s
   const SnapshotBits of = bits[place / kSnapshotSpan];
   const bool live = (of.live >> place % kSnapshotSpan & 1) != 0;
   const bool tombstone = (of.tombs >> place % kSnapshotSpan & 1) != 0;
-  if (!live || tombstone != ((where & kErasedBit) != 0)) atomicAdd(missing, 1ull);
+  if (!live || tombstone != held.tombstone) atomicAdd(missing, 1ull);
 }
 
 }  // namespace
 
-void launch_snapshots(Stream& stream, const Medium& medium, const Index& index,
+template <class Form>
+void launch_snapshots(Stream& stream, const Medium& medium, const Form& index,
                       SnapshotWord* snapshots, const SnapshotList& list) {
-  constexpr unsigned kWarp = 32;
   const unsigned threads = std::max(kWarp, (1u << index.shift) / kSnapshotSpan);
-  launch(stream, dim3(list.count), dim3(threads), take_snapshots, medium, index, snapshots, list);
+  launch(stream, dim3(list.count), dim3(threads), take_snapshots<Form>, medium, index, snapshots, list);
 }
 
 void launch_forget(Stream& stream, const Medium& medium, SnapshotWord* snapshots,
@@ -107,16 +108,26 @@ void launch_forget(Stream& stream, const Medium& medium, SnapshotWord* snapshots
          shape.segments, shape.segment_records);
 }
 
-std::uint64_t count_missing(Stream& stream, const Index& index, const SnapshotWord* snapshots,
+template <class Form>
+std::uint64_t count_missing(Stream& stream, const Form& index, const SnapshotWord* snapshots,
                             const std::vector<std::uint64_t>& taken) {
   const DeviceBuffer<std::uint64_t> flags(taken.size());
   const DeviceBuffer<unsigned long long> missing(1);
   copy_async(stream, flags.data(), taken.data(), flags.bytes());
-  launch(stream, blocks_for(index.mask + 2, kBlock), kBlock, find_missing, index, snapshots,
+  launch(stream, blocks_for(index.positions, kBlock), kBlock, find_missing<Form>, index, snapshots,
          flags.data(), missing.data());
   unsigned long long result = 0;
   read_back(stream, &result, missing.data(), sizeof(result));
   return result;
 }
+
+template void launch_snapshots(Stream&, const Medium&, const Index&, SnapshotWord*,
+                               const SnapshotList&);
+template void launch_snapshots(Stream&, const Medium&, const FingerprintIndex&, SnapshotWord*,
+                               const SnapshotList&);
+template std::uint64_t count_missing(Stream&, const Index&, const SnapshotWord*,
+                                     const std::vector<std::uint64_t>&);
+template std::uint64_t count_missing(Stream&, const FingerprintIndex&, const SnapshotWord*,
+                                     const std::vector<std::uint64_t>&);
 
 }  // namespace holdfast::kv::log

@@ -32,7 +32,8 @@ inline std::uint64_t snapshot_bytes(std::uint32_t segment_records) {
 
 // Takes them, each by one block. A crash leaves the old one, the new one or none. Stream-ordered.
 // REQUIRES: the segments are not free, and no run will reach into them.
-void launch_snapshots(Stream& stream, const Medium& medium, const Index& index,
+template <class Form>
+void launch_snapshots(Stream& stream, const Medium& medium, const Form& index,
                       SnapshotWord* snapshots, const SnapshotList& list);
 
 // Makes those of all segments count no longer. Stream-ordered.
@@ -41,7 +42,8 @@ void launch_forget(Stream& stream, const Medium& medium, SnapshotWord* snapshots
 
 // How many live records are not, or not as they are, in the snapshots of their segments. `taken`:
 // by segment, not 0 where there is one that counts. Waits for the stream.
-std::uint64_t count_missing(Stream& stream, const Index& index, const SnapshotWord* snapshots,
+template <class Form>
+std::uint64_t count_missing(Stream& stream, const Form& index, const SnapshotWord* snapshots,
                             const std::vector<std::uint64_t>& taken);
 
 }  // namespace holdfast::kv::log
