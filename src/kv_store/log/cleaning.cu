@@ -2,7 +2,6 @@
 
 #include "kv_store/log/append.hpp"
 #include "kv_store/log/counts.hpp"
-#include "kv_store/log/held.hpp"
 
 namespace holdfast::kv::log {
 namespace {
