@@ -26,6 +26,7 @@ void expect_no_failure(const char* name, unsigned operations, std::uint64_t stat
 
 TEST(KvLogCheck, NoStateOfBatchesFails) { expect_no_failure("kv_log", 3, 1500); }
 TEST(KvLogCheck, NoStateOfCleaningFails) { expect_no_failure("kv_log_cleaning", 2, 300); }
+TEST(KvLogCheck, NoStateOfSnapshotsFails) { expect_no_failure("kv_log_snapshot", 1, 1500); }
 
 // All of them, of the smallest batch.
 TEST(KvLogCheck, OneBatchPasses) {

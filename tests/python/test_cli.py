@@ -102,6 +102,15 @@ def test_kv_log(run: Run) -> None:
     assert stat["log_records"] == stat["segments"] * stat["segment_records"] >= 10000
     assert stat["segments"] - stat["free_segments"] == 1
     assert stat["space_amplification"] == round(stat["segment_records"] / 3, 3)
+    assert (stat["snapshots"], stat["snapshot_age"], stat["snapshots_refused"]) == (0, 0, False)
+    assert run("kv", "verify", "a.hf").status == 0
+    # Two segments of 256 records. The fourth seals the first one, whose snapshot it takes as it
+    # closes the store; the fifth changes too little for another.
+    for first in range(0, 300, 60):
+        run("kv", "put", "a.hf", *(f"{key}={key}" for key in range(first, first + 60)))
+    stat = run("kv", "stat", "a.hf", "--json").json
+    assert stat["segments"] - stat["free_segments"] == 2
+    assert (stat["snapshots"], stat["snapshot_age"], stat["snapshots_refused"]) == (1, 1, False)
     assert run("kv", "verify", "a.hf").status == 0
 
 
