@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import lzma
 import signal
 import subprocess
@@ -281,6 +282,16 @@ def test_bench(run: Run, tmp_path: Path) -> None:
     assert answer.status == 0, answer.out
     (figure,) = results.glob("*.png")
     assert figure.stat().st_size > 1000
+    # Lines that name their plots have a figure for each.
+    lines = json.loads(file.read_text())
+    for line in list(lines["results"]):
+        lines["results"].append({**line, "plot": "as old"})
+    file.write_text(json.dumps(lines))
+    assert run("bench", "plot", "--results", results).status == 0
+    assert {path.name for path in results.glob("*.png")} == {
+        figure.name,
+        f"{file.stem}-stream_as_old.png",
+    }
     assert run("bench", "run", *options, "--only", "none").status == 1
     program.write_text("#!/bin/sh\nexit 3\n")
     answer = run("bench", "run", *options)
