@@ -38,6 +38,9 @@ TEST_P(KvLogCheck, NoStateOfBatchesFails) { expect_no_failure(of_form("kv_log"),
 TEST_P(KvLogCheck, NoStateOfCleaningFails) {
   expect_no_failure(of_form("kv_log_cleaning"), 2, 300);
 }
+TEST_P(KvLogCheck, NoStateOfSnapshotsFails) {
+  expect_no_failure(of_form("kv_log_snapshot"), 1, 1500);
+}
 
 // All of them, of the smallest batch.
 TEST_P(KvLogCheck, OneBatchPasses) {

@@ -97,6 +97,7 @@ TEST_P(KvLogCrash, KilledAtAnyMomentABatchIsThereWholeOrNot) {
     ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle))
         << "neither without nor with the batch in flight";
     ASSERT_EQ(opened.store->stats().batches, applied);
+    ASSERT_FALSE(opened.store->stats().snapshots_refused);
     opened.abandon();
   }
   EXPECT_GT(applied, 20u);
@@ -166,6 +167,7 @@ TEST_P(KvLogCrash, KilledAtEveryFenceOfABatchOfCleaningAndOfOpening) {
   Numbered(batch, 24).apply(with);
   bool finished = false;
   bool was_with = false;
+  std::uint64_t snapshots = 0;
   for (std::uint64_t fence = 0; !finished; fence += fence < 60 || fence % 7 == 0 ? 1 : 2) {
     SCOPED_TRACE(fence);
     ASSERT_LT(fence, 5000u);
@@ -184,9 +186,12 @@ TEST_P(KvLogCrash, KilledAtEveryFenceOfABatchOfCleaningAndOfOpening) {
     const bool is_with = contents == with;
     EXPECT_TRUE(is_with || (contents == held && !was_with && !finished));
     was_with = is_with;
+    EXPECT_FALSE(opened.store->stats().snapshots_refused);
+    snapshots = std::max(snapshots, opened.store->stats().snapshots_used);
     ASSERT_NO_FATAL_FAILURE(opened.expect_holds(is_with ? with : held));
     opened.abandon();
   }
+  EXPECT_GT(snapshots, 0u);
 }
 
 #endif  // HOLDFAST_INTERCEPT

@@ -1,10 +1,12 @@
 // Snapshots of a log: what they say, when they are taken, and that none that is damaged, torn, old
 // or a lie changes an answer.
 #include <algorithm>
+#include <cstring>
 #include <optional>
 
 #include "kv_store/kv_log_medium.hpp"
 #include "kv_store/kv_log_test.hpp"
+#include "support/in_child.hpp"
 
 namespace holdfast::test {
 namespace {
@@ -289,6 +291,20 @@ TEST_F(KvLogSnapshots, DamageOfTheLogUnderThemIsNeverAWrongAnswer) {
   EXPECT_GT(unread, 50u);
   EXPECT_GT(named, 50u);
   open_as_it_is();
+  ASSERT_NO_FATAL_FAILURE(opened_.expect_holds(program_->oracle));
+}
+
+// A store that is none of this process, or that another has ended, takes none.
+TEST_F(KvLogSnapshots, OnlyTheStoreThatIsTheLastTakesThem) {
+  create(1024, 300);
+  ASSERT_NO_FATAL_FAILURE(fill(12));
+  const Words before = medium_->copy();
+  if (std::strcmp(backend::name(), "cuda") != 0) {
+    EXPECT_EQ(in_child([&] { opened_.store.reset(); }), 0);
+    EXPECT_EQ(medium_->copy(), before);
+  }
+  open_as_it_is();  // which ends the one before it
+  EXPECT_EQ(medium_->copy(), before);
   ASSERT_NO_FATAL_FAILURE(opened_.expect_holds(program_->oracle));
 }
 

@@ -57,6 +57,7 @@ void LogStore::snapshot_behind() {
 void LogStore::close() noexcept {
   try {
     if (counts_.number == opened_run_ || !broken_.empty() || !use.lasts()) return;
+    (void)usable();  // not in a forked child
     const std::uint64_t written = bytes_stored_ / sizeof(Record);
     const bool all = written >= shape_.records() / kPartWritten;
     std::vector<std::uint32_t> due;
