@@ -143,6 +143,30 @@ TEST_F(KvLogIndex, KeysOfOneFingerprintAreToldApart) {
   }
 }
 
+// Opening reads a log in parts of 2^20 records. A record may meet keys whose own are in an earlier
+// part, of which it has but what it noted.
+TEST_F(KvLogIndex, KeysOfOneFingerprintAreToldApartWhereOpeningReadsALogInParts) {
+  if (kSanitized) GTEST_SKIP() << "a million records";
+  constexpr std::uint64_t kBatch = 1 << 16;
+  LogOpened opened =
+      LogOpened::create(path(), log_options(256, kBatch, 20 * kBatch, Form::fingerprints));
+  std::mt19937_64 random(test_seed());
+  Map oracle;
+  for (std::uint64_t batch = 0; batch < 18; ++batch) {
+    Keys keys(kBatch), values(kBatch);
+    for (std::uint64_t i = 0; i < kBatch; ++i) {
+      const std::uint64_t first = batch == 0 ? 0 : 20;
+      keys[i] = colliding_key(first + random() % (60 - first));
+      values[i] = batch << 32 | i;
+      oracle[keys[i]] = values[i];
+    }
+    opened.set(keys, values);
+  }
+  EXPECT_EQ(opened.store->stats().copied_records, 0u) << "what is old is to stay where it is";
+  opened.reopen(path());
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+}
+
 // All from one home, they come and go among others that stay behind the slots that they leave.
 std::uint64_t key_of_one_home(std::uint64_t number) {
   return key_of_hash(0xabcdefull << 40 | number << 12 | 0x5a);
