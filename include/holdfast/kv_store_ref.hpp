@@ -73,7 +73,8 @@ inline constexpr std::uint64_t kKvGoneWord = kKvErasedBit;
 // do by strong accesses of device scope; nothing more is relied on. What is seen beside a batch is
 // not committed yet and may not be durable: a crash, or the batch's own failure, takes it back.
 //
-// kReservedKey is never found. Lookups write nothing and never wait.
+// kReservedKey is never found. Lookups write nothing and never wait; one that reads a record over
+// the link (KvStore::Index::fingerprints) reads again if cleaning made room of it meanwhile.
 //
 // A ref is good as long as its store, wherever that is moved, is the last of its process to have
 // been opened, and as the region is open. Batches, commits, and growing the region leave it good.

@@ -69,9 +69,10 @@ def test_a_log_holds_what_the_table_would(path: Path, index: str) -> None:
         stats = log.stats()
         assert (stats.layout, stats.index, stats.records) == ("log", index, len(oracle))
         assert stats.cached == (index == "whole")
-        values, found = log.get(np.arange(900, dtype=np.uint64))
-        assert found.tolist() == [key in oracle for key in range(900)]
-        assert values.tolist() == [oracle.get(key, 0) for key in range(900)]
+        asked = range(750, 950)  # from 900 on there are none
+        values, found = log.get(np.array(asked, np.uint64))
+        assert found.tolist() == [key in oracle for key in asked]
+        assert values.tolist() == [oracle.get(key, 0) for key in asked]
         assert stats.copied_records > 0
         assert stats.write_amplification > 1
         assert stats.space_amplification >= 1

@@ -25,10 +25,8 @@ std::uint32_t kept_for(const LogParameters& shape) {
   return std::max(shape.max_batch, shape.segment_records);
 }
 
-}  // namespace
-
-// While an index is loaded it takes a word more for each slot, and room for the records on their
-// way.
+// What an index of that form takes, for its largest batch, too. While it is loaded it takes a word
+// more for each slot, and room for the records on their way.
 std::uint64_t device_bytes(const LogParameters& shape, Form form) {
   const bool whole = form == Form::whole;
   const std::uint64_t slot = whole ? sizeof(KvPair) + sizeof(std::uint32_t) : sizeof(std::uint64_t);
@@ -38,11 +36,14 @@ std::uint64_t device_bytes(const LogParameters& shape, Form form) {
          std::uint64_t{kept_for(shape)} * 4 + claims_for(shape) * 8 + (std::uint64_t{32} << 20);
 }
 
+}  // namespace
+
 Memory Memory::make(const LogParameters& shape, Form asked) {
   const std::uint64_t free =
       std::min<std::uint64_t>(backend::free_device_memory(), g_most_device_memory);
-  const Form form = choose_index(asked, shape, device_bytes(shape, Form::whole),
-                                 device_bytes(shape, Form::fingerprints), free);
+  const IndexNeeds needs{shape.capacity, shape.records(), device_bytes(shape, Form::whole),
+                         device_bytes(shape, Form::fingerprints)};
+  const Form form = choose_index(asked, needs, free);
   try {
     return Memory(shape, form);
   } catch (const Error& error) {

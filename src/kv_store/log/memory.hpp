@@ -12,9 +12,6 @@ namespace holdfast::kv::log {
 
 using AnyIndex = std::variant<Index, FingerprintIndex>;
 
-// What an index of that form takes, for its largest batch and while it is loaded, about.
-std::uint64_t device_bytes(const LogParameters& shape, KvStore::Index form);
-
 class Memory {
  public:
   // `asked`: Index::automatic chooses by what is free. Throws no_memory, and names what needs less,

@@ -73,24 +73,21 @@ LogParameters shape_of(const KvStore::Options& options) {
   return shape;
 }
 
-KvStore::Index choose_index(KvStore::Index asked, const LogParameters& shape, std::uint64_t whole,
-                            std::uint64_t fingerprints, std::uint64_t free) {
+KvStore::Index choose_index(KvStore::Index asked, const IndexNeeds& needs, std::uint64_t free) {
   using Form = KvStore::Index;
-  if (asked == Form::automatic && whole <= free - free / 8) return Form::whole;
-  if (asked == Form::whole && whole <= free) return Form::whole;
-  if (asked != Form::whole && fingerprints <= free) return Form::fingerprints;
-  const std::string fewer =
-      asked == Form::whole && fingerprints < whole
-          ? concat("take the index fingerprints, which takes ", fingerprints, ", ")
-          : "";
+  const bool whole = asked == Form::whole;
+  if (asked == Form::automatic && needs.whole <= free - free / 8) return Form::whole;
+  if (whole && needs.whole <= free) return Form::whole;
+  if (!whole && needs.fingerprints <= free) return Form::fingerprints;
+  const std::string takes =
+      whole ? concat(needs.whole, " bytes of device memory whole")
+            : concat(needs.fingerprints,
+                     " bytes of device memory as fingerprints, the form that takes the least");
+  const std::string other =
+      whole ? concat("take the index fingerprints, which takes ", needs.fingerprints, ", ") : "";
   throw Error(Errc::no_memory,
-              concat("store: the index of a log for ", shape.capacity, " pairs and ",
-                     shape.records(), " records takes ",
-                     asked == Form::whole ? concat(whole, " bytes of device memory whole")
-                                          : concat(fingerprints,
-                                                   " bytes of device memory as fingerprints, the "
-                                                   "form that takes the least"),
-                     ", and ", free, " are free: free some, ", fewer,
+              concat("store: the index of a log for ", needs.pairs, " pairs and ", needs.records,
+                     " records takes ", takes, ", and ", free, " are free: free some, ", other,
                      "give a smaller capacity, or make the store of the layout in_place, which "
                      "needs none"));
 }

@@ -21,11 +21,17 @@ LogParameters shape_of(const KvStore::Options& options);
 // Device memory beyond so many bytes counts as not free. Tests set it, to have a small device.
 inline std::atomic<std::uint64_t> g_most_device_memory{~std::uint64_t{0}};
 
-// The form of an index where `free` bytes of device memory are. `whole`, `fingerprints`: bytes that
-// each takes. Throws no_memory: the one that is asked for does not fit, or with Index::automatic
-// neither does.
-KvStore::Index choose_index(KvStore::Index asked, const LogParameters& shape, std::uint64_t whole,
-                            std::uint64_t fingerprints, std::uint64_t free);
+// What an index takes.
+struct IndexNeeds {
+  std::uint64_t pairs = 0;    // that it is for, as messages say it
+  std::uint64_t records = 0;  // the same
+  std::uint64_t whole = 0;    // bytes of device memory
+  std::uint64_t fingerprints = 0;
+};
+
+// The form of an index where `free` bytes of device memory are. Throws no_memory: the one that is
+// asked for does not fit, or with Index::automatic neither does.
+KvStore::Index choose_index(KvStore::Index asked, const IndexNeeds& needs, std::uint64_t free);
 
 // Records that may be live: 95 % of what fits beside the reserve.
 std::uint64_t most_live(const LogParameters& shape);
