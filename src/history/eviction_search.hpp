@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <span>
 
 #include "history/eviction_score.hpp"
@@ -44,7 +43,6 @@ class Losses {
     int exponent = 0;
     std::frexp(static_cast<double>(bytes), &exponent);
     scale_ = std::ldexp(1.0, kBits - exponent);
-    half_scale_ = 2 * scale_;
   }
 
   // Of one fragment, the window's bytes left out.
@@ -63,17 +61,29 @@ class Losses {
   // Whether the fragment alone loses more than `least` does, before windows are compared by their
   // bytes. May say no where it does; it saves most fragments their division.
   void set_least(const Loss& least) {
+    any_hinted_is_more_ = least.hinted == 0;
+    most_unhinted_ = least.unhinted;
     // So much more that no rounding, here or in the quotient, makes up for it.
-    most_hinted_ = static_cast<double>(least.hinted) * (1 + 1e-12) + 2;
-    most_unhinted_ = least.hinted == 0 ? least.unhinted : std::numeric_limits<std::uint64_t>::max();
+    const double most_hinted = static_cast<double>(least.hinted) * (1 + 1e-12) + 2;
+    bytes_by_distance_ = 2 * most_hinted / scale_;
   }
   bool is_more(const Fragment& fragment, const Score& score) const {
-    const bool live = fragment.step != kGap && !score.consumed;
-    const bool hinted = score.distance != kUnhinted;
-    if (!live) return false;
-    if (!hinted) return fragment.bytes > most_unhinted_;
-    const auto half = static_cast<double>(static_cast<std::int64_t>(fragment.bytes / 2));
-    return half * half_scale_ > most_hinted_ * divisor(score);
+    return any_hinted_is_more_ ? is_more_than_unhinted(fragment, score)
+                               : is_more_than_hinted(fragment, score);
+  }
+  // Both without a branch; the first where `least` has nothing of what hints name, the second where
+  // it has.
+  bool any_hinted_is_more() const { return any_hinted_is_more_; }
+  bool is_more_than_unhinted(const Fragment& fragment, const Score& score) const {
+    const bool more = either(score.distance != kUnhinted, fragment.bytes > most_unhinted_);
+    return both(!score.consumed, more);
+  }
+  bool is_more_than_hinted(const Fragment& fragment, const Score& score) const {
+    // Half of the distance, rounded down: so it is a signed number, as processors convert in one
+    // instruction, and that of kUnhinted, which what was consumed has too, is beyond all.
+    const auto half = static_cast<double>(static_cast<std::int64_t>(score.distance / 2));
+    const auto bytes = static_cast<double>(static_cast<std::int64_t>(fragment.bytes));
+    return bytes > bytes_by_distance_ * (half + 1);
   }
 
  private:
@@ -83,9 +93,19 @@ class Losses {
     return 1 + static_cast<double>(static_cast<std::int64_t>(std::min(score.distance, kFar)));
   }
 
-  double scale_, half_scale_;
-  double most_hinted_ = std::numeric_limits<double>::infinity();
-  std::uint64_t most_unhinted_ = std::numeric_limits<std::uint64_t>::max();
+  double scale_;
+  double bytes_by_distance_ = std::numeric_limits<double>::infinity();
+  std::uint64_t most_unhinted_ = 0;
+  bool any_hinted_is_more_ = false;
+};
+
+// The same of fragments that are gaps or consumed, which lose nothing but room.
+struct FreeLosses {
+  Loss of(const Fragment& fragment, const Score&) const {
+    return {.consumed = mask(fragment.step != kGap) & fragment.bytes};
+  }
+  void set_least(const Loss&) {}
+  bool is_more(const Fragment&, const Score&) const { return false; }
 };
 
 // What a search has found so far.
@@ -98,7 +118,7 @@ struct Best {
 // Slides over the fragments [begin, end) and looks, for each as the last of a window, at the
 // shortest window that is large enough. A fragment that no better window than the best so far can
 // have ends all windows before it, as does one that is not evicted within `limit` seconds.
-template <class ScoreAt>
+template <class ScoreAt, class Losses>
 [[gnu::always_inline]] inline Best slide(std::span<const Fragment> fragments, std::size_t begin,
                                          std::size_t end, ScoreAt score_at, std::uint64_t bytes,
                                          double limit, Losses losses, Best best) {
@@ -134,79 +154,110 @@ template <class ScoreAt>
   return best;
 }
 
-// body(begin, end) for free fragments, as many as there are in a row, if they have the bytes.
-// Branches where a row begins or ends, and nowhere else.
-template <class FreeAt, class Body>
-void for_each_free_row(std::span<const Fragment> fragments, FreeAt free_at, std::uint64_t bytes,
-                       const Body& body) {
-  constexpr std::size_t kBlock = 64;
-  const std::size_t count = fragments.size();
-  bool free = false;
-  std::size_t begin = 0;  // of the row, if `free`
-  const auto turn = [&](std::size_t i) {
-    const auto have = [&] {
-      return fragments[i - 1].offset + fragments[i - 1].bytes - fragments[begin].offset;
-    };
-    if (free && have() >= bytes) body(begin, i);
-    free = !free;
-    begin = i;
-  };
-  for (std::size_t block = 0; block < count; block += kBlock) {
-    const std::size_t end = std::min(block + kBlock, count);
-    std::uint64_t bits = 0;  // of the block, which are free
-    for (std::size_t i = block; i < end; ++i) {
-      bits |= static_cast<std::uint64_t>(free_at(i)) << (i - block);
-    }
-    std::uint64_t turns = bits ^ (bits << 1 | static_cast<std::uint64_t>(free));
-    for (; turns != 0; turns &= turns - 1) {
-      turn(block + static_cast<std::size_t>(std::countr_zero(turns)));
-    }
-  }
-  if (free) turn(count);
-}
+// Finds rows of neighbours, in blocks of as many fragments as a word has bits. Branches where a row
+// begins or ends, and nowhere else.
+class Rows {
+ public:
+  static constexpr std::size_t kBlock = 64;
 
-// Whether there may well be a window of free fragments: by a sample, as if what is consumed were
-// strewn over the table. It decides how long the search takes, not what it finds.
-template <class FreeAt>
-bool expects_free_window(std::span<const Fragment> fragments, FreeAt free_at, std::uint64_t bytes) {
-  constexpr std::size_t kFew = 64, kStride = 17;
-  if (fragments.size() <= kFew) return false;  // there is nothing to be saved
-  std::size_t held = 0, consumed = 0;
-  for (std::size_t i = 0; i < fragments.size(); i += kStride) {
-    const bool holds = fragments[i].step != kGap;
-    held += static_cast<std::size_t>(holds);
-    consumed += static_cast<std::size_t>(both(holds, free_at(i)));
+  Rows(std::span<const Fragment> fragments, std::uint64_t bytes)
+      : fragments_(fragments), bytes_(bytes) {}
+
+  // may(i), in order and once: whether fragment i of [block, end) can be in a row. body(begin, end)
+  // for the rows that end here, if they have the bytes. REQUIRES: the blocks come in order, all but
+  // the last of kBlock.
+  template <class May, class Body>
+  void add(std::size_t block, std::size_t end, const May& may, const Body& body) {
+    std::uint64_t bits = 0;
+    for (std::size_t i = block; i < end; ++i) {
+      bits = bits >> 1 | static_cast<std::uint64_t>(may(i)) << (kBlock - 1);
+    }
+    bits >>= kBlock - (end - block);
+    std::uint64_t turns = bits ^ (bits << 1 | static_cast<std::uint64_t>(open_));
+    for (; turns != 0; turns &= turns - 1) {
+      turn(block + static_cast<std::size_t>(std::countr_zero(turns)), body);
+    }
+    if (open_ && end == fragments_.size()) turn(end, body);
   }
-  const auto count = static_cast<double>(fragments.size());
-  const Fragment& last = fragments.back();
-  const double neighbours =
-      static_cast<double>(bytes) * count / static_cast<double>(last.offset + last.bytes);
-  const double share = static_cast<double>(consumed) / static_cast<double>(held + 1);
-  constexpr double kEnough = 8;
-  return count * std::pow(share, neighbours) >= kEnough;
+  // body(begin, end) for a row that goes on behind `end`, if it has the bytes already.
+  template <class Body>
+  void look(std::size_t end, const Body& body) const {
+    if (!open_) return;
+    const Fragment& last = fragments_[end - 1];
+    if (last.offset + last.bytes - fragments_[begin_].offset >= bytes_) body(begin_, end);
+  }
+
+ private:
+  template <class Body>
+  void turn(std::size_t i, const Body& body) {
+    look(i, body);
+    open_ = !open_;
+    begin_ = i;
+  }
+
+  const std::span<const Fragment> fragments_;
+  const std::uint64_t bytes_;
+  bool open_ = false;
+  std::size_t begin_ = 0;  // of the row, if it is open
+};
+
+// The best window of fragments that are free: gaps, or consumed and evicted now. It loses less than
+// any other, and to look for it is quicker than to find out what the others are worth.
+template <class FreeAt>
+Best least_room(std::span<const Fragment> fragments, const FreeAt& free_at, std::uint64_t bytes) {
+  Best best;
+  Rows rows(fragments, bytes);
+  constexpr Score kNow{0, kUnhinted, true};
+  const auto now_at = [&](std::size_t) -> const Score& { return kNow; };
+  for (std::size_t block = 0; block < fragments.size(); block += Rows::kBlock) {
+    const std::size_t end = std::min(block + Rows::kBlock, fragments.size());
+    rows.add(block, end, free_at, [&](std::size_t first, std::size_t last) {
+      best = slide(fragments, first, last, now_at, bytes, 0, FreeLosses(), best);
+    });
+  }
+  return best;
 }
 
 // The window whose loss is least, the first of equal ones, of fragments that can be evicted within
-// `limit` seconds. score_at(i) may be asked twice, and is the same then; of a gap it says nothing
-// but a wait of 0. free_at(i): a gap, or consumed and evicted in time.
-template <class ScoreAt, class FreeAt>
-std::optional<Window> least_loss(std::span<const Fragment> fragments, const ScoreAt& score_at,
-                                 const FreeAt& free_at, std::uint64_t bytes, double limit) {
-  if (fragments.empty()) return std::nullopt;
-  const Losses losses(fragments);
+// `limit` seconds. score_at(i) may be asked often, and is the same then; of a gap and of what was
+// consumed it has no distance.
+//
+// A fragment that loses more than the best window so far is in no better one, and soon that is
+// nearly each: what is left is looked at row by row, if the row is large enough.
+template <class ScoreAt>
+Best least_loss(std::span<const Fragment> fragments, const ScoreAt& score_at, std::uint64_t bytes,
+                double limit) {
   Best best;
-  // A window of free ones loses less than any other, and to look for these is quicker than to find
-  // out what all the others are worth.
-  if (expects_free_window(fragments, free_at, bytes)) {
-    for_each_free_row(fragments, free_at, bytes, [&](std::size_t begin, std::size_t end) {
-      best = slide(fragments, begin, end, score_at, bytes, limit, losses, best);
-    });
+  if (fragments.empty()) return best;
+  Losses losses(fragments);
+  Rows rows(fragments, bytes);
+  const auto look = [&](std::size_t first, std::size_t last) {
+    best = slide(fragments, first, last, score_at, bytes, limit, losses, best);
+  };
+  look(0, std::min(Rows::kBlock, fragments.size()));  // the sooner others are compared with one
+  if (fragments.size() <= Rows::kBlock) return best;
+  for (std::size_t block = 0; block < fragments.size(); block += Rows::kBlock) {
+    const std::size_t end = std::min(block + Rows::kBlock, fragments.size());
+    if (best.last > 0) losses.set_least(best.loss);
+    const auto is_in_time = [limit](const Score& score) {  // NaN is not
+      return both(score.wait >= 0, score.wait <= limit);
+    };
+    if (losses.any_hinted_is_more()) {
+      const auto may = [&](std::size_t i) {
+        const Score& score = score_at(i);
+        return both(is_in_time(score), !losses.is_more_than_unhinted(fragments[i], score));
+      };
+      rows.add(block, end, may, look);
+    } else {
+      const auto may = [&](std::size_t i) {
+        const Score& score = score_at(i);
+        return both(is_in_time(score), !losses.is_more_than_hinted(fragments[i], score));
+      };
+      rows.add(block, end, may, look);
+    }
+    if (best.last == 0) rows.look(end, look);
   }
-  if (best.last == 0) {
-    best = slide(fragments, 0, fragments.size(), score_at, bytes, limit, losses, best);
-  }
-  if (best.last == 0) return std::nullopt;
-  return Window{best.first, best.last, limit, Rest::behind};
+  return best;
 }
 
 // What is lost with the fragment beside a window: the greater, the less likely it is to go next.
@@ -222,13 +273,13 @@ std::pair<int, std::uint64_t> worth(std::span<const Fragment> fragments, const S
   return {3, ~score.distance};
 }
 
-// The side for what is left of a window, by its neighbours.
+// With the side for what is left, by the neighbours.
 template <class ScoreAt>
-Rest choose_rest(std::span<const Fragment> fragments, const ScoreAt& score_at,
-                 const Window& window) {
-  const std::size_t before = window.first - 1;  // no index if the window is the buffer's first
-  const bool less = worth(fragments, score_at, before) < worth(fragments, score_at, window.last);
-  return less ? Rest::before : Rest::behind;
+Window window_of(std::span<const Fragment> fragments, const ScoreAt& score_at, const Best& best,
+                 double wait) {
+  const std::size_t before = best.first - 1;  // no index if the window is the buffer's first
+  const bool less = worth(fragments, score_at, before) < worth(fragments, score_at, best.last);
+  return {best.first, best.last, wait, less ? Rest::before : Rest::behind};
 }
 
 }  // namespace holdfast::history::detail
