@@ -50,9 +50,10 @@ std::optional<Window> choose_scored_window(std::span<const Fragment> fragments,
     // All that can be evicted within the least wait are equal in that, and the loss decides.
     wait = least_wait(fragments, scores, bytes);
     if (wait == kNever) return std::nullopt;
-    best = least_loss(fragments, score_at, bytes, wait);
+    best = first_window(fragments, score_at, bytes, wait);
+    best = least_loss(fragments, score_at, bytes, wait, best);
   }
-  return window_of(fragments, score_at, best, wait);
+  return window_of(fragments, score_at, best, bytes, wait);
 }
 
 }  // namespace holdfast::history::detail

@@ -83,24 +83,31 @@ std::optional<Window> choose_window(std::span<const Fragment> fragments, std::ui
 // is 0, and else one that waits for ever; it may be asked often, and has no distance where it was
 // consumed. is_free(fragment): whether that score is of one that was consumed; asked of gaps, too,
 // where it does not matter, and best answered without a branch. score_of() is asked of the window's
-// neighbours, and of all only if no window can be had at once.
+// neighbours, and of all only if no window can be had at once. `gaps`: bytes of all gaps, which
+// decide how long the search takes, not what it finds.
 template <class IsFree, class Now, class ScoreOf>
 std::optional<Window> choose_window(std::span<const Fragment> fragments, std::uint64_t bytes,
-                                    IsFree&& is_free, Now&& now, ScoreOf&& score_of,
-                                    std::vector<Score>& memory) {
+                                    std::uint64_t gaps, IsFree&& is_free, Now&& now,
+                                    ScoreOf&& score_of, std::vector<Score>& memory) {
   const auto now_at = [&](std::size_t i) {
     return fragments[i].step == kGap ? Score{0, kUnhinted, true} : now(fragments[i]);
   };
   const auto free_at = [&](std::size_t i) {
     return detail::either(fragments[i].step == kGap, is_free(fragments[i]));
   };
-  detail::Best best = detail::least_room(fragments, free_at, bytes);
-  if (best.last == 0) best = detail::least_loss(fragments, now_at, bytes, 0);
+  // Windows that lose nothing but room are looked for apart where there may be a gap that suffices,
+  // or where other windows take a division for each fragment.
+  detail::Best best, first;
+  const bool may_fit = gaps >= bytes;
+  if (!may_fit) first = detail::first_window(fragments, now_at, bytes, 0);
+  if (first.loss.hinted > 0) best = detail::least_room(fragments, free_at, bytes);
+  if (best.last == 0 && may_fit) first = detail::first_window(fragments, now_at, bytes, 0);
+  if (best.last == 0) best = detail::least_loss(fragments, now_at, bytes, 0, first);
   if (best.last == 0) {
     return choose_window(fragments, bytes, std::forward<ScoreOf>(score_of), memory);
   }
   const auto score_at = [&](std::size_t i) { return score_of(fragments[i]); };
-  return detail::window_of(fragments, score_at, best, 0);
+  return detail::window_of(fragments, score_at, best, bytes, 0);
 }
 
 }  // namespace holdfast::history

@@ -60,25 +60,12 @@ class Losses {
 
   // Whether the fragment alone loses more than `least` does, before windows are compared by their
   // bytes. May say no where it does; it saves most fragments their division.
-  void set_least(const Loss& least) {
-    any_hinted_is_more_ = least.hinted == 0;
-    most_unhinted_ = least.unhinted;
+  void set_least(const Loss& least, std::uint64_t) {
     // So much more that no rounding, here or in the quotient, makes up for it.
     const double most_hinted = static_cast<double>(least.hinted) * (1 + 1e-12) + 2;
     bytes_by_distance_ = 2 * most_hinted / scale_;
   }
   bool is_more(const Fragment& fragment, const Score& score) const {
-    return any_hinted_is_more_ ? is_more_than_unhinted(fragment, score)
-                               : is_more_than_hinted(fragment, score);
-  }
-  // Both without a branch; the first where `least` has nothing of what hints name, the second where
-  // it has.
-  bool any_hinted_is_more() const { return any_hinted_is_more_; }
-  bool is_more_than_unhinted(const Fragment& fragment, const Score& score) const {
-    const bool more = either(score.distance != kUnhinted, fragment.bytes > most_unhinted_);
-    return both(!score.consumed, more);
-  }
-  bool is_more_than_hinted(const Fragment& fragment, const Score& score) const {
     // Half of the distance, rounded down: so it is a signed number, as processors convert in one
     // instruction, and that of kUnhinted, which what was consumed has too, is beyond all.
     const auto half = static_cast<double>(static_cast<std::int64_t>(score.distance / 2));
@@ -95,17 +82,29 @@ class Losses {
 
   double scale_;
   double bytes_by_distance_ = std::numeric_limits<double>::infinity();
-  std::uint64_t most_unhinted_ = 0;
-  bool any_hinted_is_more_ = false;
 };
 
-// The same of fragments that are gaps or consumed, which lose nothing but room.
-struct FreeLosses {
-  Loss of(const Fragment& fragment, const Score&) const {
-    return {.consumed = mask(fragment.step != kGap) & fragment.bytes};
+// The same once a window is known that no hint names anything of: what a hint names is more, and
+// nothing is divided.
+class UnhintedLosses {
+ public:
+  Loss of(const Fragment& fragment, const Score& score) const {
+    const bool held = fragment.step != kGap;
+    return {.unhinted = mask(both(held, !score.consumed)) & fragment.bytes,
+            .consumed = mask(both(held, score.consumed)) & fragment.bytes};
   }
-  void set_least(const Loss&) {}
-  bool is_more(const Fragment&, const Score&) const { return false; }
+  // Where a window of `bytes` fits exactly nothing is better that loses as much: of one size, each.
+  void set_least(const Loss& least, std::uint64_t bytes) {
+    const bool fits = least.unhinted > 0 && least.window == bytes && least.consumed == 0;
+    most_ = least.unhinted - (fits ? 1 : 0);
+  }
+  bool is_more(const Fragment& fragment, const Score& score) const {
+    const bool more = either(score.distance != kUnhinted, fragment.bytes > most_);
+    return both(!score.consumed, more);
+  }
+
+ private:
+  std::uint64_t most_ = std::numeric_limits<std::uint64_t>::max();
 };
 
 // What a search has found so far.
@@ -122,7 +121,7 @@ template <class ScoreAt, class Losses>
 [[gnu::always_inline]] inline Best slide(std::span<const Fragment> fragments, std::size_t begin,
                                          std::size_t end, ScoreAt score_at, std::uint64_t bytes,
                                          double limit, Losses losses, Best best) {
-  if (best.last > 0) losses.set_least(best.loss);
+  if (best.last > 0) losses.set_least(best.loss, bytes);
   Loss loss;  // of the window [first, i]
   std::size_t first = begin;
   for (std::size_t i = begin; i < end; ++i) {
@@ -148,7 +147,7 @@ template <class ScoreAt, class Losses>
     loss.window = behind - fragments[first].offset;
     if (loss < best.loss) {
       best = {first, i + 1, loss};
-      losses.set_least(loss);
+      losses.set_least(loss, bytes);
     }
   }
   return best;
@@ -212,50 +211,54 @@ Best least_room(std::span<const Fragment> fragments, const FreeAt& free_at, std:
   for (std::size_t block = 0; block < fragments.size(); block += Rows::kBlock) {
     const std::size_t end = std::min(block + Rows::kBlock, fragments.size());
     rows.add(block, end, free_at, [&](std::size_t first, std::size_t last) {
-      best = slide(fragments, first, last, now_at, bytes, 0, FreeLosses(), best);
+      best = slide(fragments, first, last, now_at, bytes, 0, UnhintedLosses(), best);
     });
   }
   return best;
 }
 
-// The window whose loss is least, the first of equal ones, of fragments that can be evicted within
+// A window to compare others with: the best of the first fragments that can be evicted within
 // `limit` seconds. score_at(i) may be asked often, and is the same then; of a gap and of what was
 // consumed it has no distance.
+template <class ScoreAt>
+Best first_window(std::span<const Fragment> fragments, const ScoreAt& score_at, std::uint64_t bytes,
+                  double limit) {
+  if (fragments.empty()) return {};
+  const std::size_t few = std::min(Rows::kBlock, fragments.size());
+  return slide(fragments, 0, few, score_at, bytes, limit, Losses(fragments), Best());
+}
+
+// The window whose loss is least, the first of equal ones, of fragments that can be evicted within
+// `limit` seconds. `best`: the first window.
 //
 // A fragment that loses more than the best window so far is in no better one, and soon that is
 // nearly each: what is left is looked at row by row, if the row is large enough.
 template <class ScoreAt>
 Best least_loss(std::span<const Fragment> fragments, const ScoreAt& score_at, std::uint64_t bytes,
-                double limit) {
-  Best best;
-  if (fragments.empty()) return best;
-  Losses losses(fragments);
-  Rows rows(fragments, bytes);
-  const auto look = [&](std::size_t first, std::size_t last) {
-    best = slide(fragments, first, last, score_at, bytes, limit, losses, best);
-  };
-  look(0, std::min(Rows::kBlock, fragments.size()));  // the sooner others are compared with one
+                double limit, Best best) {
   if (fragments.size() <= Rows::kBlock) return best;
+  const Losses any(fragments);
+  Rows rows(fragments, bytes);
+  const auto look_through = [&](std::size_t block, std::size_t end, auto losses) {
+    if (best.last > 0) losses.set_least(best.loss, bytes);
+    const auto may = [&](std::size_t i) {
+      const Score& score = score_at(i);
+      const bool in_time = both(score.wait >= 0, score.wait <= limit);  // NaN is not
+      return both(in_time, !losses.is_more(fragments[i], score));
+    };
+    const auto look = [&](std::size_t first, std::size_t last) {
+      best = slide(fragments, first, last, score_at, bytes, limit, losses, best);
+    };
+    rows.add(block, end, may, look);
+    if (best.last == 0) rows.look(end, look);
+  };
   for (std::size_t block = 0; block < fragments.size(); block += Rows::kBlock) {
     const std::size_t end = std::min(block + Rows::kBlock, fragments.size());
-    if (best.last > 0) losses.set_least(best.loss);
-    const auto is_in_time = [limit](const Score& score) {  // NaN is not
-      return both(score.wait >= 0, score.wait <= limit);
-    };
-    if (losses.any_hinted_is_more()) {
-      const auto may = [&](std::size_t i) {
-        const Score& score = score_at(i);
-        return both(is_in_time(score), !losses.is_more_than_unhinted(fragments[i], score));
-      };
-      rows.add(block, end, may, look);
+    if (best.loss.hinted == 0) {
+      look_through(block, end, UnhintedLosses());
     } else {
-      const auto may = [&](std::size_t i) {
-        const Score& score = score_at(i);
-        return both(is_in_time(score), !losses.is_more_than_hinted(fragments[i], score));
-      };
-      rows.add(block, end, may, look);
+      look_through(block, end, any);
     }
-    if (best.last == 0) rows.look(end, look);
   }
   return best;
 }
@@ -273,10 +276,11 @@ std::pair<int, std::uint64_t> worth(std::span<const Fragment> fragments, const S
   return {3, ~score.distance};
 }
 
-// With the side for what is left, by the neighbours.
+// With the side for what is left, if anything is, by the neighbours.
 template <class ScoreAt>
 Window window_of(std::span<const Fragment> fragments, const ScoreAt& score_at, const Best& best,
-                 double wait) {
+                 std::uint64_t bytes, double wait) {
+  if (best.loss.window == bytes) return {best.first, best.last, wait};
   const std::size_t before = best.first - 1;  // no index if the window is the buffer's first
   const bool less = worth(fragments, score_at, before) < worth(fragments, score_at, best.last);
   return {best.first, best.last, wait, less ? Rest::before : Rest::behind};
