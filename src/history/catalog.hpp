@@ -294,9 +294,6 @@ class Catalog {
     std::uint64_t of(std::uint64_t note) const {
       return ((note >> kNoteBits) - head) | detail::mask(is_unwanted(note));
     }
-    bool is_free(std::uint64_t note) const {
-      return detail::both(static_cast<Noted>(note & 3) == Noted::consumed, is_unwanted(note));
-    }
   };
   Distances distances() const { return {hints_.empty() ? 0 : hints_.begin()->first, front_.end}; }
   // For so many of the next restores a prefetch takes room from what only storage has besides.

@@ -110,7 +110,9 @@ std::optional<Window> Catalog::window(int tier, std::uint64_t bytes, Asker asker
   const Distances now = distances();
   return choose_window(
       space.fragments(), space.rounded(bytes), space.capacity() - space.used(),
-      [&](const Fragment& fragment) { return now.is_free(fragment.note); },
+      [&](const Fragment& fragment) {
+        return static_cast<Noted>(fragment.note & 3) == Noted::consumed;
+      },
       [&](const Fragment& fragment) { return score_now(fragment, now, distance); },
       [&](const Fragment& fragment) { return score(tier, fragment, asker, distance, known); },
       tier_at(tier).scratch.scores);

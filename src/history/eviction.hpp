@@ -68,7 +68,8 @@ std::optional<Window> choose_window(std::span<const Fragment> fragments, std::ui
     scores[i].consumed = score.consumed;
     return detail::both(score.consumed, score.wait == 0);
   };
-  const detail::Best best = detail::least_room(fragments, is_free, bytes);
+  const auto score_at = [scores](std::size_t i) -> const Score& { return scores[i]; };
+  const detail::Best best = detail::least_room(fragments, is_free, score_at, bytes);
   return detail::choose_scored_window(fragments, scores, bytes, best);
 }
 
@@ -81,26 +82,26 @@ std::optional<Window> choose_window(std::span<const Fragment> fragments, std::ui
 
 // The same choice where what decides most is quickly known. now(fragment) is its score if its wait
 // is 0, and else one that waits for ever; it may be asked often, and has no distance where it was
-// consumed. is_free(fragment): whether that score is of one that was consumed; asked of gaps, too,
-// where it does not matter, and best answered without a branch. score_of() is asked of the window's
-// neighbours, and of all only if no window can be had at once. `gaps`: bytes of all gaps, which
-// decide how long the search takes, not what it finds.
-template <class IsFree, class Now, class ScoreOf>
+// consumed. may_be_free(fragment): not where that score is of none that was consumed, as far as
+// that is quickly said; asked of gaps, too, where it does not matter, and best without a branch.
+// score_of() is asked of the window's neighbours, and of all only if no window can be had at once.
+// `gaps`: bytes of all gaps, which decide how long the search takes, not what it finds.
+template <class MayBeFree, class Now, class ScoreOf>
 std::optional<Window> choose_window(std::span<const Fragment> fragments, std::uint64_t bytes,
-                                    std::uint64_t gaps, IsFree&& is_free, Now&& now,
+                                    std::uint64_t gaps, MayBeFree&& may_be_free, Now&& now,
                                     ScoreOf&& score_of, std::vector<Score>& memory) {
   const auto now_at = [&](std::size_t i) {
     return fragments[i].step == kGap ? Score{0, kUnhinted, true} : now(fragments[i]);
   };
-  const auto free_at = [&](std::size_t i) {
-    return detail::either(fragments[i].step == kGap, is_free(fragments[i]));
+  const auto may_be_free_at = [&](std::size_t i) {
+    return detail::either(fragments[i].step == kGap, may_be_free(fragments[i]));
   };
   // Windows that lose nothing but room are looked for apart where there may be a gap that suffices,
   // or where other windows take a division for each fragment.
   detail::Best best, first;
   const bool may_fit = gaps >= bytes;
   if (!may_fit) first = detail::first_window(fragments, now_at, bytes, 0);
-  if (first.loss.hinted > 0) best = detail::least_room(fragments, free_at, bytes);
+  if (first.loss.hinted > 0) best = detail::least_room(fragments, may_be_free_at, now_at, bytes);
   if (best.last == 0 && may_fit) first = detail::first_window(fragments, now_at, bytes, 0);
   if (best.last == 0) best = detail::least_loss(fragments, now_at, bytes, 0, first);
   if (best.last == 0) {

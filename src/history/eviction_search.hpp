@@ -202,34 +202,49 @@ class Rows {
 
 // The best window of fragments that are free: gaps, or consumed and evicted now. It loses less than
 // any other, and to look for it is quicker than to find out what the others are worth.
-template <class FreeAt>
-Best least_room(std::span<const Fragment> fragments, const FreeAt& free_at, std::uint64_t bytes) {
+// may_be_free(i): not of one that is not; score_at(i): asked of those, and says it.
+template <class MayBeFree, class ScoreAt>
+Best least_room(std::span<const Fragment> fragments, const MayBeFree& may_be_free,
+                const ScoreAt& score_at, std::uint64_t bytes) {
   Best best;
+  UnhintedLosses losses;
+  losses.set_least({}, bytes);  // what is not free is more
   Rows rows(fragments, bytes);
-  constexpr Score kNow{0, kUnhinted, true};
-  const auto now_at = [&](std::size_t) -> const Score& { return kNow; };
   for (std::size_t block = 0; block < fragments.size(); block += Rows::kBlock) {
     const std::size_t end = std::min(block + Rows::kBlock, fragments.size());
-    rows.add(block, end, free_at, [&](std::size_t first, std::size_t last) {
-      best = slide(fragments, first, last, now_at, bytes, 0, UnhintedLosses(), best);
+    rows.add(block, end, may_be_free, [&](std::size_t first, std::size_t last) {
+      best = slide(fragments, first, last, score_at, bytes, 0, losses, best);
     });
   }
   return best;
 }
 
-// A window to compare others with: the best of the first fragments that can be evicted within
-// `limit` seconds. score_at(i) may be asked often, and is the same then; of a gap and of what was
-// consumed it has no distance.
+// What to compare windows with: of a few fragments the best window itself; else one of some that
+// are strewn over the table, since losses may rise or fall along it, made a little worse, so that
+// it is found again in its turn. score_at(i) may be asked often, and is the same then; of a gap and
+// of what was consumed it has no distance.
 template <class ScoreAt>
 Best first_window(std::span<const Fragment> fragments, const ScoreAt& score_at, std::uint64_t bytes,
                   double limit) {
   if (fragments.empty()) return {};
-  const std::size_t few = std::min(Rows::kBlock, fragments.size());
-  return slide(fragments, 0, few, score_at, bytes, limit, Losses(fragments), Best());
+  constexpr std::size_t kSamples = 8, kOfEach = Rows::kBlock / kSamples;
+  const Losses losses(fragments);
+  Best best;
+  const auto look = [&](std::size_t first, std::size_t count) {
+    best = slide(fragments, first, first + count, score_at, bytes, limit, losses, best);
+  };
+  if (fragments.size() <= Rows::kBlock) {
+    look(0, fragments.size());
+    return best;
+  }
+  for (std::size_t i = 0; i < kSamples; ++i) look(i * (fragments.size() / kSamples), kOfEach);
+  if (best.last == 0) look(0, Rows::kBlock);
+  best.loss.consumed += best.last > 0 ? 1 : 0;
+  return best;
 }
 
 // The window whose loss is least, the first of equal ones, of fragments that can be evicted within
-// `limit` seconds. `best`: the first window.
+// `limit` seconds. `best`: first_window().
 //
 // A fragment that loses more than the best window so far is in no better one, and soon that is
 // nearly each: what is left is looked at row by row, if the row is large enough.
@@ -250,7 +265,7 @@ Best least_loss(std::span<const Fragment> fragments, const ScoreAt& score_at, st
       best = slide(fragments, first, last, score_at, bytes, limit, losses, best);
     };
     rows.add(block, end, may, look);
-    if (best.last == 0) rows.look(end, look);
+    if (best.last == 0 || block == 0) rows.look(end, look);  // the sooner a better one is known
   };
   for (std::size_t block = 0; block < fragments.size(); block += Rows::kBlock) {
     const std::size_t end = std::min(block + Rows::kBlock, fragments.size());
