@@ -16,9 +16,9 @@ namespace maps {
 
 inline constexpr std::uint32_t kValueBytes = 128;
 
-// What became of an operation: whether the key was there before it. An insert of a key that is there
-// changes nothing, nor does an update of one that is not. failed: there was no room, and nothing was
-// changed.
+// What became of an operation: whether the key was there before it. An insert of a key that is
+// there changes nothing, nor does an update of one that is not. failed: there was no room, and
+// nothing was changed.
 enum class Outcome : std::uint8_t { absent, present, failed };
 
 // All in device memory, one behind the other. Of a batch's operations on one key, each sees the
@@ -40,19 +40,20 @@ struct Promise {
   std::string contestant;  // "slabhash-gpm"
   std::string form;        // which of its ways: "as printed", "ordered by address"
   std::string rung;        // "process" or "none": what a batch survives once run() has returned
-  std::string atomic;      // what a crash leaves whole or not at all: "batches", "operations", "nothing"
-  std::string guarantee;   // in a sentence
+  std::string
+      atomic;  // what a crash leaves whole or not at all: "batches", "operations", "nothing"
+  std::string guarantee;  // in a sentence
   unsigned cpu_threads = 0;
 };
 
-// Seconds of a batch, by the host's clock. What a contestant does not do, or does not tell apart, is
-// 0; `operations` has what is in none of the others.
+// Seconds of a batch, by the host's clock. What a contestant does not do, or does not tell apart,
+// is 0; `operations` has what is in none of the others.
 struct Phases {
-  double order = 0;       // sorting the batch
-  double to_cpu = 0;      // copies between the GPU and the CPU
+  double order = 0;   // sorting the batch
+  double to_cpu = 0;  // copies between the GPU and the CPU
   double to_gpu = 0;
   double operations = 0;
-  double commit = 0;      // what ends a transaction
+  double commit = 0;  // what ends a transaction
   double total() const { return order + to_cpu + to_gpu + operations + commit; }
 };
 
@@ -83,19 +84,20 @@ struct Setting {
 
 // All throw std::invalid_argument (key_bytes, keys, batch), no_memory, and what Region throws.
 
-// SlabHash (Ashkiani et al., IPDPS '18) on the medium, with an undo log, as GPHash's section 4.1 has
-// it: chains of slabs of 128 bytes, a warp looks at a slab at once and carries out its lanes'
+// SlabHash (Ashkiani et al., IPDPS '18) on the medium, with an undo log, as GPHash's section 4.1
+// has it: chains of slabs of 128 bytes, a warp looks at a slab at once and carries out its lanes'
 // operations in turn. Does not resize: chains grow.
 std::unique_ptr<Contestant> make_slabhash_gpm(const Setting& setting);
 
 // Clevel hashing (Chen et al., ATC '20) on the medium: levels of buckets of pointers with tags, of
-// which each operation sees those of one context; lock-free, each thread alone. Grows by a level when
-// a key finds no place.
+// which each operation sees those of one context; lock-free, each thread alone. Grows by a level
+// when a key finds no place.
 std::unique_ptr<Contestant> make_clevel_gpm(const Setting& setting);
 
-// A map in the CPU's hands, with the pairs on the medium and lines written back: requests and answers
-// cross the link. It stands for GPHash's CPU-assisted Clevel, Dash and SEPH. Ordered: its better
-// form, in which the device gathers the requests by shard, so that a thread has shards of its own.
+// A map in the CPU's hands, with the pairs on the medium and lines written back: requests and
+// answers cross the link. It stands for GPHash's CPU-assisted Clevel, Dash and SEPH. Ordered: its
+// better form, in which the device gathers the requests by shard, so that a thread has shards of
+// its own.
 std::unique_ptr<Contestant> make_cpu_map(const Setting& setting);
 
 // A table in device memory that forgets everything: the upper bound.

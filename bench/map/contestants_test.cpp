@@ -1,5 +1,5 @@
-// Every contestant does what the contract of its interface says, and survives what it claims to: each
-// batch against a map of the host, which shares no code with them.
+// Every contestant does what the contract of its interface says, and survives what it claims to:
+// each batch against a map of the host, which shares no code with them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 
 #include "batches.hpp"
 #include "contestant.hpp"
+#include "holdfast/launch.hpp"
 #include "support/process.hpp"
 #include "support/scratch.hpp"
 
@@ -121,7 +122,8 @@ class Driven {
 constexpr std::uint64_t kKeys = 1500;
 constexpr std::uint32_t kBatch = 300;  // no whole number of warps
 
-class Contestants : public ::testing::TestWithParam<Case>, protected holdfast::test::ScratchFolders {
+class Contestants : public ::testing::TestWithParam<Case>,
+                    protected holdfast::test::ScratchFolders {
  protected:
   bool durable(Driven& run) { return run.contestant().promise().rung == "process"; }
 };
@@ -179,6 +181,24 @@ TEST_P(Contestants, BatchesOfDistinctKeysAreExact) {
   }
 }
 
+// Threads of the CPU backend's kernels take turns at random.
+class RandomTurns {
+ public:
+#if defined(HOLDFAST_BACKEND_CPU)
+  ~RandomTurns() { holdfast::cpu::set_schedule(before_); }
+  void draw(std::mt19937_64& random) const {
+    holdfast::cpu::Schedule schedule = before_;
+    schedule.seed = random() | 1;
+    holdfast::cpu::set_schedule(schedule);
+  }
+
+ private:
+  holdfast::cpu::Schedule before_ = holdfast::cpu::schedule();
+#else
+  void draw(std::mt19937_64&) const {}
+#endif
+};
+
 // What operations of one batch on one key may have left.
 struct Done {
   std::set<std::uint64_t> may_store;  // operations
@@ -189,14 +209,17 @@ struct Done {
 TEST_P(Contestants, BatchesThatMeetInKeysLoseNone) {
   constexpr std::uint64_t kFew = 40;
   std::mt19937_64 random(holdfast::test::test_seed());
-  Driven run(GetParam(), path(), kKeys, kBatch);
+  const RandomTurns turns;
+  // Slots that a batch has emptied it does not take.
+  Driven run(GetParam(), path(), kBatch, kBatch);
   Oracle before;
-  for (int batch = 0; batch < 60; ++batch) {
+  for (int batch = 0; batch < 16; ++batch) {
+    turns.draw(random);
     std::vector<Request> requests;
     // Every other one with inserts and erases alone.
     for (std::size_t i = 0; i < kBatch; ++i) {
-      const Op op = batch % 2 == 0 ? (random() % 2 != 0 ? Op::insert : Op::erase)
-                                   : random_op(random);
+      const Op op =
+          batch % 2 == 0 ? (random() % 2 != 0 ? Op::insert : Op::erase) : random_op(random);
       requests.push_back({random() % kFew, op});
     }
     const std::uint64_t first = run.done();
@@ -307,8 +330,8 @@ void apply_to(Oracle& oracle, const std::vector<Request>& requests, std::uint64_
   }
 }
 
-// Killed between batches and in them, over and over: what was acknowledged is there, and of the batch
-// that was not, all or nothing, or for each key the one or the other, as the promise has it.
+// Killed between batches and in them, over and over: what was acknowledged is there, and of the
+// batch that was not, all or nothing, or for each key the one or the other, as the promise has it.
 class DurableContestants : public Contestants {};
 
 TEST_P(DurableContestants, AKilledProcessLosesNothingThatItPromised) {
@@ -366,6 +389,29 @@ TEST_P(DurableContestants, AKilledProcessLosesNothingThatItPromised) {
   }
   std::printf("%llu batches, of %llu cut off something is there\n",
               static_cast<unsigned long long>(done), static_cast<unsigned long long>(cut));
+}
+
+class MapMany : public holdfast::test::Scratch {};
+
+// So many that its index has runs of entries, which close up when one goes.
+TEST_F(MapMany, TheCpusIndexStaysWhole) {
+  constexpr std::uint64_t kMany = 60'000;
+  std::mt19937_64 random(holdfast::test::test_seed());
+  for (const bool ordered : {false, true}) {
+    Driven run({"cpu-assisted", 8, ordered}, path(ordered ? "ordered" : "given"), kMany, 20'000);
+    Oracle oracle;
+    for (int batch = 0; batch < 12; ++batch) {
+      std::vector<Request> requests = distinct_requests(random, kMany, run.most(), true);
+      for (Request& request : requests) {  // most are there
+        if (request.op == Op::find) request.op = Op::insert;
+      }
+      const std::uint64_t first = run.done();
+      expect_exact(oracle, requests, first, run.run(requests));
+      if (HasFatalFailure()) return;
+    }
+    run.contestant().crash_and_reopen();
+    ASSERT_EQ(run.contents(kMany), oracle);
+  }
 }
 
 std::string name_of(const ::testing::TestParamInfo<Case>& info) {

@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "contestant.hpp"
-#include "draws.hpp"
 #include "holdfast/kernel.hpp"
 #include "holdfast/sort.hpp"
+#include "keys.hpp"
 #include "slot_pool.hpp"
 
 namespace maps {
@@ -17,23 +17,6 @@ inline constexpr unsigned kWholeWarp = 0xffffffffu;
 inline constexpr unsigned kBlock = 128;  // threads
 
 using Word = unsigned long long;  // what atomicCAS() takes
-
-template <unsigned Words>
-struct Key {
-  std::uint64_t word[Words];
-  __device__ bool operator==(const Key& other) const {
-    bool same = true;
-    for (unsigned w = 0; w < Words; ++w) same &= word[w] == other.word[w];
-    return same;
-  }
-  __device__ std::uint64_t hash() const {
-    std::uint64_t sum = 0;
-    for (unsigned w = 0; w < Words; ++w) {
-      sum = scrambled(sum ^ (word[w] + (w + 1) * 0x9e3779b97f4a7c15ull));
-    }
-    return sum;
-  }
-};
 
 // `hash` as a number below `count`, by its upper half.
 __device__ inline std::uint32_t place_of(std::uint64_t hash, std::uint32_t count) {
@@ -110,9 +93,9 @@ __device__ void carry_out_in_turn(const Group& group, const Batch& batch,
   for (unsigned todo = lanes.where(mine); todo != 0; todo &= todo - 1) {
     const unsigned turn = __ffs(static_cast<int>(todo)) - 1;
     const std::uint32_t number = lanes.from(turn, i);
-    const Outcome outcome = group.carry_out(static_cast<Op>(lanes.from(turn, op)),
-                                            lanes.from(turn, key), batch, number,
-                                            lanes.from(turn, thread));
+    const Outcome outcome =
+        group.carry_out(static_cast<Op>(lanes.from(turn, op)), lanes.from(turn, key), batch, number,
+                        lanes.from(turn, thread));
     if (lanes.lane == turn) batch.outcomes[number] = outcome;
   }
 }

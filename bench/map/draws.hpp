@@ -5,14 +5,17 @@
 
 #include <cstdint>
 
+#if defined(__CUDACC__)
+#define MAPS_BOTH_SIDES __host__ __device__
+#else
+#define MAPS_BOTH_SIDES
+#endif
+
 namespace maps {
 
 // A permutation of the 64-bit words (the finalizer of splitmix64; Steele, Lea, Flood: "Fast
 // splittable pseudorandom number generators", OOPSLA '14).
-#if defined(__CUDACC__)
-__host__ __device__
-#endif
-constexpr std::uint64_t scrambled(std::uint64_t word) {
+MAPS_BOTH_SIDES constexpr std::uint64_t scrambled(std::uint64_t word) {
   word = (word ^ (word >> 30)) * 0xbf58476d1ce4e5b9ull;
   word = (word ^ (word >> 27)) * 0x94d049bb133111ebull;
   return word ^ (word >> 31);

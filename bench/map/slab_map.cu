@@ -23,9 +23,10 @@ struct alignas(128) Slab {
 // none). A pointer has the number of the batch that changed it last in its upper half, and below it
 // what the slot is: a value's number + kFirstValue, or a state.
 //
-// A slot that an operation of this batch has emptied is not taken by another of it: so the first slot
-// of a chain that may be taken only moves backwards, and two inserts of one key meet in it. And what
-// the batch has changed once is logged: nobody logs it again, so that undoing needs no order.
+// A slot that an operation of this batch has emptied is not taken by another of it: so the first
+// slot of a chain that may be taken only moves backwards, and two inserts of one key meet in it.
+// And what the batch has changed once is logged: nobody logs it again, so that undoing needs no
+// order.
 template <unsigned Words>
 struct SlabShape {
   static constexpr unsigned kSlots = Words == 1 ? 7 : 3;
@@ -154,8 +155,8 @@ struct SlabWarp {
     lanes.copy_value(chunks_of(table.values, value), from);
   }
   __device__ void load_value(Chunk* to, Word pointer) const {
-    lanes.copy_value(
-        to, chunks_of(static_cast<const std::byte*>(table.values), state_of(pointer) - kFirstValue));
+    lanes.copy_value(to, chunks_of(static_cast<const std::byte*>(table.values),
+                                   state_of(pointer) - kFirstValue));
   }
 
   // One lane.
@@ -232,7 +233,8 @@ struct SlabWarp {
     return lanes.from(0, static_cast<int>(logged)) != 0;
   }
 
-  __device__ Outcome insert(const Key<Words>& key, const Chunk* from, std::uint32_t log_slot) const {
+  __device__ Outcome insert(const Key<Words>& key, const Chunk* from,
+                            std::uint32_t log_slot) const {
     const std::uint32_t value = take_value();
     for (;;) {
       Place free{kNoSlot, 0, 0};
@@ -447,11 +449,11 @@ class SlabHashGpm : public Contestant {
 
   void open() {
     bool fresh = false;
-    holdfast::Region region = open_or_create(
-        setting_.path,
-        std::uint64_t{slabs_} * sizeof(Slab) + std::uint64_t{values_} * sizeof(ValueBlock) +
-            holdfast::UndoLog::object_bytes(log_shape_),
-        fresh);
+    holdfast::Region region = open_or_create(setting_.path,
+                                             std::uint64_t{slabs_} * sizeof(Slab) +
+                                                 std::uint64_t{values_} * sizeof(ValueBlock) +
+                                                 holdfast::UndoLog::object_bytes(log_shape_),
+                                             fresh);
     auto* const slabs = array_in<Slab>(region, fresh, "slabs", slabs_);
     auto* const values = array_in<ValueBlock>(region, fresh, "values", values_);
     auto transaction = fresh ? holdfast::Transaction::create(region, "tx")

@@ -164,8 +164,8 @@ struct VolatileGroup {
     return Outcome::absent;
   }
 
-  __device__ Outcome carry_out(Op op, const Key<Words>& key, const Batch& batch,
-                               std::uint32_t i, std::uint32_t /*thread*/) const {
+  __device__ Outcome carry_out(Op op, const Key<Words>& key, const Batch& batch, std::uint32_t i,
+                               std::uint32_t /*thread*/) const {
     const std::uint64_t hash = key.hash();
     const Chunk* const value = chunks_of(batch.values, i);
     Chunk* const found = chunks_of(batch.found, i);
