@@ -6,6 +6,7 @@ namespace maps {
 
 const std::vector<Offer>& offers() {
   static const std::vector<Offer> all{{"slabhash-gpm", make_slabhash_gpm},
+                                      {"clevel-gpm", make_clevel_gpm},
                                       {"cpu-assisted", make_cpu_map},
                                       {"volatile", make_volatile_map}};
   return all;

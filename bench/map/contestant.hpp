@@ -73,13 +73,14 @@ class Contestant {
 };
 
 struct Setting {
-  std::uint32_t key_bytes = 8;  // or 32
-  std::uint64_t keys = 0;       // that it has to have room for
-  std::uint32_t batch = 0;      // operations, at most
-  bool ordered = false;         // each batch in the order of addresses
-  std::string path;             // of its region, where it has one; opened if it is there
-  unsigned threads = 16;        // of the CPU, where it is the CPU that works
-  bool log = true;              // SlabHash-GPM: without, to see what the log takes
+  std::uint32_t key_bytes = 8;   // or 32
+  std::uint64_t keys = 0;        // that it has to have room for
+  std::uint32_t batch = 0;       // operations, at most
+  bool ordered = false;          // each batch in the order of addresses
+  std::string path;              // of its region, where it has one; opened if it is there
+  unsigned threads = 16;         // of the CPU, where it is the CPU that works
+  std::uint64_t first_keys = 0;  // that Clevel's first levels are made for; 0: keys
+  bool log = true;               // SlabHash-GPM: without, to see what the log takes
 };
 
 // All throw std::invalid_argument (key_bytes, keys, batch), no_memory, and what Region throws.

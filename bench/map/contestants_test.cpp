@@ -30,11 +30,13 @@ void PrintTo(const Case& kind, std::ostream* out) {
   *out << kind.contestant << ' ' << kind.key_bytes << (kind.ordered ? " ordered" : "");
 }
 
-enum class Which { all, durable };
+enum class Which { all, durable, growing };
 std::vector<Case> cases(Which which) {
   std::vector<Case> all;
   for (const Offer& offer : offers()) {
-    if (which == Which::durable && offer.name == std::string("volatile")) continue;
+    const std::string name = offer.name;
+    if (which == Which::durable && name == "volatile") continue;
+    if (which == Which::growing && name != "clevel-gpm") continue;
     for (const std::uint32_t key_bytes : {8u, 32u}) {
       for (const bool ordered : {false, true}) all.push_back({offer.name, key_bytes, ordered});
     }
@@ -60,8 +62,9 @@ struct Answer {
 // A contestant and what has been done to it.
 class Driven {
  public:
-  Driven(const Case& kind, const std::string& path, std::uint64_t keys, std::uint32_t batch)
-      : setting_{kind.key_bytes, keys, batch, kind.ordered, path, 3},
+  Driven(const Case& kind, const std::string& path, std::uint64_t keys, std::uint32_t batch,
+         std::uint64_t first_keys = 0)
+      : setting_{kind.key_bytes, keys, batch, kind.ordered, path, 3, first_keys},
         contestant_(make(kind.contestant, setting_)),
         room_(kind.key_bytes, batch) {}
 
@@ -127,6 +130,9 @@ class Contestants : public ::testing::TestWithParam<Case>,
  protected:
   bool durable(Driven& run) { return run.contestant().promise().rung == "process"; }
 };
+
+class DurableContestants : public Contestants {};
+class GrowingContestants : public Contestants {};
 
 Op random_op(std::mt19937_64& random) { return static_cast<Op>(random() % 5); }
 
@@ -271,6 +277,32 @@ TEST_P(Contestants, BatchesThatMeetInKeysLoseNone) {
   EXPECT_TRUE(run.contents(kFew).empty());
 }
 
+// Clevel's levels: a new one each time that a key finds no place, and everything is still there.
+TEST_P(GrowingContestants, GrowByALevel) {
+  constexpr std::uint64_t kMany = 4000;
+  Driven run(GetParam(), path(), kMany, kBatch, 50);
+  const std::uint64_t first_places = run.contestant().places();
+  EXPECT_LT(first_places, 200u);
+  Oracle oracle;
+  double most = 0;
+  for (std::uint64_t first = 0; first < kMany; first += kBatch) {
+    std::vector<Request> requests;
+    for (std::uint64_t key = first; key < std::min<std::uint64_t>(kMany, first + kBatch); ++key) {
+      requests.push_back({key, Op::insert});
+    }
+    const std::uint64_t operation = run.done();
+    expect_exact(oracle, requests, operation, run.run(requests));
+    if (HasFatalFailure()) return;
+    most = std::max(
+        most, static_cast<double>(oracle.size()) / static_cast<double>(run.contestant().places()));
+    if (first % 1200 == 0) run.contestant().crash_and_reopen();
+  }
+  EXPECT_GT(run.contestant().places(), kMany);
+  EXPECT_GT(most, 0.5);
+  EXPECT_LE(most, 1);
+  ASSERT_EQ(run.contents(kMany), oracle);
+}
+
 // As many as it was made for, over and over: what is erased and overwritten is used again.
 TEST_P(Contestants, RoomComesBack) {
   Driven run(GetParam(), path(), kBatch, kBatch);
@@ -332,8 +364,6 @@ void apply_to(Oracle& oracle, const std::vector<Request>& requests, std::uint64_
 
 // Killed between batches and in them, over and over: what was acknowledged is there, and of the
 // batch that was not, all or nothing, or for each key the one or the other, as the promise has it.
-class DurableContestants : public Contestants {};
-
 TEST_P(DurableContestants, AKilledProcessLosesNothingThatItPromised) {
   const Case& kind = GetParam();
   const std::uint64_t seed = holdfast::test::test_seed();
@@ -422,6 +452,8 @@ std::string name_of(const ::testing::TestParamInfo<Case>& info) {
 }
 INSTANTIATE_TEST_SUITE_P(Map, Contestants, ::testing::ValuesIn(cases(Which::all)), name_of);
 INSTANTIATE_TEST_SUITE_P(Map, DurableContestants, ::testing::ValuesIn(cases(Which::durable)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Map, GrowingContestants, ::testing::ValuesIn(cases(Which::growing)),
                          name_of);
 
 TEST(MapSettings, WhatCannotBeIsRefused) {
