@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <map>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,20 @@ inline std::vector<std::string> words_of(const std::string& list) {
     if (comma == std::string::npos) return words;
     at = comma + 1;
   }
+}
+
+// Of --batches. Throws std::invalid_argument.
+inline std::vector<std::uint32_t> batches_of(const std::string& list) {
+  std::vector<std::uint32_t> batches;
+  for (const std::string& word : words_of(list)) {
+    char* end = nullptr;
+    const unsigned long long number = std::strtoull(word.c_str(), &end, 10);
+    if (word.empty() || *end != '\0' || number == 0 || number > 1u << 26) {
+      throw std::invalid_argument("--batches: '" + word + "' is no number from 1 to 2^26");
+    }
+    batches.push_back(static_cast<std::uint32_t>(number));
+  }
+  return batches;
 }
 
 inline double median(std::vector<double> values) {

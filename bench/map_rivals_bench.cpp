@@ -1,18 +1,21 @@
-// A persistent map's rivals under one workload: batch after batch of operations whose keys and
+// A persistent map's rivals under workloads: batch after batch of operations whose keys and
 // values are in device memory. What a batch is made of is drawn, and what comes back is checked,
 // outside of the time that is taken.
 //
-//   map_rivals_bench [--contestants=NAME,...] [--workload=NAME] [--distribution=NAME]
-//       [--keys=N] [--operations=N] [--batch=N] [--key_bytes=8|32] [--ordered=0|1|2] [--log=0|1]
-//       [--theta_percent=N] [--threads=N] [--seed=N] [--seconds=N] [--first_keys=N] [--curve=0|1]
+//   map_rivals_bench [--contestants=NAME,...] [--workloads=NAME,...] [--distribution=NAME]
+//       [--batches=N,...] [--keys=N] [--operations=N] [--key_bytes=8|32] [--ordered=0|1|2]
+//       [--log=0|1] [--theta_percent=N] [--threads=N] [--seed=N] [--seconds=N] [--first_keys=N]
+//       [--curve=0|1]
 //
 // Workloads are YCSB's load, a, b, c, d and f; search-present, search-absent, insert, update and
-// erase; dlrm and pagerank, fitted to the files of $HOLDFAST_DATA where it has them. Distributions,
-// of YCSB's: uniform, zipf (Zipf's itself), scrambled (YCSB's own). --ordered: batches in the order
-// of addresses, 2 for both. --log=0: SlabHash-GPM without its log, to see what that takes.
-// --seconds ends a run early; the line says how many operations there were. --curve=1: of a load,
-// the keys for each place behind each batch; --first_keys: how many keys the first levels of Clevel
-// are made for.
+// erase; dlrm and pagerank, fitted to the files of $HOLDFAST_DATA where it has them. Those that
+// leave the same keys there run on one map, one behind the other; the others each on one of their
+// own. Distributions, of YCSB's: uniform, zipf (Zipf's itself), scrambled (YCSB's own; d's "latest"
+// is Zipf's then).
+// --ordered: batches in the order of addresses, 2 for both. --log=0: SlabHash-GPM without its log,
+// to see what that takes. --seconds ends a run early; the line says how many operations there were.
+// --curve=1: of a load, the keys for each place behind each batch; --first_keys: how many keys the
+// first levels of Clevel are made for.
 #include <unistd.h>
 
 #include <cstdio>
@@ -33,8 +36,9 @@ using maps::Phases;
 constexpr std::uint32_t kLoadBatch = 1 << 18;
 
 struct Words {
-  std::vector<std::string> contestants;
-  std::string workload, distribution;
+  std::vector<std::string> contestants, workloads;
+  std::string distribution;
+  std::vector<std::uint32_t> batches;
 };
 
 // A folder for a contestant's region, which goes with it.
@@ -113,35 +117,72 @@ Result carry_out(Run& run, maps::Source& source, std::uint64_t operations, std::
   return result;
 }
 
-std::unique_ptr<maps::Source> source_of(const Words& words, const bench::Options& options,
-                                        std::string& from) {
+struct Drawn {
+  std::unique_ptr<maps::Source> source;
+  std::string from;  // of what distribution, or which file
+};
+
+Drawn draw(const std::string& workload, const std::string& distribution,
+           const bench::Options& options) {
   const char* const data = std::getenv("HOLDFAST_DATA");
   const std::string folder = data != nullptr ? data : "";
-  if (words.workload == "dlrm") {
+  if (workload == "dlrm") {
     const maps::DlrmFit fit = maps::fit_dlrm_in(folder);
-    from = fit.from;
-    return maps::make_dlrm(fit, options["keys"], options["seed"]);
+    return {maps::make_dlrm(fit, options["keys"], options["seed"]), fit.from};
   }
-  if (words.workload == "pagerank") {
+  if (workload == "pagerank") {
     const maps::PageRankFit fit = maps::fit_pagerank_in(folder);
-    from = fit.from;
-    return maps::make_pagerank(fit, options["keys"], options["seed"]);
+    return {maps::make_pagerank(fit, options["keys"], options["seed"]), fit.from};
   }
+  const bool latest = workload == "d" && distribution == "scrambled";
+  const std::string name = latest ? "zipf" : distribution;
   maps::YcsbOptions ycsb;
-  ycsb.mix = maps::mix_of(words.workload);
-  ycsb.distribution = maps::distribution_of(words.distribution);
+  ycsb.mix = maps::mix_of(workload);
+  ycsb.distribution = maps::distribution_of(name);
   ycsb.theta = static_cast<double>(options["theta_percent"]) / 100;
   ycsb.keys = options["keys"];
   ycsb.seed = options["seed"];
-  from = words.distribution;
-  return maps::make_ycsb(ycsb);
+  const bool drawn = workload != "load" && workload != "insert" && workload != "erase";
+  return {maps::make_ycsb(ycsb), drawn ? name : "each key once"};
 }
 
-void print(const Words& words, const bench::Options& options, const maps::Promise& promise,
-           const std::string& from, const Result& load, const Result& result, double load_factor) {
+// A contestant and what is in it.
+struct Loaded {
+  Loaded(const maps::Offer& offer, const maps::Setting& given, std::uint64_t keys)
+      : setting(with_path(given)),
+        contestant(offer.make(setting)),
+        room(setting.key_bytes, setting.batch),
+        team(std::max(setting.threads, 1u)) {
+    if (keys == 0) return;
+    maps::YcsbOptions all;
+    all.mix = maps::Mix::load;
+    const auto source = maps::make_ycsb(all);
+    Run run{*contestant, room, team, 0};
+    load = carry_out(run, *source, keys, setting.batch, 1e9, false);
+    done = run.done;
+  }
+
+  maps::Setting with_path(maps::Setting given) const {
+    given.path = folder.region();
+    return given;
+  }
+
+  Folder folder;  // goes last
+  maps::Setting setting;
+  std::unique_ptr<Contestant> contestant;
+  maps::BatchRoom room;
+  workload::Team team;
+  Result load;
+  std::uint64_t done = 0;  // operations
+};
+
+void print(const std::string& workload, const Drawn& drawn, const bench::Options& options,
+           const Loaded& loaded, std::uint32_t batch, const Result& result) {
+  const maps::Promise& promise = loaded.contestant->promise();
   const double batches = static_cast<double>(result.batch_seconds.size());
   std::vector<double> sorted = result.batch_seconds;
   std::sort(sorted.begin(), sorted.end());
+  const auto us = [batches](double seconds) { return seconds / batches * 1e6; };
   bench::Line line("map_rival");
   line.text("contestant", promise.contestant)
       .text("form", promise.form)
@@ -149,70 +190,77 @@ void print(const Words& words, const bench::Options& options, const maps::Promis
       .text("atomic", promise.atomic)
       .text("guarantee", promise.guarantee)
       .count("cpu_threads", promise.cpu_threads)
-      .text("workload", words.workload)
-      .text("drawn_from", from)
-      .count("key_bytes", options["key_bytes"])
+      .text("workload", workload)
+      .text("drawn_from", drawn.from)
+      .count("key_bytes", loaded.setting.key_bytes)
       .count("value_bytes", maps::kValueBytes)
       .count("keys", options["keys"])
       .count("operations", result.operations)
-      .count("batch", options["batch"])
-      .number("million_operations_per_s", result.operations / result.seconds / 1e6)
-      .number("batch_us", bench::median(result.batch_seconds) * 1e6)
+      .count("batch", batch)
+      .number("million_operations_per_s",
+              static_cast<double>(result.operations) / result.seconds / 1e6)
+      .number("batch_us", bench::median(sorted) * 1e6)
       .number("batch_p99_us", sorted[sorted.size() * 99 / 100] * 1e6)
-      .number("order_us", result.phases.order / batches * 1e6)
-      .number("to_cpu_us", result.phases.to_cpu / batches * 1e6)
-      .number("operations_us", result.phases.operations / batches * 1e6)
-      .number("to_gpu_us", result.phases.to_gpu / batches * 1e6)
-      .number("commit_us", result.phases.commit / batches * 1e6)
-      .number("load_factor", load_factor)
+      .number("mean_us", us(result.seconds))
+      .number("order_us", us(result.phases.order))
+      .number("to_cpu_us", us(result.phases.to_cpu))
+      .number("operations_us", us(result.phases.operations))
+      .number("to_gpu_us", us(result.phases.to_gpu))
+      .number("commit_us", us(result.phases.commit))
+      .count("places", loaded.contestant->places())
       .count("there", result.answers.present)
       .count("not_there", result.answers.absent)
-      .count("no_room", load.answers.failed + result.answers.failed);
-  if (load.seconds > 0) {
-    line.number("million_loads_per_s", load.operations / load.seconds / 1e6);
+      .count("no_room", loaded.load.answers.failed + result.answers.failed);
+  if (loaded.load.seconds > 0) {
+    line.number("million_loads_per_s",
+                static_cast<double>(loaded.load.operations) / loaded.load.seconds / 1e6);
   }
   if (!result.load_factors.empty()) line.numbers("load_factors", result.load_factors);
   line.print();
 }
 
-void measure(const Words& words, const bench::Options& options, const maps::Offer& offer,
-             bool ordered) {
-  std::string from;
-  const auto source = source_of(words, options, from);
-  const bool loads = source->keys() != 0;
-  const auto batch = static_cast<std::uint32_t>(options["batch"]);
-  const std::uint64_t operations =
-      loads || options["operations"] != 0 ? options["operations"] : options["keys"];
-  const Folder folder;
+maps::Setting setting_for(const Words& words, const bench::Options& options, bool ordered) {
   maps::Setting setting;
   setting.key_bytes = static_cast<std::uint32_t>(options["key_bytes"]);
-  setting.keys = source->most_keys(operations);
-  setting.batch = loads ? std::max(batch, kLoadBatch) : batch;
+  setting.batch = *std::max_element(words.batches.begin(), words.batches.end());
+  for (const std::string& workload : words.workloads) {
+    const auto source = draw(workload, words.distribution, options).source;
+    setting.keys = std::max(setting.keys, source->most_keys(options["operations"]));
+    if (source->keys() != 0) setting.batch = std::max(setting.batch, kLoadBatch);
+  }
   setting.ordered = ordered;
-  setting.path = folder.region();
   setting.threads = static_cast<unsigned>(options["threads"]);
   setting.first_keys = options["first_keys"];
   setting.log = options["log"] != 0;
-  workload::Team team(std::max(setting.threads, 1u));
-  const auto contestant = offer.make(setting);
-  maps::BatchRoom room(setting.key_bytes, setting.batch);
-  Run run{*contestant, room, team};
-  Result load;
-  if (loads) {
-    maps::YcsbOptions all;
-    all.mix = maps::Mix::load;
-    const auto loader = maps::make_ycsb(all);
-    load = carry_out(run, *loader, source->keys(), setting.batch, 1e9, false);
+  return setting;
+}
+
+void measure(const Words& words, const bench::Options& options, const maps::Offer& offer,
+             bool ordered) {
+  const maps::Setting setting = setting_for(words, options, ordered);
+  std::unique_ptr<Loaded> loaded;
+  for (const std::string& workload : words.workloads) {
+    for (const std::uint32_t batch : words.batches) {
+      const Drawn drawn = draw(workload, words.distribution, options);
+      if (!loaded || loaded->load.operations != drawn.source->keys()) {
+        loaded.reset();  // the memory of the one before
+        loaded = std::make_unique<Loaded>(offer, setting, drawn.source->keys());
+      }
+      Run run{*loaded->contestant, loaded->room, loaded->team, loaded->done};
+      const Result result =
+          carry_out(run, *drawn.source, options["operations"], batch,
+                    static_cast<double>(options["seconds"]), options["curve"] != 0);
+      loaded->done = run.done;
+      print(workload, drawn, options, *loaded, batch, result);
+      if (!drawn.source->keeps_keys()) loaded.reset();
+    }
   }
-  const Result result = carry_out(run, *source, operations, batch,
-                                  static_cast<double>(options["seconds"]), options["curve"] != 0);
-  if (result.operations == 0) throw std::invalid_argument("--operations=0: give one or more");
-  const double there = static_cast<double>(loads ? load.answers.absent : result.answers.absent);
-  print(words, options, contestant->promise(), from, load, result,
-        there / static_cast<double>(contestant->places()));
 }
 
 void run(const Words& words, const bench::Options& options) {
+  if (options["operations"] == 0 || options["keys"] == 0) {
+    throw std::invalid_argument("--operations and --keys: give one or more");
+  }
   for (const std::string& name : words.contestants) {
     const auto& all = maps::offers();
     const auto offer = std::find_if(all.begin(), all.end(),
@@ -226,23 +274,31 @@ void run(const Words& words, const bench::Options& options) {
   }
 }
 
+Words take_words(std::vector<char*>& arguments) {
+  Words words;
+  const auto list = [&](const char* name, const char* otherwise) {
+    return bench::take_text(arguments, name).value_or(otherwise);
+  };
+  std::string all;
+  for (const maps::Offer& offer : maps::offers()) {
+    all += (all.empty() ? "" : ",") + std::string(offer.name);
+  }
+  words.contestants = bench::words_of(list("contestants", all.c_str()));
+  words.workloads = bench::words_of(list("workloads", "c,a"));
+  words.distribution = list("distribution", "zipf");
+  words.batches = bench::batches_of(list("batches", "4096"));
+  return words;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
     std::vector<char*> arguments(argv, argv + argc);
-    Words words;
-    words.workload = bench::take_text(arguments, "workload").value_or("c");
-    words.distribution = bench::take_text(arguments, "distribution").value_or("zipf");
-    if (const auto names = bench::take_text(arguments, "contestants")) {
-      words.contestants = bench::words_of(*names);
-    } else {
-      for (const maps::Offer& offer : maps::offers()) words.contestants.push_back(offer.name);
-    }
+    const Words words = take_words(arguments);
     const bench::Options options(static_cast<int>(arguments.size()), arguments.data(),
-                                 {{"keys", 1 << 14},
-                                  {"operations", 1 << 15},
-                                  {"batch", 1 << 12},
+                                 {{"keys", 1 << 13},
+                                  {"operations", 1 << 13},
                                   {"key_bytes", 8},
                                   {"ordered", 2},
                                   {"log", 1},

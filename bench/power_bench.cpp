@@ -29,19 +29,6 @@ struct Words {
 constexpr std::uint32_t kSmallBatch = 1024;
 constexpr unsigned kSmallTimes = 10;
 
-std::vector<std::uint32_t> batches_of(const std::string& list) {
-  std::vector<std::uint32_t> result;
-  for (const std::string& word : bench::words_of(list)) {
-    char* end = nullptr;
-    const unsigned long long number = std::strtoull(word.c_str(), &end, 10);
-    if (word.empty() || *end != '\0' || number == 0 || number > 1u << 26) {
-      throw std::invalid_argument("--batches: '" + word + "' is no number from 1 to 2^26");
-    }
-    result.push_back(static_cast<std::uint32_t>(number));
-  }
-  return result;
-}
-
 // Takes the options that are words out of the arguments.
 Words take_words(std::vector<char*>& arguments) {
   Words words;
@@ -50,7 +37,7 @@ Words take_words(std::vector<char*>& arguments) {
   }
   words.rocksdb = bench::take_text(arguments, "rocksdb").value_or("");
   if (const auto batches = bench::take_text(arguments, "batches")) {
-    words.batches = batches_of(*batches);
+    words.batches = bench::batches_of(*batches);
   }
   return words;
 }

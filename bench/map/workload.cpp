@@ -44,17 +44,9 @@ class Ycsb : public Source {
         inserted_(options.mix == Mix::load ? 0 : options.keys) {}
 
   std::uint64_t keys() const override { return options_.mix == Mix::load ? 0 : options_.keys; }
+  bool keeps_keys() const override { return !inserts() && options_.mix != Mix::erase; }
   std::uint64_t most_keys(std::uint64_t operations) const override {
-    switch (options_.mix) {
-      case Mix::load:
-      case Mix::insert:
-      case Mix::d:
-        return keys() + operations;
-      case Mix::search_absent:
-        return keys() * 2;
-      default:
-        return keys();
-    }
+    return keys() + (inserts() ? operations : 0);
   }
 
   void next(workload::Team& team, std::vector<Request>& requests) override {
@@ -73,6 +65,9 @@ class Ycsb : public Source {
   }
 
  private:
+  bool inserts() const {
+    return options_.mix == Mix::load || options_.mix == Mix::insert || options_.mix == Mix::d;
+  }
   Request request(Random& random, std::uint64_t number) const {
     const double share = random.real();
     switch (options_.mix) {
@@ -133,6 +128,7 @@ class Dlrm : public Source {
     }
   }
   std::uint64_t keys() const override { return keys_; }
+  bool keeps_keys() const override { return true; }
   std::uint64_t most_keys(std::uint64_t) const override { return keys_; }
 
   void next(workload::Team& team, std::vector<Request>& requests) override {
@@ -162,6 +158,7 @@ class PageRank : public Source {
   PageRank(const PageRankFit& fit, std::uint64_t keys, std::uint64_t seed)
       : read_(keys, fit.theta), in_degrees_(fit.in_degrees), seed_(seed) {}
   std::uint64_t keys() const override { return read_.items(); }
+  bool keeps_keys() const override { return true; }
   std::uint64_t most_keys(std::uint64_t) const override { return read_.items(); }
 
   // Which vertices are read is drawn in several threads; whose turn it is, in one.

@@ -36,6 +36,8 @@ class Source {
   // The next requests, as many as there is room for.
   virtual void next(workload::Team& team, std::vector<Request>& requests) = 0;
   virtual std::uint64_t keys() const = 0;
+  // Whether the keys that are there stay the same.
+  virtual bool keeps_keys() const = 0;
   // Numbers of keys that its inserts may reach, loaded ones included.
   virtual std::uint64_t most_keys(std::uint64_t operations) const = 0;
 };
