@@ -106,6 +106,12 @@ struct VolatileGroup {
     if (lanes.lane == 0) done = atomicCAS(table.slots + at.slot, at.word, after) == at.word;
     return lanes.from(0, static_cast<int>(done)) != 0;
   }
+  // What follows is not seen before the lock is.
+  __device__ bool lock(const Place& at, Word tagged) const {
+    const bool mine = swap(at, changed(tagged, kLocked));
+    __threadfence();
+    return mine;
+  }
   __device__ void unlock(const Place& at, Word after) const {
     __threadfence();
     lanes.meet();
@@ -133,7 +139,7 @@ struct VolatileGroup {
       if (found == Found::there) return Outcome::present;
       if (found == Found::nowhere) return Outcome::failed;
       const Word tagged = tag_of(hash) | (at.word & kVersionMask);
-      if (!swap(at, changed(tagged, kLocked))) continue;
+      if (!lock(at, tagged)) continue;
       store_value(at, from);
       if (lanes.lane == 0) reinterpret_cast<Key<Words>*>(table.keys)[at.slot] = key;
       unlock(at, changed(tagged, kLive));
@@ -144,7 +150,7 @@ struct VolatileGroup {
                             Chunk* found) const {
     Place at;
     while (find(key, hash, at) == Found::there) {
-      if (!swap(at, changed(at.word, kLocked))) continue;
+      if (!lock(at, at.word)) continue;
       if (found != nullptr) {
         const Chunk* const old = chunks_of(static_cast<const std::byte*>(table.values), at.slot);
         const volatile std::uint64_t* const words = &old[lanes.lane].low;
