@@ -11,14 +11,14 @@ constexpr unsigned kWays = 8;
 constexpr double kLoad = 0.6;
 
 // What a slot is, in a word: from the top a tag of its key, how often its value has changed, the
-// batch that changed it last, its state. Tag and state of a slot that is not empty never change
-// apart from each other. Who changes a value locks its slot; who reads it compares the word before
-// and behind.
+// batch that changed it last, its state. Who inserts a key locks a slot, and who changes a value
+// says so in it; who reads a value compares the word before and behind. An update that meets
+// another one has been overwritten by it: nobody waits for a key that many update.
 //
 // As in SlabHash-GPM a slot that this batch has emptied is not taken by it, so that two inserts of
 // one key meet in one slot.
-enum : Word { kEmpty = 0, kLocked = 1, kGone = 2, kLive = 3, kStates = 3 };
-constexpr unsigned kBatchShift = 2, kBatchBits = 14;
+enum : Word { kEmpty = 0, kInserting = 1, kUpdating = 2, kGone = 3, kLive = 4, kStates = 7 };
+constexpr unsigned kBatchShift = 3, kBatchBits = 13;
 constexpr unsigned kVersionShift = kBatchShift + kBatchBits, kVersionBits = 24;
 constexpr unsigned kTagShift = kVersionShift + kVersionBits;
 
@@ -43,7 +43,7 @@ struct VolatileGroup {
     std::uint64_t slot;
     Word word;
   };
-  enum class Found { there, free, nowhere };
+  enum class Found { there, changing, free, nowhere };
 
   __device__ static Word tag_of(std::uint64_t hash) { return hash << kTagShift; }
   __device__ static bool has_tag(Word word, std::uint64_t hash) {
@@ -56,25 +56,30 @@ struct VolatileGroup {
     return word >> kTagShift << kTagShift | version | table.batch | state;
   }
 
-  // The key's slot; or the first that it may take, and that it is nowhere.
-  __device__ Found find(const Key<Words>& key, std::uint64_t hash, Place& at) const {
+  // The key's slot, whose value may be changing if the caller does not wait for that; or the first
+  // that the key may take; or that it is nowhere.
+  __device__ Found find(const Key<Words>& key, std::uint64_t hash, bool wait, Place& at) const {
     bool free = false;
     std::uint32_t bucket = place_of(hash, table.buckets);
     for (std::uint32_t tried = 0; tried < table.buckets;) {
       const std::uint64_t slot = std::uint64_t{bucket} * kWays + lanes.lane;
       const Word word = load_fresh(table.slots + slot);
       const Word state = word & kStates;
-      const bool may_be = (state == kLive || state == kLocked) && has_tag(word, hash);
-      if (lanes.where(may_be && state == kLocked) != 0) {  // it changes, or becomes a key
+      const bool tagged = has_tag(word, hash);
+      if (lanes.where(tagged && state == kInserting) != 0) {  // it may become this key
         __nanosleep(50);
         continue;
       }
+      const bool may_be = tagged && (state == kLive || state == kUpdating);
       if (lanes.where(may_be) != 0) {
         __threadfence();
         const bool same = may_be && fresh_key(slot) == key;
         if (const unsigned ways = lanes.where(same)) {
           at = place_in(bucket, ways, word);
-          return Found::there;
+          if ((at.word & kStates) == kLive) return Found::there;
+          if (!wait) return Found::changing;
+          __nanosleep(50);
+          continue;
         }
       }
       const unsigned empty = lanes.where(state == kEmpty);
@@ -107,8 +112,8 @@ struct VolatileGroup {
     return lanes.from(0, static_cast<int>(done)) != 0;
   }
   // What follows is not seen before the lock is.
-  __device__ bool lock(const Place& at, Word tagged) const {
-    const bool mine = swap(at, changed(tagged, kLocked));
+  __device__ bool lock(const Place& at, Word locked) const {
+    const bool mine = swap(at, locked);
     __threadfence();
     return mine;
   }
@@ -135,36 +140,42 @@ struct VolatileGroup {
   __device__ Outcome insert(const Key<Words>& key, std::uint64_t hash, const Chunk* from) const {
     for (;;) {
       Place at;
-      const Found found = find(key, hash, at);
-      if (found == Found::there) return Outcome::present;
+      const Found found = find(key, hash, false, at);
+      if (found == Found::there || found == Found::changing) return Outcome::present;
       if (found == Found::nowhere) return Outcome::failed;
       const Word tagged = tag_of(hash) | (at.word & kVersionMask);
-      if (!lock(at, tagged)) continue;
+      if (!lock(at, changed(tagged, kInserting))) continue;
       store_value(at, from);
       if (lanes.lane == 0) reinterpret_cast<Key<Words>*>(table.keys)[at.slot] = key;
       unlock(at, changed(tagged, kLive));
       return Outcome::absent;
     }
   }
-  __device__ Outcome update(const Key<Words>& key, std::uint64_t hash, const Chunk* from,
-                            Chunk* found) const {
-    Place at;
-    while (find(key, hash, at) == Found::there) {
-      if (!lock(at, at.word)) continue;
-      if (found != nullptr) {
-        const Chunk* const old = chunks_of(static_cast<const std::byte*>(table.values), at.slot);
-        const volatile std::uint64_t* const words = &old[lanes.lane].low;
-        found[lanes.lane] = {words[0], words[1]};
-      }
+  // Where another update, or an erase, comes between, it comes behind this one.
+  __device__ Outcome overwrite(const Place& at, const Chunk* from) const {
+    if (lock(at, changed(at.word, kUpdating))) {
       store_value(at, from);
       unlock(at, changed(at.word, kLive));
-      return Outcome::present;
+    }
+    return Outcome::present;
+  }
+  __device__ Outcome update(const Key<Words>& key, std::uint64_t hash, const Chunk* from) const {
+    Place at;
+    const Found found = find(key, hash, false, at);
+    if (found == Found::there) return overwrite(at, from);
+    return found == Found::changing ? Outcome::present : Outcome::absent;
+  }
+  __device__ Outcome read_and_update(const Key<Words>& key, std::uint64_t hash, const Chunk* from,
+                                     Chunk* to) const {
+    Place at;
+    while (find(key, hash, true, at) == Found::there) {
+      if (load_value(at, to)) return overwrite(at, from);
     }
     return Outcome::absent;
   }
   __device__ Outcome erase(const Key<Words>& key, std::uint64_t hash) const {
     Place at;
-    while (find(key, hash, at) == Found::there) {
+    while (find(key, hash, true, at) == Found::there) {
       if (swap(at, changed(at.word, kGone))) return Outcome::present;
     }
     return Outcome::absent;
@@ -179,16 +190,16 @@ struct VolatileGroup {
       case Op::insert:
         return insert(key, hash, value);
       case Op::update:
-        return update(key, hash, value, nullptr);
+        return update(key, hash, value);
       case Op::read_modify_write:
-        return update(key, hash, value, found);
+        return read_and_update(key, hash, value, found);
       case Op::erase:
         return erase(key, hash);
       case Op::find:
         break;
     }
     Place at;
-    while (find(key, hash, at) == Found::there) {
+    while (find(key, hash, true, at) == Found::there) {
       if (load_value(at, found)) return Outcome::present;
     }
     return Outcome::absent;
