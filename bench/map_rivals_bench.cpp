@@ -120,6 +120,7 @@ Result carry_out(Run& run, maps::Source& source, std::uint64_t operations, std::
 struct Drawn {
   std::unique_ptr<maps::Source> source;
   std::string from;  // of what distribution, or which file
+  double theta = 0;  // of Zipf's, where it is one
 };
 
 Drawn draw(const std::string& workload, const std::string& distribution,
@@ -143,7 +144,8 @@ Drawn draw(const std::string& workload, const std::string& distribution,
   ycsb.keys = options["keys"];
   ycsb.seed = options["seed"];
   const bool drawn = workload != "load" && workload != "insert" && workload != "erase";
-  return {maps::make_ycsb(ycsb), drawn ? name : "each key once"};
+  if (!drawn) return {maps::make_ycsb(ycsb), "each key once"};
+  return {maps::make_ycsb(ycsb), name, name == "uniform" ? 0 : ycsb.theta};
 }
 
 // A contestant and what is in it.
@@ -192,6 +194,7 @@ void print(const std::string& workload, const Drawn& drawn, const bench::Options
       .count("cpu_threads", promise.cpu_threads)
       .text("workload", workload)
       .text("drawn_from", drawn.from)
+      .number("theta", drawn.theta)
       .count("key_bytes", loaded.setting.key_bytes)
       .count("value_bytes", maps::kValueBytes)
       .count("keys", options["keys"])

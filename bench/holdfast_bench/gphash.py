@@ -33,6 +33,7 @@ MACRO = ("a", "b", "c", "f", "d", "load")
 BATCHES = tuple(1 << bits for bits in (12, 14, 16, 18, 20))
 DEFAULT_BATCH = 1 << 12
 CURVE_BATCH = 1 << 14  # insertions between two load factors
+SKEWS = (0, 50, 80, 90, 99, 110, 120)  # theta, in hundredths
 # Of the keys: what the first levels of a map that grows are made for.
 FIRST_SHARE = 1 / 64
 
@@ -117,6 +118,17 @@ def _fig10(size: Size) -> Iterator[Arguments]:
     }
 
 
+def _fig12(size: Size) -> Iterator[Arguments]:
+    for theta in SKEWS:
+        yield {
+            "workloads": "c",
+            "batches": min(DEFAULT_BATCH, size.batches[0]),
+            "operations": size.micro,
+            "distribution": "zipf",
+            "theta_percent": theta,
+        }
+
+
 @dataclass(frozen=True)
 class Experiment:
     """A figure of the paper."""
@@ -136,6 +148,7 @@ EXPERIMENTS = {
         "what a batch's time goes to", _fig8, ("slabhash-gpm", "clevel-gpm", "cpu-assisted")
     ),
     "gphash-fig10": Experiment("DLRM and PageRank, by fitted generators", _fig10),
+    "gphash-fig12": Experiment("the skewness of YCSB C's keys, which are Zipf's", _fig12),
 }
 
 
@@ -248,6 +261,20 @@ def load_factors(report: Report) -> str:
     return table(["", "highest load factor", "at the end", "keys without a place"], rows)
 
 
+def skews(report: Report) -> str:
+    """Returns the table of M operations/s by theta."""
+    thetas = sorted({line["theta"] for line in report.lines})
+    rows: list[list[object]] = []
+    for name in dict.fromkeys(map(title, report.lines)):
+        rates = {
+            line["theta"]: f"{line['million_operations_per_s']:.3g}"
+            for line in report.lines
+            if title(line) == name
+        }
+        rows.append([name, *(rates.get(theta, "") for theta in thetas)])
+    return table(["M operations/s, theta", *(f"{theta:g}" for theta in thetas)], rows)
+
+
 PARTS = ("order", "to_cpu", "to_gpu", "operations", "commit")
 
 
@@ -280,6 +307,7 @@ TABLES: dict[str, Callable[[Report], str]] = {
     "gphash-fig7": load_factors,
     "gphash-fig8": shares,
     "gphash-fig10": throughputs,
+    "gphash-fig12": skews,
 }
 
 
@@ -287,6 +315,29 @@ def measured(name: str, settings: Settings) -> Report:
     """Returns the results of an experiment, of the backend in use."""
     files = Files(settings.results, (holdfast.backend,))
     return files.report(results_name(name, settings.size))
+
+
+_CURVE = {
+    "xlabel": "M operations/s",
+    "ylabel": "µs a batch",
+    "xscale": "log",
+    "yscale": "log",
+}
+_AXES: dict[str, dict[str, object]] = {
+    "gphash-fig7": {"xlabel": "keys", "ylabel": "load factor", "ylim": (0, 1)},
+    "gphash-fig12": {"xlabel": "theta", "ylabel": "M operations/s"},
+}
+
+
+def _points(name: str, lines: list[Line]) -> tuple[list[float], list[float]]:
+    """Returns a contestant's curve: throughput and latency, or what else a figure shows."""
+    rates = [line["million_operations_per_s"] for line in lines]
+    if name == "gphash-fig7":
+        factors = lines[0]["load_factors"]
+        return [lines[0]["batch"] * (i + 1) for i in range(len(factors))], factors
+    if name == "gphash-fig12":
+        return [line["theta"] for line in lines], rates
+    return rates, [line["batch_us"] for line in lines]
 
 
 def draw(name: str, report: Report, path: Path) -> bool:
@@ -306,22 +357,9 @@ def draw(name: str, report: Report, path: Path) -> bool:
         lines = _of(report, workload)
         for label in dict.fromkeys(map(title, lines)):
             here = [line for line in lines if title(line) == label]
-            if name == "gphash-fig7":
-                batch = here[0]["batch"]
-                factors = here[0]["load_factors"]
-                axis.plot([batch * (i + 1) for i in range(len(factors))], factors, label=label)
-                continue
-            axis.plot(
-                [line["million_operations_per_s"] for line in here],
-                [line["batch_us"] for line in here],
-                marker="o",
-                linestyle=":" if "ordered" in label or "gathered" in label else "-",
-                label=label,
-            )
-        if name == "gphash-fig7":
-            axis.set(xlabel="keys", ylabel="load factor", ylim=(0, 1))
-        else:
-            axis.set(xlabel="M operations/s", ylabel="µs a batch", xscale="log", yscale="log")
+            better = "ordered" in label or "gathered" in label
+            axis.plot(*_points(name, here), linestyle=":" if better else "-", label=label)
+        axis.set(**_AXES.get(name, _CURVE))
         axis.set_title(workload, fontsize="small")
     axes.flat[0].legend(fontsize="xx-small")
     figure.suptitle(f"{name} ({report.where})", fontsize="medium")

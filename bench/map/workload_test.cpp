@@ -286,6 +286,22 @@ TEST(MapFits, ColumnsAreFittedAndScaled) {
   ASSERT_EQ(fit.columns.size(), 26u);
   const auto open = std::count_if(fit.columns.begin(), fit.columns.end(),
                                   [](const FittedColumn& column) { return column.open; });
+  if (fit.from != "generated") {  // as docs/map-rivals.md has it
+    std::uint64_t keys[2] = {};
+    double least = 8, most = 0;
+    for (const FittedColumn& column : fit.columns) {
+      keys[column.open ? 1 : 0] += column.keys;
+      if (!column.open) continue;
+      least = std::min(least, column.theta);
+      most = std::max(most, column.theta);
+    }
+    EXPECT_EQ(fit.rows, 1999u);
+    EXPECT_EQ(open, 21);
+    EXPECT_EQ(keys[0], 34u);
+    EXPECT_EQ(keys[1], 57'782u);
+    EXPECT_NEAR(least, 0.63, 0.005);
+    EXPECT_NEAR(most, 2.83, 0.005);
+  }
   EXPECT_GT(open, 5);
   EXPECT_LT(open, 26);
   const auto scaled = fit.scaled(kPaperKeys);
@@ -317,6 +333,9 @@ TEST(MapFits, AGraphIsFittedAndReadInItsOrder) {
   std::printf("from %s, %llu vertices, %llu edges\n", fit.from.c_str(),
               static_cast<unsigned long long>(fit.vertices),
               static_cast<unsigned long long>(fit.edges));
+  if (fit.from != "generated") {
+    EXPECT_NEAR(fit.theta, 0.737, 0.0005);
+  }
   EXPECT_EQ(std::accumulate(fit.in_degrees.begin(), fit.in_degrees.end(), std::uint64_t{0}),
             fit.edges);
   constexpr std::uint64_t kKeys = 1'000'000, kOperations = 500'000;

@@ -78,7 +78,7 @@ def line(contestant: str, **more: Any) -> dict[str, Any]:
     """A line as the program prints it."""
     return {
         "benchmark": "map_rival", "contestant": contestant, "form": "as printed",
-        "workload": "a", "drawn_from": "scrambled", "keys": 1000, "operations": 5000,
+        "workload": "a", "drawn_from": "scrambled", "theta": 0.99, "keys": 1000, "operations": 5000,
         "batch": 4096, "million_operations_per_s": 40, "batch_us": 102.4, "mean_us": 100,
         "order_us": 10, "to_cpu_us": 20, "to_gpu_us": 5, "operations_us": 60, "commit_us": 1,
         "no_room": 0, **more,
@@ -102,6 +102,9 @@ def test_tables_say_what_was_measured() -> None:
     text = gphash.shares(report)
     assert "as printed | a | 100 | 10.0 % | 20.0 % | 5.0 % | 60.0 % | 1.0 % | 20.0 % |" in text
     assert "without its log" not in text
+    skewed = Report(head(), [line("clevel-gpm", theta=t, **logged) for t in (1.1, 0)])
+    assert "| M operations/s, theta | 0 | 1.1 |" in gphash.skews(skewed)
+    assert "| Clevel-GPM, as printed | 40 | 40 |" in gphash.skews(skewed)
     curve = Report(head(), [line("clevel-gpm", load_factors=[0.5, 0.83, 0.6], **logged)])
     assert "| Clevel-GPM, as printed | 0.830 | 0.600 | 0 |" in gphash.load_factors(curve)
 
@@ -109,7 +112,7 @@ def test_tables_say_what_was_measured() -> None:
 def test_figures_are_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     lines = [line("clevel-gpm", batch=1 << i, load_factors=[0.1, 0.2]) for i in (12, 14)]
-    for name in ("gphash-fig6", "gphash-fig7"):
+    for name in ("gphash-fig6", "gphash-fig7", "gphash-fig12"):
         assert gphash.draw(name, Report(head(), lines), tmp_path / "figure.svg")
         assert "Clevel-GPM, as printed" in (tmp_path / "figure.svg").read_text()
     assert not gphash.draw("gphash-fig6", Report(), tmp_path / "none.svg")
