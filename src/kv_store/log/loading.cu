@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kv_store/log/block_sum.hpp"
 #include "undo_log/medium_store.hpp"
 
 namespace holdfast::kv::log {
@@ -132,18 +133,6 @@ __global__ void insert_values(Index index, Stage stage, const std::uint32_t* ran
   if (ranks[slot] != read.rank) return;
   index.pairs[slot].value = read.tombstone ? kErased : read.record.value;
   index.where[slot] = read.position | (read.tombstone ? kErasedBit : 0);
-}
-
-// The sum over the block, in thread 0. REQUIRES: all threads of the block call.
-__device__ unsigned long long block_sum(unsigned long long value) {
-  __shared__ unsigned long long sums[kBlock];
-  __syncthreads();  // the sum of an earlier call has been read
-  sums[threadIdx.x] = value;
-  for (unsigned distance = kBlock / 2; distance > 0; distance /= 2) {
-    __syncthreads();
-    if (threadIdx.x < distance) sums[threadIdx.x] += sums[threadIdx.x + distance];
-  }
-  return threadIdx.x == 0 ? sums[0] : 0;
 }
 
 __device__ void add_census(const Census& mine, Census* census) {
