@@ -46,7 +46,7 @@ struct ClevelTable {
   std::uint32_t base = 0;
   unsigned bottom = 0, top = 1;
   PoolRef pool;
-  std::uint32_t* full = nullptr;  // inserts that found no place
+  std::uint32_t* full = nullptr;  // pinned: inserts that found no place
 
   __host__ __device__ static std::uint64_t first_bucket(std::uint32_t base, unsigned level) {
     return std::uint64_t{base} * ((1u << level) - 1);
@@ -202,7 +202,7 @@ struct ClevelThread {
       Word* const slot = empty_slot(table.bottom);
       if (slot == nullptr) {
         table.pool.give(record);
-        atomicAdd(table.full, 1u);
+        atomicAdd_system(table.full, 1u);
         return Outcome::failed;
       }
       const Word mine = word_for(record);
@@ -287,7 +287,7 @@ __global__ void move_up(ClevelTable<Words> table) {
     if (mover.find(table.bottom + 1, copy)) break;
     Word* const to = mover.empty_slot(table.bottom + 1);
     if (to == nullptr) {
-      atomicAdd(table.full, 1u);
+      atomicAdd_system(table.full, 1u);
       return;
     }
     if (mover.swap(to, 0, word)) break;
@@ -375,7 +375,7 @@ class ClevelGpm : public Contestant {
     }
     times_[1].record(stream_);
     for (bool again = false;; again = true) {
-      holdfast::fill_async(stream_, full_.data(), 0, full_.bytes());
+      full_[0] = 0;
       holdfast::launch(stream_, holdfast::blocks_for(batch.count, kBlock), kBlock,
                        carry_out_batch<Words>, table, batch, order, again);
       times_[2].record(stream_);
@@ -443,7 +443,7 @@ class ClevelGpm : public Contestant {
   }
   void move_bottom() {
     const Context context = *context_;
-    holdfast::fill_async(stream_, full_.data(), 0, full_.bytes());
+    full_[0] = 0;
     holdfast::launch(
         stream_, holdfast::blocks_for((std::uint64_t{base_} << context.bottom) * kSlots, kBlock),
         kBlock, move_up<Words>, table(context));
@@ -456,11 +456,10 @@ class ClevelGpm : public Contestant {
     workload::flush_lines(context_, sizeof(Context));
   }
 
+  // Of the kernel that was launched behind full_[0] = 0.
   std::uint32_t full() {
-    std::uint32_t count = 0;
-    holdfast::copy_async(stream_, &count, full_.data(), sizeof(count));
     stream_.synchronize();
-    return count;
+    return full_[0];
   }
   Table table(Context context) const {
     return {slots_, pairs_, base_, context.bottom, context.top, {}, full_.data()};
@@ -474,7 +473,7 @@ class ClevelGpm : public Contestant {
   holdfast::Event times_[3];
   SlotPool pool_;
   BatchOrder order_;
-  holdfast::DeviceBuffer<std::uint32_t> full_;
+  holdfast::PinnedBuffer<std::uint32_t> full_;  // next to never written, so read without a copy
   std::optional<holdfast::Region> region_;
   Word* slots_ = nullptr;
   Pair<Words>* pairs_ = nullptr;
