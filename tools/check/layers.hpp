@@ -12,5 +12,6 @@ std::vector<Offer> checkpoint_programs();
 std::vector<Offer> region_metadata_programs();
 std::vector<Offer> kv_log_programs();
 std::vector<Offer> kv_lookups_programs();
+std::vector<Offer> map_programs();
 
 }  // namespace holdfast::check

@@ -10,7 +10,7 @@ std::vector<Offer> shipped_programs() {
   std::vector<Offer> all;
   for (const auto& some : {checked_append::offers(), undo_log_programs(), checkpoint_programs(),
                            region_metadata_programs(), kv_log_programs(), kv_lookups_programs(),
-                           programs_of_folders()}) {
+                           map_programs(), programs_of_folders()}) {
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;

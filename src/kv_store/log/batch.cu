@@ -15,20 +15,7 @@ __device__ std::uint32_t thread_in_row() { return blockIdx.x * blockDim.x + thre
 __device__ void claim(const Batch& batch, std::uint32_t op, Outcome* outcome) {
   const std::uint64_t key = batch.keys[op];
   if (key == KvStoreRef::kReservedKey) atomicAdd(&outcome->reserved_keys, 1u);
-  const unsigned long long mine = static_cast<unsigned long long>(batch.tag) << 32 | (op + 1);
-  std::uint32_t entry = static_cast<std::uint32_t>(detail::kv_hash(key) >> 20) & batch.claim_mask;
-  for (;; entry = (entry + 1) & batch.claim_mask) {
-    unsigned long long held = seen(batch.claims[entry]);
-    if (held >> 32 != batch.tag) {
-      const unsigned long long before = atomicCAS(&batch.claims[entry], held, mine);
-      if (before == held) break;
-      held = before;  // another operation of this batch came first
-    }
-    if (batch.keys[static_cast<std::uint32_t>(held) - 1] != key) continue;
-    if (held < mine) atomicMax(&batch.claims[entry], mine);
-    break;
-  }
-  batch.claim_of[op] = entry;
+  batch.claim_of[op] = enter_claim(batch.claims, batch.keys, op);
 }
 
 __global__ void take_words(const std::uint64_t* keys, const std::uint64_t* values,
@@ -187,8 +174,7 @@ __device__ Batch take_in(const Batch& given, SmallBatch& own) {
   __syncthreads();
   constexpr std::uint32_t kTag = 1;  // any but 0
   return {own.keys,     given.erases() ? nullptr : own.values,
-          given.count,  own.claims,
-          claims - 1,   kTag,
+          given.count,  {own.claims, claims - 1, kTag},
           own.claim_of, own.slots};
 }
 

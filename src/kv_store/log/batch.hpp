@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "holdfast/stream.hpp"
+#include "kv_store/claims.hpp"
 #include "kv_store/log/fingerprint_index.hpp"
 
 namespace holdfast::kv::log {
@@ -48,11 +49,7 @@ struct Batch {
   const std::uint64_t* values;  // null: ERASE
   std::uint32_t count;
 
-  // Which operation is the last of its key: a table of tags of this batch above operations' numbers
-  // and 1. Entries with other tags are of earlier batches, and free.
-  unsigned long long* claims;
-  std::uint32_t claim_mask;
-  std::uint32_t tag;
+  Claims claims;            // which operation is the last of its key
   std::uint32_t* claim_of;  // by operation: its key's entry
   std::uint32_t* slots;     // by operation: kNone (not the last), or a slot and kPresentBit
 

@@ -104,9 +104,7 @@ Batch LogStore::begin_batch(const std::uint64_t* keys, const std::uint64_t* valu
   Batch batch{memory_.keys.data(),
               values != nullptr ? memory_.values.data() : nullptr,
               count,
-              memory_.claims.data(),
-              static_cast<std::uint32_t>(memory_.claims.size() - 1),
-              0,
+              {memory_.claims.data(), static_cast<std::uint32_t>(memory_.claims.size() - 1), 0},
               memory_.claim_of.data(),
               memory_.slots.data()};
   values_beside_ = false;
@@ -177,18 +175,6 @@ KvStore::BatchResult LogStore::update(const std::uint64_t* keys, const std::uint
   }
 }
 
-namespace {
-
-// Entries of the claims that have another tag are free; tags that start over are no others.
-std::uint32_t next_tag(Stream& stream, std::uint32_t last,
-                       const DeviceBuffer<unsigned long long>& claims) {
-  if (last != ~0u) return last + 1;
-  fill_async(stream, claims.data(), 0, claims.bytes());
-  return 1;
-}
-
-}  // namespace
-
 Outcome LogStore::run_small(const Batch& batch, const RunPlan& run) {
   ++ticket_;
   with_index([&](const auto& index) {
@@ -205,7 +191,7 @@ Outcome LogStore::run_large(const Batch& given, const RunPlan& run, bool sure) {
   const bool in_turn = batch.erases() || memory_.form() == KvStore::Index::fingerprints;
   const bool looked_up = in_turn && !sure;  // by check_counts()
   if (!looked_up) {
-    batch.tag = tag_ = next_tag(stream, tag_, memory_.claims);
+    batch.claims.tag = tag_ = next_tag(stream, tag_, memory_.claims);
     begin_work(run.pieces);
     launch_claim(stream, batch, work().outcome);
   }
@@ -242,7 +228,7 @@ void LogStore::look_up(const Batch& batch) {
 void LogStore::check_counts(const Batch& given) {
   for (;;) {
     Batch batch = given;
-    batch.tag = tag_ = next_tag(stream, tag_, memory_.claims);
+    batch.claims.tag = tag_ = next_tag(stream, tag_, memory_.claims);
     begin_work(shape_.segments);  // a run has no more pieces
     launch_claim(stream, batch, work().outcome);
     if (values_beside_) values_in_.wait(stream);

@@ -8,7 +8,7 @@
 namespace holdfast::kv::log {
 
 __device__ inline bool is_last_of_key(const Batch& batch, std::uint32_t op) {
-  return static_cast<std::uint32_t>(seen(batch.claims[batch.claim_of[op]])) == op + 1;
+  return is_last_claim(batch.claims, batch.claim_of[op], op);
 }
 
 struct Tally {

@@ -16,10 +16,6 @@ std::uint64_t slots_for(const LogParameters& shape, Form form) {
   return std::bit_ceil(std::max(least, shape.capacity * 2));
 }
 
-std::uint64_t claims_for(const LogParameters& shape) {
-  return std::bit_ceil(std::uint64_t{shape.max_batch} * 2);
-}
-
 // Slots by operation of a batch, or by record of a piece of cleaning.
 std::uint32_t kept_for(const LogParameters& shape) {
   return std::max(shape.max_batch, shape.segment_records);
@@ -33,7 +29,8 @@ std::uint64_t device_bytes(const LogParameters& shape, Form form) {
   const std::uint64_t order = whole ? 0 : LookupOrder::bytes(shape.max_batch);
   return (slots_for(shape, form) + 1) * (slot + sizeof(std::uint32_t)) +
          shape.records() * sizeof(std::uint32_t) + std::uint64_t{shape.max_batch} * 20 + order +
-         std::uint64_t{kept_for(shape)} * 4 + claims_for(shape) * 8 + (std::uint64_t{32} << 20);
+         std::uint64_t{kept_for(shape)} * 4 + claims_for(shape.max_batch) * 8 +
+         (std::uint64_t{32} << 20);
 }
 
 }  // namespace
@@ -58,7 +55,7 @@ Memory::Memory(const LogParameters& shape, Form form)
       counts(2 * std::size_t{shape.segments}),
       keys(shape.max_batch),
       values(shape.max_batch),
-      claims(claims_for(shape)),
+      claims(claims_for(shape.max_batch)),
       claim_of(shape.max_batch),
       slots(kept_for(shape)),
       segments(shape.segments),

@@ -99,7 +99,8 @@ template <class Form>
 void launch_snapshots(Stream& stream, const Medium& medium, const Form& index,
                       SnapshotWord* snapshots, const SnapshotList& list) {
   const unsigned threads = std::max(kWarp, (1u << index.shift) / kSnapshotSpan);
-  launch(stream, dim3(list.count), dim3(threads), take_snapshots<Form>, medium, index, snapshots, list);
+  launch(stream, dim3(list.count), dim3(threads), take_snapshots<Form>, medium, index, snapshots,
+         list);
 }
 
 void launch_forget(Stream& stream, const Medium& medium, SnapshotWord* snapshots,

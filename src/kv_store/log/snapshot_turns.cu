@@ -30,9 +30,8 @@ void LogStore::take_snapshots(const std::vector<std::uint32_t>& segments) {
   list.run = counts_.number;
   const auto take = [&] {
     if (list.count == 0) return;
-    with_index([&](const auto& index) {
-      launch_snapshots(stream, medium_, index, snapshots_, list);
-    });
+    with_index(
+        [&](const auto& index) { launch_snapshots(stream, medium_, index, snapshots_, list); });
     snapshot_bytes_ += list.count * snapshot_bytes(shape_.segment_records);
     list.count = 0;
   };

@@ -1,0 +1,306 @@
+// A hash map that lives in a region: keys of 4 or 8 bytes, values of one size from 4 bytes to
+// 4 KiB, updated in place by kernels, without locks and without a log. In batches from the host, or
+// by kernels as they go (hash_map_ref.hpp).
+//
+// Source: GPHash (FAST '25). docs/map.md says how it is made and how to choose a configuration.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "holdfast/config.hpp"
+#include "holdfast/hash_map_ref.hpp"
+#include "holdfast/region.hpp"
+#include "holdfast/stream.hpp"
+#include "holdfast/transaction.hpp"
+
+namespace holdfast {
+
+struct MapOptions {
+  // How the operations of a batch are laid out over the table. Answers are the same.
+  enum class Order {
+    automatic,  // ordered where it pays (docs/map.md)
+    unordered,
+    ordered,  // by their places in the table
+  };
+  // Whether a directory stands in device memory: a copy of keys and slots, where batches look
+  // first, so that only values and what changes cross the link.
+  enum class Directory {
+    automatic,  // where the table is across the link, and that leaves an eighth of device memory
+    off,
+    on,  // Errc::no_memory where there is no room for it
+  };
+
+  std::uint64_t capacity = 0;     // slots at least; the load factor is of them
+  std::uint32_t value_bytes = 8;  // a multiple of 4, from 4 to 4,096
+  // Operations of a batch at most; 1 to 2^24. Each takes about 60 bytes of device memory, and a
+  // value's where kernels cannot read values where they are.
+  std::uint32_t max_batch = 1u << 20;
+  // Values above 8 bytes: places for them. 0: one for each slot, and max_batch more, so that a
+  // batch that assigns always has room. Kernels with a ref take one for each value that they set,
+  // until quiesce().
+  std::uint64_t value_places = 0;
+  Directory directory = Directory::automatic;
+};
+
+// How a map is opened. What is 0 is as the map has it.
+struct MapOpenOptions {
+  std::uint32_t value_bytes = 0;  // what the caller takes values for
+  std::uint32_t max_batch = 0;
+  MapOptions::Directory directory = MapOptions::Directory::automatic;
+};
+
+// What a batch did: how many of its operations had which MapStatus.
+struct MapResult {
+  std::uint64_t inserted = 0;
+  std::uint64_t assigned = 0;
+  std::uint64_t kept = 0;
+  std::uint64_t erased = 0;
+  std::uint64_t absent = 0;
+  std::uint64_t superseded = 0;
+  std::uint64_t full = 0;
+  std::uint64_t no_value = 0;
+
+  std::uint64_t not_done() const { return full + no_value; }
+};
+
+struct MapStats {
+  std::uint64_t size = 0;      // pairs
+  std::uint64_t capacity = 0;  // slots
+  std::uint64_t table_bytes = 0;
+  std::uint32_t value_bytes = 0;
+  std::uint64_t value_places = 0;  // 0: values are in slots
+  std::uint64_t free_places = 0;   // of these
+  std::uint64_t max_batch = 0;
+  bool directory = false;  // there is one
+  bool refs_out = false;   // ref() was called since the last quiesce()
+};
+
+// What opening found, and put in order.
+struct MapRecovery {
+  std::uint64_t pairs = 0;
+  std::uint64_t cleared = 0;     // slots whose insertion was cut off
+  std::uint64_t erased = 0;      // slots of keys that were erased, and had not come free yet
+  std::uint64_t duplicates = 0;  // slots of a key that a preferred slot has, too
+  bool needed() const { return cleared + erased + duplicates != 0; }
+};
+
+// Milliseconds of the parts of the last batch.
+struct MapTiming {
+  double prepare = 0;  // operations into reach of kernels; which are the last of their keys; order
+  double apply = 0;    // table and values
+  double report = 0;   // statuses and counts back
+};
+
+namespace detail {
+
+struct MapKernels;
+class MapHost;
+enum class MapOperation : std::uint32_t { insert, insert_or_assign, assign, find_or_insert, erase };
+
+// What of a map its type says.
+struct MapTypes {
+  std::uint32_t key_bytes;
+  std::uint32_t levels;
+  std::uint32_t hashes;
+  std::uint32_t ways;
+  std::uint64_t hash_id;
+  const MapKernels* kernels;
+};
+
+// A map of any types; HashMap is what to use.
+class MapBase {
+ public:
+  MapStats stats() const;
+  std::uint64_t size() const { return stats().size; }
+  std::uint64_t capacity() const;
+  double load_factor() const;
+  std::uint32_t value_bytes() const;
+  const MapRecovery& recovery() const;  // of open()
+  MapTiming timing() const;
+  void set_order(MapOptions::Order order);  // of batches from here on
+
+  // Ends the refs that were given out: what kernels erased or replaced comes free. REQUIRES: the
+  // kernels that use them were waited for; no later kernel uses them. Reads the table once.
+  void quiesce();
+
+  // Empty if the table, the values' places and the directory are as they should be, read by the
+  // host alone; otherwise what is wrong. REQUIRES: no kernel with a ref runs.
+  std::string verify() const;
+
+  // In which batches run. Good also of a map that another has ended.
+  Stream& stream() const;
+
+ protected:
+  explicit MapBase(std::shared_ptr<MapHost> host);
+  static std::shared_ptr<MapHost> create(Region& region, std::string_view name,
+                                         const MapTypes& types, const MapOptions& options,
+                                         std::uint64_t empty_key, std::uint64_t empty_value);
+  static std::shared_ptr<MapHost> open(Region& region, std::string_view name, const MapTypes& types,
+                                       const MapOpenOptions& options);
+  static std::uint64_t region_bytes(const MapTypes& types, const MapOptions& options);
+
+  using Operation = MapOperation;
+  MapResult update(Operation operation, const void* keys, const void* values, void* out,
+                   std::size_t count, MapStatus* status);
+  void find(const void* keys, void* values, std::uint8_t* found, std::size_t count) const;
+  std::uint64_t export_batch(std::uint64_t first, std::uint64_t slots, void* keys,
+                             void* values) const;
+  MapView give_ref();
+
+ private:
+  Shared<MapHost> host_;
+};
+
+// Defined where kernels are compiled; those of the shapes in "Instances" below, by the library.
+template <class Key, class Config>
+const MapKernels& map_kernels();
+
+}  // namespace detail
+
+// A map from Key (an unsigned integer of 4 or 8 bytes) to values of value_bytes() bytes: the
+// durable object `name` of its region, of which there may be others. All pointers may be to host
+// memory, to device memory or into a region; those to values are aligned to 4 bytes.
+//
+// The library has the configurations MapConfig<4>, <8>, <16> and <32>, for keys of either size. Any
+// other has to be used in a kernel file (.cu), where it is compiled.
+//
+// Batches. Of operations with the same key the last one in the batch counts; the others are
+// `superseded`. Once a call returned, what it did survives what the region's persist rung survives;
+// if a crash cuts it off, each operation is there whole or not at all, whatever of the others is.
+// `status`, which may be null, gets what became of each operation. An operation that is `full` or
+// has `no_value` left everything as it was; the rest of its batch is done. A batch with the empty
+// key, with a value that cannot be stored, or of more than max_batch operations throws
+// invalid_argument with nothing changed.
+//
+// Refs. Once ref() was called, and until quiesce(), batches may run beside kernels with refs, by
+// the contract of the refs, and nothing comes free. Else a batch has the table to itself: it is
+// faster, and what it makes free is free for the next one.
+//
+// Invariants, between calls: a key is in one slot at most, one of those that its hashes give; no
+// two slots name one place of a value; every place that no slot names is free.
+//
+// Opening it again in the same process ends the earlier map: its calls throw closed. REQUIRES: the
+// region outlives the map, and is not moved meanwhile. Thread safety: one thread at a time.
+template <class Key, class Config = MapConfig<>>
+class HashMap : public detail::MapBase {
+  static_assert(std::is_unsigned_v<Key> && (sizeof(Key) == 4 || sizeof(Key) == 8),
+                "keys are unsigned integers of 4 or 8 bytes");
+
+ public:
+  using Options = MapOptions;
+  using OpenOptions = MapOpenOptions;
+  using Directory = MapOptions::Directory;
+
+  // A kill leaves the map whole or absent. Throws invalid_argument (options, name), already_exists,
+  // no_space (the message says what it takes), no_memory, and as Durable::create().
+  static HashMap create(Region& region, std::string_view name, const Options& options,
+                        EmptyKey<Key> empty_key = {}, EmptyValue empty_value = {}) {
+    return HashMap(
+        MapBase::create(region, name, types(), options, empty_key.value, empty_value.bits));
+  }
+  // Opens it, and clears what a crash cut off (recovery()). Reads the table once. Throws not_found,
+  // damaged (with nothing changed), invalid_argument (another size of keys or values, configuration
+  // or hash; options), no_memory, and as Durable::open().
+  static HashMap open(Region& region, std::string_view name, const MapOpenOptions& options = {}) {
+    return HashMap(MapBase::open(region, name, types(), options));
+  }
+  // Bytes that a region must have to hold it and nothing else.
+  static std::uint64_t region_bytes(const Options& options) {
+    return MapBase::region_bytes(types(), options);
+  }
+
+  // Inserts what is not there.
+  MapResult insert(const Key* keys, const void* values, std::size_t count,
+                   MapStatus* status = nullptr) {
+    return update(Operation::insert, keys, values, nullptr, count, status);
+  }
+  MapResult insert_or_assign(const Key* keys, const void* values, std::size_t count,
+                             MapStatus* status = nullptr) {
+    return update(Operation::insert_or_assign, keys, values, nullptr, count, status);
+  }
+  // Assigns to what is there.
+  MapResult assign(const Key* keys, const void* values, std::size_t count,
+                   MapStatus* status = nullptr) {
+    return update(Operation::assign, keys, values, nullptr, count, status);
+  }
+  // As insert(), and `out`, which is not `values`, gets what each key has then; that of an
+  // operation that was not done, or is superseded, is left as it was.
+  MapResult find_or_insert(const Key* keys, const void* values, void* out, std::size_t count,
+                           MapStatus* status = nullptr) {
+    return update(Operation::find_or_insert, keys, values, out, count, status);
+  }
+  MapResult erase(const Key* keys, std::size_t count, MapStatus* status = nullptr) {
+    return update(Operation::erase, keys, nullptr, nullptr, count, status);
+  }
+  // found[i]: 1 if it is there, else 0. The value of a key that is not there is left as it was.
+  void find(const Key* keys, void* values, std::uint8_t* found, std::size_t count) const {
+    MapBase::find(keys, values, found, count);
+  }
+  void contains(const Key* keys, std::uint8_t* found, std::size_t count) const {
+    MapBase::find(keys, nullptr, found, count);
+  }
+
+  // The pairs in slots `first` and on, `slots` of them at most, in no order; returns how many.
+  // There are capacity() slots. `values` may be null.
+  std::uint64_t export_batch(std::uint64_t first, std::uint64_t slots, Key* keys,
+                             void* values) const {
+    return MapBase::export_batch(first, slots, keys, values);
+  }
+  // Calls visit(key, value) on the host for every pair.
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    constexpr std::uint64_t kSlots = std::uint64_t{1} << 14;
+    std::vector<Key> keys(kSlots);
+    std::vector<std::uint32_t> values(kSlots * value_bytes() / 4);
+    for (std::uint64_t first = 0; first < capacity(); first += kSlots) {
+      const std::uint64_t pairs = export_batch(first, kSlots, keys.data(), values.data());
+      for (std::uint64_t i = 0; i < pairs; ++i) {
+        visit(keys[i], static_cast<const void*>(values.data() + i * value_bytes() / 4));
+      }
+    }
+  }
+
+#if HOLDFAST_DEVICE_CODE
+  // For kernels, until quiesce().
+  HashMapRef<Key, Config> ref() { return HashMapRef<Key, Config>(give_ref()); }
+#endif
+
+ private:
+  explicit HashMap(std::shared_ptr<detail::MapHost> host) : MapBase(std::move(host)) {}
+  static detail::MapTypes types() {
+    return {sizeof(Key),
+            Config::kLevels,
+            Config::kHashes,
+            Config::kWays,
+            Config::HashFunctions::kId,
+            &detail::map_kernels<Key, Config>()};
+  }
+};
+
+}  // namespace holdfast
+
+#if HOLDFAST_DEVICE_CODE
+#include "holdfast/hash_map_kernels.inl"
+#endif
+
+// Instances: what the library has compiled.
+namespace holdfast::detail {
+#define HOLDFAST_MAP_INSTANCE(Key, width) \
+  extern template const MapKernels& map_kernels<Key, MapConfig<width>>();
+HOLDFAST_MAP_INSTANCE(std::uint32_t, 4)
+HOLDFAST_MAP_INSTANCE(std::uint32_t, 8)
+HOLDFAST_MAP_INSTANCE(std::uint32_t, 16)
+HOLDFAST_MAP_INSTANCE(std::uint32_t, 32)
+HOLDFAST_MAP_INSTANCE(std::uint64_t, 4)
+HOLDFAST_MAP_INSTANCE(std::uint64_t, 8)
+HOLDFAST_MAP_INSTANCE(std::uint64_t, 16)
+HOLDFAST_MAP_INSTANCE(std::uint64_t, 32)
+#undef HOLDFAST_MAP_INSTANCE
+}  // namespace holdfast::detail

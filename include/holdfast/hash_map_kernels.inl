@@ -1,0 +1,457 @@
+// The kernels of a map's batches, and what of them the host calls: a table of functions for each
+// type of map. Included by hash_map.hpp alone.
+#pragma once
+
+namespace holdfast::detail {
+
+// Operations in memory that kernels reach.
+struct MapBatch {
+  const void* keys;
+  const std::byte* values;     // null: there are none (erase, lookups)
+  std::byte* out;              // null: nothing is asked for
+  MapStatus* status;           // by operation; in device memory
+  std::uint8_t* found;         // lookups: by operation
+  const std::uint32_t* order;  // null: in their own
+  // Operations whose key, and whose value, cannot be stored. If there are any nothing is done.
+  const std::uint32_t* refuse;
+  std::uint32_t count;
+  bool alone;  // no kernel with a ref runs beside it
+};
+
+// What a survey of the table finds.
+struct MapSurvey {
+  static constexpr unsigned long long kNowhere = ~0ull;
+  unsigned long long pairs;
+  unsigned long long cleared;
+  unsigned long long gone;
+  unsigned long long loose;  // empty key and a word
+  unsigned long long duplicates;
+  unsigned long long damaged;       // slots
+  unsigned long long first_damage;  // the lowest of them
+};
+
+// For the host; each is stream-ordered.
+struct MapKernels {
+  std::uint32_t bucket_bytes;
+  // Bucket number `i`, of levels x hashes, that a key may be in. On the host.
+  std::uint64_t (*bucket_of)(std::uint32_t top, std::uint64_t key, unsigned i);
+  // The key's bucket of the top level, and its number, by operation.
+  void (*place)(Stream&, const MapView&, const MapBatch&, std::uint32_t* bucket, std::uint32_t* op);
+  void (*apply)(Stream&, const MapView&, const MapBatch&, MapOperation);
+  void (*find)(Stream&, const MapView&, const MapBatch&);
+  // Looks at all slots of view.table, notes places that words name as bits of `used`.
+  void (*survey)(Stream&, const MapView&, std::uint32_t* used, MapSurvey*);
+  // Empties the region's slots that hold nothing, or else those of duplicates.
+  void (*mend)(Stream&, const MapView&, bool duplicates);
+  // Appends the pairs of slots [first, first + slots) at *pairs, and counts them there.
+  void (*collect)(Stream&, const MapView&, std::uint64_t first, std::uint64_t slots, void* keys,
+                  std::byte* values, unsigned long long* pairs);
+};
+
+#if HOLDFAST_DEVICE_CODE
+
+inline constexpr unsigned kMapBlock = 256;
+
+__device__ inline std::uint64_t map_thread() {
+  return std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+}
+
+// ---- A batch alone -----------------------------------------------------------------------------
+// No other group has the same key, and nobody else looks. Others take slots for other keys. What is
+// stored last is durable once the host has waited for the kernel, before which nothing is promised.
+
+__device__ __forceinline__ void map_give_back(const MapView& view, std::uint64_t word) {
+  if (view.values == nullptr) return;
+  view.free[atomicAdd(view.tail, 1ull) % view.capacity] =
+      static_cast<std::uint32_t>(map_place_of(word));
+}
+
+// Where a slot is in the region.
+template <class Key, class Config>
+struct MapHome {
+  __device__ MapHome(const MapView& view, const MapSpot<Key>& spot, unsigned rank)
+      : bucket((view.medium != nullptr ? view.medium : view.table) + spot.offset),
+        key(reinterpret_cast<Key*>(bucket) + rank % Config::kWays),
+        word(map_word_at<Key, Config>(bucket, 0, rank % Config::kWays)) {}
+  std::byte* bucket;
+  Key* key;
+  std::uint64_t* word;
+};
+
+template <class Key, class Config>
+class MapPutAlone {
+ public:
+  using Group = MapGroup<Config::kWidth>;
+  __device__ MapPutAlone(const MapView& view, const Group& group, Key key, const void* value)
+      : view_(view),
+        group_(group),
+        wanted_(key ^ static_cast<Key>(view.empty_key)),
+        value_(value),
+        spot_(map_spot<Key, Config>(view, key, group.rank)),
+        home_(view, spot_, group.rank) {}
+
+  __device__ MapStatus run(MapIntent intent, void* out) {
+    for (;;) {
+      const MapLook<Key> look = map_look<Key, Config, true>(group_, spot_, wanted_);
+      if (look.holding != 0) {
+        const unsigned holder = map_first_of(look.holding);
+        if (intent == MapIntent::keep) {
+          if (out != nullptr) map_take_value(view_, group_, group_.from(look.word, holder), out);
+          return give_up(MapStatus::kept);
+        }
+        if (!make()) return MapStatus::no_value;
+        store(holder, false);
+        if (group_.rank == holder) map_give_back(view_, look.word);
+        return MapStatus::assigned;
+      }
+      if (intent == MapIntent::assign) return MapStatus::absent;
+      const unsigned chosen = map_choose<Key, Config, true>(look);
+      if (chosen == Config::kWidth) return give_up(MapStatus::full);
+      if (!make()) return MapStatus::no_value;
+      bool claimed = false;
+      if (group_.rank == chosen) {
+        claimed = map_cas<Config::kScope>(spot_.key, Key{0}, wanted_) == Key{0};
+      }
+      if (group_.ballot(claimed) == 0) continue;
+      store(chosen, true);
+      if (out != nullptr) map_copy(group_, out, value_, view_.value_bytes);
+      return MapStatus::inserted;
+    }
+  }
+
+ private:
+  __device__ bool make() {
+    if (word_ == kMapNone) word_ = map_make_word<Config, true>(view_, group_, value_);
+    return word_ != kMapNone;
+  }
+  __device__ MapStatus give_up(MapStatus status) {
+    if (word_ != kMapNone && group_.rank == 0) map_give_back(view_, word_);
+    return status;
+  }
+
+  // The word behind the value that it names. A new label may come before or behind it: a slot holds
+  // a key only with both.
+  __device__ void store(unsigned rank, bool label) {
+    if (label && view_.medium != nullptr && group_.rank == rank) map_store(home_.key, wanted_);
+    if (view_.values != nullptr) map_persist(group_);
+    if (group_.rank != rank) return;
+    map_store(home_.word, word_);
+    view_.marks.mark(home_.bucket, MapShape<Key, Config>::kBucketBytes);
+    if (view_.medium != nullptr) map_store(spot_.word, word_);
+  }
+
+  const MapView& view_;
+  const Group& group_;
+  const Key wanted_;
+  const void* const value_;
+  const MapSpot<Key> spot_;
+  const MapHome<Key, Config> home_;
+  std::uint64_t word_ = kMapNone;
+};
+
+// Nothing inserts meanwhile. The order of the two stores does not matter.
+template <class Key, class Config>
+__device__ __forceinline__ MapStatus map_erase_alone(const MapView& view,
+                                                     const MapGroup<Config::kWidth>& group,
+                                                     Key key) {
+  const MapSpot<Key> spot = map_spot<Key, Config>(view, key, group.rank);
+  const Key wanted = key ^ static_cast<Key>(view.empty_key);
+  const MapLook<Key> look = map_look<Key, Config, true>(group, spot, wanted);
+  if (look.holding == 0) return MapStatus::absent;
+  if (group.rank != map_first_of(look.holding)) return MapStatus::erased;
+  const MapHome<Key, Config> home(view, spot, group.rank);
+  map_store(home.word, kMapNone);
+  map_store(home.key, Key{0});
+  view.marks.mark(home.bucket, MapShape<Key, Config>::kBucketBytes);
+  if (view.medium != nullptr) {
+    map_store(spot.word, kMapNone);
+    map_store(spot.key, Key{0});
+  }
+  map_give_back(view, look.word);
+  return MapStatus::erased;
+}
+
+// ---- Kernels of batches ------------------------------------------------------------------------
+
+template <class Key, class Config>
+__global__ void map_place_kernel(MapView view, MapBatch batch, std::uint32_t* bucket,
+                                 std::uint32_t* op) {
+  const std::uint64_t i = map_thread();
+  if (i >= batch.count) return;
+  bucket[i] =
+      MapShape<Key, Config>::top_bucket(view.buckets, static_cast<const Key*>(batch.keys)[i], 0);
+  op[i] = static_cast<std::uint32_t>(i);
+}
+
+template <class Key, class Config, bool Alone>
+__device__ __forceinline__ MapStatus map_operation(const MapView& view,
+                                                   const MapGroup<Config::kWidth>& group, Key key,
+                                                   const void* value, void* out,
+                                                   MapOperation operation) {
+  if (operation == MapOperation::erase) {
+    if constexpr (Alone) return map_erase_alone<Key, Config>(view, group, key);
+    return map_erase<Key, Config>(view, group, key);
+  }
+  const MapIntent intent = operation == MapOperation::insert_or_assign ? MapIntent::put
+                           : operation == MapOperation::assign         ? MapIntent::assign
+                                                                       : MapIntent::keep;
+  using Put = std::conditional_t<Alone, MapPutAlone<Key, Config>, MapPut<Key, Config>>;
+  return Put(view, group, key, value).run(intent, out);
+}
+
+// A group for each operation. Those that are superseded say so already.
+template <class Key, class Config, bool Alone>
+__global__ void map_apply_kernel(MapView view, MapBatch batch, MapOperation operation) {
+  const MapGroup<Config::kWidth> group;
+  const std::uint64_t position = map_thread() / Config::kWidth;
+  if (position >= batch.count) return;
+  if (batch.refuse[0] != 0 || batch.refuse[1] != 0) return;
+  const std::uint32_t op =
+      batch.order != nullptr ? batch.order[position] : static_cast<std::uint32_t>(position);
+  if (batch.status[op] == MapStatus::superseded) return;
+  const Key key = static_cast<const Key*>(batch.keys)[op];
+  const std::uint64_t at = std::uint64_t{op} * view.value_bytes;
+  const MapStatus status = map_operation<Key, Config, Alone>(
+      view, group, key, batch.values != nullptr ? batch.values + at : nullptr,
+      batch.out != nullptr ? batch.out + at : nullptr, operation);
+  group.sync();  // nobody's status is stored before all have looked
+  if (group.rank == 0) batch.status[op] = status;
+}
+
+template <class Key, class Config, bool Alone>
+__global__ void map_find_kernel(MapView view, MapBatch batch) {
+  const MapGroup<Config::kWidth> group;
+  const std::uint64_t position = map_thread() / Config::kWidth;
+  if (position >= batch.count) return;
+  const std::uint32_t op =
+      batch.order != nullptr ? batch.order[position] : static_cast<std::uint32_t>(position);
+  const Key key = static_cast<const Key*>(batch.keys)[op];
+  std::byte* const out =
+      batch.out != nullptr ? batch.out + std::uint64_t{op} * view.value_bytes : nullptr;
+  const bool found = map_find<Key, Config, Alone>(view, group, key, out);
+  if (group.rank == 0) batch.found[op] = found ? 1 : 0;
+}
+
+// ---- Kernels over the table --------------------------------------------------------------------
+
+// What a slot has, and whether it can be so.
+template <class Key, class Config>
+struct MapSlot {
+  using Shape = MapShape<Key, Config>;
+  static constexpr unsigned kWays = Config::kWays;
+
+  __device__ MapSlot(const MapView& table, std::uint64_t number)
+      : view(table),
+        slot(number),
+        bucket(number / kWays),
+        way(static_cast<unsigned>(number % kWays)),
+        held(map_load(key_in(table.table))),
+        word(map_load(word_in(table.table))) {}
+
+  __device__ Key* key_in(std::byte* table) const {
+    return map_key_at<Key, Config>(table, bucket * Shape::kBucketBytes, way);
+  }
+  __device__ std::uint64_t* word_in(std::byte* table) const {
+    return map_word_at<Key, Config>(table, bucket * Shape::kBucketBytes, way);
+  }
+  __device__ bool holds() const { return held != 0 && map_is_value(word); }
+  __device__ Key key() const { return held ^ static_cast<Key>(view.empty_key); }
+
+  // Whether it is where its key can be, with a word that can be.
+  __device__ bool is_sound() const {
+    const bool tagged = view.values != nullptr || view.value_bytes == 4;
+    if (tagged && word >> 32 != kMapTag >> 32) return false;
+    if (view.values != nullptr && map_place_of(word) >= view.capacity) return false;
+    for (unsigned which = 0; which < Config::kHashes; ++which) {
+      const std::uint32_t top = Shape::top_bucket(view.buckets, key(), which);
+      for (unsigned level = 0; level < Config::kLevels; ++level) {
+        if (Shape::bucket_at(view.buckets, top, level) == bucket) return true;
+      }
+    }
+    return false;
+  }
+  // Whether a slot of a lower number holds its key, too.
+  __device__ bool is_duplicate() const {
+    for (unsigned which = 0; which < Config::kHashes; ++which) {
+      const std::uint32_t top = Shape::top_bucket(view.buckets, key(), which);
+      for (unsigned level = 0; level < Config::kLevels; ++level) {
+        const std::uint64_t other = Shape::bucket_at(view.buckets, top, level);
+        for (unsigned i = 0; i < kWays && other * kWays + i < slot; ++i) {
+          const MapSlot slot_of_it(view, other * kWays + i);
+          if (slot_of_it.held == held && slot_of_it.holds()) return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  const MapView& view;
+  std::uint64_t slot;
+  std::uint64_t bucket;
+  unsigned way;
+  Key held;
+  std::uint64_t word;
+};
+
+// Counts by barriers: atomics of single threads would be as many orders for the checker to explore.
+__device__ inline void map_count(bool mine, unsigned long long* to) {
+  const int all = __syncthreads_count(mine);
+  if (threadIdx.x == 0 && all != 0) atomicAdd(to, static_cast<unsigned long long>(all));
+}
+
+template <class Key, class Config>
+__global__ void map_survey_kernel(MapView view, std::uint64_t slots, std::uint32_t* used,
+                                  MapSurvey* survey) {
+  const std::uint64_t number = map_thread();
+  bool cleared = false, gone = false, loose = false, pair = false, duplicate = false, bad = false;
+  if (number < slots) {
+    const MapSlot<Key, Config> slot(view, number);
+    if (!slot.holds()) {
+      cleared = slot.held != 0 && slot.word == kMapNone;
+      gone = slot.held != 0 && slot.word == kMapGone;
+      loose = slot.held == 0 && slot.word != kMapNone;
+    } else if (!slot.is_sound()) {
+      bad = true;
+    } else if (slot.is_duplicate()) {
+      duplicate = true;
+    } else {
+      pair = true;
+      if (view.values != nullptr) {
+        const std::uint64_t place = map_place_of(slot.word);
+        const unsigned bit = 1u << (place % 32);
+        bad = (atomicOr(&used[place / 32], bit) & bit) != 0;
+      }
+    }
+    if (bad) atomicMin(&survey->first_damage, static_cast<unsigned long long>(number));
+  }
+  map_count(pair, &survey->pairs);
+  map_count(cleared, &survey->cleared);
+  map_count(gone, &survey->gone);
+  map_count(loose, &survey->loose);
+  map_count(duplicate, &survey->duplicates);
+  map_count(bad, &survey->damaged);
+}
+
+// Empties slots: those that hold nothing, or else those of duplicates. That is one also while
+// others are emptied: what they all yield to stays.
+template <class Key, class Config, bool Duplicates>
+__global__ void map_mend_kernel(MapView view, std::uint64_t slots) {
+  const std::uint64_t number = map_thread();
+  if (number >= slots) return;
+  const MapSlot<Key, Config> slot(view, number);
+  if constexpr (Duplicates) {
+    if (!slot.holds() || !slot.is_duplicate()) return;
+  } else {
+    if (slot.holds() || (slot.held == 0 && slot.word == kMapNone)) return;
+  }
+  std::byte* const home = view.medium != nullptr ? view.medium : view.table;
+  map_store(slot.word_in(home), kMapNone);
+  map_store(slot.key_in(home), Key{0});
+  view.marks.mark(slot.key_in(home), sizeof(Key));
+  view.marks.mark(slot.word_in(home), sizeof(std::uint64_t));
+}
+
+template <class Key, class Config>
+__global__ void map_collect_kernel(MapView view, std::uint64_t first, std::uint64_t slots,
+                                   Key* keys, std::byte* values, unsigned long long* pairs) {
+  const MapGroup<32> warp;
+  const std::uint64_t i = map_thread();
+  bool holds = false;
+  Key key{};
+  std::uint64_t word = kMapNone;
+  unsigned long long to = 0;
+  if (i < slots) {
+    const MapSlot<Key, Config> slot(view, first + i);
+    holds = slot.holds();
+    key = slot.key();
+    word = slot.word;
+  }
+  const unsigned holding = warp.ballot(holds);
+  if (warp.rank == 0 && holding != 0) {
+    to = atomicAdd(pairs, static_cast<unsigned long long>(__popc(holding)));
+  }
+  to = warp.from(to, 0);
+  if (holds) keys[to + __popc(holding & ((1u << warp.rank) - 1))] = key;
+  if (values == nullptr) return;
+  warp.in_turn(holds, [&](unsigned rank) {
+    map_take_value(view, warp, warp.from(word, rank), values + to * view.value_bytes);
+    ++to;
+  });
+}
+
+// ---- For the host ------------------------------------------------------------------------------
+
+template <class Key, class Config>
+struct MapLaunch {
+  using Shape = MapShape<Key, Config>;
+  static std::uint64_t bucket_of(std::uint32_t top, std::uint64_t key, unsigned i) {
+    return Shape::bucket_at(top, Shape::top_bucket(top, key, i % Config::kHashes),
+                            i / Config::kHashes);
+  }
+  static std::uint64_t slots_of(const MapView& view) {
+    return Shape::bucket_count(view.buckets) * Config::kWays;
+  }
+  static dim3 grid_of(std::uint64_t threads) { return dim3(blocks_for(threads, kMapBlock)); }
+
+  static void place(Stream& stream, const MapView& view, const MapBatch& batch,
+                    std::uint32_t* bucket, std::uint32_t* op) {
+    launch(stream, grid_of(batch.count), dim3(kMapBlock), map_place_kernel<Key, Config>, view,
+           batch, bucket, op);
+  }
+  // A block of no more threads than there are operations for.
+  static LaunchShape groups(std::uint32_t count) {
+    const std::uint64_t threads = std::uint64_t{count} * Config::kWidth;
+    if (threads >= kMapBlock) return {grid_of(threads), dim3(kMapBlock)};
+    return {dim3(1), dim3(static_cast<unsigned>((threads + 31) / 32 * 32))};
+  }
+  static void apply(Stream& stream, const MapView& view, const MapBatch& batch,
+                    MapOperation operation) {
+    const auto kernel =
+        batch.alone ? map_apply_kernel<Key, Config, true> : map_apply_kernel<Key, Config, false>;
+    launch(stream, groups(batch.count), kernel, view, batch, operation);
+  }
+  static void find(Stream& stream, const MapView& view, const MapBatch& batch) {
+    const auto kernel =
+        batch.alone ? map_find_kernel<Key, Config, true> : map_find_kernel<Key, Config, false>;
+    launch(stream, groups(batch.count), kernel, view, batch);
+  }
+  static unsigned block_for(std::uint64_t slots) {
+    return slots >= kMapBlock ? kMapBlock : static_cast<unsigned>((slots + 31) / 32 * 32);
+  }
+  static void survey(Stream& stream, const MapView& view, std::uint32_t* used, MapSurvey* survey) {
+    const std::uint64_t slots = slots_of(view);
+    const unsigned block = block_for(slots);
+    launch(stream, dim3(blocks_for(slots, block)), dim3(block), map_survey_kernel<Key, Config>,
+           view, slots, used, survey);
+  }
+  static void mend(Stream& stream, const MapView& view, bool duplicates) {
+    const std::uint64_t slots = slots_of(view);
+    const unsigned block = block_for(slots);
+    const auto kernel =
+        duplicates ? map_mend_kernel<Key, Config, true> : map_mend_kernel<Key, Config, false>;
+    launch(stream, dim3(blocks_for(slots, block)), dim3(block), kernel, view, slots);
+  }
+  static void collect(Stream& stream, const MapView& view, std::uint64_t first, std::uint64_t slots,
+                      void* keys, std::byte* values, unsigned long long* pairs) {
+    launch(stream, grid_of(slots), dim3(kMapBlock), map_collect_kernel<Key, Config>, view, first,
+           slots, static_cast<Key*>(keys), values, pairs);
+  }
+};
+
+template <class Key, class Config>
+const MapKernels& map_kernels() {
+  using Launch = MapLaunch<Key, Config>;
+  static constexpr MapKernels kKernels{Launch::Shape::kBucketBytes,
+                                       Launch::bucket_of,
+                                       Launch::place,
+                                       Launch::apply,
+                                       Launch::find,
+                                       Launch::survey,
+                                       Launch::mend,
+                                       Launch::collect};
+  return kKernels;
+}
+
+#endif  // HOLDFAST_DEVICE_CODE
+
+}  // namespace holdfast::detail

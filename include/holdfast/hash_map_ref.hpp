@@ -1,0 +1,238 @@
+// The device side of a hash map: operations that groups of threads make as kernels run. See
+// hash_map.hpp for the host side, docs/map.md for why it is so.
+//
+// Source: GPHash (FAST '25), sections 3.1 to 3.2.3; names of cuCollections and HierarchicalKV.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "holdfast/config.hpp"
+#include "holdfast/page_marks.hpp"
+#include "holdfast/persist.hpp"
+
+#if HOLDFAST_DEVICE_CODE
+#include "holdfast/kernel.hpp"
+#define HOLDFAST_BOTH_SIDES __host__ __device__
+#else
+#define HOLDFAST_BOTH_SIDES
+#endif
+
+namespace holdfast {
+
+// The one key that cannot be stored: it marks an empty slot.
+template <class Key>
+struct EmptyKey {
+  Key value = static_cast<Key>(~Key{0});
+  constexpr EmptyKey() = default;
+  constexpr explicit EmptyKey(Key key) : value(key) {}
+};
+
+// Values of 8 bytes stand in their slots, beside two states that a slot has: these bits, and these
+// bits with the lowest one flipped, cannot be stored. (As a double: signalling NaNs.) Values of
+// other sizes are not bound to that.
+struct EmptyValue {
+  std::uint64_t bits = 0x7ff49b1e66d50c3aull;
+  constexpr EmptyValue() = default;
+  constexpr explicit EmptyValue(std::uint64_t value) : bits(value) {}
+};
+
+// The hash functions of a key: 32 bits from number `which`, the first two from one finalizer of
+// MurmurHash3. One of your own has the same two members; a map remembers kId.
+struct MapHash {
+  static constexpr std::uint64_t kId = 0x32687368726d7566ull;
+  HOLDFAST_BOTH_SIDES static constexpr std::uint32_t hash(std::uint64_t key, unsigned which) {
+    key += (which >> 1) * 0x9e3779b97f4a7c15ull;
+    key = (key ^ key >> 33) * 0xff51afd7ed558ccdull;
+    key = (key ^ key >> 33) * 0xc4ceb9fe1a85ec53ull;
+    key ^= key >> 33;
+    return static_cast<std::uint32_t>((which & 1) == 0 ? key >> 32 : key);
+  }
+};
+
+// The shape of a table, and who works on it. A key has Levels x Hashes buckets of
+// Width / (Levels x Hashes) slots, which a group of Width threads looks at in one step. `S`: which
+// threads use refs at once (device: those of one GPU).
+template <unsigned Width = 32, unsigned Levels = 2, unsigned Hashes = 2, class Hash = MapHash,
+          Scope S = Scope::device>
+struct MapConfig {
+  static_assert(Width == 4 || Width == 8 || Width == 16 || Width == 32,
+                "a group has 4, 8, 16 or 32 threads");
+  static_assert(Levels >= 1 && Hashes >= 1 && Width % (Levels * Hashes) == 0,
+                "levels x hashes x ways is the group's width");
+  static constexpr unsigned kWidth = Width;
+  static constexpr unsigned kLevels = Levels;
+  static constexpr unsigned kHashes = Hashes;
+  static constexpr unsigned kWays = Width / (Levels * Hashes);
+  static constexpr Scope kScope = S;
+  using HashFunctions = Hash;
+};
+
+// What became of an operation.
+enum class MapStatus : std::uint8_t {
+  inserted = 1,    // its key was not there, and is
+  assigned = 2,    // its key was there, and has its value now
+  kept = 3,        // its key was there, and insert() or find_or_insert() left it as it was
+  erased = 4,      // its key was there
+  absent = 5,      // its key was not there (assign, erase)
+  superseded = 6,  // a later operation of the batch has its key, and counts in its place
+  full = 7,        // not done: all slots that its key can have are taken
+  no_value = 8,    // not done: there is no place for one more value
+  refused = 9,     // not done, in a kernel: the key or the value is one that cannot be stored
+};
+
+namespace detail {
+
+// Where in a table things are; its shape beside what the type of the map says.
+struct MapView {
+  std::byte* table = nullptr;  // buckets, where keys and states are read and claimed
+  // The region's buckets, where they are another copy of the table; null: they are not.
+  std::byte* medium = nullptr;
+  std::byte* values = nullptr;         // the region's; null: values are in slots
+  std::uint32_t* free = nullptr;       // a ring of the places of values that are free
+  unsigned long long* head = nullptr;  // of the ring: taken so far ...
+  unsigned long long* tail = nullptr;  // ... and given back so far
+  std::uint64_t limit = 0;             // takings end here: what comes free meanwhile has to wait
+  std::uint64_t empty_key = 0;
+  std::uint64_t empty_value = 0;
+  PageMarks marks;
+  std::uint32_t buckets = 0;  // of the top level: a multiple of hashes x 2^(levels - 1)
+  std::uint32_t value_bytes = 0;
+  std::uint32_t stride = 0;    // bytes from value to value
+  std::uint32_t capacity = 0;  // values that there are places for
+};
+
+// A value's places begin at a multiple of so many bytes.
+inline constexpr std::uint32_t kMapValueAlignment = 16;
+
+// States of a slot that are no value. A slot of the empty key has the first one, but for what a
+// crash left.
+inline constexpr std::uint64_t kMapNone = 0;  // empty, or its key is being inserted
+inline constexpr std::uint64_t kMapGone = 1;  // its key was erased, or its insertion given up
+// Above a value of 4 bytes, and above the place of one of more than 8: more than a bit away from
+// the states above.
+inline constexpr std::uint64_t kMapTag = std::uint64_t{0xa55a96c3} << 32;
+
+// The table's bytes and places, on either side. Slots are numbered from the top level's first,
+// which is the order in which one of several slots of a key is preferred (GPHash, section 3.2.2).
+template <class Key, class Config>
+struct MapShape {
+  static_assert(sizeof(Key) == 4 || sizeof(Key) == 8, "keys have 4 or 8 bytes");
+  static constexpr std::uint32_t kWays = Config::kWays;
+  static constexpr std::uint32_t kWordsAt = (kWays * sizeof(Key) + 7) / 8 * 8;
+  static constexpr std::uint32_t kBucketBytes = kWordsAt + kWays * 8;
+
+  HOLDFAST_BOTH_SIDES static constexpr std::uint64_t first_of_level(std::uint32_t top,
+                                                                    unsigned level) {
+    std::uint64_t first = 0;
+    for (unsigned above = 0; above < level; ++above) first += top >> above;
+    return first;
+  }
+  HOLDFAST_BOTH_SIDES static constexpr std::uint64_t bucket_count(std::uint32_t top) {
+    return first_of_level(top, Config::kLevels);
+  }
+  // Each hash function has a part of the level to itself, so that a key's buckets are all
+  // different.
+  HOLDFAST_BOTH_SIDES static constexpr std::uint32_t top_bucket(std::uint32_t top,
+                                                                std::uint64_t key, unsigned which) {
+    const std::uint32_t part = top / Config::kHashes;
+    const std::uint64_t hash = Config::HashFunctions::hash(key, which);
+    return which * part + static_cast<std::uint32_t>(hash * part >> 32);
+  }
+  // The bucket of a level for the bucket of the top level: a bucket below is shared by two above.
+  HOLDFAST_BOTH_SIDES static constexpr std::uint64_t bucket_at(std::uint32_t top,
+                                                               std::uint32_t top_bucket,
+                                                               unsigned level) {
+    return first_of_level(top, level) + (top_bucket >> level);
+  }
+};
+
+}  // namespace detail
+
+#if HOLDFAST_DEVICE_CODE
+
+// Width neighbouring threads of a warp that make operations together. REQUIRES: blocks of whole
+// groups; all threads of a group make a call together, with the same arguments.
+template <unsigned Width>
+struct MapGroup {
+  unsigned rank;   // of this thread within its group
+  unsigned first;  // the group's first lane of the warp
+  unsigned mask;   // the group's lanes
+
+  __device__ MapGroup() {
+    const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+    rank = thread % Width;
+    first = thread % 32 / Width * Width;
+    mask = (Width == 32 ? 0xffffffffu : (1u << Width % 32) - 1) << first;
+  }
+  // The threads for which `holds`, as bits by rank.
+  __device__ unsigned ballot(bool holds) const { return __ballot_sync(mask, holds) >> first; }
+  template <class T>
+  __device__ T from(T value, unsigned of) const {
+    return __shfl_sync(mask, value, static_cast<int>(of), Width);
+  }
+  __device__ void sync() const { __syncwarp(mask); }
+  // Calls body(rank) for each thread that is `active`, one after the other, in all of them: how
+  // threads of a group that have an operation each make them together (GPHash, section 3.2.1).
+  template <class Body>
+  __device__ void in_turn(bool active, Body&& body) const {
+    for (unsigned left = ballot(active); left != 0; left &= left - 1) {
+      body(static_cast<unsigned>(__ffs(static_cast<int>(left))) - 1);
+    }
+  }
+};
+
+// A map as kernels see it; HashMap::ref() gives it. Trivially copyable: pass it by value.
+//
+// Contract. Operations of one key are linearisable, whoever makes them beside one another: each
+// takes effect at one moment between its call and its return, in all of its words or none. (Of two
+// keys nothing is said together: there are no transactions.) They are lock-free: one that has to
+// begin again does so because another one has gone on. Nothing is lost to a crash once its
+// operation has returned, and an operation that a crash cuts off is there whole or not at all. What
+// an operation meets of others may not be durable yet: a value that was found, or a key that was
+// kept or absent, is not promised to survive until the operation that made it so has returned.
+//
+// An erased key's slot, and the places of values that were replaced or erased, come free at the
+// next HashMap::quiesce(), not before: readers may still look at them. Until then a key that is
+// erased and inserted again and again takes one slot after another.
+//
+// `value` points to value_bytes() bytes, at an address that is a multiple of 4. The empty key, and
+// a value that cannot be stored (EmptyValue), are `refused`; the empty key is never found.
+template <class Key, class Config = MapConfig<>>
+class HashMapRef {
+ public:
+  static constexpr unsigned kWidth = Config::kWidth;
+  using Group = MapGroup<kWidth>;
+
+  HashMapRef() = default;
+  explicit HashMapRef(const detail::MapView& view) : view_(view) {}
+
+  __device__ std::uint32_t value_bytes() const { return view_.value_bytes; }
+
+  // inserted, kept, full or no_value.
+  __device__ MapStatus insert(const Group& group, Key key, const void* value) const;
+  // inserted, assigned, full or no_value.
+  __device__ MapStatus insert_or_assign(const Group& group, Key key, const void* value) const;
+  // assigned, absent or no_value.
+  __device__ MapStatus assign(const Group& group, Key key, const void* value) const;
+  // As insert(); `out` gets the value that the key has then, if it is inserted or kept.
+  __device__ MapStatus find_or_insert(const Group& group, Key key, const void* value,
+                                      void* out) const;
+  // erased or absent.
+  __device__ MapStatus erase(const Group& group, Key key) const;
+  // Whether the key is there. If so, its value goes to `out`, whole; else that stays as it is.
+  __device__ bool find(const Group& group, Key key, void* out) const;
+  __device__ bool contains(const Group& group, Key key) const;
+
+ private:
+  detail::MapView view_;
+};
+
+#endif  // HOLDFAST_DEVICE_CODE
+
+}  // namespace holdfast
+
+#if HOLDFAST_DEVICE_CODE
+#include "holdfast/hash_map_ref.inl"
+#endif
+#undef HOLDFAST_BOTH_SIDES

@@ -1,0 +1,85 @@
+#include "hash_map/kernels.hpp"
+
+namespace holdfast::map {
+namespace {
+
+using detail::MapBatch;
+using detail::MapView;
+
+constexpr unsigned kThreads = 256;
+
+__device__ std::uint32_t thread_in_row() { return blockIdx.x * blockDim.x + threadIdx.x; }
+
+template <class Key>
+__global__ void enter_claims(MapView view, MapBatch batch, kv::Claims claims,
+                             std::uint32_t* entry_of, Report* report) {
+  const std::uint32_t op = thread_in_row();
+  if (op >= batch.count) return;
+  const auto* const keys = static_cast<const Key*>(batch.keys);
+  const Key stored = keys[op] ^ static_cast<Key>(view.empty_key);
+  if (stored == 0) atomicAdd(&report->counts[kRefusedKeys], 1u);
+  if (batch.values != nullptr && view.values == nullptr &&
+      !detail::map_is_value(
+          detail::map_small_value(view, batch.values + std::size_t{op} * view.value_bytes))) {
+    atomicAdd(&report->counts[kRefusedValues], 1u);
+  }
+  entry_of[op] = kv::enter_claim(claims, keys, op);
+}
+
+__global__ void find_superseded(MapBatch batch, kv::Claims claims, const std::uint32_t* entry_of) {
+  const std::uint32_t op = thread_in_row();
+  if (op >= batch.count) return;
+  batch.status[op] =
+      kv::is_last_claim(claims, entry_of[op], op) ? MapStatus{} : MapStatus::superseded;
+}
+
+__global__ void count_statuses(MapView view, MapBatch batch, Report* report) {
+  const std::uint32_t op = thread_in_row();
+  const unsigned mine = op < batch.count ? static_cast<unsigned>(batch.status[op]) : 0;
+  for (unsigned status = 1; status <= static_cast<unsigned>(MapStatus::no_value); ++status) {
+    const int all = __syncthreads_count(mine == status);
+    if (threadIdx.x == 0 && all != 0) {
+      atomicAdd(&report->counts[status], static_cast<unsigned>(all));
+    }
+  }
+  if (op == 0 && view.values != nullptr) {
+    report->head = *view.head;
+    report->tail = *view.tail;
+  }
+}
+
+__global__ void list_free(MapView view, const std::uint32_t* used) {
+  const std::uint64_t word = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (word * 32 >= view.capacity) return;
+  unsigned free = ~used[word];
+  const std::uint32_t left = view.capacity - static_cast<std::uint32_t>(word * 32);
+  if (left < 32) free &= (1u << left) - 1;
+  if (free == 0) return;
+  unsigned long long to = atomicAdd(view.tail, static_cast<unsigned long long>(__popc(free)));
+  for (; free != 0; free &= free - 1) {
+    view.free[to++] = static_cast<std::uint32_t>(word * 32) + __ffs(static_cast<int>(free)) - 1;
+  }
+}
+
+}  // namespace
+
+void launch_claims(Stream& stream, const MapView& view, const MapBatch& batch,
+                   std::uint32_t key_bytes, const kv::Claims& claims, std::uint32_t* entry_of,
+                   Report* report) {
+  const dim3 grid(blocks_for(batch.count, kThreads));
+  const auto kernel = key_bytes == 4 ? enter_claims<std::uint32_t> : enter_claims<std::uint64_t>;
+  launch(stream, grid, dim3(kThreads), kernel, view, batch, claims, entry_of, report);
+  launch(stream, grid, dim3(kThreads), find_superseded, batch, claims, entry_of);
+}
+
+void launch_report(Stream& stream, const MapView& view, const MapBatch& batch, Report* report) {
+  launch(stream, dim3(blocks_for(batch.count, kThreads)), dim3(kThreads), count_statuses, view,
+         batch, report);
+}
+
+void launch_list_free(Stream& stream, const MapView& view, const std::uint32_t* used) {
+  const std::uint64_t words = (std::uint64_t{view.capacity} + 31) / 32;
+  launch(stream, dim3(blocks_for(words, kThreads)), dim3(kThreads), list_free, view, used);
+}
+
+}  // namespace holdfast::map

@@ -1,0 +1,337 @@
+#include "hash_map/host.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "core/kernel_memory.hpp"
+#include "holdfast/kernel.hpp"
+#include "kv_store/rules.hpp"
+
+namespace holdfast {
+
+using detail::concat;
+
+namespace map {
+namespace {
+
+std::size_t ring_size(const MapParameters& shape) { return static_cast<std::size_t>(shape.places); }
+
+}  // namespace
+
+Memory::Memory(const MapParameters& shape, std::uint32_t max_batch, DeviceBuffer<std::byte> copy)
+    : directory(std::move(copy)),
+      free(ring_size(shape)),
+      used((ring_size(shape) + 31) / 32),
+      ends(2),
+      keys(std::size_t{max_batch} * shape.key_bytes),
+      status(max_batch),
+      claims(kv::claims_for(max_batch)),
+      entry_of(max_batch),
+      bucket(max_batch),
+      op(max_batch),
+      sorted_bucket(max_batch),
+      sorted_op(max_batch),
+      sorter(max_batch) {}
+
+DeviceBuffer<std::byte> make_directory(MapOptions::Directory directory, std::uint64_t table_bytes,
+                                       bool on_device) {
+  using Directory = MapOptions::Directory;
+  if (directory == Directory::off) return {};
+  const std::uint64_t free = backend::free_device_memory();
+  const bool across_link = !on_device && std::string_view(backend::name()) == "cuda";
+  if (directory == Directory::on) {
+    if (table_bytes <= free) return DeviceBuffer<std::byte>(table_bytes);
+    throw Error(
+        Errc::no_memory,
+        concat("hash map: its directory takes ", table_bytes, " bytes of device memory, and ", free,
+               " are free: free some, or open it with the directory off or automatic"));
+  }
+  if (!kv::wants_copy(KvStore::Cache::automatic, table_bytes, free, across_link)) return {};
+  try {
+    return DeviceBuffer<std::byte>(table_bytes);
+  } catch (const Error& error) {
+    if (error.code() != Errc::no_memory) throw;
+    return {};  // what is free may be in pieces
+  }
+}
+
+}  // namespace map
+
+namespace detail {
+namespace {
+
+Error wrong(const std::string& where, const std::string& what) {
+  return Error(Errc::invalid_argument, where + ": " + what);
+}
+
+}  // namespace
+
+MapHost::MapHost(Region& r, std::string place, map::MapObject object, core::Use user,
+                 const MapTypes& types, std::uint32_t max_batch, map::Memory memory)
+    : region(r),
+      where(std::move(place)),
+      use(std::move(user)),
+      object_(std::move(object)),
+      types_(types),
+      max_batch_(max_batch),
+      memory_(std::move(memory)),
+      table_(reinterpret_cast<std::byte*>(object_.part<std::uint8_t>(map::kTable).data())) {
+  if (shape().places == 0) return;
+  values_ = reinterpret_cast<std::byte*>(object_.part<std::uint8_t>(map::kValues).data());
+}
+
+MapHost::~MapHost() {
+  try {
+    stream.synchronize();
+  } catch (const Error&) {
+    // Whoever made the work was told; nothing of it runs any more.
+  }
+}
+
+MapHost& MapHost::usable() {
+  (void)region.path();
+  if (!use.lasts()) {
+    throw Error(Errc::closed,
+                where + ": another of this process has opened it, or its region, since: use that");
+  }
+  if (!broken_.empty()) {
+    throw Error(Errc::device, where + ": an earlier call failed (" + broken_ + "): open it again");
+  }
+  return *this;
+}
+
+MapView MapHost::view(bool alone) const {
+  const map::MapParameters& of = shape();
+  MapView result;
+  const bool by_directory = alone && has_directory();
+  result.table = by_directory ? memory_.directory.data() : table_;
+  result.medium = by_directory ? table_ : nullptr;
+  result.values = values_;
+  result.free = memory_.free.data();
+  result.head = memory_.ends.data();
+  result.tail = memory_.ends.data() + 1;
+  result.limit = limit_;
+  result.empty_key = of.empty_key;
+  result.empty_value = of.empty_value;
+  result.marks = region.marks();
+  result.buckets = of.buckets;
+  result.value_bytes = of.value_bytes;
+  result.stride = of.stride();
+  result.capacity = static_cast<std::uint32_t>(of.places);
+  return result;
+}
+
+MapView MapHost::give_ref() {
+  region.check_writable("a ref of a hash map");
+  refs_out_ = true;
+  return view(false);
+}
+
+// ---- A batch -----------------------------------------------------------------------------------
+
+void MapHost::check_count(std::size_t count) const {
+  if (count <= max_batch_) return;
+  throw wrong(where, concat("a batch of ", count, " operations; this map takes ", max_batch_,
+                            " at most (max_batch): split the batch"));
+}
+
+const std::byte* MapHost::reach_in(const void* values, std::size_t bytes) {
+  if (values == nullptr) return nullptr;
+  if (core::readable_by_kernels(values, bytes)) return static_cast<const std::byte*>(values);
+  if (memory_.values_in.size() < bytes) memory_.values_in = DeviceBuffer<std::byte>(bytes);
+  copy_async(stream, memory_.values_in.data(), values, bytes);
+  return memory_.values_in.data();
+}
+
+std::byte* MapHost::reach_out(void* values, std::size_t bytes) {
+  if (values == nullptr) return nullptr;
+  if (core::readable_by_kernels(values, bytes)) return static_cast<std::byte*>(values);
+  if (memory_.values_out.size() < bytes) memory_.values_out = DeviceBuffer<std::byte>(bytes);
+  return memory_.values_out.data();
+}
+
+// What reach_out() stood in for, of the operations that have something.
+void MapHost::bring_out(void* to, std::size_t count, const std::vector<std::uint8_t>& wanted) {
+  const std::size_t each = shape().value_bytes;
+  std::vector<std::byte> values(count * each);
+  copy_async(stream, values.data(), memory_.values_out.data(), values.size());
+  stream.synchronize();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (wanted[i] == 0) continue;
+    std::memcpy(static_cast<std::byte*>(to) + i * each, values.data() + i * each, each);
+  }
+}
+
+const std::uint32_t* MapHost::order_of(const MapView& view, const MapBatch& batch, bool updates) {
+  const bool ordered =
+      order == MapOptions::Order::automatic
+          ? kv::ordering_pays(shape().table_bytes(), view.medium != nullptr, batch.count, updates)
+          : order == MapOptions::Order::ordered;
+  if (!ordered) return nullptr;
+  types_.kernels->place(stream, view, batch, memory_.bucket.data(), memory_.op.data());
+  memory_.sorter.sort(stream, memory_.bucket.data(), memory_.sorted_bucket.data(),
+                      memory_.op.data(), memory_.sorted_op.data(), batch.count,
+                      static_cast<unsigned>(std::bit_width(view.buckets - 1)));
+  return memory_.sorted_op.data();
+}
+
+MapResult MapHost::update(MapOperation operation, const void* keys, const void* values, void* out,
+                          std::size_t count, MapStatus* status) {
+  region.check_writable("a batch");
+  check_count(count);
+  if (count == 0) return {};
+  if (keys == nullptr) throw wrong(where, "a batch without keys: give one for each operation");
+  if (values == nullptr && operation != MapOperation::erase) {
+    throw wrong(where, "a batch without values: give one for each key, or erase()");
+  }
+  if (out == nullptr && operation == MapOperation::find_or_insert) {
+    throw wrong(where, "find_or_insert() was given no place for values: give it one for each key");
+  }
+  const map::Report* report = nullptr;
+  const MapResult result = whole([&] {
+    const MapResult done =
+        apply(operation, keys, values, out, static_cast<std::uint32_t>(count), status);
+    report = memory_.report_host.data();
+    return done;
+  });
+  if (report->counts[map::kRefusedKeys] != 0) {
+    throw wrong(where, concat(report->counts[map::kRefusedKeys], " operation(s) have the key ",
+                              shape().empty_key,
+                              ", which marks an empty slot (EmptyKey): nothing of this batch was "
+                              "done"));
+  }
+  if (report->counts[map::kRefusedValues] != 0) {
+    throw wrong(where, concat(report->counts[map::kRefusedValues],
+                              " operation(s) have a value that cannot be stored, ",
+                              shape().empty_value, " or ", shape().empty_value ^ 1,
+                              " as 8 bytes (EmptyValue): nothing of this batch was done"));
+  }
+  return result;
+}
+
+MapResult MapHost::apply(MapOperation operation, const void* keys, const void* values, void* out,
+                         std::uint32_t count, MapStatus* status) {
+  const bool alone = !refs_out_;
+  const MapView seen = view(alone);
+  const std::size_t value_bytes = std::size_t{count} * shape().value_bytes;
+  marks[0].record(stream);
+  copy_async(stream, memory_.keys.data(), keys, std::size_t{count} * shape().key_bytes);
+  fill_async(stream, memory_.report.data(), 0, sizeof(map::Report));
+  MapBatch batch{};
+  batch.keys = memory_.keys.data();
+  batch.values = reach_in(values, value_bytes);
+  batch.out = reach_out(out, value_bytes);
+  batch.status = memory_.status.data();
+  batch.refuse = memory_.report.data()->counts + map::kRefusedKeys;
+  batch.count = count;
+  batch.alone = alone;
+  tag_ = kv::next_tag(stream, tag_, memory_.claims);
+  const kv::Claims claims{memory_.claims.data(),
+                          static_cast<std::uint32_t>(memory_.claims.size() - 1), tag_};
+  map::launch_claims(stream, seen, batch, shape().key_bytes, claims, memory_.entry_of.data(),
+                     memory_.report.data());
+  batch.order = order_of(seen, batch, true);
+  marks[1].record(stream);
+  types_.kernels->apply(stream, seen, batch, operation);
+  marks[2].record(stream);
+  map::launch_report(stream, seen, batch, memory_.report.data());
+  copy_async(stream, memory_.report_host.data(), memory_.report.data(), sizeof(map::Report));
+  std::vector<MapStatus> staged;
+  if (out != nullptr && batch.out != out) {
+    staged.resize(count);
+    copy_async(stream, staged.data(), memory_.status.data(), count);
+  }
+  if (status != nullptr) copy_async(stream, status, memory_.status.data(), count);
+  marks[3].record(stream);
+  stream.synchronize();
+  if (!staged.empty()) {
+    std::vector<std::uint8_t> wanted(count);
+    std::transform(staged.begin(), staged.end(), wanted.begin(), [](MapStatus of) {
+      return of == MapStatus::inserted || of == MapStatus::kept ? 1 : 0;
+    });
+    bring_out(out, count, wanted);
+  }
+  return finish(memory_.report_host[0]);
+}
+
+MapResult MapHost::finish(const map::Report& report) {
+  const auto count = [&](MapStatus status) -> std::uint64_t {
+    return report.counts[static_cast<unsigned>(status)];
+  };
+  MapResult result;
+  result.inserted = count(MapStatus::inserted);
+  result.assigned = count(MapStatus::assigned);
+  result.kept = count(MapStatus::kept);
+  result.erased = count(MapStatus::erased);
+  result.absent = count(MapStatus::absent);
+  result.superseded = count(MapStatus::superseded);
+  result.full = count(MapStatus::full);
+  result.no_value = count(MapStatus::no_value);
+  size_ += result.inserted - result.erased;
+  if (values_ == nullptr) return result;
+  head_ = report.head;
+  if (refs_out_) return result;
+  if (head_ > limit_) {  // what was asked for in vain
+    head_ = limit_;
+    copy_async(stream, memory_.ends.data(), &head_, sizeof(head_));
+    stream.synchronize();
+  }
+  limit_ = report.tail;
+  return result;
+}
+
+void MapHost::find(const void* keys, void* values, std::uint8_t* found, std::size_t count) {
+  check_count(count);
+  if (count == 0) return;
+  if (keys == nullptr) throw wrong(where, "a lookup without keys: give those to look up");
+  if (found == nullptr) throw wrong(where, "a lookup without a place for found: give it one");
+  if (memory_.found.size() == 0) memory_.found = DeviceBuffer<std::uint8_t>(max_batch_);
+  const MapView seen = view(!refs_out_);
+  marks[0].record(stream);
+  copy_async(stream, memory_.keys.data(), keys, count * shape().key_bytes);
+  MapBatch batch{};
+  batch.keys = memory_.keys.data();
+  batch.out = reach_out(values, count * shape().value_bytes);
+  batch.found = memory_.found.data();
+  batch.count = static_cast<std::uint32_t>(count);
+  batch.alone = !refs_out_;
+  batch.order = order_of(seen, batch, false);
+  marks[1].record(stream);
+  types_.kernels->find(stream, seen, batch);
+  marks[2].record(stream);
+  copy_async(stream, found, memory_.found.data(), count);
+  std::vector<std::uint8_t> wanted;
+  if (batch.out != values) {
+    wanted.resize(count);
+    copy_async(stream, wanted.data(), memory_.found.data(), count);
+  }
+  marks[3].record(stream);
+  stream.synchronize();
+  if (!wanted.empty()) bring_out(values, count, wanted);
+}
+
+MapStats MapHost::stats() {
+  MapStats stats;
+  // Kernels with refs have told nobody what they did.
+  stats.size = refs_out_ ? look().pairs : size_;
+  stats.capacity = shape().slots();
+  stats.table_bytes = shape().table_bytes();
+  stats.value_bytes = shape().value_bytes;
+  stats.value_places = shape().places;
+  if (values_ != nullptr) {
+    unsigned long long ends[2];
+    copy_async(stream, ends, memory_.ends.data(), sizeof(ends));
+    stream.synchronize();
+    stats.free_places = ends[1] - std::min<std::uint64_t>(ends[0], limit_);
+  }
+  stats.max_batch = max_batch_;
+  stats.directory = has_directory();
+  stats.refs_out = refs_out_;
+  return stats;
+}
+
+}  // namespace detail
+}  // namespace holdfast

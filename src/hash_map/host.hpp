@@ -1,0 +1,122 @@
+// A map's host side, for maps of any types.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "core/region_access.hpp"
+#include "hash_map/format.hpp"
+#include "hash_map/kernels.hpp"
+#include "holdfast/sort.hpp"
+
+namespace holdfast::map {
+
+// Device memory of a map. Throws no_memory.
+struct Memory {
+  Memory(const MapParameters& shape, std::uint32_t max_batch, DeviceBuffer<std::byte> directory);
+
+  DeviceBuffer<std::byte> directory;      // a copy of the table; may be empty
+  DeviceBuffer<std::uint32_t> free;       // the ring of free places
+  DeviceBuffer<std::uint32_t> used;       // a bit for each place, while the table is surveyed
+  DeviceBuffer<unsigned long long> ends;  // of the ring: head, tail
+  DeviceBuffer<std::byte> keys;
+  DeviceBuffer<MapStatus> status;
+  DeviceBuffer<unsigned long long> claims;
+  DeviceBuffer<std::uint32_t> entry_of;
+  DeviceBuffer<std::uint32_t> bucket, op, sorted_bucket, sorted_op;
+  PairSorter sorter;
+  DeviceBuffer<Report> report{1};
+  PinnedBuffer<Report> report_host{1};
+  DeviceBuffer<detail::MapSurvey> survey{1};
+  PinnedBuffer<detail::MapSurvey> survey_host{1};
+  DeviceBuffer<std::byte> values_in, values_out;  // made when they are needed
+  DeviceBuffer<std::uint8_t> found;
+};
+
+// The directory's memory for a table; empty where it gets none.
+DeviceBuffer<std::byte> make_directory(MapOptions::Directory directory, std::uint64_t table_bytes,
+                                       bool on_device);
+
+}  // namespace holdfast::map
+
+namespace holdfast::detail {
+
+// Invariant: between calls, what it counts is as the table has it, but for what kernels with refs
+// have done since; or `broken_` says why nothing is known.
+class MapHost {
+ public:
+  MapHost(Region& region, std::string where, map::MapObject object, core::Use use,
+          const MapTypes& types, std::uint32_t max_batch, map::Memory memory);
+  ~MapHost();
+  MapHost(const MapHost&) = delete;
+  MapHost& operator=(const MapHost&) = delete;
+
+  // This, for who may use it. Throws closed, in_use in a forked child, and device: an earlier call
+  // failed.
+  MapHost& usable();
+
+  // Looks at the whole table, puts in order what is not, and makes what is volatile anew. Throws
+  // damaged, with nothing changed.
+  MapRecovery survey();
+
+  MapResult update(MapOperation operation, const void* keys, const void* values, void* out,
+                   std::size_t count, MapStatus* status);
+  void find(const void* keys, void* values, std::uint8_t* found, std::size_t count);
+  std::uint64_t export_batch(std::uint64_t first, std::uint64_t slots, void* keys, void* values);
+  MapView give_ref();
+  void quiesce();
+  std::string verify();
+  MapStats stats();
+
+  const map::MapParameters& shape() const { return object_.parameters(); }
+
+  Region& region;
+  std::string where;
+  core::Use use;
+  Stream stream;
+  MapOptions::Order order = MapOptions::Order::automatic;
+  MapRecovery recovery;
+  Event marks[4];
+
+ private:
+  bool has_directory() const { return memory_.directory.size() != 0; }
+  // The table as kernels see it that are alone, or that refs may be beside.
+  MapView view(bool alone) const;
+  const std::uint32_t* order_of(const MapView& view, const MapBatch& batch, bool updates);
+  // Where kernels can read or write what the caller has there.
+  const std::byte* reach_in(const void* values, std::size_t bytes);
+  std::byte* reach_out(void* values, std::size_t bytes);
+  void bring_out(void* to, std::size_t count, const std::vector<std::uint8_t>& wanted);
+  MapSurvey look();
+  void check_count(std::size_t count) const;
+  MapResult finish(const map::Report& report);
+  MapResult apply(MapOperation operation, const void* keys, const void* values, void* out,
+                  std::uint32_t count, MapStatus* status);
+  // What `body` throws breaks the map.
+  template <class Body>
+  auto whole(Body&& body) {
+    try {
+      return body();
+    } catch (const std::exception& error) {
+      broken_ = error.what();
+      throw;
+    }
+  }
+
+  map::MapObject object_;
+  MapTypes types_;
+  std::uint32_t max_batch_;
+  map::Memory memory_;
+  std::byte* table_;
+  std::byte* values_ = nullptr;
+  std::uint64_t size_ = 0;
+  std::uint64_t limit_ = 0;
+  std::uint64_t head_ = 0;  // as the last report had it
+  std::uint32_t tag_ = 0;
+  bool refs_out_ = false;
+  std::string broken_;
+};
+
+}  // namespace holdfast::detail

@@ -1,0 +1,34 @@
+// Kernels of a map that are the same for all types of maps.
+#pragma once
+
+#include <cstdint>
+
+#include "holdfast/hash_map.hpp"
+#include "holdfast/stream.hpp"
+#include "kv_store/claims.hpp"
+
+namespace holdfast::map {
+
+inline constexpr unsigned kStatuses = 16;  // counts by MapStatus, and what is refused
+inline constexpr unsigned kRefusedKeys = 14;
+inline constexpr unsigned kRefusedValues = 15;
+
+// What the host learns of a batch.
+struct Report {
+  std::uint32_t counts[kStatuses];
+  unsigned long long head;  // of the ring of free places
+  unsigned long long tail;
+};
+
+// Sets the status of every operation: superseded where a later one has its key, else none yet.
+// Counts what cannot be stored. Stream-ordered, as all of these.
+void launch_claims(Stream& stream, const detail::MapView& view, const detail::MapBatch& batch,
+                   std::uint32_t key_bytes, const kv::Claims& claims, std::uint32_t* entry_of,
+                   Report* report);
+// Counts what became of the operations, and adds the ring's ends.
+void launch_report(Stream& stream, const detail::MapView& view, const detail::MapBatch& batch,
+                   Report* report);
+// Fills the ring with the places that are not `used`, from its beginning.
+void launch_list_free(Stream& stream, const detail::MapView& view, const std::uint32_t* used);
+
+}  // namespace holdfast::map

@@ -1,0 +1,130 @@
+// The interface of a map of any types.
+#include <utility>
+
+#include "hash_map/host.hpp"
+
+namespace holdfast::detail {
+namespace {
+
+std::string place_of(std::string_view name, const Region& region) {
+  return concat("hash map '", name, "' of region '", region.path(), "'");
+}
+
+// A map of this object, over memory of its own.
+std::shared_ptr<MapHost> make_host(Region& region, std::string_view name, map::MapObject object,
+                                   core::Use use, const MapTypes& types, std::uint32_t max_batch,
+                                   map::Memory memory) {
+  return std::make_shared<MapHost>(region, place_of(name, region), std::move(object),
+                                   std::move(use), types, max_batch, std::move(memory));
+}
+
+map::Memory memory_for(const Region& region, const map::MapParameters& shape,
+                       std::uint32_t max_batch, MapOptions::Directory directory) {
+  return map::Memory(
+      shape, max_batch,
+      map::make_directory(directory, shape.table_bytes(), region.domain() == Domain::device));
+}
+
+core::Use take_over(const Region& region, std::string_view name) {
+  return core::RegionAccess::take_over(region, concat(name, ".", map::kTable));
+}
+
+}  // namespace
+
+MapBase::MapBase(std::shared_ptr<MapHost> host) : host_(std::move(host), "hash map") {}
+
+std::shared_ptr<MapHost> MapBase::create(Region& region, std::string_view name,
+                                         const MapTypes& types, const MapOptions& options,
+                                         std::uint64_t empty_key, std::uint64_t empty_value) {
+  const map::MapParameters shape = map::parameters_of(types, options, empty_key, empty_value);
+  map::Memory memory = memory_for(region, shape, shape.max_batch, options.directory);
+  map::MapObject object = map::MapObject::create(region, name, shape);
+  core::Use use = take_over(region, name);
+  const auto host = make_host(region, name, std::move(object), std::move(use), types,
+                              shape.max_batch, std::move(memory));
+  host->survey();
+  return host;
+}
+
+std::shared_ptr<MapHost> MapBase::open(Region& region, std::string_view name, const MapTypes& types,
+                                       const MapOpenOptions& options) {
+  region.check_writable("opening a hash map");
+  map::MapObject object = map::MapObject::open(region, name);
+  map::MapParameters shape = object.parameters();
+  const std::string where = place_of(name, region);
+  map::check_types(shape, types, where);
+  if (options.value_bytes != 0 && options.value_bytes != shape.value_bytes) {
+    throw Error(Errc::invalid_argument,
+                concat(where, " has values of ", shape.value_bytes, " bytes, and is opened for ",
+                       options.value_bytes, ": give the size that it was made with, or 0"));
+  }
+  if (options.max_batch != 0) shape.max_batch = options.max_batch;
+  (void)shape.parts();  // refuses max_batch
+  core::Use use = take_over(region, name);
+  const auto host =
+      make_host(region, name, std::move(object), std::move(use), types, shape.max_batch,
+                memory_for(region, shape, shape.max_batch, options.directory));
+  host->recovery = host->survey();
+  return host;
+}
+
+std::uint64_t MapBase::region_bytes(const MapTypes& types, const MapOptions& options) {
+  return map::MapObject::region_bytes(map::parameters_of(types, options, 0, EmptyValue{}.bits));
+}
+
+MapStats MapBase::stats() const { return host_->usable().stats(); }
+
+double MapBase::load_factor() const {
+  const MapStats now = stats();
+  return static_cast<double>(now.size) / static_cast<double>(now.capacity);
+}
+
+std::uint64_t MapBase::capacity() const { return host_->usable().shape().slots(); }
+
+std::uint32_t MapBase::value_bytes() const { return host_->usable().shape().value_bytes; }
+
+const MapRecovery& MapBase::recovery() const { return host_->usable().recovery; }
+
+MapTiming MapBase::timing() const {
+  MapHost& self = host_->usable();
+  const auto between = [&](int i) {
+    return static_cast<double>(Event::elapsed_ms(self.marks[i], self.marks[i + 1]));
+  };
+  return {between(0), between(1), between(2)};
+}
+
+void MapBase::set_order(MapOptions::Order order) {
+  MapHost& self = host_->usable();
+  using Order = MapOptions::Order;
+  if (order != Order::automatic && order != Order::unordered && order != Order::ordered) {
+    throw Error(Errc::invalid_argument,
+                concat(self.where, ": order ", static_cast<int>(order),
+                       " is none that there is; give Order::automatic, Order::unordered or "
+                       "Order::ordered"));
+  }
+  self.order = order;
+}
+
+void MapBase::quiesce() { host_->usable().quiesce(); }
+
+std::string MapBase::verify() const { return host_->usable().verify(); }
+
+Stream& MapBase::stream() const { return host_->stream; }
+
+MapResult MapBase::update(MapOperation operation, const void* keys, const void* values, void* out,
+                          std::size_t count, MapStatus* status) {
+  return host_->usable().update(operation, keys, values, out, count, status);
+}
+
+void MapBase::find(const void* keys, void* values, std::uint8_t* found, std::size_t count) const {
+  host_->usable().find(keys, values, found, count);
+}
+
+std::uint64_t MapBase::export_batch(std::uint64_t first, std::uint64_t slots, void* keys,
+                                    void* values) const {
+  return host_->usable().export_batch(first, slots, keys, values);
+}
+
+MapView MapBase::give_ref() { return host_->usable().give_ref(); }
+
+}  // namespace holdfast::detail

@@ -1,0 +1,40 @@
+// The map's programs under the checker: whole at the usual sizes (docs/map.md has what that
+// explores, and the mutants), and whether their changes are noticed.
+#include "check/shipped_program.hpp"
+#include "check/verdicts.hpp"
+
+namespace holdfast::check {
+namespace {
+
+class HashMapCheck : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(HashMapCheck, Passes) {
+  const Report report = check(shipped_program(GetParam()));
+  EXPECT_EQ(report.verdict, Verdict::passed) << all_of(report.limits);
+  expect_nothing_fails(report);
+}
+
+// Of the fences and stores that crashes need: a value before the word that names it, and what a
+// kernel's operation has done before it returns.
+TEST_P(HashMapCheck, ChangesOfTheProgramAreNoticed) {
+  Options options;
+  options.schedules = 100;
+  options.nested = false;
+  const SizedProgram program{"usual", [] { return shipped_program(GetParam()); }};
+  int killed = 0;
+  for (const Mutant& mutant : check_mutants({program}, options, 1)) {
+    const bool of_map = mutant.place.file.find("hash_map_") != std::string::npos;
+    killed +=
+        of_map && mutant.fate == Mutant::Fate::killed && mutant.killer == Mutant::Killer::state;
+  }
+  EXPECT_GE(killed, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, HashMapCheck,
+                         ::testing::Values("map_insert", "map_insert_small", "map_update",
+                                           "map_erase", "map_ref_insert", "map_ref_update",
+                                           "map_ref_erase"),
+                         [](const auto& of) { return std::string(of.param); });
+
+}  // namespace
+}  // namespace holdfast::check

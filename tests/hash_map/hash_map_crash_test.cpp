@@ -1,0 +1,403 @@
+// A map that is killed: at any moment, and at every fence of batches and of opening; and one that
+// is damaged.
+#include <chrono>
+#include <set>
+#include <thread>
+
+#include "hash_map/map_test.hpp"
+#include "support/process.hpp"
+#ifdef HOLDFAST_INTERCEPT
+#include "holdfast/cpu/listener.hpp"
+#endif
+
+namespace holdfast::test {
+namespace {
+
+using U64 = std::uint64_t;
+
+// Batch `n` of a map in which some keys never fit. Values name their batch.
+constexpr std::size_t kBatch = 40;
+constexpr U64 kKeys = 70;
+
+template <class Map>
+struct Numbered {
+  enum Kind { insert, assign, put, erase };
+  using Opened = MapOpened<Map>;
+  using Oracle = typename Opened::Oracle;
+
+  explicit Numbered(U64 n, std::size_t count = kBatch) : kind(static_cast<Kind>(n * 7 % 5 % 4)) {
+    std::mt19937_64 random(n);
+    for (std::size_t i = 0; i < count; ++i) {
+      keys.push_back(random() % kKeys);
+      numbers.push_back(((n + 1) & 0xffffff) << 8 | i);
+    }
+  }
+  void apply(const Opened& opened) const {
+    const auto values = opened.values_of(numbers);
+    switch (kind) {
+      case insert:
+        opened.map->insert(keys.data(), values.data(), keys.size());
+        return;
+      case assign:
+        opened.map->assign(keys.data(), values.data(), keys.size());
+        return;
+      case put:
+        opened.map->insert_or_assign(keys.data(), values.data(), keys.size());
+        return;
+      case erase:
+        opened.map->erase(keys.data(), keys.size());
+    }
+  }
+  // The values that a key may have once this batch was begun, from `before`, 0 for none: it is done
+  // or not, and an insertion may not have fitted.
+  std::vector<U64> outcomes(U64 key, U64 before) const {
+    U64 last = 0;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (keys[i] == key) last = numbers[i];
+    }
+    if (last == 0) return {before};
+    if (kind == erase) return {before, 0};
+    const bool sets = before != 0 ? kind != insert : kind != assign;
+    return sets ? std::vector<U64>{before, last} : std::vector<U64>{before};
+  }
+  Kind kind;
+  std::vector<U64> keys;
+  std::vector<U64> numbers;
+};
+
+// A key's value, 0 for none.
+template <class Oracle>
+U64 value_in(const Oracle& oracle, U64 key) {
+  const auto at = oracle.find(key);
+  return at == oracle.end() ? 0 : at->second;
+}
+
+// What the map holds has to follow from what it held, by this batch, whole or in part.
+template <class Map>
+void expect_follows(const MapOpened<Map>& opened, const typename MapOpened<Map>::Oracle& before,
+                    U64 batch, std::size_t count) {
+  const auto now = opened.contents();
+  const Numbered<Map> last(batch, count);
+  for (U64 key = 0; key < kKeys; ++key) {
+    const auto may = last.outcomes(key, value_in(before, key));
+    ASSERT_NE(std::find(may.begin(), may.end(), value_in(now, key)), may.end())
+        << "key " << key << " was " << value_in(before, key) << ", is " << value_in(now, key)
+        << " behind batch " << batch;
+  }
+  ASSERT_EQ(opened.map->size(), now.size());
+  ASSERT_EQ(opened.map->verify(), "");
+}
+
+using Map = HashMap<U64, MapConfig<8>>;
+using Opened = MapOpened<Map>;
+
+MapOptions shape() { return map_options(72, 32, kBatch); }
+
+// ---- Kills at any moment -----------------------------------------------------------------------
+
+struct Told {
+  U64 batch;
+  U64 done;
+};
+
+TEST(HashMapChild, DISABLED_RunsUntilKilled) {
+  const Opened opened = Opened::open(from_environment("HOLDFAST_TEST_PATH"));
+  const bool by_ref = from_environment("HOLDFAST_TEST_REF") == "1";
+  for (U64 n = std::stoull(from_environment("HOLDFAST_TEST_BATCH"));; ++n) {
+    if (by_ref && n % 3 == 0) (void)opened.map->ref();
+    report(Told{n, 0});
+    Numbered<Map>(n).apply(opened);
+    report(Told{n, 1});
+    if (by_ref && n % 3 == 2) opened.map->quiesce();
+  }
+}
+
+class HashMapCrash : public Scratch {
+ protected:
+  // Runs batches in a child until it is killed; between two kills the child says what is done, and
+  // this process does the same to a map of its own, which is never killed.
+  void kill_often(bool by_ref) {
+    std::mt19937_64 random(test_seed());
+    Opened::create(path(), shape()).region->close();
+    U64 next = 0;
+    for (int round = 0; round < 12; ++round) {
+      Opened before = Opened::open(path());
+      const auto held = before.contents();
+      before.abandon();
+      U64 begun = next, done = next;
+      {
+        Child child("HashMapChild.DISABLED_RunsUntilKilled",
+                    {{"HOLDFAST_TEST_PATH", path()},
+                     {"HOLDFAST_ARENA_DIR", arenas()},
+                     {"HOLDFAST_TEST_BATCH", std::to_string(next)},
+                     {"HOLDFAST_TEST_REF", by_ref ? "1" : "0"}});
+        Told told{};
+        ASSERT_TRUE(child.read(told));
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 20'000));
+        child.kill();
+        do {
+          begun = told.batch + 1;
+          if (told.done != 0) done = told.batch + 1;
+        } while (child.read(told));
+      }
+      ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
+      Opened opened = Opened::open(path());
+      const auto now = opened.contents();
+      ASSERT_NO_FATAL_FAILURE(judge(opened, held, now, next, done, begun));
+      total_ += begun - next;
+      next = begun;
+      opened.abandon();
+    }
+    EXPECT_GT(total_, 20u);
+  }
+
+  // A key's possible states, through batches that are done, and one that may be.
+  static void judge(const Opened& opened, const Opened::Oracle& held, const Opened::Oracle& now,
+                    U64 first, U64 done, U64 begun) {
+    for (U64 key = 0; key < kKeys; ++key) {
+      std::set<U64> may{value_in(held, key)};
+      for (U64 n = first; n < begun; ++n) {
+        const Numbered<Map> batch(n);
+        std::set<U64> next;
+        for (const U64 value : may) {
+          const auto outcomes = batch.outcomes(key, value);
+          // Of one that is done the change is made, unless it was an insertion that did not fit.
+          const bool must = n < done && (value != 0 || batch.kind == Numbered<Map>::erase);
+          if (!must) next.insert(outcomes.front());
+          next.insert(outcomes.back());
+        }
+        may = next;
+      }
+      ASSERT_EQ(may.count(value_in(now, key)), 1u)
+          << "key " << key << " is " << value_in(now, key) << " behind batches " << first << " to "
+          << begun;
+    }
+    ASSERT_EQ(opened.map->size(), now.size());
+    ASSERT_EQ(opened.map->verify(), "");
+    ASSERT_EQ(opened.map->stats().free_places, opened.map->stats().value_places - now.size());
+  }
+  U64 total_ = 0;
+};
+
+TEST_F(HashMapCrash, KilledAtAnyMomentEachOperationIsThereWholeOrNot) { kill_often(false); }
+TEST_F(HashMapCrash, KilledAtAnyMomentBesideRefsEachOperationIsThereWholeOrNot) {
+  kill_often(true);
+}
+
+// ---- Kills at every fence ----------------------------------------------------------------------
+#ifdef HOLDFAST_INTERCEPT
+
+// Dies at the n-th fence that a kernel makes durable.
+class Reaper : public cpu::Listener {
+ public:
+  explicit Reaper(U64 fences) : left_(fences) {}
+  void on_event(const cpu::Event& event) override {
+    if (event.kind != cpu::EventKind::durability_fence) return;
+    if (left_-- == 0) ::kill(::getpid(), SIGKILL);
+  }
+
+ private:
+  U64 left_;
+};
+
+constexpr std::size_t kShort = 10;
+
+TEST(HashMapChild, DISABLED_DiesAtAFence) {
+  const auto number = [](const char* name) { return std::stoull(from_environment(name)); };
+  Reaper reaper(number("HOLDFAST_TEST_FENCES"));
+  const U64 batch = number("HOLDFAST_TEST_BATCH");
+  const bool in_opening = number("HOLDFAST_TEST_OPENING") == 1;
+  if (in_opening) cpu::set_listener(&reaper);
+  Opened opened = Opened::open(from_environment("HOLDFAST_TEST_PATH"));
+  cpu::set_listener(&reaper);
+  if (!in_opening) {
+    if (number("HOLDFAST_TEST_REF") == 1) (void)opened.map->ref();
+    Numbered<Map>(batch, kShort).apply(opened);
+    opened.map->quiesce();
+  }
+  opened.abandon();
+}
+
+// Of batches of every kind, alone and beside a ref; every tenth state is opened with kills, too.
+TEST_F(HashMapCrash, KilledAtEveryFenceEachOperationIsThereWholeOrNot) {
+  Opened opened = Opened::create(path(), shape());
+  for (U64 n = 0; n < 8; ++n) Numbered<Map>(n).apply(opened);
+  const auto held = opened.contents();
+  opened.map.reset();
+  opened.region->close();
+  const std::vector<char> image = read_file(path());
+  for (U64 batch = 100; batch < 110; ++batch) {
+    const bool by_ref = batch >= 105;
+    const auto run = [&](U64 fences, bool opening) {
+      Child child("HashMapChild.DISABLED_DiesAtAFence",
+                  {{"HOLDFAST_TEST_PATH", path()},
+                   {"HOLDFAST_ARENA_DIR", arenas()},
+                   {"HOLDFAST_TEST_BATCH", std::to_string(batch)},
+                   {"HOLDFAST_TEST_FENCES", std::to_string(fences)},
+                   {"HOLDFAST_TEST_REF", by_ref ? "1" : "0"},
+                   {"HOLDFAST_TEST_OPENING", opening ? "1" : "0"}});
+      return child.wait();
+    };
+    bool finished = false;
+    for (U64 fence = 0; !finished; fence += fence < 12 ? 1 : 5) {
+      SCOPED_TRACE(detail::concat("batch ", batch, " fence ", fence));
+      ASSERT_LT(fence, 5000u);
+      Region::destroy(path());
+      write_file(path(), image);
+      const int status = run(fence, false);
+      finished = status == 0;
+      if (!finished) {
+        ASSERT_EQ(status, 128 + SIGKILL);
+      }
+      for (U64 again = 0; fence % 10 == 0 && run(again, true) != 0; ++again) {
+      }
+      ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
+      opened = Opened::open(path());
+      ASSERT_NO_FATAL_FAILURE(expect_follows(opened, held, batch, kShort));
+      opened.abandon();
+    }
+  }
+}
+
+#endif  // HOLDFAST_INTERCEPT
+
+// ---- Damage ------------------------------------------------------------------------------------
+
+class HashMapDamage : public HashMapCrash {
+ protected:
+  // A map of `count` keys, closed, and the bytes of its table.
+  void SetUp() override {
+    Opened opened = Opened::create(path(), shape());
+    const std::vector<U64> numbers{5, 6, 7, 8, 9, 10, 11, 12};
+    opened.map->insert(numbers.data(), opened.values_of(numbers).data(), numbers.size());
+    held_ = opened.contents();
+    opened.abandon();
+  }
+  // Opens the region alone.
+  Region open_region() { return Region::open(path()); }
+  static std::span<std::uint8_t> table_of(Region& region) {
+    return region.find<std::uint8_t>("map.table");
+  }
+  static constexpr std::size_t kBucketBytes = 2 * 8 + 2 * 8;  // two ways
+  // The slot of a key: its bucket's first byte, and its way.
+  static std::pair<std::uint8_t*, std::size_t> slot_of(Region& region, U64 key) {
+    const auto table = table_of(region);
+    for (std::size_t bucket = 0; bucket < table.size(); bucket += kBucketBytes) {
+      for (std::size_t way = 0; way < 2; ++way) {
+        U64 held;
+        std::memcpy(&held, &table[bucket + way * 8], 8);
+        if (~held == key) return {&table[bucket], way};
+      }
+    }
+    ADD_FAILURE() << "key " << key << " is nowhere";
+    return {};
+  }
+  static U64& word(std::pair<std::uint8_t*, std::size_t> slot) {
+    return *reinterpret_cast<U64*>(slot.first + 16 + slot.second * 8);
+  }
+  static U64& key(std::pair<std::uint8_t*, std::size_t> slot) {
+    return *reinterpret_cast<U64*>(slot.first + slot.second * 8);
+  }
+  void expect_damaged(Region& region, const std::string& what) {
+    const auto table = table_of(region);
+    const std::vector<std::uint8_t> before(table.begin(), table.end());
+    EXPECT_EQ(error_of([&] { Map::open(region, "map"); }, {"'map'", "bucket"}), Errc::damaged)
+        << what;
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), table.begin())) << what << ": changed";
+  }
+  Opened::Oracle held_;
+};
+
+TEST_F(HashMapDamage, IsRefusedByNameAndNothingIsChanged) {
+  Region region = open_region();
+  const auto five = slot_of(region, 5);
+  const auto six = slot_of(region, 6);
+  const U64 five_word = word(five), five_key = key(five);
+  word(five) = (five_word >> 32 << 32) | 1'000'000;
+  expect_damaged(region, "a place that is none");
+  for (unsigned bit = 32; bit < 64; ++bit) {
+    word(five) = five_word ^ U64 { 1 } << bit;
+    expect_damaged(region, "a word without its tag");
+  }
+  word(five) = word(six);
+  expect_damaged(region, "a place of another's");
+  word(five) = five_word;
+  key(five) = ~U64{123456789};
+  expect_damaged(region, "a key in none of its buckets");
+  key(five) = five_key;
+  Map map = Map::open(region, "map");
+  EXPECT_EQ(map.size(), held_.size());
+  EXPECT_EQ(map.verify(), "");
+}
+
+// Of every bit of the table that is changed, opening either says so, or the map is sound: it holds
+// no key twice, and no more than that one slot has changed.
+TEST_F(HashMapDamage, EveryByteOfTheTableIsLookedAt) {
+  Region region = open_region();
+  std::mt19937_64 random(test_seed());
+  std::vector<std::uint8_t> whole;
+  {
+    const auto table = table_of(region);
+    whole.assign(table.begin(), table.end());
+  }
+  int refused = 0;
+  for (std::size_t byte = 0; byte < whole.size(); ++byte) {
+    const auto table = table_of(region);
+    std::copy(whole.begin(), whole.end(), table.begin());
+    table[byte] ^= static_cast<std::uint8_t>(1 + random() % 255);
+    try {
+      Map map = Map::open(region, "map");
+      ASSERT_EQ(map.verify(), "") << "byte " << byte;
+      const U64 size = map.size();
+      ASSERT_LE(size, held_.size() + 1) << "byte " << byte;
+      ASSERT_GE(size + 1, held_.size()) << "byte " << byte;
+    } catch (const Error& error) {
+      ASSERT_EQ(error.code(), Errc::damaged) << error.what();
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 50);
+}
+
+// Slots as a crash may leave them, and duplicates, which it cannot: each is put in order, counted.
+TEST_F(HashMapDamage, OpeningClearsWhatIsNoPairAndResolvesDuplicates) {
+  Region region = open_region();
+  word(slot_of(region, 5)) = 0;  // its insertion was cut off
+  word(slot_of(region, 6)) = 1;  // it was erased
+  key(slot_of(region, 7)) = 0;   // it was erased, and the word stayed
+  // Key 8 once more, in a slot of one of its other buckets.
+  const auto eight = slot_of(region, 8);
+  const auto table = table_of(region);
+  const std::uint32_t top = static_cast<std::uint32_t>(table.size() / kBucketBytes / 3 * 2);
+  using Shape = detail::MapShape<U64, MapConfig<8>>;
+  int copies = 0;
+  for (unsigned which = 0; which < 2; ++which) {
+    for (unsigned level = 0; level < 2; ++level) {
+      std::uint8_t* const bucket =
+          &table[Shape::bucket_at(top, Shape::top_bucket(top, 8, which), level) * kBucketBytes];
+      for (std::size_t way = 0; way < 2; ++way) {
+        if (bucket == eight.first || key({bucket, way}) != 0 || word({bucket, way}) != 0) continue;
+        if (copies > 0) continue;
+        key({bucket, way}) = key(eight);
+        word({bucket, way}) = word(eight);
+        ++copies;
+      }
+    }
+  }
+  ASSERT_EQ(copies, 1);
+  for (int time = 0; time < 2; ++time) {
+    Map map = Map::open(region, "map");
+    EXPECT_EQ(map.recovery().pairs, held_.size() - 3);
+    EXPECT_EQ(map.recovery().cleared, time == 0 ? 2u : 0u);
+    EXPECT_EQ(map.recovery().erased, time == 0 ? 1u : 0u);
+    EXPECT_EQ(map.recovery().duplicates, time == 0 ? 1u : 0u);
+    EXPECT_EQ(map.verify(), "");
+    const std::vector<U64> keys{8, 9};
+    std::vector<std::uint8_t> found(2);
+    map.contains(keys.data(), found.data(), 2);
+    EXPECT_EQ(found, (std::vector<std::uint8_t>{1, 1}));
+  }
+}
+
+}  // namespace
+}  // namespace holdfast::test

@@ -1,0 +1,303 @@
+// Operations of kernels on few keys at once. What they were answered has to be what some order of
+// them answers, in which each stands between its call and its return; key by key. The search for
+// that order knows nothing of the map.
+#include "hash_map/hash_map_ref_test.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "hash_map/map_test.hpp"
+#if defined(HOLDFAST_BACKEND_CPU)
+#include "holdfast/cpu/executor.hpp"
+#endif
+
+namespace holdfast::test {
+namespace {
+
+using U64 = std::uint64_t;
+using State = std::optional<U64>;  // a key's value, or none
+
+// A step with what it set, and got.
+struct Called {
+  MapStep step;
+  U64 set;
+  U64 got;
+};
+
+// Whether the answer is what a key in this state gives; changes the state.
+bool answers(const Called& called, State& state) {
+  const auto puts = [&](bool keeps) {
+    switch (called.step.status) {
+      case MapStatus::inserted:
+        if (state) return false;
+        state = called.set;
+        return true;
+      case MapStatus::full:
+        return !state.has_value();
+      case MapStatus::kept:
+        return keeps && state.has_value();
+      case MapStatus::assigned:
+        if (keeps || !state) return false;
+        state = called.set;
+        return true;
+      default:
+        return false;
+    }
+  };
+  switch (called.step.call) {
+    case MapCall::insert:
+      return puts(true);
+    case MapCall::insert_or_assign:
+      return puts(false);
+    case MapCall::assign:
+      if (called.step.status == MapStatus::absent) return !state.has_value();
+      return called.step.status == MapStatus::assigned && puts(false);
+    case MapCall::find_or_insert:
+      if (!puts(true)) return false;
+      return called.step.status == MapStatus::full || called.got == *state;
+    case MapCall::erase:
+      if (called.step.status == MapStatus::absent) return !state.has_value();
+      if (called.step.status != MapStatus::erased || !state) return false;
+      state.reset();
+      return true;
+    case MapCall::find:
+      return called.step.found != 0 ? state.has_value() && called.got == *state
+                                    : !state.has_value();
+    default:
+      return (called.step.found != 0) == state.has_value();
+  }
+}
+
+// Wing and Gong's search, with what was tried already left out.
+class Explanation {
+ public:
+  explicit Explanation(std::vector<Called> calls) : calls_(std::move(calls)) {}
+  bool exists(const State& first) { return from(0, first); }
+
+ private:
+  bool from(U64 done, const State& state) {
+    if (done == (U64{1} << calls_.size()) - 1) return true;
+    if (!tried_.insert({done, state}).second) return false;
+    unsigned long long first_end = ~0ull;
+    for (std::size_t i = 0; i < calls_.size(); ++i) {
+      if ((done >> i & 1) == 0) first_end = std::min(first_end, calls_[i].step.ended);
+    }
+    for (std::size_t i = 0; i < calls_.size(); ++i) {
+      if ((done >> i & 1) != 0 || calls_[i].step.begun > first_end) continue;
+      State next = state;
+      if (answers(calls_[i], next) && from(done | U64{1} << i, next)) return true;
+    }
+    return false;
+  }
+
+  std::vector<Called> calls_;
+  std::set<std::pair<U64, State>> tried_;
+};
+
+std::string text_of(const std::vector<Called>& calls) {
+  static constexpr const char* kNames[] = {
+      "insert", "insert_or_assign", "assign", "find_or_insert", "erase", "find", "contains"};
+  std::string text;
+  for (const Called& called : calls) {
+    text += detail::concat("  ", called.step.begun, "..", called.step.ended, " ",
+                           kNames[static_cast<int>(called.step.call)], " set ", called.set,
+                           " status ", static_cast<int>(called.step.status), " found ",
+                           called.step.found, " got ", called.got, "\n");
+  }
+  return text;
+}
+
+template <unsigned Width>
+class Histories {
+ public:
+  using Map = HashMap<U64, MapConfig<Width>>;
+  using Opened = MapOpened<Map>;
+
+  Histories(const std::string& path, std::uint32_t value_bytes, U64 seed)
+      : random_(seed),
+        opened_(Opened::create(path, map_options(Width == 4 ? 12 : 2 * Width, value_bytes, 512))) {}
+
+  // One kernel of random steps on one to three keys, from a random state; and its end.
+  void run(unsigned groups, unsigned each, unsigned erase_percent) {
+    const U64 keys = 1 + random_() % 3;
+    std::map<U64, State> first;
+    for (U64 key = 1; key <= keys; ++key) {
+      first[key];
+      if (random_() % 2 == 0) continue;
+      first[key] = next_++;
+      const auto value = opened_.values_of({*first[key]});
+      ASSERT_EQ(opened_.map->insert(&key, value.data(), 1).inserted, 1u);
+    }
+    const std::size_t count = std::size_t{groups} * each;
+    std::vector<MapStep> steps(count);
+    std::vector<U64> numbers(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      const bool erases = random_() % 100 < erase_percent;
+      steps[i].call = erases ? MapCall::erase
+                             : static_cast<MapCall>(random_() % static_cast<int>(MapCall::kinds));
+      steps[i].key = 1 + random_() % keys;
+      numbers[i] = next_++;
+    }
+    std::vector<std::uint32_t> out;
+    make(steps, numbers, out, groups, each);
+    judge(steps, numbers, out, first);
+  }
+
+ private:
+  void make(std::vector<MapStep>& steps, const std::vector<U64>& numbers,
+            std::vector<std::uint32_t>& out, unsigned groups, unsigned each) {
+    const std::vector<std::uint32_t> values = opened_.values_of(numbers);
+    out.assign(values.size(), 0);
+    const DeviceBuffer<MapStep> steps_there(steps.size());
+    const DeviceBuffer<std::uint32_t> values_there(values.size()), out_there(values.size());
+    const DeviceBuffer<unsigned long long> clock(1);
+    Stream stream;
+    copy_async(stream, steps_there.data(), steps.data(), steps_there.bytes());
+    copy_async(stream, values_there.data(), values.data(), values_there.bytes());
+    make_steps<Width>(
+        stream, *opened_.map,
+        {steps_there.data(), each, values_there.data(), out_there.data(), clock.data(), groups}, 2);
+    copy_async(stream, steps.data(), steps_there.data(), steps_there.bytes());
+    copy_async(stream, out.data(), out_there.data(), out_there.bytes());
+    stream.synchronize();
+  }
+
+  void judge(const std::vector<MapStep>& steps, const std::vector<U64>& numbers,
+             const std::vector<std::uint32_t>& out, const std::map<U64, State>& first) {
+    const std::uint32_t bytes = opened_.map->value_bytes();
+    ASSERT_EQ(opened_.map->verify(), "");
+    opened_.map->quiesce();
+    ASSERT_EQ(opened_.map->verify(), "");
+    const auto left = opened_.contents();
+    for (const auto& [key, state] : first) {
+      std::vector<Called> calls;
+      for (std::size_t i = 0; i < steps.size(); ++i) {
+        if (steps[i].key != key) continue;
+        const bool got =
+            (steps[i].call == MapCall::find && steps[i].found != 0) ||
+            (steps[i].call == MapCall::find_or_insert && steps[i].status != MapStatus::full);
+        calls.push_back(
+            {steps[i], numbers[i], got ? read_value(out.data() + i * bytes / 4, bytes) : 0});
+      }
+      // What is left is what a last lookup finds.
+      MapStep last{MapCall::find, {}, left.count(key) != 0, key, ~0ull - 1, ~0ull};
+      calls.push_back({last, 0, last.found != 0 ? left.at(key) : 0});
+      ASSERT_TRUE(Explanation(calls).exists(state))
+          << "key " << key << ", at first " << (state ? *state : 0) << ":\n"
+          << text_of(calls);
+    }
+    std::vector<U64> keys;
+    for (const auto& [key, value] : left) keys.push_back(key);
+    opened_.map->erase(keys.data(), keys.size());
+    ASSERT_EQ(opened_.map->size(), 0u);
+    ASSERT_EQ(opened_.map->verify(), "");
+  }
+
+  std::mt19937_64 random_;
+  U64 next_ = 1;
+  Opened opened_;
+};
+
+class HashMapRefTest : public Scratch {
+ protected:
+  // Each under a schedule of its own. $HOLDFAST_TEST_HISTORIES: of how many, of each kind.
+  template <unsigned Width>
+  void explore(std::uint32_t value_bytes, unsigned histories) {
+    const U64 seed = test_seed();
+    if (const char* given = std::getenv("HOLDFAST_TEST_HISTORIES")) {
+      histories = static_cast<unsigned>(std::strtoul(given, nullptr, 0));
+    }
+    Histories<Width> all(path(), value_bytes, seed);
+    std::mt19937_64 random(seed);
+    for (unsigned i = 0; i < histories; ++i) {
+#if defined(HOLDFAST_BACKEND_CPU)
+      cpu::Schedule schedule = cpu::schedule();
+      schedule.seed = random() | 1;
+      cpu::set_schedule(schedule);
+#endif
+      const unsigned groups = 2 + static_cast<unsigned>(random() % 5);
+      const unsigned each = 1 + static_cast<unsigned>(random() % (24 / groups));
+      const unsigned erase_percent = random() % 2 == 0 ? 15 : 40;
+      ASSERT_NO_FATAL_FAILURE(all.run(groups, each, erase_percent))
+          << "history " << i << ", seed " << seed;
+    }
+  }
+  void TearDown() override {
+#if defined(HOLDFAST_BACKEND_CPU)
+    cpu::set_schedule({});
+#endif
+  }
+};
+
+TEST_F(HashMapRefTest, OperationsOnFewKeysAreLinearisableWidth4) { explore<4>(8, 3000); }
+TEST_F(HashMapRefTest, OperationsOnFewKeysAreLinearisableWidth4InPlaces) { explore<4>(24, 2500); }
+TEST_F(HashMapRefTest, OperationsOnFewKeysAreLinearisableWidth8) { explore<8>(8, 2500); }
+TEST_F(HashMapRefTest, OperationsOnFewKeysAreLinearisableWidth8InPlaces) { explore<8>(16, 1500); }
+TEST_F(HashMapRefTest, OperationsOnFewKeysAreLinearisableWidth32) { explore<32>(12, 600); }
+
+// Groups of a warp take the operations of their threads in turn.
+TEST_F(HashMapRefTest, ThreadsHaveTheirOperationsMadeInTurn) {
+  using Map = HashMap<U64, MapConfig<32>>;
+  auto opened = MapOpened<Map>::create(path(), map_options(400, 8));
+  PinnedBuffer<U64> keys(150);
+  typename MapOpened<Map>::Oracle oracle;
+  for (U64 i = 0; i < 150; ++i) keys[i] = 7 * i, oracle[7 * i] = 7 * i;
+  insert_by_thread(opened.map->stream(), *opened.map, keys.data(), 150);
+  opened.map->stream().synchronize();
+  EXPECT_EQ(opened.map->size(), 150u);
+  opened.map->quiesce();
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+}
+
+// While a ref is out batches follow its contract: places and slots come free when it has ended.
+TEST_F(HashMapRefTest, NothingComesFreeWhileARefIsOut) {
+  using Map = HashMap<U64, MapConfig<4>>;
+  MapOptions shape = map_options(12, 16, 8);
+  shape.value_places = 6;
+  auto opened = MapOpened<Map>::create(path(), shape);
+  const U64 key = 3;
+  const auto insert = [&](U64 number) {
+    return opened.map->insert_or_assign(&key, opened.values_of({number}).data(), 1);
+  };
+  const DeviceBuffer<unsigned long long> clock(1);
+  make_steps<4>(opened.map->stream(), *opened.map, {nullptr, 0, nullptr, nullptr, clock.data(), 1},
+                1);
+  opened.map->stream().synchronize();
+  EXPECT_TRUE(opened.map->stats().refs_out);
+  for (U64 i = 0; i < 3; ++i) {
+    ASSERT_EQ(insert(i).inserted, 1u);
+    ASSERT_EQ(opened.map->size(), 1u);
+    ASSERT_EQ(insert(10 + i).assigned, 1u);
+    ASSERT_EQ(opened.map->erase(&key, 1).erased, 1u);
+    ASSERT_EQ(opened.map->size(), 0u);
+  }
+  EXPECT_EQ(insert(9).no_value, 1u);
+  EXPECT_EQ(opened.map->verify(), "");
+  opened.map->quiesce();
+  EXPECT_FALSE(opened.map->stats().refs_out);
+  EXPECT_EQ(opened.map->stats().free_places, 6u);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds({}));
+  EXPECT_EQ(insert(9).inserted, 1u);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds({{key, 9}}));
+}
+
+// What kernels with a ref left is there after they were killed, too, and counted.
+TEST_F(HashMapRefTest, OpeningPutsInOrderWhatARefLeft) {
+  using Map = HashMap<U64, MapConfig<4>>;
+  auto opened = MapOpened<Map>::create(path(), map_options(12, 16, 8));
+  (void)opened.map->ref();
+  const std::vector<U64> keys = {1, 2};
+  opened.map->insert(keys.data(), opened.values_of(keys).data(), 2);
+  opened.map->erase(keys.data(), 1);
+  opened.abandon();
+  opened = MapOpened<Map>::open(path());
+  EXPECT_EQ(opened.map->recovery().pairs, 1u);
+  EXPECT_EQ(opened.map->recovery().erased, 1u);
+  EXPECT_EQ(opened.map->recovery().cleared, 0u);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds({{2, 2}}));
+}
+
+}  // namespace
+}  // namespace holdfast::test

@@ -1,0 +1,50 @@
+// Kernels that make operations of a map by its ref, and write down what they were answered.
+#pragma once
+
+#include <cstdint>
+
+#include "holdfast/hash_map.hpp"
+
+namespace holdfast::test {
+
+enum class MapCall : std::uint32_t {
+  insert,
+  insert_or_assign,
+  assign,
+  find_or_insert,
+  erase,
+  find,
+  contains,
+  kinds
+};
+
+// What a group does, and what it met. The moments are of one clock.
+struct MapStep {
+  MapCall call;
+  MapStatus status;     // of those that have one
+  std::uint32_t found;  // find, contains
+  std::uint64_t key;
+  unsigned long long begun;
+  unsigned long long ended;
+};
+
+struct MapSteps {
+  MapStep* steps;  // of group after group
+  std::uint32_t each;
+  const std::uint32_t* values;  // by step: what it sets ...
+  std::uint32_t* out;           // ... and what it got
+  unsigned long long* clock;
+  std::uint32_t groups;
+};
+
+// All in memory of the device. A group makes its steps one after the other, beside the others.
+// REQUIRES: groups of `width` threads; 4, 8 or 32.
+template <unsigned Width>
+void make_steps(Stream& stream, HashMap<std::uint64_t, MapConfig<Width>>& map,
+                const MapSteps& steps, unsigned groups_of_block);
+
+// Each thread has a key of its own, and the group takes them in turn.
+void insert_by_thread(Stream& stream, HashMap<std::uint64_t, MapConfig<32>>& map,
+                      const std::uint64_t* keys, std::uint32_t count);
+
+}  // namespace holdfast::test
