@@ -113,7 +113,7 @@ std::shared_ptr<LogPlan> cleaning_plan(std::uint32_t operations) {
 
 // A segment that no run reaches into any more, with two records that are live. A batch makes one of
 // them dead, and closing the store takes the snapshot; the next opening goes by it, and its batch
-// makes the other dead.
+// makes the other dead. One more closing takes the snapshot again.
 std::shared_ptr<const LogPlan> snapshot_plan(std::uint32_t operations) {
   constexpr std::uint32_t kSegment = 256;
   constexpr std::uint32_t kHeader = 5;
@@ -125,13 +125,14 @@ std::shared_ptr<const LogPlan> snapshot_plan(std::uint32_t operations) {
   plan->options = options_of(64, rest);
   plan->options.log_records = 8 * kSegment;
   plan->set({1000});
-  plan->set({1002});
   plan->erase_absent(rest);
+  plan->set({1002});  // its bit is not of the thread that stores the snapshot's header
   plan->set({1003});
   plan->first = plan->batches.size();
   plan->reopens = true;
   plan->set({1000});
   plan->set({1002});
+  plan->erase_absent(8 * kSegment / 64);  // so much that all snapshots are taken again
   return plan;
 }
 
@@ -148,6 +149,7 @@ KvStore open(const LogPlan& plan, Region& region) {
 }
 
 std::string verify_store(const LogPlan& plan, KvStore& store, const History& history) {
+  if (store.stats().snapshots_refused) return "a crash left a snapshot that is not as its log";
   const std::uint64_t batches = store.stats().batches;
   const std::uint64_t acknowledged = plan.first + history.acknowledged;
   const std::uint64_t started = plan.first + history.started;
