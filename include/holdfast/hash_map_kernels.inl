@@ -39,6 +39,8 @@ struct MapKernels {
   void (*place)(Stream&, const MapView&, const MapBatch&, std::uint32_t* bucket, std::uint32_t* op);
   void (*apply)(Stream&, const MapView&, const MapBatch&, MapOperation);
   void (*find)(Stream&, const MapView&, const MapBatch&);
+  // Of lookups: the place of each value, or the map's capacity of them, and the operation's number.
+  void (*locate)(Stream&, const MapView&, const MapBatch&, std::uint32_t* place, std::uint32_t* op);
   // Looks at all slots of view.table, notes places that words name as bits of `used`.
   void (*survey)(Stream&, const MapView&, std::uint32_t* used, MapSurvey*);
   // Empties the region's slots that hold nothing, or else those of duplicates.
@@ -232,6 +234,23 @@ __global__ void map_find_kernel(MapView view, MapBatch batch) {
   if (group.rank == 0) batch.found[op] = found ? 1 : 0;
 }
 
+template <class Key, class Config, bool Alone>
+__global__ void map_locate_kernel(MapView view, MapBatch batch, std::uint32_t* place,
+                                  std::uint32_t* to_op) {
+  const MapGroup<Config::kWidth> group;
+  const std::uint64_t position = map_thread() / Config::kWidth;
+  if (position >= batch.count) return;
+  const std::uint32_t op =
+      batch.order != nullptr ? batch.order[position] : static_cast<std::uint32_t>(position);
+  const Key key = static_cast<const Key*>(batch.keys)[op];
+  const std::uint64_t word = map_find_word<Key, Config, Alone>(view, group, key);
+  if (group.rank != 0) return;
+  const bool found = map_is_value(word);
+  batch.found[op] = found ? 1 : 0;
+  place[position] = found ? static_cast<std::uint32_t>(map_place_of(word)) : view.capacity;
+  to_op[position] = op;
+}
+
 // ---- Kernels over the table --------------------------------------------------------------------
 
 // What a slot has, and whether it can be so.
@@ -415,6 +434,12 @@ struct MapLaunch {
         batch.alone ? map_find_kernel<Key, Config, true> : map_find_kernel<Key, Config, false>;
     launch(stream, groups(batch.count), kernel, view, batch);
   }
+  static void locate(Stream& stream, const MapView& view, const MapBatch& batch,
+                     std::uint32_t* place, std::uint32_t* op) {
+    const auto kernel =
+        batch.alone ? map_locate_kernel<Key, Config, true> : map_locate_kernel<Key, Config, false>;
+    launch(stream, groups(batch.count), kernel, view, batch, place, op);
+  }
   static unsigned block_for(std::uint64_t slots) {
     return slots >= kMapBlock ? kMapBlock : static_cast<unsigned>((slots + 31) / 32 * 32);
   }
@@ -446,6 +471,7 @@ const MapKernels& map_kernels() {
                                        Launch::place,
                                        Launch::apply,
                                        Launch::find,
+                                       Launch::locate,
                                        Launch::survey,
                                        Launch::mend,
                                        Launch::collect};

@@ -108,7 +108,7 @@ inline constexpr std::uint32_t kMapValueAlignment = 16;
 // States of a slot that are no value. A slot of the empty key has the first one, but for what a
 // crash left.
 inline constexpr std::uint64_t kMapNone = 0;  // empty, or its key is being inserted
-inline constexpr std::uint64_t kMapGone = 1;  // its key was erased, or its insertion given up
+inline constexpr std::uint64_t kMapGone = 1;  // its key was erased
 // Above a value of 4 bytes, and above the place of one of more than 8: more than a bit away from
 // the states above.
 inline constexpr std::uint64_t kMapTag = std::uint64_t{0xa55a96c3} << 32;

@@ -364,17 +364,26 @@ __device__ __forceinline__ MapStatus map_erase(const MapView& view,
   return group.ballot(done) != 0 ? MapStatus::erased : MapStatus::absent;
 }
 
+// The word of a key's value; kMapNone: it is not there.
+template <class Key, class Config, bool Alone>
+__device__ __forceinline__ std::uint64_t map_find_word(const MapView& view,
+                                                       const MapGroup<Config::kWidth>& group,
+                                                       Key key) {
+  const Key wanted = key ^ static_cast<Key>(view.empty_key);
+  if (wanted == 0) return kMapNone;
+  const MapSpot<Key> spot = map_spot<Key, Config>(view, key, group.rank);
+  const MapLook<Key> look = map_look<Key, Config, Alone>(group, spot, wanted);
+  if (look.holding == 0) return kMapNone;
+  return group.from(look.word, map_first_of(look.holding));
+}
+
 // `out` may be null.
 template <class Key, class Config, bool Alone>
 __device__ __forceinline__ bool map_find(const MapView& view, const MapGroup<Config::kWidth>& group,
                                          Key key, void* out) {
-  const Key wanted = key ^ static_cast<Key>(view.empty_key);
-  if (wanted == 0) return false;
-  const MapSpot<Key> spot = map_spot<Key, Config>(view, key, group.rank);
-  const MapLook<Key> look = map_look<Key, Config, Alone>(group, spot, wanted);
-  if (look.holding == 0) return false;
-  if (out == nullptr) return true;
-  map_take_value(view, group, group.from(look.word, map_first_of(look.holding)), out);
+  const std::uint64_t word = map_find_word<Key, Config, Alone>(view, group, key);
+  if (!map_is_value(word)) return false;
+  if (out != nullptr) map_take_value(view, group, word, out);
   return true;
 }
 

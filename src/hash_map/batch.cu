@@ -48,6 +48,17 @@ __global__ void count_statuses(MapView view, MapBatch batch, Report* report) {
   }
 }
 
+// As many threads for a value as it has pieces of 16 bytes, up to a warp.
+template <unsigned Width>
+__global__ void gather(MapView view, const std::uint32_t* place, const std::uint32_t* op,
+                       std::byte* out, std::uint32_t count) {
+  const MapGroup<Width> group;
+  const std::uint64_t i = detail::map_thread() / Width;
+  if (i >= count || place[i] >= view.capacity) return;
+  detail::map_copy(group, out + std::uint64_t{op[i]} * view.value_bytes,
+                   view.values + std::uint64_t{place[i]} * view.stride, view.value_bytes);
+}
+
 __global__ void list_free(MapView view, const std::uint32_t* used) {
   const std::uint64_t word = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (word * 32 >= view.capacity) return;
@@ -75,6 +86,14 @@ void launch_claims(Stream& stream, const MapView& view, const MapBatch& batch,
 void launch_report(Stream& stream, const MapView& view, const MapBatch& batch, Report* report) {
   launch(stream, dim3(blocks_for(batch.count, kThreads)), dim3(kThreads), count_statuses, view,
          batch, report);
+}
+
+void launch_gather(Stream& stream, const MapView& view, const std::uint32_t* place,
+                   const std::uint32_t* op, std::byte* out, std::uint32_t count) {
+  const unsigned width = view.value_bytes <= 64 ? 4 : view.value_bytes <= 128 ? 8 : 32;
+  const auto kernel = width == 4 ? gather<4> : width == 8 ? gather<8> : gather<32>;
+  launch(stream, dim3(blocks_for(std::uint64_t{count} * width, kThreads)), dim3(kThreads), kernel,
+         view, place, op, out, count);
 }
 
 void launch_list_free(Stream& stream, const MapView& view, const std::uint32_t* used) {

@@ -178,6 +178,37 @@ const std::uint32_t* MapHost::order_of(const MapView& view, const MapBatch& batc
   return memory_.sorted_op.data();
 }
 
+bool MapHost::sorts_places(std::size_t count) const {
+  if (values_ == nullptr || order == MapOptions::Order::unordered) return false;
+  return order == MapOptions::Order::ordered ||
+         kv::ordering_pays(shape().places * shape().stride(), false, count, false);
+}
+
+// Values over the link in the order of their addresses.
+void MapHost::find_by_place(const MapView& view, const MapBatch& batch) {
+  std::uint32_t* const place = memory_.bucket.data();
+  std::uint32_t* const op = memory_.op.data();
+  std::uint32_t* sorted_op = memory_.sorted_op.data();
+  if (batch.order == sorted_op) sorted_op = memory_.entry_of.data();  // is read meanwhile
+  types_.kernels->locate(stream, view, batch, place, op);
+  memory_.sorter.sort(stream, place, memory_.sorted_bucket.data(), op, sorted_op, batch.count,
+                      static_cast<unsigned>(std::bit_width(view.capacity)));
+  map::launch_gather(stream, view, memory_.sorted_bucket.data(), sorted_op, batch.out, batch.count);
+}
+
+// Places [first, end) of the ring, which a batch gave back: later batches store to them in the
+// order of their addresses. Nobody waits for it.
+void MapHost::sort_freed(std::uint64_t first, std::uint64_t end) {
+  const std::uint64_t count = end - first;
+  const std::uint64_t at = first % shape().places;
+  if (!sorts_places(count) || count > max_batch_ || at + count > shape().places) return;
+  std::uint32_t* const freed = memory_.free.data() + at;
+  memory_.sorter.sort(stream, freed, memory_.sorted_bucket.data(), memory_.op.data(),
+                      memory_.sorted_op.data(), count,
+                      static_cast<unsigned>(std::bit_width(shape().places)));
+  copy_async(stream, freed, memory_.sorted_bucket.data(), count * sizeof(*freed));
+}
+
 MapResult MapHost::update(MapOperation operation, const void* keys, const void* values, void* out,
                           std::size_t count, MapStatus* status) {
   region.check_writable("a batch");
@@ -279,6 +310,7 @@ MapResult MapHost::finish(const map::Report& report) {
     copy_async(stream, memory_.ends.data(), &head_, sizeof(head_));
     stream.synchronize();
   }
+  sort_freed(limit_, report.tail);
   limit_ = report.tail;
   return result;
 }
@@ -300,7 +332,11 @@ void MapHost::find(const void* keys, void* values, std::uint8_t* found, std::siz
   batch.alone = !refs_out_;
   batch.order = order_of(seen, batch, false);
   marks[1].record(stream);
-  types_.kernels->find(stream, seen, batch);
+  if (batch.out != nullptr && sorts_places(count)) {
+    find_by_place(seen, batch);
+  } else {
+    types_.kernels->find(stream, seen, batch);
+  }
   marks[2].record(stream);
   copy_async(stream, found, memory_.found.data(), count);
   std::vector<std::uint8_t> wanted;

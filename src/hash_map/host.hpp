@@ -85,6 +85,10 @@ class MapHost {
   // The table as kernels see it that are alone, or that refs may be beside.
   MapView view(bool alone) const;
   const std::uint32_t* order_of(const MapView& view, const MapBatch& batch, bool updates);
+  // Whether a batch of so many values is worth the sorting of their places.
+  bool sorts_places(std::size_t count) const;
+  void find_by_place(const MapView& view, const MapBatch& batch);
+  void sort_freed(std::uint64_t first, std::uint64_t end);
   // Where kernels can read or write what the caller has there.
   const std::byte* reach_in(const void* values, std::size_t bytes);
   std::byte* reach_out(void* values, std::size_t bytes);

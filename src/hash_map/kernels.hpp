@@ -28,6 +28,10 @@ void launch_claims(Stream& stream, const detail::MapView& view, const detail::Ma
 // Counts what became of the operations, and adds the ring's ends.
 void launch_report(Stream& stream, const detail::MapView& view, const detail::MapBatch& batch,
                    Report* report);
+// Stores the values of places [of count, in rising order; view.capacity: none] where their
+// operations have them.
+void launch_gather(Stream& stream, const detail::MapView& view, const std::uint32_t* place,
+                   const std::uint32_t* op, std::byte* out, std::uint32_t count);
 // Fills the ring with the places that are not `used`, from its beginning.
 void launch_list_free(Stream& stream, const detail::MapView& view, const std::uint32_t* used);
 

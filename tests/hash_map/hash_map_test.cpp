@@ -36,6 +36,8 @@ TYPED_TEST(HashMapOf, RandomProgramsLeaveWhatAnOracleHas) {
     Opened opened = Opened::create(path, shape);
     MapProgram<typename TypeParam::Map> steps(random(), 1 + random() % 160, 64);
     for (int step = 0; step < 20; ++step) {
+      opened.map->set_order(random() % 2 == 0 ? MapOptions::Order::ordered
+                                              : MapOptions::Order::unordered);
       ASSERT_NO_FATAL_FAILURE(steps.step(opened)) << "program " << program << " step " << step;
       ASSERT_NO_FATAL_FAILURE(opened.expect_found(steps.asked, steps.oracle));
       ASSERT_NO_FATAL_FAILURE(opened.expect_holds(steps.oracle));
