@@ -1,6 +1,7 @@
 #include "kv_store/log/batch.hpp"
 
 #include "kv_store/log/append.hpp"
+#include "kv_store/log/block_sum.hpp"
 #include "kv_store/log/counts.hpp"
 
 namespace holdfast::kv::log {
@@ -59,24 +60,22 @@ struct Tally {
 
 // REQUIRES: all threads of the block call.
 __device__ void add_up(const Tally& tally, Outcome* outcome) {
-  __shared__ unsigned sums[5];
-  __shared__ unsigned long long digest;
-  if (threadIdx.x < 5) sums[threadIdx.x] = 0;
-  if (threadIdx.x == 0) digest = 0;
-  __syncthreads();
-  if (tally.inserted) atomicAdd(&sums[0], tally.inserted);
-  if (tally.updated) atomicAdd(&sums[1], tally.updated);
-  if (tally.removed) atomicAdd(&sums[2], tally.removed);
-  if (tally.revived) atomicAdd(&sums[3], tally.revived);
-  if (tally.lost) atomicAdd(&sums[4], tally.lost);
-  if (tally.digest) atomicAdd(&digest, tally.digest);
-  __syncthreads();
+  constexpr unsigned kBits = 12;
+  static_assert(kSmallBatch < 1u << kBits && kBlock < 1u << kBits, "five counts are in one word");
+  const unsigned mine[5] = {tally.inserted, tally.updated, tally.removed, tally.revived,
+                            tally.lost};
+  unsigned long long counts = 0;
+  for (unsigned i = 0; i < 5; ++i) counts |= static_cast<unsigned long long>(mine[i]) << i * kBits;
+  counts = block_sum(counts);
+  const unsigned long long digest = block_sum(tally.digest);
+  if (threadIdx.x != 0) return;
   unsigned long long* const totals[5] = {&outcome->inserted, &outcome->updated, &outcome->removed,
                                          &outcome->revived, &outcome->lost};
-  if (threadIdx.x < 5 && sums[threadIdx.x] != 0) {
-    atomicAdd(totals[threadIdx.x], static_cast<unsigned long long>(sums[threadIdx.x]));
+  for (unsigned i = 0; i < 5; ++i) {
+    const unsigned long long count = counts >> i * kBits & ((1u << kBits) - 1);
+    if (count != 0) atomicAdd(totals[i], count);
   }
-  if (threadIdx.x == 0 && digest != 0) atomicAdd(&outcome->digest, digest);
+  if (digest != 0) atomicAdd(&outcome->digest, digest);
 }
 
 __device__ Tally look(const Index& index, const Batch& batch, std::uint32_t op) {
@@ -196,14 +195,19 @@ __global__ void apply_batch(Index index, Batch batch, RunPlan run, Outcome* outc
 __device__ void append_small(const Medium& medium, const Batch& batch, const RunPlan& run,
                              const Work& work) {
   const std::uint32_t op = threadIdx.x;
-  if (op < batch.count) {
-    const std::uint32_t piece = run.piece_of(op);
+  const bool appends = op < batch.count;
+  const std::uint32_t mine = appends ? run.piece_of(op) : kNone;
+  unsigned long long of_record = 0;
+  if (appends) {
     const std::uint32_t position = run.position_of(op);
     const Record record = record_of(batch, op);
     medium.records[position] = record;
     medium.marks.mark(&medium.records[position], sizeof(Record));
-    atomicAdd(&work.sums[piece], static_cast<unsigned long long>(record_sum(
-                                     record.key, record.value, op - run.begin_of(piece))));
+    of_record = record_sum(record.key, record.value, op - run.begin_of(mine));
+  }
+  for (std::uint32_t piece = 0; piece < run.pieces; ++piece) {
+    const unsigned long long sum = block_sum(mine == piece ? of_record : 0);
+    if (threadIdx.x == 0) work.sums[piece] = sum;
   }
   __threadfence_block();
   __syncthreads();

@@ -85,16 +85,4 @@ __device__ inline std::uint32_t take_slot(const Index& index, std::uint64_t inve
   return kNone;
 }
 
-// Adds what the threads of a block have to one word. REQUIRES: all threads of the block call.
-// `scratch`: shared memory of the block, which nothing else uses meanwhile.
-__device__ inline void add_of_block(unsigned long long mine, unsigned long long* scratch,
-                                    unsigned long long* to) {
-  if (threadIdx.x == 0) *scratch = 0;
-  __syncthreads();
-  if (mine != 0) atomicAdd(scratch, mine);
-  __syncthreads();
-  if (threadIdx.x == 0 && *scratch != 0) atomicAdd(to, *scratch);
-  __syncthreads();
-}
-
 }  // namespace holdfast::kv::log

@@ -162,8 +162,8 @@ __global__ void insert_values(Index index, Stage stage, const std::uint32_t* ran
 __device__ void add_census(const Census& mine, Census* census) {
   static_assert(kBlock < 1u << 16, "four counts of a block are in one word");
   const unsigned long long counts =
-      block_sum<kBlock>(mine.pairs | mine.tombstones << 16 | mine.slots << 32 | mine.wrong << 48);
-  const unsigned long long digest = block_sum<kBlock>(mine.digest);
+      block_sum(mine.pairs | mine.tombstones << 16 | mine.slots << 32 | mine.wrong << 48);
+  const unsigned long long digest = block_sum(mine.digest);
   if (threadIdx.x != 0 || counts == 0) return;
   atomicAdd(&census->pairs, counts & 0xffff);
   atomicAdd(&census->tombstones, counts >> 16 & 0xffff);

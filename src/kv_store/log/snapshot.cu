@@ -9,8 +9,9 @@
 namespace holdfast::kv::log {
 namespace {
 
+static_assert(kMostSegment / kSnapshotSpan <= 1024,
+              "one block, with a thread for each of the bits");
 static_assert(sizeof(SnapshotList) <= 3072, "kernels take 4 KB of arguments");
-constexpr unsigned kMostThreads = kMostSegment / kSnapshotSpan;  // one for each of the bits
 
 __device__ SnapshotBits bits_from(const Index& index, std::uint32_t first) {
   constexpr std::uint32_t kAtOnce = 8;  // loads that wait for none of each other
@@ -53,7 +54,7 @@ __global__ void take_snapshots(Medium medium, Index index, SnapshotWord* snapsho
     medium.marks.mark(&bits[threadIdx.x], sizeof(found));
     persist();
   }
-  const std::uint64_t sum = block_sum<kMostThreads>(mine);
+  const std::uint64_t sum = block_sum(mine);
   if (threadIdx.x != 0) return;
   const auto* const run = reinterpret_cast<const RunHeader*>(medium.records + first);
   SnapshotHeader made{run->check, list.run, entry.oldest, entry.newest, sum, entry.oldest_piece, 0,
@@ -96,7 +97,6 @@ __global__ void find_missing(Index index, const SnapshotWord* snapshots, const s
 
 void launch_snapshots(Stream& stream, const Medium& medium, const Index& index,
                       SnapshotWord* snapshots, const SnapshotList& list) {
-  constexpr unsigned kWarp = 32;
   const unsigned threads = std::max(kWarp, (1u << index.shift) / kSnapshotSpan);
   launch(stream, dim3(list.count), dim3(threads), take_snapshots, medium, index, snapshots, list);
 }
