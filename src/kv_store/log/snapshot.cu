@@ -9,7 +9,6 @@ namespace holdfast::kv::log {
 namespace {
 
 static_assert(sizeof(SnapshotList) <= 3072, "kernels take 4 KB of arguments");
-static_assert(kMostSegment / kSnapshotSpan <= 1024, "a thread for each of the bits");
 
 template <class Form>
 __device__ SnapshotBits bits_from(const Form& index, std::uint32_t first) {
