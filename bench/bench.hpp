@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -37,6 +39,47 @@ class Options {
  private:
   std::map<std::string, std::uint64_t> values_;
 };
+
+// Takes "--name=text" out of the arguments, of several the last; none: it is not there.
+inline std::optional<std::string> take_text(std::vector<char*>& arguments, const char* name) {
+  const std::string start = std::string("--") + name + "=";
+  std::optional<std::string> text;
+  for (std::size_t at = 1; at < arguments.size();) {
+    const std::string argument = arguments[at];
+    if (argument.rfind(start, 0) != 0) {
+      ++at;
+      continue;
+    }
+    text = argument.substr(start.size());
+    arguments.erase(arguments.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+  return text;
+}
+
+// The words of a list with commas. Of "" one, which is empty.
+inline std::vector<std::string> words_of(const std::string& list) {
+  std::vector<std::string> words;
+  for (std::size_t at = 0;;) {
+    const std::size_t comma = list.find(',', at);
+    words.push_back(list.substr(at, comma - at));
+    if (comma == std::string::npos) return words;
+    at = comma + 1;
+  }
+}
+
+// Of --batches. Throws std::invalid_argument.
+inline std::vector<std::uint32_t> batches_of(const std::string& list) {
+  std::vector<std::uint32_t> batches;
+  for (const std::string& word : words_of(list)) {
+    char* end = nullptr;
+    const unsigned long long number = std::strtoull(word.c_str(), &end, 10);
+    if (word.empty() || *end != '\0' || number == 0 || number > 1u << 26) {
+      throw std::invalid_argument("--batches: '" + word + "' is no number from 1 to 2^26");
+    }
+    batches.push_back(static_cast<std::uint32_t>(number));
+  }
+  return batches;
+}
 
 inline double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());

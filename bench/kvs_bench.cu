@@ -5,13 +5,14 @@
 //
 //   kvs_bench [--table_mib=N] [--batch=N] [--batches=N] [--sweep=0|1] [--cache=0|1|2]
 //
-// With --layouts=1 the layouts in place and log in turn instead, on stores of half as many pairs as
-// the table has places for; --live: how much of the log these are, in percent.
+// With --layouts=1 the layouts in place and log in turn instead, the log with both forms of its
+// index, on stores of half as many pairs as the table has places for; --live: how much of the log
+// these are, in percent.
 //
 //   kvs_bench --layouts=1 [--live=50|75] [--table_mib=N] [--batch=N] [--batches=N]
 //
 // With --open_records=N, instead or behind it, how long a log of N records takes to open, of a
-// quarter and of a sixteenth of them; --live as above.
+// quarter and of a sixteenth of them, by its age, with snapshots and without; --live as above.
 //
 //   kvs_bench --open_records=N [--live=50] [--batch=N]
 #include <random>

@@ -1,5 +1,6 @@
 #include "kvs_layouts.hpp"
 
+#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -13,12 +14,25 @@ namespace {
 
 using holdfast::KvStore;
 using Layout = KvStore::Layout;
+using Index = KvStore::Index;
 
 const char* name_of(Layout layout) { return layout == Layout::log ? "log" : "in_place"; }
 
+// What every line says of the store that it is of.
+Line line_of(const char* benchmark, const KvStore::Stats& stats, const LayoutRun& run) {
+  Line line(benchmark);
+  line.text("layout", name_of(stats.layout));
+  if (stats.layout == Layout::log) {
+    line.text("index", stats.index == Index::whole ? "whole" : "fingerprints");
+  }
+  line.count("pairs", run.pairs);
+  return line;
+}
+
 // The table of the layout in place is twice the pairs: fuller, it would evict.
-KvStore::Options options_for(Layout layout, const LayoutRun& run) {
+KvStore::Options options_for(Layout layout, const LayoutRun& run, Index index) {
   KvStore::Options options;
+  options.index = index;
   options.max_batch = run.batch;
   options.layout = layout;
   if (layout == Layout::in_place) {
@@ -113,6 +127,8 @@ double percentile(std::vector<double> values, double share) {
   return values[static_cast<std::size_t>(share * last + 0.5)];
 }
 
+constexpr std::uint32_t kSmallRuns = 256;  // SETs
+
 // Whether there is cleaning meanwhile: none before the log is full.
 enum class Cleaning { none, steady };
 
@@ -129,11 +145,9 @@ void print_sets(const KvStore::Stats& before, const KvStore& store,
   double all = 0;
   for (const double took : times) all += took;
   const KvStore::Timing timing = store.timing();
-  Line line("kvs_layout_set");
-  line.text("layout", name_of(after.layout))
-      .text("input", sets.from_host ? "pinned host memory" : "device memory")
+  Line line = line_of("kvs_layout_set", after, run);
+  line.text("input", sets.from_host ? "pinned host memory" : "device memory")
       .text("cleaning", sets.cleaning == Cleaning::none ? "none" : "steady")
-      .count("pairs", run.pairs)
       .count("batch", sets.count)
       .count("batches", times.size())
       .number("million_sets_per_s", sets.count * static_cast<double>(times.size()) / all / 1e6)
@@ -152,7 +166,8 @@ void print_sets(const KvStore::Stats& before, const KvStore& store,
         .count("live_records", after.live_records)
         .number("write_amplification", stored / (16 * had))
         .number("space_amplification", after.space_amplification())
-        .count("copied_records", after.copied_records - before.copied_records);
+        .count("copied_records", after.copied_records - before.copied_records)
+        .count("snapshot_bytes", after.snapshot_bytes - before.snapshot_bytes);
   }
   line.print();
 }
@@ -207,9 +222,7 @@ void measure_mixed(KvStore& store, Input& input, const LayoutRun& run) {
     });
     if (i > 0) times.push_back(took);
   }
-  Line("kvs_layout_mixed")
-      .text("layout", name_of(store.stats().layout))
-      .count("pairs", run.pairs)
+  line_of("kvs_layout_mixed", store.stats(), run)
       .count("gets", gets)
       .count("sets", sets)
       .count("batches", times.size())
@@ -231,16 +244,14 @@ void measure_gets(KvStore& store, Input& input, const LayoutRun& run) {
         seconds([&] { store.get(input.keys(false), values.data(), found.data(), run.batch); });
     if (i > 0) times.push_back(took);
   }
-  Line("kvs_layout_get")
-      .text("layout", name_of(store.stats().layout))
-      .count("pairs", run.pairs)
+  line_of("kvs_layout_get", store.stats(), run)
       .count("batch", run.batch)
       .number("million_gets_per_s", run.batch / median(times) / 1e6)
       .print();
 }
 
-void measure(Layout layout, const LayoutRun& run) {
-  const KvStore::Options options = options_for(layout, run);
+void measure(Layout layout, const LayoutRun& run, Index index = Index::automatic) {
+  const KvStore::Options options = options_for(layout, run, index);
   ScratchRegion scratch(KvStore::region_bytes(options));
   Input input(run.batch, run.pairs);
   {
@@ -255,18 +266,36 @@ void measure(Layout layout, const LayoutRun& run) {
     measure_gets(store, input, run);
   }
   std::vector<double> times;
+  KvStore::Stats stats;
   for (int i = 0; i < 3; ++i) {
-    times.push_back(seconds([&] { KvStore::open(scratch.get()).await_cache(); }));
+    times.push_back(seconds([&] {
+      KvStore store = KvStore::open(scratch.get(), KvStore::Cache::automatic, index);
+      store.await_cache();
+      stats = store.stats();
+    }));
   }
-  Line("kvs_layout_open")
-      .text("layout", name_of(layout))
-      .count("pairs", run.pairs)
-      .number("milliseconds", median(times) * 1e3)
-      .print();
+  line_of("kvs_layout_open", stats, run).number("milliseconds", median(times) * 1e3).print();
 }
 
-// Opens the region's store, which ends the one that is there.
-void measure_opening(ScratchRegion& scratch, const char* age, const LayoutRun& run) {
+// The snapshots of a region's log, as bytes.
+class SnapshotPart {
+ public:
+  explicit SnapshotPart(holdfast::Region& region) {
+    const holdfast::ObjectInfo info = region.object("kvs.snapshots");
+    at_ = static_cast<char*>(region.address(info));
+    bytes_ = info.bytes();
+  }
+  std::vector<char> copy() const { return {at_, at_ + bytes_}; }
+  void put(const std::vector<char>& bytes) const { std::memcpy(at_, bytes.data(), bytes_); }
+  void forget() const { std::memset(at_, 0, bytes_); }
+
+ private:
+  char* at_;
+  std::size_t bytes_;
+};
+
+void measure_opening(ScratchRegion& scratch, const char* age, const char* snapshots,
+                     const LayoutRun& run) {
   std::vector<double> times;
   KvStore::Stats stats;
   for (int i = 0; i < 3; ++i) {
@@ -274,43 +303,73 @@ void measure_opening(ScratchRegion& scratch, const char* age, const LayoutRun& r
   }
   Line("kvs_log_open")
       .text("age", age)
+      .text("snapshots", snapshots)
+      .text("x", "log_records")
+      .text("y", "milliseconds")
+      .text("plot", age)
+      .text("series", std::string("snapshots: ") + snapshots)
       .count("log_records", stats.log_records)
       .count("log_bytes", stats.log_records * 16)
       .count("records_in_use", (stats.segments - stats.free_segments) * stats.segment_records)
       .count("live_records", stats.live_records)
       .count("pairs", stats.records)
       .count("batch", run.batch)
+      .count("segments", stats.segments)
+      .count("snapshots_used", stats.snapshots_used)
+      .count("snapshot_age", stats.snapshot_age)
       .number("milliseconds", median(times) * 1e3)
       .number("least_ms", percentile(times, 0) * 1e3)
       .number("max_ms", percentile(times, 1) * 1e3)
       .print();
 }
 
-void measure_openings_of(const LayoutRun& run) {
-  const KvStore::Options options = options_for(Layout::log, run);
-  ScratchRegion scratch(KvStore::region_bytes(options));
-  Input input(run.batch, run.pairs);
-  {
-    KvStore store = KvStore::create(scratch.get(), options);
-    load(store, input, run);
-  }
-  measure_opening(scratch, "loaded", run);
+// A store that `work` has changed: closed; as a kill would have left it in front of that; and
+// without any snapshots. Then as it was closed.
+template <class Work>
+void measure_openings_behind(ScratchRegion& scratch, const char* age, const LayoutRun& run,
+                             Work&& work) {
+  const SnapshotPart snapshots(scratch.get());
+  std::vector<char> killed;
   {
     KvStore store = KvStore::open(scratch.get());
-    // The batch that is next would be followed by cleaning, or nearly so.
+    work(store);
+    killed = snapshots.copy();
+  }
+  const std::vector<char> closed = snapshots.copy();
+  measure_opening(scratch, age, "closed", run);
+  snapshots.put(killed);
+  measure_opening(scratch, age, "killed", run);
+  snapshots.forget();
+  measure_opening(scratch, age, "none", run);
+  snapshots.put(closed);
+}
+
+void measure_openings_of(const LayoutRun& run) {
+  const KvStore::Options options = options_for(Layout::log, run, Index::whole);
+  ScratchRegion scratch(KvStore::region_bytes(options));
+  Input input(run.batch, run.pairs);
+  (void)KvStore::create(scratch.get(), options);
+  measure_openings_behind(scratch, "loaded", run, [&](KvStore& store) { load(store, input, run); });
+  // The batch that is next would be followed by cleaning, or nearly so.
+  measure_openings_behind(scratch, "full", run, [&](KvStore& store) {
     for (KvStore::Stats now = store.stats();
          (now.free_segments - std::min<std::uint64_t>(now.free_segments, 4)) * now.segment_records >
          2 * std::uint64_t{run.batch};
          now = store.stats()) {
       overwrite(store, input, run);
     }
-  }
-  measure_opening(scratch, "full", run);
-  {
-    KvStore store = KvStore::open(scratch.get());
+  });
+  measure_openings_behind(scratch, "aged", run, [&](KvStore& store) {
     for (std::uint64_t i = 0; i < steady_rounds(options); ++i) overwrite(store, input, run);
-  }
-  measure_opening(scratch, "aged", run);
+  });
+  // By small batches, whose runs leave a header for each few records.
+  LayoutRun small = run;
+  small.batch = std::min(run.batch, kSmallRuns);
+  measure_openings_behind(scratch, "aged by small batches", small, [&](KvStore& store) {
+    for (std::uint64_t set = 0; set < options.log_records; set += small.batch) {
+      overwrite(store, input, small);
+    }
+  });
 }
 
 }  // namespace
@@ -327,7 +386,8 @@ void measure_openings(std::uint64_t records, const LayoutRun& run) {
 
 void compare_layouts(const LayoutRun& run) {
   measure(Layout::in_place, run);
-  measure(Layout::log, run);
+  measure(Layout::log, run, Index::whole);
+  measure(Layout::log, run, Index::fingerprints);
 }
 
 }  // namespace bench

@@ -13,8 +13,6 @@
 // to survive, opened again, and compared with an oracle, pair by pair, before its line is printed.
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
-#include <sstream>
 #include <stdexcept>
 #include <thread>
 
@@ -31,40 +29,16 @@ struct Words {
 constexpr std::uint32_t kSmallBatch = 1024;
 constexpr unsigned kSmallTimes = 10;
 
-std::vector<std::uint32_t> batches_of(const std::string& list) {
-  std::vector<std::uint32_t> result;
-  std::istringstream words(list);
-  for (std::string word; std::getline(words, word, ',');) {
-    char* end = nullptr;
-    const unsigned long long number = std::strtoull(word.c_str(), &end, 10);
-    if (word.empty() || *end != '\0' || number == 0 || number > 1u << 26) {
-      throw std::invalid_argument("--batches: '" + word + "' is no number from 1 to 2^26");
-    }
-    result.push_back(static_cast<std::uint32_t>(number));
-  }
-  if (result.empty()) throw std::invalid_argument("--batches: give numbers, with commas");
-  return result;
-}
-
 // Takes the options that are words out of the arguments.
 Words take_words(std::vector<char*>& arguments) {
   Words words;
-  const auto take = [&](const char* name, auto&& use) {
-    const std::string start = std::string("--") + name + "=";
-    for (auto at = arguments.begin() + 1; at != arguments.end();) {
-      if (std::strncmp(*at, start.c_str(), start.size()) != 0) {
-        ++at;
-        continue;
-      }
-      use(std::string(*at + start.size()));
-      at = arguments.erase(at);
-    }
-  };
-  take("disk", [&](const std::string& value) {
-    if (!value.empty()) words.disk = value;
-  });
-  take("rocksdb", [&](const std::string& value) { words.rocksdb = value; });
-  take("batches", [&](const std::string& value) { words.batches = batches_of(value); });
+  if (const auto disk = bench::take_text(arguments, "disk"); disk && !disk->empty()) {
+    words.disk = *disk;
+  }
+  words.rocksdb = bench::take_text(arguments, "rocksdb").value_or("");
+  if (const auto batches = bench::take_text(arguments, "batches")) {
+    words.batches = bench::batches_of(*batches);
+  }
   return words;
 }
 

@@ -11,7 +11,7 @@ import holdfast
 from holdfast import Error, workloads
 from holdfast.cli import common
 
-from . import adjoint_cli, gpm, plots, power_cli, runner, score_cli
+from . import adjoint_cli, gphash_cli, gpm, plots, power_cli, runner, score_cli
 from .kept import RESULTS
 
 app = typer.Typer(
@@ -224,5 +224,7 @@ _APART = ("gpm-delta", "gpm-rivals")
 _add_gpm("gpm-all", "all figures and tables", [n for n in gpm.EXPERIMENTS if n not in _APART])
 
 score_cli.add_commands(app)
+
+gphash_cli.add_commands(app)
 adjoint_cli.add_command(app)
 power_cli.add_command(app)

@@ -11,7 +11,8 @@ from holdfast import Error
 from .kept import ROOT
 
 # What a result's line may say about how it is drawn: "x" and "y" name the fields of the axes,
-# "series" the curve it belongs to. Without these the first pair of known fields is used.
+# "series" the curve it belongs to, "plot" which of the benchmark's figures. Without the first two
+# the first pair of known fields is used.
 _X = ("threads", "batch", "entry_bytes", "blocks", "bytes", "changed_pages", "size")
 _Y = ("gb_per_s", "m_per_s", "operations_per_second", "bytes_per_second", "ms", "seconds")
 
@@ -64,8 +65,8 @@ def _series(lines: list[dict[str, Any]], x: str, y: str) -> dict[str, list[tuple
     return {name: sorted(points) for name, points in curves.items()}
 
 
-def _draw(report: dict[str, Any], benchmark: str, lines: list[dict[str, Any]], path: Path) -> bool:
-    """Draws one benchmark's lines; returns whether there was a series to draw."""
+def _draw(report: dict[str, Any], title: str, lines: list[dict[str, Any]], path: Path) -> bool:
+    """Draws one figure's lines; returns whether there was a series to draw."""
     x, y = _axis(lines, "x", _X), _axis(lines, "y", _Y)
     if x is None or y is None or len({line[x] for line in lines}) < 2:
         return False
@@ -78,7 +79,7 @@ def _draw(report: dict[str, Any], benchmark: str, lines: list[dict[str, Any]], p
         axes.axhline(roofline, linestyle="--", color="grey", label="roofline")
     if min(float(line[x]) for line in lines) > 0:
         axes.set_xscale("log", base=2)
-    axes.set(xlabel=x, ylabel=y, title=benchmark)
+    axes.set(xlabel=x, ylabel=y, title=title)
     axes.set_ylim(bottom=0)
     axes.legend(fontsize="small")
     machine = report["machine"]["device"]
@@ -87,6 +88,11 @@ def _draw(report: dict[str, Any], benchmark: str, lines: list[dict[str, Any]], p
     figure.savefig(path, dpi=150)
     plt.close(figure)
     return True
+
+
+def _title(line: dict[str, Any]) -> str:
+    names = (str(line[key]) for key in ("benchmark", "plot") if key in line)
+    return " ".join(names)
 
 
 def draw_all(results: Path, out: Path) -> list[Path]:
@@ -102,9 +108,9 @@ def draw_all(results: Path, out: Path) -> list[Path]:
             lines = report["results"]
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise Error(f"{file} is not a results file: {error}", "damaged") from None
-        for benchmark in dict.fromkeys(str(line["benchmark"]) for line in lines):
-            path = out / f"{file.stem}-{benchmark.replace('/', '_')}.png"
-            mine = [line for line in lines if line["benchmark"] == benchmark]
-            if _draw(report, benchmark, mine, path):
+        for title in dict.fromkeys(map(_title, lines)):
+            path = out / f"{file.stem}-{title.replace('/', '_').replace(' ', '_')}.png"
+            mine = [line for line in lines if _title(line) == title]
+            if _draw(report, title, mine, path):
                 figures.append(path)
     return figures

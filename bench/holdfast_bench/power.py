@@ -109,6 +109,8 @@ def title(line: Line) -> str:
     name = TITLES[line["system"]]
     if line["system"] != "holdfast":
         return f"{name}, {line['form']}"
+    if line["form"]:
+        name += f", {line['form']}"
     if line["rung"] == "process":
         return f"{name}, the batch alone"
     count = line["batches_per_commit"]
@@ -122,7 +124,8 @@ def _sets(report: Report) -> list[Line]:
     return sorted(
         lines,
         key=lambda x: (
-            x["batch"], order.index(x["system"]), x["rung"] == "power", x["batches_per_commit"]
+            x["batch"], order.index(x["system"]), x["system"] == "holdfast" and x["form"],
+            x["rung"] == "power", x["batches_per_commit"]
         ),
     )  # fmt: skip
 
@@ -261,7 +264,8 @@ def readme_rows() -> list[list[object]]:
         for name, line in best.items()
         if name != "Holdfast"
     ]
-    ours = f"{_ms(best['Holdfast']['ms_per_batch'])} ms"
+    form = best["Holdfast"]["form"]
+    ours = f"{_ms(best['Holdfast']['ms_per_batch'])} ms" + (f" ({form})" if form else "")
     what = f"a batch of {most:,} SETs and its commit to a disk (power rung)"
     return [[what, "; ".join([ours, *rivals])]]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import adjoint, gpm_report, power, score_report
+from . import adjoint, gpm_report, layouts, power, score_report
 from .gpm.results import Line
 from .gpm.tables import table
 from .kept import FIGURES, RESULTS, ROOT, kept_campaigns
@@ -400,6 +400,7 @@ def readme() -> str:
             "as without ordering",
         ],
         ["undoing such a batch after a crash", f"{undo['milliseconds']:.1f} ms"],
+        *layouts.readme_rows(),
         *power.readme_rows(),
         *gpm_report.readme_rows(),
         *score_report.readme_rows(),
@@ -417,6 +418,7 @@ TABLES = {
     "ordering": ordering,
     "opening": opening,
     "commits": commits,
+    **layouts.TABLES,
     **power.TABLES,
     "cpu-backend": cpu_backend,
     "checker-cost": checker_cost,

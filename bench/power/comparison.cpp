@@ -24,9 +24,12 @@ struct Entry {
 std::vector<Entry> make_systems(const Plan& plan) {
   const Setting setting{plan.shape, plan.folder, plan.warm + plan.repeat, plan.threads};
   std::vector<std::unique_ptr<System>> made;
-  made.push_back(make_holdfast(setting, 0));
-  for (const unsigned batches : plan.batches_per_commit) {
-    made.push_back(make_holdfast(setting, batches));
+  using Layout = holdfast::KvStore::Layout;
+  for (const Layout layout : {Layout::in_place, Layout::log}) {
+    made.push_back(make_holdfast(setting, layout, 0));
+    for (const unsigned batches : plan.batches_per_commit) {
+      made.push_back(make_holdfast(setting, layout, batches));
+    }
   }
   made.push_back(make_cap_pages(setting));
   made.push_back(make_cap_log(setting));

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "bench.hpp"
@@ -12,35 +13,54 @@ namespace {
 using holdfast::KvStore;
 using holdfast::Region;
 
-Promise promise_of(unsigned batches_per_commit) {
+using Layout = KvStore::Layout;
+
+Promise promise_of(Layout layout, unsigned batches_per_commit) {
   Promise promise{"holdfast",
-                  "",
+                  layout == Layout::log ? "log" : "in place",
                   "process",
                   "batches",
                   "each batch survives kill -9 once it returned",
-                  "adopts the arena in shared memory"};
+                  layout == Layout::log ? "adopts the arena in shared memory, makes the index"
+                                        : "adopts the arena in shared memory"};
   if (batches_per_commit == 0) return promise;
   promise.rung = "power";
   promise.guarantee = "batches survive a power cut once their commit returned, and kill -9 before";
-  promise.recovery = "reads the image, pins it, loads the copy in device memory";
+  promise.recovery = layout == Layout::log
+                         ? "reads the image, pins it, makes the index in device memory"
+                         : "reads the image, pins it, loads the copy in device memory";
   promise.batches_per_commit = batches_per_commit;
   return promise;
 }
 
+// The table has four places for each key or so, and the log as many records at least: it holds the
+// keys, and what two batches leave behind.
+KvStore::Options options_for(const Shape& shape, Layout layout) {
+  KvStore::Options options;
+  options.max_batch = shape.batch;
+  options.layout = layout;
+  options.capacity = layout == Layout::log ? shape.keys : shape.capacity();
+  if (layout == Layout::log) {
+    options.log_records = std::max(shape.capacity(), 2 * (shape.keys + 2 * shape.batch));
+  }
+  return options;
+}
+
 class HoldfastSystem : public System {
  public:
-  HoldfastSystem(const Setting& setting, unsigned batches_per_commit)
-      : promise_(promise_of(batches_per_commit)),
+  HoldfastSystem(const Setting& setting, Layout layout, unsigned batches_per_commit)
+      : promise_(promise_of(layout, batches_per_commit)),
         commits_(batches_per_commit > 0),
         shape_(setting.shape),
-        path_(setting.folder + "/holdfast-" + std::to_string(batches_per_commit)) {
-    const KvStore::Options options{shape_.capacity(), shape_.batch};
+        options_(options_for(setting.shape, layout)),
+        path_(setting.folder + (layout == Layout::log ? "/holdfast-log-" : "/holdfast-") +
+              std::to_string(batches_per_commit)) {
     holdfast::RegionOptions region;
-    region.size = KvStore::region_bytes(options);
+    region.size = KvStore::region_bytes(options_);
     region.max_size = region.size;
     region_.emplace(Region::create(path_, region));
     try {
-      store_.emplace(KvStore::create(*region_, options));
+      store_.emplace(KvStore::create(*region_, options_));
       region_->commit();
     } catch (...) {
       remove();
@@ -79,7 +99,7 @@ class HoldfastSystem : public System {
     drop_from_cache(path_);
     holdfast::OpenOptions options;
     options.last_commit = commits_;  // of what a power cut leaves, the arena is no part
-    options.max_size = KvStore::region_bytes({shape_.capacity(), shape_.batch});
+    options.max_size = KvStore::region_bytes(options_);
     Recovered result;
     result.seconds = bench::seconds([&] {
       region_.emplace(Region::open(path_, options));
@@ -101,7 +121,9 @@ class HoldfastSystem : public System {
     store_->scan(keys.data(), values.data(), there);
     Comparison comparison(oracle, promise_.system);
     for (std::uint64_t i = 0; i < there; ++i) comparison.pair(keys[i], values[i]);
-    result.pairs = comparison.finish(Comparison::Losses::by_eviction);
+    result.pairs =
+        comparison.finish(options_.layout == Layout::log ? Comparison::Losses::none
+                                                         : Comparison::Losses::by_eviction);
     result.lost = oracle.distinct() - result.pairs;
   }
 
@@ -119,6 +141,7 @@ class HoldfastSystem : public System {
   Promise promise_;
   bool commits_;
   Shape shape_;
+  KvStore::Options options_;
   std::string path_;
   std::optional<Region> region_;
   std::optional<KvStore> store_;
@@ -126,8 +149,9 @@ class HoldfastSystem : public System {
 
 }  // namespace
 
-std::unique_ptr<System> make_holdfast(const Setting& setting, unsigned batches_per_commit) {
-  return std::make_unique<HoldfastSystem>(setting, batches_per_commit);
+std::unique_ptr<System> make_holdfast(const Setting& setting, Layout layout,
+                                      unsigned batches_per_commit) {
+  return std::make_unique<HoldfastSystem>(setting, layout, batches_per_commit);
 }
 
 }  // namespace power

@@ -23,6 +23,8 @@ namespace fs = std::filesystem;
 // Few keys for the table: none is evicted.
 Shape small_shape(std::uint32_t batch) { return {1 << 20, 512, batch}; }
 
+using Layout = holdfast::KvStore::Layout;
+
 class Power : public holdfast::test::Scratch {
  protected:
   Setting setting(const Shape& shape, std::uint64_t turns) const {
@@ -150,8 +152,10 @@ TEST_F(Power, EverySystemHoldsWhatWasSet) {
     const Shape shape{1 << 20, 256 + random() % 512, batch};
     const std::uint64_t turns = 1 + random() % 6;
     std::vector<std::unique_ptr<System>> systems;
-    for (const unsigned batches : {0u, 1u, 3u}) {
-      systems.push_back(make_holdfast(setting(shape, turns), batches));
+    for (const Layout layout : {Layout::in_place, Layout::log}) {
+      for (const unsigned batches : {0u, 1u, 3u}) {
+        systems.push_back(make_holdfast(setting(shape, turns), layout, batches));
+      }
     }
     systems.push_back(make_cap_pages(setting(shape, turns)));
     systems.push_back(make_cap_log(setting(shape, turns)));
@@ -177,17 +181,20 @@ TEST_F(Power, EverySystemHoldsWhatWasSet) {
 
 // Of a power cut the arena is no part: what was committed is there without it, what was not is
 // lost.
-TEST_F(Power, ThePowerRungNeedsNoArena) {
+class PowerOfLayout : public Power, public testing::WithParamInterface<Layout> {};
+INSTANTIATE_TEST_SUITE_P(, PowerOfLayout, testing::Values(Layout::in_place, Layout::log));
+
+TEST_P(PowerOfLayout, ThePowerRungNeedsNoArena) {
   const Shape shape = small_shape(50);
   const auto clear_arenas = [&] {
     for (const auto& entry : fs::directory_iterator(arenas())) fs::remove_all(entry.path());
   };
-  const auto committed = make_holdfast(setting(shape, 3), 2);
+  const auto committed = make_holdfast(setting(shape, 3), GetParam(), 2);
   run(*committed, shape, 3);
   clear_arenas();
   EXPECT_GT(committed->recover(oracle(shape, 6)).pairs, 0u);
 
-  const auto alone = make_holdfast(setting(shape, 3), 0);
+  const auto alone = make_holdfast(setting(shape, 3), GetParam(), 0);
   run(*alone, shape, 3);
   clear_arenas();
   EXPECT_THROW(alone->recover(oracle(shape, 3)), std::exception);
@@ -312,9 +319,9 @@ TEST_F(Power, AComparisonMeasuresAllAndLeavesNothing) {
     });
   }
   const std::size_t rocksdb = plan.rocksdb ? 3 : 0;
-  EXPECT_EQ(systems.count("holdfast"), 3u);
+  EXPECT_EQ(systems.count("holdfast"), 6u);
   EXPECT_EQ(systems.count("rocksdb"), rocksdb);
-  EXPECT_EQ(systems.size(), 5 + rocksdb);
+  EXPECT_EQ(systems.size(), 8 + rocksdb);
   EXPECT_TRUE(is_empty(folder()));
   EXPECT_TRUE(is_empty(arenas()));
 }

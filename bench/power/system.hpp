@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "disk.hpp"
+#include "holdfast/kv_store.hpp"
 #include "sets.hpp"
 
 namespace power {
@@ -62,8 +63,10 @@ struct Setting {
   unsigned threads = 16;    // of the CPU, where a system lets one choose
 };
 
-// The key-value store in a region. 0 batches a commit: never, which is the process rung.
-std::unique_ptr<System> make_holdfast(const Setting& setting, unsigned batches_per_commit);
+// The key-value store in a region, in one of its layouts, of as many bytes on the medium. 0 batches
+// a commit: never, which is the process rung.
+std::unique_ptr<System> make_holdfast(const Setting& setting, holdfast::KvStore::Layout layout,
+                                      unsigned batches_per_commit);
 
 // CAP with fsync: the table in device memory; the pages that changed are gathered, copied once, and
 // written in place. The best of several numbers of threads, tried in the first turns.

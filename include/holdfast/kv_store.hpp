@@ -46,7 +46,7 @@ class KvStore {
   enum class Order {
     automatic,  // ordered where it pays, by a measured rule (docs/results.md)
     unordered,  // in the order of the batch, for comparison
-    ordered,    // by their places in the table
+    ordered,    // by their places in the table; Index::fingerprints: of what they read in the log
   };
 
   // Whether the store keeps a copy of its table in device memory, where kernels then read. Batches
@@ -60,6 +60,14 @@ class KvStore {
 
   enum class Layout : std::uint32_t { in_place = 1, log = 2 };
 
+  // What the index of the layout log has in device memory. Answers are the same, and so is what is
+  // on the medium: each opening may choose another.
+  enum class Index {
+    automatic,     // whole where that leaves an eighth of the free device memory, else fingerprints
+    whole,         // keys, values and positions: lookups never leave device memory
+    fingerprints,  // of keys, and positions: lookups read their records over the link, in order
+  };
+
   struct Options {
     // Pairs; Layout::in_place: rounded up to a power of two of 8 or more, 16 bytes each.
     std::uint64_t capacity = 0;
@@ -71,11 +79,12 @@ class KvStore {
     LogLayout log = LogLayout::coalesced;
     // Chosen at creation, and remembered. Of the layout log, 2^29 pairs is the most; `cache` does
     // not matter, `log` is the coalesced one, and device memory holds 40 to 80 bytes for each pair
-    // of the capacity and 4 for each record.
+    // of the capacity (Index::fingerprints: 16 to 32) and 4 for each record.
     Layout layout = Layout::in_place;
     // Layout::log: records of 16 bytes that the log takes, rounded up to whole segments. 0: twice
     // the capacity and two batches, at which a full store is about half of its log.
     std::uint64_t log_records = 0;
+    Index index = Index::automatic;  // Layout::log: until the store is opened again
   };
 
   // What one batch did. A key that occurs twice in a batch counts once, with its last value.
@@ -91,7 +100,7 @@ class KvStore {
     std::uint64_t capacity = 0;  // pairs that it has places for
     std::uint64_t max_batch = 0;
     std::uint64_t batches = 0;  // committed transactions
-    bool cached = false;        // kernels read a copy of the table in device memory
+    bool cached = false;        // kernels read device memory alone: a copy of the table, an index
     LogLayout log = LogLayout::coalesced;
     BatchResult total;  // over all committed batches
     Layout layout = Layout::in_place;
@@ -102,11 +111,21 @@ class KvStore {
     std::uint64_t segment_records = 0;  // of a segment, the unit that cleaning makes free
     std::uint64_t segments = 0;
     std::uint64_t free_segments = 0;
+    // Snapshots of what is live in a segment, by which it is opened: how many segments have one,
+    // runs that were committed since the oldest of them was taken, how many it was opened by, and
+    // whether these were not as the log, which was read without any then.
+    std::uint64_t snapshots = 0;
+    std::uint64_t snapshot_age = 0;
+    std::uint64_t snapshots_used = 0;
+    bool snapshots_refused = false;
     // Since it was opened: records that its batches had, records that cleaning copied, and bytes
-    // stored to the medium for both. Write amplification is bytes_stored / (16 * batch_records).
+    // stored to the medium for both, and for snapshots, which are part of them. Write amplification
+    // is bytes_stored / (16 * batch_records).
     std::uint64_t batch_records = 0;
     std::uint64_t copied_records = 0;
     std::uint64_t bytes_stored = 0;
+    std::uint64_t snapshot_bytes = 0;
+    Index index = Index::automatic;  // that it has; automatic: it is of the layout in_place
 
     // Bytes stored for a byte of batches since it was opened; 0 before the first batch.
     double write_amplification() const {
@@ -131,13 +150,15 @@ class KvStore {
 
   // A kill leaves the store whole or absent. Throws invalid_argument, already_exists, no_space (the
   // message says what it takes), no_memory (also Cache::on, and where the index of the layout log
-  // does not fit; it names the layout that does), and as Durable::create().
+  // does not fit; it names what does), and as Durable::create().
   static KvStore create(Region& region, const Options& options);
   // Opens, and takes back a batch that a crash cut off. Throws not_found, damaged, unsupported (a
-  // store of an earlier version, which has to be made again), invalid_argument (no such cache),
-  // no_memory (also Cache::on, and for an index), and as Durable::open(). The copy in device memory
-  // may still be being loaded when it returns; batches, lookups and ref() wait for that.
-  static KvStore open(Region& region, Cache cache = Cache::automatic);
+  // store of an earlier version, which has to be made again), invalid_argument (no such cache or
+  // index), no_memory (also Cache::on, and for an index), and as Durable::open(). The copy in
+  // device memory may still be being loaded when it returns; batches, lookups and ref() wait for
+  // that.
+  static KvStore open(Region& region, Cache cache = Cache::automatic,
+                      Index index = Index::automatic);
   // Bytes that a region must have for a store of these options. Throws invalid_argument.
   static std::uint64_t region_bytes(const Options& options);
 
@@ -167,8 +188,8 @@ class KvStore {
   // is one, is loaded. kv_store_ref.hpp says what they see, and for how long the ref is good.
   KvStoreRef ref();
 
-  // Copies out up to `limit` pairs in the order of the table, or of the index; returns how many
-  // there are. `keys` and `values` are the host's, and may be null to count only.
+  // Copies out up to `limit` pairs in the order of the table, the index, or the log; returns how
+  // many there are. `keys` and `values` are the host's, and may be null to count only.
   std::uint64_t scan(std::uint64_t* keys, std::uint64_t* values, std::uint64_t limit);
 
   // Checks what must hold between batches: no transaction open, every key in its own place and

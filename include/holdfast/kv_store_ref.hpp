@@ -14,7 +14,7 @@ namespace holdfast {
 namespace detail {
 
 // How a store lays out its pairs. none: there is no store.
-enum class KvLayout : std::uint32_t { none, buckets, index };
+enum class KvLayout : std::uint32_t { none, buckets, index, fingerprints };
 
 // A pair as a store holds it. Keys are inverted, so that zeroed memory holds no pair.
 struct alignas(16) KvPair {
@@ -26,8 +26,12 @@ struct alignas(16) KvPair {
 struct KvView {
   KvLayout layout = KvLayout::none;
   const KvPair* pairs = nullptr;
-  std::uint64_t mask = 0;                // buckets - 1; index: slots - 1
+  std::uint64_t mask = 0;                // buckets - 1; otherwise: slots - 1
   const std::uint32_t* where = nullptr;  // index: by slot, which record holds the pair
+  // fingerprints: `pairs` are the records of the log.
+  const std::uint64_t* words = nullptr;  // by slot
+  const std::uint32_t* lives = nullptr;  // by segment of the log: how often it was made free
+  std::uint32_t shift = 0;               // log2 of a segment's records
 };
 
 // Slots of an index. One of key 0 is empty, and ends a search. One of a key that was erased keeps
@@ -36,6 +40,11 @@ struct KvView {
 inline constexpr std::uint64_t kKvGone = 1;
 inline constexpr std::uint64_t kKvErased = 0xa5e7d1b3c94f6820ull;
 inline constexpr std::uint32_t kKvErasedBit = 0x80000000u;
+
+// Slots of fingerprints are one word each: a fingerprint of the key above the position of its
+// record, with the bit of a tombstone. 0 is empty, and ends a search; this one can be used again.
+// No record is at position 0.
+inline constexpr std::uint64_t kKvGoneWord = kKvErasedBit;
 
 }  // namespace detail
 
@@ -64,7 +73,8 @@ inline constexpr std::uint32_t kKvErasedBit = 0x80000000u;
 // do by strong accesses of device scope; nothing more is relied on. What is seen beside a batch is
 // not committed yet and may not be durable: a crash, or the batch's own failure, takes it back.
 //
-// kReservedKey is never found. Lookups write nothing and never wait.
+// kReservedKey is never found. Lookups write nothing and never wait; one that reads a record over
+// the link (KvStore::Index::fingerprints) reads again if cleaning made room of it meanwhile.
 //
 // A ref is good as long as its store, wherever that is moved, is the last of its process to have
 // been opened, and as the region is open. Batches, commits, and growing the region leave it good.

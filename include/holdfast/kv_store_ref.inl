@@ -154,6 +154,96 @@ __device__ __forceinline__ bool kv_find_in_index(const KvView& view, std::uint64
   return false;
 }
 
+// Of a key's hash: what its home does not tell, and of that the lowest eight bits.
+__device__ __forceinline__ std::uint32_t kv_fingerprint(std::uint64_t hash) {
+  return static_cast<std::uint32_t>(hash >> 40 << 8 | (hash & 0xff));
+}
+__device__ __forceinline__ std::uint32_t kv_fingerprint_in(std::uint64_t word) {
+  return static_cast<std::uint32_t>(word >> 32);
+}
+__device__ __forceinline__ std::uint32_t kv_position_in(std::uint64_t word) {
+  return static_cast<std::uint32_t>(word) & ~kKvErasedBit;
+}
+// Whether a slot may have a key of that fingerprint that is there. (Tombstones are passed by: if
+// one is of the key, no other slot has it.)
+__device__ __forceinline__ bool kv_may_hold(std::uint64_t word, std::uint32_t fingerprint) {
+  return word != 0 && (word & kKvErasedBit) == 0 && kv_fingerprint_in(word) == fingerprint;
+}
+
+// What is loaded behind it is no older than what it has seen.
+__device__ __forceinline__ std::uint64_t kv_load_acquire(const std::uint64_t* word) {
+#if defined(__CUDA_ARCH__)
+  std::uint64_t value;
+  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  return value;
+#else
+  return kv_load_word(word);
+#endif
+}
+__device__ __forceinline__ std::uint32_t kv_load_acquire(const std::uint32_t* word) {
+#if defined(__CUDA_ARCH__)
+  std::uint32_t value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+  return value;
+#else
+  return *const_cast<const volatile std::uint32_t*>(word);
+#endif
+}
+
+// Reads the record that a slot has, which `*word` says. Returns false where the slot has changed,
+// or the record may have been overwritten, with the word as it is now.
+//
+// Beside batches, positions are used again. A record is stored before a slot has its position, and
+// stays as it is until its segment is free, which its life counts: before that, no slot has
+// positions in it any more, and behind it, by a later kernel of the stream, others are stored. So
+// if the slot has the position at a time behind one load of the life, and the same life is loaded
+// behind the record, the record is the slot's at that time. Whatever was read otherwise is dropped.
+template <KvLoads L>
+__device__ __forceinline__ bool kv_read_record(const KvView& view, std::uint64_t slot,
+                                               std::uint64_t* word, KvPair* record) {
+  const std::uint32_t position = kv_position_in(*word);
+  if constexpr (L == KvLoads::plain) {
+    *record = view.pairs[position];
+    return true;
+  } else {
+    const std::uint32_t* const life = view.lives + (position >> view.shift);
+    const std::uint32_t before = kv_load_acquire(life);
+    std::uint64_t now = kv_load_acquire(view.words + slot);
+    if (now == *word) {
+      *record = kv_load_pair<L>(view.pairs + position);
+      __threadfence();
+      if (*const_cast<const volatile std::uint32_t*>(life) == before) return true;
+      now = kv_load_word(view.words + slot);
+    }
+    *word = now;
+    return false;
+  }
+}
+
+// As in an index; a key is compared where it is, in its record.
+template <KvLoads L>
+__device__ __forceinline__ bool kv_find_by_fingerprint(const KvView& view, std::uint64_t key,
+                                                       std::uint64_t* value) {
+  const std::uint64_t wanted = ~key;
+  if (wanted == 0) return false;
+  const std::uint64_t hash = kv_hash(key);
+  const std::uint32_t fingerprint = kv_fingerprint(hash);
+  std::uint64_t slot = hash & view.mask;
+  for (std::uint64_t passed = 0; passed <= view.mask; ++passed) {
+    std::uint64_t word = L == KvLoads::plain ? view.words[slot] : kv_load_word(view.words + slot);
+    while (kv_may_hold(word, fingerprint)) {
+      KvPair record{};
+      if (!kv_read_record<L>(view, slot, &word, &record)) continue;
+      if (record.key != wanted) break;
+      *value = record.value;
+      return true;
+    }
+    if (word == 0) return false;
+    slot = (slot + 1) & view.mask;
+  }
+  return false;
+}
+
 }  // namespace detail
 
 __device__ inline bool KvStoreRef::find(std::uint64_t key, std::uint64_t* value) const {
@@ -164,6 +254,8 @@ __device__ inline bool KvStoreRef::find(std::uint64_t key, std::uint64_t* value)
       return detail::kv_find_in_buckets(view_, key, value);
     case detail::KvLayout::index:
       return detail::kv_find_in_index<detail::KvLoads::strong>(view_, key, value);
+    case detail::KvLayout::fingerprints:
+      return detail::kv_find_by_fingerprint<detail::KvLoads::strong>(view_, key, value);
   }
   return false;
 }
@@ -176,6 +268,8 @@ __device__ inline bool KvStoreRef::find_by_warp(std::uint64_t key, std::uint64_t
       return detail::kv_find_in_buckets_by_warp<detail::KvLoads::strong>(view_, key, value);
     case detail::KvLayout::index:
       return detail::kv_find_in_index<detail::KvLoads::strong>(view_, key, value);
+    case detail::KvLayout::fingerprints:
+      return detail::kv_find_by_fingerprint<detail::KvLoads::strong>(view_, key, value);
   }
   return false;
 }

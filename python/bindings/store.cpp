@@ -82,10 +82,31 @@ KvStore::Layout layout_named(const std::string& name) {
   throw Error(Errc::invalid_argument, "layout is '" + name + "': use in_place or log");
 }
 
+KvStore::Index index_named(const std::string& name) {
+  if (name == "automatic") return KvStore::Index::automatic;
+  if (name == "whole") return KvStore::Index::whole;
+  if (name == "fingerprints") return KvStore::Index::fingerprints;
+  throw Error(Errc::invalid_argument,
+              "index is '" + name + "': use automatic, whole or fingerprints");
+}
+
+const char* name_of(KvStore::Index index) {
+  switch (index) {
+    case KvStore::Index::automatic:
+      break;
+    case KvStore::Index::whole:
+      return "whole";
+    case KvStore::Index::fingerprints:
+      return "fingerprints";
+  }
+  return "none";
+}
+
 KvStore::Options options_of(std::uint64_t capacity, std::uint32_t max_batch,
                             const std::string& cache, const std::string& layout,
-                            std::uint64_t log_records) {
+                            std::uint64_t log_records, const std::string& index = "automatic") {
   KvStore::Options options{capacity, max_batch, cache_named(cache)};
+  options.index = index_named(index);
   options.layout = layout_named(layout);
   options.log_records = log_records;
   return options;
@@ -93,14 +114,17 @@ KvStore::Options options_of(std::uint64_t capacity, std::uint32_t max_batch,
 
 Handle create_store(const std::shared_ptr<RegionHandle>& region, std::uint64_t capacity,
                     std::uint32_t max_batch, const std::string& cache, const std::string& layout,
-                    std::uint64_t log_records) {
-  const KvStore::Options options = options_of(capacity, max_batch, cache, layout, log_records);
+                    std::uint64_t log_records, const std::string& index) {
+  const KvStore::Options options =
+      options_of(capacity, max_batch, cache, layout, log_records, index);
   return adopt(region, region->with([&](Region& open) { return KvStore::create(open, options); }));
 }
 
-Handle open_store(const std::shared_ptr<RegionHandle>& region, const std::string& cache) {
-  return adopt(region,
-               region->with([&](Region& open) { return KvStore::open(open, cache_named(cache)); }));
+Handle open_store(const std::shared_ptr<RegionHandle>& region, const std::string& cache,
+                  const std::string& index) {
+  return adopt(region, region->with([&](Region& open) {
+    return KvStore::open(open, cache_named(cache), index_named(index));
+  }));
 }
 
 void check_place(const Input& array, const char* what) {
@@ -191,7 +215,7 @@ void bind_records(nb::module_& module) {
       .def_ro("max_batch", &KvStore::Stats::max_batch)
       .def_ro("batches", &KvStore::Stats::batches)
       .def_ro("cached", &KvStore::Stats::cached,
-              "lookups read a copy of the table in device memory")
+              "lookups read device memory alone: a copy of the table, or an index")
       .def_ro("total", &KvStore::Stats::total)
       .def_prop_ro(
           "layout",
@@ -199,6 +223,9 @@ void bind_records(nb::module_& module) {
             return stats.layout == KvStore::Layout::log ? "log" : "in_place";
           },
           "in_place or log; what follows is of the layout log, and else 0")
+      .def_prop_ro(
+          "index", [](const KvStore::Stats& stats) { return name_of(stats.index); },
+          "whole or fingerprints; none: of the layout in_place")
       .def_ro("log_records", &KvStore::Stats::log_records, "that the log takes")
       .def_ro("live_records", &KvStore::Stats::live_records,
               "pairs, and tombstones that are still needed")
@@ -206,10 +233,18 @@ void bind_records(nb::module_& module) {
       .def_ro("segment_records", &KvStore::Stats::segment_records)
       .def_ro("segments", &KvStore::Stats::segments)
       .def_ro("free_segments", &KvStore::Stats::free_segments)
+      .def_ro("snapshots", &KvStore::Stats::snapshots,
+              "segments that have a snapshot, by which the store is opened")
+      .def_ro("snapshot_age", &KvStore::Stats::snapshot_age,
+              "runs that were committed since the oldest of them was taken")
+      .def_ro("snapshots_used", &KvStore::Stats::snapshots_used, "when it was opened")
+      .def_ro("snapshots_refused", &KvStore::Stats::snapshots_refused,
+              "they were not as the log, which was read without any")
       .def_ro("batch_records", &KvStore::Stats::batch_records,
               "operations of the batches since it was opened")
       .def_ro("copied_records", &KvStore::Stats::copied_records, "by cleaning, since then")
       .def_ro("bytes_stored", &KvStore::Stats::bytes_stored, "to the medium, since then")
+      .def_ro("snapshot_bytes", &KvStore::Stats::snapshot_bytes, "of them, for snapshots")
       .def_prop_ro("write_amplification", &KvStore::Stats::write_amplification,
                    "bytes stored for a byte of batches since it was opened")
       .def_prop_ro("space_amplification", &KvStore::Stats::space_amplification,
@@ -257,8 +292,8 @@ void bind_store(nb::module_& module) {
         return handle->with([](KvStore& store) { return store.timing(); });
       });
   module.def("create_store", &create_store, "region"_a, "capacity"_a, "max_batch"_a, "cache"_a,
-             "layout"_a, "log_records"_a);
-  module.def("open_store", &open_store, "region"_a, "cache"_a);
+             "layout"_a, "log_records"_a, "index"_a);
+  module.def("open_store", &open_store, "region"_a, "cache"_a, "index"_a);
   module.def(
       "store_region_bytes",
       [](std::uint64_t capacity, std::uint32_t max_batch, const std::string& layout,

@@ -320,7 +320,7 @@ class StoreStats:
 
     @property
     def cached(self) -> bool:
-        """lookups read a copy of the table in device memory"""
+        """lookups read device memory alone: a copy of the table, or an index"""
 
     @property
     def total(self) -> BatchResult: ...
@@ -328,6 +328,10 @@ class StoreStats:
     @property
     def layout(self) -> str:
         """in_place or log; what follows is of the layout log, and else 0"""
+
+    @property
+    def index(self) -> str:
+        """whole or fingerprints; none: of the layout in_place"""
 
     @property
     def log_records(self) -> int:
@@ -351,6 +355,22 @@ class StoreStats:
     def free_segments(self) -> int: ...
 
     @property
+    def snapshots(self) -> int:
+        """segments that have a snapshot, by which the store is opened"""
+
+    @property
+    def snapshot_age(self) -> int:
+        """runs that were committed since the oldest of them was taken"""
+
+    @property
+    def snapshots_used(self) -> int:
+        """when it was opened"""
+
+    @property
+    def snapshots_refused(self) -> bool:
+        """they were not as the log, which was read without any"""
+
+    @property
     def batch_records(self) -> int:
         """operations of the batches since it was opened"""
 
@@ -361,6 +381,10 @@ class StoreStats:
     @property
     def bytes_stored(self) -> int:
         """to the medium, since then"""
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """of them, for snapshots"""
 
     @property
     def write_amplification(self) -> float:
@@ -422,9 +446,9 @@ class Store:
 
     def timing(self) -> BatchTiming: ...
 
-def create_store(region: Region, capacity: int, max_batch: int, cache: str, layout: str, log_records: int) -> Store: ...
+def create_store(region: Region, capacity: int, max_batch: int, cache: str, layout: str, log_records: int, index: str) -> Store: ...
 
-def open_store(region: Region, cache: str) -> Store: ...
+def open_store(region: Region, cache: str, index: str) -> Store: ...
 
 def store_region_bytes(capacity: int, max_batch: int, layout: str, log_records: int) -> int:
     """Bytes that a region must have for such a store."""

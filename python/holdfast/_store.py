@@ -45,11 +45,17 @@ def _checked(capacity: int, max_batch: int) -> tuple[int, int]:
 
 
 def _create(
-    region: Region, capacity: int, max_batch: int, cache: str, layout: str, log_records: int
+    region: Region,
+    capacity: int,
+    max_batch: int,
+    cache: str,
+    layout: str,
+    log_records: int,
+    index: str,
 ) -> Any:
     checked = _checked(capacity, max_batch)
     records = checked_number(log_records, "log_records", 0)
-    return ext.create_store(region._handle, *checked, cache, layout, records)
+    return ext.create_store(region._handle, *checked, cache, layout, records, index)
 
 
 class KeyValueStore:
@@ -74,6 +80,10 @@ class KeyValueStore:
     (docs/kv-log.md). Of a log `log_records` is how many records of 16 bytes it takes (0: twice the
     capacity, and two batches), `cache` does not matter, and set() raises Error (no_space), with
     nothing stored, where there would be more pairs than its capacity, or its log is too full.
+
+    `index` says what the index of a log has in GPU memory: "whole", all pairs, or "fingerprints",
+    which take a third of that or less and lookups to the log across the link; "automatic" is whole
+    where that leaves an eighth of the free memory. Each opening may choose another.
     """
 
     def __init__(
@@ -84,16 +94,17 @@ class KeyValueStore:
         cache: str = "automatic",
         layout: str = "in_place",
         log_records: int = 0,
+        index: str = "automatic",
     ) -> None:
         self.region = region
         if "kvs.header" in region:
-            self._store = ext.open_store(region._handle, cache)
+            self._store = ext.open_store(region._handle, cache, index)
         elif capacity is None:
             raise Error(
                 f"region {region.path} has no store: give a capacity to make one", "not_found"
             )
         else:
-            self._store = _create(region, capacity, max_batch, cache, layout, log_records)
+            self._store = _create(region, capacity, max_batch, cache, layout, log_records, index)
 
     @classmethod
     def create(
@@ -104,19 +115,22 @@ class KeyValueStore:
         cache: str = "automatic",
         layout: str = "in_place",
         log_records: int = 0,
+        index: str = "automatic",
     ) -> KeyValueStore:
         """Makes a store for `capacity` pairs. Raises Error (already_exists, no_space)."""
         store = cls.__new__(cls)
         store.region = region
-        store._store = _create(region, capacity, max_batch, cache, layout, log_records)
+        store._store = _create(region, capacity, max_batch, cache, layout, log_records, index)
         return store
 
     @classmethod
-    def open(cls, region: Region, cache: str = "automatic") -> KeyValueStore:
+    def open(
+        cls, region: Region, cache: str = "automatic", index: str = "automatic"
+    ) -> KeyValueStore:
         """Opens and recovers the store in `region`. Raises Error (not_found, damaged)."""
         store = cls.__new__(cls)
         store.region = region
-        store._store = ext.open_store(region._handle, cache)
+        store._store = ext.open_store(region._handle, cache, index)
         return store
 
     @staticmethod
@@ -140,7 +154,7 @@ class KeyValueStore:
         return self._store.erase(_as_u64(keys, "keys"))
 
     def scan(self) -> tuple[U64, U64]:
-        """Returns all keys and their values, in the order of the table or the index."""
+        """Returns all keys and their values, in the order of the table, the index, or the log."""
         return self._store.scan()
 
     def verify(self) -> str:

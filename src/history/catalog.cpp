@@ -138,8 +138,11 @@ bool Catalog::is_cancelled(const Transfer& transfer) const {
 
 void Catalog::apply(Copy& copy, Input input) {
   const std::optional<State> next = next_state(copy.state, input, *table_);
-  require(next.has_value(), std::string("'") + to_string(input) + "' came to a copy that is " +
-                                to_string(copy.state));
+  if (!next) {
+    const std::string what =
+        std::string("'") + to_string(input) + "' came to a copy that is " + to_string(copy.state);
+    require(false, what.c_str());
+  }
   copy.state = *next;
 }
 
@@ -430,14 +433,6 @@ void Catalog::unwant_unless_hinted(Step step) {
     if (is_ready(copy.state)) apply(copy, Input::unwant);
   }
   set_notes(step, found->second);
-}
-
-// How many places behind the head of the restore order. A copy below one that the fastest cache
-// will have until its restore is not wanted for its own sake.
-std::uint64_t Catalog::distance_of(std::uint64_t note) const {
-  const std::uint64_t place = note >> kNoteBits;
-  if (place == kNoPlace || ((note & kAbove) != 0 && is_in_front(note))) return kUnhinted;
-  return place - hints_.begin()->first;
 }
 
 std::uint64_t Catalog::prefetch_distance() const {

@@ -280,6 +280,22 @@ class Catalog {
   static constexpr int kNoteBits = 4;
   static constexpr std::uint64_t kAbove = 4, kBelow = 8;
   static constexpr std::uint64_t kNoPlace = ~std::uint64_t{0} >> kNoteBits;
+  // What notes say of the restore order as it is. Without branches, since a decision asks it of
+  // each fragment.
+  struct Distances {
+    std::uint64_t head, front_end;  // places
+    // It is not wanted, or not for its own sake: the fastest cache will have it until its restore.
+    bool is_unwanted(std::uint64_t note) const {
+      const std::uint64_t place = note >> kNoteBits;
+      const bool above = detail::both((note & kAbove) != 0, place < front_end);
+      return detail::either(place == kNoPlace, above);
+    }
+    // How many places behind the head.
+    std::uint64_t of(std::uint64_t note) const {
+      return ((note >> kNoteBits) - head) | detail::mask(is_unwanted(note));
+    }
+  };
+  Distances distances() const { return {hints_.empty() ? 0 : hints_.begin()->first, front_.end}; }
   // For so many of the next restores a prefetch takes room from what only storage has besides.
   static constexpr std::uint64_t kExchanged = 2;
 
@@ -319,23 +335,21 @@ class Catalog {
   };
   bool drains(int tier, std::uint64_t bytes, Asker asker, Drains& known) const;
   // If it can be evicted at once; else one that waits for ever.
-  Score score_now(const Fragment& fragment, std::uint64_t distance) const;
-  bool stays(const Fragment& fragment, std::uint64_t own, std::uint64_t distance) const;
+  static Score score_now(const Fragment& fragment, const Distances& distances,
+                         std::uint64_t distance);
+  static bool stays(const Fragment& fragment, std::uint64_t own, std::uint64_t distance);
   Score score(int tier, const Fragment& fragment, Asker asker, std::uint64_t distance,
               Drains& known) const;
   std::optional<Window> window(int tier, std::uint64_t bytes, Asker asker,
                                std::uint64_t distance) const;
   std::optional<Window> oldest_window(int tier, std::uint64_t bytes, Asker asker) const;
+  bool has_window(int tier, std::uint64_t bytes, Asker asker) const;
   std::uint64_t take(int tier, const Window& window, Step step, std::uint64_t bytes);
   std::optional<Transfer> begin_flush(Step step, int tier);
   bool keeps_front(int tier) const;
   Transfer begin_into(Transfer::Kind kind, Step step, int from, int to, std::uint64_t offset);
 
-  std::uint64_t distance_of(std::uint64_t note) const;
-  // It was consumed, and is not wanted again.
-  bool is_free(std::uint64_t note) const {
-    return static_cast<Noted>(note & 3) == Noted::consumed && distance_of(note) == kUnhinted;
-  }
+  std::uint64_t distance_of(std::uint64_t note) const { return distances().of(note); }
   // catalog_front.cpp
   Checkpoint& learn(Step step, std::uint64_t bytes);
   void forget(Step step);

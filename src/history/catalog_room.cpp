@@ -27,7 +27,7 @@ bool Catalog::drains(int tier, std::uint64_t bytes, Asker asker) const {
   }
   if (asker == Asker::last_resort) asker = Asker::caller;  // a lane does not take what hints keep
   for (int below = tier + 1; below < tiers() && !is_storage(below); ++below) {
-    if (window(below, bytes, asker, kUnhinted)) return true;
+    if (has_window(below, bytes, asker)) return true;
   }
   return false;
 }
@@ -40,21 +40,22 @@ bool Catalog::drains(int tier, std::uint64_t bytes, Asker asker, Drains& known) 
   return does;
 }
 
-Score Catalog::score_now(const Fragment& fragment, std::uint64_t distance) const {
-  const auto noted = static_cast<Noted>(fragment.note & 3);
-  Score result{noted == Noted::busy ? kNever : 0, distance_of(fragment.note), false};
-  result.consumed = noted == Noted::consumed && result.distance == kUnhinted;
-  if (stays(fragment, result.distance, distance)) result.wait = kNever;
-  return result;
-}
-
 // For who wants room for what is restored at `distance`, in place of what is restored at `own`.
 // Where only storage has that besides, it would be fetched twice; and room comes by itself as the
 // program restores.
-bool Catalog::stays(const Fragment& fragment, std::uint64_t own, std::uint64_t distance) const {
+bool Catalog::stays(const Fragment& fragment, std::uint64_t own, std::uint64_t distance) {
   if (distance == kUnhinted) return false;
   if (own < distance) return true;
   return own != kUnhinted && (fragment.note & kBelow) == 0 && distance >= kExchanged;
+}
+
+Score Catalog::score_now(const Fragment& fragment, const Distances& distances,
+                         std::uint64_t distance) {
+  const auto noted = static_cast<Noted>(fragment.note & 3);
+  Score result{noted == Noted::busy ? kNever : 0, distances.of(fragment.note), false};
+  result.consumed = detail::both(noted == Noted::consumed, result.distance == kUnhinted);
+  if (stays(fragment, result.distance, distance)) result.wait = kNever;
+  return result;
 }
 
 // What one fragment is worth to whoever wants room in its tier. `distance`: fragments that are
@@ -106,12 +107,37 @@ std::optional<Window> Catalog::window(int tier, std::uint64_t bytes, Asker asker
   if (bytes > space.capacity()) return std::nullopt;
   if (tier_at(tier).spec.keeps_newest) return oldest_window(tier, bytes, asker);
   Drains known;
+  const Distances now = distances();
   return choose_window(
-      space.fragments(), space.rounded(bytes),
-      [&](const Fragment& fragment) { return is_free(fragment.note); },
-      [&](const Fragment& fragment) { return score_now(fragment, distance); },
+      space.fragments(), space.rounded(bytes), space.capacity() - space.used(),
+      [&](const Fragment& fragment) {
+        return static_cast<Noted>(fragment.note & 3) == Noted::consumed;
+      },
+      [&](const Fragment& fragment) { return score_now(fragment, now, distance); },
       [&](const Fragment& fragment) { return score(tier, fragment, asker, distance, known); },
       tier_at(tier).scratch.scores);
+}
+
+// Whether window() finds one of what no hint protects: any, and so the first will do.
+bool Catalog::has_window(int tier, std::uint64_t bytes, Asker asker) const {
+  const AllocationTable& space = tier_at(tier).space;
+  const std::uint64_t needed = space.rounded(bytes);
+  if (bytes > space.capacity()) return false;
+  const auto fragments = space.fragments();
+  const auto has_room = [&](const Fragment& one) {
+    return one.step == kGap && one.bytes >= needed;
+  };
+  if (std::any_of(fragments.rbegin(), fragments.rend(), has_room)) return true;
+  Drains known;
+  std::uint64_t room = 0;  // of neighbours that can be evicted now or later
+  for (const Fragment& fragment : fragments) {
+    const bool goes = fragment.step == kGap ||
+                      static_cast<Noted>(fragment.note & 3) != Noted::busy ||
+                      score(tier, fragment, asker, kUnhinted, known).wait < kNever;
+    room = goes ? room + fragment.bytes : 0;
+    if (room >= needed) return true;
+  }
+  return false;
 }
 
 // The window whose newest checkpoint is the oldest there can be. One that was consumed is as good

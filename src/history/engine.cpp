@@ -37,7 +37,7 @@ void Core::check_whole() const {
 }
 
 void Core::lock_soon(std::unique_lock<std::mutex>& lock) {
-  constexpr int kTries = 100, kPause = 10;
+  constexpr int kTries = 1000, kPause = 10;  // some ten microseconds
   for (int i = 0; i < kTries; ++i) {
     if (lock.try_lock()) return;
     for (int k = 0; k < kPause; ++k) std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -461,6 +461,7 @@ void Engine::restore(Step step, Stream& stream, bool keep) {
     Core::lock_soon(lock);
     if (!from_cache) {
       --demands_;
+      note_read();
       caller.ends_direct(transfer, outcome);
     }
     if (done && from_cache) {

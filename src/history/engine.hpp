@@ -78,7 +78,8 @@ struct Core {
   std::unique_ptr<Trace> trace;  // null: nobody asked for one
 
   // Takes the mutex for a call of the program. It is held for a microsecond or two at a time, and
-  // to sleep and be woken takes ten: so it is tried a few times first.
+  // for some where a lane decides among hundreds of checkpoints; to sleep and be woken takes ten,
+  // and as long for who wakes. So it is tried for as long first.
   static void lock_soon(std::unique_lock<std::mutex>& lock);
   // Throws in_use in a forked child, whose copy of the mutex may be locked for ever.
   void check_process() const {
@@ -370,6 +371,7 @@ class Engine {
             bool& faulty_source);
   bool waits_for_more_than_fetches() const;
   bool gives_way(const history::Transfer& transfer) const;
+  void note_read();
   bool keep_pace(const history::Transfer& transfer, std::uint64_t moved);
   LaneWork& work_of(const history::Transfer& transfer);
   const LaneWork& work_of(const history::Transfer& transfer) const;
@@ -434,10 +436,11 @@ class Engine {
   HistoryStats stats_{};
   double seconds_per_byte_[Catalog::kMaxTiers] = {};
   bool stopping_ = false;
-  bool ended_ = false;  // close() is done
-  int calls_ = 0;       // that close() waits for
-  int demands_ = 0;     // restores that read the disk while their callers wait
-  int prefetches_ = 0;  // fetch lanes that read the disk
+  bool ended_ = false;               // close() is done
+  int calls_ = 0;                    // that close() waits for
+  int demands_ = 0;                  // restores that read the disk while their callers wait
+  int prefetches_ = 0;               // fetch lanes that read the disk
+  Clock::time_point quiet_until_{};  // flushes give way though neither reads
 
   LaneWork work_[2][Catalog::kMaxTiers];  // of flushes and fetches, by the faster tier
 

@@ -32,7 +32,9 @@ double least_wait(std::span<const Fragment> fragments, std::span<const Score> sc
       front += queue[front] == first ? 1 : 0;
       ++first;
     }
-    if (end - fragments[first].offset >= bytes) least = scores[queue[front]].wait;
+    if (end - fragments[first].offset < bytes) continue;
+    least = scores[queue[front]].wait;
+    if (least == 0) break;  // mostly there is one that need not wait
   }
   return least;
 }
@@ -40,25 +42,18 @@ double least_wait(std::span<const Fragment> fragments, std::span<const Score> sc
 }  // namespace
 
 std::optional<Window> choose_scored_window(std::span<const Fragment> fragments,
-                                           std::span<const Score> scores, std::uint64_t bytes) {
-  const auto score_at = [&](std::size_t i) -> const Score& { return scores[i]; };
-  const auto free_within = [&](double limit) {
-    return [fragments, scores, limit](std::size_t i) {
-      const Score& score = scores[i];
-      const bool in_time = both(score.wait >= 0, score.wait <= limit);
-      return either(fragments[i].step == kGap, both(score.consumed, in_time));
-    };
-  };
-  // Mostly there is a window that need not wait. Where there is none, all that can be evicted
-  // within the least wait are equal in that, and the loss decides.
-  auto best = least_loss(fragments, score_at, free_within(0), bytes, 0);
-  if (!best) {
-    const double wait = least_wait(fragments, scores, bytes);
+                                           std::span<const Score> scores, std::uint64_t bytes,
+                                           Best best) {
+  const auto score_at = [scores](std::size_t i) -> const Score& { return scores[i]; };
+  double wait = 0;
+  if (best.last == 0) {
+    // All that can be evicted within the least wait are equal in that, and the loss decides.
+    wait = least_wait(fragments, scores, bytes);
     if (wait == kNever) return std::nullopt;
-    best = least_loss(fragments, score_at, free_within(wait), bytes, wait);
+    best = first_window(fragments, score_at, bytes, wait);
+    best = least_loss(fragments, score_at, bytes, wait, best);
   }
-  best->rest = choose_rest(fragments, score_at, *best);
-  return best;
+  return window_of(fragments, score_at, best, bytes, wait);
 }
 
 }  // namespace holdfast::history::detail

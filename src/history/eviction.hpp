@@ -39,8 +39,10 @@ namespace holdfast::history {
 namespace detail {
 
 // choose_window() with a score for each fragment; that of a gap says no more than a wait of 0.
+// `best`: what was found of windows that lose nothing but room.
 std::optional<Window> choose_scored_window(std::span<const Fragment> fragments,
-                                           std::span<const Score> scores, std::uint64_t bytes);
+                                           std::span<const Score> scores, std::uint64_t bytes,
+                                           Best best);
 
 }  // namespace detail
 
@@ -53,15 +55,22 @@ std::optional<Window> choose_window(std::span<const Fragment> fragments, std::ui
                                     ScoreOf&& score_of, std::vector<Score>& memory) {
   if (memory.size() < fragments.size()) memory.resize(2 * fragments.size());
   const std::span<Score> scores = std::span(memory).first(fragments.size());
-  for (std::size_t i = 0; i < fragments.size(); ++i) {
-    const Score score =
-        fragments[i].step == kGap ? Score{0, kUnhinted, true} : score_of(fragments[i]);
+  // Windows that lose nothing but room lose less than any other, and show while scores are asked.
+  const auto is_free = [&](std::size_t i) {
+    if (fragments[i].step == kGap) {
+      scores[i] = {0, kUnhinted, true};
+      return true;
+    }
+    const Score score = score_of(fragments[i]);
     // One by one: copied as a whole, what was just written in parts is waited for.
     scores[i].wait = score.wait;
-    scores[i].distance = score.distance;
+    scores[i].distance = score.distance | detail::mask(score.consumed);  // kUnhinted
     scores[i].consumed = score.consumed;
-  }
-  return detail::choose_scored_window(fragments, scores, bytes);
+    return detail::both(score.consumed, score.wait == 0);
+  };
+  const auto score_at = [scores](std::size_t i) -> const Score& { return scores[i]; };
+  const detail::Best best = detail::least_room(fragments, is_free, score_at, bytes);
+  return detail::choose_scored_window(fragments, scores, bytes, best);
 }
 
 template <class ScoreOf>
@@ -72,25 +81,34 @@ std::optional<Window> choose_window(std::span<const Fragment> fragments, std::ui
 }
 
 // The same choice where what decides most is quickly known. now(fragment) is its score if its wait
-// is 0, and else one that waits for ever; it may be asked twice. is_free(fragment): whether that
-// score is of one that was consumed; asked of gaps, too, where it does not matter, and best
-// answered without a branch. score_of() is asked of the window's neighbours, and of all only if no
-// window can be had at once.
-template <class IsFree, class Now, class ScoreOf>
+// is 0, and else one that waits for ever; it may be asked often, and has no distance where it was
+// consumed. may_be_free(fragment): not where that score is of none that was consumed, as far as
+// that is quickly said; asked of gaps, too, where it does not matter, and best without a branch.
+// score_of() is asked of the window's neighbours, and of all only if no window can be had at once.
+// `gaps`: bytes of all gaps, which decide how long the search takes, not what it finds.
+template <class MayBeFree, class Now, class ScoreOf>
 std::optional<Window> choose_window(std::span<const Fragment> fragments, std::uint64_t bytes,
-                                    IsFree&& is_free, Now&& now, ScoreOf&& score_of,
-                                    std::vector<Score>& memory) {
+                                    std::uint64_t gaps, MayBeFree&& may_be_free, Now&& now,
+                                    ScoreOf&& score_of, std::vector<Score>& memory) {
   const auto now_at = [&](std::size_t i) {
     return fragments[i].step == kGap ? Score{0, kUnhinted, true} : now(fragments[i]);
   };
-  const auto free_at = [&](std::size_t i) {
-    return detail::either(fragments[i].step == kGap, is_free(fragments[i]));
+  const auto may_be_free_at = [&](std::size_t i) {
+    return detail::either(fragments[i].step == kGap, may_be_free(fragments[i]));
   };
-  std::optional<Window> window = detail::least_loss(fragments, now_at, free_at, bytes, 0);
-  if (!window) return choose_window(fragments, bytes, std::forward<ScoreOf>(score_of), memory);
+  // Windows that lose nothing but room are looked for apart where there may be a gap that suffices,
+  // or where other windows take a division for each fragment.
+  detail::Best best, first;
+  const bool may_fit = gaps >= bytes;
+  if (!may_fit) first = detail::first_window(fragments, now_at, bytes, 0);
+  if (first.loss.hinted > 0) best = detail::least_room(fragments, may_be_free_at, now_at, bytes);
+  if (best.last == 0 && may_fit) first = detail::first_window(fragments, now_at, bytes, 0);
+  if (best.last == 0) best = detail::least_loss(fragments, now_at, bytes, 0, first);
+  if (best.last == 0) {
+    return choose_window(fragments, bytes, std::forward<ScoreOf>(score_of), memory);
+  }
   const auto score_at = [&](std::size_t i) { return score_of(fragments[i]); };
-  window->rest = detail::choose_rest(fragments, score_at, *window);
-  return window;
+  return detail::window_of(fragments, score_at, best, bytes, 0);
 }
 
 }  // namespace holdfast::history

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <span>
 
 #include "history/eviction_score.hpp"
@@ -44,7 +43,6 @@ class Losses {
     int exponent = 0;
     std::frexp(static_cast<double>(bytes), &exponent);
     scale_ = std::ldexp(1.0, kBits - exponent);
-    half_scale_ = 2 * scale_;
   }
 
   // Of one fragment, the window's bytes left out.
@@ -62,18 +60,17 @@ class Losses {
 
   // Whether the fragment alone loses more than `least` does, before windows are compared by their
   // bytes. May say no where it does; it saves most fragments their division.
-  void set_least(const Loss& least) {
+  void set_least(const Loss& least, std::uint64_t) {
     // So much more that no rounding, here or in the quotient, makes up for it.
-    most_hinted_ = static_cast<double>(least.hinted) * (1 + 1e-12) + 2;
-    most_unhinted_ = least.hinted == 0 ? least.unhinted : std::numeric_limits<std::uint64_t>::max();
+    const double most_hinted = static_cast<double>(least.hinted) * (1 + 1e-12) + 2;
+    bytes_by_distance_ = 2 * most_hinted / scale_;
   }
   bool is_more(const Fragment& fragment, const Score& score) const {
-    const bool live = fragment.step != kGap && !score.consumed;
-    const bool hinted = score.distance != kUnhinted;
-    if (!live) return false;
-    if (!hinted) return fragment.bytes > most_unhinted_;
-    const auto half = static_cast<double>(static_cast<std::int64_t>(fragment.bytes / 2));
-    return half * half_scale_ > most_hinted_ * divisor(score);
+    // Half of the distance, rounded down: so it is a signed number, as processors convert in one
+    // instruction, and that of kUnhinted, which what was consumed has too, is beyond all.
+    const auto half = static_cast<double>(static_cast<std::int64_t>(score.distance / 2));
+    const auto bytes = static_cast<double>(static_cast<std::int64_t>(fragment.bytes));
+    return bytes > bytes_by_distance_ * (half + 1);
   }
 
  private:
@@ -83,9 +80,31 @@ class Losses {
     return 1 + static_cast<double>(static_cast<std::int64_t>(std::min(score.distance, kFar)));
   }
 
-  double scale_, half_scale_;
-  double most_hinted_ = std::numeric_limits<double>::infinity();
-  std::uint64_t most_unhinted_ = std::numeric_limits<std::uint64_t>::max();
+  double scale_;
+  double bytes_by_distance_ = std::numeric_limits<double>::infinity();
+};
+
+// The same once a window is known that no hint names anything of: what a hint names is more, and
+// nothing is divided.
+class UnhintedLosses {
+ public:
+  Loss of(const Fragment& fragment, const Score& score) const {
+    const bool held = fragment.step != kGap;
+    return {.unhinted = mask(both(held, !score.consumed)) & fragment.bytes,
+            .consumed = mask(both(held, score.consumed)) & fragment.bytes};
+  }
+  // Where a window of `bytes` fits exactly nothing is better that loses as much: of one size, each.
+  void set_least(const Loss& least, std::uint64_t bytes) {
+    const bool fits = least.unhinted > 0 && least.window == bytes && least.consumed == 0;
+    most_ = least.unhinted - (fits ? 1 : 0);
+  }
+  bool is_more(const Fragment& fragment, const Score& score) const {
+    const bool more = either(score.distance != kUnhinted, fragment.bytes > most_);
+    return both(!score.consumed, more);
+  }
+
+ private:
+  std::uint64_t most_ = std::numeric_limits<std::uint64_t>::max();
 };
 
 // What a search has found so far.
@@ -98,11 +117,11 @@ struct Best {
 // Slides over the fragments [begin, end) and looks, for each as the last of a window, at the
 // shortest window that is large enough. A fragment that no better window than the best so far can
 // have ends all windows before it, as does one that is not evicted within `limit` seconds.
-template <class ScoreAt>
+template <class ScoreAt, class Losses>
 [[gnu::always_inline]] inline Best slide(std::span<const Fragment> fragments, std::size_t begin,
                                          std::size_t end, ScoreAt score_at, std::uint64_t bytes,
                                          double limit, Losses losses, Best best) {
-  if (best.last > 0) losses.set_least(best.loss);
+  if (best.last > 0) losses.set_least(best.loss, bytes);
   Loss loss;  // of the window [first, i]
   std::size_t first = begin;
   for (std::size_t i = begin; i < end; ++i) {
@@ -128,85 +147,135 @@ template <class ScoreAt>
     loss.window = behind - fragments[first].offset;
     if (loss < best.loss) {
       best = {first, i + 1, loss};
-      losses.set_least(loss);
+      losses.set_least(loss, bytes);
     }
   }
   return best;
 }
 
-// body(begin, end) for free fragments, as many as there are in a row, if they have the bytes.
-// Branches where a row begins or ends, and nowhere else.
-template <class FreeAt, class Body>
-void for_each_free_row(std::span<const Fragment> fragments, FreeAt free_at, std::uint64_t bytes,
-                       const Body& body) {
-  constexpr std::size_t kBlock = 64;
-  const std::size_t count = fragments.size();
-  bool free = false;
-  std::size_t begin = 0;  // of the row, if `free`
-  const auto turn = [&](std::size_t i) {
-    const auto have = [&] {
-      return fragments[i - 1].offset + fragments[i - 1].bytes - fragments[begin].offset;
-    };
-    if (free && have() >= bytes) body(begin, i);
-    free = !free;
-    begin = i;
-  };
-  for (std::size_t block = 0; block < count; block += kBlock) {
-    const std::size_t end = std::min(block + kBlock, count);
-    std::uint64_t bits = 0;  // of the block, which are free
+// Finds rows of neighbours, in blocks of as many fragments as a word has bits. Branches where a row
+// begins or ends, and nowhere else.
+class Rows {
+ public:
+  static constexpr std::size_t kBlock = 64;
+
+  Rows(std::span<const Fragment> fragments, std::uint64_t bytes)
+      : fragments_(fragments), bytes_(bytes) {}
+
+  // may(i), in order and once: whether fragment i of [block, end) can be in a row. body(begin, end)
+  // for the rows that end here, if they have the bytes. REQUIRES: the blocks come in order, all but
+  // the last of kBlock.
+  template <class May, class Body>
+  void add(std::size_t block, std::size_t end, const May& may, const Body& body) {
+    std::uint64_t bits = 0;
     for (std::size_t i = block; i < end; ++i) {
-      bits |= static_cast<std::uint64_t>(free_at(i)) << (i - block);
+      bits = bits >> 1 | static_cast<std::uint64_t>(may(i)) << (kBlock - 1);
     }
-    std::uint64_t turns = bits ^ (bits << 1 | static_cast<std::uint64_t>(free));
+    bits >>= kBlock - (end - block);
+    std::uint64_t turns = bits ^ (bits << 1 | static_cast<std::uint64_t>(open_));
     for (; turns != 0; turns &= turns - 1) {
-      turn(block + static_cast<std::size_t>(std::countr_zero(turns)));
+      turn(block + static_cast<std::size_t>(std::countr_zero(turns)), body);
     }
+    if (open_ && end == fragments_.size()) turn(end, body);
   }
-  if (free) turn(count);
+  // body(begin, end) for a row that goes on behind `end`, if it has the bytes already.
+  template <class Body>
+  void look(std::size_t end, const Body& body) const {
+    if (!open_) return;
+    const Fragment& last = fragments_[end - 1];
+    if (last.offset + last.bytes - fragments_[begin_].offset >= bytes_) body(begin_, end);
+  }
+
+ private:
+  template <class Body>
+  void turn(std::size_t i, const Body& body) {
+    look(i, body);
+    open_ = !open_;
+    begin_ = i;
+  }
+
+  const std::span<const Fragment> fragments_;
+  const std::uint64_t bytes_;
+  bool open_ = false;
+  std::size_t begin_ = 0;  // of the row, if it is open
+};
+
+// The best window of fragments that are free: gaps, or consumed and evicted now. It loses less than
+// any other, and to look for it is quicker than to find out what the others are worth.
+// may_be_free(i): not of one that is not; score_at(i): asked of those, and says it.
+template <class MayBeFree, class ScoreAt>
+Best least_room(std::span<const Fragment> fragments, const MayBeFree& may_be_free,
+                const ScoreAt& score_at, std::uint64_t bytes) {
+  Best best;
+  UnhintedLosses losses;
+  losses.set_least({}, bytes);  // what is not free is more
+  Rows rows(fragments, bytes);
+  for (std::size_t block = 0; block < fragments.size(); block += Rows::kBlock) {
+    const std::size_t end = std::min(block + Rows::kBlock, fragments.size());
+    rows.add(block, end, may_be_free, [&](std::size_t first, std::size_t last) {
+      best = slide(fragments, first, last, score_at, bytes, 0, losses, best);
+    });
+  }
+  return best;
 }
 
-// Whether there may well be a window of free fragments: by a sample, as if what is consumed were
-// strewn over the table. It decides how long the search takes, not what it finds.
-template <class FreeAt>
-bool expects_free_window(std::span<const Fragment> fragments, FreeAt free_at, std::uint64_t bytes) {
-  constexpr std::size_t kFew = 64, kStride = 17;
-  if (fragments.size() <= kFew) return false;  // there is nothing to be saved
-  std::size_t held = 0, consumed = 0;
-  for (std::size_t i = 0; i < fragments.size(); i += kStride) {
-    const bool holds = fragments[i].step != kGap;
-    held += static_cast<std::size_t>(holds);
-    consumed += static_cast<std::size_t>(both(holds, free_at(i)));
+// What to compare windows with: of a few fragments the best window itself; else one of some that
+// are strewn over the table, since losses may rise or fall along it, made a little worse, so that
+// it is found again in its turn. score_at(i) may be asked often, and is the same then; of a gap and
+// of what was consumed it has no distance.
+template <class ScoreAt>
+Best first_window(std::span<const Fragment> fragments, const ScoreAt& score_at, std::uint64_t bytes,
+                  double limit) {
+  if (fragments.empty()) return {};
+  constexpr std::size_t kSamples = 8, kOfEach = Rows::kBlock / kSamples;
+  const Losses losses(fragments);
+  Best best;
+  const auto look = [&](std::size_t first, std::size_t count) {
+    best = slide(fragments, first, first + count, score_at, bytes, limit, losses, best);
+  };
+  if (fragments.size() <= Rows::kBlock) {
+    look(0, fragments.size());
+    return best;
   }
-  const auto count = static_cast<double>(fragments.size());
-  const Fragment& last = fragments.back();
-  const double neighbours =
-      static_cast<double>(bytes) * count / static_cast<double>(last.offset + last.bytes);
-  const double share = static_cast<double>(consumed) / static_cast<double>(held + 1);
-  constexpr double kEnough = 8;
-  return count * std::pow(share, neighbours) >= kEnough;
+  for (std::size_t i = 0; i < kSamples; ++i) look(i * (fragments.size() / kSamples), kOfEach);
+  if (best.last == 0) look(0, Rows::kBlock);
+  best.loss.consumed += best.last > 0 ? 1 : 0;
+  return best;
 }
 
 // The window whose loss is least, the first of equal ones, of fragments that can be evicted within
-// `limit` seconds. score_at(i) may be asked twice, and is the same then; of a gap it says nothing
-// but a wait of 0. free_at(i): a gap, or consumed and evicted in time.
-template <class ScoreAt, class FreeAt>
-std::optional<Window> least_loss(std::span<const Fragment> fragments, const ScoreAt& score_at,
-                                 const FreeAt& free_at, std::uint64_t bytes, double limit) {
-  if (fragments.empty()) return std::nullopt;
-  const Losses losses(fragments);
-  Best best;
-  // A window of free ones loses less than any other, and to look for these is quicker than to find
-  // out what all the others are worth.
-  if (expects_free_window(fragments, free_at, bytes)) {
-    for_each_free_row(fragments, free_at, bytes, [&](std::size_t begin, std::size_t end) {
-      best = slide(fragments, begin, end, score_at, bytes, limit, losses, best);
-    });
+// `limit` seconds. `best`: first_window().
+//
+// A fragment that loses more than the best window so far is in no better one, and soon that is
+// nearly each: what is left is looked at row by row, if the row is large enough.
+template <class ScoreAt>
+Best least_loss(std::span<const Fragment> fragments, const ScoreAt& score_at, std::uint64_t bytes,
+                double limit, Best best) {
+  if (fragments.size() <= Rows::kBlock) return best;
+  const Losses any(fragments);
+  Rows rows(fragments, bytes);
+  const auto look_through = [&](std::size_t block, std::size_t end, auto losses) {
+    if (best.last > 0) losses.set_least(best.loss, bytes);
+    const auto may = [&](std::size_t i) {
+      const Score& score = score_at(i);
+      const bool in_time = both(score.wait >= 0, score.wait <= limit);  // NaN is not
+      return both(in_time, !losses.is_more(fragments[i], score));
+    };
+    const auto look = [&](std::size_t first, std::size_t last) {
+      best = slide(fragments, first, last, score_at, bytes, limit, losses, best);
+    };
+    rows.add(block, end, may, look);
+    if (best.last == 0 || block == 0) rows.look(end, look);  // the sooner a better one is known
+  };
+  for (std::size_t block = 0; block < fragments.size(); block += Rows::kBlock) {
+    const std::size_t end = std::min(block + Rows::kBlock, fragments.size());
+    if (best.loss.hinted == 0) {
+      look_through(block, end, UnhintedLosses());
+    } else {
+      look_through(block, end, any);
+    }
   }
-  if (best.last == 0) {
-    best = slide(fragments, 0, fragments.size(), score_at, bytes, limit, losses, best);
-  }
-  if (best.last == 0) return std::nullopt;
-  return Window{best.first, best.last, limit, Rest::behind};
+  return best;
 }
 
 // What is lost with the fragment beside a window: the greater, the less likely it is to go next.
@@ -222,13 +291,14 @@ std::pair<int, std::uint64_t> worth(std::span<const Fragment> fragments, const S
   return {3, ~score.distance};
 }
 
-// The side for what is left of a window, by its neighbours.
+// With the side for what is left, if anything is, by the neighbours.
 template <class ScoreAt>
-Rest choose_rest(std::span<const Fragment> fragments, const ScoreAt& score_at,
-                 const Window& window) {
-  const std::size_t before = window.first - 1;  // no index if the window is the buffer's first
-  const bool less = worth(fragments, score_at, before) < worth(fragments, score_at, window.last);
-  return less ? Rest::before : Rest::behind;
+Window window_of(std::span<const Fragment> fragments, const ScoreAt& score_at, const Best& best,
+                 std::uint64_t bytes, double wait) {
+  if (best.loss.window == bytes) return {best.first, best.last, wait};
+  const std::size_t before = best.first - 1;  // no index if the window is the buffer's first
+  const bool less = worth(fragments, score_at, before) < worth(fragments, score_at, best.last);
+  return {best.first, best.last, wait, less ? Rest::before : Rest::behind};
 }
 
 }  // namespace holdfast::history::detail

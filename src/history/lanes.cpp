@@ -195,7 +195,10 @@ void Engine::run_lane(Kind kind, int tier) {
     }
     lock.lock();
     // The next one, if there is one, is begun before a flush could go on.
-    if (fetches) --prefetches_;
+    if (fetches) {
+      --prefetches_;
+      note_read();
+    }
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (kind == Kind::flush && outcome == Outcome::done && info.bytes > 0) {
@@ -258,27 +261,41 @@ bool Engine::waits_for_more_than_fetches() const {
 // A restore that keeps its caller waiting goes before a prefetch, and that before a flush that
 // nobody waits for. Who perhaps waits for this transfer must not wait for ever: the stream of a
 // restore may wait for that caller. A fetch that is under way has its room, and needs no flush.
+// Reads come one behind the other, with the program's computing between them or its next restore,
+// which makes room: a flush that goes on at once has as many chunks under way as threads when the
+// next one comes, and is waited for. So it gives way for a while longer.
 bool Engine::gives_way(const history::Transfer& transfer) const {
   if (transfer.kind == Kind::fetch) {
     return demands_ > 0 && core_->catalog.waiting_callers() == 0;
   }
-  return (demands_ > 0 || prefetches_ > 0) && !waits_for_more_than_fetches();
+  const bool is_read = demands_ > 0 || prefetches_ > 0 || Clock::now() < quiet_until_;
+  return is_read && !waits_for_more_than_fetches();
+}
+
+// A restore or a fetch has read the disk. REQUIRES: the mutex is held.
+void Engine::note_read() {
+  constexpr std::chrono::milliseconds kQuiet{20};
+  quiet_until_ = Clock::now() + kQuiet;
 }
 
 // Whether a transfer goes on. It gives way for so long at most, chunk by chunk: a program that
 // restores without a pause would never have its saves on disk, and what it gives way to may wait
-// for a stream.
+// for a stream. Somebody may come to wait for a fetch by way of the latter, and for a flush only by
+// a call that ends its pause; and each chunk of a flush takes its time from what is read.
 bool Engine::keep_pace(const history::Transfer& transfer, std::uint64_t moved) {
   work_of(transfer).moved = moved;
-  constexpr std::chrono::milliseconds kLongestPause{50};
+  const std::chrono::milliseconds longest{transfer.kind == Kind::fetch ? 50 : 250};
   Lock lock(core_->mutex);
   const auto begin = Clock::now();
   for (;;) {
     if (core_->catalog.is_cancelled(transfer) || core_->broken) return false;
     if (stopping_) return transfer.kind == Kind::flush;
-    if (!gives_way(transfer) || Clock::now() - begin >= kLongestPause) return true;
     const auto pause = Clock::now();
-    core_->changed.wait_until(lock, begin + kLongestPause);
+    if (!gives_way(transfer) || pause - begin >= longest) return true;
+    // Nobody tells of the end of the quiet, and of all else each does.
+    const bool quiet = demands_ == 0 && prefetches_ == 0;
+    const auto end = begin + longest;
+    core_->changed.wait_until(lock, quiet ? std::min(quiet_until_, end) : end);
     work_of(transfer).paused_ns += std::chrono::nanoseconds(Clock::now() - pause).count();
   }
 }

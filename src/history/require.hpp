@@ -6,9 +6,9 @@
 
 namespace holdfast::history {
 
-// Throws logic_error: a defect of this library.
-inline void require(bool holds, const std::string& what) {
-  if (!holds) throw std::logic_error("holdfast: history: " + what);
+// Throws logic_error: a defect of this library. `what` is no string, which would be made each time.
+inline void require(bool holds, const char* what) {
+  if (!holds) throw std::logic_error(std::string("holdfast: history: ") + what);
 }
 
 }  // namespace holdfast::history

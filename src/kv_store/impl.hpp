@@ -60,7 +60,7 @@ std::shared_ptr<KvStore::Impl> open_in_place(Region& region, KvStore::Cache cach
 std::uint64_t in_place_region_bytes(const KvStore::Options& options);
 
 std::shared_ptr<KvStore::Impl> create_log(Region& region, const KvStore::Options& options);
-std::shared_ptr<KvStore::Impl> open_log(Region& region);
+std::shared_ptr<KvStore::Impl> open_log(Region& region, KvStore::Index index);
 std::uint64_t log_region_bytes(const KvStore::Options& options);
 // Whether what is there under the store's name, whole or not, is of the layout log.
 bool is_log(const Region& region);

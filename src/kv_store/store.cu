@@ -15,11 +15,18 @@ void check_cache(KvStore::Cache cache) {
                    "Cache::automatic, Cache::off or Cache::on");
 }
 
+void check_index(KvStore::Index index) {
+  using Index = KvStore::Index;
+  kv::check_option("index", index, {Index::automatic, Index::whole, Index::fingerprints},
+                   "Index::automatic, Index::whole or Index::fingerprints");
+}
+
 // Refuses a log of no layout here, not by the parameters: those that an earlier build stored with
 // one, which made the log a conventional one, still open.
 void check_options(const KvStore::Options& options) {
   using Layout = KvStore::Layout;
   check_cache(options.cache);
+  check_index(options.index);
   kv::check_option("log", options.log, {LogLayout::coalesced, LogLayout::conventional},
                    "LogLayout::coalesced or LogLayout::conventional");
   kv::check_option("layout", options.layout, {Layout::in_place, Layout::log},
@@ -81,9 +88,11 @@ KvStore KvStore::create(Region& region, const KvStore::Options& options) {
                                                : kv::create_in_place(region, options));
 }
 
-KvStore KvStore::open(Region& region, Cache cache) {
+KvStore KvStore::open(Region& region, Cache cache, Index index) {
   check_cache(cache);
-  return KvStore(kv::is_log(region) ? kv::open_log(region) : kv::open_in_place(region, cache));
+  check_index(index);
+  return KvStore(kv::is_log(region) ? kv::open_log(region, index)
+                                    : kv::open_in_place(region, cache));
 }
 
 KvStore::BatchResult KvStore::set(const std::uint64_t* keys, const std::uint64_t* values,

@@ -163,7 +163,7 @@ TEST_F(HistoryPaceTest, AFlushGivesWayToAFetchThatARestoreWaitsFor) {
   gates_->set(gates_->writes, 1 << 30);
   std::this_thread::sleep_for(milliseconds(100));
   const int written = gates_->count(gates_->writers) - writers;
-  const auto pauses = (std::chrono::steady_clock::now() - begin) / milliseconds(50);
+  const auto pauses = (std::chrono::steady_clock::now() - begin) / milliseconds(250);
   EXPECT_LE(written, 1 + pauses);
   // So the flush comes to its end, whatever the fetch waits for.
   while (!engine->is_in(1, Tier::disk)) std::this_thread::sleep_for(milliseconds(1));
@@ -171,6 +171,31 @@ TEST_F(HistoryPaceTest, AFlushGivesWayToAFetchThatARestoreWaitsFor) {
   gates_->set(gates_->reads, 1 << 30);
   waiting.join();
   EXPECT_EQ(engine->stats().fetched_to[static_cast<int>(Tier::host)].checkpoints, 1u);
+}
+
+// Behind a restore from the disk the next one may come at once; and the flush comes to its end.
+TEST_F(HistoryPaceTest, AFlushGivesWayForAWhileBehindARestore) {
+  const auto engine = open_with_0_on_disk();
+  gates_->set(gates_->writes, 2);
+  const int begun = gates_->count(gates_->writers);
+  engine->save(1, stream_, false);
+  stream_.synchronize();
+  gates_->await(gates_->writers, begun + 3);  // two pages are written, and one is under way
+  for (int times = 0; times < 5; ++times) {
+    gates_->set(gates_->writes, 0);
+    const int writers = gates_->count(gates_->writers);
+    const auto begin = std::chrono::steady_clock::now();
+    engine->restore(0, stream_, true);
+    gates_->set(gates_->writes, 1 << 30);
+    for (;;) {
+      const int written = gates_->count(gates_->writers) - writers;
+      if (std::chrono::steady_clock::now() - begin >= milliseconds(20)) break;
+      EXPECT_LE(written, 1);  // behind the page that was under way
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    EXPECT_EQ(engine->stats().restored_from[static_cast<int>(Tier::disk)].checkpoints, times + 1u);
+  }
+  while (!engine->is_in(1, Tier::disk)) std::this_thread::sleep_for(milliseconds(1));
 }
 
 // A save that waits for room waits for the flush, which goes on then, whatever is fetched.

@@ -17,25 +17,40 @@ Options budget(std::uint64_t states) {
   return options;
 }
 
-void expect_no_failure(const char* name, unsigned operations, std::uint64_t states) {
+void expect_no_failure(const std::string& name, unsigned operations, std::uint64_t states) {
   const Report report = check(shipped_program(name, {operations, 0, 0}), budget(states));
   EXPECT_GE(report.states, states);
   EXPECT_GT(report.nested_states, states / 10);
   for (const Failure& failure : report.failures) ADD_FAILURE() << failure.message;
 }
 
-TEST(KvLogCheck, NoStateOfBatchesFails) { expect_no_failure("kv_log", 3, 1500); }
-TEST(KvLogCheck, NoStateOfCleaningFails) { expect_no_failure("kv_log_cleaning", 2, 300); }
+// By how names of the programs end: of an index that is whole, and of one of fingerprints.
+class KvLogCheck : public ::testing::TestWithParam<const char*> {
+ protected:
+  static std::string of_form(const std::string& name) { return name + GetParam(); }
+};
+INSTANTIATE_TEST_SUITE_P(Forms, KvLogCheck, ::testing::Values("", "_fingerprints"),
+                         [](const auto& info) {
+                           return std::string(*info.param == 0 ? "whole" : info.param + 1);
+                         });
+
+TEST_P(KvLogCheck, NoStateOfBatchesFails) { expect_no_failure(of_form("kv_log"), 3, 1500); }
+TEST_P(KvLogCheck, NoStateOfCleaningFails) {
+  expect_no_failure(of_form("kv_log_cleaning"), 2, 300);
+}
+TEST_P(KvLogCheck, NoStateOfSnapshotsFails) {
+  expect_no_failure(of_form("kv_log_snapshot"), 1, 1500);
+}
 
 // All of them, of the smallest batch.
-TEST(KvLogCheck, OneBatchPasses) {
-  const Report report = check(shipped_program("kv_log_set"));
+TEST_P(KvLogCheck, OneBatchPasses) {
+  const Report report = check(shipped_program(of_form("kv_log_set")));
   EXPECT_EQ(report.verdict, Verdict::passed) << all_of(report.limits);
   expect_nothing_fails(report);
 }
 
 // Without the fence in front of the commit word, and the like.
-TEST(KvLogCheck, ChangesOfTheProgramAreNoticed) {
+TEST(KvLogCheckMutants, ChangesOfTheProgramAreNoticed) {
   Options options = budget(600);
   options.nested = false;
   const SizedProgram program{"a batch", [] { return shipped_program("kv_log_set"); }};

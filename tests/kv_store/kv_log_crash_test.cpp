@@ -15,7 +15,14 @@ namespace {
 // Batch `n`: so small a log is cleaned behind nearly every one. Every fourth erases.
 constexpr std::size_t kBatch = 300;
 constexpr std::uint64_t kKeys = 900;
-const KvStore::Options kShape = log_options(1024, kBatch, 2048);
+KvStore::Options shape_of(Form form) { return log_options(1024, kBatch, 2048, form); }
+
+// Children are told the form by its number.
+constexpr const char* kForm = "HOLDFAST_TEST_FORM";
+Form form_given() { return static_cast<Form>(std::stoi(from_environment(kForm))); }
+LogOpened open_as_given() {
+  return LogOpened::open(from_environment("HOLDFAST_TEST_PATH"), {}, form_given());
+}
 
 struct Numbered {
   explicit Numbered(std::uint64_t n, std::size_t count = kBatch)
@@ -47,7 +54,7 @@ struct Numbered {
 };
 
 TEST(KvLogChild, DISABLED_RunsUntilKilled) {
-  const LogOpened opened = LogOpened::open(from_environment("HOLDFAST_TEST_PATH"));
+  const LogOpened opened = open_as_given();
   for (std::uint64_t n = opened.store->stats().batches;; ++n) {
     report(n);
     Numbered(n).apply(opened);
@@ -55,18 +62,24 @@ TEST(KvLogChild, DISABLED_RunsUntilKilled) {
   }
 }
 
-class KvLogCrash : public Scratch {};
+class KvLogCrash : public LogForms {
+ protected:
+  LogOpened open() const { return LogOpened::open(path(), {}, GetParam()); }
+  static std::string form() { return std::to_string(static_cast<int>(GetParam())); }
+};
+HOLDFAST_BOTH_FORMS(KvLogCrash);
 
-TEST_F(KvLogCrash, KilledAtAnyMomentABatchIsThereWholeOrNot) {
+TEST_P(KvLogCrash, KilledAtAnyMomentABatchIsThereWholeOrNot) {
   std::mt19937_64 random(test_seed());
-  LogOpened::create(path(), kShape).region->close();
+  LogOpened::create(path(), shape_of(GetParam())).region->close();
   Map oracle;
   std::uint64_t applied = 0;
   for (int round = 0; round < 15; ++round) {
     std::uint64_t acknowledged = applied;
     {
-      Child child("KvLogChild.DISABLED_RunsUntilKilled",
-                  {{"HOLDFAST_TEST_PATH", path()}, {"HOLDFAST_ARENA_DIR", arenas()}});
+      Child child(
+          "KvLogChild.DISABLED_RunsUntilKilled",
+          {{"HOLDFAST_TEST_PATH", path()}, {"HOLDFAST_ARENA_DIR", arenas()}, {kForm, form()}});
       std::uint64_t message = 0;
       ASSERT_TRUE(child.read(message));
       std::this_thread::sleep_for(std::chrono::microseconds(random() % 30'000));
@@ -78,12 +91,13 @@ TEST_F(KvLogCrash, KilledAtAnyMomentABatchIsThereWholeOrNot) {
       }
     }
     ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
-    LogOpened opened = LogOpened::open(path());
+    LogOpened opened = open();
     for (; applied < acknowledged; ++applied) Numbered(applied).apply(oracle);
     if (opened.contents() != oracle) Numbered(applied++).apply(oracle);
     ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle))
         << "neither without nor with the batch in flight";
     ASSERT_EQ(opened.store->stats().batches, applied);
+    ASSERT_FALSE(opened.store->stats().snapshots_refused);
     opened.abandon();
   }
   EXPECT_GT(applied, 20u);
@@ -109,7 +123,7 @@ TEST(KvLogChild, DISABLED_DiesAtAFence) {
   Reaper reaper(number("HOLDFAST_TEST_FENCES"));
   const bool in_opening = number("HOLDFAST_TEST_OPENING") == 1;
   if (in_opening) cpu::set_listener(&reaper);
-  LogOpened opened = LogOpened::open(from_environment("HOLDFAST_TEST_PATH"));
+  LogOpened opened = open_as_given();
   cpu::set_listener(&reaper);
   if (!in_opening) Numbered(number("HOLDFAST_TEST_BATCH"), 24).apply(opened);
   opened.abandon();
@@ -117,21 +131,21 @@ TEST(KvLogChild, DISABLED_DiesAtAFence) {
 
 // Batches that are cleaned behind, so that fences are those of the run, of what cleaning keeps, and
 // of the segments that it makes free.
-TEST_F(KvLogCrash, KilledAtEveryFenceOfABatchOfCleaningAndOfOpening) {
+TEST_P(KvLogCrash, KilledAtEveryFenceOfABatchOfCleaningAndOfOpening) {
   // Until cleaning has something to copy behind the next one: two runs instead of one.
   Map held;
   std::uint64_t batch = 0;
   std::vector<char> image;
-  LogOpened::create(path(), kShape).region->close();
+  LogOpened::create(path(), shape_of(GetParam())).region->close();
   for (bool cleans = false; !cleans; ++batch) {
     ASSERT_LT(batch, 200u);
-    LogOpened opened = LogOpened::open(path());
+    LogOpened opened = open();
     Numbered(batch, batch < 6 ? kBatch : 24).apply(opened);
     Numbered(batch, batch < 6 ? kBatch : 24).apply(held);
     opened.store.reset();
     opened.region->close();
     image = read_file(path());
-    opened = LogOpened::open(path());
+    opened = open();
     const std::uint64_t before = LogMedium(*opened.region).run();
     Numbered(batch + 1, 24).apply(opened);
     cleans = LogMedium(*opened.region).run() == before + 2;
@@ -143,6 +157,7 @@ TEST_F(KvLogCrash, KilledAtEveryFenceOfABatchOfCleaningAndOfOpening) {
     Child child("KvLogChild.DISABLED_DiesAtAFence",
                 {{"HOLDFAST_TEST_PATH", path()},
                  {"HOLDFAST_ARENA_DIR", arenas()},
+                 {kForm, form()},
                  {"HOLDFAST_TEST_BATCH", std::to_string(batch)},
                  {"HOLDFAST_TEST_FENCES", std::to_string(fences)},
                  {"HOLDFAST_TEST_OPENING", opening ? "1" : "0"}});
@@ -152,6 +167,7 @@ TEST_F(KvLogCrash, KilledAtEveryFenceOfABatchOfCleaningAndOfOpening) {
   Numbered(batch, 24).apply(with);
   bool finished = false;
   bool was_with = false;
+  std::uint64_t snapshots = 0;
   for (std::uint64_t fence = 0; !finished; fence += fence < 60 || fence % 7 == 0 ? 1 : 2) {
     SCOPED_TRACE(fence);
     ASSERT_LT(fence, 5000u);
@@ -165,14 +181,17 @@ TEST_F(KvLogCrash, KilledAtEveryFenceOfABatchOfCleaningAndOfOpening) {
     for (std::uint64_t again = 0; fence % 15 == 0 && run(again, true) != 0; ++again) {
     }
     ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
-    LogOpened opened = LogOpened::open(path());
+    LogOpened opened = open();
     const Map contents = opened.contents();
     const bool is_with = contents == with;
     EXPECT_TRUE(is_with || (contents == held && !was_with && !finished));
     was_with = is_with;
+    EXPECT_FALSE(opened.store->stats().snapshots_refused);
+    snapshots = std::max(snapshots, opened.store->stats().snapshots_used);
     ASSERT_NO_FATAL_FAILURE(opened.expect_holds(is_with ? with : held));
     opened.abandon();
   }
+  EXPECT_GT(snapshots, 0u);
 }
 
 #endif  // HOLDFAST_INTERCEPT

@@ -10,22 +10,26 @@
 namespace holdfast::test {
 namespace {
 
-class KvLogDamage : public Scratch {
+class KvLogDamage : public LogForms {
  protected:
   void SetUp() override { seed_ = test_seed(); }
 
   // A store with a few hundred pairs, some of them updated, erased, and moved by cleaning.
   void make(int rounds) {
-    opened_ = LogOpened::create(path(), log_options(256, 200));
+    opened_ = LogOpened::create(path(), log_options(256, 200, 0, GetParam()));
     program_.emplace(seed_, 220, 200);
     for (int i = 0; i < rounds; ++i) ASSERT_NO_FATAL_FAILURE(program_->step(opened_, 30));
     medium_.emplace(*opened_.region);
   }
-  // Opens the store as it stands. Returns what is wrong, or nothing; then it holds `expected`.
+  // Opens the store as it stands: the one before it was killed, and stores nothing any more.
+  void open_as_it_is() {
+    opened_.store = std::make_unique<KvStore>(
+        KvStore::open(*opened_.region, KvStore::Cache::automatic, GetParam()));
+  }
+  // Returns what is wrong, or nothing; then it holds `expected`.
   std::string open_again(const Map& expected) {
-    opened_.store.reset();
     try {
-      opened_.store = std::make_unique<KvStore>(KvStore::open(*opened_.region));
+      open_as_it_is();
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Errc::damaged) << error.what();
       return error.what();
@@ -40,7 +44,9 @@ class KvLogDamage : public Scratch {
   std::optional<LogMedium> medium_;
 };
 
-TEST_F(KvLogDamage, TheMediumIsAsTheFormatSays) {
+HOLDFAST_BOTH_FORMS(KvLogDamage);
+
+TEST_P(KvLogDamage, TheMediumIsAsTheFormatSays) {
   make(40);
   EXPECT_GT(opened_.store->stats().copied_records, 0u);
   EXPECT_EQ(medium_->contents(), program_->oracle);
@@ -48,7 +54,7 @@ TEST_F(KvLogDamage, TheMediumIsAsTheFormatSays) {
 }
 
 // Whatever of a batch had reached the medium before its commit word did.
-TEST_F(KvLogDamage, ATornRunIsDroppedWhateverIsThereOfIt) {
+TEST_P(KvLogDamage, ATornRunIsDroppedWhateverIsThereOfIt) {
   std::mt19937_64 random(seed_);
   make(12);
   int torn_runs = 0;
@@ -89,9 +95,10 @@ TEST_F(KvLogDamage, ATornRunIsDroppedWhateverIsThereOfIt) {
   EXPECT_GT(torn_runs, 5);
 }
 
-TEST_F(KvLogDamage, ARunThatCountsAndIsDamagedIsNamed) {
+TEST_P(KvLogDamage, ARunThatCountsAndIsDamagedIsNamed) {
   std::mt19937_64 random(seed_);
   make(25);
+  medium_->forget_snapshots();  // opening reads all
   const Words whole = medium_->copy();
   for (const LogMedium::Piece& piece : medium_->pieces()) {
     const std::size_t record = LogMedium::kHeader + 2 * (random() % piece.records) + random() % 2;
@@ -106,9 +113,10 @@ TEST_F(KvLogDamage, ARunThatCountsAndIsDamagedIsNamed) {
 }
 
 // A header that is damaged hides what is behind it. Opening says so, unless all of that is dead.
-TEST_F(KvLogDamage, NoByteThatMattersChangesUnnoticed) {
+TEST_P(KvLogDamage, NoByteThatMattersChangesUnnoticed) {
   std::mt19937_64 random(seed_);
   make(25);
+  medium_->forget_snapshots();  // opening reads all
   const Words whole = medium_->copy();
   const std::vector<LogMedium::Piece> pieces = medium_->pieces();
   unsigned noticed = 0;
@@ -132,7 +140,7 @@ TEST_F(KvLogDamage, NoByteThatMattersChangesUnnoticed) {
 }
 
 // Headers whose check is right, and that no store writes.
-TEST_F(KvLogDamage, HeadersThatCannotBeAreRefused) {
+TEST_P(KvLogDamage, HeadersThatCannotBeAreRefused) {
   make(10);
   const Words whole = medium_->copy();
   const LogMedium::Piece first = medium_->pieces().front();
@@ -163,7 +171,7 @@ TEST_F(KvLogDamage, HeadersThatCannotBeAreRefused) {
   ASSERT_EQ(open_again(program_->oracle), "");
 }
 
-TEST_F(KvLogDamage, BytesOfAnyKindAreNoCrash) {
+TEST_P(KvLogDamage, BytesOfAnyKindAreNoCrash) {
   std::mt19937_64 random(seed_);
   make(6);
   for (int round = 0; round < 40; ++round) {
@@ -175,7 +183,7 @@ TEST_F(KvLogDamage, BytesOfAnyKindAreNoCrash) {
   }
 }
 
-TEST_F(KvLogDamage, VerifyFindsWhatChangedBehindItsBack) {
+TEST_P(KvLogDamage, VerifyFindsWhatChangedBehindItsBack) {
   make(10);
   ASSERT_EQ(opened_.store->verify(), "");
   std::uint64_t& word = medium_->records()[medium_->pieces().front().at + LogMedium::kHeader];

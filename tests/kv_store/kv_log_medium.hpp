@@ -8,6 +8,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "holdfast/region.hpp"
@@ -21,7 +22,9 @@ class LogMedium {
   static constexpr std::uint32_t kHeader = 10;  // words of a header
 
   explicit LogMedium(const Region& region)
-      : records_(words_of(region, "kvs.records")), commit_(words_of(region, "kvs.commit")) {
+      : records_(words_of(region, "kvs.records")),
+        snapshots_(words_of(region, "kvs.snapshots")),
+        commit_(words_of(region, "kvs.commit")) {
     const std::span<std::uint64_t> header = words_of(region, "kvs.header");
     // Behind the magic, checksum, format, version, type, sizes: the parameters.
     std::memcpy(&segment_records_, reinterpret_cast<const char*>(header.data()) + 64 + 12, 4);
@@ -83,6 +86,96 @@ class LogMedium {
     return found;
   }
 
+  // ---- Snapshots ----
+  static constexpr std::size_t kSnapshotHeader = 8;  // words
+  std::span<std::uint64_t> snapshot(std::size_t segment) const {
+    const std::size_t words = kSnapshotHeader + segment_records_ / 32;
+    return snapshots_.subspan(segment * words, words);
+  }
+  std::span<std::uint64_t> snapshots() const { return snapshots_; }
+  void forget_snapshots() const { std::fill(snapshots_.begin(), snapshots_.end(), 0); }
+  std::uint64_t snapshot_check_of(std::size_t segment) const {
+    const std::span<std::uint64_t> words = snapshot(segment);
+    std::uint64_t h = 0x31504e5356464c48ull;
+    const auto take = [&](std::uint64_t word) { h = mixed(h ^ word) * 0x9e3779b97f4a7c15ull + 1; };
+    for (std::size_t i = 0; i < 5; ++i) take(words[i]);
+    take(words[5] & 0xffffffff);
+    take(segment);
+    return mixed(h) == 0 ? 1 : mixed(h);
+  }
+  std::uint64_t bits_sum_of(std::size_t segment) const {
+    const std::span<std::uint64_t> bits = snapshot(segment).subspan(kSnapshotHeader);
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < bits.size() / 2; ++i) {
+      sum += mixed(mixed(bits[2 * i] ^ (i + 1) * 0x9e3779b97f4a7c15ull) +
+                   bits[2 * i + 1] * 0xd6e8feb86659fd93ull);
+    }
+    return sum;
+  }
+  // The segments whose snapshots count.
+  std::vector<std::size_t> snapshots_that_count() const {
+    std::vector<std::size_t> found;
+    for (std::size_t segment = 0; segment < segments_; ++segment) {
+      const std::span<std::uint64_t> words = snapshot(segment);
+      const std::size_t at = segment * words_of_segment();
+      const std::uint64_t check = records_[at + 9];
+      if (words[7] == 0 || words[7] != snapshot_check_of(segment) || words[1] > run()) continue;
+      if (check == 0 || check != check_of(at, 0) || check != words[0]) continue;
+      if (records_[at] == words[2] && (records_[at + 7] & 0xffffffff) == (words[5] & 0xffffffff)) {
+        found.push_back(segment);
+      }
+    }
+    return found;
+  }
+  // As contents(), by what the snapshots say where they count.
+  std::map<std::uint64_t, std::uint64_t> contents_by_snapshots() const {
+    struct Held {
+      std::uint64_t run;
+      bool by_snapshot;
+      std::uint32_t piece;
+      std::size_t at;
+      bool tombstone;
+      auto order() const { return std::tuple(run, by_snapshot, piece, at); }
+    };
+    const std::vector<std::size_t> counting = snapshots_that_count();
+    std::vector<Held> all;
+    std::uint64_t digest = 0;
+    for (const Piece& piece : pieces()) {
+      if (piece.run > run()) continue;
+      if (piece.run == run() && piece.piece == piece.pieces - 1) digest = records_[piece.at + 4];
+      const std::size_t segment = piece.at / words_of_segment();
+      if (std::find(counting.begin(), counting.end(), segment) != counting.end()) continue;
+      for (std::uint32_t i = 0; i < piece.records; ++i) {
+        all.push_back({piece.run, false, piece.piece, piece.at + kHeader + 2 * i,
+                       i >= piece.records - piece.tombstones});
+      }
+    }
+    for (const std::size_t segment : counting) {
+      const std::span<std::uint64_t> words = snapshot(segment);
+      if (words[4] != bits_sum_of(segment)) throw std::runtime_error("a snapshot's sum is wrong");
+      for (std::size_t i = 0; i < segment_records_; ++i) {
+        const std::size_t word = kSnapshotHeader + i / 64 * 2;
+        if ((words[word] >> i % 64 & 1) == 0) continue;
+        all.push_back({words[1], true, 0, segment * words_of_segment() + 2 * i,
+                       (words[word + 1] >> i % 64 & 1) != 0});
+      }
+    }
+    std::sort(all.begin(), all.end(),
+              [](const Held& a, const Held& b) { return a.order() < b.order(); });
+    std::map<std::uint64_t, std::uint64_t> pairs;
+    for (const Held& held : all) {
+      const std::uint64_t key = records_[held.at];
+      if (key == 0) continue;
+      if (held.tombstone) {
+        pairs.erase(~key);
+      } else {
+        pairs[~key] = records_[held.at + 1];
+      }
+    }
+    check_digest(pairs, digest);
+    return pairs;
+  }
+
   // What the log says that the store holds. Throws where a sum or the digest is wrong.
   std::map<std::uint64_t, std::uint64_t> contents() const {
     std::vector<Piece> all = pieces();
@@ -108,22 +201,21 @@ class LogMedium {
       if (sum != records_[piece.at + 5]) throw std::runtime_error("a sum is wrong");
       digest = records_[piece.at + 4];
     }
-    std::uint64_t made = 0;
-    for (const auto& [key, value] : pairs) {
-      made += mixed(mixed(~key ^ 0x2545f4914f6cdd1dull) + value * 0xd6e8feb86659fd93ull);
-    }
-    if (made != digest) throw std::runtime_error("the digest is wrong");
+    check_digest(pairs, digest);
     return pairs;
   }
 
-  // All that a crash could leave of: the log, and last the commit word.
+  // All that a crash could leave of: the log, its snapshots, and last the commit word.
   Words copy() const {
     Words words(records_.begin(), records_.end());
+    words.insert(words.end(), snapshots_.begin(), snapshots_.end());
     words.push_back(commit_[0]);
     return words;
   }
   void put(const Words& words) const {
-    std::copy(words.begin(), words.end() - 1, records_.begin());
+    const auto behind = words.begin() + static_cast<std::ptrdiff_t>(records_.size());
+    std::copy(words.begin(), behind, records_.begin());
+    std::copy(behind, words.end() - 1, snapshots_.begin());
     commit_[0] = words.back();
   }
 
@@ -132,7 +224,15 @@ class LogMedium {
     const ObjectInfo info = region.object(name);
     return {static_cast<std::uint64_t*>(region.address(info)), info.bytes() / 8};
   }
-  std::span<std::uint64_t> records_, commit_;
+  static void check_digest(const std::map<std::uint64_t, std::uint64_t>& pairs,
+                           std::uint64_t digest) {
+    std::uint64_t made = 0;
+    for (const auto& [key, value] : pairs) {
+      made += mixed(mixed(~key ^ 0x2545f4914f6cdd1dull) + value * 0xd6e8feb86659fd93ull);
+    }
+    if (made != digest) throw std::runtime_error("the digest is wrong");
+  }
+  std::span<std::uint64_t> records_, snapshots_, commit_;
   std::uint32_t segment_records_ = 0;
   std::uint32_t segments_ = 0;
 };

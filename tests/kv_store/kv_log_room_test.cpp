@@ -15,10 +15,10 @@ Keys numbers(std::uint64_t from, std::uint64_t count) {
   return keys;
 }
 
-class KvLogRoom : public Scratch {
+class KvLogRoom : public LogForms {
  protected:
   LogOpened create(std::uint64_t capacity, std::uint32_t max_batch, std::uint64_t records = 0) {
-    return LogOpened::create(path(), log_options(capacity, max_batch, records));
+    return LogOpened::create(path(), log_options(capacity, max_batch, records, GetParam()));
   }
   // The fewest records that a log for these may have, about.
   static std::uint64_t least_records(std::uint64_t capacity, std::uint32_t max_batch) {
@@ -33,7 +33,9 @@ class KvLogRoom : public Scratch {
   }
 };
 
-TEST_F(KvLogRoom, MorePairsThanTheCapacityAreRefusedWithNothingWritten) {
+HOLDFAST_BOTH_FORMS(KvLogRoom);
+
+TEST_P(KvLogRoom, MorePairsThanTheCapacityAreRefusedWithNothingWritten) {
   LogOpened opened = create(1024, 600);
   Map oracle;
   for (std::uint64_t first : {0, 512}) {
@@ -65,7 +67,7 @@ TEST_F(KvLogRoom, MorePairsThanTheCapacityAreRefusedWithNothingWritten) {
   ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
 }
 
-TEST_F(KvLogRoom, BadBatchesChangeNothing) {
+TEST_P(KvLogRoom, BadBatchesChangeNothing) {
   for (const std::uint32_t most : {100u, 3000u}) {  // in one launch, and in several
     LogOpened opened = create(4096, most);
     const LogMedium medium(*opened.region);
@@ -89,7 +91,7 @@ TEST_F(KvLogRoom, BadBatchesChangeNothing) {
 }
 
 // The last of a key's operations counts, wherever they stand and however many there are.
-TEST_F(KvLogRoom, OfEqualKeysInABatchTheLastStays) {
+TEST_P(KvLogRoom, OfEqualKeysInABatchTheLastStays) {
   LogOpened opened = create(64, 5000);
   for (const std::size_t count : {1000u, 5000u}) {
     Keys keys(count), values(count);
@@ -107,7 +109,7 @@ TEST_F(KvLogRoom, OfEqualKeysInABatchTheLastStays) {
 }
 
 // As full as it may be: cleaning gains little from each segment, and still the next batch fits.
-TEST_F(KvLogRoom, AFullStoreInTheSmallestLogTakesBatchesForEver) {
+TEST_P(KvLogRoom, AFullStoreInTheSmallestLogTakesBatchesForEver) {
   std::mt19937_64 random(test_seed());
   constexpr std::uint64_t kCapacity = 4096;
   const std::uint64_t records = least_records(kCapacity, 64);
@@ -134,7 +136,7 @@ TEST_F(KvLogRoom, AFullStoreInTheSmallestLogTakesBatchesForEver) {
 }
 
 // Keys that come and go leave tombstones and used slots behind.
-TEST_F(KvLogRoom, KeysThatComeAndGoForEverLeaveRoom) {
+TEST_P(KvLogRoom, KeysThatComeAndGoForEverLeaveRoom) {
   for (const std::uint64_t alive : {std::uint64_t{0}, std::uint64_t{1500}}) {
     SCOPED_TRACE(alive);
     LogOpened opened = create(2048, 500);
@@ -167,7 +169,7 @@ TEST_F(KvLogRoom, KeysThatComeAndGoForEverLeaveRoom) {
 // Uniform updates until cleaning is steady.
 // Whatever leaves no more pairs than the capacity is taken, in the smallest log that there is for
 // them: one at a time, by whole batches, and through erasing all.
-TEST_F(KvLogRoom, AFullStoreInTheSmallestLogNeverRefusesWhatFits) {
+TEST_P(KvLogRoom, AFullStoreInTheSmallestLogNeverRefusesWhatFits) {
   constexpr std::uint64_t kPairs = 1360;
   constexpr std::uint32_t kBatch = 64;
   const std::uint64_t seed = test_seed();
@@ -214,7 +216,7 @@ TEST_F(KvLogRoom, AFullStoreInTheSmallestLogNeverRefusesWhatFits) {
   }
 }
 
-TEST_F(KvLogRoom, AmplificationIsBoundedWhereHalfOrThreeQuartersAreLive) {
+TEST_P(KvLogRoom, AmplificationIsBoundedWhereHalfOrThreeQuartersAreLive) {
   std::mt19937_64 random(test_seed());
   constexpr std::uint64_t kPairs = 65536;
   constexpr std::uint32_t kBatch = 2048;
@@ -248,18 +250,7 @@ TEST_F(KvLogRoom, AmplificationIsBoundedWhereHalfOrThreeQuartersAreLive) {
   }
 }
 
-TEST_F(KvLogRoom, AnIndexThatDoesNotFitIsRefusedAndTheOtherLayoutNamed) {
-  // 2^30 slots of 20 bytes, and as many records of 4.
-  constexpr std::uint64_t kCapacity = 1u << 29;
-  if (backend::free_device_memory() > 24 * kCapacity * 2) GTEST_SKIP() << "it would fit";
-  Region region = Region::create(path(), options(1 << 20));
-  EXPECT_EQ(error_of([&] { KvStore::create(region, log_options(kCapacity, 10)); },
-                     {"layout in_place", std::to_string(kCapacity)}),
-            Errc::no_memory);
-  EXPECT_TRUE(region.objects().empty());
-}
-
-TEST_F(KvLogRoom, ABatchMaySpanManySegments) {
+TEST_P(KvLogRoom, ABatchMaySpanManySegments) {
   LogOpened opened = create(1 << 15, 20000);
   ASSERT_EQ(opened.store->stats().segment_records, 256u);
   const Keys keys = numbers(0, 20000);
@@ -273,7 +264,7 @@ TEST_F(KvLogRoom, ABatchMaySpanManySegments) {
   ASSERT_NO_FATAL_FAILURE(opened.expect_holds({}));
 }
 
-TEST_F(KvLogRoom, ACommittedImageHoldsTheLog) {
+TEST_P(KvLogRoom, ACommittedImageHoldsTheLog) {
   Map expected;
   {
     LogOpened opened = create(8192, 1000);
@@ -286,11 +277,11 @@ TEST_F(KvLogRoom, ACommittedImageHoldsTheLog) {
     opened.abandon();
   }
   std::filesystem::remove(only_file(arenas()));  // as a reboot does
-  LogOpened opened = LogOpened::open(path(), last_commit());
+  LogOpened opened = LogOpened::open(path(), last_commit(), GetParam());
   ASSERT_NO_FATAL_FAILURE(opened.expect_holds(expected));
   opened.region->commit();
   // For reading, in a private copy.
-  const LogOpened reader = LogOpened::open(path(), for_reading());
+  const LogOpened reader = LogOpened::open(path(), for_reading(), GetParam());
   ASSERT_NO_FATAL_FAILURE(reader.expect_holds(expected));
   EXPECT_EQ(error_of([&] { reader.erase({1}); }), Errc::unsupported);
 }

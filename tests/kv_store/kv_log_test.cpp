@@ -15,11 +15,12 @@ unsigned rounds() {
   return given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 0)) : 60;
 }
 
-class KvLogTest : public Scratch {};
+class KvLogTest : public LogForms {};
+HOLDFAST_BOTH_FORMS(KvLogTest);
 
-TEST_F(KvLogTest, RandomProgramsAgreeWithAMap) {
+TEST_P(KvLogTest, RandomProgramsAgreeWithAMap) {
   const std::uint64_t seed = test_seed();
-  LogOpened opened = LogOpened::create(path(), log_options(4096, 1500));
+  LogOpened opened = LogOpened::create(path(), log_options(4096, 1500, 0, GetParam()));
   LogProgram program(seed, 3000, 1500);
   for (unsigned round = 0; round < rounds(); ++round) {
     SCOPED_TRACE(round);
@@ -35,15 +36,19 @@ TEST_F(KvLogTest, RandomProgramsAgreeWithAMap) {
   EXPECT_GT(opened.store->stats().copied_records, 0u) << "nothing was cleaned";
 }
 
-TEST_F(KvLogTest, ReopenedAfterAnyBatchItHoldsWhatItHeld) {
+TEST_P(KvLogTest, ReopenedAfterAnyBatchItHoldsWhatItHeld) {
   const std::uint64_t seed = test_seed();
-  LogOpened opened = LogOpened::create(path(), log_options(1024, 600));
+  LogOpened opened = LogOpened::create(path(), log_options(1024, 600, 0, GetParam()));
   LogProgram program(seed, 900, 600);
   for (unsigned round = 0; round < rounds(); ++round) {
     SCOPED_TRACE(round);
     ASSERT_NO_FATAL_FAILURE(program.step(opened, 30));
     const KvStore::Stats before = opened.store->stats();
-    opened.reopen(path());
+    if (round % 3 == 0) {
+      opened.reopen(path());
+    } else {
+      opened.reopen_killed(path());
+    }
     ASSERT_NO_FATAL_FAILURE(opened.expect_holds(program.oracle));
     const KvStore::Stats after = opened.store->stats();
     EXPECT_EQ(after.batches, before.batches);
@@ -52,15 +57,17 @@ TEST_F(KvLogTest, ReopenedAfterAnyBatchItHoldsWhatItHeld) {
     EXPECT_EQ(after.total.removed, before.total.removed);
     EXPECT_EQ(after.free_segments, before.free_segments);
     EXPECT_FALSE(opened.store->recovery().needed);
+    EXPECT_FALSE(after.snapshots_refused);
+    EXPECT_EQ(after.snapshots_used, after.snapshots);
   }
 }
 
 // Runs over three segments, some of keys that lie together, and erasing: which of the segments that
 // begin with one run is older decides what tombstones are still needed. Program 26 once lost that
 // keys were erased; so did about one in four.
-void erase_and_reopen(const std::string& path, std::uint64_t seed, unsigned batches) {
+void erase_and_reopen(const std::string& path, Form form, std::uint64_t seed, unsigned batches) {
   constexpr std::uint64_t kPairs = 5500, kBatch = 500;
-  LogOpened opened = LogOpened::create(path, log_options(kPairs, kBatch, 8192));
+  LogOpened opened = LogOpened::create(path, log_options(kPairs, kBatch, 8192, form));
   std::mt19937_64 random(seed);
   Map oracle;
   for (unsigned batch = 0; batch < batches;) {
@@ -85,20 +92,24 @@ void erase_and_reopen(const std::string& path, std::uint64_t seed, unsigned batc
         for (std::uint64_t i = 0; i < count; ++i) oracle[keys[i]] = values[i];
       }
     }
-    (void)random();
-    opened.reopen(path);
+    if (random() % 2 == 0) {
+      opened.reopen(path);
+    } else {
+      opened.reopen_killed(path);
+    }
+    ASSERT_FALSE(opened.store->stats().snapshots_refused);
     ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
   }
   opened.abandon();
   Region::destroy(path);
 }
 
-TEST_F(KvLogTest, ErasedKeysStayErasedWhereRunsSpanManySegments) {
-  ASSERT_NO_FATAL_FAILURE(erase_and_reopen(path(), 26, 2 * rounds()));
+TEST_P(KvLogTest, ErasedKeysStayErasedWhereRunsSpanManySegments) {
+  ASSERT_NO_FATAL_FAILURE(erase_and_reopen(path(), GetParam(), 26, 2 * rounds()));
   const std::uint64_t seed = test_seed();
   for (std::uint64_t i = 0; i < (kSanitized ? 1 : 3); ++i) {
     SCOPED_TRACE("seed " + std::to_string(seed) + " and " + std::to_string(i));
-    ASSERT_NO_FATAL_FAILURE(erase_and_reopen(path(), seed + i, 6 * rounds()));
+    ASSERT_NO_FATAL_FAILURE(erase_and_reopen(path(), GetParam(), seed + i, 6 * rounds()));
   }
 }
 

@@ -19,13 +19,25 @@ namespace holdfast::test {
 using Keys = std::vector<std::uint64_t>;
 using Map = std::map<std::uint64_t, std::uint64_t>;
 
+using Form = KvStore::Index;
+
+// Tests of both forms of an index.
+class LogForms : public Scratch, public ::testing::WithParamInterface<Form> {};
+inline std::string name_of_form(const ::testing::TestParamInfo<Form>& info) {
+  return info.param == Form::whole ? "whole" : "fingerprints";
+}
+#define HOLDFAST_BOTH_FORMS(suite)                                                           \
+  INSTANTIATE_TEST_SUITE_P(Forms, suite, ::testing::Values(Form::whole, Form::fingerprints), \
+                           name_of_form)
+
 inline KvStore::Options log_options(std::uint64_t capacity, std::uint32_t max_batch,
-                                    std::uint64_t log_records = 0) {
+                                    std::uint64_t log_records = 0, Form form = Form::automatic) {
   KvStore::Options options;
   options.capacity = capacity;
   options.max_batch = max_batch;
   options.layout = KvStore::Layout::log;
   options.log_records = log_records;
+  options.index = form;
   return options;
 }
 
@@ -33,26 +45,37 @@ inline KvStore::Options log_options(std::uint64_t capacity, std::uint32_t max_ba
 struct LogOpened {
   std::unique_ptr<Region> region;
   std::unique_ptr<KvStore> store;
+  Form form = Form::automatic;
 
   static LogOpened create(const std::string& path, const KvStore::Options& shape) {
     RegionOptions options;
     options.size = KvStore::region_bytes(shape);
     auto region = std::make_unique<Region>(Region::create(path, options));
     auto store = std::make_unique<KvStore>(KvStore::create(*region, shape));
-    return {std::move(region), std::move(store)};
+    return {std::move(region), std::move(store), shape.index};
   }
-  static LogOpened open(const std::string& path, const OpenOptions& options = {}) {
+  static LogOpened open(const std::string& path, const OpenOptions& options = {},
+                        Form form = Form::automatic) {
     auto region = std::make_unique<Region>(Region::open(path, options));
-    auto store = std::make_unique<KvStore>(KvStore::open(*region));
-    return {std::move(region), std::move(store)};
+    auto store = std::make_unique<KvStore>(KvStore::open(*region, KvStore::Cache::automatic, form));
+    return {std::move(region), std::move(store), form};
   }
-  // As a process that is killed between two batches.
+  // Closes the store, and leaves the region as a crash would.
   void abandon() {
     store.reset();
     region->abandon();
   }
+  // As a process that is killed between two batches: the store takes no snapshots.
+  void kill() {
+    region->abandon();
+    store.reset();
+  }
   void reopen(const std::string& path) {
     abandon();
+    *this = open(path, {}, form);
+  }
+  void reopen_killed(const std::string& path) {
+    kill();
     *this = open(path);
   }
   KvStore::BatchResult set(const Keys& keys, const Keys& values) const {
@@ -83,6 +106,9 @@ struct LogOpened {
   }
   // The store holds what the oracle does, and says so in every way.
   void expect_holds(const Map& oracle) const {
+    if (form != Form::automatic) {
+      ASSERT_EQ(store->stats().index, form);
+    }
     ASSERT_EQ(contents(), oracle);
     ASSERT_EQ(store->verify(), "");
     const KvStore::Stats stats = store->stats();
@@ -92,18 +118,27 @@ struct LogOpened {
   }
 };
 
-// Random batches, and what a store holds behind them.
+// The value that an index has for erased keys, and the key for slots that can be used again, are as
+// good as any.
+inline std::uint64_t spread_key(std::uint64_t number) {
+  return number == 0 ? ~std::uint64_t{1} : number * 0x9e3779b97f4a7c15ull;
+}
+
+// Random batches, and what a store holds behind them. `key`: of a number below `keys`.
 class LogProgram {
  public:
-  LogProgram(std::uint64_t seed, std::uint64_t keys, std::uint32_t max_batch)
-      : random_(seed), keys_(keys), max_batch_(max_batch) {}
+  LogProgram(std::uint64_t seed, std::uint64_t keys, std::uint32_t max_batch,
+             std::uint64_t (*key)(std::uint64_t number) = spread_key)
+      : random_(seed), keys_(keys), max_batch_(max_batch), key_(key) {}
 
   // Makes a batch, applies it to both, and compares what it did. `erase_percent` of the batches
   // erase.
   void step(const LogOpened& opened, unsigned erase_percent = 25) {
+    opened.store->set_order(random_() % 2 == 0 ? KvStore::Order::ordered
+                                               : KvStore::Order::unordered);
     const std::size_t count = size();
     Keys keys(count), values(count);
-    for (auto& key : keys) key = number(random_() % keys_);
+    for (auto& key : keys) key = key_(random_() % keys_);
     for (auto& value : values) value = random_() % 16 == 0 ? kErased : random_();
     const std::set<std::uint64_t> distinct(keys.begin(), keys.end());
     std::uint64_t known = 0;
@@ -125,12 +160,7 @@ class LogProgram {
   Keys asked;  // of the last batch
 
  private:
-  // The value that an index has for erased keys, and the key for slots that can be used again, are
-  // as good as any.
   static constexpr std::uint64_t kErased = 0xa5e7d1b3c94f6820ull;
-  static std::uint64_t number(std::uint64_t key) {
-    return key == 0 ? ~std::uint64_t{1} : key * 0x9e3779b97f4a7c15ull;
-  }
   std::size_t size() {
     switch (random_() % 4) {
       case 0:
@@ -144,6 +174,7 @@ class LogProgram {
   std::mt19937_64 random_;
   std::uint64_t keys_;
   std::uint32_t max_batch_;
+  std::uint64_t (*key_)(std::uint64_t number);
 };
 
 }  // namespace holdfast::test

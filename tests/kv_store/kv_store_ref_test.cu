@@ -29,7 +29,26 @@ __global__ void look_by_warp(KvStoreRef ref, const std::uint64_t* keys, std::uin
   found[i] = there;
 }
 
+// One thread, again and again. `wrong`: lookups that found nothing, or a value that is older than
+// the last before it.
+__global__ void look_while_it_moves(detail::KvView view, std::uint64_t key, unsigned lookups,
+                                    std::uint64_t* last, std::uint64_t* wrong) {
+  std::uint64_t newest = *last;
+  for (unsigned i = 0; i < lookups; ++i) {
+    std::uint64_t value = 0;
+    const bool found = detail::kv_find_by_fingerprint<detail::KvLoads::strong>(view, key, &value);
+    if (!found || value < newest) ++*wrong;
+    newest = value;
+  }
+  *last = newest;
+}
+
 }  // namespace
+
+void launch_look_while_it_moves(Stream& stream, const detail::KvView& view, std::uint64_t key,
+                                unsigned lookups, std::uint64_t* last, std::uint64_t* wrong) {
+  launch(stream, dim3(1), dim3(1), look_while_it_moves, view, key, lookups, last, wrong);
+}
 
 void look_up(Stream& stream, const KvStoreRef& ref, Looking how, const std::uint64_t* keys,
              std::uint64_t* values, std::uint8_t* found, std::size_t count) {

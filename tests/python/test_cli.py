@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import lzma
 import signal
 import subprocess
@@ -99,9 +100,19 @@ def test_kv_log(run: Run) -> None:
     assert run("kv", "del", "a.hf", 3, 4, "--json").json["removed"] == 1
     stat = run("kv", "stat", "a.hf", "--json").json
     assert (stat["records"], stat["live_records"], stat["tombstones"]) == (2, 3, 1)
+    assert stat["index"] == "whole"
     assert stat["log_records"] == stat["segments"] * stat["segment_records"] >= 10000
     assert stat["segments"] - stat["free_segments"] == 1
     assert stat["space_amplification"] == round(stat["segment_records"] / 3, 3)
+    assert (stat["snapshots"], stat["snapshot_age"], stat["snapshots_refused"]) == (0, 0, False)
+    assert run("kv", "verify", "a.hf").status == 0
+    # Two segments of 256 records. The fourth seals the first one, whose snapshot it takes as it
+    # closes the store; the fifth changes too little for another.
+    for first in range(0, 300, 60):
+        run("kv", "put", "a.hf", *(f"{key}={key}" for key in range(first, first + 60)))
+    stat = run("kv", "stat", "a.hf", "--json").json
+    assert stat["segments"] - stat["free_segments"] == 2
+    assert (stat["snapshots"], stat["snapshot_age"], stat["snapshots_refused"]) == (1, 1, False)
     assert run("kv", "verify", "a.hf").status == 0
 
 
@@ -272,6 +283,16 @@ def test_bench(run: Run, tmp_path: Path) -> None:
     assert answer.status == 0, answer.out
     (figure,) = results.glob("*.png")
     assert figure.stat().st_size > 1000
+    # Lines that name their plots have a figure for each.
+    lines = json.loads(file.read_text())
+    for line in list(lines["results"]):
+        lines["results"].append({**line, "plot": "as old"})
+    file.write_text(json.dumps(lines))
+    assert run("bench", "plot", "--results", results).status == 0
+    assert {path.name for path in results.glob("*.png")} == {
+        figure.name,
+        f"{file.stem}-stream_as_old.png",
+    }
     assert run("bench", "run", *options, "--only", "none").status == 1
     program.write_text("#!/bin/sh\nexit 3\n")
     answer = run("bench", "run", *options)

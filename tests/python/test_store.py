@@ -48,12 +48,13 @@ def test_set_get_erase(store: KeyValueStore) -> None:
     assert store.timing().update >= 0
 
 
-def test_a_log_holds_what_the_table_would(path: Path) -> None:
+@pytest.mark.parametrize("index", ["whole", "fingerprints"])
+def test_a_log_holds_what_the_table_would(path: Path, index: str) -> None:
     rng = np.random.default_rng(7)
     size = KeyValueStore.region_bytes(1024, 200, "log")
     oracle: dict[int, int] = {}
     with holdfast.create(path, size) as region:
-        log = KeyValueStore(region, capacity=1024, max_batch=200, layout="log")
+        log = KeyValueStore(region, capacity=1024, max_batch=200, layout="log", index=index)
         for round_ in range(30):
             keys = rng.integers(0, 900, 200, np.uint64)
             if round_ % 4 == 3:
@@ -66,7 +67,12 @@ def test_a_log_holds_what_the_table_would(path: Path) -> None:
         keys, values = log.scan()
         assert dict(zip(keys.tolist(), values.tolist(), strict=True)) == oracle
         stats = log.stats()
-        assert (stats.layout, stats.records) == ("log", len(oracle))
+        assert (stats.layout, stats.index, stats.records) == ("log", index, len(oracle))
+        assert stats.cached == (index == "whole")
+        asked = range(750, 950)  # from 900 on there are none
+        values, found = log.get(np.array(asked, np.uint64))
+        assert found.tolist() == [key in oracle for key in asked]
+        assert values.tolist() == [oracle.get(key, 0) for key in asked]
         assert stats.copied_records > 0
         assert stats.write_amplification > 1
         assert stats.space_amplification >= 1
@@ -79,9 +85,17 @@ def test_a_log_holds_what_the_table_would(path: Path) -> None:
         log = KeyValueStore(region)
         assert log.stats().layout == "log"
         assert log.verify() == ""
+        for other in ("fingerprints", "whole"):  # whatever it had before
+            log = KeyValueStore.open(region, index=other)
+            assert log.stats().index == other
+            assert log.verify() == ""
+        with pytest.raises(holdfast.Error, match="automatic, whole or fingerprints"):
+            KeyValueStore.open(region, index="tree")
 
 
 def test_layouts_are_named(path: Path) -> None:
+    with holdfast.create(path, KeyValueStore.region_bytes(64, 10)) as region:
+        assert KeyValueStore(region, 64, 10).stats().index == "none"
     with pytest.raises(holdfast.Error, match="in_place or log"):
         KeyValueStore.region_bytes(100, 10, "tree")
     with pytest.raises(holdfast.Error, match="log_records"):

@@ -1,6 +1,7 @@
 // The key-value store as a log: batches, opening, and cleaning.
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "holdfast/error.hpp"
 #include "holdfast/kv_store.hpp"
@@ -22,6 +23,7 @@ struct LogPlan {
   KvStore::Options options;
   std::vector<LogBatch> batches;  // those before `first` are part of set_up()
   std::size_t first = 0;
+  bool reopens = false;          // for each batch; and set_up() leaves no snapshots
   std::vector<Pairs> after{{}};  // [n]: once n batches are in
 
   void add(LogBatch batch) {
@@ -63,7 +65,7 @@ std::vector<std::uint64_t> numbers(std::uint64_t count) {
 }
 
 // A SET, an ERASE of half of its keys and of one that is not there, and a SET again.
-std::shared_ptr<const LogPlan> batches_plan(std::uint32_t operations) {
+std::shared_ptr<LogPlan> batches_plan(std::uint32_t operations) {
   auto plan = std::make_shared<LogPlan>();
   plan->options = options_of(2 * operations, operations);
   const std::vector<std::uint64_t> keys = numbers(operations);
@@ -75,7 +77,7 @@ std::shared_ptr<const LogPlan> batches_plan(std::uint32_t operations) {
   return plan;
 }
 
-std::shared_ptr<const LogPlan> set_plan(std::uint32_t operations) {
+std::shared_ptr<LogPlan> set_plan(std::uint32_t operations) {
   auto plan = std::make_shared<LogPlan>();
   plan->options = options_of(2 * operations, operations);
   plan->set(numbers(operations));
@@ -86,7 +88,7 @@ std::shared_ptr<const LogPlan> set_plan(std::uint32_t operations) {
 // there: in opening, threads that read such records have nothing to tell each other. The sixth
 // segment is filled until the next batch leaves room for none of its size, and cleaning behind it
 // copies one of the live ones.
-std::shared_ptr<const LogPlan> cleaning_plan(std::uint32_t operations) {
+std::shared_ptr<LogPlan> cleaning_plan(std::uint32_t operations) {
   constexpr std::uint32_t kSegment = 256;
   constexpr std::uint32_t kHeader = 5;  // records that it takes the place of
   if (operations > 3) {
@@ -109,6 +111,31 @@ std::shared_ptr<const LogPlan> cleaning_plan(std::uint32_t operations) {
   return plan;
 }
 
+// A segment that no run reaches into any more, with two records that are live. A batch makes one of
+// them dead, and closing the store takes the snapshot; the next opening goes by it, and its batch
+// makes the other dead. One more closing takes the snapshot again.
+std::shared_ptr<const LogPlan> snapshot_plan(std::uint32_t operations) {
+  constexpr std::uint32_t kSegment = 256;
+  constexpr std::uint32_t kHeader = 5;
+  if (operations != 1) {
+    throw Error(Errc::invalid_argument, "the log that has a snapshot takes one operation");
+  }
+  auto plan = std::make_shared<LogPlan>();
+  const std::uint32_t rest = kSegment - 3 * kHeader - 2;
+  plan->options = options_of(64, rest);
+  plan->options.log_records = 8 * kSegment;
+  plan->set({1000});
+  plan->erase_absent(rest);
+  plan->set({1002});  // its bit is not of the thread that stores the snapshot's header
+  plan->set({1003});
+  plan->first = plan->batches.size();
+  plan->reopens = true;
+  plan->set({1000});
+  plan->set({1002});
+  plan->erase_absent(8 * kSegment / 64);  // so much that all snapshots are taken again
+  return plan;
+}
+
 void apply(KvStore& store, const LogBatch& batch) {
   if (batch.erases) {
     store.erase(batch.keys.data(), batch.keys.size());
@@ -117,7 +144,12 @@ void apply(KvStore& store, const LogBatch& batch) {
   }
 }
 
+KvStore open(const LogPlan& plan, Region& region) {
+  return KvStore::open(region, KvStore::Cache::automatic, plan.options.index);
+}
+
 std::string verify_store(const LogPlan& plan, KvStore& store, const History& history) {
+  if (store.stats().snapshots_refused) return "a crash left a snapshot that is not as its log";
   const std::uint64_t batches = store.stats().batches;
   const std::uint64_t acknowledged = plan.first + history.acknowledged;
   const std::uint64_t started = plan.first + history.started;
@@ -136,6 +168,8 @@ std::string verify_store(const LogPlan& plan, KvStore& store, const History& his
   return text;
 }
 
+using Plan = std::shared_ptr<LogPlan> (*)(std::uint32_t operations);
+
 Program make(std::shared_ptr<const LogPlan> plan) {
   const auto recovered = std::make_shared<std::unique_ptr<KvStore>>();
   Program program;
@@ -143,17 +177,22 @@ Program make(std::shared_ptr<const LogPlan> plan) {
   program.set_up = [plan](Region& region) {
     KvStore store = KvStore::create(region, plan->options);
     for (std::size_t i = 0; i < plan->first; ++i) apply(store, plan->batches[i]);
+    // One that is opened behind it ends it without closing it.
+    if (plan->reopens) (void)open(*plan, region);
   };
   program.run = [plan](Region& region, Session& session) {
-    KvStore store = KvStore::open(region);
+    std::optional<KvStore> store(open(*plan, region));
     for (std::size_t i = plan->first; i < plan->batches.size(); ++i) {
       session.start();
-      apply(store, plan->batches[i]);
+      apply(*store, plan->batches[i]);
       session.acknowledge();
+      if (!plan->reopens) continue;
+      store.reset();
+      store.emplace(open(*plan, region));
     }
   };
-  program.recover = [recovered](Region& region) {
-    *recovered = std::make_unique<KvStore>(KvStore::open(region));
+  program.recover = [plan, recovered](Region& region) {
+    *recovered = std::make_unique<KvStore>(open(*plan, region));
   };
   program.items = 1;
   program.verify = [plan, recovered](Region&, const History& history, std::uint64_t) {
@@ -169,10 +208,12 @@ unsigned operations_of(const Sizes& sizes) {
   return sizes.threads == 0 ? 1 : sizes.threads;
 }
 
-Offer offer(const std::string& name, const std::string& summary,
-            std::shared_ptr<const LogPlan> (*plan)(std::uint32_t operations)) {
+// Of an index of that form.
+Offer offer(const std::string& name, const std::string& summary, Plan plan, KvStore::Index form) {
   const auto program = [=](const Sizes& sizes) {
-    Program made = make(plan(operations_of(sizes)));
+    const std::shared_ptr<LogPlan> made_plan = plan(operations_of(sizes));
+    made_plan->options.index = form;
+    Program made = make(made_plan);
     made.name = name;
     return made;
   };
@@ -182,10 +223,20 @@ Offer offer(const std::string& name, const std::string& summary,
 }  // namespace
 
 std::vector<Offer> kv_log_programs() {
-  return {offer("kv_log", "the key-value store as a log: SET, ERASE and SET again", batches_plan),
-          offer("kv_log_set", "the same: one SET of new keys", set_plan),
-          offer("kv_log_cleaning", "the same: a SET, behind which a segment is cleaned",
-                cleaning_plan)};
+  using Index = KvStore::Index;
+  const std::string of_fingerprints = ", with an index of fingerprints";
+  std::vector<Offer> offers;
+  const auto add = [&](const std::string& name, const std::string& summary, Plan plan) {
+    offers.push_back(offer(name, summary, plan, Index::whole));
+    offers.push_back(
+        offer(name + "_fingerprints", summary + of_fingerprints, plan, Index::fingerprints));
+  };
+  add("kv_log", "the key-value store as a log: SET, ERASE and SET again", batches_plan);
+  add("kv_log_set", "the same: one SET of new keys", set_plan);
+  add("kv_log_cleaning", "the same: a SET, behind which a segment is cleaned", cleaning_plan);
+  add("kv_log_snapshot", "the same: SETs, each in a store that is opened and closed",
+      snapshot_plan);
+  return offers;
 }
 
 }  // namespace holdfast::check

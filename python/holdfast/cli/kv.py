@@ -421,12 +421,16 @@ def stat(
         }
         if stats.layout == "log":
             result |= {
+                "index": stats.index,
                 "log_records": stats.log_records,
                 "live_records": stats.live_records,
                 "tombstones": stats.tombstones,
                 "segment_records": stats.segment_records,
                 "segments": stats.segments,
                 "free_segments": stats.free_segments,
+                "snapshots": stats.snapshots,
+                "snapshot_age": stats.snapshot_age,
+                "snapshots_refused": stats.snapshots_refused,
                 "space_amplification": round(stats.space_amplification, 3),
             }
     if as_json:

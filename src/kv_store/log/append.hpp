@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kv_store/log/batch.hpp"
+#include "kv_store/log/block_sum.hpp"
 #include "kv_store/log/commit.hpp"
 
 namespace holdfast::kv::log {
@@ -24,7 +25,6 @@ inline std::uint32_t pages_of(const RunPlan& run) {
 template <class Source>
 __device__ void append_page(const Medium& medium, const RunPlan& run, const Work& work,
                             std::uint32_t page, const Source& source) {
-  __shared__ unsigned long long sum;
   const std::uint32_t begin = run.first / kBlock * kBlock;  // the page of the first header
   const std::uint32_t in_first = (((run.first >> run.shift) + 1) << run.shift) - begin;
   const std::uint32_t at = page * kBlock + threadIdx.x;
@@ -45,7 +45,8 @@ __device__ void append_page(const Medium& medium, const RunPlan& run, const Work
     medium.marks.mark(&medium.records[position], sizeof(Record));
     persist();
   }
-  add_of_block(mine, &sum, &work.sums[piece]);
+  const unsigned long long sum = block_sum(mine);
+  if (sum != 0) atomicAdd(&work.sums[piece], sum);
 }
 
 }  // namespace holdfast::kv::log

@@ -1,7 +1,9 @@
 #include "kv_store/log/batch.hpp"
 
 #include "kv_store/log/append.hpp"
+#include "kv_store/log/block_sum.hpp"
 #include "kv_store/log/counts.hpp"
+#include "kv_store/log/look.hpp"
 
 namespace holdfast::kv::log {
 namespace {
@@ -29,70 +31,6 @@ __global__ void claim_keys(Batch batch, Outcome* outcome) {
   if (op < batch.count) claim(batch, op, outcome);
 }
 
-__device__ bool is_last_of_key(const Batch& batch, std::uint32_t op) {
-  return is_last_claim(batch.claims, batch.claim_of[op], op);
-}
-
-// ---- Where the keys are -------------------------------------------------------------------------
-
-struct Tally {
-  unsigned inserted = 0;
-  unsigned updated = 0;
-  unsigned removed = 0;
-  unsigned revived = 0;
-  unsigned lost = 0;
-  unsigned long long digest = 0;
-};
-
-// REQUIRES: all threads of the block call.
-__device__ void add_up(const Tally& tally, Outcome* outcome) {
-  __shared__ unsigned sums[5];
-  __shared__ unsigned long long digest;
-  if (threadIdx.x < 5) sums[threadIdx.x] = 0;
-  if (threadIdx.x == 0) digest = 0;
-  __syncthreads();
-  if (tally.inserted) atomicAdd(&sums[0], tally.inserted);
-  if (tally.updated) atomicAdd(&sums[1], tally.updated);
-  if (tally.removed) atomicAdd(&sums[2], tally.removed);
-  if (tally.revived) atomicAdd(&sums[3], tally.revived);
-  if (tally.lost) atomicAdd(&sums[4], tally.lost);
-  if (tally.digest) atomicAdd(&digest, tally.digest);
-  __syncthreads();
-  unsigned long long* const totals[5] = {&outcome->inserted, &outcome->updated, &outcome->removed,
-                                         &outcome->revived, &outcome->lost};
-  if (threadIdx.x < 5 && sums[threadIdx.x] != 0) {
-    atomicAdd(totals[threadIdx.x], static_cast<unsigned long long>(sums[threadIdx.x]));
-  }
-  if (threadIdx.x == 0 && digest != 0) atomicAdd(&outcome->digest, digest);
-}
-
-__device__ Tally look(const Index& index, const Batch& batch, std::uint32_t op) {
-  Tally tally;
-  if (!is_last_of_key(batch, op)) {
-    batch.slots[op] = kNone;
-    return tally;
-  }
-  const std::uint64_t key = ~batch.keys[op];
-  const Place place = find_place(index, key);
-  if (place.slot == kNone) {
-    batch.slots[op] = kNone;
-    tally.lost = batch.erases() ? 0 : 1;
-    return tally;
-  }
-  batch.slots[op] = place.slot | (place.present ? kPresentBit : 0);
-  if (place.present) tally.digest -= pair_digest(key, place.value);
-  if (batch.erases()) {
-    tally.removed = place.present;
-    return tally;
-  }
-  tally.digest += pair_digest(key, batch.values[op]);
-  tally.updated = place.present;
-  tally.inserted = !place.present;
-  // A tombstone that was dropped has left the key its slot at most.
-  tally.revived = place.erased && (index.where[place.slot] & ~kErasedBit) != 0;
-  return tally;
-}
-
 // ---- The run ------------------------------------------------------------------------------------
 
 __device__ Record record_of(const Batch& batch, std::uint32_t op) {
@@ -104,7 +42,8 @@ __device__ Record record_of(const Batch& batch, std::uint32_t op) {
 
 // Blocks of both kinds in turn, so that lookups, which wait for device memory, run beside the
 // append, which waits for the link.
-__global__ void step(Medium medium, Index index, Batch batch, RunPlan run, Work work,
+template <class Form>
+__global__ void step(Medium medium, Form index, Batch batch, RunPlan run, Work work,
                      std::uint32_t append_blocks, std::uint32_t look_blocks) {
   const std::uint32_t both = append_blocks < look_blocks ? append_blocks : look_blocks;
   const std::uint32_t block = blockIdx.x;
@@ -128,15 +67,16 @@ __global__ void step(Medium medium, Index index, Batch batch, RunPlan run, Work 
 // ---- What it changes in the index ---------------------------------------------------------------
 
 // The record that a slot held so far counts no longer.
-__device__ void forget(const Index& index, std::uint32_t was) {
+template <class Form>
+__device__ void forget(const Form& index, std::uint32_t was) {
   const std::uint32_t position = was & ~kErasedBit;
   if (position == 0) return;
   atomicSub(&index.live[position >> index.shift], 1u);
   if ((was & kErasedBit) != 0) atomicSub(&index.tombs[position >> index.shift], 1u);
 }
 
-// Lookups may run beside it: kv_store_ref.hpp says what they are to see.
-__device__ void apply(const Index& index, const Batch& batch, const RunPlan& run, std::uint32_t op,
+template <class Form>
+__device__ void apply(const Form& index, const Batch& batch, const RunPlan& run, std::uint32_t op,
                       const SegmentCounts& counts, Outcome* outcome) {
   const std::uint32_t found = batch.slots[op];
   if (found == kNone) return;
@@ -146,28 +86,23 @@ __device__ void apply(const Index& index, const Batch& batch, const RunPlan& run
   const std::uint64_t key = ~batch.keys[op];
   if (batch.erases()) {
     if (!present) return;
-    forget(index, index.where[slot]);
-    *const_cast<volatile std::uint32_t*>(&index.where[slot]) = position | kErasedBit;
-    detail::kv_store_pair(&index.pairs[slot], {key, kErased});
+    forget(index, index.erase(slot, key, position));
   } else {
-    if (!present) {
-      std::uint64_t was = 0;
-      slot = take_slot(index, key, slot, &was);
-      if (slot == kNone) {
-        atomicAdd(&outcome->lost, 1ull);
-        return;
-      }
-      if (was == 0) atomicAdd(&outcome->slots, 1ull);
+    const Put put = index.put(slot, present, {key, batch.values[op]}, position);
+    if (put.slot == kNone) {
+      atomicAdd(&outcome->lost, 1ull);
+      return;
     }
-    forget(index, index.where[slot]);
-    *const_cast<volatile std::uint32_t*>(&index.where[slot]) = position;
-    detail::kv_store_pair(&index.pairs[slot], {key, batch.values[op]});
+    if (put.fresh) atomicAdd(&outcome->slots, 1ull);
+    forget(index, put.was);
+    slot = put.slot;
   }
   index.slot_of[position] = slot;
   counts.add(op, batch.erases());
 }
 
-__global__ void apply_batch(Index index, Batch batch, RunPlan run, Outcome* outcome) {
+template <class Form>
+__global__ void apply_batch(Form index, Batch batch, RunPlan run, Outcome* outcome) {
   __shared__ unsigned live[SegmentCounts::kPieces];
   __shared__ unsigned tombs[SegmentCounts::kPieces];
   if (outcome->committed == 0) return;
@@ -183,14 +118,19 @@ __global__ void apply_batch(Index index, Batch batch, RunPlan run, Outcome* outc
 __device__ void append_small(const Medium& medium, const Batch& batch, const RunPlan& run,
                              const Work& work) {
   const std::uint32_t op = threadIdx.x;
-  if (op < batch.count) {
-    const std::uint32_t piece = run.piece_of(op);
+  const bool appends = op < batch.count;
+  const std::uint32_t mine = appends ? run.piece_of(op) : kNone;
+  unsigned long long of_record = 0;
+  if (appends) {
     const std::uint32_t position = run.position_of(op);
     const Record record = record_of(batch, op);
     medium.records[position] = record;
     medium.marks.mark(&medium.records[position], sizeof(Record));
-    atomicAdd(&work.sums[piece], static_cast<unsigned long long>(record_sum(
-                                     record.key, record.value, op - run.begin_of(piece))));
+    of_record = record_sum(record.key, record.value, op - run.begin_of(mine));
+  }
+  for (std::uint32_t piece = 0; piece < run.pieces; ++piece) {
+    const unsigned long long sum = block_sum(mine == piece ? of_record : 0);
+    if (threadIdx.x == 0) work.sums[piece] = sum;
   }
   __threadfence_block();
   __syncthreads();
@@ -234,13 +174,13 @@ __device__ Batch take_in(const Batch& given, SmallBatch& own) {
   __syncthreads();
   constexpr std::uint32_t kTag = 1;  // any but 0
   return {own.keys,     given.erases() ? nullptr : own.values,
-          given.count,  own.claims,
-          claims - 1,   kTag,
+          given.count,  {own.claims, claims - 1, kTag},
           own.claim_of, own.slots};
 }
 
 // One block, a thread for each operation: no launch, copy or wait but one of each.
-__global__ void small_batch(Medium medium, Index index, Batch given, RunPlan run, Report* report,
+template <class Form>
+__global__ void small_batch(Medium medium, Form index, Batch given, RunPlan run, Report* report,
                             std::uint64_t ticket) {
   __shared__ SmallBatch own;
   __shared__ unsigned live[SegmentCounts::kPieces];
@@ -269,15 +209,21 @@ __global__ void small_batch(Medium medium, Index index, Batch given, RunPlan run
   if (op == 0) tell(*outcome, report, ticket);
 }
 
-__global__ void get_from_log(Index index, const std::uint64_t* keys, std::uint64_t* values,
+template <class Form>
+__global__ void get_from_log(Form index, const std::uint64_t* keys, std::uint64_t* values,
                              std::uint8_t* found, std::uint32_t count) {
   const std::uint32_t i = thread_in_row();
   if (i >= count) return;
   std::uint64_t value = 0;
-  const bool there =
-      detail::kv_find_in_index<detail::KvLoads::plain>(index.view(), keys[i], &value);
+  const bool there = find_value(index, keys[i], &value);
   values[i] = there ? value : 0;
   found[i] = there;
+}
+
+template <class Form>
+__global__ void list_pairs(Form index, std::uint64_t first, std::uint64_t count, KvPair* pairs) {
+  const std::uint64_t i = thread_in_row();
+  if (i < count) pairs[i] = index.listed_at(first + i);
 }
 
 }  // namespace
@@ -292,29 +238,54 @@ void launch_claim(Stream& stream, const Batch& batch, Outcome* outcome) {
   launch(stream, blocks_for(batch.count, kBlock), kBlock, claim_keys, batch, outcome);
 }
 
-void launch_step(Stream& stream, Step what, const Medium& medium, const Index& index,
+template <class Form>
+void launch_step(Stream& stream, Step what, const Medium& medium, const Form& index,
                  const Batch& batch, const RunPlan& run, const Work& work) {
   const std::uint32_t append_blocks = what == Step::look ? 0 : pages_of(run);
   const std::uint32_t look_blocks = what == Step::append ? 0 : (batch.count + kBlock - 1) / kBlock;
-  launch(stream, dim3(append_blocks + look_blocks), dim3(kBlock), step, medium, index, batch, run,
-         work, append_blocks, look_blocks);
+  launch(stream, dim3(append_blocks + look_blocks), dim3(kBlock), step<Form>, medium, index, batch,
+         run, work, append_blocks, look_blocks);
 }
 
-void launch_apply(Stream& stream, const Index& index, const Batch& batch, const RunPlan& run,
+template <class Form>
+void launch_apply(Stream& stream, const Form& index, const Batch& batch, const RunPlan& run,
                   Outcome* outcome) {
-  launch(stream, blocks_for(batch.count, kBlock), kBlock, apply_batch, index, batch, run, outcome);
+  launch(stream, blocks_for(batch.count, kBlock), kBlock, apply_batch<Form>, index, batch, run,
+         outcome);
 }
 
-void launch_small(Stream& stream, const Medium& medium, const Index& index, const Batch& batch,
+template <class Form>
+void launch_small(Stream& stream, const Medium& medium, const Form& index, const Batch& batch,
                   const RunPlan& run, Report* report, std::uint64_t ticket) {
   const unsigned warps = (batch.count + 31) / 32;
-  launch(stream, dim3(1), dim3(warps * 32), small_batch, medium, index, batch, run, report, ticket);
+  launch(stream, dim3(1), dim3(warps * 32), small_batch<Form>, medium, index, batch, run, report,
+         ticket);
 }
 
-void launch_get(Stream& stream, const Index& index, const std::uint64_t* keys,
-                std::uint64_t* values, std::uint8_t* found, std::uint32_t count) {
-  launch(stream, blocks_for(count, kBlock), kBlock, get_from_log, index, keys, values, found,
+template <class Form>
+void launch_get(Stream& stream, const Form& index, const std::uint64_t* keys, std::uint64_t* values,
+                std::uint8_t* found, std::uint32_t count) {
+  launch(stream, blocks_for(count, kBlock), kBlock, get_from_log<Form>, index, keys, values, found,
          count);
 }
+
+template <class Form>
+void launch_list(Stream& stream, const Form& index, std::uint64_t first, std::uint64_t count,
+                 KvPair* pairs) {
+  launch(stream, blocks_for(count, kBlock), kBlock, list_pairs<Form>, index, first, count, pairs);
+}
+
+#define HOLDFAST_FORM(Form)                                                                     \
+  template void launch_step(Stream&, Step, const Medium&, const Form&, const Batch&,            \
+                            const RunPlan&, const Work&);                                       \
+  template void launch_apply(Stream&, const Form&, const Batch&, const RunPlan&, Outcome*);     \
+  template void launch_small(Stream&, const Medium&, const Form&, const Batch&, const RunPlan&, \
+                             Report*, std::uint64_t);                                           \
+  template void launch_get(Stream&, const Form&, const std::uint64_t*, std::uint64_t*,          \
+                           std::uint8_t*, std::uint32_t);                                       \
+  template void launch_list(Stream&, const Form&, std::uint64_t, std::uint64_t, KvPair*);
+HOLDFAST_FORM(Index)
+HOLDFAST_FORM(FingerprintIndex)
+#undef HOLDFAST_FORM
 
 }  // namespace holdfast::kv::log

@@ -6,7 +6,7 @@
 
 #include "holdfast/stream.hpp"
 #include "kv_store/claims.hpp"
-#include "kv_store/log/index.hpp"
+#include "kv_store/log/fingerprint_index.hpp"
 
 namespace holdfast::kv::log {
 
@@ -70,7 +70,7 @@ struct Work {
   unsigned long long* sums;  // by piece
 };
 
-// All are stream-ordered.
+// All are stream-ordered. `Form`: Index or FingerprintIndex.
 
 // Copies a batch's words, `values` unless that is null: in one launch, where two copies, in two
 // streams, would take as long as the batch. REQUIRES: kernels can read them.
@@ -82,19 +82,28 @@ void launch_claim(Stream& stream, const Batch& batch, Outcome* outcome);
 // What one launch does: looks the keys up, which adds up the counts, or appends the run and commits
 // it, or both at once. The append of an ERASE needs what the lookups found. REQUIRES: claimed.
 enum class Step { look, append, both };
-void launch_step(Stream& stream, Step step, const Medium& medium, const Index& index,
+template <class Form>
+void launch_step(Stream& stream, Step step, const Medium& medium, const Form& index,
                  const Batch& batch, const RunPlan& run, const Work& work);
 
 // What a run that is committed changes in the index.
-void launch_apply(Stream& stream, const Index& index, const Batch& batch, const RunPlan& run,
+template <class Form>
+void launch_apply(Stream& stream, const Form& index, const Batch& batch, const RunPlan& run,
                   Outcome* outcome);
 
 // All of it, and `report` has that ticket then. Of the batch keys, values and count are needed
 // alone. REQUIRES: kSmallBatch operations at most; `report` is pinned.
-void launch_small(Stream& stream, const Medium& medium, const Index& index, const Batch& batch,
+template <class Form>
+void launch_small(Stream& stream, const Medium& medium, const Form& index, const Batch& batch,
                   const RunPlan& run, Report* report, std::uint64_t ticket);
 
-void launch_get(Stream& stream, const Index& index, const std::uint64_t* keys,
-                std::uint64_t* values, std::uint8_t* found, std::uint32_t count);
+template <class Form>
+void launch_get(Stream& stream, const Form& index, const std::uint64_t* keys, std::uint64_t* values,
+                std::uint8_t* found, std::uint32_t count);
+
+// What the index lists of `count` pairs from `first` on.
+template <class Form>
+void launch_list(Stream& stream, const Form& index, std::uint64_t first, std::uint64_t count,
+                 KvPair* pairs);
 
 }  // namespace holdfast::kv::log

@@ -8,24 +8,10 @@ namespace {
 
 __device__ std::uint32_t thread_in_row() { return blockIdx.x * blockDim.x + threadIdx.x; }
 
-// A record of a victim, as the index knows it.
-struct Held {
-  std::uint32_t slot = kNone;  // kNone: it is dead
-  bool tombstone = false;
-};
-
-__device__ Held held_at(const Index& index, std::uint32_t position) {
-  if (position == 0) return {};
-  const std::uint32_t slot = index.slot_of[position];
-  const std::uint32_t where = index.where[slot];
-  if ((where & ~kErasedBit) != position) return {};
-  return {slot, (where & kErasedBit) != 0};
-}
-
 // Positions that a thread of gather_live() looks at: loads that wait for none of each other.
 constexpr std::uint32_t kSpan = 4;
 
-__device__ std::uint32_t span_of(const Index& index) {
+__device__ std::uint32_t span_of(const IndexBase& index) {
   const std::uint32_t pages = (1u << index.shift) / kBlock;
   return pages < kSpan ? 1 : kSpan;
 }
@@ -59,7 +45,8 @@ __device__ void note_kept(const Held (&held)[kSpan], const RunPlan& run, std::ui
   }
 }
 
-__global__ void gather_live(Index index, VictimList victims, RunPlan run, std::uint32_t* kept,
+template <class Form>
+__global__ void gather_live(Form index, VictimList victims, RunPlan run, std::uint32_t* kept,
                             Outcome* outcome) {
   const std::uint32_t span = span_of(index);
   const std::uint32_t per_segment = (1u << index.shift) / (span * kBlock);
@@ -75,21 +62,23 @@ __global__ void gather_live(Index index, VictimList victims, RunPlan run, std::u
   note_kept(held, run, kept, outcome);
 }
 
-__global__ void append_kept(Medium medium, Index index, RunPlan run, const std::uint32_t* kept,
+template <class Form>
+__global__ void append_kept(Medium medium, Form index, RunPlan run, const std::uint32_t* kept,
                             Work work) {
   const std::uint32_t pairs = run.records - run.tombstones;
   if (seen(work.outcome->kept) != pairs || seen(work.outcome->kept_tombs) != run.tombstones) return;
   append_page(medium, run, work, blockIdx.x, [&](std::uint32_t number, std::uint32_t position) {
     const std::uint32_t slot = kept[number];
-    const KvPair pair = index.pairs[slot];
+    const Record record = index.record_of(slot);
     index.slot_of[position] = slot;
-    return Record{pair.key, number < pairs ? pair.value : 0};
+    return Record{record.key, number < pairs ? record.value : 0};
   });
   if (is_last_block(work.outcome, gridDim.x)) commit_run(medium, run, work);
 }
 
 // The copies become what the index knows.
-__global__ void follow_copies(Index index, RunPlan run, const Outcome* outcome) {
+template <class Form>
+__global__ void follow_copies(Form index, RunPlan run, const Outcome* outcome) {
   __shared__ unsigned live[SegmentCounts::kPieces];
   __shared__ unsigned tombs[SegmentCounts::kPieces];
   if (outcome->committed == 0) return;
@@ -98,32 +87,31 @@ __global__ void follow_copies(Index index, RunPlan run, const Outcome* outcome) 
   if (number < run.records) {
     const bool tombstone = number >= run.records - run.tombstones;
     const std::uint32_t position = run.position_of(number);
-    index.where[index.slot_of[position]] = position | (tombstone ? kErasedBit : 0);
+    index.follow(index.slot_of[position], position | (tombstone ? kErasedBit : 0));
     counts.add(number, tombstone);
   }
   counts.flush(index);
 }
 
 // Nothing on the medium has a record of their keys that is older.
-__global__ void drop_tombstones(Index index, std::uint32_t segment, bool runs, Outcome* outcome) {
+template <class Form>
+__global__ void drop_tombstones(Form index, std::uint32_t segment, bool runs, Outcome* outcome) {
   if (runs && outcome->committed == 0) return;
   const std::uint32_t position = (segment << index.shift) + thread_in_row();
   const Held held = held_at(index, position);
   if (held.slot == kNone || !held.tombstone) return;
-  index.where[held.slot] = kErasedBit;
-  // The value stays: who looks the key up meanwhile must not find it.
-  if (held.slot <= index.mask) {
-    *const_cast<volatile std::uint64_t*>(&index.pairs[held.slot].key) = kGone;
-  }
+  index.drop(held.slot);
   atomicAdd(&outcome->gone, 1ull);
 }
 
-__global__ void free_segments(Medium medium, Index index, VictimList victims, bool runs,
+template <class Form>
+__global__ void free_segments(Medium medium, Form index, VictimList victims, bool runs,
                               const Outcome* outcome) {
   if (runs && outcome->committed == 0) return;
   const std::uint32_t i = thread_in_row();
   if (i >= victims.count) return;
   const std::uint32_t segment = victims.segments[i];
+  index.end_segment(segment);
   index.live[segment] = 0;
   index.tombs[segment] = 0;
   auto* const header = reinterpret_cast<RunHeader*>(medium.records + (segment << index.shift));
@@ -132,55 +120,57 @@ __global__ void free_segments(Medium medium, Index index, VictimList victims, bo
   persist();
 }
 
-// Whether a search for a key that is there passes by a slot: one between it and the next that is
-// empty holds a key whose search begins no later.
-__device__ bool is_passed(const Index& index, std::uint64_t slot) {
-  for (std::uint64_t passed = 1; passed <= index.mask; ++passed) {
-    const std::uint64_t key = detail::kv_load_word(&index.pairs[(slot + passed) & index.mask].key);
-    if (key == 0) return false;
-    if (key == kGone) continue;
-    const std::uint64_t home = detail::kv_slot_of(index.view(), key);
-    if (((slot + passed - home) & index.mask) >= passed) return true;
-  }
-  return true;
-}
-
 // Slots that others make empty meanwhile change no answer: no search passes by them.
-__global__ void sweep_slots(Index index, Outcome* outcome) {
+template <class Form>
+__global__ void sweep_slots(Form index, Outcome* outcome) {
   const std::uint64_t slot = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (slot > index.mask || detail::kv_load_word(&index.pairs[slot].key) != kGone) return;
-  if (is_passed(index, slot)) return;
-  *const_cast<volatile std::uint64_t*>(&index.pairs[slot].key) = 0;
+  if (slot > index.mask || !index.is_gone(slot) || index.is_passed(slot)) return;
+  index.make_empty(slot);
   atomicAdd(&outcome->gone, 1ull);
 }
 
 }  // namespace
 
-void launch_keep(Stream& stream, const Medium& medium, const Index& index,
-                 const VictimList& victims, const RunPlan& run, std::uint32_t* kept,
-                 const Work& work) {
+template <class Form>
+void launch_keep(Stream& stream, const Medium& medium, const Form& index, const VictimList& victims,
+                 const RunPlan& run, std::uint32_t* kept, const Work& work) {
   const std::uint32_t pages = (1u << index.shift) / kBlock;
   const std::uint32_t blocks = victims.count * (pages < kSpan ? pages : pages / kSpan);
-  launch(stream, dim3(blocks), dim3(kBlock), gather_live, index, victims, run, kept, work.outcome);
-  launch(stream, dim3(pages_of(run)), dim3(kBlock), append_kept, medium, index, run, kept, work);
+  launch(stream, dim3(blocks), dim3(kBlock), gather_live<Form>, index, victims, run, kept,
+         work.outcome);
+  launch(stream, dim3(pages_of(run)), dim3(kBlock), append_kept<Form>, medium, index, run, kept,
+         work);
 }
 
-void launch_retire(Stream& stream, const Medium& medium, const Index& index,
+template <class Form>
+void launch_retire(Stream& stream, const Medium& medium, const Form& index,
                    const VictimList& victims, const RunPlan& run, Outcome* outcome) {
   const bool runs = run.records != 0;
   if (runs) {
-    launch(stream, blocks_for(run.records, kBlock), kBlock, follow_copies, index, run, outcome);
+    launch(stream, blocks_for(run.records, kBlock), kBlock, follow_copies<Form>, index, run,
+           outcome);
   }
   if (victims.drops != kNone) {
-    launch(stream, dim3((1u << index.shift) / kBlock), dim3(kBlock), drop_tombstones, index,
+    launch(stream, dim3((1u << index.shift) / kBlock), dim3(kBlock), drop_tombstones<Form>, index,
            victims.drops, runs, outcome);
   }
-  launch(stream, blocks_for(victims.count, kBlock), kBlock, free_segments, medium, index, victims,
-         runs, outcome);
+  launch(stream, blocks_for(victims.count, kBlock), kBlock, free_segments<Form>, medium, index,
+         victims, runs, outcome);
 }
 
-void launch_sweep(Stream& stream, const Index& index, Outcome* outcome) {
-  launch(stream, blocks_for(index.mask + 1, kBlock), kBlock, sweep_slots, index, outcome);
+template <class Form>
+void launch_sweep(Stream& stream, const Form& index, Outcome* outcome) {
+  launch(stream, blocks_for(index.mask + 1, kBlock), kBlock, sweep_slots<Form>, index, outcome);
 }
+
+#define HOLDFAST_FORM(Form)                                                           \
+  template void launch_keep(Stream&, const Medium&, const Form&, const VictimList&,   \
+                            const RunPlan&, std::uint32_t*, const Work&);             \
+  template void launch_retire(Stream&, const Medium&, const Form&, const VictimList&, \
+                              const RunPlan&, Outcome*);                              \
+  template void launch_sweep(Stream&, const Form&, Outcome*);
+HOLDFAST_FORM(Index)
+HOLDFAST_FORM(FingerprintIndex)
+#undef HOLDFAST_FORM
 
 }  // namespace holdfast::kv::log

@@ -21,17 +21,20 @@ struct VictimList {
 //
 // What is live is gathered first, and appended then: in one go, blocks would store the few records
 // that each of them finds as parts of lines, which takes the link as long as whole ones.
-void launch_keep(Stream& stream, const Medium& medium, const Index& index,
-                 const VictimList& victims, const RunPlan& run, std::uint32_t* kept,
-                 const Work& work);
+// Fingerprints take what they append from the log itself, segment by segment.
+template <class Form>
+void launch_keep(Stream& stream, const Medium& medium, const Form& index, const VictimList& victims,
+                 const RunPlan& run, std::uint32_t* kept, const Work& work);
 
 // Behind it: the index learns of the copies, and the segments are made free on the medium, which
 // their first header says. `run` without records: nothing had to be copied.
-void launch_retire(Stream& stream, const Medium& medium, const Index& index,
+template <class Form>
+void launch_retire(Stream& stream, const Medium& medium, const Form& index,
                    const VictimList& victims, const RunPlan& run, Outcome* outcome);
 
 // Makes slots empty that can be used again and that no search has to pass by. outcome->gone counts
 // them.
-void launch_sweep(Stream& stream, const Index& index, Outcome* outcome);
+template <class Form>
+void launch_sweep(Stream& stream, const Form& index, Outcome* outcome);
 
 }  // namespace holdfast::kv::log

@@ -20,7 +20,7 @@ class SegmentCounts {
     atomicAdd(&live_[piece], 1u);
     if (tombstone) atomicAdd(&tombs_[piece], 1u);
   }
-  __device__ void flush(const Index& index) const {
+  __device__ void flush(const IndexBase& index) const {
     __syncthreads();
     if (threadIdx.x >= kPieces || live_[threadIdx.x] == 0) return;
     const std::uint32_t segment = run_.segment_of(piece_ + threadIdx.x);

@@ -44,6 +44,42 @@ struct Commit {
   std::uint64_t openings;  // so far
 };
 
+// Which of 64 records of a segment were live when a snapshot of it was taken.
+struct alignas(16) SnapshotBits {
+  std::uint64_t live;
+  std::uint64_t tombs;  // of them
+};
+inline constexpr std::uint32_t kSnapshotSpan = 64;
+
+// In front of a segment's bits. A snapshot is of a segment that no run reaches into any more.
+struct SnapshotHeader {
+  std::uint64_t life;    // the check of the segment's first header
+  std::uint64_t run;     // the last one when it was taken
+  std::uint64_t oldest;  // the first run that has a piece in the segment
+  std::uint64_t newest;  // the last one
+  std::uint64_t bits;    // the sum of bits_sum()
+  std::uint32_t oldest_piece;
+  std::uint32_t reserved;  // 0
+  std::uint64_t padding;   // 0
+  std::uint64_t check;     // snapshot_check(); 0: there is none
+};
+struct SnapshotWord {
+  static constexpr const char* kTypeName = "kvs_snapshot";
+  std::uint64_t word;
+};
+// Of a segment's snapshot.
+__host__ __device__ inline std::uint32_t snapshot_words(std::uint32_t segment_records) {
+  return static_cast<std::uint32_t>(
+      (sizeof(SnapshotHeader) + segment_records / kSnapshotSpan * sizeof(SnapshotBits)) /
+      sizeof(SnapshotWord));
+}
+static_assert(sizeof(SnapshotHeader) == 64);
+// Where it begins.
+__host__ __device__ inline std::uint64_t snapshot_offset(std::uint32_t segment,
+                                                         std::uint32_t segment_records) {
+  return std::uint64_t{segment} * snapshot_words(segment_records);
+}
+
 inline constexpr std::uint32_t kLeastSegment = 256;  // records: a page, and a block of threads
 inline constexpr std::uint32_t kMostSegment = 1u << 16;
 inline constexpr std::uint32_t kLeastSegments = 8;
@@ -91,6 +127,21 @@ __host__ __device__ inline std::uint64_t header_check(const RunHeader& header, s
   return hash != 0 ? hash : 1;
 }
 
+// `index`: of the bits within their segment.
+__host__ __device__ inline std::uint64_t bits_sum(const SnapshotBits& bits, std::uint32_t index) {
+  return record_sum(bits.live, bits.tombs, index);
+}
+
+__host__ __device__ inline std::uint64_t snapshot_check(const SnapshotHeader& header,
+                                                        std::uint32_t segment) {
+  const std::uint64_t words[] = {header.life, header.run,          header.oldest, header.newest,
+                                 header.bits, header.oldest_piece, segment};
+  std::uint64_t hash = 0x31504e5356464c48ull;  // "HLFVSNP1"
+  for (const std::uint64_t word : words) hash = mixed(hash ^ word) * 0x9e3779b97f4a7c15ull + 1;
+  hash = mixed(hash);
+  return hash != 0 ? hash : 1;
+}
+
 inline constexpr unsigned kCommitCheckBits = 16;
 inline constexpr std::uint64_t kMostRuns = (std::uint64_t{1} << (64 - kCommitCheckBits)) - 1;
 
@@ -104,7 +155,7 @@ inline std::uint64_t run_of_word(std::uint64_t word) { return word >> kCommitChe
 // The durable object "kvs" of the layout log.
 struct LogParameters {
   static constexpr const char* kTypeName = "key-value log";
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
   std::uint64_t capacity;         // pairs
   std::uint32_t max_batch;        // operations
   std::uint32_t segment_records;  // a power of two
@@ -115,6 +166,7 @@ struct LogParameters {
   std::vector<Part> parts() const;  // throws invalid_argument
 };
 inline constexpr const char* kRecords = "records";
+inline constexpr const char* kSnapshots = "snapshots";
 inline constexpr const char* kCommit = "commit";
 using LogObject = Durable<LogParameters>;
 

@@ -20,13 +20,17 @@ struct Census {
 };
 
 // Fills an index, which is empty, from what the survey found, and returns what it has then. Waits
-// for the stream. Throws damaged, naming the run: a piece is not as its sum says, there are more
-// keys than the index has slots for, or the pairs are not those that the last run left.
-Census load_index(Stream& stream, const Index& index, const Survey& survey, const Record* records,
-                  const std::string& where);
+// for the stream. Throws damaged, naming the run: a piece or a snapshot is not as its sum says,
+// there are more keys than the index has slots for, or the pairs are not those that the last run
+// left.
+template <class Form>
+Census load_index(Stream& stream, const Form& index, const Survey& survey, const Record* records,
+                  const SnapshotWord* snapshots, const std::string& where);
 
-// Compares all that the log holds with its index. Returns what is wrong, or nothing.
-std::string audit_log(Stream& stream, const Index& index, const Survey& survey,
+// Compares all that the log holds with its index. Returns what is wrong, or nothing. REQUIRES: the
+// survey went by no snapshots.
+template <class Form>
+std::string audit_log(Stream& stream, const Form& index, const Survey& survey,
                       const Record* records, std::uint32_t segments);
 
 // Makes the headers at these positions none. Waits for the stream.

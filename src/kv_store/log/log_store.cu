@@ -1,97 +1,62 @@
 #include "kv_store/log/log_store.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <exception>
 #include <utility>
 
 #include "core/kernel_memory.hpp"
 #include "holdfast/kernel.hpp"
+#include "kv_store/rules.hpp"
 #include "undo_log/medium_store.hpp"
 
 namespace holdfast::kv::log {
-namespace {
 
 using detail::concat;
-
-// A power of two, of which pairs take half at most.
-std::uint64_t slots_for(const LogParameters& shape) {
-  constexpr std::uint64_t kLeast = 16;
-  return std::bit_ceil(std::max(kLeast, shape.capacity * 2));
-}
-
-// Slots by operation of a batch, or by record of a piece of cleaning.
-std::uint32_t kept_for(const LogParameters& shape) {
-  return std::max(shape.max_batch, shape.segment_records);
-}
-
-std::uint64_t device_bytes(const LogParameters& shape) {
-  const std::uint64_t of_slot = sizeof(KvPair) + sizeof(std::uint32_t);
-  return (slots_for(shape) + 1) * of_slot + shape.records() * sizeof(std::uint32_t) +
-         std::uint64_t{shape.max_batch} * 20 + std::uint64_t{kept_for(shape)} * 4 +
-         claims_for(shape.max_batch) * 8;
-}
-
-// Refuses what does not fit before any of it is taken. While an index is loaded it takes a rank for
-// each slot, and room for the records on their way.
-const LogParameters& checked(const LogParameters& shape) {
-  const std::uint64_t bytes =
-      device_bytes(shape) + slots_for(shape) * sizeof(std::uint32_t) + (std::uint64_t{32} << 20);
-  const std::uint64_t free = backend::free_device_memory();
-  if (bytes <= free) return shape;
-  throw Error(
-      Errc::no_memory,
-      concat("store: the index of a log for ", shape.capacity, " pairs and ", shape.records(),
-             " records takes ", bytes, " bytes of device memory, and ", free,
-             " are free: free some, give a smaller capacity, or make the store of the "
-             "layout in_place, which needs none"));
-}
-
-}  // namespace
-
-Memory::Memory(const LogParameters& shape)
-    : pairs((checked(shape), slots_for(shape) + 1)),
-      where(slots_for(shape) + 1),
-      slot_of(shape.records()),
-      counts(2 * std::size_t{shape.segments}),
-      keys(shape.max_batch),
-      values(shape.max_batch),
-      claims(claims_for(shape.max_batch)),
-      claim_of(shape.max_batch),
-      slots(kept_for(shape)),
-      segments(shape.segments),
-      victims(shape.segments),
-      work(sizeof(Outcome) + shape.segments * sizeof(unsigned long long)),
-      segments_in(shape.segments),
-      victims_in(shape.segments),
-      counts_out(2 * std::size_t{shape.segments}),
-      mask_(slots_for(shape) - 1),
-      shift_(static_cast<std::uint32_t>(std::bit_width(shape.segment_records) - 1)),
-      positions_(static_cast<std::uint32_t>(shape.records())) {}
-
-Index Memory::index() const {
-  std::uint32_t* const live = counts.data();
-  return {pairs.data(), where.data(), slot_of.data(), live, live + counts.size() / 2,
-          mask_,        shift_,       positions_};
-}
 
 LogStore::LogStore(Region& r, LogObject object, core::Use user, Memory memory)
     : Impl(r, std::move(user), object.parameters().max_batch),
       object_(std::move(object)),
       memory_(std::move(memory)),
-      shift_(index_.shift),
-      most_entries_(std::min(most_live(shape_), slots_for(shape_) / 4 * 3)),
-      segments_(shape_.segments) {
+      shift_(base_.shift),
+      most_entries_(std::min(most_live(shape_), (base_.mask + 1) / 4 * 3)),
+      segments_(shape_.segments),
+      taken_(shape_.segments) {
   for (std::uint32_t segment = 0; segment < shape_.segments; ++segment) free_.push_back(segment);
 }
 
+Survey LogStore::survey(const SnapshotWord* snapshots) {
+  return survey_log(region, stream, shape_, medium_.records, medium_.commit, snapshots, where);
+}
+
+// By the snapshots; where they are not as the log, by the log alone, which is what decides.
+Census LogStore::fill_index(Survey& by) {
+  try {
+    return with_index([&](const auto& index) {
+      return load_index(stream, index, by, medium_.records, snapshots_, where);
+    });
+  } catch (const Error& error) {
+    if (error.code() != Errc::damaged || by.snapshots == 0) throw;
+  }
+  snapshots_refused_ = true;
+  memory_.clear_index(stream);
+  by = survey(nullptr);
+  const Census census = with_index([&](const auto& index) {
+    return load_index(stream, index, by, medium_.records, nullptr, where);
+  });
+  launch_forget(stream, medium_, snapshots_, shape_);
+  stream.synchronize();
+  return census;
+}
+
 void LogStore::load() {
-  const Survey survey = survey_log(region, stream, shape_, medium_.records, medium_.commit, where);
+  Survey survey = this->survey(snapshots_);
+  recovery.needed = !survey.torn.empty();
+  recovery.undone = survey.torn_records;
   opening_ = survey.openings + 1;
   store_durably(region, stream, &medium_.commit->openings, &opening_, sizeof(opening_));
   drop_headers(stream, medium_, survey.torn);
-  const Census census = load_index(stream, index_, survey, medium_.records, where);
+  const Census census = fill_index(survey);
   counts_ = survey.last;
   chain_ = survey.last.check;
   tail_ = survey.tail;
@@ -102,8 +67,10 @@ void LogStore::load() {
   tombstones_ = census.tombstones;
   used_slots_ = census.slots;
   removed_ = counts_.inserted - pairs_;
-  recovery.needed = !survey.torn.empty();
-  recovery.undone = survey.torn_records;
+  taken_ = survey.taken;
+  snapshots_used_ = survey.snapshots;
+  opened_run_ = counts_.number;
+  for (const Piece& piece : survey.pieces) tail_pieces_ += piece.first >> shift_ == tail_;
 }
 
 void LogStore::check_whole() const {
@@ -209,29 +176,52 @@ KvStore::BatchResult LogStore::update(const std::uint64_t* keys, const std::uint
 }
 
 Outcome LogStore::run_small(const Batch& batch, const RunPlan& run) {
-  launch_small(stream, medium_, index_, batch, run, memory_.report.data(), ++ticket_);
+  ++ticket_;
+  with_index([&](const auto& index) {
+    launch_small(stream, medium_, index, batch, run, memory_.report.data(), ticket_);
+  });
   core::await_word(stream, &memory_.report[0].ticket, ticket_);
   return memory_.report[0].outcome;
 }
 
 Outcome LogStore::run_large(const Batch& given, const RunPlan& run, bool sure) {
   Batch batch = given;
-  batch.claims.tag = tag_ = next_tag(stream, tag_, memory_.claims);
-  begin_work(run.pieces);
-  launch_claim(stream, batch, work().outcome);
+  // Of fingerprints lookups wait for the link, too: beside stores that do, they would wait for
+  // them.
+  const bool in_turn = batch.erases() || memory_.form() == KvStore::Index::fingerprints;
+  const bool looked_up = in_turn && !sure;  // by check_counts()
+  if (!looked_up) {
+    batch.claims.tag = tag_ = next_tag(stream, tag_, memory_.claims);
+    begin_work(run.pieces);
+    launch_claim(stream, batch, work().outcome);
+  }
   marks[2].record(stream);
   if (values_beside_ && sure) values_in_.wait(stream);
-  if (batch.erases()) {
-    launch_step(stream, Step::look, medium_, index_, batch, run, work());
-    launch_step(stream, Step::append, medium_, index_, batch, run, work());
-  } else {
-    launch_step(stream, Step::both, medium_, index_, batch, run, work());
-  }
+  if (in_turn && !looked_up) look_up(batch);
+  with_index([&](const auto& index) {
+    launch_step(stream, in_turn ? Step::append : Step::both, medium_, index, batch, run, work());
+  });
   marks[3].record(stream);
-  launch_apply(stream, index_, batch, run, work().outcome);
+  with_index([&](const auto& index) { launch_apply(stream, index, batch, run, work().outcome); });
   marks[4].record(stream);
   if (room() < 2 * std::uint64_t{batch.count} + room_kept(batch.count)) bring_counts();
   return await_outcome();
+}
+
+bool LogStore::ordered(std::size_t count, bool updates) const {
+  if (memory_.form() == KvStore::Index::whole) return false;
+  if (order != KvStore::Order::automatic) return order == KvStore::Order::ordered;
+  return ordering_pays(shape_.records() * sizeof(Record), false, count, updates);
+}
+
+void LogStore::look_up(const Batch& batch) {
+  if (ordered(batch.count, true)) {
+    memory_.order->look(stream, std::get<FingerprintIndex>(index_), batch, work().outcome);
+    return;
+  }
+  with_index([&](const auto& index) {
+    launch_step(stream, Step::look, medium_, index, batch, RunPlan{}, work());
+  });
 }
 
 // Where there may be too many pairs, they are counted before anything is written.
@@ -239,10 +229,10 @@ void LogStore::check_counts(const Batch& given) {
   for (;;) {
     Batch batch = given;
     batch.claims.tag = tag_ = next_tag(stream, tag_, memory_.claims);
-    begin_work(1);
+    begin_work(shape_.segments);  // a run has no more pieces
     launch_claim(stream, batch, work().outcome);
     if (values_beside_) values_in_.wait(stream);
-    launch_step(stream, Step::look, medium_, index_, batch, RunPlan{}, work());
+    look_up(batch);
     const Outcome found = await_outcome();
     if (found.reserved_keys != 0) return;  // it is refused for that
     const std::uint64_t pairs = pairs_ + found.inserted;
@@ -316,8 +306,7 @@ void LogStore::get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_
   copy_async(stream, memory_.keys.data(), keys, count * sizeof(*keys));
   marks[1].record(stream);
   marks[2].record(stream);
-  launch_get(stream, index_, memory_.keys.data(), memory_.values_out.data(),
-             memory_.found_out.data(), static_cast<std::uint32_t>(count));
+  find(static_cast<std::uint32_t>(count));
   marks[3].record(stream);
   copy_async(stream, values, memory_.values_out.data(), count * sizeof(*values));
   copy_async(stream, found, memory_.found_out.data(), count);
@@ -325,25 +314,37 @@ void LogStore::get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_
   stream.synchronize();
 }
 
+// Of the keys that came into device memory.
+void LogStore::find(std::uint32_t count) {
+  const std::uint64_t* const keys = memory_.keys.data();
+  std::uint64_t* const values = memory_.values_out.data();
+  std::uint8_t* const found = memory_.found_out.data();
+  if (ordered(count, false)) {
+    memory_.order->get(stream, std::get<FingerprintIndex>(index_), keys, values, found, count);
+    return;
+  }
+  with_index([&](const auto& index) { launch_get(stream, index, keys, values, found, count); });
+}
+
 detail::KvView LogStore::view() {
   check_whole();
-  return index_.view();
+  return with_index([](const auto& index) { return index.view(); });
 }
 
 std::uint64_t LogStore::scan(std::uint64_t* keys, std::uint64_t* values, std::uint64_t limit) {
   check_whole();
-  constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;  // slots
-  const std::uint64_t all = index_.mask + 2;
-  std::vector<KvPair> pairs(std::min(kPiece, all));
-  std::vector<std::uint32_t> where_of(pairs.size());
+  constexpr std::uint64_t kPiece = std::uint64_t{1} << 18;
+  const std::uint64_t all = with_index([](const auto& index) { return index.listed(); });
+  const DeviceBuffer<KvPair> listed(std::min(kPiece, all));
+  std::vector<KvPair> pairs(listed.size());
   std::uint64_t records = 0;
   for (std::uint64_t first = 0; first < all; first += kPiece) {
     const std::uint64_t count = std::min(kPiece, all - first);
-    copy_async(stream, pairs.data(), index_.pairs + first, count * sizeof(KvPair));
-    copy_async(stream, where_of.data(), index_.where + first, count * sizeof(std::uint32_t));
+    with_index([&](const auto& index) { launch_list(stream, index, first, count, listed.data()); });
+    copy_async(stream, pairs.data(), listed.data(), count * sizeof(KvPair));
     stream.synchronize();
     for (std::uint64_t i = 0; i < count; ++i) {
-      if (pairs[i].key == 0 || (where_of[i] & kErasedBit) != 0 || where_of[i] == 0) continue;
+      if (pairs[i].key == 0) continue;
       if (records < limit && keys != nullptr) keys[records] = ~pairs[i].key;
       if (records < limit && values != nullptr) values[records] = pairs[i].value;
       ++records;
@@ -354,7 +355,7 @@ std::uint64_t LogStore::scan(std::uint64_t* keys, std::uint64_t* values, std::ui
 
 std::string LogStore::verify() {
   check_whole();
-  const Survey survey = survey_log(region, stream, shape_, medium_.records, medium_.commit, where);
+  const Survey survey = this->survey(nullptr);
   if (survey.run != counts_.number) {
     return concat("run ", counts_.number, " is the last, and the medium has ", survey.run);
   }
@@ -365,7 +366,14 @@ std::string LogStore::verify() {
       return concat("segment ", i, is_free ? " is free, and has runs" : " is not free, and empty");
     }
   }
-  return audit_log(stream, index_, survey, medium_.records, shape_.segments);
+  const std::string wrong = with_index([&](const auto& index) {
+    return audit_log(stream, index, survey, medium_.records, shape_.segments);
+  });
+  if (!wrong.empty()) return wrong;
+  const std::vector<std::uint64_t> taken = this->survey(snapshots_).taken;
+  const std::uint64_t missing = with_index(
+      [&](const auto& index) { return count_missing(stream, index, snapshots_, taken); });
+  return missing == 0 ? std::string() : concat("the snapshots lack ", missing, " live records");
 }
 
 KvStore::Stats LogStore::stats() {
@@ -374,7 +382,8 @@ KvStore::Stats LogStore::stats() {
   result.capacity = shape_.capacity;
   result.max_batch = max_batch;
   result.batches = counts_.batches;
-  result.cached = true;
+  result.index = memory_.form();
+  result.cached = result.index == KvStore::Index::whole;
   result.total = {counts_.inserted, counts_.updated, 0, removed_};
   result.layout = KvStore::Layout::log;
   result.log_records = shape_.records();
@@ -385,7 +394,8 @@ KvStore::Stats LogStore::stats() {
   result.free_segments = free_.size();
   result.batch_records = batch_records_;
   result.copied_records = copied_records_;
-  result.bytes_stored = bytes_stored_;
+  result.bytes_stored = bytes_stored_ + snapshot_bytes_;
+  add_snapshot_stats(result);
   return result;
 }
 
@@ -411,16 +421,16 @@ bool is_log(const Region& region) {
 std::shared_ptr<KvStore::Impl> create_log(Region& region, const KvStore::Options& options) {
   const log::LogParameters shape = log::shape_of(options);
   (void)log::LogObject::bytes(shape);  // refuses parameters before there is memory for them
-  log::Memory memory(shape);
+  log::Memory memory = log::Memory::make(shape, options.index);
   log::LogObject object = log::LogObject::create(region, kName, shape);
   return std::make_shared<log::LogStore>(region, std::move(object), take_over_log(region),
                                          std::move(memory));
 }
 
-std::shared_ptr<KvStore::Impl> open_log(Region& region) {
+std::shared_ptr<KvStore::Impl> open_log(Region& region, KvStore::Index index) {
   log::LogObject object = log::LogObject::open(region, kName);
   core::Use use = take_over_log(region);
-  log::Memory memory(object.parameters());
+  log::Memory memory = log::Memory::make(object.parameters(), index);
   auto store =
       std::make_shared<log::LogStore>(region, std::move(object), std::move(use), std::move(memory));
   store->load();

@@ -9,46 +9,22 @@
 #include "kv_store/log/batch.hpp"
 #include "kv_store/log/cleaning.hpp"
 #include "kv_store/log/loading.hpp"
+#include "kv_store/log/memory.hpp"
 #include "kv_store/log/rules.hpp"
+#include "kv_store/log/snapshot.hpp"
 #include "kv_store/log/survey.hpp"
 
 namespace holdfast::kv::log {
-
-// A store's device memory. Throws no_memory, and names the layout that needs none of it.
-class Memory {
- public:
-  explicit Memory(const LogParameters& shape);
-  Index index() const;
-
-  DeviceBuffer<KvPair> pairs;
-  DeviceBuffer<std::uint32_t> where, slot_of;
-  DeviceBuffer<std::uint32_t> counts;  // by segment: live; and then tombs
-  DeviceBuffer<std::uint64_t> keys, values;
-  DeviceBuffer<unsigned long long> claims;
-  DeviceBuffer<std::uint32_t> claim_of, slots;
-  DeviceBuffer<std::uint32_t> segments, victims;  // of a run's pieces; that are cleaned
-  DeviceBuffer<std::byte> work;                   // an Outcome, and the sums of pieces
-  PinnedBuffer<Outcome> outcome{1};
-  PinnedBuffer<Report> report{1};
-  PinnedBuffer<std::uint64_t> staged{2 *
-                                     std::size_t{kSmallBatch}};  // keys and values of a small batch
-  // For the lists and counts of cleaning, as of runs: each is through before the next is written.
-  PinnedBuffer<std::uint32_t> segments_in, victims_in, counts_out;
-  DeviceBuffer<std::uint64_t> values_out;  // made at the first get()
-  DeviceBuffer<std::uint8_t> found_out;
-
- private:
-  std::uint64_t mask_;
-  std::uint32_t shift_;
-  std::uint32_t positions_;
-};
 
 // The host's side of it. Invariant: between calls, what it counts is as the medium and the index
 // have it, or `broken_` says why nothing is known.
 class LogStore : public KvStore::Impl {
  public:
   LogStore(Region& region, LogObject object, core::Use use, Memory memory);
-  ~LogStore() override { end_work(); }
+  ~LogStore() override {
+    close();
+    end_work();
+  }
 
   // Fills the index; drops what a crash cut off. Throws damaged.
   void load();
@@ -67,6 +43,8 @@ class LogStore : public KvStore::Impl {
  private:
   struct Load;  // how a batch came into device memory
 
+  Survey survey(const SnapshotWord* snapshots);
+  Census fill_index(Survey& survey);
   void check_whole() const;  // throws device: an earlier call failed
   Work work() const;
   Batch begin_batch(const std::uint64_t* keys, const std::uint64_t* values, std::uint32_t count);
@@ -74,6 +52,15 @@ class LogStore : public KvStore::Impl {
   Outcome run_small(const Batch& batch, const RunPlan& run);
   Outcome run_large(const Batch& batch, const RunPlan& run, bool sure);
   void check_counts(const Batch& batch);  // looks up, and throws no_space
+  void find(std::uint32_t count);
+  void look_up(const Batch& batch);  // Step::look, in whichever order
+  // Whether lookups are ordered by the records that they read.
+  bool ordered(std::size_t count, bool updates) const;
+  // Calls function(index), of whichever form.
+  template <class Function>
+  decltype(auto) with_index(Function&& function) {
+    return std::visit(function, index_);
+  }
   Outcome await_outcome();
   void begin_work(std::uint32_t pieces);
   KvStore::BatchResult finish(const Batch& batch, const RunPlan& run, const Outcome& done);
@@ -90,7 +77,7 @@ class LogStore : public KvStore::Impl {
   void make_room(std::uint64_t records);                  // throws no_space
   bool is_sure(std::uint32_t count) const;
   // Slots that may be other than empty, so that searches end soon.
-  std::uint64_t most_slots() const { return index_.mask - index_.mask / 16; }
+  std::uint64_t most_slots() const { return base_.mask - base_.mask / 16; }
   // Cleans until `wanted` records come free, and copies no more than `most`. Returns whether it
   // found anything to clean.
   bool clean(std::uint64_t wanted, std::uint64_t most, Choice choice);
@@ -100,12 +87,24 @@ class LogStore : public KvStore::Impl {
   void update_states();  // from there; waits
   void sweep();
 
+  // ---- Snapshots (snapshot_turns.cu) ----
+  bool is_sealed(std::uint32_t segment) const;  // no run will reach into it, and it is not free
+  void seal();                                  // the tail is left for another segment
+  void snapshot_behind();                       // of those that are due
+  // Of those that are sealed and have changed. Waits for the stream.
+  void take_snapshots(const std::vector<std::uint32_t>& segments);
+  void close() noexcept;
+  void add_snapshot_stats(KvStore::Stats& stats) const;
+
   LogObject object_;
   LogParameters shape_ = object_.parameters();
   Memory memory_;
-  Index index_ = memory_.index();
   Medium medium_{object_.part<Record>(kRecords).data(), object_.part<Commit>(kCommit).data(),
                  region.marks()};
+  SnapshotWord* snapshots_ = object_.part<SnapshotWord>(kSnapshots).data();
+  AnyIndex index_ = memory_.index(medium_.records);
+  const IndexBase& base_ =
+      std::visit([](const auto& form) -> const IndexBase& { return form; }, index_);
   std::uint32_t shift_;
   std::uint64_t most_entries_;  // pairs and tombstones
 
@@ -116,6 +115,10 @@ class LogStore : public KvStore::Impl {
   std::uint32_t tail_used_ = 0;
   std::deque<std::uint32_t> free_;
   std::vector<SegmentState> segments_;  // live and tombstones: as update_states() found them
+  std::vector<std::uint64_t> taken_;    // by segment: the run of its snapshot; 0: it has none
+  std::vector<std::uint32_t> due_;      // segments whose snapshots come behind the batch
+  std::uint32_t tail_pieces_ = 0;       // of runs
+  std::uint64_t opened_run_ = 0;        // the last one when it was opened
   bool counts_come_ = false;  // bring_counts() was called, and no kernel has changed them since
 
   std::uint64_t pairs_ = 0;
@@ -128,7 +131,10 @@ class LogStore : public KvStore::Impl {
 
   std::uint64_t batch_records_ = 0;
   std::uint64_t copied_records_ = 0;
-  std::uint64_t bytes_stored_ = 0;
+  std::uint64_t bytes_stored_ = 0;    // by runs and cleaning
+  std::uint64_t snapshot_bytes_ = 0;  // beside these
+  std::uint64_t snapshots_used_ = 0;  // by opening
+  bool snapshots_refused_ = false;
   bool timed_ = false;
   std::string broken_;
   bool values_beside_ = false;  // the batch's values come by a stream of their own

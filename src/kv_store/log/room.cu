@@ -55,6 +55,7 @@ void LogStore::advance(const RunPlan& run, const Outcome& done) {
   for (std::uint32_t piece = 0; piece < run.pieces; ++piece) {
     const bool goes_on = piece == 0 && run.first % shape_.segment_records != 0;
     if (!goes_on) {
+      seal();
       tail_ = free_.front();
       free_.pop_front();
       tail_used_ = 0;
@@ -63,6 +64,7 @@ void LogStore::advance(const RunPlan& run, const Outcome& done) {
     }
     tail_used_ += kHeaderRecords + run.end_of(piece) - run.begin_of(piece);
     segments_[tail_].newest = counts_.number;
+    ++tail_pieces_;
   }
   bytes_stored_ += (run.records + std::uint64_t{run.pieces} * kHeaderRecords) * kRecordBytes +
                    sizeof(Commit::word);
@@ -149,10 +151,12 @@ bool LogStore::clean(std::uint64_t wanted, std::uint64_t most, Choice choice) {
   if (takes_tail) tail_ = ~0u;
   if (records != 0) run = plan(records, tombstones - dropped);
   begin_work(std::max(run.pieces, 1u));
-  if (records != 0) {
-    launch_keep(stream, medium_, index_, list, run, memory_.slots.data(), work());
-  }
-  launch_retire(stream, medium_, index_, list, run, work().outcome);
+  with_index([&](const auto& index) {
+    if (records != 0) {
+      launch_keep(stream, medium_, index, list, run, memory_.slots.data(), work());
+    }
+    launch_retire(stream, medium_, index, list, run, work().outcome);
+  });
   const Outcome done = await_outcome();
   if ((records != 0 && done.committed == 0) || done.gone != dropped) {
     throw Error(Errc::device, concat(where, ": cleaning found ", done.kept, " pairs and ",
@@ -166,6 +170,7 @@ bool LogStore::clean(std::uint64_t wanted, std::uint64_t most, Choice choice) {
   gone_slots_ += dropped;
   for (const std::uint32_t segment : victims.segments) {
     segments_[segment] = {};
+    taken_[segment] = 0;
     free_.push_back(segment);
   }
   return true;
@@ -194,7 +199,8 @@ void LogStore::clean_behind(std::uint32_t count) noexcept {
       (void)clean(kept > room() ? kept - room() : 1, most,
                   oldest ? Choice::oldest : Choice::benefit);
     }
-    if (gone_slots_ > index_.mask / 16) sweep();
+    if (gone_slots_ > base_.mask / 16) sweep();
+    snapshot_behind();
   } catch (const std::exception& error) {
     broken_ = error.what();  // the batch is in; the next call says it
   }
@@ -212,7 +218,7 @@ bool LogStore::drop_oldest_tombstones() {
 
 void LogStore::sweep() {
   begin_work(1);
-  launch_sweep(stream, index_, work().outcome);
+  with_index([&](const auto& index) { launch_sweep(stream, index, work().outcome); });
   used_slots_ -= await_outcome().gone;
   gone_slots_ = 0;
 }

@@ -34,7 +34,10 @@ std::vector<Part> LogParameters::parts() const {
                        " that are live, which is too few for ", capacity, " pairs and a batch of ",
                        max_batch, " operations: give more log_records"));
   }
-  return {Part::array<Record>(kRecords, records()), Part::array<Commit>(kCommit, 1)};
+  return {Part::array<Record>(kRecords, records()),
+          Part::array<SnapshotWord>(kSnapshots,
+                                    std::uint64_t{segments} * snapshot_words(segment_records)),
+          Part::array<Commit>(kCommit, 1)};
 }
 
 LogParameters shape_of(const KvStore::Options& options) {
@@ -68,6 +71,25 @@ LogParameters shape_of(const KvStore::Options& options) {
       std::min(std::max<std::uint64_t>((records + segment - 1) / segment + spare, kLeastSegments),
                kMostRecords / segment));
   return shape;
+}
+
+KvStore::Index choose_index(KvStore::Index asked, const IndexNeeds& needs, std::uint64_t free) {
+  using Form = KvStore::Index;
+  const bool whole = asked == Form::whole;
+  if (asked == Form::automatic && needs.whole <= free - free / 8) return Form::whole;
+  if (whole && needs.whole <= free) return Form::whole;
+  if (!whole && needs.fingerprints <= free) return Form::fingerprints;
+  const std::string takes =
+      whole ? concat(needs.whole, " bytes of device memory whole")
+            : concat(needs.fingerprints,
+                     " bytes of device memory as fingerprints, the form that takes the least");
+  const std::string other =
+      whole ? concat("take the index fingerprints, which takes ", needs.fingerprints, ", ") : "";
+  throw Error(Errc::no_memory,
+              concat("store: the index of a log for ", needs.pairs, " pairs and ", needs.records,
+                     " records takes ", takes, ", and ", free, " are free: free some, ", other,
+                     "give a smaller capacity, or make the store of the layout in_place, which "
+                     "needs none"));
 }
 
 std::uint64_t most_live(const LogParameters& shape) {

@@ -1,6 +1,7 @@
 // What the log decides on the host, as rules that can be tested: its shape, and what is cleaned.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -16,6 +17,21 @@ inline constexpr std::uint32_t kReservedSegments = 2;
 // The shape of a log for these options. Throws invalid_argument: too many pairs or records, or too
 // few records for the capacity and a batch.
 LogParameters shape_of(const KvStore::Options& options);
+
+// Device memory beyond so many bytes counts as not free. Tests set it, to have a small device.
+inline std::atomic<std::uint64_t> g_most_device_memory{~std::uint64_t{0}};
+
+// What an index takes.
+struct IndexNeeds {
+  std::uint64_t pairs = 0;    // that it is for, as messages say it
+  std::uint64_t records = 0;  // the same
+  std::uint64_t whole = 0;    // bytes of device memory
+  std::uint64_t fingerprints = 0;
+};
+
+// The form of an index where `free` bytes of device memory are. Throws no_memory: the one that is
+// asked for does not fit, or with Index::automatic neither does.
+KvStore::Index choose_index(KvStore::Index asked, const IndexNeeds& needs, std::uint64_t free);
 
 // Records that may be live: 95 % of what fits beside the reserve.
 std::uint64_t most_live(const LogParameters& shape);

@@ -14,11 +14,12 @@ constexpr const char* kRemedy = "; reopen the region from its last commit";
 class Surveyor {
  public:
   Surveyor(const Region& region, Stream& stream, const LogParameters& shape, const Record* records,
-           const std::string& where)
+           const SnapshotWord* snapshots, const std::string& where)
       : on_device_(region.domain() == Domain::device),
         stream_(stream),
         shape_(shape),
         records_(records),
+        snapshots_(snapshots),
         where_(where) {}
 
   Survey run(const Commit* commit) {
@@ -30,6 +31,7 @@ class Surveyor {
       throw damaged("its commit word is none that a store writes");
     }
     survey_.segments.resize(shape_.segments);
+    survey_.taken.resize(shape_.segments);
     for (std::uint32_t segment = 0; segment < shape_.segments; ++segment) read_segment(segment);
     find_tail();
     rank();
@@ -54,6 +56,7 @@ class Surveyor {
   }
 
   void read_segment(std::uint32_t segment) {
+    if (snapshots_ != nullptr && go_by_snapshot(segment)) return;
     std::uint64_t chain = 0;
     for (std::uint32_t used = 0; used + kHeaderRecords < shape_.segment_records;) {
       const std::uint32_t position = segment * shape_.segment_records + used;
@@ -91,7 +94,7 @@ class Surveyor {
         state.oldest_piece = header.piece;
       }
       state.newest = header.number;
-      survey_.pieces.push_back({position + kHeaderRecords, 0, header});
+      survey_.pieces.push_back({position + kHeaderRecords, 0, false, header});
       used += kHeaderRecords + header.records;
       chain = header.check;
       if (header.number == survey_.run && header.piece == header.pieces - 1) {
@@ -102,9 +105,42 @@ class Surveyor {
     }
   }
 
+  // Whether the segment's snapshot counts, which then stands for all that it has.
+  bool go_by_snapshot(std::uint32_t segment) {
+    const auto* const at = reinterpret_cast<const SnapshotHeader*>(
+        snapshots_ + snapshot_offset(segment, shape_.segment_records));
+    if (is_none(at)) return false;
+    SnapshotHeader snapshot;
+    read(&snapshot, at, sizeof(snapshot));
+    if (snapshot.check == 0 || snapshot.check != snapshot_check(snapshot, segment)) return false;
+    const std::uint32_t position = segment * shape_.segment_records;
+    RunHeader first;
+    read(&first, records_ + position, sizeof(first));
+    const bool whole = first.check != 0 && first.check == header_check(first, 0, position);
+    if (!whole || !is_sound(first, 0) || first.check != snapshot.life) return false;
+    if (first.number != snapshot.oldest || first.piece != snapshot.oldest_piece) return false;
+    if (snapshot.newest < snapshot.oldest || snapshot.run < snapshot.newest ||
+        snapshot.run > survey_.run) {
+      return false;
+    }
+    SegmentState& state = survey_.segments[segment];
+    state.oldest = snapshot.oldest;
+    state.oldest_piece = snapshot.oldest_piece;
+    state.newest = snapshot.newest;
+    survey_.taken[segment] = snapshot.run;
+    ++survey_.snapshots;
+    Piece piece{position, 0, true, {}};
+    piece.header.number = snapshot.run;
+    piece.header.records = shape_.segment_records;
+    piece.header.sum = snapshot.bits;
+    survey_.pieces.push_back(piece);
+    return true;
+  }
+
   // By one word, so that a crash state in which it is none is one, whatever else it has of a
   // header. Over the link each read is a trip, and one is enough.
-  bool is_none(const RunHeader* header) {
+  template <class Header>
+  bool is_none(const Header* header) {
     if (on_device_) return false;
     std::uint64_t check = 0;
     read(&check, &header->check, sizeof(check));
@@ -137,17 +173,22 @@ class Surveyor {
   void find_tail() {
     if (survey_.run == 0) return;
     std::uint32_t there = 0;
-    for (const Piece& piece : survey_.pieces) there += piece.header.number == survey_.run;
+    for (const Piece& piece : survey_.pieces) {
+      there += !piece.snapshot && piece.header.number == survey_.run;
+    }
     if (survey_.tail == ~0u) {
       throw damaged(concat("run ", survey_.run,
                            ", the last that was committed, has no whole header ",
                            "of its last piece", survey_.suspect));
     }
-    if (there == survey_.last.pieces || !survey_.suspect.empty()) return;
+    // Snapshots stand for pieces of any runs.
+    if (there == survey_.last.pieces || survey_.snapshots != 0 || !survey_.suspect.empty()) return;
     survey_.suspect = concat(", such as run ", survey_.run, ", of whose ", survey_.last.pieces,
                              " pieces ", there, " have a whole header");
   }
 
+  // A record that a snapshot has was live when its run was the last, and so is newer than any other
+  // that was there then. No two such of a key are of one run.
   void rank() {
     std::vector<Piece*> order;
     order.reserve(survey_.pieces.size());
@@ -155,12 +196,14 @@ class Surveyor {
     std::sort(order.begin(), order.end(), [](const Piece* a, const Piece* b) {
       const RunHeader& x = a->header;
       const RunHeader& y = b->header;
-      return x.number != y.number ? x.number < y.number : x.piece < y.piece;
+      if (x.number != y.number) return x.number < y.number;
+      return a->snapshot != b->snapshot ? b->snapshot : x.piece < y.piece;
     });
     std::uint32_t rank = 0;
     for (std::size_t i = 0; i < order.size(); ++i) {
       const RunHeader& header = order[i]->header;
-      if (i > 0 && order[i - 1]->header.number == header.number &&
+      if (i > 0 && !order[i]->snapshot && !order[i - 1]->snapshot &&
+          order[i - 1]->header.number == header.number &&
           order[i - 1]->header.piece == header.piece) {
         throw damaged(concat("run ", header.number, " has piece ", header.piece, " twice"));
       }
@@ -173,6 +216,7 @@ class Surveyor {
   Stream& stream_;
   const LogParameters& shape_;
   const Record* records_;
+  const SnapshotWord* snapshots_;
   const std::string& where_;
   Survey survey_;
 };
@@ -180,8 +224,9 @@ class Surveyor {
 }  // namespace
 
 Survey survey_log(const Region& region, Stream& stream, const LogParameters& shape,
-                  const Record* records, const Commit* commit, const std::string& where) {
-  return Surveyor(region, stream, shape, records, where).run(commit);
+                  const Record* records, const Commit* commit, const SnapshotWord* snapshots,
+                  const std::string& where) {
+  return Surveyor(region, stream, shape, records, snapshots, where).run(commit);
 }
 
 }  // namespace holdfast::kv::log

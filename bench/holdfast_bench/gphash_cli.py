@@ -1,0 +1,92 @@
+"""holdfast bench gphash-*: the experiments of GPHash (FAST '25), of the map's rivals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import holdfast
+from holdfast import Error
+from holdfast.cli import common
+
+from . import gphash
+from .gpm.results import Line
+from .kept import RESULTS
+
+_SHOWN = ("workload", "batch", "million_operations_per_s", "batch_us", "no_room")
+
+
+def _print(line: Line) -> None:
+    words = " ".join(f"{name}={common.number(line[name])}" for name in _SHOWN)
+    common.err.print(f"{gphash.title(line)}: {words}")
+
+
+def _draw(name: str, settings: gphash.Settings) -> list[Path]:
+    path = settings.results / f"{name}-{holdfast.backend}.svg"
+    try:
+        if gphash.draw(name, gphash.measured(name, settings), path):
+            return [path]
+    except Error as error:  # what was measured is not lost for it
+        common.note(f"no figure was drawn: {error}")
+    return []
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Adds a command for each experiment."""
+    for name, experiment in gphash.EXPERIMENTS.items():
+        _add(app, name, experiment.what)
+
+
+def _add(app: typer.Typer, name: str, what: str) -> None:
+    example = f"Example: holdfast bench {name} --size quarter --minutes 9"
+
+    @app.command(name, help=f"GPHash, the map's rivals: {what}.", epilog=example)
+    @common.command
+    def experiment(
+        size: Annotated[str, typer.Option(help="Keys and operations: tiny, quarter, paper.")] = (
+            "paper"
+        ),
+        contestants: Annotated[
+            str, typer.Option(help="With commas.", show_default="all")
+        ] = ",".join(gphash.CONTESTANTS),
+        distribution: Annotated[
+            str, typer.Option(help="Of YCSB's keys: scrambled (its own), zipf, uniform.")
+        ] = "scrambled",
+        threads: Annotated[int, typer.Option(min=1, help="Of the CPU-assisted map.")] = 16,
+        seconds: Annotated[int, typer.Option(min=1, help="No run of a workload is longer.")] = 20,
+        minutes: Annotated[
+            float | None, typer.Option(min=0.01, help="No contestant begins later.")
+        ] = None,
+        program: Annotated[
+            Path | None, typer.Option(help=f"{gphash.PROGRAM}. Default: the tree's.")
+        ] = None,
+        results: Annotated[
+            Path, typer.Option(help="Folder of the results.", show_default="bench/results")
+        ] = RESULTS,
+        as_json: common.Json = False,
+    ) -> None:
+        if size not in gphash.SIZES:
+            raise Error(f"--size {size}: choose of {', '.join(gphash.SIZES)}")
+        if distribution not in ("scrambled", "zipf", "uniform"):
+            raise Error(f"--distribution {distribution}: scrambled, zipf or uniform")
+        chosen = tuple(contestants.split(","))
+        for contestant in chosen:
+            if contestant not in gphash.CONTESTANTS:
+                known = ", ".join(gphash.CONTESTANTS)
+                raise Error(f"--contestants {contestant}: choose of {known}")
+        settings = gphash.Settings(
+            results, size, chosen, distribution, threads, seconds, minutes, program
+        )
+        on_line = (lambda _: None) if as_json else _print
+        path = gphash.run(name, settings, on_line, common.note)
+        figures = _draw(name, settings)
+        if as_json:
+            common.emit({"ok": True, "files": [str(path)], "figures": [str(f) for f in figures]})
+            return
+        text = gphash.TABLES[name](gphash.measured(name, settings))
+        common.out.print(f"\n{text}\n", soft_wrap=True, markup=False, highlight=False)
+        common.out.print(f"wrote {path}")
+        for figure in figures:
+            common.out.print(f"drew {figure}")

@@ -1,0 +1,117 @@
+"""The key-value store's layouts, as `kvs_bench --layouts=1` measures them in one run."""
+
+from __future__ import annotations
+
+from .gpm.results import Line, Results
+from .gpm.tables import table
+from .kept import RESULTS
+
+SHARES = (50, 75)  # of the log that is live, in percent: a results file each
+MEASURED = Results(RESULTS, ("cuda",))
+_INPUTS = ("device memory", "pinned host memory")
+
+
+def _of(lines: list[Line], benchmark: str) -> list[Line]:
+    return [line for line in lines if line["benchmark"] == benchmark]
+
+
+def _title(line: Line) -> str:
+    if line["layout"] == "in_place":
+        return "in place"
+    return "log, fingerprints" if line.get("index") == "fingerprints" else "log"
+
+
+def _us(microseconds: float) -> str:
+    if microseconds < 1000:
+        return f"{microseconds:.3g} µs"
+    return f"{microseconds / 1000:.3g} ms"
+
+
+def _count(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
+
+
+def _sets(lines: list[Line]) -> list[list[object]]:
+    """Returns a row for each kind of batch and layout; ratios are over the layout in place."""
+    sets = _of(lines, "kvs_layout_set")
+    in_place = {
+        (x["batch"], x["input"]): x["million_sets_per_s"] for x in sets if _title(x) == "in place"
+    }
+    rows: list[list[object]] = []
+    for x in sorted(
+        sets, key=lambda x: (-x["batch"], _INPUTS.index(x["input"]), x["cleaning"] != "none")
+    ):
+        rate = x["million_sets_per_s"]
+        cleaned = {"none": "" if _title(x) == "in place" else "none yet", "steady": "steady"}
+        rows.append(
+            [
+                f"{x['batch']:,} SETs from {x['input']}",
+                _title(x),
+                cleaned[x["cleaning"]],
+                _count(rate),
+                f"{rate / in_place[x['batch'], x['input']]:.1f}",
+                f"{_us(x['p50_us'])} / {_us(x['p99_us'])} / {_us(x['max_us'])}",
+                f"{x['write_amplification']:.2f} / {x['space_amplification']:.2f}"
+                if "write_amplification" in x
+                else "",
+            ]
+        )
+    return rows
+
+
+def _others(lines: list[Line]) -> list[list[object]]:
+    """Returns a row for each layout's mixed batches, lookups and opening."""
+    rows: list[list[object]] = []
+    for x in _of(lines, "kvs_layout_mixed"):
+        times = f"{_us(x['p50_us'])} / {_us(x['p99_us'])} / {_us(x['max_us'])}"
+        what = f"{x['gets']:,} GETs, then {x['sets']:,} SETs"
+        rows.append([what, _title(x), f"{_count(x['million_operations_per_s'])} M/s", times])
+    for x in _of(lines, "kvs_layout_get"):
+        what = f"{x['batch']:,} GETs"
+        rows.append([what, _title(x), f"{_count(x['million_gets_per_s'])} M/s", ""])
+    for x in _of(lines, "kvs_layout_open"):
+        rows.append(["opening after a crash", _title(x), f"{x['milliseconds']:.0f} ms", ""])
+    return rows
+
+
+def part() -> str:
+    """Returns what the page of results shows."""
+    parts: list[str] = []
+    for share in SHARES:
+        report = MEASURED.report(f"kvlog_{share}")
+        if not report.lines:
+            continue
+        pairs = report.lines[0]["pairs"]
+        parts.append(
+            f"{report.where}, {report.head['date'][:10]}, commit `{report.head['commit'][:9]}`: "
+            f"{pairs:,} pairs, {share} % of the log:"
+        )
+        times = "median / 99th percentile / longest"
+        sets = ["batch", "layout", "cleaning", "M SETs/s", "over in place", times,
+                "amplification: bytes written / room"]  # fmt: skip
+        parts.append(table(sets, _sets(report.lines)))
+        parts.append(table(["what", "layout", "result", times], _others(report.lines)))
+    return "\n\n".join(parts) or "Not measured yet: `scripts/gpu_round build kvlog`."
+
+
+def readme_rows() -> list[list[object]]:
+    """Returns the README's row: the largest batch of the log, without cleaning and with it."""
+    lines = _of(MEASURED.report(f"kvlog_{SHARES[0]}").lines, "kvs_layout_set")
+    most = max((x["batch"] for x in lines), default=0)
+    here = {
+        (_title(x), x["cleaning"]): x["million_sets_per_s"]
+        for x in lines
+        if x["batch"] == most and x["input"] == _INPUTS[0]
+    }
+    if ("log", "steady") not in here:
+        return []
+    rate, in_place = here["log", "none"], here["in place", "none"]
+    what = f"key-value store as a log: random SETs, batches of {most:,} in device memory"
+    result = (
+        f"{rate:,.0f} M/s, {rate / in_place:.1f} times the store in place; "
+        f"{here['log', 'steady']:,.0f} M/s beside cleaning, half of the log being live"
+    )
+    return [[what, result]]
+
+
+TABLES = {"layouts": part}

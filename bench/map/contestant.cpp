@@ -1,0 +1,37 @@
+#include "contestant.hpp"
+
+#include <stdexcept>
+
+namespace maps {
+
+const std::vector<Offer>& offers() {
+  static const std::vector<Offer> all{{"slabhash-gpm", make_slabhash_gpm},
+                                      {"clevel-gpm", make_clevel_gpm},
+                                      {"cpu-assisted", make_cpu_map},
+                                      {"volatile", make_volatile_map}};
+  return all;
+}
+
+void check(const Setting& setting) {
+  // Slots are counted in 32 bits, with some to spare.
+  constexpr std::uint64_t kMostKeys = std::uint64_t{1} << 31;
+  constexpr std::uint32_t kMostBatch = 1 << 26;
+  const auto refuse = [](const std::string& what) { throw std::invalid_argument("map: " + what); };
+  if (setting.key_bytes != 8 && setting.key_bytes != 32) {
+    refuse("keys of " + std::to_string(setting.key_bytes) + " bytes; give 8 or 32");
+  }
+  if (setting.keys == 0 || setting.keys > kMostKeys) {
+    refuse("room for " + std::to_string(setting.keys) + " keys; give 1 to 2^31");
+  }
+  if (setting.batch == 0 || setting.batch > kMostBatch) {
+    refuse("batches of " + std::to_string(setting.batch) + "; give 1 to 2^26");
+  }
+}
+
+void check(const Batch& batch, const Setting& setting) {
+  if (batch.count != 0 && batch.count <= setting.batch) return;
+  throw std::invalid_argument("map: a batch of " + std::to_string(batch.count) +
+                              " operations; it was made for 1 to " + std::to_string(setting.batch));
+}
+
+}  // namespace maps

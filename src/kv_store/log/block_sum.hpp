@@ -1,0 +1,34 @@
+// Sums over a block.
+#pragma once
+
+#include "holdfast/kernel.hpp"
+
+namespace holdfast::kv::log {
+
+inline constexpr unsigned kWarp = 32;
+
+// The sum over the warp, in all of its threads. REQUIRES: all of them call.
+__device__ inline unsigned long long warp_sum(unsigned long long mine) {
+  for (unsigned distance = kWarp / 2; distance > 0; distance /= 2) {
+    mine += __shfl_xor_sync(0xffffffffu, mine, distance);
+  }
+  return mine;
+}
+
+// The sum over the block, modulo 2^64, in thread 0; 0 in the others. By shuffles, and a word for
+// each warp: an atomic of 64 bits on one word of shared memory goes round once for each of the
+// threads, and to the checker its orders are as many schedules. REQUIRES: all threads of the block
+// call; blocks of whole warps.
+__device__ inline unsigned long long block_sum(unsigned long long mine) {
+  __shared__ unsigned long long of_warps[kWarp];
+  mine = warp_sum(mine);
+  __syncthreads();  // an earlier call's words have been read
+  if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = mine;
+  __syncthreads();
+  if (threadIdx.x >= kWarp) return 0;
+  const unsigned long long sum =
+      warp_sum(threadIdx.x < blockDim.x / kWarp ? of_warps[threadIdx.x] : 0);
+  return threadIdx.x == 0 ? sum : 0;
+}
+
+}  // namespace holdfast::kv::log

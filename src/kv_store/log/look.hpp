@@ -1,0 +1,77 @@
+// What a batch finds of its keys, and counts.
+#pragma once
+
+#include "kv_store/log/batch.hpp"
+#include "kv_store/log/block_sum.hpp"
+#include "kv_store/log/commit.hpp"
+
+namespace holdfast::kv::log {
+
+__device__ inline bool is_last_of_key(const Batch& batch, std::uint32_t op) {
+  return is_last_claim(batch.claims, batch.claim_of[op], op);
+}
+
+struct Tally {
+  unsigned inserted = 0;
+  unsigned updated = 0;
+  unsigned removed = 0;
+  unsigned revived = 0;
+  unsigned lost = 0;
+  unsigned long long digest = 0;
+};
+
+// REQUIRES: all threads of the block call.
+__device__ inline void add_up(const Tally& tally, Outcome* outcome) {
+  constexpr unsigned kBits = 12;
+  static_assert(kSmallBatch < 1u << kBits && kBlock < 1u << kBits, "five counts are in one word");
+  const unsigned mine[5] = {tally.inserted, tally.updated, tally.removed, tally.revived,
+                            tally.lost};
+  unsigned long long counts = 0;
+  for (unsigned i = 0; i < 5; ++i) counts |= static_cast<unsigned long long>(mine[i]) << i * kBits;
+  counts = block_sum(counts);
+  const unsigned long long digest = block_sum(tally.digest);
+  if (threadIdx.x != 0) return;
+  unsigned long long* const totals[5] = {&outcome->inserted, &outcome->updated, &outcome->removed,
+                                         &outcome->revived, &outcome->lost};
+  for (unsigned i = 0; i < 5; ++i) {
+    const unsigned long long count = counts >> i * kBits & ((1u << kBits) - 1);
+    if (count != 0) atomicAdd(totals[i], count);
+  }
+  if (digest != 0) atomicAdd(&outcome->digest, digest);
+}
+
+// Notes where the key of an operation, the last of its key, was found.
+template <class Form>
+__device__ Tally note_place(const Form& index, const Batch& batch, std::uint32_t op,
+                            const Place& place) {
+  Tally tally;
+  if (place.slot == kNone) {
+    batch.slots[op] = kNone;
+    tally.lost = batch.erases() ? 0 : 1;
+    return tally;
+  }
+  const std::uint64_t key = ~batch.keys[op];
+  batch.slots[op] = place.slot | (place.present ? kPresentBit : 0);
+  if (place.present) tally.digest -= pair_digest(key, place.value);
+  if (batch.erases()) {
+    tally.removed = place.present;
+    return tally;
+  }
+  tally.digest += pair_digest(key, batch.values[op]);
+  tally.updated = place.present;
+  tally.inserted = !place.present;
+  // A tombstone that was dropped has left the key its slot at most.
+  tally.revived = place.erased && (index.where_of(place.slot) & ~kErasedBit) != 0;
+  return tally;
+}
+
+template <class Form>
+__device__ Tally look(const Form& index, const Batch& batch, std::uint32_t op) {
+  if (!is_last_of_key(batch, op)) {
+    batch.slots[op] = kNone;
+    return {};
+  }
+  return note_place(index, batch, op, find_place(index, ~batch.keys[op]));
+}
+
+}  // namespace holdfast::kv::log

@@ -1,0 +1,128 @@
+"""holdfast bench gphash-*: what is run, written, shown and drawn."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from conftest import REPOSITORY, Run
+from holdfast_bench import gphash
+from holdfast_bench.gpm.results import Report
+
+
+@pytest.fixture
+def program() -> Path:
+    """The benchmark program; tests that need it are skipped where it was not built."""
+    path = REPOSITORY / "build" / holdfast.backend / "bench" / gphash.PROGRAM
+    if not path.is_file():
+        pytest.skip(f"{gphash.PROGRAM} was not built")
+    return path
+
+
+def settings(tmp_path: Path, program: Path | None = None, **more: Any) -> gphash.Settings:
+    return gphash.Settings(tmp_path, "tiny", threads=2, program=program, **more)
+
+
+@pytest.mark.parametrize("name", gphash.EXPERIMENTS)
+def test_every_figure_is_measured(tmp_path: Path, run: Run, program: Path, name: str) -> None:
+    answer = run("bench", name, "--size", "tiny", "--threads", 2, "--program", program,
+                 "--results", tmp_path, "--contestants", "clevel-gpm,cpu-assisted")  # fmt: skip
+    assert answer.status == 0, answer.err
+    report = gphash.measured(name, settings(tmp_path))
+    assert report.head["size"] == "tiny"
+    assert name in report.head["command"]
+    allowed = set(gphash.EXPERIMENTS[name].contestants)
+    found = {line["contestant"] for line in report.lines}
+    assert found == {"clevel-gpm", "cpu-assisted"} & allowed
+    for line in report.lines:
+        # Every request was answered, and none for lack of room.
+        assert line["there"] + line["not_there"] == line["operations"]
+        assert line["no_room"] == 0
+        parts = sum(line[f"{part}_us"] for part in gphash.PARTS)
+        assert 0 < parts <= line["mean_us"] * 1.01
+    assert "Clevel-GPM, as printed" in answer.out
+
+
+def test_what_is_there_is_found(tmp_path: Path, program: Path) -> None:
+    chosen = settings(tmp_path, program, contestants=("volatile",))
+    gphash.run("gphash-fig6", chosen, lambda _: None, lambda _: None)
+    report = gphash.measured("gphash-fig6", chosen)
+    kinds = {(line["workload"], line["batch"], line["form"]) for line in report.lines}
+    assert len(kinds) == len(report.lines) == 2 * 2 * len(gphash.MICRO + gphash.MACRO)
+    absent = {"search-absent", "insert", "load"}
+    for line in report.lines:
+        assert line["key_bytes"] == 32
+        assert (line["there"] == 0) == (line["workload"] in absent)
+        assert (line["not_there"] == 0) == (line["workload"] not in {*absent, "d"})
+
+
+def test_bad_words_are_refused(tmp_path: Path, run: Run, program: Path) -> None:
+    for words, expected in (
+        (("--size", "huge"), "quarter"),
+        (("--contestants", "cuckoo"), "clevel-gpm"),
+        (("--distribution", "normal"), "scrambled"),
+        (("--size", "tiny", "--program", tmp_path / "none"), "none"),
+    ):
+        answer = run("bench", "gphash-fig6", "--results", tmp_path, *words)
+        assert answer.status != 0
+        assert expected in answer.err
+    assert not list(tmp_path.glob("*.json"))
+
+
+def line(contestant: str, **more: Any) -> dict[str, Any]:
+    """A line as the program prints it."""
+    return {
+        "benchmark": "map_rival", "contestant": contestant, "form": "as printed",
+        "workload": "a", "drawn_from": "scrambled", "theta": 0.99, "keys": 1000, "operations": 5000,
+        "batch": 4096, "million_operations_per_s": 40, "batch_us": 102.4, "mean_us": 100,
+        "order_us": 10, "to_cpu_us": 20, "to_gpu_us": 5, "operations_us": 60, "commit_us": 1,
+        "no_room": 0, **more,
+    }  # fmt: skip
+
+
+def head() -> dict[str, Any]:
+    return {"backend": "cuda", "machine": {"device": "a GPU"}}
+
+
+def test_tables_say_what_was_measured() -> None:
+    logged = {"logged": True}
+    report = Report(head(), [
+        line("slabhash-gpm", **logged),
+        line("slabhash-gpm", logged=False, mean_us=80),
+        line("cpu-assisted", batch=8192, million_operations_per_s=7.125, **logged),
+    ])  # fmt: skip
+    text = gphash.throughputs(report)
+    assert "| SlabHash-GPM, as printed | 40 (102) |  |" in text
+    assert "| CPU-assisted, as printed |  | 7.12 (102) |" in text
+    text = gphash.shares(report)
+    assert "as printed | a | 100 | 10.0 % | 20.0 % | 5.0 % | 60.0 % | 1.0 % | 20.0 % |" in text
+    assert "without its log" not in text
+    skewed = Report(head(), [line("clevel-gpm", theta=t, **logged) for t in (1.1, 0)])
+    assert "| M operations/s, theta | 0 | 1.1 |" in gphash.skews(skewed)
+    assert "| Clevel-GPM, as printed | 40 | 40 |" in gphash.skews(skewed)
+    curve = Report(head(), [line("clevel-gpm", load_factors=[0.5, 0.83, 0.6], **logged)])
+    assert "| Clevel-GPM, as printed | 0.830 | 0.600 | 0 |" in gphash.load_factors(curve)
+
+
+def test_figures_are_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    lines = [line("clevel-gpm", batch=1 << i, load_factors=[0.1, 0.2]) for i in (12, 14)]
+    for name in ("gphash-fig6", "gphash-fig7", "gphash-fig12"):
+        assert gphash.draw(name, Report(head(), lines), tmp_path / "figure.svg")
+        assert "Clevel-GPM, as printed" in (tmp_path / "figure.svg").read_text()
+    assert not gphash.draw("gphash-fig6", Report(), tmp_path / "none.svg")
+
+
+def test_what_was_measured_before_a_failure_is_kept(tmp_path: Path) -> None:
+    program = tmp_path / gphash.PROGRAM
+    program.write_text(f"#!/bin/sh\necho '{json.dumps(line('clevel-gpm'))}'\nexit 1\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    chosen = settings(tmp_path, program)
+    with pytest.raises(holdfast.Error, match="exit status 1"):
+        gphash.run("gphash-fig6", chosen, lambda _: None, lambda _: None)
+    assert [x["contestant"] for x in gphash.measured("gphash-fig6", chosen).lines] == ["clevel-gpm"]
