@@ -114,7 +114,7 @@ std::shared_ptr<LogPlan> cleaning_plan(std::uint32_t operations) {
 // A segment that no run reaches into any more, with two records that are live. A batch makes one of
 // them dead, and closing the store takes the snapshot; the next opening goes by it, and its batch
 // makes the other dead. One more closing takes the snapshot again.
-std::shared_ptr<const LogPlan> snapshot_plan(std::uint32_t operations) {
+std::shared_ptr<LogPlan> snapshot_plan(std::uint32_t operations) {
   constexpr std::uint32_t kSegment = 256;
   constexpr std::uint32_t kHeader = 5;
   if (operations != 1) {
