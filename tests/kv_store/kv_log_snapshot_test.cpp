@@ -11,12 +11,12 @@
 namespace holdfast::test {
 namespace {
 
-class KvLogSnapshots : public Scratch {
+class KvLogSnapshots : public LogForms {
  protected:
   void SetUp() override { random_.seed(seed_ = test_seed()); }
 
   void create(std::uint64_t capacity, std::uint32_t max_batch, std::uint64_t log_records = 0) {
-    opened_ = LogOpened::create(path(), log_options(capacity, max_batch, log_records));
+    opened_ = LogOpened::create(path(), log_options(capacity, max_batch, log_records, GetParam()));
     program_.emplace(seed_, capacity * 7 / 8, max_batch);
     medium_.emplace(*opened_.region);
   }
@@ -26,7 +26,8 @@ class KvLogSnapshots : public Scratch {
   }
   // Opens the store as it stands, in its region; the one before it stores nothing any more.
   void open_as_it_is() {
-    opened_.store = std::make_unique<KvStore>(KvStore::open(*opened_.region));
+    opened_.store = std::make_unique<KvStore>(
+        KvStore::open(*opened_.region, KvStore::Cache::automatic, GetParam()));
   }
   // In the same region.
   void close_and_open() {
@@ -42,8 +43,9 @@ class KvLogSnapshots : public Scratch {
   std::optional<LogProgram> program_;
   std::optional<LogMedium> medium_;
 };
+HOLDFAST_BOTH_FORMS(KvLogSnapshots);
 
-TEST_F(KvLogSnapshots, AStoreThatIsClosedIsOpenedByThem) {
+TEST_P(KvLogSnapshots, AStoreThatIsClosedIsOpenedByThem) {
   create(2048, 300);
   EXPECT_EQ(stats().snapshots, 0u);
   EXPECT_EQ(stats().snapshot_bytes, 0u);
@@ -62,7 +64,7 @@ TEST_F(KvLogSnapshots, AStoreThatIsClosedIsOpenedByThem) {
 }
 
 // The medium holds what the format says, read without the library, by the snapshots and without.
-TEST_F(KvLogSnapshots, TheyAreAsTheFormatSays) {
+TEST_P(KvLogSnapshots, TheyAreAsTheFormatSays) {
   create(1024, 300);
   std::size_t dead_and_left_out = 0;
   for (int round = 0; round < 30; ++round) {
@@ -90,7 +92,7 @@ TEST_F(KvLogSnapshots, TheyAreAsTheFormatSays) {
 
 // Of many small runs each segment has its snapshot as soon as none reaches into it any more; of
 // large ones none has, until the store is closed.
-TEST_F(KvLogSnapshots, TheyAreTakenBehindSmallBatches) {
+TEST_P(KvLogSnapshots, TheyAreTakenBehindSmallBatches) {
   create(1 << 14, 1000);
   for (std::uint64_t i = 0; i < 400; ++i) opened_.set({i, i + 1}, {i, i});
   EXPECT_GT(sealed(), 5u);
@@ -109,7 +111,7 @@ TEST_F(KvLogSnapshots, TheyAreTakenBehindSmallBatches) {
 }
 
 // What they store is counted, and no more than its bound.
-TEST_F(KvLogSnapshots, WhatTheyStoreIsBounded) {
+TEST_P(KvLogSnapshots, WhatTheyStoreIsBounded) {
   create(4096, 500);
   for (int i = 0; i < 2500; ++i) {
     const std::uint64_t key = random_() % 3000;
@@ -122,7 +124,7 @@ TEST_F(KvLogSnapshots, WhatTheyStoreIsBounded) {
 }
 
 // Segments that were made free and written again since; copies; tombstones that were dropped.
-TEST_F(KvLogSnapshots, OldOnesStaySound) {
+TEST_P(KvLogSnapshots, OldOnesStaySound) {
   for (int turn = 0; turn < 6; ++turn) {
     SCOPED_TRACE("seed " + std::to_string(seed_) + ", turn " + std::to_string(turn));
     create(1024, 300, 3072);
@@ -144,7 +146,7 @@ TEST_F(KvLogSnapshots, OldOnesStaySound) {
 }
 
 // Any of them of any time, each segment's by itself.
-TEST_F(KvLogSnapshots, AnyMixtureOfTimesIsSound) {
+TEST_P(KvLogSnapshots, AnyMixtureOfTimesIsSound) {
   create(1024, 300, 3072);
   std::vector<Words> times;
   for (int round = 0; round < 40; ++round) {
@@ -165,7 +167,7 @@ TEST_F(KvLogSnapshots, AnyMixtureOfTimesIsSound) {
   }
 }
 
-TEST_F(KvLogSnapshots, DamageOfThemIsNeverAnError) {
+TEST_P(KvLogSnapshots, DamageOfThemIsNeverAnError) {
   create(512, 200);
   ASSERT_NO_FATAL_FAILURE(fill(30));
   close_and_open();
@@ -204,7 +206,7 @@ TEST_F(KvLogSnapshots, DamageOfThemIsNeverAnError) {
 }
 
 // Of right sums and checks. What they leave out or add is found by the digest of all pairs.
-TEST_F(KvLogSnapshots, ThoseThatLieAreRefused) {
+TEST_P(KvLogSnapshots, ThoseThatLieAreRefused) {
   create(512, 200);
   ASSERT_NO_FATAL_FAILURE(fill(30));
   close_and_open();
@@ -237,7 +239,7 @@ TEST_F(KvLogSnapshots, ThoseThatLieAreRefused) {
 }
 
 // Whatever of a closing had reached the medium.
-TEST_F(KvLogSnapshots, TornOnesCountForNothing) {
+TEST_P(KvLogSnapshots, TornOnesCountForNothing) {
   create(1024, 300);
   for (int round = 0; round < 60; ++round) {
     SCOPED_TRACE("seed " + std::to_string(seed_) + ", round " + std::to_string(round));
@@ -260,7 +262,7 @@ TEST_F(KvLogSnapshots, TornOnesCountForNothing) {
 
 // Opening by snapshots answers rightly, or names the damage; and verify() names what it did not
 // read.
-TEST_F(KvLogSnapshots, DamageOfTheLogUnderThemIsNeverAWrongAnswer) {
+TEST_P(KvLogSnapshots, DamageOfTheLogUnderThemIsNeverAWrongAnswer) {
   create(512, 200);
   ASSERT_NO_FATAL_FAILURE(fill(30));
   close_and_open();
@@ -295,7 +297,7 @@ TEST_F(KvLogSnapshots, DamageOfTheLogUnderThemIsNeverAWrongAnswer) {
 }
 
 // A store that is none of this process, or that another has ended, takes none.
-TEST_F(KvLogSnapshots, OnlyTheStoreThatIsTheLastTakesThem) {
+TEST_P(KvLogSnapshots, OnlyTheStoreThatIsTheLastTakesThem) {
   create(1024, 300);
   ASSERT_NO_FATAL_FAILURE(fill(12));
   const Words before = medium_->copy();
@@ -308,7 +310,7 @@ TEST_F(KvLogSnapshots, OnlyTheStoreThatIsTheLastTakesThem) {
   ASSERT_NO_FATAL_FAILURE(opened_.expect_holds(program_->oracle));
 }
 
-TEST_F(KvLogSnapshots, ACommittedImageHoldsThem) {
+TEST_P(KvLogSnapshots, ACommittedImageHoldsThem) {
   create(1024, 300);
   ASSERT_NO_FATAL_FAILURE(fill(30));
   opened_.store.reset();
@@ -318,7 +320,7 @@ TEST_F(KvLogSnapshots, ACommittedImageHoldsThem) {
   std::filesystem::remove(only_file(arenas()));  // as a reboot does
   OpenOptions options;
   options.last_commit = true;
-  opened_ = LogOpened::open(path(), options);
+  opened_ = LogOpened::open(path(), options, GetParam());
   EXPECT_EQ(stats().snapshots_used, sealed());
   ASSERT_NO_FATAL_FAILURE(opened_.expect_holds(program_->oracle));
 }

@@ -76,7 +76,7 @@ struct LogOpened {
   }
   void reopen_killed(const std::string& path) {
     kill();
-    *this = open(path);
+    *this = open(path, {}, form);
   }
   KvStore::BatchResult set(const Keys& keys, const Keys& values) const {
     return store->set(keys.data(), values.data(), keys.size());
