@@ -66,15 +66,6 @@ __global__ void step(Medium medium, Form index, Batch batch, RunPlan run, Work w
 
 // ---- What it changes in the index ---------------------------------------------------------------
 
-// The record that a slot held so far counts no longer.
-template <class Form>
-__device__ void forget(const Form& index, std::uint32_t was) {
-  const std::uint32_t position = was & ~kErasedBit;
-  if (position == 0) return;
-  atomicSub(&index.live[position >> index.shift], 1u);
-  if ((was & kErasedBit) != 0) atomicSub(&index.tombs[position >> index.shift], 1u);
-}
-
 template <class Form>
 __device__ void apply(const Form& index, const Batch& batch, const RunPlan& run, std::uint32_t op,
                       const SegmentCounts& counts, Outcome* outcome) {
@@ -86,7 +77,7 @@ __device__ void apply(const Form& index, const Batch& batch, const RunPlan& run,
   const std::uint64_t key = ~batch.keys[op];
   if (batch.erases()) {
     if (!present) return;
-    forget(index, index.erase(slot, key, position));
+    index.erase(slot, key, position);
   } else {
     const Put put = index.put(slot, present, {key, batch.values[op]}, position);
     if (put.slot == kNone) {
@@ -94,7 +85,6 @@ __device__ void apply(const Form& index, const Batch& batch, const RunPlan& run,
       return;
     }
     if (put.fresh) atomicAdd(&outcome->slots, 1ull);
-    forget(index, put.was);
     slot = put.slot;
   }
   index.slot_of[position] = slot;

@@ -82,20 +82,17 @@ struct FingerprintIndex : IndexBase {
       const bool tombstone = !is_free(held) && (held & kErasedBit) != 0;
       if (passed == 0 && (present || tombstone)) {
         store(slot, word);
-        return {slot, static_cast<std::uint32_t>(held), false};
+        forget(static_cast<std::uint32_t>(held));
+        return {slot, false};
       }
-      if (is_free(held) && take(slot, held, word) == held) {
-        return {slot, static_cast<std::uint32_t>(held), held == 0};
-      }
+      if (is_free(held) && take(slot, held, word) == held) return {slot, held == 0};
       slot = static_cast<std::uint32_t>((slot + 1) & mask);
     }
     return {};
   }
-  __device__ std::uint32_t erase(std::uint32_t slot, std::uint64_t inverted,
-                                 std::uint32_t position) const {
-    const std::uint32_t was = where_of(slot);
+  __device__ void erase(std::uint32_t slot, std::uint64_t inverted, std::uint32_t position) const {
+    forget(where_of(slot));
     store(slot, word_for(hash_of(inverted), position | kErasedBit));
-    return was;
   }
   // Makes a slot that has `held` have `word`. Returns what it had.
   __device__ std::uint64_t take(std::uint32_t slot, std::uint64_t held, std::uint64_t word) const {

@@ -23,7 +23,8 @@ using detail::KvPair;
 // The forms are Index (pairs and positions) and FingerprintIndex (fingerprint_index.hpp). Kernels
 // take either, by what both have:
 //   find_place(index, key)           where a key is; keys are inverted, as pairs have them
-//   put, erase                       what a record of a batch that is committed changes
+//   put, erase                       what a record of a batch that is committed changes, the counts
+//                                    of the record that it replaces included
 //   where_of, record_of              of a slot: its record's position, and the record
 //   follow, drop                     a copy of its record; its tombstone is not needed any more
 //   is_gone, is_passed, make_empty   slots that can be used again
@@ -37,6 +38,15 @@ struct IndexBase {
   std::uint64_t mask;       // slots - 1
   std::uint32_t shift;      // log2 of a segment's records
   std::uint32_t positions;  // records of the log
+
+  // The record that a slot held so far counts no longer: `was`, its position, with kErasedBit of a
+  // tombstone.
+  __device__ void forget(std::uint32_t was) const {
+    const std::uint32_t position = was & ~kErasedBit;
+    if (position == 0) return;
+    atomicSub(&live[position >> shift], 1u);
+    if ((was & kErasedBit) != 0) atomicSub(&tombs[position >> shift], 1u);
+  }
 };
 
 // Where a key is, or where a search for a free slot for it begins.
@@ -50,7 +60,6 @@ struct Place {
 // What putting a pair changed.
 struct Put {
   std::uint32_t slot = kNone;  // kNone: there was none for it
-  std::uint32_t was = 0;       // the slot's record so far: position, and kErasedBit of a tombstone
   bool fresh = false;          // the slot was empty
 };
 
@@ -83,13 +92,11 @@ struct Index : IndexBase {
       if (done.slot == kNone) return done;
       done.fresh = key == 0;
     }
-    done.was = store(done.slot, record, position);
+    store(done.slot, record, position);
     return done;
   }
-  // Returns where the key's record was.
-  __device__ std::uint32_t erase(std::uint32_t slot, std::uint64_t inverted,
-                                 std::uint32_t position) const {
-    return store(slot, {inverted, kErased}, position | kErasedBit);
+  __device__ void erase(std::uint32_t slot, std::uint64_t inverted, std::uint32_t position) const {
+    store(slot, {inverted, kErased}, position | kErasedBit);
   }
 
   __device__ void follow(std::uint32_t slot, std::uint32_t to) const { where[slot] = to; }
@@ -125,11 +132,12 @@ struct Index : IndexBase {
   }
 
  private:
-  __device__ std::uint32_t store(std::uint32_t slot, const Record& record, std::uint32_t to) const {
-    const std::uint32_t was = where[slot];
+  // What was there is counted first: stores to lines that are still being loaded took twice as
+  // long.
+  __device__ void store(std::uint32_t slot, const Record& record, std::uint32_t to) const {
+    forget(where[slot]);
     *const_cast<volatile std::uint32_t*>(&where[slot]) = to;
     detail::kv_store_pair(&pairs[slot], {record.key, record.value});
-    return was;
   }
   // Takes a slot for a key that is not there, from place `slot` on. Returns it, kNone if there is
   // none; *was is the key that it had.
