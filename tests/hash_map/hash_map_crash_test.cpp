@@ -91,7 +91,12 @@ void expect_follows(const MapOpened<Map>& opened, const typename MapOpened<Map>:
 using Map = HashMap<U64, MapConfig<8>>;
 using Opened = MapOpened<Map>;
 
-MapOptions shape() { return map_options(72, 32, kBatch); }
+// While a ref is out, three batches here, each takes a place for every value that it sets.
+MapOptions shape() {
+  MapOptions options = map_options(72, 32, kBatch);
+  options.value_places = 72 + 4 * kBatch;
+  return options;
+}
 
 // ---- Kills at any moment -----------------------------------------------------------------------
 
