@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from .gpm.results import Line, Results
 from .gpm.tables import table
-from .kept import RESULTS
+from .kept import FIGURES, RESULTS
+from .plots import pyplot
 
 SHARES = (50, 75)  # of the log that is live, in percent: a results file each
 MEASURED = Results(RESULTS, ("cuda",))
@@ -94,6 +97,79 @@ def part() -> str:
     return "\n\n".join(parts) or "Not measured yet: `scripts/gpu_round build kvlog`."
 
 
+OPENING = "kvlog_open"
+_SNAPSHOTS = {"closed": "closed", "killed": "as a kill leaves it", "none": "without snapshots"}
+
+
+def opening() -> str:
+    """Returns the table of opening a log, by its records, its age and its snapshots."""
+    report = MEASURED.report(OPENING)
+    lines = _of(report.lines, "kvs_log_open")
+    if not lines:
+        return "Not measured yet: `scripts/gpu_round build kvlog`."
+    sizes = sorted({x["log_records"] for x in lines})
+    rows: list[list[object]] = []
+    for age in dict.fromkeys(x["age"] for x in lines):
+        for state, words in _SNAPSHOTS.items():
+            here = {
+                x["log_records"]: x for x in lines if (x["age"], x["snapshots"]) == (age, state)
+            }
+            rows.append([age, words, *(f"{here[size]['milliseconds']:.1f} ms" for size in sizes)])
+    head = [f"{size / 1e6:.3g} M records, {size * 16 / 1e9:.2g} GB" for size in sizes]
+    where = f"{report.where}, {report.head['date'][:10]}, commit `{report.head['commit'][:9]}`:"
+    return f"{where}\n\n" + table(["the log was", "opened", *head], rows)
+
+
+def draw(path: Path) -> bool:
+    """Draws how long a log takes to open over its records; says whether it was measured."""
+    lines = _of(MEASURED.report(OPENING).lines, "kvs_log_open")
+    if not lines:
+        return False
+    plt = pyplot()
+    figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
+    for axes, state in zip(panels, ("closed", "none"), strict=True):
+        for age in dict.fromkeys(x["age"] for x in lines):
+            points = sorted(
+                (x["log_records"] / 1e6, x["milliseconds"])
+                for x in lines
+                if x["age"] == age and x["snapshots"] == state
+            )
+            axes.plot(*zip(*points, strict=True), marker="o", label=age)
+        axes.set(title=_SNAPSHOTS[state], xlabel="records of the log, millions", ylim=(0, None))
+    panels[0].set_ylabel("opening, ms")
+    panels[0].legend(fontsize="x-small")
+    figure.suptitle(f"Opening a log of which half is live ({MEASURED.report(OPENING).where})")
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+    return True
+
+
+def draw_kept() -> None:
+    """Draws the figure of the page, if it was measured."""
+    draw(FIGURES / "kvlog-open.svg")
+
+
+def power() -> str:
+    """Returns the table of both layouts at the power rung, beside their rivals."""
+    report = MEASURED.report("power_layouts")
+    lines = _of(report.lines, "power_layouts")
+    if not lines:
+        return "Not measured yet: `holdfast bench power --disk FOLDER`."
+    cells: dict[str, dict[int, str]] = {}
+    for x in lines:
+        ratio = f" ({x['ratio_to_plain']:.3g})" if "ratio_to_plain" in x else ""
+        cells.setdefault(x["system"], {})[x["batch"]] = f"{_us(x['ms_per_batch'] * 1e3)}{ratio}"
+    batches = sorted({x["batch"] for x in lines})
+    rows: list[list[object]] = [
+        [name, *(of.get(batch, "") for batch in batches)] for name, of in cells.items()
+    ]
+    where = f"{report.where}, {report.head['date'][:10]}, commit `{report.head['commit'][:9]}`:"
+    return f"{where}\n\n" + table(
+        ["a batch and its part of the commit", *(f"{b:,}" for b in batches)], rows
+    )
+
+
 def readme_rows() -> list[list[object]]:
     """Returns the README's row: the largest batch of the log, without cleaning and with it."""
     lines = _of(MEASURED.report(f"kvlog_{SHARES[0]}").lines, "kvs_layout_set")
@@ -114,4 +190,4 @@ def readme_rows() -> list[list[object]]:
     return [[what, result]]
 
 
-TABLES = {"layouts": part}
+TABLES = {"layouts": part, "log-opening": opening, "power-layouts": power}

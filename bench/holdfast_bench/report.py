@@ -489,6 +489,7 @@ def draw() -> None:
     score_report.draw()
     adjoint.draw_kept()
     power.draw_kept()
+    layouts.draw_kept()
 
 
 def main() -> int:

@@ -212,30 +212,39 @@ class Results:
         ]
         return {name: found[name] for name in wanted if name in found}
 
+    def _runs(self, size: str) -> list[dict[str, dict[str, Line]]]:
+        """Returns the lines of a size by workload and mode, run by run, most rivals of GPM last."""
+        usual = self.report(f"gpm_modes_{size}")
+        runs = [self.modes(size, variants=True)]
+        for name, others in (("gpm_delta", set(DELTA)), ("gpm_rivals", set(RIVALS))):
+            report = self.report(f"{name}_{size}")
+            if report and usual and report.head["backend"] != usual.head["backend"]:
+                continue
+            found = by_mode(report.lines)
+            runs.append({w: by for w, by in found.items() if "gpm" in by and others & set(by)})
+        return runs
+
     def beside(self, size: str) -> dict[str, dict[str, Line]]:
         """Returns the lines of a size by workload and mode, of the run with the most rivals of GPM.
 
         That is gpm-rivals' or gpm-delta's where there is one for the workload, and otherwise that
         of modes().
         """
-        usual = self.report(f"gpm_modes_{size}")
-        found = self.modes(size, variants=True)
-        for name in ("gpm_delta", "gpm_rivals"):
-            report = self.report(f"{name}_{size}")
-            if report and usual and report.head["backend"] != usual.head["backend"]:
-                continue
-            for workload, by in by_mode(report.lines).items():
-                others = set(DELTA) if name == "gpm_delta" else set(RIVALS)
-                if "gpm" in by and others & set(by):
-                    found[workload] = by
+        found: dict[str, dict[str, Line]] = {}
+        for run in self._runs(size):
+            found.update(run)
         return {name: found[name] for name in (*TITLES, *VARIANTS) if name in found}
 
     def speedup(self, size: str, name: str, mode: str, over: str) -> float | None:
-        """Returns how many times as fast a mode is as another in one run; None: not measured."""
-        lines = self.beside(size).get(name, {})
-        if mode not in lines or over not in lines:
-            return None
-        return float(lines[over]["cost_seconds"] / lines[mode]["cost_seconds"])
+        """Returns how many times as fast a mode is as another in one run; None: not measured.
+
+        Of the runs that have both, that with the most rivals.
+        """
+        for run in reversed(self._runs(size)):
+            lines = run.get(name, {})
+            if mode in lines and over in lines:
+                return float(lines[over]["cost_seconds"] / lines[mode]["cost_seconds"])
+        return None
 
     def where(self, size: str) -> str:
         """Says what the modes of a size were measured on."""
