@@ -51,6 +51,7 @@ std::string generated_rows() {
   for (std::size_t c = 1; c <= kColumns; ++c) csv << ",C" << c;
   csv << '\n';
   std::vector<Zipf> columns;
+  columns.reserve(kColumns);
   for (std::size_t c = 0; c < kColumns; ++c) {
     columns.emplace_back(std::uint64_t{3} << (c * 22 / kColumns), 1.05);
   }
