@@ -20,6 +20,14 @@ std::shared_ptr<MapHost> make_host(Region& region, std::string_view name, map::M
 
 map::Memory memory_for(const Region& region, const map::MapParameters& shape,
                        std::uint32_t max_batch, MapOptions::Directory directory) {
+  using Directory = MapOptions::Directory;
+  if (directory != Directory::automatic && directory != Directory::off &&
+      directory != Directory::on) {
+    throw Error(Errc::invalid_argument,
+                concat("hash map: directory ", static_cast<int>(directory),
+                       " is none that there is; give Directory::automatic, Directory::off or "
+                       "Directory::on"));
+  }
   return map::Memory(
       shape, max_batch,
       map::make_directory(directory, shape.table_bytes(), region.domain() == Domain::device));

@@ -278,6 +278,7 @@ TEST_F(HashMapTest, RefusesOptionsThatCannotBe) {
   refused([](MapOptions& of) { of.max_batch = 0; }, "max_batch 0");
   refused([](MapOptions& of) { of.max_batch = (1 << 24) + 1; }, "max_batch");
   refused([](MapOptions& of) { of.value_places = 5; }, "value_places 5");
+  refused([](MapOptions& of) { of.directory = MapOptions::Directory(7); }, "directory 7");
   EXPECT_EQ(error_of([&] { Map::create(region, "map", map_options(1 << 20, 8)); }, {"takes"}),
             Errc::no_space);
   EXPECT_FALSE(region.contains("map.header"));

@@ -169,6 +169,66 @@ TEST_P(KvLogRoom, KeysThatComeAndGoForEverLeaveRoom) {
 // Uniform updates until cleaning is steady.
 // Whatever leaves no more pairs than the capacity is taken, in the smallest log that there is for
 // them: one at a time, by whole batches, and through erasing all.
+// Its tombstones are all in the segment that is written to, which is not cleaned for them.
+TEST_P(KvLogRoom, AStoreThatWasEmptiedTakesAsManyKeysAgain) {
+  std::mt19937_64 random(test_seed());
+  struct Shape {
+    std::uint64_t capacity;
+    std::uint32_t max_batch;
+    std::uint64_t records;
+  };
+  for (const auto& [capacity, max_batch, records] :
+       {Shape{1, 1, 0}, Shape{8, 8, 0}, Shape{100, 100, 0}, Shape{100, 4000, 0},
+        Shape{500, 500, 1 << 19}}) {
+    SCOPED_TRACE(capacity);
+    LogOpened opened = create(capacity, max_batch, records);
+    const std::uint64_t rounds = std::max<std::uint64_t>(20, 600 / capacity);
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+      Keys keys(1 + random() % capacity);
+      for (auto& key : keys) key = random() >> 1;
+      ASSERT_EQ(opened.set(keys, keys).inserted, keys.size());
+      ASSERT_EQ(opened.erase(keys).removed, keys.size());
+    }
+    ASSERT_NO_FATAL_FAILURE(opened.expect_holds({}));
+    opened.abandon();
+    Region::destroy(path());
+  }
+}
+
+// Few keys that come and go leave slots that searches pass by.
+TEST_P(KvLogRoom, FewKeysThatComeAndGoAreNeverRefused) {
+  std::mt19937_64 random(test_seed());
+  for (const std::uint64_t capacity : {8u, 30u, 256u}) {
+    SCOPED_TRACE(capacity);
+    LogOpened opened = create(capacity, static_cast<std::uint32_t>(4 * capacity));
+    Map oracle;
+    for (int step = 0; step < 300; ++step) {
+      Keys keys, values;
+      const bool erases = random() % 2 == 0;
+      for (std::uint64_t n = 1 + random() % (4 * capacity); n > 0; --n) {
+        const std::uint64_t key = random() % (3 * capacity);
+        if (erases) {
+          oracle.erase(key);
+        } else {
+          if (oracle.count(key) == 0 && oracle.size() >= capacity) continue;
+          oracle[key] = static_cast<std::uint64_t>(step);
+          values.push_back(static_cast<std::uint64_t>(step));
+        }
+        keys.push_back(key);
+      }
+      if (keys.empty()) continue;
+      if (erases) {
+        opened.erase(keys);
+      } else {
+        opened.set(keys, values);
+      }
+    }
+    ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+    opened.abandon();
+    Region::destroy(path());
+  }
+}
+
 TEST_P(KvLogRoom, AFullStoreInTheSmallestLogNeverRefusesWhatFits) {
   constexpr std::uint64_t kPairs = 1360;
   constexpr std::uint32_t kBatch = 64;

@@ -243,15 +243,8 @@ void LogStore::check_counts(const Batch& given) {
                          ": erase some, or make a store of a larger capacity. Nothing of this "
                          "batch was stored"));
     }
-    const bool fits = pairs + tombstones_ - found.revived <= most_entries_;
-    const bool has_slots = used_slots_ + found.inserted <= most_slots();
-    if (fits && has_slots) return;
-    if (fits && gone_slots_ != 0) {
-      sweep();
-      continue;
-    }
-    if (drop_oldest_tombstones()) continue;
-    if (!fits) {
+    if (pairs + tombstones_ - found.revived > most_entries_) {
+      if (drop_oldest_tombstones()) continue;
       throw Error(Errc::no_space,
                   concat("store: a batch with ", found.inserted, " new keys; of its log of ",
                          shape_.records(), " records ", pairs_ + tombstones_, " are live, and ",
@@ -259,10 +252,10 @@ void LogStore::check_counts(const Batch& given) {
                          " may be: erase some, or make a store of a larger capacity or log. "
                          "Nothing of this batch was stored"));
     }
-    throw Error(Errc::no_space,
-                concat("store: its index has no room for ", found.inserted,
-                       " new keys beside those that were erased: open the store again, which makes "
-                       "the index anew. Nothing of this batch was stored"));
+    // Slots that were given up and that searches still pass by can be taken again: without others
+    // searches are longer, and that is all.
+    if (used_slots_ + found.inserted <= most_slots() || gone_slots_ == 0) return;
+    sweep();
   }
 }
 

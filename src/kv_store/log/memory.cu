@@ -10,10 +10,13 @@ namespace {
 
 using Form = KvStore::Index;
 
-// A power of two, of which pairs take half at most.
+// A power of two, of which pairs take half at most. Of three quarters, which pairs and tombstones
+// may take, the pairs leave room for the tombstones of a segment: those of the one that is written
+// to are not dropped before it is full.
 std::uint64_t slots_for(const LogParameters& shape, Form form) {
   const std::uint64_t least = form == Form::whole ? 16 : FingerprintIndex::kLeastSlots;
-  return std::bit_ceil(std::max(least, shape.capacity * 2));
+  const std::uint64_t beside_tombstones = (shape.capacity + shape.segment_records) / 3 * 4 + 4;
+  return std::bit_ceil(std::max({least, shape.capacity * 2, beside_tombstones}));
 }
 
 // Slots by operation of a batch, or by record of a piece of cleaning.
