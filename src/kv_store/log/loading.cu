@@ -464,32 +464,31 @@ Census take_census(Stream& stream, const Form& index, const Record* records, uns
 }  // namespace
 
 template <class Form>
-Census load_index(Stream& stream, const Form& index, const Survey& survey, const Record* records,
-                  const SnapshotWord* snapshots, const std::string& where) {
-  constexpr const char* kRemedy = "; reopen the region from its last commit";
+Loaded load_index(Stream& stream, const Form& index, const Survey& survey, const Record* records,
+                  const SnapshotWord* snapshots) {
   const DeviceBuffer<std::uint32_t> noted(index.mask + 2);
   const DeviceBuffer<unsigned> lost(1);
   const Extents extents(stream, survey);
   for_each_stage(stream, index, survey, extents, records, snapshots, [&](const Stage& stage) {
     insert_stage(stream, index, stage, noted.data(), extents.sums(), lost.data());
   });
-  if (const std::string wrong = extents.wrong(stream, survey, index.shift); !wrong.empty()) {
-    throw Error(Errc::damaged, concat(where, ": ", wrong, kRemedy));
-  }
+  Loaded loaded;
+  loaded.wrong = extents.wrong(stream, survey, index.shift);
+  if (!loaded.wrong.empty()) return loaded;
   unsigned without = 0;
   read_back(stream, &without, lost.data(), sizeof(without));
   if (without != 0) {
-    throw Error(Errc::damaged, concat(where, ": its runs have ", without,
-                                      " records of keys that are more than it can have", kRemedy));
+    loaded.wrong =
+        concat("its runs have ", without, " records of keys that are more than it can have");
+    return loaded;
   }
-  const Census census = take_census(stream, index, nullptr, index.live, index.tombs);
-  if (census.digest != survey.last.digest) {
-    throw Error(Errc::damaged,
-                concat(where, ": its runs do not make the pairs that run ", survey.run,
-                       ", the last that was committed, has left: the header of a run is damaged",
-                       survey.suspect, kRemedy));
+  loaded.census = take_census(stream, index, nullptr, index.live, index.tombs);
+  if (loaded.census.digest != survey.last.digest) {
+    loaded.wrong = concat("its runs do not make the pairs that run ", survey.run,
+                          ", the last that was committed, has left: the header of a run is damaged",
+                          survey.suspect);
   }
-  return census;
+  return loaded;
 }
 
 template <class Form>
@@ -521,10 +520,10 @@ std::string audit_log(Stream& stream, const Form& index, const Survey& survey,
   return {};
 }
 
-template Census load_index(Stream&, const Index&, const Survey&, const Record*, const SnapshotWord*,
-                           const std::string&);
-template Census load_index(Stream&, const FingerprintIndex&, const Survey&, const Record*,
-                           const SnapshotWord*, const std::string&);
+template Loaded load_index(Stream&, const Index&, const Survey&, const Record*,
+                           const SnapshotWord*);
+template Loaded load_index(Stream&, const FingerprintIndex&, const Survey&, const Record*,
+                           const SnapshotWord*);
 template std::string audit_log(Stream&, const Index&, const Survey&, const Record*, std::uint32_t);
 template std::string audit_log(Stream&, const FingerprintIndex&, const Survey&, const Record*,
                                std::uint32_t);

@@ -19,13 +19,18 @@ struct Census {
   unsigned long long wrong;  // that are not as their records, or cannot be found
 };
 
-// Fills an index, which is empty, from what the survey found, and returns what it has then. Waits
-// for the stream. Throws damaged, naming the run: a piece or a snapshot is not as its sum says,
-// there are more keys than the index has slots for, or the pairs are not those that the last run
-// left.
+struct Loaded {
+  Census census{};
+  std::string wrong;  // what is damaged; empty: nothing is
+};
+
+// Fills an index, which is empty, from what the survey found, and says what it has then. Waits for
+// the stream. Wrong, naming the run: a piece or a snapshot is not as its sum says, there are more
+// keys than the index has slots for, or the pairs are not those that the last run left. (No error
+// is thrown: files of kernels cannot catch those of others, as the checker compiles them.)
 template <class Form>
-Census load_index(Stream& stream, const Form& index, const Survey& survey, const Record* records,
-                  const SnapshotWord* snapshots, const std::string& where);
+Loaded load_index(Stream& stream, const Form& index, const Survey& survey, const Record* records,
+                  const SnapshotWord* snapshots);
 
 // Compares all that the log holds with its index. Returns what is wrong, or nothing. REQUIRES: the
 // survey went by no snapshots.

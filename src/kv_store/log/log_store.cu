@@ -31,22 +31,27 @@ Survey LogStore::survey(const SnapshotWord* snapshots) {
 
 // By the snapshots; where they are not as the log, by the log alone, which is what decides.
 Census LogStore::fill_index(Survey& by) {
-  try {
+  const auto load = [&](const SnapshotWord* snapshots) {
     return with_index([&](const auto& index) {
-      return load_index(stream, index, by, medium_.records, snapshots_, where);
+      return load_index(stream, index, by, medium_.records, snapshots);
     });
-  } catch (const Error& error) {
-    if (error.code() != Errc::damaged || by.snapshots == 0) throw;
+  };
+  Loaded loaded = load(snapshots_);
+  if (!loaded.wrong.empty() && by.snapshots != 0) {
+    snapshots_refused_ = true;
+    memory_.clear_index(stream);
+    by = survey(nullptr);
+    loaded = load(nullptr);
   }
-  snapshots_refused_ = true;
-  memory_.clear_index(stream);
-  by = survey(nullptr);
-  const Census census = with_index([&](const auto& index) {
-    return load_index(stream, index, by, medium_.records, nullptr, where);
-  });
-  launch_forget(stream, medium_, snapshots_, shape_);
-  stream.synchronize();
-  return census;
+  if (!loaded.wrong.empty()) {
+    throw Error(Errc::damaged,
+                concat(where, ": ", loaded.wrong, "; reopen the region from its last commit"));
+  }
+  if (snapshots_refused_) {
+    launch_forget(stream, medium_, snapshots_, shape_);
+    stream.synchronize();
+  }
+  return loaded.census;
 }
 
 void LogStore::load() {

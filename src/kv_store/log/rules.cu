@@ -11,6 +11,8 @@ namespace holdfast::kv::log {
 
 using detail::concat;
 
+std::atomic<std::uint64_t> g_most_device_memory{~std::uint64_t{0}};
+
 std::vector<Part> LogParameters::parts() const {
   const bool shaped = std::has_single_bit(segment_records) && segment_records >= kLeastSegment &&
                       segment_records <= kMostSegment && segments >= kLeastSegments &&

@@ -19,7 +19,7 @@ inline constexpr std::uint32_t kReservedSegments = 2;
 LogParameters shape_of(const KvStore::Options& options);
 
 // Device memory beyond so many bytes counts as not free. Tests set it, to have a small device.
-inline std::atomic<std::uint64_t> g_most_device_memory{~std::uint64_t{0}};
+extern std::atomic<std::uint64_t> g_most_device_memory;
 
 // What an index takes.
 struct IndexNeeds {
