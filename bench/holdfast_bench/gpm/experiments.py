@@ -282,7 +282,7 @@ class States:
         return {
             "workload": what.workload,
             "computed_by": rounds,
-            "data": what.data or "",
+            "data": Path(what.data or "").name,  # no path of one machine
             "seed": what.seed,
             "steps_asked": what.steps,
         }
