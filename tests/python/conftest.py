@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -41,17 +42,22 @@ def run(tmp_path: Path) -> Run:
     def call(*arguments: object, **environment: str) -> Answer:
         import os
 
-        done = subprocess.run(
-            [sys.executable, "-m", "holdfast", *map(str, arguments)],
-            capture_output=True,
+        with subprocess.Popen(
+            [sys.executable, "-X", "faulthandler", "-m", "holdfast", *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             cwd=tmp_path,
             env={**os.environ, "COLUMNS": "120", **environment},
-            timeout=300,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return Answer(done.returncode, done.stdout, done.stderr)
+        ) as process:
+            try:
+                out, err = process.communicate(timeout=300)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGABRT)  # says where each thread stands
+                out, err = process.communicate(timeout=60)
+                pytest.fail(f"holdfast {arguments} does not end:\n{out}\n{err}")
+        assert "Traceback" not in err, err
+        return Answer(process.returncode, out, err)
 
     return call
 

@@ -48,7 +48,7 @@ def _over(ours: Shot | None, theirs: Shot | None, call: str) -> str:
 
 
 def _percent(shot: Shot | None, key: str) -> str:
-    return f"{100 * shot.head[key]:.0f} %" if shot else "-"
+    return f"{100 * shot.head[key]:.0f} %" if shot and key in shot.head else "-"
 
 
 def _span(values: list[float]) -> str:
