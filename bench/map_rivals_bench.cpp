@@ -3,19 +3,19 @@
 // outside of the time that is taken.
 //
 //   map_rivals_bench [--contestants=NAME,...] [--workloads=NAME,...] [--distribution=NAME]
-//       [--batches=N,...] [--keys=N] [--operations=N] [--key_bytes=8|32] [--ordered=0|1|2]
-//       [--log=0|1] [--theta_percent=N] [--threads=N] [--seed=N] [--seconds=N] [--first_keys=N]
+//       [--batches=N,...] [--thetas=T,...] [--keys=N] [--operations=N] [--key_bytes=8|32]
+//       [--ordered=0|1|2] [--log=0|1] [--threads=N] [--seed=N] [--seconds=N] [--first_keys=N]
 //       [--curve=0|1]
 //
 // Workloads are YCSB's load, a, b, c, d and f; search-present, search-absent, insert, update and
 // erase; dlrm and pagerank, fitted to the files of $HOLDFAST_DATA where it has them. Those that
 // leave the same keys there run on one map, one behind the other; the others each on one of their
 // own. Distributions, of YCSB's: uniform, zipf (Zipf's itself), scrambled (YCSB's own; d's "latest"
-// is Zipf's then).
+// is Zipf's then). --thetas are Zipf's (0.99).
 // --ordered: batches in the order of addresses, 2 for both. --log=0: SlabHash-GPM without its log,
 // to see what that takes. --seconds ends a run early; the line says how many operations there were.
 // --curve=1: of a load, the keys for each place behind each batch; --first_keys: how many keys the
-// first levels of Clevel are made for.
+// first levels of Clevel are made for; ours has one slot for each of the keys then.
 #include <unistd.h>
 
 #include <cstdio>
@@ -39,6 +39,7 @@ struct Words {
   std::vector<std::string> contestants, workloads;
   std::string distribution;
   std::vector<std::uint32_t> batches;
+  std::vector<double> thetas;
 };
 
 // A folder for a contestant's region, which goes with it.
@@ -123,7 +124,7 @@ struct Drawn {
   double theta = 0;  // of Zipf's, where it is one
 };
 
-Drawn draw(const std::string& workload, const std::string& distribution,
+Drawn draw(const std::string& workload, const std::string& distribution, double theta,
            const bench::Options& options) {
   const char* const data = std::getenv("HOLDFAST_DATA");
   const std::string folder = data != nullptr ? data : "";
@@ -140,7 +141,7 @@ Drawn draw(const std::string& workload, const std::string& distribution,
   maps::YcsbOptions ycsb;
   ycsb.mix = maps::mix_of(workload);
   ycsb.distribution = maps::distribution_of(name);
-  ycsb.theta = static_cast<double>(options["theta_percent"]) / 100;
+  ycsb.theta = theta;
   ycsb.keys = options["keys"];
   ycsb.seed = options["seed"];
   const bool drawn = workload != "load" && workload != "insert" && workload != "erase";
@@ -227,7 +228,7 @@ maps::Setting setting_for(const Words& words, const bench::Options& options, boo
   setting.key_bytes = static_cast<std::uint32_t>(options["key_bytes"]);
   setting.batch = *std::max_element(words.batches.begin(), words.batches.end());
   for (const std::string& workload : words.workloads) {
-    const auto source = draw(workload, words.distribution, options).source;
+    const auto source = draw(workload, words.distribution, words.thetas[0], options).source;
     setting.keys = std::max(setting.keys, source->most_keys(options["operations"]));
     if (source->keys() != 0) setting.batch = std::max(setting.batch, kLoadBatch);
   }
@@ -238,24 +239,32 @@ maps::Setting setting_for(const Words& words, const bench::Options& options, boo
   return setting;
 }
 
+// `loaded`: what the one before has left, if its keys are still there.
+void measure_one(std::unique_ptr<Loaded>& loaded, const maps::Offer& offer,
+                 const maps::Setting& setting, const std::string& workload, const Drawn& drawn,
+                 const bench::Options& options, std::uint32_t batch) {
+  if (!loaded || loaded->load.operations != drawn.source->keys()) {
+    loaded.reset();  // the memory of the one before
+    loaded = std::make_unique<Loaded>(offer, setting, drawn.source->keys());
+  }
+  Run run{*loaded->contestant, loaded->room, loaded->team, loaded->done};
+  const Result result = carry_out(run, *drawn.source, options["operations"], batch,
+                                  static_cast<double>(options["seconds"]), options["curve"] != 0);
+  loaded->done = run.done;
+  print(workload, drawn, options, *loaded, batch, result);
+  if (!drawn.source->keeps_keys()) loaded.reset();
+}
+
 void measure(const Words& words, const bench::Options& options, const maps::Offer& offer,
              bool ordered) {
   const maps::Setting setting = setting_for(words, options, ordered);
   std::unique_ptr<Loaded> loaded;
   for (const std::string& workload : words.workloads) {
-    for (const std::uint32_t batch : words.batches) {
-      const Drawn drawn = draw(workload, words.distribution, options);
-      if (!loaded || loaded->load.operations != drawn.source->keys()) {
-        loaded.reset();  // the memory of the one before
-        loaded = std::make_unique<Loaded>(offer, setting, drawn.source->keys());
+    for (const double theta : words.thetas) {
+      for (const std::uint32_t batch : words.batches) {
+        measure_one(loaded, offer, setting, workload,
+                    draw(workload, words.distribution, theta, options), options, batch);
       }
-      Run run{*loaded->contestant, loaded->room, loaded->team, loaded->done};
-      const Result result =
-          carry_out(run, *drawn.source, options["operations"], batch,
-                    static_cast<double>(options["seconds"]), options["curve"] != 0);
-      loaded->done = run.done;
-      print(workload, drawn, options, *loaded, batch, result);
-      if (!drawn.source->keeps_keys()) loaded.reset();
     }
   }
 }
@@ -277,6 +286,18 @@ void run(const Words& words, const bench::Options& options) {
   }
 }
 
+std::vector<double> thetas_of(const std::string& list) {
+  std::vector<double> thetas;
+  for (const std::string& word : bench::words_of(list)) {
+    char* end = nullptr;
+    thetas.push_back(std::strtod(word.c_str(), &end));
+    if (word.empty() || *end != '\0') {
+      throw std::invalid_argument("--thetas: '" + word + "' is no number");
+    }
+  }
+  return thetas;
+}
+
 Words take_words(std::vector<char*>& arguments) {
   Words words;
   const auto list = [&](const char* name, const char* otherwise) {
@@ -290,6 +311,7 @@ Words take_words(std::vector<char*>& arguments) {
   words.workloads = bench::words_of(list("workloads", "c,a"));
   words.distribution = list("distribution", "zipf");
   words.batches = bench::batches_of(list("batches", "4096"));
+  words.thetas = thetas_of(list("thetas", "0.99"));
   return words;
 }
 
@@ -305,7 +327,6 @@ int main(int argc, char** argv) {
                                   {"key_bytes", 8},
                                   {"ordered", 2},
                                   {"log", 1},
-                                  {"theta_percent", 99},
                                   {"threads", 16},
                                   {"seed", 1},
                                   {"seconds", 600},

@@ -7,9 +7,10 @@ run one behind the other, contestant by contestant.
 from __future__ import annotations
 
 import datetime
+import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import holdfast
@@ -23,6 +24,8 @@ from .plots import pyplot
 
 PROGRAM = "map_rivals_bench"
 CONTESTANTS = {
+    "holdfast": "Holdfast",
+    "holdfast-no-directory": "Holdfast without its directory",
     "slabhash-gpm": "SlabHash-GPM",
     "clevel-gpm": "Clevel-GPM",
     "cpu-assisted": "CPU-assisted",
@@ -30,10 +33,12 @@ CONTESTANTS = {
 }
 MICRO = ("search-present", "search-absent", "update", "insert", "erase")
 MACRO = ("a", "b", "c", "f", "d", "load")
+FITTED = ("dlrm", "pagerank")
 BATCHES = tuple(1 << bits for bits in (12, 14, 16, 18, 20))
 DEFAULT_BATCH = 1 << 12
 CURVE_BATCH = 1 << 14  # insertions between two load factors
-SKEWS = (0, 50, 80, 90, 99, 110, 120)  # theta, in hundredths
+FORMS = ("given", "ordered")  # of a contestant's batches
+SKEWS = (0, 0.5, 0.8, 0.9, 0.99, 1.1, 1.2)  # theta
 # Of the keys: what the first levels of a map that grows are made for.
 FIRST_SHARE = 1 / 64
 
@@ -67,6 +72,12 @@ class Settings:
     seconds: int = 20  # no run is longer
     minutes: float | None = None  # no command line begins later
     program: Path | None = None
+    # Of what an experiment has: nothing stands for all.
+    batches: tuple[int, ...] = ()
+    operations: int | None = None
+    workloads: tuple[str, ...] = ()
+    forms: str = ""  # given, ordered
+    add: bool = False  # to what the results file has of this commit
 
 
 Arguments = dict[str, str | int]
@@ -75,7 +86,13 @@ Arguments = dict[str, str | int]
 def _sweep(key_bytes: int) -> Callable[[Size], Iterator[Arguments]]:
     def runs(size: Size) -> Iterator[Arguments]:
         batches = ",".join(map(str, size.batches))
-        for workloads, operations in ((MICRO, size.micro), (MACRO, size.macro)):
+        # Those that leave the same keys there on one map, which has room for no more of them.
+        for workloads, operations in (
+            (MICRO[:-2] + MICRO[-1:], size.micro),
+            (MICRO[-2:-1], size.micro),
+            (MACRO[:-1], size.macro),
+            (MACRO[-1:], size.macro),
+        ):
             yield {
                 "workloads": ",".join(workloads),
                 "batches": batches,
@@ -110,7 +127,7 @@ def _fig8(size: Size) -> Iterator[Arguments]:
 
 def _fig10(size: Size) -> Iterator[Arguments]:
     yield {
-        "workloads": "dlrm,pagerank",
+        "workloads": ",".join(FITTED),
         "batches": ",".join(map(str, size.batches)),
         "operations": size.micro,
         # The columns of DLRM that do not grow have some hundreds of keys.
@@ -119,14 +136,13 @@ def _fig10(size: Size) -> Iterator[Arguments]:
 
 
 def _fig12(size: Size) -> Iterator[Arguments]:
-    for theta in SKEWS:
-        yield {
-            "workloads": "c",
-            "batches": min(DEFAULT_BATCH, size.batches[0]),
-            "operations": size.micro,
-            "distribution": "zipf",
-            "theta_percent": theta,
-        }
+    yield {
+        "workloads": "c",
+        "batches": min(DEFAULT_BATCH, size.batches[0]),
+        "operations": size.micro,
+        "distribution": "zipf",
+        "thetas": ",".join(map(str, SKEWS)),
+    }
 
 
 @dataclass(frozen=True)
@@ -140,13 +156,17 @@ class Experiment:
 
 EXPERIMENTS = {
     "gphash-fig5": Experiment("throughput and latency, keys of 8 bytes", _sweep(8)),
-    "gphash-fig6": Experiment("throughput and latency, keys of 32 bytes", _sweep(32)),
+    "gphash-fig6": Experiment(
+        "throughput and latency, keys of 32 bytes",
+        _sweep(32),
+        ("slabhash-gpm", "clevel-gpm", "cpu-assisted", "volatile"),
+    ),
     "gphash-fig7": Experiment(
-        "load factor behind every 2^14 insertions", _fig7, ("slabhash-gpm", "clevel-gpm")
+        "load factor behind every 2^14 insertions",
+        _fig7,
+        ("holdfast", "slabhash-gpm", "clevel-gpm"),
     ),
-    "gphash-fig8": Experiment(
-        "what a batch's time goes to", _fig8, ("slabhash-gpm", "clevel-gpm", "cpu-assisted")
-    ),
+    "gphash-fig8": Experiment("what a batch's time goes to", _fig8, tuple(CONTESTANTS)[:-1]),
     "gphash-fig10": Experiment("DLRM and PageRank, by fitted generators", _fig10),
     "gphash-fig12": Experiment("the skewness of YCSB C's keys, which are Zipf's", _fig12),
 }
@@ -159,6 +179,9 @@ def results_name(name: str, size: str) -> str:
 
 def _command_lines(name: str, settings: Settings) -> Iterator[list[str]]:
     experiment, size = EXPERIMENTS[name], SIZES[settings.size]
+    if settings.operations is not None:
+        size = replace(size, micro=settings.operations, macro=settings.operations)
+    size = replace(size, batches=settings.batches or size.batches)
     for contestant in settings.contestants:
         if contestant not in experiment.contestants:
             continue
@@ -173,7 +196,29 @@ def _command_lines(name: str, settings: Settings) -> Iterator[list[str]]:
                 "seconds": settings.seconds,
                 **run,
             }
+            if settings.forms:
+                given["ordered"] = FORMS.index(settings.forms)
+            if settings.workloads:
+                of_run = str(given["workloads"]).split(",")
+                asked = [one for one in of_run if one in settings.workloads]
+                if not asked:
+                    continue
+                given["workloads"] = ",".join(asked)
             yield [f"--{option}={value}" for option, value in given.items()]
+
+
+_CELL = ("contestant", "form", "logged", "workload", "drawn_from", "theta", "key_bytes", "batch")
+
+
+def _of_before(path: Path, lines: list[Line]) -> list[Line]:
+    """Returns what the results file has of this commit and was not measured again."""
+    if not path.is_file():
+        return []
+    before = json.loads(path.read_text())
+    if before["commit"] != runner.commit():
+        return []
+    again = {tuple(line.get(part) for part in _CELL) for line in lines}
+    return [one for one in before["results"] if tuple(map(one.get, _CELL)) not in again]
 
 
 def run(
@@ -199,6 +244,8 @@ def run(
                 on_line({k: v for k, v in line.items() if not isinstance(v, list)})
     finally:
         if lines:
+            if settings.add:
+                lines = _of_before(path, lines) + lines
             runner.write_results(
                 path,
                 program=PROGRAM,

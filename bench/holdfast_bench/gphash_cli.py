@@ -33,6 +33,28 @@ def _draw(name: str, settings: gphash.Settings) -> list[Path]:
     return []
 
 
+def _batches(given: str) -> tuple[int, ...]:
+    words = given.split(",") if given else []
+    if not all(word.isdecimal() and int(word) > 0 for word in words):
+        raise Error(f"--batches {given}: give numbers from 1, with commas")
+    return tuple(map(int, words))
+
+
+def _workloads(given: str) -> tuple[str, ...]:
+    known = (*gphash.MICRO, *gphash.MACRO, *gphash.FITTED)
+    words = tuple(given.split(",")) if given else ()
+    for word in words:
+        if word not in known:
+            raise Error(f"--workloads {word}: choose of {', '.join(known)}")
+    return words
+
+
+def _form(given: str) -> str:
+    if given not in ("", *gphash.FORMS):
+        raise Error(f"--forms {given}: choose of {', '.join(gphash.FORMS)}")
+    return given
+
+
 def add_commands(app: typer.Typer) -> None:
     """Adds a command for each experiment."""
     for name, experiment in gphash.EXPERIMENTS.items():
@@ -56,6 +78,21 @@ def _add(app: typer.Typer, name: str, what: str) -> None:
         ] = "scrambled",
         threads: Annotated[int, typer.Option(min=1, help="Of the CPU-assisted map.")] = 16,
         seconds: Annotated[int, typer.Option(min=1, help="No run of a workload is longer.")] = 20,
+        batches: Annotated[
+            str, typer.Option(help="Operations of a batch; with commas.", show_default="the size's")
+        ] = "",
+        operations: Annotated[
+            int | None, typer.Option(min=1, help="Of each workload.", show_default="the size's")
+        ] = None,
+        workloads: Annotated[
+            str, typer.Option(help="With commas.", show_default="the figure's")
+        ] = "",
+        forms: Annotated[
+            str, typer.Option(help="Batches as given, or ordered.", show_default="the figure's")
+        ] = "",
+        add: Annotated[
+            bool, typer.Option(help="Keep what the results file has of this commit.")
+        ] = False,
         minutes: Annotated[
             float | None, typer.Option(min=0.01, help="No contestant begins later.")
         ] = None,
@@ -77,8 +114,9 @@ def _add(app: typer.Typer, name: str, what: str) -> None:
                 known = ", ".join(gphash.CONTESTANTS)
                 raise Error(f"--contestants {contestant}: choose of {known}")
         settings = gphash.Settings(
-            results, size, chosen, distribution, threads, seconds, minutes, program
-        )
+            results, size, chosen, distribution, threads, seconds, minutes, program,
+            _batches(batches), operations, _workloads(workloads), _form(forms), add,
+        )  # fmt: skip
         on_line = (lambda _: None) if as_json else _print
         path = gphash.run(name, settings, on_line, common.note)
         figures = _draw(name, settings)

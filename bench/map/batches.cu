@@ -95,6 +95,7 @@ Batch BatchRoom::make(const std::vector<Request>& requests, std::uint64_t first)
     batch_.returns_values |= returns_value(op);
     batch_.takes_values |= takes_value(op);
     batch_.changes |= op != Op::find;
+    ++batch_.of_each[static_cast<unsigned>(op)];
   }
   holdfast::copy_async(stream_, numbers_.data(), host_numbers_.data(),
                        requests.size() * sizeof(std::uint64_t));

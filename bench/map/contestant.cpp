@@ -5,10 +5,13 @@
 namespace maps {
 
 const std::vector<Offer>& offers() {
-  static const std::vector<Offer> all{{"slabhash-gpm", make_slabhash_gpm},
-                                      {"clevel-gpm", make_clevel_gpm},
-                                      {"cpu-assisted", make_cpu_map},
-                                      {"volatile", make_volatile_map}};
+  static const std::vector<Offer> all{
+      {"holdfast", make_holdfast_map, {8}},
+      {"holdfast-no-directory", make_holdfast_map_without_directory, {8}},
+      {"slabhash-gpm", make_slabhash_gpm},
+      {"clevel-gpm", make_clevel_gpm},
+      {"cpu-assisted", make_cpu_map},
+      {"volatile", make_volatile_map}};
   return all;
 }
 

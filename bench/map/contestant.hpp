@@ -33,6 +33,7 @@ struct Batch {
   std::uint32_t count = 0;
   // What is among its operations.
   bool returns_values = false, takes_values = false, changes = false;
+  std::uint32_t of_each[kOps] = {};  // how many, by Op
 };
 
 // In the words of the results file.
@@ -73,14 +74,16 @@ class Contestant {
 };
 
 struct Setting {
-  std::uint32_t key_bytes = 8;   // or 32
-  std::uint64_t keys = 0;        // that it has to have room for
-  std::uint32_t batch = 0;       // operations, at most
-  bool ordered = false;          // each batch in the order of addresses
-  std::string path;              // of its region, where it has one; opened if it is there
-  unsigned threads = 16;         // of the CPU, where it is the CPU that works
-  std::uint64_t first_keys = 0;  // that Clevel's first levels are made for; 0: keys
-  bool log = true;               // SlabHash-GPM: without, to see what the log takes
+  std::uint32_t key_bytes = 8;  // or 32
+  std::uint64_t keys = 0;       // that it has to have room for
+  std::uint32_t batch = 0;      // operations, at most
+  bool ordered = false;         // each batch in the order of addresses
+  std::string path;             // of its region, where it has one; opened if it is there
+  unsigned threads = 16;        // of the CPU, where it is the CPU that works
+  // That Clevel's first levels are made for; 0: keys. Where it is given, ours has no more slots
+  // than keys.
+  std::uint64_t first_keys = 0;
+  bool log = true;  // SlabHash-GPM: without, to see what the log takes
 };
 
 // All throw std::invalid_argument (key_bytes, keys, batch), no_memory, and what Region throws.
@@ -104,10 +107,17 @@ std::unique_ptr<Contestant> make_cpu_map(const Setting& setting);
 // A table in device memory that forgets everything: the upper bound.
 std::unique_ptr<Contestant> make_volatile_map(const Setting& setting);
 
-// By name: "slabhash-gpm", "clevel-gpm", "cpu-assisted", "volatile".
+// holdfast::HashMap, by its batches: all operations of one kind in a batch are one of the map's.
+// With its directory in device memory, and without. Ordered: where the map says that it pays.
+std::unique_ptr<Contestant> make_holdfast_map(const Setting& setting);
+std::unique_ptr<Contestant> make_holdfast_map_without_directory(const Setting& setting);
+
+// By name: "holdfast", "holdfast-no-directory", "slabhash-gpm", "clevel-gpm", "cpu-assisted",
+// "volatile".
 struct Offer {
   const char* name;
   std::function<std::unique_ptr<Contestant>(const Setting&)> make;
+  std::vector<std::uint32_t> key_bytes = {8, 32};  // that it can have
 };
 const std::vector<Offer>& offers();
 

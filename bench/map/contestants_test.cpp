@@ -37,7 +37,7 @@ std::vector<Case> cases(Which which) {
     const std::string name = offer.name;
     if (which == Which::durable && name == "volatile") continue;
     if (which == Which::growing && name != "clevel-gpm") continue;
-    for (const std::uint32_t key_bytes : {8u, 32u}) {
+    for (const std::uint32_t key_bytes : offer.key_bytes) {
       for (const bool ordered : {false, true}) all.push_back({offer.name, key_bytes, ordered});
     }
   }

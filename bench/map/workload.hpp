@@ -15,6 +15,7 @@
 namespace maps {
 
 enum class Op : std::uint8_t { find, insert, update, erase, read_modify_write };
+inline constexpr unsigned kOps = 5;
 
 constexpr bool returns_value(Op op) { return op == Op::find || op == Op::read_modify_write; }
 constexpr bool takes_value(Op op) {

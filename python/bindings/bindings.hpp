@@ -187,6 +187,7 @@ void bind_device_view(nb::module_& module, nb::class_<RegionHandle>& region);
 void bind_history(nb::module_& module);
 void bind_ranks(nb::module_& module);
 void bind_inspect(nb::module_& module);
+void bind_map(nb::module_& module);
 void bind_memory_server(nb::module_& module);
 void bind_platform(nb::module_& module);
 void bind_region(nb::module_& module);

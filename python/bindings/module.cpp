@@ -28,6 +28,7 @@ NB_MODULE(HOLDFAST_PYTHON_MODULE, module) {
   python::bind_platform(module);
   python::bind_region(module);
   python::bind_store(module);
+  python::bind_map(module);
   python::bind_checkpoint(module);
   python::bind_ranks(module);
   python::bind_history(module);

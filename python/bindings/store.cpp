@@ -4,10 +4,10 @@
 #include <nanobind/stl/tuple.h>
 
 #include <cstring>
-#include <new>
 #include <tuple>
 
 #include "bindings.hpp"
+#include "held.hpp"
 #include "holdfast/kv_store.hpp"
 
 namespace holdfast::python {
@@ -19,54 +19,11 @@ using Input = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig>;
 template <class T>
 using Output = nb::ndarray<nb::numpy, T, nb::ndim<1>, nb::c_contig>;
 
-// A store as Python sees it: shares its region, and lets go of it when that closes.
-class StoreHandle : public Dependent {
- public:
-  StoreHandle(std::shared_ptr<RegionHandle> region, KvStore store)
-      : region_(std::move(region)), store_(std::move(store)) {}
-  ~StoreHandle() override {
-    if (!store_) return;
-    try {
-      region_->with([&](Region&) { store_.reset(); });
-    } catch (const Error&) {
-      // The region is closed, and the store with it; or it is a parent's, whose threads are not
-      // here.
-      if (region_->is_forked()) new (std::nothrow) std::optional<KvStore>(std::move(store_));
-    }
-  }
-  StoreHandle(const StoreHandle&) = delete;
-  StoreHandle& operator=(const StoreHandle&) = delete;
-
-  void release() noexcept override { store_.reset(); }
-  // A batch is over when its call returns; one that failed may have left kernels behind it.
-  void settle() override {
-    if (!store_) return;
-    try {
-      store_->stream().synchronize();
-    } catch (const Error&) {
-      // Whoever made the batch was told; nothing of it runs any more.
-    }
-  }
-
-  template <class Function>
-  auto with(Function&& function) {
-    return region_->with([&](Region&) {
-      if (!store_) throw Error(Errc::closed, "the store is closed: open it again");
-      return function(*store_);
-    });
-  }
-
- private:
-  std::shared_ptr<RegionHandle> region_;
-  std::optional<KvStore> store_;
-};
-
+using StoreHandle = Held<KvStore>;
 using Handle = std::shared_ptr<StoreHandle>;
 
 Handle adopt(const std::shared_ptr<RegionHandle>& region, KvStore store) {
-  auto handle = std::make_shared<StoreHandle>(region, std::move(store));
-  region->add_dependent(handle);
-  return handle;
+  return hold(region, std::move(store), "the store");
 }
 
 KvStore::Cache cache_named(const std::string& name) {

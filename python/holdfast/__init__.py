@@ -12,6 +12,7 @@ from . import _backend
 from ._checkpoint import Checkpoint, PendingSave, StoredBuffer
 from ._errors import Error
 from ._history import History, Ticket
+from ._map import Map
 from ._memory_server import MemoryServer
 from ._region import DeviceArray, Region, backup, create, destroy, open, open_or_create
 from ._snapshot import HistorySnapshot
@@ -39,6 +40,7 @@ __all__ = [
     "History",
     "HistorySnapshot",
     "KeyValueStore",
+    "Map",
     "MemoryServer",
     "PendingSave",
     "Region",

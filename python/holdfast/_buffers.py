@@ -19,7 +19,7 @@ _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 
 @dataclass(frozen=True)
 class Buffer:
-    """The memory of an array: contiguous, in C's order, and writable."""
+    """The memory of an array: contiguous, in C's order, and writable unless it is only read."""
 
     address: int
     shape: tuple[int, ...]
@@ -42,7 +42,7 @@ def _refuse(what: str, why: str) -> Error:
 
 
 def _not_contiguous(what: str) -> Error:
-    return _refuse(what, "the array is not contiguous in C's order: save a contiguous copy of it")
+    return _refuse(what, "the array is not contiguous in C's order: give a contiguous copy of it")
 
 
 def _read_only(what: str) -> Error:
@@ -64,7 +64,7 @@ def is_array(value: Any) -> bool:
     return is_torch(value) or any(hasattr(type(value), name) for name in protocols)
 
 
-def _of_numpy(array: np.ndarray[Any, Any], what: str) -> Buffer:
+def _of_numpy(array: np.ndarray[Any, Any], what: str, only_read: bool) -> Buffer:
     name = array.dtype.name
     if not _types.is_buffer_type(name) or not array.dtype.isnative:
         raise _refuse(
@@ -74,7 +74,7 @@ def _of_numpy(array: np.ndarray[Any, Any], what: str) -> Buffer:
         )
     if not array.flags.c_contiguous:
         raise _not_contiguous(what)
-    if not array.flags.writeable:
+    if not array.flags.writeable and not only_read:
         raise _read_only(what)
     return Buffer(array.ctypes.data, array.shape, name, array.itemsize, False, False, array)
 
@@ -106,7 +106,7 @@ def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], unit: int) 
     return True
 
 
-def _of_cuda_interface(array: Any, what: str) -> Buffer:
+def _of_cuda_interface(array: Any, what: str, only_read: bool) -> Buffer:
     interface = array.__cuda_array_interface__
     dtype = np.dtype(interface["typestr"])
     shape = tuple(interface["shape"])
@@ -118,7 +118,7 @@ def _of_cuda_interface(array: Any, what: str) -> Buffer:
         raise _refuse(what, f"elements of type {dtype} cannot be saved")
     if strides is not None and not _is_contiguous(shape, tuple(strides), dtype.itemsize):
         raise _not_contiguous(what)
-    if read_only:
+    if read_only and not only_read:
         raise _read_only(what)
     return Buffer(address, shape, dtype.name, dtype.itemsize, True, False, array)
 
@@ -147,19 +147,20 @@ def _of_dlpack(array: Any, what: str) -> Buffer:
     return Buffer(view.address, shape, name, view.bits // 8, on_device, False, (array, view))
 
 
-def buffer_of(array: Any, what: str) -> Buffer:
+def buffer_of(array: Any, what: str, *, only_read: bool = False) -> Buffer:
     """Returns the memory of an array. `what` names it in errors.
 
     Takes NumPy arrays, PyTorch tensors, and what has __cuda_array_interface__ or __dlpack__.
+    only_read: one that is read-only is taken, too, unless __dlpack__ is all that it has.
     Raises Error: something else, another element type, not contiguous, read-only, or in the memory
     of a GPU while the backend is cpu.
     """
     if isinstance(array, np.ndarray):
-        return _of_numpy(array, what)
+        return _of_numpy(array, what, only_read)
     if is_torch(array):
         buffer = _of_torch(array, what)
     elif hasattr(type(array), "__cuda_array_interface__"):
-        buffer = _of_cuda_interface(array, what)
+        buffer = _of_cuda_interface(array, what, only_read)
     elif hasattr(type(array), "__dlpack__") and not isinstance(array, np.generic):
         buffer = _of_dlpack(array, what)
     else:

@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+import enum
 from typing import Annotated
 
 import numpy
@@ -452,6 +453,162 @@ def open_store(region: Region, cache: str, index: str) -> Store: ...
 
 def store_region_bytes(capacity: int, max_batch: int, layout: str, log_records: int) -> int:
     """Bytes that a region must have for such a store."""
+
+class MapStatus(enum.IntEnum):
+    """What became of an operation."""
+
+    inserted = 1
+    """its key was not there, and is"""
+
+    assigned = 2
+    """its key was there, and has its value now"""
+
+    kept = 3
+    """its key was there, and was left as it was"""
+
+    erased = 4
+    """its key was there"""
+
+    absent = 5
+    """its key was not there"""
+
+    superseded = 6
+    """a later operation of the batch has its key"""
+
+    full = 7
+    """not done: all slots that its key can have are taken"""
+
+    no_value = 8
+    """not done: no place for one more value is left"""
+
+class MapResult:
+    """How many operations of a batch had which MapStatus."""
+
+    @property
+    def inserted(self) -> int: ...
+
+    @property
+    def assigned(self) -> int: ...
+
+    @property
+    def kept(self) -> int: ...
+
+    @property
+    def erased(self) -> int: ...
+
+    @property
+    def absent(self) -> int: ...
+
+    @property
+    def superseded(self) -> int: ...
+
+    @property
+    def full(self) -> int: ...
+
+    @property
+    def no_value(self) -> int: ...
+
+    @property
+    def not_done(self) -> int:
+        """full and no_value together"""
+
+    def __repr__(self) -> str: ...
+
+class MapStats:
+    """What a map holds."""
+
+    @property
+    def size(self) -> int:
+        """pairs"""
+
+    @property
+    def capacity(self) -> int:
+        """slots"""
+
+    @property
+    def table_bytes(self) -> int: ...
+
+    @property
+    def value_bytes(self) -> int: ...
+
+    @property
+    def value_places(self) -> int:
+        """0: values are in slots"""
+
+    @property
+    def free_places(self) -> int:
+        """of these"""
+
+    @property
+    def max_batch(self) -> int: ...
+
+    @property
+    def directory(self) -> bool:
+        """there is one"""
+
+    def __repr__(self) -> str: ...
+
+class MapRecovery:
+    """What opening a map found, and put in order."""
+
+    @property
+    def pairs(self) -> int: ...
+
+    @property
+    def cleared(self) -> int:
+        """slots whose insertion was cut off"""
+
+    @property
+    def erased(self) -> int:
+        """slots of keys that were erased"""
+
+    @property
+    def duplicates(self) -> int: ...
+
+    @property
+    def needed(self) -> bool: ...
+
+    def __repr__(self) -> str: ...
+
+class MapTiming:
+    """Milliseconds of the last batch's parts."""
+
+    @property
+    def prepare(self) -> float: ...
+
+    @property
+    def apply(self) -> float: ...
+
+    @property
+    def report(self) -> float: ...
+
+class Map:
+    """A map's handle; holdfast.Map wraps it."""
+
+    def update(self, operation: str, keys: int, values: int, out: int, count: int, status: int, streams: Sequence[int]) -> MapResult: ...
+
+    def find(self, keys: int, values: int, found: int, count: int, streams: Sequence[int]) -> None: ...
+
+    def export_batch(self, first: int, slots: int, keys: int, values: int, streams: Sequence[int]) -> int: ...
+
+    def set_order(self, order: str) -> None: ...
+
+    def close(self) -> None: ...
+
+    def verify(self) -> str: ...
+
+    def stats(self) -> MapStats: ...
+
+    def recovery(self) -> MapRecovery: ...
+
+    def timing(self) -> MapTiming: ...
+
+def create_map(region: Region, name: str, key_bytes: int, capacity: int, value_bytes: int, max_batch: int, value_places: int, directory: str) -> Map: ...
+
+def open_map(region: Region, name: str, key_bytes: int, value_bytes: int, max_batch: int, directory: str) -> Map: ...
+
+def map_region_bytes(key_bytes: int, capacity: int, value_bytes: int, max_batch: int, value_places: int) -> int:
+    """Bytes that a region must have for such a map."""
 
 class CheckpointBuffer:
     """A buffer of a group in a region."""

@@ -31,18 +31,23 @@ def settings(tmp_path: Path, program: Path | None = None, **more: Any) -> gphash
 @pytest.mark.parametrize("name", gphash.EXPERIMENTS)
 def test_every_figure_is_measured(tmp_path: Path, run: Run, program: Path, name: str) -> None:
     answer = run("bench", name, "--size", "tiny", "--threads", 2, "--program", program,
-                 "--results", tmp_path, "--contestants", "clevel-gpm,cpu-assisted")  # fmt: skip
+                 "--results", tmp_path, "--contestants",
+                 "holdfast,clevel-gpm,cpu-assisted")  # fmt: skip
     assert answer.status == 0, answer.err
     report = gphash.measured(name, settings(tmp_path))
     assert report.head["size"] == "tiny"
     assert name in report.head["command"]
     allowed = set(gphash.EXPERIMENTS[name].contestants)
     found = {line["contestant"] for line in report.lines}
-    assert found == {"clevel-gpm", "cpu-assisted"} & allowed
+    assert found == {"holdfast", "clevel-gpm", "cpu-assisted"} & allowed
     for line in report.lines:
         # Every request was answered, and none for lack of room.
-        assert line["there"] + line["not_there"] == line["operations"]
-        assert line["no_room"] == 0
+        full = line["no_room"]
+        assert line["there"] + line["not_there"] + full == line["operations"]
+        if name == "gphash-fig7" and line["contestant"] == "holdfast":  # a slot for each key
+            assert 0 <= full < line["keys"] / 5
+        else:
+            assert full == 0
         parts = sum(line[f"{part}_us"] for part in gphash.PARTS)
         assert 0 < parts <= line["mean_us"] * 1.01
     assert "Clevel-GPM, as printed" in answer.out
@@ -61,11 +66,32 @@ def test_what_is_there_is_found(tmp_path: Path, program: Path) -> None:
         assert (line["not_there"] == 0) == (line["workload"] not in {*absent, "d"})
 
 
+def test_a_part_is_measured_and_added(tmp_path: Path, run: Run, program: Path) -> None:
+    def cells(*words: object) -> list[tuple[str, str, str, int, int]]:
+        answer = run("bench", "gphash-fig5", "--size", "tiny", "--program", program, "--results",
+                     tmp_path, "--operations", 700, "--batches", "64,128", *words)  # fmt: skip
+        assert answer.status == 0, answer.err
+        report = gphash.measured("gphash-fig5", settings(tmp_path))
+        names = ("contestant", "form", "workload", "batch", "operations")
+        return [tuple(line[name] for name in names) for line in report.lines]
+
+    first = cells("--contestants", "holdfast", "--forms", "ordered", "--workloads", "update,load")
+    assert first == [("holdfast", "ordered where it pays", workload, batch, 700)
+                     for workload in ("update", "load") for batch in (64, 128)]  # fmt: skip
+    more = cells("--contestants", "volatile", "--forms", "given", "--workloads", "c", "--add")
+    assert more == first + [("volatile", "as given", "c", batch, 700) for batch in (64, 128)]
+    again = cells("--contestants", "volatile", "--forms", "given", "--workloads", "c", "--add")
+    assert again == more
+
+
 def test_bad_words_are_refused(tmp_path: Path, run: Run, program: Path) -> None:
     for words, expected in (
         (("--size", "huge"), "quarter"),
         (("--contestants", "cuckoo"), "clevel-gpm"),
         (("--distribution", "normal"), "scrambled"),
+        (("--batches", "4096,many"), "numbers"),
+        (("--workloads", "c,z"), "search-absent"),
+        (("--forms", "sorted"), "ordered"),
         (("--size", "tiny", "--program", tmp_path / "none"), "none"),
     ):
         answer = run("bench", "gphash-fig6", "--results", tmp_path, *words)

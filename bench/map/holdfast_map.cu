@@ -1,0 +1,296 @@
+// Our hash map as a contestant: each batch in the map's own batches, of one operation each.
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "device_parts.hpp"
+#include "holdfast/hash_map.hpp"
+#include "medium.hpp"
+
+namespace maps {
+namespace {
+
+using Map = holdfast::HashMap<std::uint64_t>;
+using holdfast::MapOptions;
+using holdfast::MapResult;
+using holdfast::MapStatus;
+
+constexpr double kLoad = 0.75;
+
+// The order in which a batch's operations are carried out, as all operations of one kind are one
+// batch of the map. What is read is read first; what is read and updated stands between both.
+enum : std::uint32_t { kFind, kReadAndUpdate, kUpdate, kInsert, kErase, kTurns };
+
+__host__ __device__ std::uint32_t turn_of(Op op) {
+  switch (op) {
+    case Op::find:
+      return kFind;
+    case Op::read_modify_write:
+      return kReadAndUpdate;
+    case Op::update:
+      return kUpdate;
+    case Op::insert:
+      return kInsert;
+    case Op::erase:
+      break;
+  }
+  return kErase;
+}
+
+// A batch by turns.
+struct Rows {
+  const std::uint64_t* keys;
+  const std::byte* values;
+  std::byte* found;
+  const std::uint32_t* numbers;  // of the operations, in the batch; null: they are in its order
+  const std::uint32_t* turns;    // null: all have `only`
+  std::uint32_t only;
+  MapStatus* status;
+  std::uint8_t* there;
+
+  __device__ std::uint32_t number(std::uint32_t row) const {
+    return numbers != nullptr ? numbers[row] : row;
+  }
+  __device__ std::uint32_t turn(std::uint32_t row) const {
+    return turns != nullptr ? turns[row] : only;
+  }
+};
+
+__global__ void number_by_turn(Batch batch, std::uint32_t* turns, std::uint32_t* numbers) {
+  const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= batch.count) return;
+  turns[i] = turn_of(batch.ops[i]);
+  numbers[i] = i;
+}
+
+// A thread for each chunk of a value, in both.
+__global__ void gather_rows(Batch batch, Rows rows, std::uint64_t* keys, std::byte* values) {
+  const std::uint64_t thread = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const auto row = static_cast<std::uint32_t>(thread / kChunks);
+  const unsigned chunk = thread % kChunks;
+  if (row >= batch.count) return;
+  const std::uint32_t from = rows.number(row);
+  const std::uint32_t turn = rows.turn(row);
+  if (chunk == 0) keys[row] = reinterpret_cast<const std::uint64_t*>(batch.keys)[from];
+  if (turn == kFind || turn == kErase) return;
+  chunks_of(values, row)[chunk] = chunks_of(batch.values, from)[chunk];
+}
+
+__global__ void scatter_found(Batch batch, Rows rows, std::uint32_t reads) {
+  const std::uint64_t thread = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const auto row = static_cast<std::uint32_t>(thread / kChunks);
+  const unsigned chunk = thread % kChunks;
+  if (row >= reads || rows.there[row] == 0) return;
+  chunks_of(batch.found, rows.number(row))[chunk] = chunks_of(rows.found, row)[chunk];
+}
+
+// What became of an operation that another one of its key has superseded follows from the other: it
+// came before an update, and behind an insert or erase. `not_done`: that may have failed.
+__device__ Outcome outcome_of(std::uint32_t turn, MapStatus status, bool there, bool not_done) {
+  if (turn == kFind) return there ? Outcome::present : Outcome::absent;
+  switch (status) {
+    case MapStatus::inserted:
+    case MapStatus::absent:
+      return Outcome::absent;
+    case MapStatus::assigned:
+    case MapStatus::kept:
+    case MapStatus::erased:
+      return Outcome::present;
+    case MapStatus::superseded:
+      if (turn == kErase) return Outcome::absent;
+      if (not_done) return Outcome::failed;
+      return there || turn == kInsert ? Outcome::present : Outcome::absent;
+    default:
+      return Outcome::failed;
+  }
+}
+
+__global__ void answer(Batch batch, Rows rows, bool not_done) {
+  const std::uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
+  if (row >= batch.count) return;
+  const std::uint32_t turn = rows.turn(row);
+  const MapStatus status = turn == kFind ? MapStatus{} : rows.status[row];
+  const bool there = turn <= kUpdate && rows.there[row] != 0;
+  batch.outcomes[rows.number(row)] = outcome_of(turn, status, there, not_done);
+}
+
+class HoldfastMap : public Contestant {
+ public:
+  HoldfastMap(const Setting& setting, bool directory)
+      : setting_(setting),
+        sorter_(setting.batch),
+        turns_(setting.batch),
+        sorted_turns_(setting.batch),
+        numbers_(setting.batch),
+        sorted_numbers_(setting.batch),
+        keys_(setting.batch),
+        values_(std::size_t{setting.batch} * kValueBytes),
+        found_(std::size_t{setting.batch} * kValueBytes),
+        status_(setting.batch),
+        there_(setting.batch) {
+    promise_ = {directory ? "holdfast" : "holdfast-no-directory",
+                setting.ordered ? "ordered where it pays" : "as given",
+                "process",
+                "operations",
+                "each operation of a batch is there once run() has returned, and before that whole "
+                "or not at all; of updates of one key the last one is made",
+                0};
+    // Of one that is made for growing: all of its slots.
+    const double load = setting.first_keys != 0 ? 1 : kLoad;
+    options_.capacity = static_cast<std::uint64_t>(static_cast<double>(setting.keys) / load) + 1;
+    options_.value_bytes = kValueBytes;
+    options_.max_batch = setting.batch;
+    using Directory = MapOptions::Directory;
+    options_.directory = directory ? Directory::on : Directory::off;
+    open();
+  }
+  ~HoldfastMap() override { let_go(); }
+
+  const Promise& promise() const override { return promise_; }
+  std::uint64_t places() const override { return map_->capacity(); }
+
+  Phases run(const Batch& batch) override {
+    check(batch, setting_);
+    const auto start = std::chrono::steady_clock::now();
+    Phases phases;
+    times_[0].record(map_->stream());
+    const Rows rows = by_turn(batch);
+    times_[1].record(map_->stream());
+    const bool not_done = carry_out(batch, rows, phases);
+    holdfast::launch(map_->stream(), holdfast::blocks_for(batch.count, kBlock), kBlock, answer,
+                     batch, rows, not_done);
+    map_->stream().synchronize();
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    phases.order += holdfast::Event::elapsed_ms(times_[0], times_[1]) / 1e3;
+    phases.operations = std::max(took.count() - phases.order, 0.0);
+    return phases;
+  }
+
+  void crash_and_reopen() override {
+    let_go();
+    open();
+  }
+
+ private:
+  void let_go() {
+    map_.reset();
+    if (region_) region_->abandon();
+    region_.reset();
+  }
+  void open() {
+    bool fresh = false;
+    region_ = open_or_create(setting_.path, Map::region_bytes(options_), fresh);
+    map_ = fresh ? Map::create(*region_, "map", options_)
+                 : Map::open(*region_, "map",
+                             {options_.value_bytes, options_.max_batch, options_.directory});
+    using Order = MapOptions::Order;
+    map_->set_order(setting_.ordered ? Order::automatic : Order::unordered);
+  }
+
+  static std::uint32_t of(const Batch& batch, Op op) {
+    return batch.of_each[static_cast<unsigned>(op)];
+  }
+
+  // A batch of one operation is as it is; another one is gathered in an order of its own.
+  Rows by_turn(const Batch& batch) {
+    Rows rows{keys_.data(),         values_.data(),       found_.data(),  sorted_numbers_.data(),
+              sorted_turns_.data(), std::uint32_t{kFind}, status_.data(), there_.data()};
+    for (const Op op : {Op::find, Op::insert, Op::update, Op::erase, Op::read_modify_write}) {
+      if (of(batch, op) != batch.count) continue;
+      rows.keys = reinterpret_cast<const std::uint64_t*>(batch.keys);
+      rows.values = batch.values;
+      rows.found = batch.found;
+      rows.numbers = nullptr;
+      rows.turns = nullptr;
+      rows.only = turn_of(op);
+      return rows;
+    }
+    holdfast::Stream& stream = map_->stream();
+    holdfast::launch(stream, holdfast::blocks_for(batch.count, kBlock), kBlock, number_by_turn,
+                     batch, turns_.data(), numbers_.data());
+    sorter_.sort(stream, turns_.data(), sorted_turns_.data(), numbers_.data(),
+                 sorted_numbers_.data(), batch.count, bits_of(kTurns));
+    holdfast::launch(stream, holdfast::blocks_for(std::uint64_t{batch.count} * kChunks, kBlock),
+                     kBlock, gather_rows, batch, rows, keys_.data(), values_.data());
+    return rows;
+  }
+
+  // Returns whether something was not done.
+  bool carry_out(const Batch& batch, const Rows& rows, Phases& phases) {
+    const std::uint32_t reads = of(batch, Op::find) + of(batch, Op::read_modify_write);
+    std::uint32_t at = of(batch, Op::find);
+    bool not_done = false;
+    const auto note = [&] { phases.order += map_->timing().prepare / 1e3; };
+    if (reads != 0) {
+      map_->find(rows.keys, rows.found, rows.there, reads);
+      note();
+      if (rows.numbers != nullptr) {
+        holdfast::launch(map_->stream(),
+                         holdfast::blocks_for(std::uint64_t{reads} * kChunks, kBlock), kBlock,
+                         scatter_found, batch, rows, reads);
+      }
+    }
+    const auto change = [&](std::uint32_t count, const auto& made) {
+      MapResult result;
+      if (count == 0) return result;
+      result = made(rows.keys + at, rows.values + std::size_t{at} * kValueBytes, count,
+                    rows.status + at);
+      note();
+      not_done |= result.not_done() != 0;
+      at += count;
+      return result;
+    };
+    const MapResult updated = change(reads - at + of(batch, Op::update),
+                                     [&](auto... all) { return map_->assign(all...); });
+    if (at > reads) find_superseded(rows, reads, at - reads, updated);
+    change(of(batch, Op::insert), [&](auto... all) { return map_->insert(all...); });
+    change(of(batch, Op::erase),
+           [&](const std::uint64_t* keys, const std::byte*, std::uint32_t count,
+               MapStatus* status) { return map_->erase(keys, count, status); });
+    return not_done;
+  }
+
+  // Whether the keys of superseded updates were there: they are, unless some of the batch are not.
+  void find_superseded(const Rows& rows, std::uint32_t first, std::uint32_t count,
+                       const MapResult& updated) {
+    if (updated.superseded == 0) return;
+    if (updated.absent == 0) {
+      holdfast::fill_async(map_->stream(), rows.there + first, 1, count);
+    } else {
+      map_->contains(rows.keys + first, rows.there + first, count);
+    }
+  }
+
+  Setting setting_;
+  Promise promise_;
+  MapOptions options_;
+  holdfast::PairSorter sorter_;
+  holdfast::DeviceBuffer<std::uint32_t> turns_, sorted_turns_, numbers_, sorted_numbers_;
+  holdfast::DeviceBuffer<std::uint64_t> keys_;
+  holdfast::DeviceBuffer<std::byte> values_, found_;
+  holdfast::DeviceBuffer<MapStatus> status_;
+  holdfast::DeviceBuffer<std::uint8_t> there_;
+  holdfast::Event times_[2];
+  std::optional<holdfast::Region> region_;
+  std::optional<Map> map_;
+};
+
+std::unique_ptr<Contestant> make(const Setting& setting, bool directory) {
+  check(setting);
+  if (setting.key_bytes != 8) {
+    throw std::invalid_argument("holdfast: keys of " + std::to_string(setting.key_bytes) +
+                                " bytes; this map has keys of 8");
+  }
+  return std::make_unique<HoldfastMap>(setting, directory);
+}
+
+}  // namespace
+
+std::unique_ptr<Contestant> make_holdfast_map(const Setting& setting) {
+  return make(setting, true);
+}
+std::unique_ptr<Contestant> make_holdfast_map_without_directory(const Setting& setting) {
+  return make(setting, false);
+}
+
+}  // namespace maps
