@@ -43,8 +43,10 @@ struct MapKernels {
   void (*locate)(Stream&, const MapView&, const MapBatch&, std::uint32_t* place, std::uint32_t* op);
   // Looks at all slots, notes places that words name as bits of `used`.
   void (*survey)(Stream&, const MapView&, std::uint32_t* used, MapSurvey*);
-  // Empties the region's slots that hold nothing, or else those of duplicates.
-  void (*mend)(Stream&, const MapView&, bool duplicates);
+  // By slot: 1 if it holds a key that a preferred slot has, too, else 0.
+  void (*find_duplicates)(Stream&, const MapView&, std::uint8_t* duplicate);
+  // Empties the region's slots that hold nothing, or else (not null) those of duplicates.
+  void (*mend)(Stream&, const MapView&, const std::uint8_t* duplicate);
   // Appends the pairs of slots [first, first + slots) at *pairs, and counts them there.
   void (*collect)(Stream&, const MapView&, std::uint64_t first, std::uint64_t slots, void* keys,
                   std::byte* values, unsigned long long* pairs);
@@ -377,18 +379,22 @@ __global__ void map_survey_kernel(MapView view, std::uint64_t slots, std::uint32
   map_count(bad, &survey->damaged);
 }
 
-// Empties slots: those that hold nothing, or else those of duplicates. That is one also while
-// others are emptied: what they all yield to stays.
-template <class Key, class Config, bool Duplicates>
-__global__ void map_mend_kernel(MapView view, std::uint64_t slots) {
+// Apart from what empties them: of several that yield to one another one has to stay.
+template <class Key, class Config>
+__global__ void map_duplicates_kernel(MapView view, std::uint64_t slots, std::uint8_t* duplicate) {
   const std::uint64_t number = map_thread();
   if (number >= slots) return;
   const MapSlot<Key, Config> slot(view, number);
-  if constexpr (Duplicates) {
-    if (!slot.holds() || !slot.is_duplicate()) return;
-  } else {
-    if (slot.holds() || (slot.held == 0 && slot.word == kMapNone)) return;
-  }
+  duplicate[number] = slot.holds() && slot.is_duplicate() ? 1 : 0;
+}
+
+template <class Key, class Config>
+__global__ void map_mend_kernel(MapView view, std::uint64_t slots, const std::uint8_t* duplicate) {
+  const std::uint64_t number = map_thread();
+  if (number >= slots) return;
+  if (duplicate != nullptr && duplicate[number] == 0) return;
+  const MapSlot<Key, Config> slot(view, number);
+  if (duplicate == nullptr && (slot.holds() || (slot.held == 0 && slot.word == kMapNone))) return;
   const MapHome<Key, Config> home(slot.spot, slot.way);
   map_store(home.word, kMapNone);
   map_store(home.key, Key{0});
@@ -489,12 +495,17 @@ struct MapLaunch {
     launch(stream, dim3(blocks_for(slots, block)), dim3(block), map_survey_kernel<Key, Config>,
            view, slots, used, survey);
   }
-  static void mend(Stream& stream, const MapView& view, bool duplicates) {
+  static void find_duplicates(Stream& stream, const MapView& view, std::uint8_t* duplicate) {
     const std::uint64_t slots = slots_of(view);
     const unsigned block = block_for(slots);
-    const auto kernel =
-        duplicates ? map_mend_kernel<Key, Config, true> : map_mend_kernel<Key, Config, false>;
-    launch(stream, dim3(blocks_for(slots, block)), dim3(block), kernel, view, slots);
+    launch(stream, dim3(blocks_for(slots, block)), dim3(block), map_duplicates_kernel<Key, Config>,
+           view, slots, duplicate);
+  }
+  static void mend(Stream& stream, const MapView& view, const std::uint8_t* duplicate) {
+    const std::uint64_t slots = slots_of(view);
+    const unsigned block = block_for(slots);
+    launch(stream, dim3(blocks_for(slots, block)), dim3(block), map_mend_kernel<Key, Config>, view,
+           slots, duplicate);
   }
   static void collect(Stream& stream, const MapView& view, std::uint64_t first, std::uint64_t slots,
                       void* keys, std::byte* values, unsigned long long* pairs) {
@@ -520,6 +531,7 @@ const MapKernels& map_kernels() {
                                        Launch::find,
                                        Launch::locate,
                                        Launch::survey,
+                                       Launch::find_duplicates,
                                        Launch::mend,
                                        Launch::collect,
                                        Launch::migrate};

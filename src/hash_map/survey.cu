@@ -39,8 +39,12 @@ MapRecovery MapHost::survey() {
                        "too; nothing was changed. Reopen the region from its last commit"));
   }
   const bool unclean = found.cleared + found.gone + found.loose != 0;
-  if (unclean) types_.kernels->mend(stream, view(true), false);
-  if (found.duplicates != 0) types_.kernels->mend(stream, view(true), true);
+  const DeviceBuffer<std::uint8_t> duplicate(found.duplicates != 0 ? this->slots() : 0);
+  if (found.duplicates != 0) {
+    types_.kernels->find_duplicates(stream, view(true), duplicate.data());
+    types_.kernels->mend(stream, view(true), duplicate.data());
+  }
+  if (unclean) types_.kernels->mend(stream, view(true), nullptr);
   if (unclean || found.duplicates != 0) {
     stream.synchronize();
     load_directory();
