@@ -13,7 +13,7 @@ namespace {
 
 using Map = HashMap<std::uint64_t, MapConfig<4>>;
 using Ref = HashMapRef<std::uint64_t, MapConfig<4>>;
-enum class Call : std::uint32_t { insert, insert_or_assign, assign, erase, migrate };
+enum class Call : std::uint32_t { insert, insert_or_assign, assign, erase, put_and_erase, migrate };
 
 // A value names itself; one of more than 8 bytes in all of its words, so that half of it is
 // noticed.
@@ -81,6 +81,10 @@ __global__ void call_beside(Ref ref, std::uint64_t key, Call first, Call second,
     case Call::erase:
       status = ref.erase(group, key);
       break;
+    case Call::put_and_erase:
+      ref.insert_or_assign(group, key, value);
+      status = ref.erase(group, key);
+      break;
     case Call::migrate:  // the host's
       break;
   }
@@ -110,6 +114,8 @@ void call_alone(Map& map, const Plan& plan) {
     case Call::erase:
       if (plan.growing) map.migrate(1);  // the first of them
       map.erase(keys.data(), keys.size());
+      return;
+    case Call::put_and_erase:  // kernels'
       return;
     case Call::migrate:
       map.migrate(kAllBuckets);
@@ -247,8 +253,9 @@ std::vector<Offer> map_programs() {
             {{Call::assign, kInsert}, false, true, 1, 12, {}, true}),
       offer("map_grow_erase", "the same: a batch erases a key that has moved, and one that has not",
             {{kErase, kErase}, false, true, 1, 12, {0}, true}),
-      offer("map_grow_ref_erase", "as map_ref_erase, of a key that a growth has not moved yet",
-            {{kErase, kPut}, true, true, 2, 12, {0, kSecond}, true})};
+      offer("map_grow_ref_erase",
+            "a kernel erases a key that has not moved yet, beside one that sets and erases it",
+            {{kErase, Call::put_and_erase}, true, true, 2, 12, {0, kSecond}, true})};
 }
 
 }  // namespace holdfast::check
