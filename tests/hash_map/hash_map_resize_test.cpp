@@ -2,6 +2,7 @@
 // and reopened at any moment of it.
 #include <algorithm>
 
+#include "hash_map/format.hpp"
 #include "hash_map/map_test.hpp"
 
 namespace holdfast::test {
@@ -177,6 +178,26 @@ TEST_F(HashMapResize, DoesNotMoveWhileARefIsOut) {
   opened.map->quiesce();
   EXPECT_FALSE(opened.map->migrate(1000));
   ASSERT_NO_FATAL_FAILURE(opened.expect_holds({}));
+}
+
+// It has no part that says how far it has grown.
+TEST_F(HashMapResize, MapsOfVersion1AreOpenedAndDoNotGrow) {
+  const MapOptions shape = map_options(96, 24, 16);
+  auto region = Region::create(path(), options(2 * Map::region_bytes(shape)));
+  (void)Map::create(region, "model", shape);
+  map::MapParametersOfVersion1 parameters{map::MapObject::open(region, "model").parameters()};
+  (void)Durable<map::MapParametersOfVersion1>::create(region, "map", parameters);
+  EXPECT_FALSE(region.contains("map.growth"));
+  for (int time = 0; time < 2; ++time) {
+    Map map = Map::open(region, "map");
+    const std::vector<U64> keys = numbers(1, 16);
+    std::vector<std::uint32_t> values(16 * 6, 7);
+    EXPECT_EQ(map.insert(keys.data(), values.data(), 16).inserted, time == 0 ? 16u : 0u);
+    EXPECT_EQ(error_of([&] { map.grow(); }, {"'map'", "earlier version"}), Errc::unsupported);
+    EXPECT_EQ(error_of([&] { map.reserve(500); }, {"earlier version"}), Errc::unsupported);
+    EXPECT_EQ(map.size(), 16u);
+    EXPECT_EQ(map.verify(), "");
+  }
 }
 
 // What a growth that was cut off before it was one has left makes way for the next.
