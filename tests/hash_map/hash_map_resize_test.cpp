@@ -137,6 +137,31 @@ TEST_F(HashMapResize, ReserveGrowsToTheEnd) {
             60u);
 }
 
+// A power cut gives back the growth as it was at the last commit, what moved since included.
+TEST_F(HashMapResize, CommitsHaveAGrowthAsItWas) {
+  Opened opened = Opened::create(path(), map_options(96, 24, 64));
+  const std::vector<U64> keys = numbers(1, 60);
+  opened.map->insert(keys.data(), opened.values_of(keys).data(), 60);
+  opened.map->reserve(96 * 8);
+  opened.region->commit();
+  opened.map->grow();
+  opened.map->migrate(2);
+  opened.map->erase(keys.data(), 20);
+  const Opened::Oracle oracle = opened.contents();
+  const U64 capacity = opened.map->capacity();
+  opened.region->commit();
+  opened.map->insert_or_assign(keys.data(), opened.values_of(numbers(100, 60)).data(), 60);
+  opened.map->migrate(1000);
+  opened.map->grow();
+  opened.abandon();
+  opened = Opened::open(path(), {}, last_commit());
+  EXPECT_EQ(opened.map->capacity(), capacity);
+  EXPECT_GT(opened.map->stats().left_to_move, 0u);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+  opened.map->reserve(0);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+}
+
 // ---- Misuse ------------------------------------------------------------------------------------
 
 // For the first object of a growth, of two pages, and for the second, of one.
