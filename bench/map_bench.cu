@@ -3,12 +3,18 @@
 // memory. And how full a table is when a key does not fit.
 //
 //   map_bench [--keys=N] [--value_bytes=N] [--load=PERCENT] [--batches=N] [--least=LOG2]
-//             [--most=LOG2] [--directory=0|1|2] [--order=0|1|2] [--host=0|1]
+//             [--most=LOG2] [--directory=0|1|2] [--order=0|1|2] [--host=0|1] [--fill_slots=N]
+//             [--resize_items=N] [--resize_steps=N]
 //
 // --keys: pairs that are loaded; the table has room for them at --load percent. --least, --most:
 // batches of 2^least to 2^most operations, in steps of 4. --directory, --order: 0 without, 1 with,
 // 2 both. --host: batches come from, and go to, pinned host memory. --fill_slots: of the table that
 // is filled until a key does not fit (values of 8 bytes, in slots); 0: none is.
+//
+// --resize_items: instead of all that, a table of so many pairs, at --load percent, that doubles:
+// at once; and in about --resize_steps steps, each behind a batch of 2^most lookups or upserts,
+// whose throughput in windows of 50 ms is set beside that of the same batches before. The clock is
+// that of the map's calls: the drawing of keys is left out.
 #include <random>
 
 #include "bench.hpp"
@@ -243,6 +249,146 @@ void measure_fill(std::uint64_t slots) {
       .print();
 }
 
+// ---- Resizing ----------------------------------------------------------------------------------
+
+// Operations by the time they took, in windows. A batch is spread evenly over its time.
+class Windows {
+ public:
+  static constexpr double kSeconds = 0.05;
+  void add(double seconds, double operations) {
+    const double rate = operations / seconds;
+    for (double left = seconds; left > 0;) {
+      const std::size_t window = static_cast<std::size_t>(now_ / kSeconds);
+      const double until = (static_cast<double>(window) + 1) * kSeconds;
+      const double here = std::min(left, std::max(until - now_, 1e-9));
+      if (counts_.size() <= window) counts_.resize(window + 1, 0);
+      counts_[window] += rate * here;
+      now_ += here;
+      left -= here;
+    }
+  }
+  double seconds() const { return now_; }
+  // Of whole windows; of all the time where there is none.
+  std::vector<double> million_per_s() const {
+    const auto whole = static_cast<std::size_t>(now_ / kSeconds);
+    std::vector<double> rates;
+    for (std::size_t i = 0; i < whole; ++i) rates.push_back(counts_[i] / kSeconds / 1e6);
+    if (rates.empty() && now_ > 0) rates.push_back(counts_[0] / now_ / 1e6);
+    return rates;
+  }
+
+ private:
+  std::vector<double> counts_;
+  double now_ = 0;
+};
+
+// A table that is loaded, in a region that has room for twice as much.
+struct Resizable {
+  static MapOptions shape_of(const Run& run, const bench::Options& options, Directory directory) {
+    MapOptions shape;
+    shape.capacity = run.keys * 100 / options["load"];
+    shape.value_bytes = run.value_bytes;
+    shape.max_batch = 1u << options["most"];
+    shape.directory = directory;
+    return shape;
+  }
+  Resizable(const Run& run, const bench::Options& options, Directory directory)
+      : shape(shape_of(run, options, directory)),
+        scratch(3 * Map::region_bytes(shape)),
+        map(Map::create(scratch.get(), "map", shape)),
+        batch(shape.max_batch, run.value_bytes, run.host) {
+    for (std::uint64_t first = 0; first < run.keys; first += shape.max_batch) {
+      const std::size_t count = std::min<std::uint64_t>(shape.max_batch, run.keys - first);
+      batch.take_first(first, count);
+      not_done += map.insert(batch.keys(), batch.values(), count).not_done();
+    }
+  }
+  MapOptions shape;
+  bench::ScratchRegion scratch;
+  Map map;
+  Batch batch;
+  std::uint64_t not_done = 0;
+};
+
+void measure_resize_at_once(const Run& run, const bench::Options& options, Directory directory) {
+  Resizable of(run, options, directory);
+  const std::uint64_t before = of.map.size();
+  const double begin = bench::seconds([&] { of.map.grow(); });
+  const std::uint64_t buckets = of.map.stats().left_to_move;
+  const double move = bench::seconds([&] { of.map.migrate(buckets); });
+  of.map.quiesce();  // counts what the table has
+  bench::Line("map_resize")
+      .text("directory", of.map.stats().directory ? "on" : "off")
+      .count("pairs", of.map.size())
+      .count("pairs_before", before)
+      .count("value_bytes", run.value_bytes)
+      .count("capacity", of.map.capacity())
+      .count("buckets_emptied", buckets)
+      .number("begin_ms", begin * 1e3)
+      .number("move_ms", move * 1e3)
+      .number("resize_ms", (begin + move) * 1e3)
+      .print();
+}
+
+void measure_resize_beside(const Run& run, const bench::Options& options, Directory directory,
+                           bool upserts) {
+  Resizable of(run, options, directory);
+  const std::size_t count = of.shape.max_batch;
+  const auto operate = [&] {
+    if (upserts) {
+      of.map.insert_or_assign(of.batch.keys(), of.batch.values(), count);
+    } else {
+      of.map.find(of.batch.keys(), of.batch.values(), of.batch.found(), count);
+    }
+  };
+  const auto time_batch = [&](Windows& windows, auto&& body) {
+    of.batch.draw(run.keys, count);
+    windows.add(bench::seconds(body), static_cast<double>(count));
+  };
+  Windows first, steady, beside;
+  for (int i = 0; i < 3; ++i) time_batch(first, operate);
+  while (steady.seconds() < 10 * Windows::kSeconds) time_batch(steady, operate);
+  const double begin = bench::seconds([&] { of.map.grow(); });
+  const std::uint64_t step = of.map.stats().left_to_move / options["resize_steps"] + 1;
+  double longest = 0;
+  bool growing = true;
+  std::uint64_t steps = 0;
+  while (growing) {
+    time_batch(beside, [&] {
+      operate();
+      longest = std::max(longest, bench::seconds([&] { growing = of.map.migrate(step); }));
+    });
+    ++steps;
+  }
+  const std::vector<double> rates = beside.million_per_s();
+  const double least = *std::min_element(rates.begin(), rates.end());
+  const double usual = bench::median(steady.million_per_s());
+  bench::Line("map_resize_beside")
+      .text("operation", upserts ? "insert_or_assign" : "find")
+      .text("directory", of.map.stats().directory ? "on" : "off")
+      .count("pairs", of.map.size())
+      .count("value_bytes", run.value_bytes)
+      .count("batch", count)
+      .count("steps", steps)
+      .count("buckets_of_step", step)
+      .number("begin_ms", begin * 1e3)
+      .number("longest_step_ms", longest * 1e3)
+      .number("growth_ms", beside.seconds() * 1e3)
+      .number("steady_million_per_s", usual)
+      .number("least_window_million_per_s", least)
+      .number("least_share_of_steady", least / usual)
+      .numbers("windows_million_per_s", rates)
+      .print();
+}
+
+void measure_resizes(const bench::Options& options, Directory directory) {
+  const Run run{options["resize_items"], static_cast<std::uint32_t>(options["value_bytes"]),
+                static_cast<int>(options["batches"]), options["host"] != 0};
+  measure_resize_at_once(run, options, directory);
+  measure_resize_beside(run, options, directory, false);
+  measure_resize_beside(run, options, directory, true);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -256,19 +402,27 @@ int main(int argc, char** argv) {
                                 {"directory", 2},
                                 {"order", 2},
                                 {"host", 0},
-                                {"fill_slots", 1 << 16}});
-  if (options["most"] < options["least"] ||
-      (std::uint64_t{1} << options["most"]) > options["keys"] || options["load"] < 1 ||
-      options["load"] > 95) {
+                                {"fill_slots", 1 << 16},
+                                {"resize_items", 0},
+                                {"resize_steps", 128}});
+  const std::uint64_t pairs =
+      options["resize_items"] != 0 ? options["resize_items"] : options["keys"];
+  if (options["most"] < options["least"] || (std::uint64_t{1} << options["most"]) > pairs ||
+      options["load"] < 1 || options["load"] > 95 || options["resize_steps"] == 0) {
     std::fprintf(stderr,
-                 "map_bench: --least to --most are batches of at most --keys operations; --load is "
-                 "1 to 95 percent\n");
+                 "map_bench: --least to --most are batches of at most --keys (--resize_items) "
+                 "operations; --load is 1 to 95 percent; --resize_steps is 1 or more\n");
     return 2;
   }
   for (const Directory directory : {Directory::off, Directory::on}) {
     if (options["directory"] == (directory == Directory::on ? 0 : 1)) continue;
-    compare(options, directory);
+    if (options["resize_items"] != 0) {
+      measure_resizes(options, directory);
+    } else {
+      compare(options, directory);
+    }
   }
-  if (options["fill_slots"] != 0) measure_fill(options["fill_slots"]);
+  if (options["resize_items"] == 0 && options["fill_slots"] != 0)
+    measure_fill(options["fill_slots"]);
   return 0;
 }

@@ -78,8 +78,9 @@ struct MapStats {
   std::uint64_t value_places = 0;  // 0: values are in slots
   std::uint64_t free_places = 0;   // of these
   std::uint64_t max_batch = 0;
-  bool directory = false;  // there is one
-  bool refs_out = false;   // ref() was called since the last quiesce()
+  bool directory = false;          // there is one
+  bool refs_out = false;           // ref() was called since the last quiesce()
+  std::uint64_t left_to_move = 0;  // buckets that migrate() has to empty yet; 0: it does not grow
 };
 
 // What opening found, and put in order.
@@ -119,6 +120,8 @@ class MapBase {
  public:
   MapStats stats() const;
   std::uint64_t size() const { return stats().size; }
+  // Slots. Of the level that a growth empties they count until it ends, though no new key goes
+  // there.
   std::uint64_t capacity() const;
   double load_factor() const;
   std::uint32_t value_bytes() const;
@@ -129,6 +132,23 @@ class MapBase {
   // Ends the refs that were given out: what kernels erased or replaced comes free. REQUIRES: the
   // kernels that use them were waited for; no later kernel uses them. Reads the table once.
   void quiesce();
+
+  // Resizing (docs/map.md, "Resizing"). A table doubles: a level is added on top, and the pairs of
+  // the lowest one move there. Everything else goes on meanwhile, but while a ref is out nothing
+  // moves: these throw invalid_argument then.
+  //
+  // Makes the level, and as many places of values as there are; enlarges the region where it has
+  // no room (Region::grow(), up to its max_size). A growth that is under way is ended first. Throws
+  // with nothing changed no_space (the message has the bytes), no_shared_memory, no_memory (a
+  // directory that is `on`, or places), invalid_argument (too large), unsupported (a map that was
+  // made before maps could grow).
+  void grow();
+  // Moves the pairs of so many buckets of the lowest level, and waits; its time is that of so many
+  // buckets. Returns whether the growth goes on. A crash loses nothing, and the next opening
+  // goes on with what is left.
+  bool migrate(std::uint64_t buckets);
+  // Grows, at once and to the end, until there are so many slots.
+  void reserve(std::uint64_t capacity);
 
   // Empty if the table, the values' places and the directory are as they should be, read by the
   // host alone; otherwise what is wrong. REQUIRES: no kernel with a ref runs.

@@ -41,13 +41,17 @@ struct MapKernels {
   void (*find)(Stream&, const MapView&, const MapBatch&);
   // Of lookups: the place of each value, or the map's capacity of them, and the operation's number.
   void (*locate)(Stream&, const MapView&, const MapBatch&, std::uint32_t* place, std::uint32_t* op);
-  // Looks at all slots of view.table, notes places that words name as bits of `used`.
+  // Looks at all slots, notes places that words name as bits of `used`.
   void (*survey)(Stream&, const MapView&, std::uint32_t* used, MapSurvey*);
-  // Empties the region's slots that hold nothing, or else those of duplicates.
-  void (*mend)(Stream&, const MapView&, bool duplicates);
+  // By slot: 1 if it holds a key that a preferred slot has, too, else 0.
+  void (*find_duplicates)(Stream&, const MapView&, std::uint8_t* duplicate);
+  // Empties the region's slots that hold nothing, or else (not null) those of duplicates.
+  void (*mend)(Stream&, const MapView&, const std::uint8_t* duplicate);
   // Appends the pairs of slots [first, first + slots) at *pairs, and counts them there.
   void (*collect)(Stream&, const MapView&, std::uint64_t first, std::uint64_t slots, void* keys,
                   std::byte* values, unsigned long long* pairs);
+  // Moves what slots [first, first + slots) of the level hold that a growing table empties.
+  void (*migrate)(Stream&, const MapView&, std::uint64_t first, std::uint64_t slots);
 };
 
 #if HOLDFAST_DEVICE_CODE
@@ -68,17 +72,31 @@ __device__ __forceinline__ void map_give_back(const MapView& view, std::uint64_t
       static_cast<std::uint32_t>(map_place_of(word));
 }
 
-// Where a slot is in the region.
+// A slot in the region.
 template <class Key, class Config>
 struct MapHome {
-  __device__ MapHome(const MapView& view, const MapSpot<Key>& spot, unsigned rank)
-      : bucket((view.medium != nullptr ? view.medium : view.table) + spot.offset),
-        key(reinterpret_cast<Key*>(bucket) + rank % Config::kWays),
-        word(map_word_at<Key, Config>(bucket, 0, rank % Config::kWays)) {}
+  __device__ MapHome(const MapSpot<Key>& spot, unsigned way)
+      : bucket(spot.home),
+        key(map_key_at<Key, Config>(spot.home, way)),
+        word(map_word_at<Key, Config>(spot.home, way)) {}
   std::byte* bucket;
   Key* key;
   std::uint64_t* word;
 };
+
+// Both copies of it. What is durable when the host has waited, or the thread has persisted, is the
+// region's alone.
+template <class Key, class Config>
+__device__ __forceinline__ void map_store_slot(const MapView& view, const MapSpot<Key>& spot,
+                                               unsigned way, Key key, std::uint64_t word) {
+  const MapHome<Key, Config> home(spot, way);
+  map_store(home.word, word);
+  map_store(home.key, key);
+  view.marks.mark(home.bucket, MapShape<Key, Config>::kBucketBytes);
+  if (spot.home == spot.bucket) return;
+  map_store(spot.word, word);
+  map_store(spot.key, key);
+}
 
 template <class Key, class Config>
 class MapPutAlone {
@@ -87,14 +105,15 @@ class MapPutAlone {
   __device__ MapPutAlone(const MapView& view, const Group& group, Key key, const void* value)
       : view_(view),
         group_(group),
+        key_(key),
         wanted_(key ^ static_cast<Key>(view.empty_key)),
         value_(value),
-        spot_(map_spot<Key, Config>(view, key, group.rank)),
-        home_(view, spot_, group.rank) {}
+        spot_(map_spot<Key, Config>(view, key, group.rank)) {}
 
   __device__ MapStatus run(MapIntent intent, void* out) {
     for (;;) {
-      const MapLook<Key> look = map_look<Key, Config, true>(group_, spot_, wanted_);
+      const MapSeen<Key> seen = map_see<Key, Config, true>(view_, group_, spot_, key_);
+      const MapLook<Key>& look = seen.look;
       if (look.holding != 0) {
         const unsigned holder = map_first_of(look.holding);
         if (intent == MapIntent::keep) {
@@ -102,7 +121,7 @@ class MapPutAlone {
           return give_up(MapStatus::kept);
         }
         if (!make()) return MapStatus::no_value;
-        store(holder, false);
+        store(seen.spot, holder, false);
         if (group_.rank == holder) map_give_back(view_, look.word);
         return MapStatus::assigned;
       }
@@ -115,7 +134,7 @@ class MapPutAlone {
         claimed = map_cas<Config::kScope>(spot_.key, Key{0}, wanted_) == Key{0};
       }
       if (group_.ballot(claimed) == 0) continue;
-      store(chosen, true);
+      store(spot_, chosen, true);
       if (out != nullptr) map_copy(group_, out, value_, view_.value_bytes);
       return MapStatus::inserted;
     }
@@ -133,21 +152,23 @@ class MapPutAlone {
 
   // The word behind the value that it names. A new label may come before or behind it: a slot holds
   // a key only with both.
-  __device__ void store(unsigned rank, bool label) {
-    if (label && view_.medium != nullptr && group_.rank == rank) map_store(home_.key, wanted_);
+  __device__ void store(const MapSpot<Key>& spot, unsigned rank, bool label) {
+    const MapHome<Key, Config> home(spot, group_.rank % Config::kWays);
+    const bool copied = spot.home != spot.bucket;
+    if (label && copied && group_.rank == rank) map_store(home.key, wanted_);
     if (view_.values != nullptr) map_persist(group_);
     if (group_.rank != rank) return;
-    map_store(home_.word, word_);
-    view_.marks.mark(home_.bucket, MapShape<Key, Config>::kBucketBytes);
-    if (view_.medium != nullptr) map_store(spot_.word, word_);
+    map_store(home.word, word_);
+    view_.marks.mark(home.bucket, MapShape<Key, Config>::kBucketBytes);
+    if (copied) map_store(spot.word, word_);
   }
 
   const MapView& view_;
   const Group& group_;
+  const Key key_;
   const Key wanted_;
   const void* const value_;
   const MapSpot<Key> spot_;
-  const MapHome<Key, Config> home_;
   std::uint64_t word_ = kMapNone;
 };
 
@@ -156,20 +177,12 @@ template <class Key, class Config>
 __device__ __forceinline__ MapStatus map_erase_alone(const MapView& view,
                                                      const MapGroup<Config::kWidth>& group,
                                                      Key key) {
-  const MapSpot<Key> spot = map_spot<Key, Config>(view, key, group.rank);
-  const Key wanted = key ^ static_cast<Key>(view.empty_key);
-  const MapLook<Key> look = map_look<Key, Config, true>(group, spot, wanted);
-  if (look.holding == 0) return MapStatus::absent;
-  if (group.rank != map_first_of(look.holding)) return MapStatus::erased;
-  const MapHome<Key, Config> home(view, spot, group.rank);
-  map_store(home.word, kMapNone);
-  map_store(home.key, Key{0});
-  view.marks.mark(home.bucket, MapShape<Key, Config>::kBucketBytes);
-  if (view.medium != nullptr) {
-    map_store(spot.word, kMapNone);
-    map_store(spot.key, Key{0});
-  }
-  map_give_back(view, look.word);
+  const MapSeen<Key> seen =
+      map_see<Key, Config, true>(view, group, map_spot<Key, Config>(view, key, group.rank), key);
+  if (seen.look.holding == 0) return MapStatus::absent;
+  if (group.rank != map_first_of(seen.look.holding)) return MapStatus::erased;
+  map_store_slot<Key, Config>(view, seen.spot, group.rank % Config::kWays, Key{0}, kMapNone);
+  map_give_back(view, seen.look.word);
   return MapStatus::erased;
 }
 
@@ -253,28 +266,19 @@ __global__ void map_locate_kernel(MapView view, MapBatch batch, std::uint32_t* p
 
 // ---- Kernels over the table --------------------------------------------------------------------
 
-// What a slot has, and whether it can be so.
+// What a slot has, and whether it can be so. Those of the level that a growing table empties have
+// the last numbers.
 template <class Key, class Config>
 struct MapSlot {
   using Shape = MapShape<Key, Config>;
   static constexpr unsigned kWays = Config::kWays;
 
-  __device__ MapSlot(const MapView& table, std::uint64_t number)
-      : view(table),
-        slot(number),
-        bucket(number / kWays),
-        way(static_cast<unsigned>(number % kWays)),
-        held(map_load(key_in(table.table))),
-        word(map_load(word_in(table.table))) {}
+  __device__ MapSlot(const MapView& table, std::uint64_t slot)
+      : MapSlot(table, slot, slot / kWays, static_cast<unsigned>(slot % kWays)) {}
 
-  __device__ Key* key_in(std::byte* table) const {
-    return map_key_at<Key, Config>(table, bucket * Shape::kBucketBytes, way);
-  }
-  __device__ std::uint64_t* word_in(std::byte* table) const {
-    return map_word_at<Key, Config>(table, bucket * Shape::kBucketBytes, way);
-  }
   __device__ bool holds() const { return held != 0 && map_is_value(word); }
   __device__ Key key() const { return held ^ static_cast<Key>(view.empty_key); }
+  __device__ unsigned levels() const { return Config::kLevels + (view.growing ? 1 : 0); }
 
   // Whether it is where its key can be, with a word that can be.
   __device__ bool is_sound() const {
@@ -283,8 +287,11 @@ struct MapSlot {
     if (view.values != nullptr && map_place_of(word) >= view.capacity) return false;
     for (unsigned which = 0; which < Config::kHashes; ++which) {
       const std::uint32_t top = Shape::top_bucket(view.buckets, key(), which);
-      for (unsigned level = 0; level < Config::kLevels; ++level) {
-        if (Shape::bucket_at(view.buckets, top, level) == bucket) return true;
+      for (unsigned on = 0; on < levels(); ++on) {
+        if (Shape::bucket_at(view.buckets, top, on) != bucket) continue;
+        if (on < Config::kLevels) return true;
+        const Key there = map_load(new_spot().key);
+        return there == 0 || there == held;
       }
     }
     return false;
@@ -293,9 +300,9 @@ struct MapSlot {
   __device__ bool is_duplicate() const {
     for (unsigned which = 0; which < Config::kHashes; ++which) {
       const std::uint32_t top = Shape::top_bucket(view.buckets, key(), which);
-      for (unsigned level = 0; level < Config::kLevels; ++level) {
-        const std::uint64_t other = Shape::bucket_at(view.buckets, top, level);
-        for (unsigned i = 0; i < kWays && other * kWays + i < slot; ++i) {
+      for (unsigned on = 0; on < levels(); ++on) {
+        const std::uint64_t other = Shape::bucket_at(view.buckets, top, on);
+        for (unsigned i = 0; i < kWays && other * kWays + i < number; ++i) {
           const MapSlot slot_of_it(view, other * kWays + i);
           if (slot_of_it.held == held && slot_of_it.holds()) return true;
         }
@@ -303,13 +310,34 @@ struct MapSlot {
     }
     return false;
   }
+  // Where its key moves, from the level that is emptied.
+  __device__ MapSpot<Key> new_spot() const {
+    const std::uint32_t part = (view.buckets >> Config::kLevels) / Config::kHashes;
+    const auto which = static_cast<unsigned>(at / part);
+    return map_spot_at<Key, Config>(view, 0, Shape::top_bucket(view.buckets, key(), which), way);
+  }
 
   const MapView& view;
-  std::uint64_t slot;
-  std::uint64_t bucket;
+  std::uint64_t number;
+  std::uint64_t bucket;  // of all
+  std::uint64_t at;      // of its level
   unsigned way;
+  MapSpot<Key> spot;
   Key held;
   std::uint64_t word;
+
+ private:
+  __device__ MapSlot(const MapView& table, std::uint64_t slot, std::uint64_t bucket_of_all,
+                     unsigned way_of_it)
+      : view(table), number(slot), bucket(bucket_of_all), at(bucket_of_all), way(way_of_it) {
+    unsigned level = 0;
+    for (; level < Config::kLevels && at >= view.buckets >> level; ++level) {
+      at -= view.buckets >> level;
+    }
+    spot = map_spot_at<Key, Config>(view, level, at, way);
+    held = map_load(spot.key);
+    word = map_load(spot.word);
+  }
 };
 
 // Counts by barriers: atomics of single threads would be as many orders for the checker to explore.
@@ -351,23 +379,39 @@ __global__ void map_survey_kernel(MapView view, std::uint64_t slots, std::uint32
   map_count(bad, &survey->damaged);
 }
 
-// Empties slots: those that hold nothing, or else those of duplicates. That is one also while
-// others are emptied: what they all yield to stays.
-template <class Key, class Config, bool Duplicates>
-__global__ void map_mend_kernel(MapView view, std::uint64_t slots) {
+// Apart from what empties them: of several that yield to one another one has to stay.
+template <class Key, class Config>
+__global__ void map_duplicates_kernel(MapView view, std::uint64_t slots, std::uint8_t* duplicate) {
   const std::uint64_t number = map_thread();
   if (number >= slots) return;
   const MapSlot<Key, Config> slot(view, number);
-  if constexpr (Duplicates) {
-    if (!slot.holds() || !slot.is_duplicate()) return;
-  } else {
-    if (slot.holds() || (slot.held == 0 && slot.word == kMapNone)) return;
-  }
-  std::byte* const home = view.medium != nullptr ? view.medium : view.table;
-  map_store(slot.word_in(home), kMapNone);
-  map_store(slot.key_in(home), Key{0});
-  view.marks.mark(slot.key_in(home), sizeof(Key));
-  view.marks.mark(slot.word_in(home), sizeof(std::uint64_t));
+  duplicate[number] = slot.holds() && slot.is_duplicate() ? 1 : 0;
+}
+
+template <class Key, class Config>
+__global__ void map_mend_kernel(MapView view, std::uint64_t slots, const std::uint8_t* duplicate) {
+  const std::uint64_t number = map_thread();
+  if (number >= slots) return;
+  if (duplicate != nullptr && duplicate[number] == 0) return;
+  const MapSlot<Key, Config> slot(view, number);
+  if (duplicate == nullptr && (slot.holds() || (slot.held == 0 && slot.word == kMapNone))) return;
+  const MapHome<Key, Config> home(slot.spot, slot.way);
+  map_store(home.word, kMapNone);
+  map_store(home.key, Key{0});
+  view.marks.mark(home.bucket, MapShape<Key, Config>::kBucketBytes);
+}
+
+// A key is durable in its new slot before it is cleared from its old one. Nobody else uses that
+// slot: it is kept for this key. Each thread's moves are its own.
+template <class Key, class Config>
+__global__ void map_migrate_kernel(MapView view, std::uint64_t first, std::uint64_t slots) {
+  const std::uint64_t i = map_thread();
+  if (i >= slots) return;
+  const MapSlot<Key, Config> slot(view, first + i);
+  if (!slot.holds()) return;
+  map_store_slot<Key, Config>(view, slot.new_spot(), slot.way, slot.held, slot.word);
+  persist();
+  map_store_slot<Key, Config>(view, slot.spot, slot.way, Key{0}, kMapNone);
 }
 
 template <class Key, class Config>
@@ -408,7 +452,9 @@ struct MapLaunch {
                             i / Config::kHashes);
   }
   static std::uint64_t slots_of(const MapView& view) {
-    return Shape::bucket_count(view.buckets) * Config::kWays;
+    const std::uint64_t buckets =
+        Shape::first_of_level(view.buckets, Config::kLevels + (view.growing ? 1 : 0));
+    return buckets * Config::kWays;
   }
   static dim3 grid_of(std::uint64_t threads) { return dim3(blocks_for(threads, kMapBlock)); }
 
@@ -449,17 +495,29 @@ struct MapLaunch {
     launch(stream, dim3(blocks_for(slots, block)), dim3(block), map_survey_kernel<Key, Config>,
            view, slots, used, survey);
   }
-  static void mend(Stream& stream, const MapView& view, bool duplicates) {
+  static void find_duplicates(Stream& stream, const MapView& view, std::uint8_t* duplicate) {
     const std::uint64_t slots = slots_of(view);
     const unsigned block = block_for(slots);
-    const auto kernel =
-        duplicates ? map_mend_kernel<Key, Config, true> : map_mend_kernel<Key, Config, false>;
-    launch(stream, dim3(blocks_for(slots, block)), dim3(block), kernel, view, slots);
+    launch(stream, dim3(blocks_for(slots, block)), dim3(block), map_duplicates_kernel<Key, Config>,
+           view, slots, duplicate);
+  }
+  static void mend(Stream& stream, const MapView& view, const std::uint8_t* duplicate) {
+    const std::uint64_t slots = slots_of(view);
+    const unsigned block = block_for(slots);
+    launch(stream, dim3(blocks_for(slots, block)), dim3(block), map_mend_kernel<Key, Config>, view,
+           slots, duplicate);
   }
   static void collect(Stream& stream, const MapView& view, std::uint64_t first, std::uint64_t slots,
                       void* keys, std::byte* values, unsigned long long* pairs) {
     launch(stream, grid_of(slots), dim3(kMapBlock), map_collect_kernel<Key, Config>, view, first,
            slots, static_cast<Key*>(keys), values, pairs);
+  }
+  static void migrate(Stream& stream, const MapView& view, std::uint64_t first,
+                      std::uint64_t slots) {
+    const unsigned block = block_for(slots);
+    const std::uint64_t from = Shape::bucket_count(view.buckets) * Config::kWays + first;
+    launch(stream, dim3(blocks_for(slots, block)), dim3(block), map_migrate_kernel<Key, Config>,
+           view, from, slots);
   }
 };
 
@@ -473,8 +531,10 @@ const MapKernels& map_kernels() {
                                        Launch::find,
                                        Launch::locate,
                                        Launch::survey,
+                                       Launch::find_duplicates,
                                        Launch::mend,
-                                       Launch::collect};
+                                       Launch::collect,
+                                       Launch::migrate};
   return kKernels;
 }
 

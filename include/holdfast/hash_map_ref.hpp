@@ -83,12 +83,18 @@ enum class MapStatus : std::uint8_t {
 
 namespace detail {
 
+inline constexpr unsigned kMapMostLevels = 16;
+
 // Where in a table things are; its shape beside what the type of the map says.
 struct MapView {
-  std::byte* table = nullptr;  // buckets, where keys and states are read and claimed
-  // The region's buckets, where they are another copy of the table; null: they are not.
-  std::byte* medium = nullptr;
-  std::byte* values = nullptr;         // the region's; null: values are in slots
+  // The first bucket of each level, the top one first, where keys and states are read and claimed;
+  // behind them that of the level which a growing table empties, if it is `growing`.
+  std::byte* level[kMapMostLevels + 1] = {};
+  // The region's, where those are copies of them; null: they are not.
+  std::byte* medium[kMapMostLevels + 1] = {};
+  bool growing = false;
+  std::byte* values = nullptr;         // the region's first ones; null: values are in slots
+  std::byte* const* more = nullptr;    // where those begin that each growth has added
   std::uint32_t* free = nullptr;       // a ring of the places of values that are free
   unsigned long long* head = nullptr;  // of the ring: taken so far ...
   unsigned long long* tail = nullptr;  // ... and given back so far
@@ -98,8 +104,9 @@ struct MapView {
   PageMarks marks;
   std::uint32_t buckets = 0;  // of the top level: a multiple of hashes x 2^(levels - 1)
   std::uint32_t value_bytes = 0;
-  std::uint32_t stride = 0;    // bytes from value to value
-  std::uint32_t capacity = 0;  // values that there are places for
+  std::uint32_t stride = 0;        // bytes from value to value
+  std::uint32_t capacity = 0;      // values that there are places for
+  std::uint32_t first_places = 0;  // of these, those at `values`; each growth doubles them
 };
 
 // A value's places begin at a multiple of so many bytes.
@@ -118,6 +125,7 @@ inline constexpr std::uint64_t kMapTag = std::uint64_t{0xa55a96c3} << 32;
 template <class Key, class Config>
 struct MapShape {
   static_assert(sizeof(Key) == 4 || sizeof(Key) == 8, "keys have 4 or 8 bytes");
+  static_assert(Config::kLevels <= kMapMostLevels, "a table has 16 levels at most");
   static constexpr std::uint32_t kWays = Config::kWays;
   static constexpr std::uint32_t kWordsAt = (kWays * sizeof(Key) + 7) / 8 * 8;
   static constexpr std::uint32_t kBucketBytes = kWordsAt + kWays * 8;

@@ -51,22 +51,41 @@ __device__ __forceinline__ std::uint64_t map_place_of(std::uint64_t word) {
 
 // ---- A key's slots -----------------------------------------------------------------------------
 
-// The slot of a key that this thread of its group looks at.
+// A slot that a thread looks at.
 template <class Key>
 struct MapSpot {
-  std::uint64_t offset;  // of its bucket, from the first one
-  Key* key;              // in MapView::table
+  std::byte* bucket;  // in MapView::level
+  std::byte* home;    // the same bucket in the region
+  Key* key;           // in `bucket`
   std::uint64_t* word;
 };
 
 template <class Key, class Config>
-__device__ __forceinline__ Key* map_key_at(std::byte* table, std::uint64_t offset, unsigned way) {
-  return reinterpret_cast<Key*>(table + offset) + way;
+__device__ __forceinline__ Key* map_key_at(std::byte* bucket, unsigned way) {
+  return reinterpret_cast<Key*>(bucket) + way;
 }
 template <class Key, class Config>
-__device__ __forceinline__ std::uint64_t* map_word_at(std::byte* table, std::uint64_t offset,
-                                                      unsigned way) {
-  return reinterpret_cast<std::uint64_t*>(table + offset + MapShape<Key, Config>::kWordsAt) + way;
+__device__ __forceinline__ std::uint64_t* map_word_at(std::byte* bucket, unsigned way) {
+  return reinterpret_cast<std::uint64_t*>(bucket + MapShape<Key, Config>::kWordsAt) + way;
+}
+
+// A slot of bucket number `number` of a level, which may be the one that a growing table empties.
+template <class Key, class Config>
+__device__ __forceinline__ MapSpot<Key> map_spot_at(const MapView& view, unsigned level,
+                                                    std::uint64_t number, unsigned way) {
+  // Selected, not indexed: a thread's own index would have the arrays copied to local memory.
+  std::byte* first = view.level[0];
+  std::byte* home = view.medium[0];
+#pragma unroll
+  for (unsigned i = 1; i <= Config::kLevels; ++i) {
+    if (level != i) continue;
+    first = view.level[i];
+    home = view.medium[i];
+  }
+  const std::uint64_t offset = number * MapShape<Key, Config>::kBucketBytes;
+  std::byte* const bucket = first + offset;
+  return {bucket, home != nullptr ? home + offset : bucket, map_key_at<Key, Config>(bucket, way),
+          map_word_at<Key, Config>(bucket, way)};
 }
 
 // Threads take buckets level by level, and those of a level by hash function.
@@ -77,16 +96,14 @@ __device__ __forceinline__ MapSpot<Key> map_spot(const MapView& view, Key key, u
   const unsigned which = rank / Config::kWays % Config::kHashes;
   const unsigned level = rank / Config::kWays / Config::kHashes;
   const std::uint32_t top = Shape::top_bucket(view.buckets, key, which);
-  const std::uint64_t bucket = Shape::bucket_at(view.buckets, top, level);
-  const std::uint64_t offset = bucket * Shape::kBucketBytes;
-  return {offset, map_key_at<Key, Config>(view.table, offset, way),
-          map_word_at<Key, Config>(view.table, offset, way)};
+  return map_spot_at<Key, Config>(view, level, top >> level, way);
 }
 
 // What a group sees of a key's slots, as bits by rank.
 template <class Key>
 struct MapLook {
-  std::uint64_t word;  // of this thread's slot, if that has the key
+  Key held;            // by this thread's slot
+  std::uint64_t word;  // of that slot, if it has the key
   unsigned holding;    // has the key and a value
   unsigned claimed;    // has the key, and none yet
   unsigned gone;       // has the key, and will have none
@@ -98,8 +115,9 @@ struct MapLook {
 // reading of a value's place, and it leaves nothing to weak memory (docs/model.md).
 template <class Key, class Config, bool Alone>
 __device__ __forceinline__ MapLook<Key> map_look(const MapGroup<Config::kWidth>& group,
-                                                 const MapSpot<Key>& spot, Key wanted) {
-  const Key held = map_load(spot.key);
+                                                 const MapSpot<Key>& spot, Key wanted,
+                                                 bool looks = true) {
+  const Key held = looks ? map_load(spot.key) : Key{0};
   const bool same = held == wanted;
   if constexpr (!Alone) map_fence<Config::kScope>();
   const std::uint64_t word = same ? map_load(spot.word) : kMapNone;
@@ -108,6 +126,7 @@ __device__ __forceinline__ MapLook<Key> map_look(const MapGroup<Config::kWidth>&
     group.sync();
   }
   MapLook<Key> look;
+  look.held = held;
   look.word = word;
   look.holding = group.ballot(same && map_is_value(word));
   look.claimed = group.ballot(same && word == kMapNone);
@@ -118,6 +137,46 @@ __device__ __forceinline__ MapLook<Key> map_look(const MapGroup<Config::kWidth>&
 
 __device__ __forceinline__ unsigned map_first_of(unsigned ranks) {
   return static_cast<unsigned>(__ffs(static_cast<int>(ranks))) - 1;
+}
+
+// What a group sees of a key on all levels.
+template <class Key>
+struct MapSeen {
+  MapSpot<Key> spot;  // this thread's, where `look` was
+  MapLook<Key> look;
+  MapSpot<Key> old;  // this thread's on the level that a growing table empties
+  bool gone_there;   // its slot there has the key, which was erased
+};
+
+// On the levels that stay; and if the key is not there, and the table grows, on the one that is
+// emptied. No new key goes there; those that are there stay until the host moves them, alone, each
+// to a slot of the top level that is kept for it: of the bucket above its own, the same way. Such
+// slots count as taken. Which they are is settled while others look: the keys of slots on the old
+// level do not change then.
+template <class Key, class Config, bool Alone>
+__device__ __forceinline__ MapSeen<Key> map_see(const MapView& view,
+                                                const MapGroup<Config::kWidth>& group,
+                                                const MapSpot<Key>& spot, Key key) {
+  using Shape = MapShape<Key, Config>;
+  const auto empty_key = static_cast<Key>(view.empty_key);
+  const Key wanted = key ^ empty_key;
+  MapSeen<Key> seen{spot, map_look<Key, Config, Alone>(group, spot, wanted), spot, false};
+  if (!view.growing || seen.look.holding != 0) return seen;
+  const bool looks = group.rank < Config::kHashes * Config::kWays;
+  const unsigned way = group.rank % Config::kWays;
+  const unsigned which = group.rank / Config::kWays % Config::kHashes;
+  const std::uint32_t top = Shape::top_bucket(view.buckets, key, which);
+  seen.old = map_spot_at<Key, Config>(view, Config::kLevels, top >> Config::kLevels, way);
+  const MapLook<Key> look = map_look<Key, Config, Alone>(group, seen.old, wanted, looks);
+  if (look.holding != 0) {
+    seen.spot = seen.old;
+    seen.look = look;
+    return seen;
+  }
+  seen.gone_there = (look.gone >> group.rank & 1) != 0;
+  seen.look.taken |= group.ballot(
+      look.held != 0 && Shape::top_bucket(view.buckets, look.held ^ empty_key, which) == top);
+  return seen;
 }
 
 // An empty slot of the bucket with the fewest keys: its rank; Width: there is none. A bucket of the
@@ -165,6 +224,14 @@ __device__ __forceinline__ void map_copy(const MapGroup<Width>& group, void* to,
   }
 }
 
+__device__ __forceinline__ std::byte* map_value_at(const MapView& view, std::uint64_t place) {
+  if (place < view.first_places) return view.values + place * view.stride;
+  std::uint64_t first = view.first_places;
+  unsigned growth = 0;
+  for (; place >= 2 * first; first *= 2) ++growth;
+  return view.more[growth] + (place - first) * view.stride;
+}
+
 __device__ __forceinline__ std::uint64_t map_small_value(const MapView& view, const void* value) {
   const auto* const halves = static_cast<const std::uint32_t*>(value);
   if (view.value_bytes == 4) return kMapTag | halves[0];
@@ -191,12 +258,12 @@ __device__ __forceinline__ std::uint64_t map_make_word(const MapView& view,
     if constexpr (!Alone) map_fence<Config::kScope>();
     if (taken < view.limit) {
       place = view.free[taken % view.capacity];
-      view.marks.mark(view.values + std::uint64_t{place} * view.stride, view.value_bytes);
+      view.marks.mark(map_value_at(view, place), view.value_bytes);
     }
   }
   place = group.from(place, 0);
   if (place == ~0u) return kMapNone;
-  map_copy(group, view.values + std::uint64_t{place} * view.stride, value, view.value_bytes);
+  map_copy(group, map_value_at(view, place), value, view.value_bytes);
   return kMapTag | place;
 }
 
@@ -205,7 +272,7 @@ template <unsigned Width>
 __device__ __forceinline__ void map_take_value(const MapView& view, const MapGroup<Width>& group,
                                                std::uint64_t word, void* out) {
   if (view.values != nullptr) {
-    map_copy(group, out, view.values + map_place_of(word) * view.stride, view.value_bytes);
+    map_copy(group, out, map_value_at(view, map_place_of(word)), view.value_bytes);
   } else if (group.rank == 0) {
     auto* const halves = static_cast<std::uint32_t*>(out);
     if (view.value_bytes == 4) {
@@ -242,6 +309,7 @@ class MapPut {
   __device__ MapPut(const MapView& view, const Group& group, Key key, const void* value)
       : view_(view),
         group_(group),
+        key_(key),
         wanted_(key ^ static_cast<Key>(view.empty_key)),
         value_(value),
         spot_(map_spot<Key, Config>(view, key, group.rank)) {}
@@ -249,11 +317,12 @@ class MapPut {
   __device__ MapStatus run(MapIntent intent, void* out) {
     if (!map_can_store(view_, wanted_, value_)) return MapStatus::refused;
     for (;;) {
-      const MapLook<Key> look = map_look<Key, Config, false>(group_, spot_, wanted_);
+      const MapSeen<Key> seen = map_see<Key, Config, false>(view_, group_, spot_, key_);
+      const MapLook<Key>& look = seen.look;
       if (look.holding != 0) {
         if (intent == MapIntent::keep) return keep(look, out);
         if (!make()) return MapStatus::no_value;
-        if (replace(look)) return MapStatus::assigned;
+        if (replace(seen)) return MapStatus::assigned;
         if (intent == MapIntent::assign) return MapStatus::absent;  // erased meanwhile
         continue;
       }
@@ -262,7 +331,7 @@ class MapPut {
       if (look.claimed == 0) slot = map_choose<Key, Config, false>(look);
       if (slot == Config::kWidth) return MapStatus::full;
       if (!make()) return MapStatus::no_value;
-      if (!label(look, slot) || !publish(slot)) continue;
+      if (!label(seen, slot) || !publish(slot)) continue;
       if (out != nullptr) map_copy(group_, out, value_, view_.value_bytes);
       return MapStatus::inserted;
     }
@@ -281,24 +350,24 @@ class MapPut {
     return word_ != kMapNone;
   }
 
-  __device__ void mark() const {
-    view_.marks.mark(view_.table + spot_.offset, MapShape<Key, Config>::kBucketBytes);
+  __device__ void mark(const MapSpot<Key>& spot) const {
+    view_.marks.mark(spot.home, MapShape<Key, Config>::kBucketBytes);
   }
 
   // Whether the slot that holds the key has the new value. If not, the key was erased.
-  __device__ bool replace(const MapLook<Key>& look) {
+  __device__ bool replace(const MapSeen<Key>& seen) {
     if (view_.values != nullptr) map_persist(group_);
-    const unsigned holder = map_first_of(look.holding);
+    const unsigned holder = map_first_of(seen.look.holding);
     bool done = false;
     if (group_.rank == holder) {
       map_fence<kScope>();
-      std::uint64_t before = look.word;
+      std::uint64_t before = seen.look.word;
       while (!done && map_is_value(before)) {
-        const std::uint64_t seen = map_cas<kScope>(spot_.word, before, word_);
-        done = seen == before;
-        before = seen;
+        const std::uint64_t found = map_cas<kScope>(seen.spot.word, before, word_);
+        done = found == before;
+        before = found;
       }
-      mark();
+      mark(seen.spot);
       persist();
     }
     return group_.ballot(done) != 0;
@@ -307,19 +376,21 @@ class MapPut {
   // Takes the slot, or one that is taken for this key: stores the label again then, since whoever
   // has stored it may not have persisted it yet. So it is with an erasure that made way for this.
   // Returns whether the slot has the label; then that, and the value, are durable.
-  __device__ bool label(const MapLook<Key>& look, unsigned slot) {
+  __device__ bool label(const MapSeen<Key>& seen, unsigned slot) {
     bool done = false;
     if (group_.rank == slot) {
-      const Key before = look.claimed == 0 ? Key{0} : wanted_;
+      const Key before = seen.look.claimed == 0 ? Key{0} : wanted_;
       done = map_cas<kScope>(spot_.key, before, wanted_) == before;
-      mark();
+      mark(spot_);
     }
-    if ((look.gone >> group_.rank & 1) != 0) {
-      map_cas<kScope>(spot_.word, kMapGone, kMapGone);
-      mark();
-    }
+    if ((seen.look.gone >> group_.rank & 1) != 0) store_gone(spot_);
+    if (seen.gone_there) store_gone(seen.old);
     map_persist(group_);
     return group_.ballot(done) != 0;
+  }
+  __device__ void store_gone(const MapSpot<Key>& spot) const {
+    map_cas<kScope>(spot.word, kMapGone, kMapGone);
+    mark(spot);
   }
 
   // False: another group has published in the slot, for the same key.
@@ -328,7 +399,7 @@ class MapPut {
     if (group_.rank == slot) {
       map_fence<kScope>();
       done = map_cas<kScope>(spot_.word, kMapNone, word_) == kMapNone;
-      mark();
+      mark(spot_);
       persist();
     }
     return group_.ballot(done) != 0;
@@ -336,6 +407,7 @@ class MapPut {
 
   const MapView& view_;
   const Group& group_;
+  const Key key_;
   const Key wanted_;  // as slots have it
   const void* const value_;
   const MapSpot<Key> spot_;
@@ -347,18 +419,18 @@ __device__ __forceinline__ MapStatus map_erase(const MapView& view,
                                                const MapGroup<Config::kWidth>& group, Key key) {
   const Key wanted = key ^ static_cast<Key>(view.empty_key);
   if (wanted == 0) return MapStatus::absent;
-  const MapSpot<Key> spot = map_spot<Key, Config>(view, key, group.rank);
-  const MapLook<Key> look = map_look<Key, Config, false>(group, spot, wanted);
-  if (look.holding == 0) return MapStatus::absent;
+  const MapSeen<Key> seen =
+      map_see<Key, Config, false>(view, group, map_spot<Key, Config>(view, key, group.rank), key);
+  if (seen.look.holding == 0) return MapStatus::absent;
   bool done = false;
-  if (group.rank == map_first_of(look.holding)) {
-    std::uint64_t before = look.word;
+  if (group.rank == map_first_of(seen.look.holding)) {
+    std::uint64_t before = seen.look.word;
     while (!done && map_is_value(before)) {
-      const std::uint64_t seen = map_cas<Config::kScope>(spot.word, before, kMapGone);
-      done = seen == before;
-      before = seen;
+      const std::uint64_t found = map_cas<Config::kScope>(seen.spot.word, before, kMapGone);
+      done = found == before;
+      before = found;
     }
-    view.marks.mark(spot.word, sizeof(*spot.word));
+    view.marks.mark(seen.spot.word, sizeof(*seen.spot.word));
     persist();
   }
   return group.ballot(done) != 0 ? MapStatus::erased : MapStatus::absent;
@@ -371,10 +443,10 @@ __device__ __forceinline__ std::uint64_t map_find_word(const MapView& view,
                                                        Key key) {
   const Key wanted = key ^ static_cast<Key>(view.empty_key);
   if (wanted == 0) return kMapNone;
-  const MapSpot<Key> spot = map_spot<Key, Config>(view, key, group.rank);
-  const MapLook<Key> look = map_look<Key, Config, Alone>(group, spot, wanted);
-  if (look.holding == 0) return kMapNone;
-  return group.from(look.word, map_first_of(look.holding));
+  const MapSeen<Key> seen =
+      map_see<Key, Config, Alone>(view, group, map_spot<Key, Config>(view, key, group.rank), key);
+  if (seen.look.holding == 0) return kMapNone;
+  return group.from(seen.look.word, map_first_of(seen.look.holding));
 }
 
 // `out` may be null.

@@ -6,7 +6,6 @@
 #include "hash_map/host.hpp"
 
 namespace holdfast::detail {
-namespace {
 
 // What the host makes of a slot.
 struct HostSlot {
@@ -16,8 +15,12 @@ struct HostSlot {
 
 class Audit {
  public:
-  Audit(const map::MapParameters& shape, const MapTypes& types, bool refs_out)
-      : shape_(shape), types_(types), refs_out_(refs_out), places_(shape.places, false) {}
+  Audit(const map::Table& table, const MapTypes& types, bool refs_out)
+      : shape_(table.now),
+        levels_(static_cast<unsigned>(table.levels.size())),
+        types_(types),
+        refs_out_(refs_out),
+        places_(table.now.places, false) {}
 
   // Buckets in turn.
   void bucket(const std::byte* bytes) {
@@ -76,13 +79,14 @@ class Audit {
   }
 
   bool may_be_here(std::uint64_t key) const {
-    for (unsigned i = 0; i < shape_.levels * shape_.hashes; ++i) {
+    for (unsigned i = 0; i < levels_ * shape_.hashes; ++i) {
       if (types_.kernels->bucket_of(shape_.buckets, key, i) == bucket_) return true;
     }
     return false;
   }
 
   const map::MapParameters& shape_;
+  const unsigned levels_;
   const MapTypes& types_;
   const bool refs_out_;
   std::uint64_t bucket_ = 0;
@@ -91,34 +95,42 @@ class Audit {
   std::vector<bool> places_;
 };
 
-}  // namespace
-
-std::string MapHost::verify() {
-  Audit audit(shape(), types_, refs_out_);
+std::string MapHost::verify_level(std::size_t level, Audit& audit) {
   const std::uint64_t bucket_bytes = shape().bucket_bytes;
-  const std::uint64_t buckets = shape().bucket_count();
+  const std::uint64_t buckets = shape().buckets >> level;
   const std::uint64_t piece = std::max<std::uint64_t>(1, (std::uint64_t{16} << 20) / bucket_bytes);
   const bool compare = has_directory() && !refs_out_;
   std::vector<std::byte> table, directory;
   for (std::uint64_t first = 0; first < buckets; first += piece) {
     const std::uint64_t count = std::min(piece, buckets - first);
     table.resize(count * bucket_bytes);
-    directory.resize(compare ? table.size() : 0);
-    copy_async(stream, table.data(), table_ + first * bucket_bytes, table.size());
-    copy_async(stream, directory.data(), memory_.directory.data() + first * bucket_bytes,
-               directory.size());
+    copy_async(stream, table.data(), table_.levels[level] + first * bucket_bytes, table.size());
+    if (compare) {
+      directory.resize(table.size());
+      copy_async(stream, directory.data(), memory_.directory[level].data() + first * bucket_bytes,
+                 directory.size());
+    }
     stream.synchronize();
     if (compare && table != directory) {
-      return concat("the directory differs from the table, in the buckets from ", first, " on");
+      return concat("the directory differs from the table on level ", level,
+                    ", in its buckets from ", first, " on");
     }
     for (std::uint64_t i = 0; i < count; ++i) audit.bucket(table.data() + i * bucket_bytes);
     if (!audit.wrong().empty()) return audit.wrong();
+  }
+  return {};
+}
+
+std::string MapHost::verify() {
+  Audit audit(table_, types_, refs_out_);
+  for (std::size_t level = 0; level < table_.levels.size(); ++level) {
+    if (std::string wrong = verify_level(level, audit); !wrong.empty()) return wrong;
   }
   if (refs_out_) return {};  // what they did is counted at quiesce()
   if (audit.pairs() != size_) {
     return concat("the map says that it has ", size_, " pairs; the table has ", audit.pairs());
   }
-  if (values_ == nullptr) return {};
+  if (shape().places == 0) return {};
   std::vector<std::uint32_t> ring(shape().places), free;
   unsigned long long ends[2];
   copy_async(stream, ends, memory_.ends.data(), sizeof(ends));

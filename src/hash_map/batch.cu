@@ -56,7 +56,7 @@ __global__ void gather(MapView view, const std::uint32_t* place, const std::uint
   const std::uint64_t i = detail::map_thread() / Width;
   if (i >= count || place[i] >= view.capacity) return;
   detail::map_copy(group, out + std::uint64_t{op[i]} * view.value_bytes,
-                   view.values + std::uint64_t{place[i]} * view.stride, view.value_bytes);
+                   detail::map_value_at(view, place[i]), view.value_bytes);
 }
 
 __global__ void list_free(MapView view, const std::uint32_t* used) {
@@ -70,6 +70,11 @@ __global__ void list_free(MapView view, const std::uint32_t* used) {
   for (; free != 0; free &= free - 1) {
     view.free[to++] = static_cast<std::uint32_t>(word * 32) + __ffs(static_cast<int>(free)) - 1;
   }
+}
+
+__global__ void append_places(std::uint32_t* to, std::uint32_t first, std::uint32_t count) {
+  const std::uint32_t i = thread_in_row();
+  if (i < count) to[i] = first + i;
 }
 
 }  // namespace
@@ -99,6 +104,12 @@ void launch_gather(Stream& stream, const MapView& view, const std::uint32_t* pla
 void launch_list_free(Stream& stream, const MapView& view, const std::uint32_t* used) {
   const std::uint64_t words = (std::uint64_t{view.capacity} + 31) / 32;
   launch(stream, dim3(blocks_for(words, kThreads)), dim3(kThreads), list_free, view, used);
+}
+
+void launch_append_places(Stream& stream, std::uint32_t* to, std::uint32_t first,
+                          std::uint32_t count) {
+  launch(stream, dim3(blocks_for(count, kThreads)), dim3(kThreads), append_places, to, first,
+         count);
 }
 
 }  // namespace holdfast::map

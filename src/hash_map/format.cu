@@ -51,6 +51,13 @@ std::vector<Part> MapParameters::parts() const {
   }
   std::vector<Part> parts{Part::array<std::uint8_t>(kTable, table_bytes())};
   if (places != 0) parts.push_back(Part::array<std::uint8_t>(kValues, places * stride()));
+  parts.push_back(Part::array<std::uint64_t>(kGrowth, 1));
+  return parts;
+}
+
+std::vector<Part> MapParametersOfVersion1::parts() const {
+  std::vector<Part> parts = MapParameters::parts();
+  parts.pop_back();
   return parts;
 }
 

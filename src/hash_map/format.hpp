@@ -10,10 +10,10 @@
 
 namespace holdfast::map {
 
-// The durable object.
+// The durable object. With other buckets and places: the table as it has grown.
 struct MapParameters {
   static constexpr const char* kTypeName = "hash map";
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
   std::uint64_t hash_id;
   std::uint64_t empty_key;
   std::uint64_t empty_value;
@@ -35,8 +35,15 @@ struct MapParameters {
 };
 using MapObject = Durable<MapParameters>;
 
+// Of an earlier build, which knew of no growth: the same but for the part `growth`.
+struct MapParametersOfVersion1 : MapParameters {
+  static constexpr std::uint32_t kVersion = 1;
+  std::vector<Part> parts() const;
+};
+
 inline constexpr const char* kTable = "table";
 inline constexpr const char* kValues = "values";
+inline constexpr const char* kGrowth = "growth";
 inline constexpr std::uint32_t kMostBatch = 1u << 24;
 inline constexpr std::uint32_t kMostValueBytes = 4096;
 inline constexpr std::uint32_t kMostBucketsOfTop = 1u << 31;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -21,7 +22,7 @@ std::size_t ring_size(const MapParameters& shape) { return static_cast<std::size
 
 }  // namespace
 
-Memory::Memory(const MapParameters& shape, std::uint32_t max_batch, DeviceBuffer<std::byte> copy)
+Memory::Memory(const MapParameters& shape, std::uint32_t max_batch, Directory copy)
     : directory(std::move(copy)),
       free(ring_size(shape)),
       used((ring_size(shape) + 31) / 32),
@@ -36,24 +37,34 @@ Memory::Memory(const MapParameters& shape, std::uint32_t max_batch, DeviceBuffer
       sorted_op(max_batch),
       sorter(max_batch) {}
 
-DeviceBuffer<std::byte> make_directory(MapOptions::Directory directory, std::uint64_t table_bytes,
-                                       bool on_device) {
-  using Directory = MapOptions::Directory;
-  if (directory == Directory::off) return {};
+Directory make_directory(MapOptions::Directory wanted,
+                         const std::vector<std::uint64_t>& level_bytes, bool on_device) {
+  using Wanted = MapOptions::Directory;
+  if (wanted != Wanted::automatic && wanted != Wanted::off && wanted != Wanted::on) {
+    throw Error(Errc::invalid_argument,
+                concat("hash map: directory ", static_cast<int>(wanted),
+                       " is none that there is; give Directory::automatic, Directory::off or "
+                       "Directory::on"));
+  }
+  if (wanted == Wanted::off) return {};
+  const std::uint64_t bytes =
+      std::accumulate(level_bytes.begin(), level_bytes.end(), std::uint64_t{0});
   const std::uint64_t free = backend::free_device_memory();
   const bool across_link = !on_device && std::string_view(backend::name()) == "cuda";
-  if (directory == Directory::on) {
-    if (table_bytes <= free) return DeviceBuffer<std::byte>(table_bytes);
+  if (wanted == Wanted::on && bytes > free) {
     throw Error(
         Errc::no_memory,
-        concat("hash map: its directory takes ", table_bytes, " bytes of device memory, and ", free,
+        concat("hash map: its directory takes ", bytes, " bytes of device memory, and ", free,
                " are free: free some, or open it with the directory off or automatic"));
   }
-  if (!kv::wants_copy(KvStore::Cache::automatic, table_bytes, free, across_link)) return {};
+  if (wanted == Wanted::automatic &&
+      !kv::wants_copy(KvStore::Cache::automatic, bytes, free, across_link)) {
+    return {};
+  }
   try {
-    return DeviceBuffer<std::byte>(table_bytes);
+    return {level_bytes.begin(), level_bytes.end()};
   } catch (const Error& error) {
-    if (error.code() != Errc::no_memory) throw;
+    if (wanted == Wanted::on || error.code() != Errc::no_memory) throw;
     return {};  // what is free may be in pieces
   }
 }
@@ -69,18 +80,18 @@ Error wrong(const std::string& where, const std::string& what) {
 
 }  // namespace
 
-MapHost::MapHost(Region& r, std::string place, map::MapObject object, core::Use user,
-                 const MapTypes& types, std::uint32_t max_batch, map::Memory memory)
+MapHost::MapHost(Region& r, std::string place, map::Table table, core::Use user,
+                 const MapTypes& types, std::uint32_t max_batch, MapOptions::Directory directory,
+                 map::Memory memory)
     : region(r),
       where(std::move(place)),
       use(std::move(user)),
-      object_(std::move(object)),
+      table_(std::move(table)),
       types_(types),
       max_batch_(max_batch),
-      memory_(std::move(memory)),
-      table_(reinterpret_cast<std::byte*>(object_.part<std::uint8_t>(map::kTable).data())) {
-  if (shape().places == 0) return;
-  values_ = reinterpret_cast<std::byte*>(object_.part<std::uint8_t>(map::kValues).data());
+      directory_(directory),
+      memory_(std::move(memory)) {
+  list_values();
 }
 
 MapHost::~MapHost() {
@@ -107,9 +118,16 @@ MapView MapHost::view(bool alone) const {
   const map::MapParameters& of = shape();
   MapView result;
   const bool by_directory = alone && has_directory();
-  result.table = by_directory ? memory_.directory.data() : table_;
-  result.medium = by_directory ? table_ : nullptr;
-  result.values = values_;
+  for (std::size_t i = 0; i < table_.levels.size(); ++i) {
+    result.level[i] = by_directory ? memory_.directory[i].data() : table_.levels[i];
+    result.medium[i] = by_directory ? table_.levels[i] : nullptr;
+  }
+  result.growing = table_.growing;
+  if (!table_.values.empty()) {
+    result.values = table_.values[0];
+    result.more = memory_.more_values.data();
+    result.first_places = static_cast<std::uint32_t>(table_.made.places);
+  }
   result.free = memory_.free.data();
   result.head = memory_.ends.data();
   result.tail = memory_.ends.data() + 1;
@@ -167,10 +185,10 @@ void MapHost::bring_out(void* to, std::size_t count, const std::vector<std::uint
 }
 
 const std::uint32_t* MapHost::order_of(const MapView& view, const MapBatch& batch, bool updates) {
-  const bool ordered =
-      order == MapOptions::Order::automatic
-          ? kv::ordering_pays(shape().table_bytes(), view.medium != nullptr, batch.count, updates)
-          : order == MapOptions::Order::ordered;
+  const bool ordered = order == MapOptions::Order::automatic
+                           ? kv::ordering_pays(shape().table_bytes(), view.medium[0] != nullptr,
+                                               batch.count, updates)
+                           : order == MapOptions::Order::ordered;
   if (!ordered) return nullptr;
   types_.kernels->place(stream, view, batch, memory_.bucket.data(), memory_.op.data());
   memory_.sorter.sort(stream, memory_.bucket.data(), memory_.sorted_bucket.data(),
@@ -180,7 +198,7 @@ const std::uint32_t* MapHost::order_of(const MapView& view, const MapBatch& batc
 }
 
 bool MapHost::sorts_places(std::size_t count) const {
-  if (values_ == nullptr || order == MapOptions::Order::unordered) return false;
+  if (shape().places == 0 || order == MapOptions::Order::unordered) return false;
   return order == MapOptions::Order::ordered ||
          kv::ordering_pays(shape().places * shape().stride(), false, count, false);
 }
@@ -303,7 +321,7 @@ MapResult MapHost::finish(const map::Report& report) {
   result.full = count(MapStatus::full);
   result.no_value = count(MapStatus::no_value);
   size_ += result.inserted - result.erased;
-  if (values_ == nullptr) return result;
+  if (shape().places == 0) return result;
   head_ = report.head;
   if (refs_out_) return result;
   if (head_ > limit_) {  // what was asked for in vain
@@ -354,11 +372,12 @@ MapStats MapHost::stats() {
   MapStats stats;
   // Kernels with refs have told nobody what they did.
   stats.size = refs_out_ ? look().pairs : size_;
-  stats.capacity = shape().slots();
-  stats.table_bytes = shape().table_bytes();
+  stats.capacity = slots();
+  stats.table_bytes = table_.bucket_count() * shape().bucket_bytes;
+  stats.left_to_move = table_.leaving_buckets() - moved_;
   stats.value_bytes = shape().value_bytes;
   stats.value_places = shape().places;
-  if (values_ != nullptr) {
+  if (shape().places != 0) {
     unsigned long long ends[2];
     copy_async(stream, ends, memory_.ends.data(), sizeof(ends));
     stream.synchronize();

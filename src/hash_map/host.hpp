@@ -9,18 +9,23 @@
 #include "core/region_access.hpp"
 #include "hash_map/format.hpp"
 #include "hash_map/kernels.hpp"
+#include "hash_map/table.hpp"
 #include "holdfast/sort.hpp"
 
 namespace holdfast::map {
 
+// A copy of the table, level by level; empty: there is none.
+using Directory = std::vector<DeviceBuffer<std::byte>>;
+
 // Device memory of a map. Throws no_memory.
 struct Memory {
-  Memory(const MapParameters& shape, std::uint32_t max_batch, DeviceBuffer<std::byte> directory);
+  Memory(const MapParameters& shape, std::uint32_t max_batch, Directory directory);
 
-  DeviceBuffer<std::byte> directory;      // a copy of the table; may be empty
+  Directory directory;
   DeviceBuffer<std::uint32_t> free;       // the ring of free places
   DeviceBuffer<std::uint32_t> used;       // a bit for each place, while the table is surveyed
   DeviceBuffer<unsigned long long> ends;  // of the ring: head, tail
+  DeviceBuffer<std::byte*> more_values;   // where the places begin that each growth has added
   DeviceBuffer<std::byte> keys;
   DeviceBuffer<MapStatus> status;
   DeviceBuffer<unsigned long long> claims;
@@ -35,9 +40,9 @@ struct Memory {
   DeviceBuffer<std::uint8_t> found;
 };
 
-// The directory's memory for a table; empty where it gets none.
-DeviceBuffer<std::byte> make_directory(MapOptions::Directory directory, std::uint64_t table_bytes,
-                                       bool on_device);
+// Memory for copies of levels of so many bytes; empty where they get none.
+Directory make_directory(MapOptions::Directory directory,
+                         const std::vector<std::uint64_t>& level_bytes, bool on_device);
 
 }  // namespace holdfast::map
 
@@ -47,8 +52,8 @@ namespace holdfast::detail {
 // have done since; or `broken_` says why nothing is known.
 class MapHost {
  public:
-  MapHost(Region& region, std::string where, map::MapObject object, core::Use use,
-          const MapTypes& types, std::uint32_t max_batch, map::Memory memory);
+  MapHost(Region& region, std::string where, map::Table table, core::Use use, const MapTypes& types,
+          std::uint32_t max_batch, MapOptions::Directory directory, map::Memory memory);
   ~MapHost();
   MapHost(const MapHost&) = delete;
   MapHost& operator=(const MapHost&) = delete;
@@ -69,8 +74,14 @@ class MapHost {
   void quiesce();
   std::string verify();
   MapStats stats();
+  void reserve(std::uint64_t capacity);
+  void grow();
+  bool migrate(std::uint64_t buckets);
 
-  const map::MapParameters& shape() const { return object_.parameters(); }
+  // As it is now.
+  const map::MapParameters& shape() const { return table_.now; }
+  // Those that hold keys, of the level that is emptied, too.
+  std::uint64_t slots() const { return table_.bucket_count() * types_.ways; }
 
   Region& region;
   std::string where;
@@ -81,7 +92,8 @@ class MapHost {
   Event marks[4];
 
  private:
-  bool has_directory() const { return memory_.directory.size() != 0; }
+  bool has_directory() const { return !memory_.directory.empty(); }
+  void load_directory();
   // The table as kernels see it that are alone, or that refs may be beside.
   MapView view(bool alone) const;
   const std::uint32_t* order_of(const MapView& view, const MapBatch& batch, bool updates);
@@ -94,6 +106,10 @@ class MapHost {
   std::byte* reach_out(void* values, std::size_t bytes);
   void bring_out(void* to, std::size_t count, const std::vector<std::uint8_t>& wanted);
   MapSurvey look();
+  std::string verify_level(std::size_t level, class Audit& audit);
+  void refuse_refs(const char* what) const;
+  void list_values();
+  void list_more_places(DeviceBuffer<std::uint32_t> larger);
   void check_count(std::size_t count) const;
   MapResult finish(const map::Report& report);
   MapResult apply(MapOperation operation, const void* keys, const void* values, void* out,
@@ -109,12 +125,12 @@ class MapHost {
     }
   }
 
-  map::MapObject object_;
+  map::Table table_;
   MapTypes types_;
   std::uint32_t max_batch_;
+  MapOptions::Directory directory_;
   map::Memory memory_;
-  std::byte* table_;
-  std::byte* values_ = nullptr;
+  std::uint64_t moved_ = 0;  // buckets of the level that is emptied
   std::uint64_t size_ = 0;
   std::uint64_t limit_ = 0;
   std::uint64_t head_ = 0;  // as the last report had it

@@ -34,5 +34,8 @@ void launch_gather(Stream& stream, const detail::MapView& view, const std::uint3
                    const std::uint32_t* op, std::byte* out, std::uint32_t count);
 // Fills the ring with the places that are not `used`, from its beginning.
 void launch_list_free(Stream& stream, const detail::MapView& view, const std::uint32_t* used);
+// Places first, first + 1, ... of `count`.
+void launch_append_places(Stream& stream, std::uint32_t* to, std::uint32_t first,
+                          std::uint32_t count);
 
 }  // namespace holdfast::map

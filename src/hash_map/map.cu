@@ -10,27 +10,11 @@ std::string place_of(std::string_view name, const Region& region) {
   return concat("hash map '", name, "' of region '", region.path(), "'");
 }
 
-// A map of this object, over memory of its own.
-std::shared_ptr<MapHost> make_host(Region& region, std::string_view name, map::MapObject object,
-                                   core::Use use, const MapTypes& types, std::uint32_t max_batch,
-                                   map::Memory memory) {
-  return std::make_shared<MapHost>(region, place_of(name, region), std::move(object),
-                                   std::move(use), types, max_batch, std::move(memory));
-}
-
-map::Memory memory_for(const Region& region, const map::MapParameters& shape,
+map::Memory memory_for(const Region& region, const map::MapParameters& now, bool growing,
                        std::uint32_t max_batch, MapOptions::Directory directory) {
-  using Directory = MapOptions::Directory;
-  if (directory != Directory::automatic && directory != Directory::off &&
-      directory != Directory::on) {
-    throw Error(Errc::invalid_argument,
-                concat("hash map: directory ", static_cast<int>(directory),
-                       " is none that there is; give Directory::automatic, Directory::off or "
-                       "Directory::on"));
-  }
-  return map::Memory(
-      shape, max_batch,
-      map::make_directory(directory, shape.table_bytes(), region.domain() == Domain::device));
+  return map::Memory(now, max_batch,
+                     map::make_directory(directory, map::level_bytes(now, growing),
+                                         region.domain() == Domain::device));
 }
 
 core::Use take_over(const Region& region, std::string_view name) {
@@ -45,11 +29,13 @@ std::shared_ptr<MapHost> MapBase::create(Region& region, std::string_view name,
                                          const MapTypes& types, const MapOptions& options,
                                          std::uint64_t empty_key, std::uint64_t empty_value) {
   const map::MapParameters shape = map::parameters_of(types, options, empty_key, empty_value);
-  map::Memory memory = memory_for(region, shape, shape.max_batch, options.directory);
-  map::MapObject object = map::MapObject::create(region, name, shape);
+  map::Memory memory = memory_for(region, shape, false, shape.max_batch, options.directory);
+  const std::string where = place_of(name, region);
+  map::Table table = map::create_table(region, name, where, shape);
   core::Use use = take_over(region, name);
-  const auto host = make_host(region, name, std::move(object), std::move(use), types,
-                              shape.max_batch, std::move(memory));
+  const auto host =
+      std::make_shared<MapHost>(region, where, std::move(table), std::move(use), types,
+                                shape.max_batch, options.directory, std::move(memory));
   host->survey();
   return host;
 }
@@ -57,21 +43,23 @@ std::shared_ptr<MapHost> MapBase::create(Region& region, std::string_view name,
 std::shared_ptr<MapHost> MapBase::open(Region& region, std::string_view name, const MapTypes& types,
                                        const MapOpenOptions& options) {
   region.check_writable("opening a hash map");
-  map::MapObject object = map::MapObject::open(region, name);
-  map::MapParameters shape = object.parameters();
   const std::string where = place_of(name, region);
-  map::check_types(shape, types, where);
-  if (options.value_bytes != 0 && options.value_bytes != shape.value_bytes) {
-    throw Error(Errc::invalid_argument,
-                concat(where, " has values of ", shape.value_bytes, " bytes, and is opened for ",
-                       options.value_bytes, ": give the size that it was made with, or 0"));
+  map::Table table = map::open_table(region, name, where);
+  map::check_types(table.made, types, where);
+  if (options.value_bytes != 0 && options.value_bytes != table.made.value_bytes) {
+    throw Error(Errc::invalid_argument, concat(where, " has values of ", table.made.value_bytes,
+                                               " bytes, and is opened for ", options.value_bytes,
+                                               ": give the size that it was made with, or 0"));
   }
+  map::MapParameters shape = table.made;
   if (options.max_batch != 0) shape.max_batch = options.max_batch;
   (void)shape.parts();  // refuses max_batch
   core::Use use = take_over(region, name);
+  map::Memory memory =
+      memory_for(region, table.now, table.growing, shape.max_batch, options.directory);
   const auto host =
-      make_host(region, name, std::move(object), std::move(use), types, shape.max_batch,
-                memory_for(region, shape, shape.max_batch, options.directory));
+      std::make_shared<MapHost>(region, where, std::move(table), std::move(use), types,
+                                shape.max_batch, options.directory, std::move(memory));
   host->recovery = host->survey();
   return host;
 }
@@ -87,7 +75,7 @@ double MapBase::load_factor() const {
   return static_cast<double>(now.size) / static_cast<double>(now.capacity);
 }
 
-std::uint64_t MapBase::capacity() const { return host_->usable().shape().slots(); }
+std::uint64_t MapBase::capacity() const { return host_->usable().slots(); }
 
 std::uint32_t MapBase::value_bytes() const { return host_->usable().shape().value_bytes; }
 
@@ -114,6 +102,12 @@ void MapBase::set_order(MapOptions::Order order) {
 }
 
 void MapBase::quiesce() { host_->usable().quiesce(); }
+
+void MapBase::reserve(std::uint64_t capacity) { host_->usable().reserve(capacity); }
+
+void MapBase::grow() { host_->usable().grow(); }
+
+bool MapBase::migrate(std::uint64_t buckets) { return host_->usable().migrate(buckets); }
 
 std::string MapBase::verify() const { return host_->usable().verify(); }
 

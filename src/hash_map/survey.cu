@@ -19,13 +19,16 @@ MapSurvey MapHost::look() {
   return survey;
 }
 
+void MapHost::load_directory() {
+  for (std::size_t i = 0; i < memory_.directory.size(); ++i) {
+    const DeviceBuffer<std::byte>& copy = memory_.directory[i];
+    copy_async(stream, copy.data(), table_.levels[i], copy.bytes());
+  }
+}
+
 // REQUIRES: no ref is out.
 MapRecovery MapHost::survey() {
-  const auto load = [&] {
-    if (!has_directory()) return;
-    copy_async(stream, memory_.directory.data(), table_, memory_.directory.bytes());
-  };
-  load();
+  load_directory();
   const MapSurvey found = look();
   if (found.damaged != 0) {
     const std::uint64_t bucket = found.first_damage / types_.ways;
@@ -36,20 +39,25 @@ MapRecovery MapHost::survey() {
                        "too; nothing was changed. Reopen the region from its last commit"));
   }
   const bool unclean = found.cleared + found.gone + found.loose != 0;
-  if (unclean) types_.kernels->mend(stream, view(true), false);
-  if (found.duplicates != 0) types_.kernels->mend(stream, view(true), true);
+  const DeviceBuffer<std::uint8_t> duplicate(found.duplicates != 0 ? this->slots() : 0);
+  if (found.duplicates != 0) {
+    types_.kernels->find_duplicates(stream, view(true), duplicate.data());
+    types_.kernels->mend(stream, view(true), duplicate.data());
+  }
+  if (unclean) types_.kernels->mend(stream, view(true), nullptr);
   if (unclean || found.duplicates != 0) {
     stream.synchronize();
-    load();
+    load_directory();
   }
   const unsigned long long ends[2] = {0, 0};
   unsigned long long tail = 0;
-  if (values_ != nullptr) {
+  if (shape().places != 0) {
     copy_async(stream, memory_.ends.data(), ends, sizeof(ends));
     map::launch_list_free(stream, view(true), memory_.used.data());
     copy_async(stream, &tail, memory_.ends.data() + 1, sizeof(tail));
   }
   stream.synchronize();
+  map::tidy(region, table_);
   head_ = 0;
   limit_ = tail;
   size_ = found.pairs;
@@ -68,7 +76,7 @@ void MapHost::quiesce() {
 std::uint64_t MapHost::export_batch(std::uint64_t first, std::uint64_t slots, void* keys,
                                     void* values) {
   constexpr std::uint64_t kPieceBytes = std::uint64_t{16} << 20;
-  const std::uint64_t all = shape().slots();
+  const std::uint64_t all = this->slots();
   if (first >= all || slots == 0) return 0;
   if (keys == nullptr) {
     throw Error(Errc::invalid_argument, where + ": export_batch() was given no place for keys");

@@ -33,7 +33,8 @@ TEST_P(HashMapCheck, ChangesOfTheProgramAreNoticed) {
 INSTANTIATE_TEST_SUITE_P(Programs, HashMapCheck,
                          ::testing::Values("map_insert", "map_insert_small", "map_update",
                                            "map_erase", "map_ref_insert", "map_ref_update",
-                                           "map_ref_erase"),
+                                           "map_ref_erase", "map_grow", "map_grow_update",
+                                           "map_grow_erase", "map_grow_ref_erase"),
                          [](const auto& of) { return std::string(of.param); });
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A map that is killed: at any moment, and at every fence of batches and of opening; and one that
-// is damaged.
+// A map that is killed: at any moment, and at every fence of batches, of growths and of opening;
+// and one that is damaged.
 #include <chrono>
 #include <set>
 #include <thread>
@@ -105,15 +105,29 @@ struct Told {
   U64 done;
 };
 
+// Beside what batches run.
+enum class Beside { nothing, refs, growths };
+Beside beside_from_environment() {
+  return static_cast<Beside>(std::stoi(from_environment("HOLDFAST_TEST_BESIDE")));
+}
+
+// A step of a growth, or the beginning of one.
+void grow_some(Map& map, U64 step) {
+  if (map.stats().left_to_move == 0 && map.capacity() < 72 * 64) map.grow();
+  map.migrate(step % 4);
+}
+
 TEST(HashMapChild, DISABLED_RunsUntilKilled) {
   const Opened opened = Opened::open(from_environment("HOLDFAST_TEST_PATH"));
-  const bool by_ref = from_environment("HOLDFAST_TEST_REF") == "1";
+  const Beside beside = beside_from_environment();
+  const bool by_ref = beside == Beside::refs;
   for (U64 n = std::stoull(from_environment("HOLDFAST_TEST_BATCH"));; ++n) {
     if (by_ref && n % 3 == 0) (void)opened.map->ref();
     report(Told{n, 0});
     Numbered<Map>(n).apply(opened);
     report(Told{n, 1});
     if (by_ref && n % 3 == 2) opened.map->quiesce();
+    if (beside == Beside::growths) grow_some(*opened.map, n);
   }
 }
 
@@ -121,7 +135,7 @@ class HashMapCrash : public Scratch {
  protected:
   // Runs batches in a child until it is killed; between two kills the child says what is done, and
   // this process does the same to a map of its own, which is never killed.
-  void kill_often(bool by_ref) {
+  void kill_often(Beside beside) {
     std::mt19937_64 random(test_seed());
     Opened::create(path(), shape()).region->close();
     U64 next = 0;
@@ -135,7 +149,7 @@ class HashMapCrash : public Scratch {
                     {{"HOLDFAST_TEST_PATH", path()},
                      {"HOLDFAST_ARENA_DIR", arenas()},
                      {"HOLDFAST_TEST_BATCH", std::to_string(next)},
-                     {"HOLDFAST_TEST_REF", by_ref ? "1" : "0"}});
+                     {"HOLDFAST_TEST_BESIDE", std::to_string(static_cast<int>(beside))}});
         Told told{};
         ASSERT_TRUE(child.read(told));
         std::this_thread::sleep_for(std::chrono::microseconds(random() % 20'000));
@@ -149,6 +163,7 @@ class HashMapCrash : public Scratch {
       Opened opened = Opened::open(path());
       const auto now = opened.contents();
       ASSERT_NO_FATAL_FAILURE(judge(opened, held, now, next, done, begun));
+      cut_growths_ += opened.map->stats().left_to_move != 0 ? 1 : 0;
       total_ += begun - next;
       next = begun;
       opened.abandon();
@@ -182,11 +197,18 @@ class HashMapCrash : public Scratch {
     ASSERT_EQ(opened.map->stats().free_places, opened.map->stats().value_places - now.size());
   }
   U64 total_ = 0;
+  int cut_growths_ = 0;
 };
 
-TEST_F(HashMapCrash, KilledAtAnyMomentEachOperationIsThereWholeOrNot) { kill_often(false); }
+TEST_F(HashMapCrash, KilledAtAnyMomentEachOperationIsThereWholeOrNot) {
+  kill_often(Beside::nothing);
+}
 TEST_F(HashMapCrash, KilledAtAnyMomentBesideRefsEachOperationIsThereWholeOrNot) {
-  kill_often(true);
+  kill_often(Beside::refs);
+}
+TEST_F(HashMapCrash, KilledAtAnyMomentOfGrowthsEachOperationIsThereWholeOrNot) {
+  kill_often(Beside::growths);
+  EXPECT_GT(cut_growths_, 3) << "of 12 kills";
 }
 
 // ---- Kills at every fence ----------------------------------------------------------------------
@@ -216,14 +238,19 @@ TEST(HashMapChild, DISABLED_DiesAtAFence) {
   Opened opened = Opened::open(from_environment("HOLDFAST_TEST_PATH"));
   cpu::set_listener(&reaper);
   if (!in_opening) {
-    if (number("HOLDFAST_TEST_REF") == 1) (void)opened.map->ref();
+    const Beside beside = beside_from_environment();
+    if (beside == Beside::refs) (void)opened.map->ref();
+    if (beside == Beside::growths) opened.map->grow();
+    opened.map->migrate(4);
     Numbered<Map>(batch, kShort).apply(opened);
     opened.map->quiesce();
   }
+  opened.map->reserve(0);  // ends a growth
   opened.abandon();
 }
 
-// Of batches of every kind, alone and beside a ref; every tenth state is opened with kills, too.
+// Of batches of every kind, alone, beside a ref and within a growth; every tenth state is opened,
+// and a growth ended, with kills, too.
 TEST_F(HashMapCrash, KilledAtEveryFenceEachOperationIsThereWholeOrNot) {
   Opened opened = Opened::create(path(), shape());
   for (U64 n = 0; n < 8; ++n) Numbered<Map>(n).apply(opened);
@@ -231,15 +258,17 @@ TEST_F(HashMapCrash, KilledAtEveryFenceEachOperationIsThereWholeOrNot) {
   opened.map.reset();
   opened.region->close();
   const std::vector<char> image = read_file(path());
-  for (U64 batch = 100; batch < 110; ++batch) {
-    const bool by_ref = batch >= 105;
+  for (U64 batch = 100; batch < 112; ++batch) {
+    const Beside beside = batch < 105   ? Beside::nothing
+                          : batch < 110 ? Beside::refs
+                                        : Beside::growths;
     const auto run = [&](U64 fences, bool opening) {
       Child child("HashMapChild.DISABLED_DiesAtAFence",
                   {{"HOLDFAST_TEST_PATH", path()},
                    {"HOLDFAST_ARENA_DIR", arenas()},
                    {"HOLDFAST_TEST_BATCH", std::to_string(batch)},
                    {"HOLDFAST_TEST_FENCES", std::to_string(fences)},
-                   {"HOLDFAST_TEST_REF", by_ref ? "1" : "0"},
+                   {"HOLDFAST_TEST_BESIDE", std::to_string(static_cast<int>(beside))},
                    {"HOLDFAST_TEST_OPENING", opening ? "1" : "0"}});
       return child.wait();
     };
@@ -259,6 +288,9 @@ TEST_F(HashMapCrash, KilledAtEveryFenceEachOperationIsThereWholeOrNot) {
       ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
       opened = Opened::open(path());
       ASSERT_NO_FATAL_FAILURE(expect_follows(opened, held, batch, kShort));
+      const auto now = opened.contents();
+      opened.map->reserve(0);
+      ASSERT_NO_FATAL_FAILURE(opened.expect_holds(now));
       opened.abandon();
     }
   }

@@ -117,20 +117,31 @@ class Histories {
   using Map = HashMap<U64, MapConfig<Width>>;
   using Opened = MapOpened<Map>;
 
-  Histories(const std::string& path, std::uint32_t value_bytes, U64 seed)
+  // `growing`: on keys of the level that is emptied, from which nothing moves.
+  Histories(const std::string& path, std::uint32_t value_bytes, U64 seed, bool growing)
       : random_(seed),
-        opened_(Opened::create(path, map_options(Width == 4 ? 12 : 2 * Width, value_bytes, 512))) {}
+        opened_(Opened::create(path, map_options(growing      ? 96
+                                                 : Width == 4 ? 12
+                                                              : 2 * Width,
+                                                 value_bytes, 512))) {
+    if (growing) grow();
+  }
+  bool exhausted() const { return growing_ && old_.size() < 3; }
 
   // One kernel of random steps on one to three keys, from a random state; and its end.
   void run(unsigned groups, unsigned each, unsigned erase_percent) {
-    const U64 keys = 1 + random_() % 3;
+    const std::vector<U64> keys = draw_keys();
     std::map<U64, State> first;
-    for (U64 key = 1; key <= keys; ++key) {
+    for (const U64 key : keys) {
       first[key];
-      if (random_() % 2 == 0) continue;
+      if (random_() % 2 == 0) {
+        opened_.map->erase(&key, 1);
+        continue;
+      }
       first[key] = next_++;
       const auto value = opened_.values_of({*first[key]});
-      ASSERT_EQ(opened_.map->insert(&key, value.data(), 1).inserted, 1u);
+      const MapResult put = opened_.map->insert_or_assign(&key, value.data(), 1);
+      ASSERT_EQ(growing_ ? put.assigned : put.inserted, 1u);
     }
     const std::size_t count = std::size_t{groups} * each;
     std::vector<MapStep> steps(count);
@@ -139,7 +150,7 @@ class Histories {
       const bool erases = random_() % 100 < erase_percent;
       steps[i].call = erases ? MapCall::erase
                              : static_cast<MapCall>(random_() % static_cast<int>(MapCall::kinds));
-      steps[i].key = 1 + random_() % keys;
+      steps[i].key = keys[random_() % keys.size()];
       numbers[i] = next_++;
     }
     std::vector<std::uint32_t> out;
@@ -148,6 +159,32 @@ class Histories {
   }
 
  private:
+  // Fills the table, and leaves what is on its lower level.
+  void grow() {
+    std::vector<U64> keys(200);
+    for (auto& key : keys) key = random_() >> 1;
+    opened_.map->insert(keys.data(), opened_.values_of(keys).data(), keys.size());
+    const U64 capacity = opened_.map->capacity(), above = capacity / 3 * 2;
+    keys.resize(above);
+    keys.resize(opened_.map->export_batch(0, above, keys.data(), nullptr));
+    opened_.map->erase(keys.data(), keys.size());
+    old_.resize(capacity - above);
+    old_.resize(opened_.map->export_batch(above, old_.size(), old_.data(), nullptr));
+    ASSERT_GT(old_.size(), 3u);
+    growing_ = true;
+    opened_.map->grow();
+  }
+  std::vector<U64> draw_keys() {
+    std::vector<U64> keys(1 + random_() % 3);
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      keys[i] = i + 1;
+      if (!growing_) continue;
+      keys[i] = old_.back();
+      old_.pop_back();
+    }
+    return keys;
+  }
+
   void make(std::vector<MapStep>& steps, const std::vector<U64>& numbers,
             std::vector<std::uint32_t>& out, unsigned groups, unsigned each) {
     const std::vector<std::uint32_t> values = opened_.values_of(numbers);
@@ -191,29 +228,41 @@ class Histories {
           << text_of(calls);
     }
     std::vector<U64> keys;
-    for (const auto& [key, value] : left) keys.push_back(key);
+    for (const auto& [key, state] : first) {
+      if (left.count(key) != 0) keys.push_back(key);
+    }
+    ASSERT_EQ(left.size(), keys.size() + old_.size());
     opened_.map->erase(keys.data(), keys.size());
-    ASSERT_EQ(opened_.map->size(), 0u);
+    ASSERT_EQ(opened_.map->size(), old_.size());
     ASSERT_EQ(opened_.map->verify(), "");
   }
 
   std::mt19937_64 random_;
   U64 next_ = 1;
   Opened opened_;
+  bool growing_ = false;
+  std::vector<U64> old_;  // keys on the level that is emptied, of no history yet
 };
 
 class HashMapRefTest : public Scratch {
  protected:
   // Each under a schedule of its own. $HOLDFAST_TEST_HISTORIES: of how many, of each kind.
   template <unsigned Width>
-  void explore(std::uint32_t value_bytes, unsigned histories) {
+  void explore(std::uint32_t value_bytes, unsigned histories, bool growing = false) {
     const U64 seed = test_seed();
     if (const char* given = std::getenv("HOLDFAST_TEST_HISTORIES")) {
       histories = static_cast<unsigned>(std::strtoul(given, nullptr, 0));
     }
-    Histories<Width> all(path(), value_bytes, seed);
     std::mt19937_64 random(seed);
+    std::optional<Histories<Width>> all;
     for (unsigned i = 0; i < histories; ++i) {
+#if defined(HOLDFAST_BACKEND_CPU)
+      cpu::set_schedule({});
+#endif
+      if (!all || all->exhausted()) {
+        all.reset();
+        all.emplace(path(std::to_string(i)), value_bytes, random(), growing);
+      }
 #if defined(HOLDFAST_BACKEND_CPU)
       cpu::Schedule schedule = cpu::schedule();
       schedule.seed = random() | 1;
@@ -222,7 +271,7 @@ class HashMapRefTest : public Scratch {
       const unsigned groups = 2 + static_cast<unsigned>(random() % 5);
       const unsigned each = 1 + static_cast<unsigned>(random() % (24 / groups));
       const unsigned erase_percent = random() % 2 == 0 ? 15 : 40;
-      ASSERT_NO_FATAL_FAILURE(all.run(groups, each, erase_percent))
+      ASSERT_NO_FATAL_FAILURE(all->run(groups, each, erase_percent))
           << "history " << i << ", seed " << seed;
     }
   }
@@ -238,6 +287,13 @@ TEST_F(HashMapRefTest, OperationsOnFewKeysAreLinearisableWidth4InPlaces) { explo
 TEST_F(HashMapRefTest, OperationsOnFewKeysAreLinearisableWidth8) { explore<8>(8, 2500); }
 TEST_F(HashMapRefTest, OperationsOnFewKeysAreLinearisableWidth8InPlaces) { explore<8>(16, 1500); }
 TEST_F(HashMapRefTest, OperationsOnFewKeysAreLinearisableWidth32) { explore<32>(12, 600); }
+
+TEST_F(HashMapRefTest, OperationsOnKeysThatHaveNotMovedYetAreLinearisableWidth4) {
+  explore<4>(16, 700, true);
+}
+TEST_F(HashMapRefTest, OperationsOnKeysThatHaveNotMovedYetAreLinearisableWidth8) {
+  explore<8>(8, 500, true);
+}
 
 // Groups of a warp take the operations of their threads in turn.
 TEST_F(HashMapRefTest, ThreadsHaveTheirOperationsMadeInTurn) {

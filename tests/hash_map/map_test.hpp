@@ -65,6 +65,7 @@ struct MapOpened {
   static MapOpened create(const std::string& path, const MapOptions& shape) {
     RegionOptions options;
     options.size = Map::region_bytes(shape);
+    options.max_size = 64 * options.size;  // for maps that grow
     auto region = std::make_unique<Region>(Region::create(path, options));
     auto map = std::make_unique<Map>(Map::create(*region, "map", shape));
     return {std::move(region), std::move(map)};
