@@ -207,6 +207,16 @@ def _command_lines(name: str, settings: Settings) -> Iterator[list[str]]:
             yield [f"--{option}={value}" for option, value in given.items()]
 
 
+def _command(name: str, settings: Settings) -> str:
+    """Returns the call, but for the part of an experiment that it was for."""
+    given = f"holdfast bench {name} --size {settings.size} --distribution {settings.distribution}"
+    if settings.operations is not None:
+        given += f" --operations {settings.operations}"
+    if settings.batches:
+        given += f" --batches {','.join(map(str, settings.batches))}"
+    return given
+
+
 _CELL = ("contestant", "form", "logged", "workload", "drawn_from", "theta", "key_bytes", "batch")
 
 
@@ -249,8 +259,7 @@ def run(
             runner.write_results(
                 path,
                 program=PROGRAM,
-                command=f"holdfast bench {name} --size {settings.size} "
-                f"--distribution {settings.distribution}",
+                command=_command(name, settings),
                 medium="dram",
                 started=started,
                 lines=lines,

@@ -72,6 +72,7 @@ def test_a_part_is_measured_and_added(tmp_path: Path, run: Run, program: Path) -
                      tmp_path, "--operations", 700, "--batches", "64,128", *words)  # fmt: skip
         assert answer.status == 0, answer.err
         report = gphash.measured("gphash-fig5", settings(tmp_path))
+        assert report.head["command"].endswith("--operations 700 --batches 64,128")
         names = ("contestant", "form", "workload", "batch", "operations")
         return [tuple(line[name] for name in names) for line in report.lines]
 
