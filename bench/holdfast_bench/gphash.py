@@ -125,6 +125,12 @@ def _fig8(size: Size) -> Iterator[Arguments]:
         }
 
 
+def _fig9(size: Size) -> Iterator[Arguments]:
+    for run in _sweep(8)(size):
+        if set(str(run["workloads"]).split(",")) <= set(MICRO):
+            yield {**run, "batches": size.batches[-1]}
+
+
 def _fig10(size: Size) -> Iterator[Arguments]:
     yield {
         "workloads": ",".join(FITTED),
@@ -167,6 +173,11 @@ EXPERIMENTS = {
         ("holdfast", "slabhash-gpm", "clevel-gpm"),
     ),
     "gphash-fig8": Experiment("what a batch's time goes to", _fig8, tuple(CONTESTANTS)[:-1]),
+    "gphash-fig9": Experiment(
+        "what our map's directory and its ordering bring",
+        _fig9,
+        ("holdfast-no-directory", "holdfast"),
+    ),
     "gphash-fig10": Experiment("DLRM and PageRank, by fitted generators", _fig10),
     "gphash-fig12": Experiment("the skewness of YCSB C's keys, which are Zipf's", _fig12),
 }
@@ -205,6 +216,16 @@ def _command_lines(name: str, settings: Settings) -> Iterator[list[str]]:
                     continue
                 given["workloads"] = ",".join(asked)
             yield [f"--{option}={value}" for option, value in given.items()]
+
+
+def _command(name: str, settings: Settings) -> str:
+    """Returns the call, but for the part of an experiment that it was for."""
+    given = f"holdfast bench {name} --size {settings.size} --distribution {settings.distribution}"
+    if settings.operations is not None:
+        given += f" --operations {settings.operations}"
+    if settings.batches:
+        given += f" --batches {','.join(map(str, settings.batches))}"
+    return given
 
 
 _CELL = ("contestant", "form", "logged", "workload", "drawn_from", "theta", "key_bytes", "batch")
@@ -249,8 +270,7 @@ def run(
             runner.write_results(
                 path,
                 program=PROGRAM,
-                command=f"holdfast bench {name} --size {settings.size} "
-                f"--distribution {settings.distribution}",
+                command=_command(name, settings),
                 medium="dram",
                 started=started,
                 lines=lines,
@@ -348,11 +368,29 @@ def shares(report: Report) -> str:
     return table(header, rows)
 
 
+def factors(report: Report) -> str:
+    """Returns the table of M operations/s by form, and of how many times the first one's."""
+    names = sorted(dict.fromkeys(map(title, report.lines)), key=lambda name: "without" not in name)
+    workloads = _workloads(report)
+    rates = {(title(line), line["workload"]): line["million_operations_per_s"]
+             for line in report.lines}  # fmt: skip
+
+    def cell(name: str, workload: str) -> str:
+        rate, first = rates.get((name, workload)), rates.get((names[0], workload))
+        if rate is None:
+            return ""
+        return f"{rate:.3g}" if first is None else f"{rate:.3g} ({rate / first:.2f}x)"
+
+    rows: list[list[object]] = [[name, *(cell(name, one) for one in workloads)] for name in names]
+    return table(["M operations/s", *workloads], rows)
+
+
 TABLES: dict[str, Callable[[Report], str]] = {
     "gphash-fig5": throughputs,
     "gphash-fig6": throughputs,
     "gphash-fig7": load_factors,
     "gphash-fig8": shares,
+    "gphash-fig9": factors,
     "gphash-fig10": throughputs,
     "gphash-fig12": skews,
 }
@@ -389,7 +427,7 @@ def _points(name: str, lines: list[Line]) -> tuple[list[float], list[float]]:
 
 def draw(name: str, report: Report, path: Path) -> bool:
     """Draws throughput over latency, or load factors; says whether there was anything to draw."""
-    if not report.lines or name == "gphash-fig8":
+    if not report.lines or name in ("gphash-fig8", "gphash-fig9"):
         return False
     plt = pyplot()
     panels = _workloads(report)

@@ -30,16 +30,22 @@ def settings(tmp_path: Path, program: Path | None = None, **more: Any) -> gphash
 
 @pytest.mark.parametrize("name", gphash.EXPERIMENTS)
 def test_every_figure_is_measured(tmp_path: Path, run: Run, program: Path, name: str) -> None:
+    chosen = {
+        "gphash-fig9": "holdfast-no-directory",
+        "gphash-fig10": "clevel-gpm,cpu-assisted",  # of more keys than the others
+    }.get(name, "holdfast,clevel-gpm,cpu-assisted")
     answer = run("bench", name, "--size", "tiny", "--threads", 2, "--program", program,
-                 "--results", tmp_path, "--contestants",
-                 "holdfast,clevel-gpm,cpu-assisted")  # fmt: skip
+                 "--results", tmp_path, "--contestants", chosen)  # fmt: skip
     assert answer.status == 0, answer.err
     report = gphash.measured(name, settings(tmp_path))
     assert report.head["size"] == "tiny"
     assert name in report.head["command"]
+    if name == "gphash-fig9":
+        assert "| Holdfast without its directory, as given |" in answer.out
+        assert len(report.lines) == 2 * len(gphash.MICRO)  # as given, and ordered
     allowed = set(gphash.EXPERIMENTS[name].contestants)
     found = {line["contestant"] for line in report.lines}
-    assert found == {"holdfast", "clevel-gpm", "cpu-assisted"} & allowed
+    assert found == set(chosen.split(",")) & allowed
     for line in report.lines:
         # Every request was answered, and none for lack of room.
         full = line["no_room"]
@@ -50,7 +56,7 @@ def test_every_figure_is_measured(tmp_path: Path, run: Run, program: Path, name:
             assert full == 0
         parts = sum(line[f"{part}_us"] for part in gphash.PARTS)
         assert 0 < parts <= line["mean_us"] * 1.01
-    assert "Clevel-GPM, as printed" in answer.out
+    assert name == "gphash-fig9" or "Clevel-GPM, as printed" in answer.out
 
 
 def test_what_is_there_is_found(tmp_path: Path, program: Path) -> None:
@@ -72,6 +78,7 @@ def test_a_part_is_measured_and_added(tmp_path: Path, run: Run, program: Path) -
                      tmp_path, "--operations", 700, "--batches", "64,128", *words)  # fmt: skip
         assert answer.status == 0, answer.err
         report = gphash.measured("gphash-fig5", settings(tmp_path))
+        assert report.head["command"].endswith("--operations 700 --batches 64,128")
         names = ("contestant", "form", "workload", "batch", "operations")
         return [tuple(line[name] for name in names) for line in report.lines]
 
@@ -128,6 +135,15 @@ def test_tables_say_what_was_measured() -> None:
     text = gphash.shares(report)
     assert "as printed | a | 100 | 10.0 % | 20.0 % | 5.0 % | 60.0 % | 1.0 % | 20.0 % |" in text
     assert "without its log" not in text
+    report = Report(head(), [
+        line("holdfast", form="ordered", million_operations_per_s=300, **logged),
+        line("holdfast-no-directory", form="as given", million_operations_per_s=15, **logged),
+    ])  # fmt: skip
+    text = gphash.factors(report)
+    assert (
+        "without its directory, as given | 15 (1.00x) |\n| Holdfast, ordered | 300 (20.00x) |"
+        in text
+    )
     skewed = Report(head(), [line("clevel-gpm", theta=t, **logged) for t in (1.1, 0)])
     assert "| M operations/s, theta | 0 | 1.1 |" in gphash.skews(skewed)
     assert "| Clevel-GPM, as printed | 40 | 40 |" in gphash.skews(skewed)
