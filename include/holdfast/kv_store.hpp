@@ -142,9 +142,11 @@ class KvStore {
 
   // Milliseconds of the parts of the last batch, by events in the stream.
   struct Timing {
-    double copy = 0;    // keys to the device; values come beside what follows
-    double order = 0;   // sorting, or grouping by bucket
-    double update = 0;  // what changes; log, table, persists
+    double copy = 0;   // keys to the device; values come beside what follows. Of the layout log:
+                       // what kernels cannot read where it is
+    double order = 0;  // sorting, or grouping by bucket; of the layout log by key, with the part of
+                       // the append that is beside it
+    double update = 0;  // what changes; log, table, persists; of the layout log the commit, too
     double commit = 0;  // counters and the transaction's commit point
   };
 

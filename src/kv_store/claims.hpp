@@ -33,10 +33,11 @@ __device__ inline unsigned long long claim_at(const Claims& claims, std::uint32_
   return *const_cast<const volatile unsigned long long*>(&claims.entries[entry]);
 }
 
-// Enters operation `op`; returns its key's entry.
-template <class Key>
-__device__ std::uint32_t enter_claim(const Claims& claims, const Key* keys, std::uint32_t op) {
-  const Key key = keys[op];
+// Enters operation `op`, of that key; returns the key's entry. `is_of(other)`: whether the key of
+// operation `other`, which has entered, is the same one.
+template <class Key, class IsOf>
+__device__ std::uint32_t enter_claim(const Claims& claims, Key key, std::uint32_t op,
+                                     const IsOf& is_of) {
   const unsigned long long mine = static_cast<unsigned long long>(claims.tag) << 32 | (op + 1);
   std::uint32_t entry = static_cast<std::uint32_t>(detail::kv_hash(key) >> 20) & claims.mask;
   for (;; entry = (entry + 1) & claims.mask) {
@@ -46,11 +47,18 @@ __device__ std::uint32_t enter_claim(const Claims& claims, const Key* keys, std:
       if (before == held) break;
       held = before;  // another operation of this batch came first
     }
-    if (keys[static_cast<std::uint32_t>(held) - 1] != key) continue;
+    if (!is_of(static_cast<std::uint32_t>(held) - 1)) continue;
     if (held < mine) atomicMax(&claims.entries[entry], mine);
     break;
   }
   return entry;
+}
+
+// Where all keys are there before any enters.
+template <class Key>
+__device__ std::uint32_t enter_claim(const Claims& claims, const Key* keys, std::uint32_t op) {
+  const Key key = keys[op];
+  return enter_claim(claims, key, op, [&](std::uint32_t other) { return keys[other] == key; });
 }
 
 // Once all have entered.

@@ -152,6 +152,26 @@ TEST_F(RegionCommitTest, WritesInProportionToWhatChanged) {
   EXPECT_EQ(committed_byte(kMiB), 2);
 }
 
+// Of an object that begins and ends anywhere in a segment of pages, and takes some as a whole.
+TEST_F(RegionCommitTest, AMarkIsSeenWhereverItStands) {
+  Region region = taps_.create(path(), options(8 * kMiB));
+  region.allocate<std::uint8_t>("before", 37 * kPageBytes, Tracking::marked);
+  constexpr std::uint64_t kPages = 3 * 256 + 100;
+  auto data = region.allocate<std::uint8_t>("data", kPages * kPageBytes, Tracking::marked);
+  region.allocate<std::uint8_t>("behind", 300 * kPageBytes, Tracking::marked);
+  region.commit();
+  const std::uint64_t first = region.object("data").offset / kPageBytes;
+  for (std::uint64_t page = 0; page < kPages; ++page) {
+    const std::uint64_t in_segment = (first + page) % 256;
+    if (page != 0 && page != kPages - 1 && in_segment % 255 != 0 && page % 50 != 0) continue;
+    SCOPED_TRACE(page);
+    data[page * kPageBytes] = 1;
+    region.mark(&data[page * kPageBytes], 1);
+    ASSERT_EQ(region.commit().pages_written, 1u);
+  }
+  EXPECT_EQ(region.commit().pages_written, 0u);
+}
+
 TEST_F(RegionCommitTest, MarksOfKernelsCount) {
   Region region = taps_.create(path(), options(kMiB));
   auto data = region.allocate<std::uint8_t>("data", 10 * kPageBytes, Tracking::marked);

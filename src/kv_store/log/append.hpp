@@ -7,7 +7,7 @@
 
 namespace holdfast::kv::log {
 
-// Pages of the log that a run's records and first header lie in: blocks for append_page().
+// Pages of the log that a run's records and first header lie in: a block for each (spot_of()).
 inline std::uint32_t pages_of(const RunPlan& run) {
   const std::uint32_t segment = 1u << run.shift;
   const std::uint32_t in_page = run.first % kBlock;
@@ -19,34 +19,47 @@ inline std::uint32_t pages_of(const RunPlan& run) {
          pages(kHeaderRecords + last);
 }
 
-// One block's part of the run: a page of positions, so that warps store whole lines, of one piece.
-// `page`: counted from the page of the first header. `source(number, position)`: the run's record
-// of that number, which goes to that position.
-template <class Source>
-__device__ void append_page(const Medium& medium, const RunPlan& run, const Work& work,
-                            std::uint32_t page, const Source& source) {
+// What a thread of a block that has a page of the run stores there.
+struct Spot {
+  std::uint32_t piece = 0;
+  std::uint32_t position = 0;
+  std::uint32_t index = 0;   // of the record within its piece
+  std::uint32_t number = 0;  // within the run: one more than that of the thread before
+  bool stores = false;       // whether there is a record: not in front of them, nor behind
+};
+
+// A block has a page of positions, so that warps store whole lines; all of it is of one piece.
+// `page`: counted from the page of the first header.
+__device__ inline Spot spot_of(const RunPlan& run, std::uint32_t page) {
   const std::uint32_t begin = run.first / kBlock * kBlock;  // the page of the first header
   const std::uint32_t in_first = (((run.first >> run.shift) + 1) << run.shift) - begin;
   const std::uint32_t at = page * kBlock + threadIdx.x;
-  const std::uint32_t piece = at < in_first ? 0 : 1 + ((at - in_first) >> run.shift);
-  if (piece >= run.pieces) return;  // the whole block: pieces are of whole pages
-  const std::uint32_t header = run.header_of(piece);
-  const std::uint32_t base = piece == 0 ? begin : header;
-  const std::uint32_t offset = piece == 0 ? at : (at - in_first) & ((1u << run.shift) - 1);
-  const std::uint32_t position = base + offset;
-  const std::uint32_t index = position - header - kHeaderRecords;  // wraps in front of the records
-  const std::uint32_t there = run.end_of(piece) - run.begin_of(piece);
-  const bool stores = position >= header + kHeaderRecords && index < there;
-  unsigned long long mine = 0;
-  if (stores) {
-    const Record record = source(run.begin_of(piece) + index, position);
-    mine = record_sum(record.key, record.value, index);
-    medium.records[position] = record;
-    medium.marks.mark(&medium.records[position], sizeof(Record));
-    persist();
-  }
+  Spot spot;
+  spot.piece = at < in_first ? 0 : 1 + ((at - in_first) >> run.shift);
+  if (spot.piece >= run.pieces) return spot;
+  const std::uint32_t header = run.header_of(spot.piece);
+  const std::uint32_t base = spot.piece == 0 ? begin : header;
+  const std::uint32_t offset = spot.piece == 0 ? at : (at - in_first) & ((1u << run.shift) - 1);
+  const std::uint32_t there = run.end_of(spot.piece) - run.begin_of(spot.piece);
+  spot.position = base + offset;
+  spot.index = spot.position - header - kHeaderRecords;  // wraps in front of the records
+  spot.number = run.begin_of(spot.piece) + spot.index;   // the same
+  spot.stores = spot.position >= header + kHeaderRecords && spot.index < there;
+  return spot;
+}
+
+// Stores a record, which is durable once the thread persists. Returns its sum.
+__device__ inline unsigned long long append(const Medium& medium, const Spot& spot,
+                                            const Record& record) {
+  medium.records[spot.position] = record;
+  medium.marks.mark(&medium.records[spot.position], sizeof(Record));
+  return record_sum(record.key, record.value, spot.index);
+}
+
+// REQUIRES: all threads of the block call; each has the sum of what it stored, or 0.
+__device__ inline void add_sums(const Work& work, const Spot& spot, unsigned long long mine) {
   const unsigned long long sum = block_sum(mine);
-  if (sum != 0) atomicAdd(&work.sums[piece], sum);
+  if (sum != 0) atomicAdd(&work.sums[spot.piece], sum);
 }
 
 }  // namespace holdfast::kv::log

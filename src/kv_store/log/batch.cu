@@ -3,6 +3,7 @@
 #include "kv_store/log/append.hpp"
 #include "kv_store/log/block_sum.hpp"
 #include "kv_store/log/counts.hpp"
+#include "kv_store/log/line_words.hpp"
 #include "kv_store/log/look.hpp"
 
 namespace holdfast::kv::log {
@@ -12,97 +13,142 @@ __device__ std::uint32_t thread_in_row() { return blockIdx.x * blockDim.x + thre
 
 // ---- Which operation is the last of its key -----------------------------------------------------
 
-__device__ void claim(const Batch& batch, std::uint32_t op, Outcome* outcome) {
-  const std::uint64_t key = batch.keys[op];
+__device__ void claim(const Batch& batch, const KeysIn& in, std::uint32_t op, std::uint64_t key,
+                      Outcome* outcome) {
   if (key == KvStoreRef::kReservedKey) atomicAdd(&outcome->reserved_keys, 1u);
-  batch.claim_of[op] = enter_claim(batch.claims, batch.keys, op);
-}
-
-__global__ void take_words(const std::uint64_t* keys, const std::uint64_t* values,
-                           std::uint64_t* to_keys, std::uint64_t* to_values, std::uint32_t count) {
-  const std::uint32_t i = thread_in_row();
-  if (i >= count) return;
-  to_keys[i] = keys[i];
-  if (values != nullptr) to_values[i] = values[i];
-}
-
-__global__ void claim_keys(Batch batch, Outcome* outcome) {
-  const std::uint32_t op = thread_in_row();
-  if (op < batch.count) claim(batch, op, outcome);
-}
-
-// ---- The run ------------------------------------------------------------------------------------
-
-__device__ Record record_of(const Batch& batch, std::uint32_t op) {
-  if (!batch.erases()) return {~batch.keys[op], batch.values[op]};
-  const std::uint32_t slot = batch.slots[op];
-  const bool removes = slot != kNone && (slot & kPresentBit) != 0;
-  return {removes ? ~batch.keys[op] : 0, 0};
-}
-
-// Blocks of both kinds in turn, so that lookups, which wait for device memory, run beside the
-// append, which waits for the link.
-template <class Form>
-__global__ void step(Medium medium, Form index, Batch batch, RunPlan run, Work work,
-                     std::uint32_t append_blocks, std::uint32_t look_blocks) {
-  const std::uint32_t both = append_blocks < look_blocks ? append_blocks : look_blocks;
-  const std::uint32_t block = blockIdx.x;
-  const bool paired = block < 2 * both;
-  const bool looks = paired ? block % 2 == 1 : look_blocks > append_blocks;
-  const std::uint32_t number = paired ? block / 2 : block - both;
-  const bool refused = work.outcome->reserved_keys != 0;
-  if (!refused && looks) {
-    const std::uint32_t op = number * kBlock + threadIdx.x;
-    add_up(op < batch.count ? look(index, batch, op) : Tally{}, work.outcome);
-  } else if (!refused) {
-    append_page(medium, run, work, number,
-                [&](std::uint32_t record, std::uint32_t) { return record_of(batch, record); });
+  if (in.to != nullptr) {
+    in.to[op] = key;
+    __threadfence();  // who finds the claim finds the key
   }
-  if (append_blocks == 0) return;
-  if (!is_last_block(work.outcome, append_blocks + look_blocks)) return;
-  if (refused || seen(work.outcome->lost) != 0) return;
-  commit_run(medium, run, work);
+  batch.claim_of[op] = enter_claim(batch.claims, key, op, [&](std::uint32_t other) {
+    if (in.to != nullptr) __threadfence();
+    return detail::kv_load_word(&batch.keys[other]) == key;
+  });
 }
 
-// ---- What it changes in the index ---------------------------------------------------------------
+__global__ void claim_keys(KeysIn in, Batch batch, Outcome* outcome) {
+  const std::uint32_t op = thread_in_row();
+  if (op < batch.count) claim(batch, in, op, in.from[op], outcome);
+}
+
+// The link brings keys, and values of the pages ahead, and takes these pages' records meanwhile.
+__global__ void claim_ahead(Medium medium, KeysIn in, Batch batch, RunPlan run, Ahead ahead,
+                            Work work) {
+  __shared__ LineWords keys;
+  __shared__ LineWords values;
+  const std::uint32_t page = ahead.page_of(blockIdx.x);
+  const bool appends = page < ahead.pages;
+  const Spot spot = spot_of(run, page);
+  const unsigned key_at = keys.load(in.from, spot.number, batch.count);
+  const unsigned value_at = appends ? values.load(batch.values, spot.number, batch.count) : 0;
+  __syncthreads();
+  unsigned long long sum = 0;
+  if (spot.stores) {
+    const std::uint64_t key = keys.words[key_at];
+    if (appends) {
+      const std::uint64_t value = values.words[value_at];
+      sum = append(medium, spot, {~key, value});
+      ahead.values[spot.number] = value;
+    }
+    claim(batch, in, spot.number, key, work.outcome);
+    if (appends) persist();
+  }
+  if (appends) add_sums(work, spot, sum);
+}
+
+// ---- The run, and what it changes in the index --------------------------------------------------
 
 template <class Form>
-__device__ void apply(const Form& index, const Batch& batch, const RunPlan& run, std::uint32_t op,
-                      const SegmentCounts& counts, Outcome* outcome) {
-  const std::uint32_t found = batch.slots[op];
-  if (found == kNone) return;
+__global__ void look_keys(Form index, Batch batch, Outcome* outcome) {
+  if (outcome->reserved_keys != 0) return;
+  const std::uint32_t op = thread_in_row();
+  add_up(op < batch.count ? look(index, batch, op) : Tally{}, batch.erases(), outcome);
+}
+
+// `found`: of the key. Of a SET `pair` is the record; an ERASE has one if its key is there.
+__device__ Record record_of(bool erases, std::uint32_t found, const Record& pair) {
+  if (!erases) return pair;
+  const bool removes = found != kNone && (found & kPresentBit) != 0;
+  return {removes ? pair.key : 0, 0};
+}
+
+// Makes an operation's record, at `position`, what the index has of its key. Returns whether it is.
+template <class Form>
+__device__ bool apply(const Form& index, bool erases, std::uint32_t found, const Record& pair,
+                      std::uint32_t position, Tally* tally) {
+  if (found == kNone) return false;
   const bool present = (found & kPresentBit) != 0;
   std::uint32_t slot = found & ~kPresentBit;
-  const std::uint32_t position = run.position_of(op);
-  const std::uint64_t key = ~batch.keys[op];
-  if (batch.erases()) {
-    if (!present) return;
-    index.erase(slot, key, position);
+  if (erases) {
+    if (!present) return false;
+    index.erase(slot, pair.key, position);
   } else {
-    const Put put = index.put(slot, present, {key, batch.values[op]}, position);
+    const Put put = index.put(slot, present, pair, position);
     if (put.slot == kNone) {
-      atomicAdd(&outcome->lost, 1ull);
-      return;
+      ++tally->lost;
+      return false;
     }
-    if (put.fresh) atomicAdd(&outcome->slots, 1ull);
+    tally->fresh += put.fresh;
     slot = put.slot;
   }
   index.slot_of[position] = slot;
-  counts.add(op, batch.erases());
+  return true;
 }
 
+__device__ std::uint64_t digest_of(const Record& pair) { return pair_digest(pair.key, pair.value); }
+
+// A thread has one operation from its words to the index: some threads wait for the link meanwhile,
+// and some for device memory. The record is on the medium before the index has its position, which
+// lookups beside batches rely on.
 template <class Form>
-__global__ void apply_batch(Form index, Batch batch, RunPlan run, Outcome* outcome) {
-  __shared__ unsigned live[SegmentCounts::kPieces];
-  __shared__ unsigned tombs[SegmentCounts::kPieces];
-  if (outcome->committed == 0) return;
-  const std::uint32_t op = thread_in_row();
-  const SegmentCounts counts(live, tombs, run, blockIdx.x * blockDim.x);
-  if (op < batch.count) apply(index, batch, run, op, counts, outcome);
-  counts.flush(index);
+__global__ void step(Medium medium, Form index, Batch batch, RunPlan run, Ahead ahead, bool looks,
+                     Work work) {
+  __shared__ LineWords values;
+  if (work.outcome->reserved_keys != 0) return;
+  const bool erases = batch.erases();
+  const std::uint32_t page = ahead.page_of(blockIdx.x);
+  const bool appends = page >= ahead.pages;
+  const Spot spot = spot_of(run, page);
+  std::uint64_t value = 0;
+  if (!erases) {
+    const unsigned at =
+        values.load(appends ? batch.values : ahead.values, spot.number, batch.count);
+    __syncthreads();
+    if (spot.stores) value = values.words[at];
+  }
+  Tally tally;
+  unsigned long long sum = 0;
+  bool lives = false;
+  if (spot.stores) {
+    const Record pair{~batch.keys[spot.number], value};
+    std::uint32_t found = looks ? kNone : batch.slots[spot.number];
+    if (appends) sum = append(medium, spot, record_of(erases, found, pair));
+    if (looks && is_last_of_key(batch, spot.number)) {
+      const Place place = find_place(index, pair.key);
+      tally = tally_of(index, erases, pair.key, place);
+      found = found_at(place);
+    }
+    if (appends) persist();
+    lives = apply(index, erases, found, pair, spot.position, &tally);
+    if (lives && !erases) tally.digest += digest_of(pair);
+  }
+  const auto live = static_cast<unsigned>(__syncthreads_count(lives));
+  if (threadIdx.x == 0 && live != 0) {
+    const std::uint32_t segment = spot.position >> run.shift;
+    atomicAdd(&index.live[segment], live);
+    if (erases) atomicAdd(&index.tombs[segment], live);
+  }
+  if (appends) add_sums(work, spot, sum);
+  add_up(tally, erases, work.outcome);
+  if (!is_last_block(work.outcome, gridDim.x) || seen(work.outcome->lost) != 0) return;
+  commit_run(medium, run, work);
 }
 
 // ---- A small batch ------------------------------------------------------------------------------
+
+__device__ Record pair_of(const Batch& batch, std::uint32_t op) {
+  return {~batch.keys[op], batch.erases() ? 0 : batch.values[op]};
+}
 
 // Not persisted yet: each thread's records are with what it persists in commit_run().
 __device__ void append_small(const Medium& medium, const Batch& batch, const RunPlan& run,
@@ -113,7 +159,7 @@ __device__ void append_small(const Medium& medium, const Batch& batch, const Run
   unsigned long long of_record = 0;
   if (appends) {
     const std::uint32_t position = run.position_of(op);
-    const Record record = record_of(batch, op);
+    const Record record = record_of(batch.erases(), batch.slots[op], pair_of(batch, op));
     medium.records[position] = record;
     medium.marks.mark(&medium.records[position], sizeof(Record));
     of_record = record_sum(record.key, record.value, op - run.begin_of(mine));
@@ -124,6 +170,18 @@ __device__ void append_small(const Medium& medium, const Batch& batch, const Run
   }
   __threadfence_block();
   __syncthreads();
+}
+
+template <class Form>
+__device__ void apply_small(const Form& index, const Batch& batch, const RunPlan& run,
+                            std::uint32_t op, const SegmentCounts& counts, Outcome* outcome) {
+  Tally tally;
+  if (apply(index, batch.erases(), batch.slots[op], pair_of(batch, op), run.position_of(op),
+            &tally)) {
+    counts.add(op, batch.erases());
+  }
+  if (tally.fresh != 0) atomicAdd(&outcome->slots, 1ull);
+  if (tally.lost != 0) atomicAdd(&outcome->lost, 1ull);
 }
 
 // What atomics of the block have made of the outcome. The host waits for the ticket alone.
@@ -179,18 +237,22 @@ __global__ void small_batch(Medium medium, Form index, Batch given, RunPlan run,
   const Batch batch = take_in(given, own);
   Outcome* const outcome = &own.outcome;
   const Work work{outcome, own.sums};
-  if (op < batch.count) claim(batch, op, outcome);
+  if (op < batch.count) claim(batch, {batch.keys, nullptr}, op, batch.keys[op], outcome);
   __threadfence_block();
   __syncthreads();
   if (*const_cast<volatile std::uint32_t*>(&outcome->reserved_keys) == 0) {
-    add_up(op < batch.count ? look(index, batch, op) : Tally{}, outcome);
+    Tally tally;
+    if (op < batch.count) tally = look(index, batch, op);
+    const bool sets = !batch.erases() && op < batch.count && batch.slots[op] != kNone;
+    if (sets) tally.digest += digest_of(pair_of(batch, op));
+    add_up(tally, batch.erases(), outcome);
     __threadfence_block();
     __syncthreads();
     if (seen(outcome->lost) == 0) {
       append_small(medium, batch, run, work);
       commit_run(medium, run, work);
       const SegmentCounts counts(live, tombs, run, 0);
-      if (op < batch.count) apply(index, batch, run, op, counts, outcome);
+      if (op < batch.count) apply_small(index, batch, run, op, counts, outcome);
       counts.flush(index);
     }
   }
@@ -218,30 +280,27 @@ __global__ void list_pairs(Form index, std::uint64_t first, std::uint64_t count,
 
 }  // namespace
 
-void launch_take_in(Stream& stream, const std::uint64_t* keys, const std::uint64_t* values,
-                    std::uint64_t* to_keys, std::uint64_t* to_values, std::uint32_t count) {
-  launch(stream, blocks_for(count, kBlock), kBlock, take_words, keys, values, to_keys, to_values,
-         count);
+void launch_claim(Stream& stream, const KeysIn& keys, const Batch& batch, Outcome* outcome) {
+  launch(stream, blocks_for(batch.count, kBlock), kBlock, claim_keys, keys, batch, outcome);
 }
 
-void launch_claim(Stream& stream, const Batch& batch, Outcome* outcome) {
-  launch(stream, blocks_for(batch.count, kBlock), kBlock, claim_keys, batch, outcome);
-}
-
-template <class Form>
-void launch_step(Stream& stream, Step what, const Medium& medium, const Form& index,
-                 const Batch& batch, const RunPlan& run, const Work& work) {
-  const std::uint32_t append_blocks = what == Step::look ? 0 : pages_of(run);
-  const std::uint32_t look_blocks = what == Step::append ? 0 : (batch.count + kBlock - 1) / kBlock;
-  launch(stream, dim3(append_blocks + look_blocks), dim3(kBlock), step<Form>, medium, index, batch,
-         run, work, append_blocks, look_blocks);
+void launch_claim_ahead(Stream& stream, const Medium& medium, const KeysIn& keys,
+                        const Batch& batch, const RunPlan& run, const Ahead& ahead,
+                        const Work& work) {
+  launch(stream, dim3(pages_of(run)), dim3(kBlock), claim_ahead, medium, keys, batch, run, ahead,
+         work);
 }
 
 template <class Form>
-void launch_apply(Stream& stream, const Form& index, const Batch& batch, const RunPlan& run,
-                  Outcome* outcome) {
-  launch(stream, blocks_for(batch.count, kBlock), kBlock, apply_batch<Form>, index, batch, run,
-         outcome);
+void launch_look(Stream& stream, const Form& index, const Batch& batch, Outcome* outcome) {
+  launch(stream, blocks_for(batch.count, kBlock), kBlock, look_keys<Form>, index, batch, outcome);
+}
+
+template <class Form>
+void launch_step(Stream& stream, const Medium& medium, const Form& index, const Batch& batch,
+                 const RunPlan& run, const Ahead& ahead, bool looks, const Work& work) {
+  launch(stream, dim3(pages_of(run)), dim3(kBlock), step<Form>, medium, index, batch, run, ahead,
+         looks, work);
 }
 
 template <class Form>
@@ -266,9 +325,9 @@ void launch_list(Stream& stream, const Form& index, std::uint64_t first, std::ui
 }
 
 #define HOLDFAST_FORM(Form)                                                                     \
-  template void launch_step(Stream&, Step, const Medium&, const Form&, const Batch&,            \
-                            const RunPlan&, const Work&);                                       \
-  template void launch_apply(Stream&, const Form&, const Batch&, const RunPlan&, Outcome*);     \
+  template void launch_look(Stream&, const Form&, const Batch&, Outcome*);                      \
+  template void launch_step(Stream&, const Medium&, const Form&, const Batch&, const RunPlan&,  \
+                            const Ahead&, bool, const Work&);                                   \
   template void launch_small(Stream&, const Medium&, const Form&, const Batch&, const RunPlan&, \
                              Report*, std::uint64_t);                                           \
   template void launch_get(Stream&, const Form&, const std::uint64_t*, std::uint64_t*,          \

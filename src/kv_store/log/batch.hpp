@@ -13,9 +13,6 @@ namespace holdfast::kv::log {
 inline constexpr unsigned kBlock = 256;
 // A batch of up to so many operations is one kernel of one block.
 inline constexpr std::uint32_t kSmallBatch = 1024;
-// Up to so many are taken in by a kernel; the copy engine is as fast for more, and copies values
-// beside what needs the keys alone.
-inline constexpr std::uint32_t kMostTakenIn = 1u << 18;
 static_assert(kLeastSegment % kBlock == 0, "a block of the append stores to one piece");
 
 // What the kernels report; in device memory, and zeroed before each batch. Counts are of keys.
@@ -43,7 +40,8 @@ struct Report {
   std::uint64_t ticket;  // of the batch: stored last
 };
 
-// A batch in device memory; a small one may be in pinned memory, too.
+// A batch. Its values may be across the link, and of a small one the keys: kernels read values
+// once, in order.
 struct Batch {
   const std::uint64_t* keys;
   const std::uint64_t* values;  // null: ERASE
@@ -70,26 +68,48 @@ struct Work {
   unsigned long long* sums;  // by piece
 };
 
+// Keys that come into the batch's device memory as they are claimed. `from` may be across the link.
+struct KeysIn {
+  const std::uint64_t* from;
+  std::uint64_t* to;  // null: they are where the batch has them
+};
+
+// Of a run whose records need nothing of claims and lookups, the part of its pages that is appended
+// beside the claims: every third one in the order of blocks.
+struct Ahead {
+  std::uint32_t pages = 0;
+  std::uint64_t* values = nullptr;  // by operation, in device memory: those of these pages, for
+                                    // what comes behind
+
+  static constexpr std::uint32_t kOneOf = 3;
+  static std::uint32_t part_of(std::uint32_t pages) { return (pages + kOneOf - 1) / kOneOf; }
+  // The page that a block has: those ahead are the first ones, and spread over all blocks.
+  __device__ std::uint32_t page_of(std::uint32_t block) const {
+    if (pages == 0) return block;
+    return block % kOneOf == 0 ? block / kOneOf : pages + block - block / kOneOf - 1;
+  }
+};
+
 // All are stream-ordered. `Form`: Index or FingerprintIndex.
 
-// Copies a batch's words, `values` unless that is null: in one launch, where two copies, in two
-// streams, would take as long as the batch. REQUIRES: kernels can read them.
-void launch_take_in(Stream& stream, const std::uint64_t* keys, const std::uint64_t* values,
-                    std::uint64_t* to_keys, std::uint64_t* to_values, std::uint32_t count);
+// Which operation of each key is the last one; counts keys that cannot be stored.
+void launch_claim(Stream& stream, const KeysIn& keys, const Batch& batch, Outcome* outcome);
 
-void launch_claim(Stream& stream, const Batch& batch, Outcome* outcome);
+// The same of a batch of SETs, and appends the pages ahead. Nothing of these counts before it is
+// committed.
+void launch_claim_ahead(Stream& stream, const Medium& medium, const KeysIn& keys,
+                        const Batch& batch, const RunPlan& run, const Ahead& ahead,
+                        const Work& work);
 
-// What one launch does: looks the keys up, which adds up the counts, or appends the run and commits
-// it, or both at once. The append of an ERASE needs what the lookups found. REQUIRES: claimed.
-enum class Step { look, append, both };
+// Looks the keys up, which adds up the counts. REQUIRES: claimed.
 template <class Form>
-void launch_step(Stream& stream, Step step, const Medium& medium, const Form& index,
-                 const Batch& batch, const RunPlan& run, const Work& work);
+void launch_look(Stream& stream, const Form& index, const Batch& batch, Outcome* outcome);
 
-// What a run that is committed changes in the index.
+// Appends the run (but what is ahead), which the index learns of meanwhile, and commits it.
+// `looks`: looks the keys of a batch of SETs up, too. REQUIRES: claimed, or else looked up.
 template <class Form>
-void launch_apply(Stream& stream, const Form& index, const Batch& batch, const RunPlan& run,
-                  Outcome* outcome);
+void launch_step(Stream& stream, const Medium& medium, const Form& index, const Batch& batch,
+                 const RunPlan& run, const Ahead& ahead, bool looks, const Work& work);
 
 // All of it, and `report` has that ticket then. Of the batch keys, values and count are needed
 // alone. REQUIRES: kSmallBatch operations at most; `report` is pinned.

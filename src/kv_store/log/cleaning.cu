@@ -67,12 +67,16 @@ __global__ void append_kept(Medium medium, Form index, RunPlan run, const std::u
                             Work work) {
   const std::uint32_t pairs = run.records - run.tombstones;
   if (seen(work.outcome->kept) != pairs || seen(work.outcome->kept_tombs) != run.tombstones) return;
-  append_page(medium, run, work, blockIdx.x, [&](std::uint32_t number, std::uint32_t position) {
-    const std::uint32_t slot = kept[number];
+  const Spot spot = spot_of(run, blockIdx.x);
+  unsigned long long sum = 0;
+  if (spot.stores) {
+    const std::uint32_t slot = kept[spot.number];
     const Record record = index.record_of(slot);
-    index.slot_of[position] = slot;
-    return Record{record.key, number < pairs ? record.value : 0};
-  });
+    index.slot_of[spot.position] = slot;
+    sum = append(medium, spot, {record.key, spot.number < pairs ? record.value : 0});
+    persist();
+  }
+  add_sums(work, spot, sum);
   if (is_last_block(work.outcome, gridDim.x)) commit_run(medium, run, work);
 }
 

@@ -160,12 +160,13 @@ struct Index : IndexBase {
   }
 };
 
-// `inverted`: the key as pairs have it.
+// `inverted`: the key as pairs have it. Other keys may be put meanwhile: a slot that was free may
+// be taken then, which put() looks at.
 __device__ inline Place find_place(const Index& index, std::uint64_t inverted) {
   std::uint64_t slot = detail::kv_slot_of(index.view(), inverted);
   Place place;
   for (std::uint64_t passed = 0; passed <= index.mask; ++passed) {
-    const KvPair pair = index.pairs[slot];
+    const KvPair pair = detail::kv_load_pair<detail::KvLoads::strong>(&index.pairs[slot]);
     const auto here = static_cast<std::uint32_t>(slot);
     if (pair.key == inverted) {
       const bool erased = index.is_erased(here);

@@ -7,6 +7,7 @@
 
 #include "core/kernel_memory.hpp"
 #include "holdfast/kernel.hpp"
+#include "kv_store/log/append.hpp"
 #include "kv_store/rules.hpp"
 #include "undo_log/medium_store.hpp"
 
@@ -102,12 +103,13 @@ Outcome LogStore::await_outcome() {
 
 // ---- A batch ------------------------------------------------------------------------------------
 
-// Keys come first; values come beside what needs the keys alone.
+// What kernels can read they take from where it is, as they go. Of what is copied keys come first;
+// values come beside what needs the keys alone.
 Batch LogStore::begin_batch(const std::uint64_t* keys, const std::uint64_t* values,
                             std::uint32_t count) {
   counts_come_ = false;
   Batch batch{memory_.keys.data(),
-              values != nullptr ? memory_.values.data() : nullptr,
+              values,
               count,
               {memory_.claims.data(), static_cast<std::uint32_t>(memory_.claims.size() - 1), 0},
               memory_.claim_of.data(),
@@ -115,21 +117,22 @@ Batch LogStore::begin_batch(const std::uint64_t* keys, const std::uint64_t* valu
   values_beside_ = false;
   if (count <= kSmallBatch) {
     stage(batch, keys, values);
+    keys_at_ = batch.keys;
     return batch;
   }
   const std::size_t bytes = count * sizeof(*keys);
-  if (count <= kMostTakenIn && core::readable_by_kernels(keys, bytes) &&
-      (values == nullptr || core::readable_by_kernels(values, bytes))) {
-    launch_take_in(stream, keys, values, memory_.keys.data(), memory_.values.data(), count);
-    return batch;
+  keys_at_ = keys;
+  if (!core::readable_by_kernels(keys, bytes)) {
+    copy_async(stream, memory_.keys.data(), keys, bytes);
+    keys_at_ = batch.keys;
   }
-  copy_async(stream, memory_.keys.data(), keys, bytes);
-  if (values != nullptr) {
+  if (values != nullptr && !core::readable_by_kernels(values, bytes)) {
     values_beside_ = true;
     keys_in_.record(stream);
     keys_in_.wait(beside_);
     copy_async(beside_, memory_.values.data(), values, bytes);
     values_in_.record(beside_);
+    batch.values = memory_.values.data();
   }
   return batch;
 }
@@ -189,25 +192,35 @@ Outcome LogStore::run_small(const Batch& batch, const RunPlan& run) {
   return memory_.report[0].outcome;
 }
 
-Outcome LogStore::run_large(const Batch& given, const RunPlan& run, bool sure) {
-  Batch batch = given;
+KeysIn LogStore::begin_claims(Batch& batch, std::uint32_t pieces) {
+  batch.claims.tag = tag_ = next_tag(stream, tag_, memory_.claims);
+  begin_work(pieces);
+  const KeysIn in{keys_at_, keys_at_ == batch.keys ? nullptr : memory_.keys.data()};
+  keys_at_ = batch.keys;
+  return in;
+}
+
+Outcome LogStore::run_large(Batch batch, const RunPlan& run, bool sure) {
   // Of fingerprints lookups wait for the link, too: beside stores that do, they would wait for
-  // them.
-  const bool in_turn = batch.erases() || memory_.form() == KvStore::Index::fingerprints;
-  const bool looked_up = in_turn && !sure;  // by check_counts()
-  if (!looked_up) {
-    batch.claims.tag = tag_ = next_tag(stream, tag_, memory_.claims);
-    begin_work(run.pieces);
-    launch_claim(stream, batch, work().outcome);
+  // them. The append of an ERASE needs what they found.
+  const bool whole = memory_.form() == KvStore::Index::whole;
+  const bool looks = sure && whole && !batch.erases();
+  Ahead ahead;
+  if (looks && !values_beside_) {
+    ahead = {Ahead::part_of(pages_of(run)), memory_.values.data()};
+    const KeysIn keys = begin_claims(batch, run.pieces);
+    launch_claim_ahead(stream, medium_, keys, batch, run, ahead, work());
+  } else if (sure) {  // or else they were claimed, and looked up, by check_counts()
+    const KeysIn keys = begin_claims(batch, run.pieces);
+    launch_claim(stream, keys, batch, work().outcome);
   }
   marks[2].record(stream);
-  if (values_beside_ && sure) values_in_.wait(stream);
-  if (in_turn && !looked_up) look_up(batch);
+  if (sure && !looks) look_up(batch);
+  if (sure && values_beside_) values_in_.wait(stream);
   with_index([&](const auto& index) {
-    launch_step(stream, in_turn ? Step::append : Step::both, medium_, index, batch, run, work());
+    launch_step(stream, medium_, index, batch, run, ahead, looks, work());
   });
   marks[3].record(stream);
-  with_index([&](const auto& index) { launch_apply(stream, index, batch, run, work().outcome); });
   marks[4].record(stream);
   if (room() < 2 * std::uint64_t{batch.count} + room_kept(batch.count)) bring_counts();
   return await_outcome();
@@ -224,18 +237,14 @@ void LogStore::look_up(const Batch& batch) {
     memory_.order->look(stream, std::get<FingerprintIndex>(index_), batch, work().outcome);
     return;
   }
-  with_index([&](const auto& index) {
-    launch_step(stream, Step::look, medium_, index, batch, RunPlan{}, work());
-  });
+  with_index([&](const auto& index) { launch_look(stream, index, batch, work().outcome); });
 }
 
 // Where there may be too many pairs, they are counted before anything is written.
-void LogStore::check_counts(const Batch& given) {
+void LogStore::check_counts(Batch batch) {
   for (;;) {
-    Batch batch = given;
-    batch.claims.tag = tag_ = next_tag(stream, tag_, memory_.claims);
-    begin_work(shape_.segments);  // a run has no more pieces
-    launch_claim(stream, batch, work().outcome);
+    const KeysIn keys = begin_claims(batch, shape_.segments);  // a run has no more pieces
+    launch_claim(stream, keys, batch, work().outcome);
     if (values_beside_) values_in_.wait(stream);
     look_up(batch);
     const Outcome found = await_outcome();

@@ -41,8 +41,6 @@ class LogStore : public KvStore::Impl {
   KvStore::Timing timing() override;
 
  private:
-  struct Load;  // how a batch came into device memory
-
   Survey survey(const SnapshotWord* snapshots);
   Census fill_index(Survey& survey);
   void check_whole() const;  // throws device: an earlier call failed
@@ -50,10 +48,12 @@ class LogStore : public KvStore::Impl {
   Batch begin_batch(const std::uint64_t* keys, const std::uint64_t* values, std::uint32_t count);
   void stage(Batch& batch, const std::uint64_t* keys, const std::uint64_t* values);
   Outcome run_small(const Batch& batch, const RunPlan& run);
-  Outcome run_large(const Batch& batch, const RunPlan& run, bool sure);
-  void check_counts(const Batch& batch);  // looks up, and throws no_space
+  Outcome run_large(Batch batch, const RunPlan& run, bool sure);
+  void check_counts(Batch batch);  // looks up, and throws no_space
+  // What claiming the keys begins with. Later claims find them in device memory.
+  KeysIn begin_claims(Batch& batch, std::uint32_t pieces);
   void find(std::uint32_t count);
-  void look_up(const Batch& batch);  // Step::look, in whichever order
+  void look_up(const Batch& batch);  // in whichever order
   // Whether lookups are ordered by the records that they read.
   bool ordered(std::size_t count, bool updates) const;
   // Calls function(index), of whichever form.
@@ -137,7 +137,8 @@ class LogStore : public KvStore::Impl {
   bool snapshots_refused_ = false;
   bool timed_ = false;
   std::string broken_;
-  bool values_beside_ = false;  // the batch's values come by a stream of their own
+  const std::uint64_t* keys_at_ = nullptr;  // where the batch's keys are; not yet in its memory
+  bool values_beside_ = false;              // the batch's values come by a stream of their own
   Stream beside_;
   Event keys_in_, values_in_;
 };

@@ -13,26 +13,26 @@ __device__ inline bool is_last_of_key(const Batch& batch, std::uint32_t op) {
 
 struct Tally {
   unsigned inserted = 0;
-  unsigned updated = 0;
-  unsigned removed = 0;
+  unsigned replaced = 0;  // updated; of an ERASE: removed
   unsigned revived = 0;
   unsigned lost = 0;
+  unsigned fresh = 0;  // slots that were empty and are not any more
   unsigned long long digest = 0;
 };
 
 // REQUIRES: all threads of the block call.
-__device__ inline void add_up(const Tally& tally, Outcome* outcome) {
+__device__ inline void add_up(const Tally& tally, bool erases, Outcome* outcome) {
   constexpr unsigned kBits = 12;
   static_assert(kSmallBatch < 1u << kBits && kBlock < 1u << kBits, "five counts are in one word");
-  const unsigned mine[5] = {tally.inserted, tally.updated, tally.removed, tally.revived,
-                            tally.lost};
+  const unsigned mine[5] = {tally.inserted, tally.replaced, tally.revived, tally.lost, tally.fresh};
   unsigned long long counts = 0;
   for (unsigned i = 0; i < 5; ++i) counts |= static_cast<unsigned long long>(mine[i]) << i * kBits;
   counts = block_sum(counts);
   const unsigned long long digest = block_sum(tally.digest);
   if (threadIdx.x != 0) return;
-  unsigned long long* const totals[5] = {&outcome->inserted, &outcome->updated, &outcome->removed,
-                                         &outcome->revived, &outcome->lost};
+  unsigned long long* const totals[5] = {&outcome->inserted,
+                                         erases ? &outcome->removed : &outcome->updated,
+                                         &outcome->revived, &outcome->lost, &outcome->slots};
   for (unsigned i = 0; i < 5; ++i) {
     const unsigned long long count = counts >> i * kBits & ((1u << kBits) - 1);
     if (count != 0) atomicAdd(totals[i], count);
@@ -40,29 +40,35 @@ __device__ inline void add_up(const Tally& tally, Outcome* outcome) {
   if (digest != 0) atomicAdd(&outcome->digest, digest);
 }
 
-// Notes where the key of an operation, the last of its key, was found.
+// Where a key was found, as one word: a slot, with kPresentBit if the key is there; or kNone.
+__device__ inline std::uint32_t found_at(const Place& place) {
+  return place.slot == kNone ? kNone : place.slot | (place.present ? kPresentBit : 0);
+}
+
+// What the last operation of a key does to the counts, and to the digest but for the value that it
+// sets. `key`: inverted.
 template <class Form>
-__device__ Tally note_place(const Form& index, const Batch& batch, std::uint32_t op,
-                            const Place& place) {
+__device__ Tally tally_of(const Form& index, bool erases, std::uint64_t key, const Place& place) {
   Tally tally;
   if (place.slot == kNone) {
-    batch.slots[op] = kNone;
-    tally.lost = batch.erases() ? 0 : 1;
+    tally.lost = erases ? 0 : 1;
     return tally;
   }
-  const std::uint64_t key = ~batch.keys[op];
-  batch.slots[op] = place.slot | (place.present ? kPresentBit : 0);
+  tally.replaced = place.present;
   if (place.present) tally.digest -= pair_digest(key, place.value);
-  if (batch.erases()) {
-    tally.removed = place.present;
-    return tally;
-  }
-  tally.digest += pair_digest(key, batch.values[op]);
-  tally.updated = place.present;
+  if (erases) return tally;
   tally.inserted = !place.present;
   // A tombstone that was dropped has left the key its slot at most.
   tally.revived = place.erased && (index.where_of(place.slot) & ~kErasedBit) != 0;
   return tally;
+}
+
+// Notes it for what comes behind.
+template <class Form>
+__device__ Tally note_place(const Form& index, const Batch& batch, std::uint32_t op,
+                            const Place& place) {
+  batch.slots[op] = found_at(place);
+  return tally_of(index, batch.erases(), ~batch.keys[op], place);
 }
 
 template <class Form>

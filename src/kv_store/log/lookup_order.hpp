@@ -16,7 +16,7 @@ class LookupOrder {
   // Bytes of device memory that one takes, about.
   static std::uint64_t bytes(std::uint64_t max_count) { return max_count * kBytes; }
 
-  // As Step::look. REQUIRES: claimed.
+  // As launch_look(). REQUIRES: claimed.
   void look(Stream& stream, const FingerprintIndex& index, const Batch& batch, Outcome* outcome);
   // As launch_get().
   void get(Stream& stream, const FingerprintIndex& index, const std::uint64_t* keys,
