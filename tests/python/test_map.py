@@ -198,6 +198,7 @@ def test_export_in_parts(table: Map) -> None:
          ["129 operations", "128", "split"]),
         (lambda t: t.find([1], out=np.zeros((1, 4))), ["out", "float64"]),
         (lambda t: t.find([1], out=[[0.0] * 4]), ["out", "list is no array"]),
+        (lambda t: t.find_or_insert([1], rows := rows_of(1), out=rows), ["out is values"]),
         (lambda t: t.find([1], found=np.zeros(2, bool)), ["found", "(2,)", "(1)"]),
         (lambda t: t.find([1], found=np.zeros(1, np.uint8)), ["found", "uint8", "bool"]),
         (lambda t: t.erase([1], status=np.zeros(1)), ["status", "float64", "uint8"]),
