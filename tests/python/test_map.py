@@ -349,6 +349,44 @@ def test_calls_of_several_threads(table: Map) -> None:
     assert values[:, 2].tolist() == list(range(80))
 
 
+class OnDevice:
+    """Claims to be memory of a GPU."""
+
+    def __init__(self, array: Array) -> None:
+        self._array = array
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {**self._array.__array_interface__, "version": 3}
+
+
+class ByDlpack:
+    def __init__(self, array: Array) -> None:
+        self._array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self._array.__dlpack_device__()
+
+
+def test_arrays_of_other_libraries(table: Map) -> None:
+    keys, rows = np.arange(20), np.full((20, 4), 3, np.float32)
+    assert table.insert(ByDlpack(keys), ByDlpack(rows)).inserted == 20
+    values, found = table.find(ByDlpack(keys))
+    assert isinstance(values, np.ndarray)
+    assert found.all()
+    assert (values == rows).all()
+    out = np.zeros_like(rows)
+    table.find(keys, out=ByDlpack(out))
+    assert (out == rows).all()
+    if holdfast.backend == "cpu":
+        with pytest.raises(holdfast.Error, match="HOLDFAST_BACKEND=cuda") as raised:
+            table.find(OnDevice(keys))
+        assert raised.value.code == "unsupported"
+
+
 def test_tensors(path: Path) -> None:
     torch = pytest.importorskip("torch")
     device = "cuda" if holdfast.backend == "cuda" else "cpu"
