@@ -394,6 +394,8 @@ class Map:
         count = given.shape[0]
         to = arrays.given(values, "values", self._value, count)
         out, written = self._out(arrays, out, given)
+        if count > 0 and written.address == to.address:
+            raise Error(f"find_or_insert() of map '{self.name}': out is values: give it another")
         result = self._call("find_or_insert", arrays, given, to, written, status)
         return out, result
 

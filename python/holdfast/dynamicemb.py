@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
+from ._backend import ext
 from ._errors import Error, checked_number
 from ._map import MOST_OPERATIONS, Map
 from ._region import Region
@@ -97,7 +98,7 @@ class MapStorage:
         self._tables = [self._open(number, option) for number, option in enumerate(options)]
         self._max_dim = max(table.dim for table in self._tables)
         self._max_value_dim = max(table.dim + table.state_dim for table in self._tables)
-        on_gpu = torch.cuda.is_available()
+        on_gpu = ext.backend_name() == "cuda" and torch.cuda.is_available()
         self.device = torch.device(f"cuda:{torch.cuda.current_device()}" if on_gpu else "cpu")
         dims = [table.dim for table in self._tables]
         self._dims = torch.tensor(dims, dtype=torch.int64, device="cpu")

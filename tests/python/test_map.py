@@ -198,6 +198,7 @@ def test_export_in_parts(table: Map) -> None:
          ["129 operations", "128", "split"]),
         (lambda t: t.find([1], out=np.zeros((1, 4))), ["out", "float64"]),
         (lambda t: t.find([1], out=[[0.0] * 4]), ["out", "list is no array"]),
+        (lambda t: t.find_or_insert([1], rows := rows_of(1), out=rows), ["out is values"]),
         (lambda t: t.find([1], found=np.zeros(2, bool)), ["found", "(2,)", "(1)"]),
         (lambda t: t.find([1], found=np.zeros(1, np.uint8)), ["found", "uint8", "bool"]),
         (lambda t: t.erase([1], status=np.zeros(1)), ["status", "float64", "uint8"]),
@@ -346,6 +347,44 @@ def test_calls_of_several_threads(table: Map) -> None:
     values, found = table.find(np.arange(80))
     assert found.all()
     assert values[:, 2].tolist() == list(range(80))
+
+
+class OnDevice:
+    """Claims to be memory of a GPU."""
+
+    def __init__(self, array: Array) -> None:
+        self._array = array
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {**self._array.__array_interface__, "version": 3}
+
+
+class ByDlpack:
+    def __init__(self, array: Array) -> None:
+        self._array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self._array.__dlpack_device__()
+
+
+def test_arrays_of_other_libraries(table: Map) -> None:
+    keys, rows = np.arange(20), np.full((20, 4), 3, np.float32)
+    assert table.insert(ByDlpack(keys), ByDlpack(rows)).inserted == 20
+    values, found = table.find(ByDlpack(keys))
+    assert isinstance(values, np.ndarray)
+    assert found.all()
+    assert (values == rows).all()
+    out = np.zeros_like(rows)
+    table.find(keys, out=ByDlpack(out))
+    assert (out == rows).all()
+    if holdfast.backend == "cpu":
+        with pytest.raises(holdfast.Error, match="HOLDFAST_BACKEND=cuda") as raised:
+            table.find(OnDevice(keys))
+        assert raised.value.code == "unsupported"
 
 
 def test_tensors(path: Path) -> None:
