@@ -444,6 +444,7 @@ def test_arrays_of_the_device(path: Path) -> None:
                 assert isinstance(found, np.ndarray)
                 assert found.all()
                 assert (arrays["out"] == 2).all()
+            del keys, rows, out  # they keep their region open
         holdfast.destroy(path.with_name("arrays.hf"))
 
 
