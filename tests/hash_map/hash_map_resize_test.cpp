@@ -210,7 +210,7 @@ TEST_F(HashMapResize, MapsOfVersion1AreOpenedAndDoNotGrow) {
   const MapOptions shape = map_options(96, 24, 16);
   auto region = Region::create(path(), options(2 * Map::region_bytes(shape)));
   (void)Map::create(region, "model", shape);
-  map::MapParametersOfVersion1 parameters{map::MapObject::open(region, "model").parameters()};
+  const map::MapParametersOfVersion1 parameters{map::MapObject::open(region, "model").parameters()};
   (void)Durable<map::MapParametersOfVersion1>::create(region, "map", parameters);
   EXPECT_FALSE(region.contains("map.growth"));
   for (int time = 0; time < 2; ++time) {
