@@ -320,6 +320,11 @@ TEST_F(HashMapRefTest, MapsOfOtherShapesAndHashesAreMadeWhereTheyAreUsed) {
             Errc::invalid_argument);
 }
 
+TEST_F(HashMapRefTest, MapsOfOtherShapesGrow) {
+  auto region = Region::create(path(), options(1 << 20));
+  EXPECT_EQ(grow_other_maps(region), "");
+}
+
 // While a ref is out batches follow its contract: places and slots come free when it has ended.
 TEST_F(HashMapRefTest, NothingComesFreeWhileARefIsOut) {
   using Map = HashMap<U64, MapConfig<4>>;

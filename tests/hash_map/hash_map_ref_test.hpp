@@ -52,4 +52,7 @@ void insert_by_thread(Stream& stream, HashMap<std::uint64_t, MapConfig<32>>& map
 // until a key does not fit, and returns what its verify() says; *load: how full it was.
 std::string fill_other_map(Region& region, double* load);
 
+// Lets maps of four levels and of one grow; returns what is wrong then.
+std::string grow_other_maps(Region& region);
+
 }  // namespace holdfast::test
