@@ -47,6 +47,7 @@ struct MapOptions {
   // until quiesce().
   std::uint64_t value_places = 0;
   Directory directory = Directory::automatic;
+  MapCache cache = {};  // of values above 8 bytes; takes a directory, which it turns on
 };
 
 // How a map is opened. What is 0 is as the map has it.
@@ -54,6 +55,7 @@ struct MapOpenOptions {
   std::uint32_t value_bytes = 0;  // what the caller takes values for
   std::uint32_t max_batch = 0;
   MapOptions::Directory directory = MapOptions::Directory::automatic;
+  MapCache cache = {};  // is empty at first
 };
 
 // What a batch did: how many of its operations had which MapStatus.
@@ -81,6 +83,7 @@ struct MapStats {
   bool directory = false;          // there is one
   bool refs_out = false;           // ref() was called since the last quiesce()
   std::uint64_t left_to_move = 0;  // buckets that migrate() has to empty yet; 0: it does not grow
+  MapCacheStats cache = {};
 };
 
 // What opening found, and put in order.
@@ -150,8 +153,15 @@ class MapBase {
   // Grows, at once and to the end, until there are so many slots.
   void reserve(std::uint64_t capacity);
 
-  // Empty if the table, the values' places and the directory are as they should be, read by the
-  // host alone; otherwise what is wrong. REQUIRES: no kernel with a ref runs.
+  // Begins to load the cache, beside what batches do, and returns; nothing if a load is under way.
+  // Its values serve from a batch on that finds it done. REQUIRES: the map ends, or await_cache()
+  // has returned, before the region is closed. Throws invalid_argument if there is no cache.
+  void load_cache();
+  // Waits for the load that is under way: it serves the next batch.
+  void await_cache();
+
+  // Empty if the table, the values' places, the directory and the cache are as they should be, read
+  // by the host alone; otherwise what is wrong. REQUIRES: no kernel with a ref runs.
   std::string verify() const;
 
   // In which batches run. Good also of a map that another has ended.

@@ -39,6 +39,8 @@ struct MapKernels {
   void (*place)(Stream&, const MapView&, const MapBatch&, std::uint32_t* bucket, std::uint32_t* op);
   void (*apply)(Stream&, const MapView&, const MapBatch&, MapOperation);
   void (*find)(Stream&, const MapView&, const MapBatch&);
+  // Of lookups, in a map with a cache.
+  void (*serve)(Stream&, const MapView&, const MapBatch&, const MapServed&);
   // Of lookups: the place of each value, or the map's capacity of them, and the operation's number.
   void (*locate)(Stream&, const MapView&, const MapBatch&, std::uint32_t* place, std::uint32_t* op);
   // Looks at all slots, notes places that words name as bits of `used`.
@@ -62,12 +64,20 @@ __device__ inline std::uint64_t map_thread() {
   return std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
 }
 
+}  // namespace holdfast::detail
+
+#include "holdfast/hash_map_cache.inl"
+
+namespace holdfast::detail {
+
 // ---- A batch alone -----------------------------------------------------------------------------
 // No other group has the same key, and nobody else looks. Others take slots for other keys. What is
 // stored last is durable once the host has waited for the kernel, before which nothing is promised.
 
-__device__ __forceinline__ void map_give_back(const MapView& view, std::uint64_t word) {
+__device__ __forceinline__ void map_give_back(const MapView& view, std::uint64_t word,
+                                              bool moved = false) {
   if (view.values == nullptr) return;
+  map_cache_drop(view, map_place_of(word), moved);
   view.free[atomicAdd(view.tail, 1ull) % view.capacity] =
       static_cast<std::uint32_t>(map_place_of(word));
 }
@@ -117,12 +127,18 @@ class MapPutAlone {
       if (look.holding != 0) {
         const unsigned holder = map_first_of(look.holding);
         if (intent == MapIntent::keep) {
-          if (out != nullptr) map_take_value(view_, group_, group_.from(look.word, holder), out);
+          if (out != nullptr) {
+            map_cache_take(view_, group_, group_.from(look.word, holder), out);
+          }
+          if (group_.rank == holder) map_cache_keep(view_, look.word);
           return give_up(MapStatus::kept);
         }
         if (!make()) return MapStatus::no_value;
         store(seen.spot, holder, false);
-        if (group_.rank == holder) map_give_back(view_, look.word);
+        if (view_.cache.entries != nullptr) {
+          map_cache_move(view_, group_, group_.from(look.word, holder), word_, value_);
+        }
+        if (group_.rank == holder) map_give_back(view_, look.word, true);
         return MapStatus::assigned;
       }
       if (intent == MapIntent::assign) return MapStatus::absent;
@@ -135,6 +151,7 @@ class MapPutAlone {
       }
       if (group_.ballot(claimed) == 0) continue;
       store(spot_, chosen, true);
+      if (group_.rank == chosen) map_cache_keep(view_, word_);
       if (out != nullptr) map_copy(group_, out, value_, view_.value_bytes);
       return MapStatus::inserted;
     }
@@ -480,6 +497,12 @@ struct MapLaunch {
         batch.alone ? map_find_kernel<Key, Config, true> : map_find_kernel<Key, Config, false>;
     launch(stream, groups(batch.count), kernel, view, batch);
   }
+  static void serve(Stream& stream, const MapView& view, const MapBatch& batch,
+                    const MapServed& served) {
+    const unsigned block = block_for(batch.count);
+    launch(stream, dim3(blocks_for(batch.count, block)), dim3(block), map_serve_kernel<Key, Config>,
+           view, batch, served);
+  }
   static void locate(Stream& stream, const MapView& view, const MapBatch& batch,
                      std::uint32_t* place, std::uint32_t* op) {
     const auto kernel =
@@ -529,6 +552,7 @@ const MapKernels& map_kernels() {
                                        Launch::place,
                                        Launch::apply,
                                        Launch::find,
+                                       Launch::serve,
                                        Launch::locate,
                                        Launch::survey,
                                        Launch::find_duplicates,

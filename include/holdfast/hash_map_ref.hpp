@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "holdfast/config.hpp"
+#include "holdfast/hash_map_cache.hpp"
 #include "holdfast/page_marks.hpp"
 #include "holdfast/persist.hpp"
 
@@ -107,6 +108,7 @@ struct MapView {
   std::uint32_t stride = 0;        // bytes from value to value
   std::uint32_t capacity = 0;      // values that there are places for
   std::uint32_t first_places = 0;  // of these, those at `values`; each growth doubles them
+  MapCacheView cache;              // of batches that are alone
 };
 
 // A value's places begin at a multiple of so many bytes.

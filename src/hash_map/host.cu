@@ -139,6 +139,7 @@ MapView MapHost::view(bool alone) const {
   result.value_bytes = of.value_bytes;
   result.stride = of.stride();
   result.capacity = static_cast<std::uint32_t>(of.places);
+  if (alone && memory_.cache) result.cache = memory_.cache->view();
   return result;
 }
 
@@ -210,9 +211,14 @@ void MapHost::find_by_place(const MapView& view, const MapBatch& batch) {
   std::uint32_t* sorted_op = memory_.sorted_op.data();
   if (batch.order == sorted_op) sorted_op = memory_.entry_of.data();  // is read meanwhile
   types_.kernels->locate(stream, view, batch, place, op);
-  memory_.sorter.sort(stream, place, memory_.sorted_bucket.data(), op, sorted_op, batch.count,
-                      static_cast<unsigned>(std::bit_width(view.capacity)));
+  sort_by_place(place, op, sorted_op, batch.count);
   map::launch_gather(stream, view, memory_.sorted_bucket.data(), sorted_op, batch.out, batch.count);
+}
+
+void MapHost::sort_by_place(const std::uint32_t* place, const std::uint32_t* op,
+                            std::uint32_t* sorted_op, std::uint32_t count) {
+  memory_.sorter.sort(stream, place, memory_.sorted_bucket.data(), op, sorted_op, count,
+                      static_cast<unsigned>(std::bit_width(shape().places)));
 }
 
 // Places [first, end) of the ring, which a batch gave back: later batches store to them in the
@@ -265,6 +271,7 @@ MapResult MapHost::update(MapOperation operation, const void* keys, const void* 
 MapResult MapHost::apply(MapOperation operation, const void* keys, const void* values, void* out,
                          std::uint32_t count, MapStatus* status) {
   const bool alone = !refs_out_;
+  if (alone && memory_.cache) memory_.cache->begin_batch(stream, view(true));
   const MapView seen = view(alone);
   const std::size_t value_bytes = std::size_t{count} * shape().value_bytes;
   marks[0].record(stream);
@@ -340,6 +347,8 @@ void MapHost::find(const void* keys, void* values, std::uint8_t* found, std::siz
   if (keys == nullptr) throw wrong(where, "a lookup without keys: give those to look up");
   if (found == nullptr) throw wrong(where, "a lookup without a place for found: give it one");
   if (memory_.found.size() == 0) memory_.found = DeviceBuffer<std::uint8_t>(max_batch_);
+  const bool by_cache = !refs_out_ && memory_.cache && values != nullptr;
+  if (by_cache) memory_.cache->begin_batch(stream, view(true));
   const MapView seen = view(!refs_out_);
   marks[0].record(stream);
   copy_async(stream, memory_.keys.data(), keys, count * shape().key_bytes);
@@ -349,9 +358,11 @@ void MapHost::find(const void* keys, void* values, std::uint8_t* found, std::siz
   batch.found = memory_.found.data();
   batch.count = static_cast<std::uint32_t>(count);
   batch.alone = !refs_out_;
-  batch.order = order_of(seen, batch, false);
+  batch.order = by_cache ? nullptr : order_of(seen, batch, false);
   marks[1].record(stream);
-  if (batch.out != nullptr && sorts_places(count)) {
+  if (by_cache) {
+    find_by_cache(seen, batch);
+  } else if (batch.out != nullptr && sorts_places(count)) {
     find_by_place(seen, batch);
   } else {
     types_.kernels->find(stream, seen, batch);
@@ -386,6 +397,7 @@ MapStats MapHost::stats() {
   stats.max_batch = max_batch_;
   stats.directory = has_directory();
   stats.refs_out = refs_out_;
+  if (memory_.cache) stats.cache = memory_.cache->stats(stream);
   return stats;
 }
 

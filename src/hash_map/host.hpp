@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/region_access.hpp"
+#include "hash_map/cache.hpp"
 #include "hash_map/format.hpp"
 #include "hash_map/kernels.hpp"
 #include "hash_map/table.hpp"
@@ -38,6 +39,7 @@ struct Memory {
   PinnedBuffer<detail::MapSurvey> survey_host{1};
   DeviceBuffer<std::byte> values_in, values_out;  // made when they are needed
   DeviceBuffer<std::uint8_t> found;
+  std::unique_ptr<Cache> cache;  // null: there is none
 };
 
 // Memory for copies of levels of so many bytes; empty where they get none.
@@ -77,6 +79,7 @@ class MapHost {
   void reserve(std::uint64_t capacity);
   void grow();
   bool migrate(std::uint64_t buckets);
+  void load_cache(bool wait);
 
   // As it is now.
   const map::MapParameters& shape() const { return table_.now; }
@@ -100,6 +103,10 @@ class MapHost {
   // Whether a batch of so many values is worth the sorting of their places.
   bool sorts_places(std::size_t count) const;
   void find_by_place(const MapView& view, const MapBatch& batch);
+  void find_by_cache(const MapView& view, const MapBatch& batch);
+  // Leaves places in memory_.sorted_bucket.
+  void sort_by_place(const std::uint32_t* place, const std::uint32_t* op, std::uint32_t* sorted_op,
+                     std::uint32_t count);
   void sort_freed(std::uint64_t first, std::uint64_t end);
   // Where kernels can read or write what the caller has there.
   const std::byte* reach_in(const void* values, std::size_t bytes);

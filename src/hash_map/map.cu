@@ -10,11 +10,17 @@ std::string place_of(std::string_view name, const Region& region) {
   return concat("hash map '", name, "' of region '", region.path(), "'");
 }
 
+// A cache turns the directory on.
 map::Memory memory_for(const Region& region, const map::MapParameters& now, bool growing,
-                       std::uint32_t max_batch, MapOptions::Directory directory) {
-  return map::Memory(now, max_batch,
+                       std::uint32_t max_batch, MapOptions::Directory& directory,
+                       const MapCache& cache_options) {
+  std::unique_ptr<map::Cache> cache = map::make_cache(cache_options, now, directory);
+  if (cache) directory = MapOptions::Directory::on;
+  map::Memory memory(now, max_batch,
                      map::make_directory(directory, map::level_bytes(now, growing),
                                          region.domain() == Domain::device));
+  memory.cache = std::move(cache);
+  return memory;
 }
 
 core::Use take_over(const Region& region, std::string_view name) {
@@ -29,13 +35,13 @@ std::shared_ptr<MapHost> MapBase::create(Region& region, std::string_view name,
                                          const MapTypes& types, const MapOptions& options,
                                          std::uint64_t empty_key, std::uint64_t empty_value) {
   const map::MapParameters shape = map::parameters_of(types, options, empty_key, empty_value);
-  map::Memory memory = memory_for(region, shape, false, shape.max_batch, options.directory);
+  MapOptions::Directory directory = options.directory;
+  map::Memory memory = memory_for(region, shape, false, shape.max_batch, directory, options.cache);
   const std::string where = place_of(name, region);
   map::Table table = map::create_table(region, name, where, shape);
   core::Use use = take_over(region, name);
-  const auto host =
-      std::make_shared<MapHost>(region, where, std::move(table), std::move(use), types,
-                                shape.max_batch, options.directory, std::move(memory));
+  const auto host = std::make_shared<MapHost>(region, where, std::move(table), std::move(use),
+                                              types, shape.max_batch, directory, std::move(memory));
   host->survey();
   return host;
 }
@@ -55,11 +61,11 @@ std::shared_ptr<MapHost> MapBase::open(Region& region, std::string_view name, co
   if (options.max_batch != 0) shape.max_batch = options.max_batch;
   (void)shape.parts();  // refuses max_batch
   core::Use use = take_over(region, name);
+  MapOptions::Directory directory = options.directory;
   map::Memory memory =
-      memory_for(region, table.now, table.growing, shape.max_batch, options.directory);
-  const auto host =
-      std::make_shared<MapHost>(region, where, std::move(table), std::move(use), types,
-                                shape.max_batch, options.directory, std::move(memory));
+      memory_for(region, table.now, table.growing, shape.max_batch, directory, options.cache);
+  const auto host = std::make_shared<MapHost>(region, where, std::move(table), std::move(use),
+                                              types, shape.max_batch, directory, std::move(memory));
   host->recovery = host->survey();
   return host;
 }
@@ -108,6 +114,10 @@ void MapBase::reserve(std::uint64_t capacity) { host_->usable().reserve(capacity
 void MapBase::grow() { host_->usable().grow(); }
 
 bool MapBase::migrate(std::uint64_t buckets) { return host_->usable().migrate(buckets); }
+
+void MapBase::load_cache() { host_->usable().load_cache(false); }
+
+void MapBase::await_cache() { host_->usable().load_cache(true); }
 
 std::string MapBase::verify() const { return host_->usable().verify(); }
 

@@ -55,6 +55,7 @@ MapRecovery MapHost::survey() {
     copy_async(stream, memory_.ends.data(), ends, sizeof(ends));
     map::launch_list_free(stream, view(true), memory_.used.data());
     copy_async(stream, &tail, memory_.ends.data() + 1, sizeof(tail));
+    if (memory_.cache) memory_.cache->reconcile(stream, view(true), memory_.used.data());
   }
   stream.synchronize();
   map::tidy(region, table_);
