@@ -137,6 +137,9 @@ __device__ __forceinline__ std::uint64_t map_find_words(const MapView& view,
   return word;
 }
 
+template <class Key>
+__device__ Key map_key_to_find(const MapView& view, const MapBatch& batch, std::uint64_t op);
+
 // A thread for each lookup: which row of the cache has its value, or else which place.
 template <class Key, class Config>
 __global__ void map_serve_kernel(MapView view, MapBatch batch, MapServed served) {
@@ -144,7 +147,7 @@ __global__ void map_serve_kernel(MapView view, MapBatch batch, MapServed served)
   const MapGroup<32> warp;
   const std::uint64_t op = map_thread();
   const Key key =
-      op < batch.count ? static_cast<const Key*>(batch.keys)[op] : static_cast<Key>(view.empty_key);
+      op < batch.count ? map_key_to_find<Key>(view, batch, op) : static_cast<Key>(view.empty_key);
   const std::uint64_t word =
       map_find_words<Key, Config>(view, group, key ^ static_cast<Key>(view.empty_key));
   const bool found = map_is_value(word);

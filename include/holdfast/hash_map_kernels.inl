@@ -7,9 +7,11 @@ namespace holdfast::detail {
 // Operations in memory that kernels reach.
 struct MapBatch {
   const void* keys;
-  const std::byte* values;     // null: there are none (erase, lookups)
-  std::byte* out;              // null: nothing is asked for
-  MapStatus* status;           // by operation; in device memory
+  const std::byte* values;  // null: there are none (erase, lookups)
+  std::byte* out;           // null: nothing is asked for
+  // By operation; in device memory. Of lookups: those that are superseded find nothing; null: none
+  // are.
+  MapStatus* status;
   std::uint8_t* found;         // lookups: by operation
   const std::uint32_t* order;  // null: in their own
   // Operations whose key, and whose value, cannot be stored. If there are any nothing is done.
@@ -38,6 +40,8 @@ struct MapKernels {
   // The key's bucket of the top level, and its number, by operation.
   void (*place)(Stream&, const MapView&, const MapBatch&, std::uint32_t* bucket, std::uint32_t* op);
   void (*apply)(Stream&, const MapView&, const MapBatch&, MapOperation);
+  // Adds to values, beside others; otherwise as apply.
+  void (*accumulate)(Stream&, const MapView&, const MapBatch&, MapElement);
   void (*find)(Stream&, const MapView&, const MapBatch&);
   // Of lookups, in a map with a cache.
   void (*serve)(Stream&, const MapView&, const MapBatch&, const MapServed&);
@@ -250,6 +254,34 @@ __global__ void map_apply_kernel(MapView view, MapBatch batch, MapOperation oper
   if (group.rank == 0) batch.status[op] = status;
 }
 
+// What cannot be stored is for a batch as if there were no place for it.
+template <class Key, class Config>
+__global__ void map_accumulate_kernel(MapView view, MapBatch batch, MapElement element) {
+  const MapGroup<Config::kWidth> group;
+  const std::uint64_t position = map_thread() / Config::kWidth;
+  if (position >= batch.count || batch.refuse[0] != 0) return;
+  const std::uint32_t op =
+      batch.order != nullptr ? batch.order[position] : static_cast<std::uint32_t>(position);
+  if (batch.status[op] == MapStatus::superseded) return;
+  const MapStatus status =
+      map_accumulate<Key, Config>(view, group, static_cast<const Key*>(batch.keys)[op],
+                                  batch.values + std::uint64_t{op} * view.value_bytes, element);
+  group.sync();  // nobody's status is stored before all have looked
+  if (group.rank == 0) {
+    batch.status[op] = status == MapStatus::refused ? MapStatus::no_value : status;
+  }
+}
+
+// The key that a lookup is for; the empty one: none.
+template <class Key>
+__device__ __forceinline__ Key map_key_to_find(const MapView& view, const MapBatch& batch,
+                                               std::uint64_t op) {
+  if (batch.status != nullptr && batch.status[op] == MapStatus::superseded) {
+    return static_cast<Key>(view.empty_key);
+  }
+  return static_cast<const Key*>(batch.keys)[op];
+}
+
 template <class Key, class Config, bool Alone>
 __global__ void map_find_kernel(MapView view, MapBatch batch) {
   const MapGroup<Config::kWidth> group;
@@ -257,7 +289,7 @@ __global__ void map_find_kernel(MapView view, MapBatch batch) {
   if (position >= batch.count) return;
   const std::uint32_t op =
       batch.order != nullptr ? batch.order[position] : static_cast<std::uint32_t>(position);
-  const Key key = static_cast<const Key*>(batch.keys)[op];
+  const Key key = map_key_to_find<Key>(view, batch, op);
   std::byte* const out =
       batch.out != nullptr ? batch.out + std::uint64_t{op} * view.value_bytes : nullptr;
   const bool found = map_find<Key, Config, Alone>(view, group, key, out);
@@ -272,7 +304,7 @@ __global__ void map_locate_kernel(MapView view, MapBatch batch, std::uint32_t* p
   if (position >= batch.count) return;
   const std::uint32_t op =
       batch.order != nullptr ? batch.order[position] : static_cast<std::uint32_t>(position);
-  const Key key = static_cast<const Key*>(batch.keys)[op];
+  const Key key = map_key_to_find<Key>(view, batch, op);
   const std::uint64_t word = map_find_word<Key, Config, Alone>(view, group, key);
   if (group.rank != 0) return;
   const bool found = map_is_value(word);
@@ -431,9 +463,32 @@ __global__ void map_migrate_kernel(MapView view, std::uint64_t first, std::uint6
   map_store_slot<Key, Config>(view, slot.spot, slot.way, Key{0}, kMapNone);
 }
 
-template <class Key, class Config>
+template <class Key, class Predicate>
+__device__ bool map_value_suits(const MapView& view, Key key, std::uint64_t word,
+                                const Predicate& predicate) {
+  if (view.values != nullptr) {
+    const void* const value = map_value_at(view, map_place_of(word));
+    return predicate(key, value);
+  }
+  std::uint32_t halves[2] = {};
+  alignas(8) std::byte value[8];  // of whichever type it is read as
+  map_take_value(view, MapGroup<1>(), word, halves);
+  memcpy(value, halves, sizeof(value));
+  return predicate(key, static_cast<const void*>(value));
+}
+
+struct MapAny {
+  template <class Key>
+  __device__ bool operator()(Key, const void*) const {
+    return true;
+  }
+};
+
+// `predicate`: of the key, and of the value where it is, which no other thread touches.
+template <class Key, class Config, class Predicate>
 __global__ void map_collect_kernel(MapView view, std::uint64_t first, std::uint64_t slots,
-                                   Key* keys, std::byte* values, unsigned long long* pairs) {
+                                   Key* keys, std::byte* values, unsigned long long* pairs,
+                                   Predicate predicate) {
   const MapGroup<32> warp;
   const std::uint64_t i = map_thread();
   bool holds = false;
@@ -445,6 +500,9 @@ __global__ void map_collect_kernel(MapView view, std::uint64_t first, std::uint6
     holds = slot.holds();
     key = slot.key();
     word = slot.word;
+    if constexpr (!std::is_same_v<Predicate, MapAny>) {
+      holds = holds && map_value_suits(view, key, word, predicate);
+    }
   }
   const unsigned holding = warp.ballot(holds);
   if (warp.rank == 0 && holding != 0) {
@@ -457,6 +515,14 @@ __global__ void map_collect_kernel(MapView view, std::uint64_t first, std::uint6
     map_take_value(view, warp, warp.from(word, rank), values + to * view.value_bytes);
     ++to;
   });
+}
+
+// Makes a value for each operation.
+template <class Key, class Init>
+__global__ void map_init_kernel(const Key* keys, std::byte* values, std::uint32_t value_bytes,
+                                std::uint32_t count, Init init) {
+  const std::uint64_t op = map_thread();
+  if (op < count) init(keys[op], static_cast<void*>(values + op * value_bytes));
 }
 
 // ---- For the host ------------------------------------------------------------------------------
@@ -491,6 +557,10 @@ struct MapLaunch {
     const auto kernel =
         batch.alone ? map_apply_kernel<Key, Config, true> : map_apply_kernel<Key, Config, false>;
     launch(stream, groups(batch.count), kernel, view, batch, operation);
+  }
+  static void accumulate(Stream& stream, const MapView& view, const MapBatch& batch,
+                         MapElement element) {
+    launch(stream, groups(batch.count), map_accumulate_kernel<Key, Config>, view, batch, element);
   }
   static void find(Stream& stream, const MapView& view, const MapBatch& batch) {
     const auto kernel =
@@ -532,8 +602,14 @@ struct MapLaunch {
   }
   static void collect(Stream& stream, const MapView& view, std::uint64_t first, std::uint64_t slots,
                       void* keys, std::byte* values, unsigned long long* pairs) {
-    launch(stream, grid_of(slots), dim3(kMapBlock), map_collect_kernel<Key, Config>, view, first,
-           slots, static_cast<Key*>(keys), values, pairs);
+    collect_if(stream, view, first, slots, keys, values, pairs, MapAny());
+  }
+  template <class Predicate>
+  static void collect_if(Stream& stream, const MapView& view, std::uint64_t first,
+                         std::uint64_t slots, void* keys, std::byte* values,
+                         unsigned long long* pairs, const Predicate& predicate) {
+    launch(stream, grid_of(slots), dim3(kMapBlock), map_collect_kernel<Key, Config, Predicate>,
+           view, first, slots, static_cast<Key*>(keys), values, pairs, predicate);
   }
   static void migrate(Stream& stream, const MapView& view, std::uint64_t first,
                       std::uint64_t slots) {
@@ -551,6 +627,7 @@ const MapKernels& map_kernels() {
                                        Launch::bucket_of,
                                        Launch::place,
                                        Launch::apply,
+                                       Launch::accumulate,
                                        Launch::find,
                                        Launch::serve,
                                        Launch::locate,

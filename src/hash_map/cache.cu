@@ -452,18 +452,21 @@ std::string Cache::audit(Stream& stream, const Table& table, const std::vector<b
 namespace holdfast::detail {
 
 // REQUIRES: the batch is alone, and has a place for values.
-void MapHost::find_by_cache(const MapView& view, const MapBatch& batch) {
+void MapHost::find_by_cache(const MapView& view, const MapBatch& batch, bool waits) {
   map::Cache& cache = *memory_.cache;
   MapServed served{memory_.entry_of.data(), cache.batch_misses(), memory_.bucket.data(),
                    memory_.op.data()};
   fill_async(stream, served.misses, 0, sizeof(*served.misses));
+  const bool sorts = sorts_places(batch.count);
+  // Without a count of the misses all are sorted, what is no miss to the end.
+  if (sorts && !waits) fill_async(stream, served.place, 0xff, batch.count * sizeof(*served.place));
   types_.kernels->serve(stream, view, batch, served);
-  std::uint32_t misses = 0;
-  if (sorts_places(batch.count)) {
+  std::uint32_t misses = waits ? 0 : batch.count;
+  if (sorts && waits) {
     copy_async(stream, &misses, served.misses, sizeof(misses));
     stream.synchronize();
   }
-  if (misses != 0 && sorts_places(misses)) {
+  if (sorts && misses != 0 && sorts_places(misses)) {
     sort_by_place(served.place, served.op, memory_.sorted_op.data(), misses);
     served.place = memory_.sorted_bucket.data();
     served.op = memory_.sorted_op.data();

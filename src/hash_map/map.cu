@@ -133,8 +133,22 @@ void MapBase::find(const void* keys, void* values, std::uint8_t* found, std::siz
 }
 
 std::uint64_t MapBase::export_batch(std::uint64_t first, std::uint64_t slots, void* keys,
-                                    void* values) const {
-  return host_->usable().export_batch(first, slots, keys, values);
+                                    void* values, const MapCollect& collect) const {
+  return host_->usable().export_batch(first, slots, keys, values, collect);
+}
+
+MapResult MapBase::accumulate(const void* keys, const void* deltas, MapElement element,
+                              std::size_t count, MapStatus* status) {
+  return host_->usable().accumulate(keys, deltas, element, count, status);
+}
+
+void MapBase::find_async(Stream& by, const void* keys, void* values, std::uint8_t* found,
+                         std::size_t count) const {
+  host_->usable().find_async(by, keys, values, found, count);
+}
+
+MapInit MapBase::stage(const void* keys, std::size_t count) {
+  return host_->usable().stage(keys, count);
 }
 
 MapView MapBase::give_ref() { return host_->usable().give_ref(); }

@@ -29,6 +29,9 @@ __device__ void make_step(const Ref& ref, const typename Ref::Group& group, MapS
     case MapCall::find:
       found = ref.find(group, step.key, out);
       break;
+    case MapCall::accumulate:
+      status = ref.accumulate(group, step.key, value);
+      break;
     default:
       found = ref.contains(group, step.key);
   }

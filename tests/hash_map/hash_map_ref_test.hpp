@@ -16,6 +16,7 @@ enum class MapCall : std::uint32_t {
   erase,
   find,
   contains,
+  accumulate,  // by arrays of 4 bytes
   kinds
 };
 
