@@ -15,6 +15,12 @@
 // at once; and in about --resize_steps steps, each behind a batch of 2^most lookups or upserts,
 // whose throughput in windows of 50 ms is set beside that of the same batches before. The clock is
 // that of the map's calls: the drawing of keys is left out.
+//
+//   map_bench --cache=1 [--policy=0|1|2|3] [--warm=N] and those above but --directory and --order
+//
+// --cache=1: in place of all that, lookups of keys by power laws, with caches from none to a
+// quarter of the pairs. --policy: of MapCache, 1 is lfu. --warm: batches in front of a load.
+#include <cmath>
 #include <random>
 
 #include "bench.hpp"
@@ -49,6 +55,20 @@ __global__ void draw_keys(std::uint64_t* keys, std::uint64_t all, std::uint64_t 
   if (i < count) keys[i] = key_number(key_number(seed << 32 | i) % all);
 }
 
+// By a power law of this exponent, continuous and cut off at `all`. Keys that are drawn about as
+// often are no neighbours, in the table or among values.
+__global__ void draw_power(std::uint64_t* keys, std::uint64_t all, double exponent,
+                           std::uint64_t seed, std::uint64_t count) {
+  const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  const double unit = static_cast<double>(key_number(seed << 32 | i) >> 11) * 0x1p-53;
+  const double power = 1 - exponent;
+  const double most = pow(static_cast<double>(all + 1), power);
+  const auto rank = static_cast<std::uint64_t>(pow(1 + unit * (most - 1), 1 / power)) - 1;
+  constexpr std::uint64_t kPrime = 2654435761;
+  keys[i] = key_number((rank < all ? rank : all - 1) * kPrime % all);
+}
+
 // The operations of a batch, in device memory, or from pinned host memory.
 class Batch {
  public:
@@ -69,6 +89,11 @@ class Batch {
   void draw(std::uint64_t all, std::size_t count) {
     launch(stream_, dim3(holdfast::blocks_for(count, 256)), dim3(256), draw_keys, keys_.data(), all,
            ++seed_, std::uint64_t{count});
+    finish(count);
+  }
+  void draw_by_power(std::uint64_t all, double exponent, std::size_t count) {
+    launch(stream_, dim3(holdfast::blocks_for(count, 256)), dim3(256), draw_power, keys_.data(),
+           all, exponent, ++seed_, std::uint64_t{count});
     finish(count);
   }
   const std::uint64_t* keys() const { return host_ ? host_keys_.data() : keys_.data(); }
@@ -224,6 +249,118 @@ void compare(const bench::Options& options, Directory directory) {
     }
   }
   measure_open(scratch, directory, run);
+}
+
+// ---- The cache ---------------------------------------------------------------------------------
+
+struct CacheRun {
+  Run run;
+  double exponent;
+  holdfast::MapCache::Policy policy;
+  std::uint64_t warm;  // batches
+  double link;         // bytes a second
+};
+
+// Lookups while `goes_on(batches)`: seconds of each batch.
+template <class GoesOn>
+std::vector<double> look_up(Map& map, Batch& batch, const CacheRun& of, std::size_t count,
+                            GoesOn&& goes_on) {
+  std::vector<double> times;
+  while (goes_on(times.size())) {
+    batch.draw_by_power(of.run.keys, of.exponent, count);
+    times.push_back(
+        bench::seconds([&] { map.find(batch.keys(), batch.values(), batch.found(), count); }));
+  }
+  return times;
+}
+
+// Warmed, and loaded beside batches that go on.
+void fill_cache(Map& map, Batch& batch, const CacheRun& of, std::size_t count) {
+  look_up(map, batch, of, count, [&](std::size_t done) { return done < of.warm; });
+  if (map.stats().cache.rows == 0) return;
+  std::vector<double> beside;
+  const double took = bench::seconds([&] {
+    map.load_cache();
+    beside = look_up(map, batch, of, count,
+                     [&](std::size_t done) { return done < 1000 && map.stats().cache.loads == 0; });
+    map.await_cache();
+  });
+  bench::Line("map_cache_load")
+      .number("exponent", of.exponent)
+      .count("rows", map.stats().cache.rows)
+      .count("value_bytes", of.run.value_bytes)
+      .count("batch", count)
+      .number("load_ms", took * 1e3)  // the drawing of keys among it
+      .number("million_per_s_beside", static_cast<double>(count) / bench::median(beside) / 1e6)
+      .print();
+}
+
+void measure_cached(Map& map, Batch& batch, const CacheRun& of, std::size_t count) {
+  const holdfast::MapCacheStats before = map.stats().cache;
+  std::vector<double> times = look_up(map, batch, of, count, [&](std::size_t done) {
+    return done <= static_cast<std::size_t>(of.run.batches);
+  });
+  const holdfast::MapStats stats = map.stats();
+  double miss_share = 1;
+  if (stats.cache.rows != 0) {
+    miss_share = static_cast<double>(stats.cache.misses - before.misses) /
+                 static_cast<double>(times.size() * count);
+  }
+  times.erase(times.begin());
+  const double rate = static_cast<double>(count) / bench::median(times);
+  bench::Line("map_cache")
+      .number("exponent", of.exponent)
+      .count("policy", static_cast<std::uint64_t>(of.policy))
+      .count("pairs", stats.size)
+      .count("value_bytes", of.run.value_bytes)
+      .number("cache_share",
+              static_cast<double>(stats.cache.rows) / static_cast<double>(stats.size))
+      .count("batch", count)
+      .number("miss_share", miss_share)
+      .number("million_per_s", rate / 1e6)
+      .number("link_gb_per_s", of.link / 1e9)
+      .number("share_of_link", rate * miss_share * of.run.value_bytes / of.link)
+      .print();
+}
+
+void measure_caches(const bench::Options& options) {
+  CacheRun of{{options["keys"], static_cast<std::uint32_t>(options["value_bytes"]),
+               static_cast<int>(options["batches"]), options["host"] != 0},
+              0,
+              static_cast<holdfast::MapCache::Policy>(options["policy"]),
+              options["warm"],
+              bench::copy_engine_bandwidth()};
+  const std::size_t most = std::size_t{1} << options["most"];
+  MapOptions shape;
+  shape.capacity = of.run.keys * 100 / options["load"];
+  shape.value_bytes = of.run.value_bytes;
+  shape.max_batch = static_cast<std::uint32_t>(most);
+  shape.directory = Directory::on;
+  bench::ScratchRegion scratch(Map::region_bytes(shape));
+  Batch batch(most, of.run.value_bytes, of.run.host);
+  {
+    Map map = Map::create(scratch.get(), "map", shape);
+    for (std::uint64_t first = 0; first < of.run.keys; first += most) {
+      const std::size_t count = std::min<std::uint64_t>(most, of.run.keys - first);
+      batch.take_first(first, count);
+      map.insert(batch.keys(), batch.values(), count);
+    }
+  }
+  const std::uint64_t stride = (of.run.value_bytes + 15) / 16 * 16;
+  for (const double exponent : {1.05, .99}) {
+    of.exponent = exponent;
+    for (const std::uint64_t thousandths : {0, 10, 25, 50, 100, 150, 200, 250}) {
+      holdfast::MapOpenOptions how;
+      how.directory = Directory::on;
+      how.cache.bytes = of.run.keys * thousandths / 1000 * stride;
+      how.cache.policy = of.policy;
+      Map map = Map::open(scratch.get(), "map", how);
+      fill_cache(map, batch, of, most);
+      for (std::uint64_t log = options["least"]; log <= options["most"]; log += 2) {
+        measure_cached(map, batch, of, std::size_t{1} << log);
+      }
+    }
+  }
 }
 
 // Filled by batches until a key does not fit.
@@ -402,6 +539,9 @@ int main(int argc, char** argv) {
                                 {"directory", 2},
                                 {"order", 2},
                                 {"host", 0},
+                                {"cache", 0},
+                                {"policy", 1},
+                                {"warm", 8},
                                 {"fill_slots", 1 << 16},
                                 {"resize_items", 0},
                                 {"resize_steps", 128}});
@@ -413,6 +553,10 @@ int main(int argc, char** argv) {
                  "map_bench: --least to --most are batches of at most --keys (--resize_items) "
                  "operations; --load is 1 to 95 percent; --resize_steps is 1 or more\n");
     return 2;
+  }
+  if (options["cache"] != 0) {
+    measure_caches(options);
+    return 0;
   }
   for (const Directory directory : {Directory::off, Directory::on}) {
     if (options["directory"] == (directory == Directory::on ? 0 : 1)) continue;

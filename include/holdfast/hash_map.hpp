@@ -47,6 +47,7 @@ struct MapOptions {
   // until quiesce().
   std::uint64_t value_places = 0;
   Directory directory = Directory::automatic;
+  MapCache cache = {};  // of values above 8 bytes; takes a directory, which it turns on
 };
 
 // How a map is opened. What is 0 is as the map has it.
@@ -54,6 +55,7 @@ struct MapOpenOptions {
   std::uint32_t value_bytes = 0;  // what the caller takes values for
   std::uint32_t max_batch = 0;
   MapOptions::Directory directory = MapOptions::Directory::automatic;
+  MapCache cache = {};  // is empty at first
 };
 
 // What a batch did: how many of its operations had which MapStatus.
@@ -81,6 +83,7 @@ struct MapStats {
   bool directory = false;          // there is one
   bool refs_out = false;           // ref() was called since the last quiesce()
   std::uint64_t left_to_move = 0;  // buckets that migrate() has to empty yet; 0: it does not grow
+  MapCacheStats cache = {};
 };
 
 // What opening found, and put in order.
@@ -114,6 +117,25 @@ struct MapTypes {
   std::uint64_t hash_id;
   const MapKernels* kernels;
 };
+
+// What an initialiser gets: keys, and room for values, in device memory.
+struct MapInit {
+  const void* keys;
+  std::byte* values;
+};
+
+// As MapKernels::collect; empty: that.
+using MapCollect =
+    std::function<void(Stream&, const MapView&, std::uint64_t first, std::uint64_t slots,
+                       void* keys, std::byte* values, unsigned long long* pairs)>;
+
+template <class Key, class Config>
+struct MapLaunch;
+#if HOLDFAST_DEVICE_CODE
+template <class Key, class Init>
+__global__ void map_init_kernel(const Key* keys, std::byte* values, std::uint32_t value_bytes,
+                                std::uint32_t count, Init init);
+#endif
 
 // A map of any types; HashMap is what to use.
 class MapBase {
@@ -150,8 +172,15 @@ class MapBase {
   // Grows, at once and to the end, until there are so many slots.
   void reserve(std::uint64_t capacity);
 
-  // Empty if the table, the values' places and the directory are as they should be, read by the
-  // host alone; otherwise what is wrong. REQUIRES: no kernel with a ref runs.
+  // Begins to load the cache, beside what batches do, and returns; nothing if a load is under way.
+  // Its values serve from a batch on that finds it done. REQUIRES: the map ends, or await_cache()
+  // has returned, before the region is closed. Throws invalid_argument if there is no cache.
+  void load_cache();
+  // Waits for the load that is under way: it serves the next batch.
+  void await_cache();
+
+  // Empty if the table, the values' places, the directory and the cache are as they should be, read
+  // by the host alone; otherwise what is wrong. REQUIRES: no kernel with a ref runs.
   std::string verify() const;
 
   // In which batches run. Good also of a map that another has ended.
@@ -170,8 +199,13 @@ class MapBase {
   MapResult update(Operation operation, const void* keys, const void* values, void* out,
                    std::size_t count, MapStatus* status);
   void find(const void* keys, void* values, std::uint8_t* found, std::size_t count) const;
-  std::uint64_t export_batch(std::uint64_t first, std::uint64_t slots, void* keys,
-                             void* values) const;
+  void find_async(Stream& by, const void* keys, void* values, std::uint8_t* found,
+                  std::size_t count) const;
+  MapResult accumulate(const void* keys, const void* deltas, MapElement element, std::size_t count,
+                       MapStatus* status);
+  MapInit stage(const void* keys, std::size_t count);
+  std::uint64_t export_batch(std::uint64_t first, std::uint64_t slots, void* keys, void* values,
+                             const MapCollect& collect = {}) const;
   MapView give_ref();
 
  private:
@@ -256,6 +290,33 @@ class HashMap : public detail::MapBase {
                            MapStatus* status = nullptr) {
     return update(Operation::find_or_insert, keys, values, out, count, status);
   }
+#if HOLDFAST_DEVICE_CODE
+  // The same with values that `init` makes: init(key, value) is called on the device, once for each
+  // operation of the batch, by a thread of its own, and stores value_bytes() bytes, also for keys
+  // that turn out to be there. A class that kernels take, with operator() const.
+  template <class Init>
+  requires std::is_class_v<Init> MapResult find_or_insert(const Key* keys, const Init& init,
+                                                          void* out, std::size_t count,
+                                                          MapStatus* status = nullptr) {
+    if (count == 0) return {};
+    const detail::MapInit staged = MapBase::stage(keys, count);
+    launch(stream(), dim3(blocks_for(count, 256)), dim3(256), detail::map_init_kernel<Key, Init>,
+           static_cast<const Key*>(staged.keys), staged.values, value_bytes(),
+           static_cast<std::uint32_t>(count), init);
+    return update(Operation::find_or_insert, keys, staged.values, out, count, status);
+  }
+#endif
+  // Adds to the values that are there, element by element: `assigned`, or `absent`. T is float,
+  // double, or an integer of 4 or 8 bytes, which wraps around; values are arrays of T, and `deltas`
+  // are aligned to T. Deltas of one key in the batch all count: their sum, in no order, is added as
+  // that of the last one; the others are `superseded`. A sum that cannot be stored (EmptyValue)
+  // throws as a value does; beside refs its operation is `no_value`. Throws invalid_argument also
+  // if sizeof(T) does not divide value_bytes().
+  template <class T>
+  MapResult accumulate(const Key* keys, const T* deltas, std::size_t count,
+                       MapStatus* status = nullptr) {
+    return MapBase::accumulate(keys, deltas, detail::map_element_of<T>(), count, status);
+  }
   MapResult erase(const Key* keys, std::size_t count, MapStatus* status = nullptr) {
     return update(Operation::erase, keys, nullptr, nullptr, count, status);
   }
@@ -267,12 +328,39 @@ class HashMap : public detail::MapBase {
     MapBase::find(keys, nullptr, found, count);
   }
 
+  // find() and contains() that return at once: behind what `by` has queued, and in front of what it
+  // queues later. Nothing of it may change until then. Batches that follow wait on the device.
+  // Throws invalid_argument for memory that kernels cannot use; what the device meets is thrown by
+  // by.synchronize(), and by later calls.
+  void find_async(Stream& by, const Key* keys, void* values, std::uint8_t* found,
+                  std::size_t count) const {
+    MapBase::find_async(by, keys, values, found, count);
+  }
+  void contains_async(Stream& by, const Key* keys, std::uint8_t* found, std::size_t count) const {
+    MapBase::find_async(by, keys, nullptr, found, count);
+  }
+
   // The pairs in slots `first` and on, `slots` of them at most, in no order; returns how many.
   // There are capacity() slots. `values` may be null.
   std::uint64_t export_batch(std::uint64_t first, std::uint64_t slots, Key* keys,
                              void* values) const {
     return MapBase::export_batch(first, slots, keys, values);
   }
+#if HOLDFAST_DEVICE_CODE
+  // Of those the ones for which predicate(key, value) holds, which runs on the device, once for
+  // each pair, and reads what it wants of the value's value_bytes(). A class as an initialiser is.
+  template <class Predicate>
+  std::uint64_t export_batch_if(std::uint64_t first, std::uint64_t slots,
+                                const Predicate& predicate, Key* keys, void* values) const {
+    return MapBase::export_batch(
+        first, slots, keys, values,
+        [&](Stream& stream, const detail::MapView& view, std::uint64_t from, std::uint64_t some,
+            void* keys_out, std::byte* values_out, unsigned long long* pairs) {
+          detail::MapLaunch<Key, Config>::collect_if(stream, view, from, some, keys_out, values_out,
+                                                     pairs, predicate);
+        });
+  }
+#endif
   // Calls visit(key, value) on the host for every pair.
   template <class Visit>
   void for_each(Visit&& visit) const {

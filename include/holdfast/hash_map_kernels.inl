@@ -7,9 +7,11 @@ namespace holdfast::detail {
 // Operations in memory that kernels reach.
 struct MapBatch {
   const void* keys;
-  const std::byte* values;     // null: there are none (erase, lookups)
-  std::byte* out;              // null: nothing is asked for
-  MapStatus* status;           // by operation; in device memory
+  const std::byte* values;  // null: there are none (erase, lookups)
+  std::byte* out;           // null: nothing is asked for
+  // By operation; in device memory. Of lookups: those that are superseded find nothing; null: none
+  // are.
+  MapStatus* status;
   std::uint8_t* found;         // lookups: by operation
   const std::uint32_t* order;  // null: in their own
   // Operations whose key, and whose value, cannot be stored. If there are any nothing is done.
@@ -38,7 +40,11 @@ struct MapKernels {
   // The key's bucket of the top level, and its number, by operation.
   void (*place)(Stream&, const MapView&, const MapBatch&, std::uint32_t* bucket, std::uint32_t* op);
   void (*apply)(Stream&, const MapView&, const MapBatch&, MapOperation);
+  // Adds to values, beside others; otherwise as apply.
+  void (*accumulate)(Stream&, const MapView&, const MapBatch&, MapElement);
   void (*find)(Stream&, const MapView&, const MapBatch&);
+  // Of lookups, in a map with a cache.
+  void (*serve)(Stream&, const MapView&, const MapBatch&, const MapServed&);
   // Of lookups: the place of each value, or the map's capacity of them, and the operation's number.
   void (*locate)(Stream&, const MapView&, const MapBatch&, std::uint32_t* place, std::uint32_t* op);
   // Looks at all slots, notes places that words name as bits of `used`.
@@ -62,12 +68,20 @@ __device__ inline std::uint64_t map_thread() {
   return std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
 }
 
+}  // namespace holdfast::detail
+
+#include "holdfast/hash_map_cache.inl"
+
+namespace holdfast::detail {
+
 // ---- A batch alone -----------------------------------------------------------------------------
 // No other group has the same key, and nobody else looks. Others take slots for other keys. What is
 // stored last is durable once the host has waited for the kernel, before which nothing is promised.
 
-__device__ __forceinline__ void map_give_back(const MapView& view, std::uint64_t word) {
+__device__ __forceinline__ void map_give_back(const MapView& view, std::uint64_t word,
+                                              bool moved = false) {
   if (view.values == nullptr) return;
+  map_cache_drop(view, map_place_of(word), moved);
   view.free[atomicAdd(view.tail, 1ull) % view.capacity] =
       static_cast<std::uint32_t>(map_place_of(word));
 }
@@ -117,12 +131,18 @@ class MapPutAlone {
       if (look.holding != 0) {
         const unsigned holder = map_first_of(look.holding);
         if (intent == MapIntent::keep) {
-          if (out != nullptr) map_take_value(view_, group_, group_.from(look.word, holder), out);
+          if (out != nullptr) {
+            map_cache_take(view_, group_, group_.from(look.word, holder), out);
+          }
+          if (group_.rank == holder) map_cache_keep(view_, look.word);
           return give_up(MapStatus::kept);
         }
         if (!make()) return MapStatus::no_value;
         store(seen.spot, holder, false);
-        if (group_.rank == holder) map_give_back(view_, look.word);
+        if (view_.cache.entries != nullptr) {
+          map_cache_move(view_, group_, group_.from(look.word, holder), word_, value_);
+        }
+        if (group_.rank == holder) map_give_back(view_, look.word, true);
         return MapStatus::assigned;
       }
       if (intent == MapIntent::assign) return MapStatus::absent;
@@ -135,6 +155,7 @@ class MapPutAlone {
       }
       if (group_.ballot(claimed) == 0) continue;
       store(spot_, chosen, true);
+      if (group_.rank == chosen) map_cache_keep(view_, word_);
       if (out != nullptr) map_copy(group_, out, value_, view_.value_bytes);
       return MapStatus::inserted;
     }
@@ -233,6 +254,34 @@ __global__ void map_apply_kernel(MapView view, MapBatch batch, MapOperation oper
   if (group.rank == 0) batch.status[op] = status;
 }
 
+// What cannot be stored is for a batch as if there were no place for it.
+template <class Key, class Config>
+__global__ void map_accumulate_kernel(MapView view, MapBatch batch, MapElement element) {
+  const MapGroup<Config::kWidth> group;
+  const std::uint64_t position = map_thread() / Config::kWidth;
+  if (position >= batch.count || batch.refuse[0] != 0) return;
+  const std::uint32_t op =
+      batch.order != nullptr ? batch.order[position] : static_cast<std::uint32_t>(position);
+  if (batch.status[op] == MapStatus::superseded) return;
+  const MapStatus status =
+      map_accumulate<Key, Config>(view, group, static_cast<const Key*>(batch.keys)[op],
+                                  batch.values + std::uint64_t{op} * view.value_bytes, element);
+  group.sync();  // nobody's status is stored before all have looked
+  if (group.rank == 0) {
+    batch.status[op] = status == MapStatus::refused ? MapStatus::no_value : status;
+  }
+}
+
+// The key that a lookup is for; the empty one: none.
+template <class Key>
+__device__ __forceinline__ Key map_key_to_find(const MapView& view, const MapBatch& batch,
+                                               std::uint64_t op) {
+  if (batch.status != nullptr && batch.status[op] == MapStatus::superseded) {
+    return static_cast<Key>(view.empty_key);
+  }
+  return static_cast<const Key*>(batch.keys)[op];
+}
+
 template <class Key, class Config, bool Alone>
 __global__ void map_find_kernel(MapView view, MapBatch batch) {
   const MapGroup<Config::kWidth> group;
@@ -240,7 +289,7 @@ __global__ void map_find_kernel(MapView view, MapBatch batch) {
   if (position >= batch.count) return;
   const std::uint32_t op =
       batch.order != nullptr ? batch.order[position] : static_cast<std::uint32_t>(position);
-  const Key key = static_cast<const Key*>(batch.keys)[op];
+  const Key key = map_key_to_find<Key>(view, batch, op);
   std::byte* const out =
       batch.out != nullptr ? batch.out + std::uint64_t{op} * view.value_bytes : nullptr;
   const bool found = map_find<Key, Config, Alone>(view, group, key, out);
@@ -255,7 +304,7 @@ __global__ void map_locate_kernel(MapView view, MapBatch batch, std::uint32_t* p
   if (position >= batch.count) return;
   const std::uint32_t op =
       batch.order != nullptr ? batch.order[position] : static_cast<std::uint32_t>(position);
-  const Key key = static_cast<const Key*>(batch.keys)[op];
+  const Key key = map_key_to_find<Key>(view, batch, op);
   const std::uint64_t word = map_find_word<Key, Config, Alone>(view, group, key);
   if (group.rank != 0) return;
   const bool found = map_is_value(word);
@@ -414,33 +463,11 @@ __global__ void map_migrate_kernel(MapView view, std::uint64_t first, std::uint6
   map_store_slot<Key, Config>(view, slot.spot, slot.way, Key{0}, kMapNone);
 }
 
-template <class Key, class Config>
-__global__ void map_collect_kernel(MapView view, std::uint64_t first, std::uint64_t slots,
-                                   Key* keys, std::byte* values, unsigned long long* pairs) {
-  const MapGroup<32> warp;
-  const std::uint64_t i = map_thread();
-  bool holds = false;
-  Key key{};
-  std::uint64_t word = kMapNone;
-  unsigned long long to = 0;
-  if (i < slots) {
-    const MapSlot<Key, Config> slot(view, first + i);
-    holds = slot.holds();
-    key = slot.key();
-    word = slot.word;
-  }
-  const unsigned holding = warp.ballot(holds);
-  if (warp.rank == 0 && holding != 0) {
-    to = atomicAdd(pairs, static_cast<unsigned long long>(__popc(holding)));
-  }
-  to = warp.from(to, 0);
-  if (holds) keys[to + __popc(holding & ((1u << warp.rank) - 1))] = key;
-  if (values == nullptr) return;
-  warp.in_turn(holds, [&](unsigned rank) {
-    map_take_value(view, warp, warp.from(word, rank), values + to * view.value_bytes);
-    ++to;
-  });
-}
+}  // namespace holdfast::detail
+
+#include "holdfast/hash_map_export.inl"
+
+namespace holdfast::detail {
 
 // ---- For the host ------------------------------------------------------------------------------
 
@@ -475,10 +502,20 @@ struct MapLaunch {
         batch.alone ? map_apply_kernel<Key, Config, true> : map_apply_kernel<Key, Config, false>;
     launch(stream, groups(batch.count), kernel, view, batch, operation);
   }
+  static void accumulate(Stream& stream, const MapView& view, const MapBatch& batch,
+                         MapElement element) {
+    launch(stream, groups(batch.count), map_accumulate_kernel<Key, Config>, view, batch, element);
+  }
   static void find(Stream& stream, const MapView& view, const MapBatch& batch) {
     const auto kernel =
         batch.alone ? map_find_kernel<Key, Config, true> : map_find_kernel<Key, Config, false>;
     launch(stream, groups(batch.count), kernel, view, batch);
+  }
+  static void serve(Stream& stream, const MapView& view, const MapBatch& batch,
+                    const MapServed& served) {
+    const unsigned block = block_for(batch.count);
+    launch(stream, dim3(blocks_for(batch.count, block)), dim3(block), map_serve_kernel<Key, Config>,
+           view, batch, served);
   }
   static void locate(Stream& stream, const MapView& view, const MapBatch& batch,
                      std::uint32_t* place, std::uint32_t* op) {
@@ -509,8 +546,14 @@ struct MapLaunch {
   }
   static void collect(Stream& stream, const MapView& view, std::uint64_t first, std::uint64_t slots,
                       void* keys, std::byte* values, unsigned long long* pairs) {
-    launch(stream, grid_of(slots), dim3(kMapBlock), map_collect_kernel<Key, Config>, view, first,
-           slots, static_cast<Key*>(keys), values, pairs);
+    collect_if(stream, view, first, slots, keys, values, pairs, MapAny());
+  }
+  template <class Predicate>
+  static void collect_if(Stream& stream, const MapView& view, std::uint64_t first,
+                         std::uint64_t slots, void* keys, std::byte* values,
+                         unsigned long long* pairs, const Predicate& predicate) {
+    launch(stream, grid_of(slots), dim3(kMapBlock), map_collect_kernel<Key, Config, Predicate>,
+           view, first, slots, static_cast<Key*>(keys), values, pairs, predicate);
   }
   static void migrate(Stream& stream, const MapView& view, std::uint64_t first,
                       std::uint64_t slots) {
@@ -528,7 +571,9 @@ const MapKernels& map_kernels() {
                                        Launch::bucket_of,
                                        Launch::place,
                                        Launch::apply,
+                                       Launch::accumulate,
                                        Launch::find,
+                                       Launch::serve,
                                        Launch::locate,
                                        Launch::survey,
                                        Launch::find_duplicates,

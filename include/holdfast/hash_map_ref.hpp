@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "holdfast/config.hpp"
+#include "holdfast/hash_map_cache.hpp"
 #include "holdfast/page_marks.hpp"
 #include "holdfast/persist.hpp"
 
@@ -83,6 +85,21 @@ enum class MapStatus : std::uint8_t {
 
 namespace detail {
 
+// What values are arrays of, to those who add to them. Signed integers are added as unsigned ones.
+enum class MapElement : std::uint32_t { u32, u64, f32, f64 };
+
+template <class T>
+HOLDFAST_BOTH_SIDES constexpr MapElement map_element_of() {
+  static_assert((std::is_integral_v<T> && (sizeof(T) == 4 || sizeof(T) == 8)) ||
+                    std::is_same_v<T, float> || std::is_same_v<T, double>,
+                "accumulate() adds float, double, and integers of 4 or 8 bytes");
+  if constexpr (std::is_floating_point_v<T>) {
+    return sizeof(T) == 4 ? MapElement::f32 : MapElement::f64;
+  } else {
+    return sizeof(T) == 4 ? MapElement::u32 : MapElement::u64;
+  }
+}
+
 inline constexpr unsigned kMapMostLevels = 16;
 
 // Where in a table things are; its shape beside what the type of the map says.
@@ -107,6 +124,7 @@ struct MapView {
   std::uint32_t stride = 0;        // bytes from value to value
   std::uint32_t capacity = 0;      // values that there are places for
   std::uint32_t first_places = 0;  // of these, those at `values`; each growth doubles them
+  MapCacheView cache;              // of batches that are alone
 };
 
 // A value's places begin at a multiple of so many bytes.
@@ -228,6 +246,12 @@ class HashMapRef {
   // As insert(); `out` gets the value that the key has then, if it is inserted or kept.
   __device__ MapStatus find_or_insert(const Group& group, Key key, const void* value,
                                       void* out) const;
+  // Adds to the value that is there, element by element: T is float, double, or an integer of 4 or
+  // 8 bytes, which wraps around, and values are arrays of T. assigned, absent, no_value, or refused
+  // (the empty key; of values of 8 bytes also a sum that cannot be stored, and nothing is done).
+  // REQUIRES: `delta` is of value_bytes(), a multiple of sizeof(T), aligned to T.
+  template <class T>
+  __device__ MapStatus accumulate(const Group& group, Key key, const T* delta) const;
   // erased or absent.
   __device__ MapStatus erase(const Group& group, Key key) const;
   // Whether the key is there. If so, its value goes to `out`, whole; else that stays as it is.
@@ -243,5 +267,7 @@ class HashMapRef {
 
 #if HOLDFAST_DEVICE_CODE
 #include "holdfast/hash_map_ref.inl"
+// Behind it.
+#include "holdfast/hash_map_accumulate.inl"
 #endif
 #undef HOLDFAST_BOTH_SIDES

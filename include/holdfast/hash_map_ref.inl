@@ -245,14 +245,13 @@ __device__ __forceinline__ bool map_can_store(const MapView& view, std::uint64_t
   return view.values != nullptr || map_is_value(map_small_value(view, value));
 }
 
-// The word for a value: makes one, and stores a large one to a place of its own. kMapNone: there is
-// no place left. What is stored is not durable yet. Group-wide, as all below.
+inline constexpr std::uint32_t kMapNoPlace = ~0u;
+
+// A free place for a value, or none. Group-wide, as all below.
 template <class Config, bool Alone>
-__device__ __forceinline__ std::uint64_t map_make_word(const MapView& view,
-                                                       const MapGroup<Config::kWidth>& group,
-                                                       const void* value) {
-  if (view.values == nullptr) return map_small_value(view, value);
-  std::uint32_t place = ~0u;
+__device__ __forceinline__ std::uint32_t map_take_place(const MapView& view,
+                                                        const MapGroup<Config::kWidth>& group) {
+  std::uint32_t place = kMapNoPlace;
   if (group.rank == 0) {
     const unsigned long long taken = atomicAdd(view.head, 1ull);
     if constexpr (!Alone) map_fence<Config::kScope>();
@@ -261,8 +260,18 @@ __device__ __forceinline__ std::uint64_t map_make_word(const MapView& view,
       view.marks.mark(map_value_at(view, place), view.value_bytes);
     }
   }
-  place = group.from(place, 0);
-  if (place == ~0u) return kMapNone;
+  return group.from(place, 0);
+}
+
+// The word for a value: makes one, and stores a large one to a place of its own. kMapNone: there is
+// no place left. What is stored is not durable yet.
+template <class Config, bool Alone>
+__device__ __forceinline__ std::uint64_t map_make_word(const MapView& view,
+                                                       const MapGroup<Config::kWidth>& group,
+                                                       const void* value) {
+  if (view.values == nullptr) return map_small_value(view, value);
+  const std::uint32_t place = map_take_place<Config, Alone>(view, group);
+  if (place == kMapNoPlace) return kMapNone;
   map_copy(group, map_value_at(view, place), value, view.value_bytes);
   return kMapTag | place;
 }

@@ -34,6 +34,9 @@ class Audit {
   const std::string& wrong() const { return wrong_; }
   std::uint64_t pairs() const { return slot_of_.size(); }
 
+  // Places that a word names, by place.
+  const std::vector<bool>& named() const { return places_; }
+
   // The places that are free: exactly those that no word names.
   std::string free_list(const std::vector<std::uint32_t>& free) {
     for (const std::uint32_t place : free) {
@@ -131,6 +134,10 @@ std::string MapHost::verify() {
     return concat("the map says that it has ", size_, " pairs; the table has ", audit.pairs());
   }
   if (shape().places == 0) return {};
+  if (memory_.cache) {
+    const std::string wrong = memory_.cache->audit(stream, table_, audit.named());
+    if (!wrong.empty()) return wrong;
+  }
   std::vector<std::uint32_t> ring(shape().places), free;
   unsigned long long ends[2];
   copy_async(stream, ends, memory_.ends.data(), sizeof(ends));

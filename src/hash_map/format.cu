@@ -56,9 +56,9 @@ std::vector<Part> MapParameters::parts() const {
 }
 
 std::vector<Part> MapParametersOfVersion1::parts() const {
-  std::vector<Part> parts = MapParameters::parts();
-  parts.pop_back();
-  return parts;
+  std::vector<Part> of_all = all.parts();
+  of_all.pop_back();
+  return of_all;
 }
 
 MapParameters parameters_of(const detail::MapTypes& types, const MapOptions& options,

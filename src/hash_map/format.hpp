@@ -36,8 +36,10 @@ struct MapParameters {
 using MapObject = Durable<MapParameters>;
 
 // Of an earlier build, which knew of no growth: the same but for the part `growth`.
-struct MapParametersOfVersion1 : MapParameters {
+struct MapParametersOfVersion1 {
+  static constexpr const char* kTypeName = MapParameters::kTypeName;
   static constexpr std::uint32_t kVersion = 1;
+  MapParameters all;
   std::vector<Part> parts() const;
 };
 

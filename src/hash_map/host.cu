@@ -139,6 +139,7 @@ MapView MapHost::view(bool alone) const {
   result.value_bytes = of.value_bytes;
   result.stride = of.stride();
   result.capacity = static_cast<std::uint32_t>(of.places);
+  if (alone && memory_.cache) result.cache = memory_.cache->view();
   return result;
 }
 
@@ -210,9 +211,14 @@ void MapHost::find_by_place(const MapView& view, const MapBatch& batch) {
   std::uint32_t* sorted_op = memory_.sorted_op.data();
   if (batch.order == sorted_op) sorted_op = memory_.entry_of.data();  // is read meanwhile
   types_.kernels->locate(stream, view, batch, place, op);
-  memory_.sorter.sort(stream, place, memory_.sorted_bucket.data(), op, sorted_op, batch.count,
-                      static_cast<unsigned>(std::bit_width(view.capacity)));
+  sort_by_place(place, op, sorted_op, batch.count);
   map::launch_gather(stream, view, memory_.sorted_bucket.data(), sorted_op, batch.out, batch.count);
+}
+
+void MapHost::sort_by_place(const std::uint32_t* place, const std::uint32_t* op,
+                            std::uint32_t* sorted_op, std::uint32_t count) {
+  memory_.sorter.sort(stream, place, memory_.sorted_bucket.data(), op, sorted_op, count,
+                      static_cast<unsigned>(std::bit_width(shape().places)));
 }
 
 // Places [first, end) of the ring, which a batch gave back: later batches store to them in the
@@ -230,6 +236,13 @@ void MapHost::sort_freed(std::uint64_t first, std::uint64_t end) {
 
 MapResult MapHost::update(MapOperation operation, const void* keys, const void* values, void* out,
                           std::size_t count, MapStatus* status) {
+  return run_batch(operation, keys, values, out, count, [&] {
+    return apply(operation, keys, values, out, static_cast<std::uint32_t>(count), status);
+  });
+}
+
+MapResult MapHost::run_batch(MapOperation operation, const void* keys, const void* values,
+                             void* out, std::size_t count, const std::function<MapResult()>& body) {
   region.check_writable("a batch");
   check_count(count);
   if (count == 0) return {};
@@ -240,13 +253,8 @@ MapResult MapHost::update(MapOperation operation, const void* keys, const void* 
   if (out == nullptr && operation == MapOperation::find_or_insert) {
     throw wrong(where, "find_or_insert() was given no place for values: give it one for each key");
   }
-  const map::Report* report = nullptr;
-  const MapResult result = whole([&] {
-    const MapResult done =
-        apply(operation, keys, values, out, static_cast<std::uint32_t>(count), status);
-    report = memory_.report_host.data();
-    return done;
-  });
+  const MapResult result = whole(body);
+  const map::Report* const report = memory_.report_host.data();
   if (report->counts[map::kRefusedKeys] != 0) {
     throw wrong(where, concat(report->counts[map::kRefusedKeys], " operation(s) have the key ",
                               shape().empty_key,
@@ -263,8 +271,9 @@ MapResult MapHost::update(MapOperation operation, const void* keys, const void* 
 }
 
 MapResult MapHost::apply(MapOperation operation, const void* keys, const void* values, void* out,
-                         std::uint32_t count, MapStatus* status) {
+                         std::uint32_t count, MapStatus* status, const MapElement* element) {
   const bool alone = !refs_out_;
+  if (alone && memory_.cache) memory_.cache->begin_batch(stream, view(true));
   const MapView seen = view(alone);
   const std::size_t value_bytes = std::size_t{count} * shape().value_bytes;
   marks[0].record(stream);
@@ -281,11 +290,17 @@ MapResult MapHost::apply(MapOperation operation, const void* keys, const void* v
   tag_ = kv::next_tag(stream, tag_, memory_.claims);
   const kv::Claims claims{memory_.claims.data(),
                           static_cast<std::uint32_t>(memory_.claims.size() - 1), tag_};
-  map::launch_claims(stream, seen, batch, shape().key_bytes, claims, memory_.entry_of.data(),
+  MapBatch claimed = batch;
+  if (element != nullptr) claimed.values = nullptr;  // a delta need not be a value
+  map::launch_claims(stream, seen, claimed, shape().key_bytes, claims, memory_.entry_of.data(),
                      memory_.report.data());
   batch.order = order_of(seen, batch, true);
   marks[1].record(stream);
-  types_.kernels->apply(stream, seen, batch, operation);
+  if (element != nullptr) {
+    types_.kernels->accumulate(stream, seen, batch, *element);
+  } else {
+    types_.kernels->apply(stream, seen, batch, operation);
+  }
   marks[2].record(stream);
   map::launch_report(stream, seen, batch, memory_.report.data());
   copy_async(stream, memory_.report_host.data(), memory_.report.data(), sizeof(map::Report));
@@ -334,29 +349,42 @@ MapResult MapHost::finish(const map::Report& report) {
   return result;
 }
 
-void MapHost::find(const void* keys, void* values, std::uint8_t* found, std::size_t count) {
-  check_count(count);
-  if (count == 0) return;
+MapBatch MapHost::lookups(const void* keys, const void* found, std::size_t count) {
   if (keys == nullptr) throw wrong(where, "a lookup without keys: give those to look up");
   if (found == nullptr) throw wrong(where, "a lookup without a place for found: give it one");
   if (memory_.found.size() == 0) memory_.found = DeviceBuffer<std::uint8_t>(max_batch_);
-  const MapView seen = view(!refs_out_);
-  marks[0].record(stream);
-  copy_async(stream, memory_.keys.data(), keys, count * shape().key_bytes);
   MapBatch batch{};
   batch.keys = memory_.keys.data();
-  batch.out = reach_out(values, count * shape().value_bytes);
   batch.found = memory_.found.data();
   batch.count = static_cast<std::uint32_t>(count);
+  return batch;
+}
+
+void MapHost::look_up(MapBatch& batch, bool waits) {
+  const bool by_cache = !refs_out_ && memory_.cache && batch.out != nullptr;
+  if (by_cache) memory_.cache->begin_batch(stream, view(true));
+  const MapView seen = view(!refs_out_);
   batch.alone = !refs_out_;
-  batch.order = order_of(seen, batch, false);
+  batch.order = by_cache ? nullptr : order_of(seen, batch, false);
   marks[1].record(stream);
-  if (batch.out != nullptr && sorts_places(count)) {
+  if (by_cache) {
+    find_by_cache(seen, batch, waits);
+  } else if (batch.out != nullptr && sorts_places(batch.count)) {
     find_by_place(seen, batch);
   } else {
     types_.kernels->find(stream, seen, batch);
   }
   marks[2].record(stream);
+}
+
+void MapHost::find(const void* keys, void* values, std::uint8_t* found, std::size_t count) {
+  check_count(count);
+  if (count == 0) return;
+  MapBatch batch = lookups(keys, found, count);
+  batch.out = reach_out(values, count * shape().value_bytes);
+  marks[0].record(stream);
+  copy_async(stream, memory_.keys.data(), keys, count * shape().key_bytes);
+  look_up(batch, true);
   copy_async(stream, found, memory_.found.data(), count);
   std::vector<std::uint8_t> wanted;
   if (batch.out != values) {
@@ -366,6 +394,43 @@ void MapHost::find(const void* keys, void* values, std::uint8_t* found, std::siz
   marks[3].record(stream);
   stream.synchronize();
   if (!wanted.empty()) bring_out(values, count, wanted);
+}
+
+void MapHost::find_async(Stream& by, const void* keys, void* values, std::uint8_t* found,
+                         std::size_t count) {
+  check_count(count);
+  if (count == 0) return;
+  MapBatch batch = lookups(keys, found, count);
+  const auto reached = [&](const void* memory, std::size_t each, const char* what) {
+    if (memory == nullptr || core::readable_by_kernels(memory, count * each)) return;
+    throw wrong(where, concat("the ", what,
+                              " of a lookup that nobody waits for are in memory that "
+                              "kernels cannot use: give device or pinned memory, or find()"));
+  };
+  reached(keys, shape().key_bytes, "keys");
+  reached(values, shape().value_bytes, "values");
+  reached(found, 1, "places for found");
+  batch.out = static_cast<std::byte*>(values);
+  handed_over.record(by);
+  handed_over.wait(stream);
+  marks[0].record(stream);
+  copy_async(stream, memory_.keys.data(), keys, count * shape().key_bytes);
+  look_up(batch, false);
+  copy_async(stream, found, memory_.found.data(), count);
+  marks[3].record(stream);
+  handed_over.record(stream);
+  handed_over.wait(by);
+}
+
+// Keys where kernels read them, and room for a value each.
+MapInit MapHost::stage(const void* keys, std::size_t count) {
+  region.check_writable("a batch");
+  check_count(count);
+  if (keys == nullptr) throw wrong(where, "a batch without keys: give one for each operation");
+  const std::size_t bytes = count * shape().value_bytes;
+  if (memory_.values_in.size() < bytes) memory_.values_in = DeviceBuffer<std::byte>(bytes);
+  copy_async(stream, memory_.keys.data(), keys, count * shape().key_bytes);
+  return {memory_.keys.data(), memory_.values_in.data()};
 }
 
 MapStats MapHost::stats() {
@@ -386,6 +451,7 @@ MapStats MapHost::stats() {
   stats.max_batch = max_batch_;
   stats.directory = has_directory();
   stats.refs_out = refs_out_;
+  if (memory_.cache) stats.cache = memory_.cache->stats(stream);
   return stats;
 }
 

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "core/region_access.hpp"
+#include "hash_map/cache.hpp"
 #include "hash_map/format.hpp"
 #include "hash_map/kernels.hpp"
 #include "hash_map/table.hpp"
@@ -38,6 +40,7 @@ struct Memory {
   PinnedBuffer<detail::MapSurvey> survey_host{1};
   DeviceBuffer<std::byte> values_in, values_out;  // made when they are needed
   DeviceBuffer<std::uint8_t> found;
+  std::unique_ptr<Cache> cache;  // null: there is none
 };
 
 // Memory for copies of levels of so many bytes; empty where they get none.
@@ -68,8 +71,14 @@ class MapHost {
 
   MapResult update(MapOperation operation, const void* keys, const void* values, void* out,
                    std::size_t count, MapStatus* status);
+  MapResult accumulate(const void* keys, const void* deltas, MapElement element, std::size_t count,
+                       MapStatus* status);
+  MapInit stage(const void* keys, std::size_t count);
   void find(const void* keys, void* values, std::uint8_t* found, std::size_t count);
-  std::uint64_t export_batch(std::uint64_t first, std::uint64_t slots, void* keys, void* values);
+  void find_async(Stream& by, const void* keys, void* values, std::uint8_t* found,
+                  std::size_t count);
+  std::uint64_t export_batch(std::uint64_t first, std::uint64_t slots, void* keys, void* values,
+                             const MapCollect& collect);
   MapView give_ref();
   void quiesce();
   std::string verify();
@@ -77,6 +86,7 @@ class MapHost {
   void reserve(std::uint64_t capacity);
   void grow();
   bool migrate(std::uint64_t buckets);
+  void load_cache(bool wait);
 
   // As it is now.
   const map::MapParameters& shape() const { return table_.now; }
@@ -90,6 +100,7 @@ class MapHost {
   MapOptions::Order order = MapOptions::Order::automatic;
   MapRecovery recovery;
   Event marks[4];
+  Event handed_over;  // between the map's stream and a caller's
 
  private:
   bool has_directory() const { return !memory_.directory.empty(); }
@@ -100,6 +111,13 @@ class MapHost {
   // Whether a batch of so many values is worth the sorting of their places.
   bool sorts_places(std::size_t count) const;
   void find_by_place(const MapView& view, const MapBatch& batch);
+  // `waits`: it may wait for the device.
+  void find_by_cache(const MapView& view, const MapBatch& batch, bool waits);
+  void look_up(MapBatch& batch, bool waits);
+  MapBatch lookups(const void* keys, const void* found, std::size_t count);
+  // Leaves places in memory_.sorted_bucket.
+  void sort_by_place(const std::uint32_t* place, const std::uint32_t* op, std::uint32_t* sorted_op,
+                     std::uint32_t count);
   void sort_freed(std::uint64_t first, std::uint64_t end);
   // Where kernels can read or write what the caller has there.
   const std::byte* reach_in(const void* values, std::size_t bytes);
@@ -112,8 +130,14 @@ class MapHost {
   void list_more_places(DeviceBuffer<std::uint32_t> larger);
   void check_count(std::size_t count) const;
   MapResult finish(const map::Report& report);
+  // `element`: the values are added, beside others.
   MapResult apply(MapOperation operation, const void* keys, const void* values, void* out,
-                  std::uint32_t count, MapStatus* status);
+                  std::uint32_t count, MapStatus* status, const MapElement* element = nullptr);
+  std::byte* gather_deltas(const void* keys, const void* deltas, MapElement element,
+                           std::uint32_t count);
+  // Refuses what cannot be, before and behind `body`, which applies it.
+  MapResult run_batch(MapOperation operation, const void* keys, const void* values, void* out,
+                      std::size_t count, const std::function<MapResult()>& body);
   // What `body` throws breaks the map.
   template <class Body>
   auto whole(Body&& body) {

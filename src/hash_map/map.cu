@@ -10,11 +10,17 @@ std::string place_of(std::string_view name, const Region& region) {
   return concat("hash map '", name, "' of region '", region.path(), "'");
 }
 
+// A cache turns the directory on.
 map::Memory memory_for(const Region& region, const map::MapParameters& now, bool growing,
-                       std::uint32_t max_batch, MapOptions::Directory directory) {
-  return map::Memory(now, max_batch,
+                       std::uint32_t max_batch, MapOptions::Directory& directory,
+                       const MapCache& cache_options) {
+  std::unique_ptr<map::Cache> cache = map::make_cache(cache_options, now, directory);
+  if (cache) directory = MapOptions::Directory::on;
+  map::Memory memory(now, max_batch,
                      map::make_directory(directory, map::level_bytes(now, growing),
                                          region.domain() == Domain::device));
+  memory.cache = std::move(cache);
+  return memory;
 }
 
 core::Use take_over(const Region& region, std::string_view name) {
@@ -29,13 +35,13 @@ std::shared_ptr<MapHost> MapBase::create(Region& region, std::string_view name,
                                          const MapTypes& types, const MapOptions& options,
                                          std::uint64_t empty_key, std::uint64_t empty_value) {
   const map::MapParameters shape = map::parameters_of(types, options, empty_key, empty_value);
-  map::Memory memory = memory_for(region, shape, false, shape.max_batch, options.directory);
+  MapOptions::Directory directory = options.directory;
+  map::Memory memory = memory_for(region, shape, false, shape.max_batch, directory, options.cache);
   const std::string where = place_of(name, region);
   map::Table table = map::create_table(region, name, where, shape);
   core::Use use = take_over(region, name);
-  const auto host =
-      std::make_shared<MapHost>(region, where, std::move(table), std::move(use), types,
-                                shape.max_batch, options.directory, std::move(memory));
+  const auto host = std::make_shared<MapHost>(region, where, std::move(table), std::move(use),
+                                              types, shape.max_batch, directory, std::move(memory));
   host->survey();
   return host;
 }
@@ -55,11 +61,11 @@ std::shared_ptr<MapHost> MapBase::open(Region& region, std::string_view name, co
   if (options.max_batch != 0) shape.max_batch = options.max_batch;
   (void)shape.parts();  // refuses max_batch
   core::Use use = take_over(region, name);
+  MapOptions::Directory directory = options.directory;
   map::Memory memory =
-      memory_for(region, table.now, table.growing, shape.max_batch, options.directory);
-  const auto host =
-      std::make_shared<MapHost>(region, where, std::move(table), std::move(use), types,
-                                shape.max_batch, options.directory, std::move(memory));
+      memory_for(region, table.now, table.growing, shape.max_batch, directory, options.cache);
+  const auto host = std::make_shared<MapHost>(region, where, std::move(table), std::move(use),
+                                              types, shape.max_batch, directory, std::move(memory));
   host->recovery = host->survey();
   return host;
 }
@@ -109,6 +115,10 @@ void MapBase::grow() { host_->usable().grow(); }
 
 bool MapBase::migrate(std::uint64_t buckets) { return host_->usable().migrate(buckets); }
 
+void MapBase::load_cache() { host_->usable().load_cache(false); }
+
+void MapBase::await_cache() { host_->usable().load_cache(true); }
+
 std::string MapBase::verify() const { return host_->usable().verify(); }
 
 Stream& MapBase::stream() const { return host_->stream; }
@@ -123,8 +133,22 @@ void MapBase::find(const void* keys, void* values, std::uint8_t* found, std::siz
 }
 
 std::uint64_t MapBase::export_batch(std::uint64_t first, std::uint64_t slots, void* keys,
-                                    void* values) const {
-  return host_->usable().export_batch(first, slots, keys, values);
+                                    void* values, const MapCollect& collect) const {
+  return host_->usable().export_batch(first, slots, keys, values, collect);
+}
+
+MapResult MapBase::accumulate(const void* keys, const void* deltas, MapElement element,
+                              std::size_t count, MapStatus* status) {
+  return host_->usable().accumulate(keys, deltas, element, count, status);
+}
+
+void MapBase::find_async(Stream& by, const void* keys, void* values, std::uint8_t* found,
+                         std::size_t count) const {
+  host_->usable().find_async(by, keys, values, found, count);
+}
+
+MapInit MapBase::stage(const void* keys, std::size_t count) {
+  return host_->usable().stage(keys, count);
 }
 
 MapView MapBase::give_ref() { return host_->usable().give_ref(); }

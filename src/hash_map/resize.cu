@@ -60,6 +60,9 @@ void MapHost::grow() {
   if (has_directory()) {
     copy = map::make_directory(directory_, {level}, region.domain() == Domain::device);
   }
+  // A load that is under way knows places by where they are now.
+  if (memory_.cache) memory_.cache->await(stream, view(true));
+  DeviceBuffer<MapCacheEntry> entries(memory_.cache ? next.places : 0);
   DeviceBuffer<std::uint32_t> ring(next.places);
   DeviceBuffer<std::uint32_t> used((next.places + 31) / 32);
   stream.synchronize();
@@ -77,6 +80,7 @@ void MapHost::grow() {
     list_values();
     list_more_places(std::move(ring));
     memory_.used = std::move(used);
+    if (memory_.cache) memory_.cache->extend(stream, std::move(entries));
   });
 }
 

@@ -55,6 +55,7 @@ MapRecovery MapHost::survey() {
     copy_async(stream, memory_.ends.data(), ends, sizeof(ends));
     map::launch_list_free(stream, view(true), memory_.used.data());
     copy_async(stream, &tail, memory_.ends.data() + 1, sizeof(tail));
+    if (memory_.cache) memory_.cache->reconcile(stream, view(true), memory_.used.data());
   }
   stream.synchronize();
   map::tidy(region, table_);
@@ -74,7 +75,7 @@ void MapHost::quiesce() {
 }
 
 std::uint64_t MapHost::export_batch(std::uint64_t first, std::uint64_t slots, void* keys,
-                                    void* values) {
+                                    void* values, const MapCollect& collect) {
   constexpr std::uint64_t kPieceBytes = std::uint64_t{16} << 20;
   const std::uint64_t all = this->slots();
   if (first >= all || slots == 0) return 0;
@@ -91,8 +92,14 @@ std::uint64_t MapHost::export_batch(std::uint64_t first, std::uint64_t slots, vo
   std::uint64_t pairs = 0;
   for (std::uint64_t from = first; from < first + slots; from += piece) {
     fill_async(stream, counter.data(), 0, sizeof(unsigned long long));
-    types_.kernels->collect(stream, view(!refs_out_), from, std::min(piece, first + slots - from),
-                            keys_out.data(), values_out.data(), counter.data());
+    const std::uint64_t some = std::min(piece, first + slots - from);
+    if (collect) {
+      collect(stream, view(!refs_out_), from, some, keys_out.data(), values_out.data(),
+              counter.data());
+    } else {
+      types_.kernels->collect(stream, view(!refs_out_), from, some, keys_out.data(),
+                              values_out.data(), counter.data());
+    }
     unsigned long long found = 0;
     copy_async(stream, &found, counter.data(), sizeof(found));
     stream.synchronize();

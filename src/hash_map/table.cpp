@@ -90,8 +90,10 @@ Table table_of(Region& region, std::string_view name, const std::string& where,
   Table table;
   table.name = name;
   table.where = where;
-  table.made = object.parameters();
-  if constexpr (Parameters::kVersion >= 2) {
+  if constexpr (Parameters::kVersion == 1) {
+    table.made = object.parameters().all;
+  } else {
+    table.made = object.parameters();
     table.growth = object.template part<std::uint64_t>(kGrowth).data();
     Stream stream;
     std::uint64_t word = 0;
@@ -149,9 +151,9 @@ void remove_remains(Region& region, const std::string& object, std::uint64_t byt
 }  // namespace
 
 std::vector<std::uint64_t> level_bytes(const MapParameters& now, bool growing) {
-  std::vector<std::uint64_t> bytes;
-  for (unsigned level = 0; level < now.levels + (growing ? 1 : 0); ++level) {
-    bytes.push_back(std::uint64_t{now.buckets >> level} * now.bucket_bytes);
+  std::vector<std::uint64_t> bytes(now.levels + (growing ? 1 : 0));
+  for (std::size_t level = 0; level < bytes.size(); ++level) {
+    bytes[level] = std::uint64_t{now.buckets >> level} * now.bucket_bytes;
   }
   return bytes;
 }

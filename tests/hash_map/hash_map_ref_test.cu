@@ -29,6 +29,9 @@ __device__ void make_step(const Ref& ref, const typename Ref::Group& group, MapS
     case MapCall::find:
       found = ref.find(group, step.key, out);
       break;
+    case MapCall::accumulate:
+      status = ref.accumulate(group, step.key, value);
+      break;
     default:
       found = ref.contains(group, step.key);
   }
@@ -71,9 +74,47 @@ struct OtherHash {
     return MapHash::hash(key * 0x9e3779b97f4a7c15ull, which + 2);
   }
 };
-using OtherMap = HashMap<std::uint64_t, MapConfig<32, 4, 2, OtherHash>>;
+using OtherConfig = MapConfig<32, 4, 2, OtherHash>;
+using OtherMap = HashMap<std::uint64_t, OtherConfig>;
+
+// Whether keys [0, count), and none behind them, are there.
+template <class Key, class Config>
+bool has_first(const HashMap<Key, Config>& map, std::uint64_t count) {
+  std::uint64_t found = 0;
+  map.for_each([&](Key key, const void*) { found += key < count ? 1 : 0; });
+  return found == map.size() && map.size() == count;
+}
+
+// Fills a map by single keys until one does not fit, and lets it grow, four times.
+template <class Key, class Config>
+std::string grow_filled(Region& region, const char* name) {
+  using Map = HashMap<Key, Config>;
+  MapOptions options;
+  options.capacity = 48;
+  options.max_batch = 1;
+  Map map = Map::create(region, name, options);
+  std::uint64_t count = 0;
+  for (int growth = 0; growth < 4; ++growth) {
+    for (;; ++count) {
+      const Key key = static_cast<Key>(count);
+      if (map.insert(&key, &count, 1).full != 0) break;
+    }
+    map.grow();
+    for (bool growing = true; growing; growing = map.migrate(3)) {
+      if (!has_first(map, count)) return "a key is lost within a growth";
+      if (const std::string wrong = map.verify(); !wrong.empty()) return wrong;
+    }
+    if (!has_first(map, count)) return "a key is lost by a growth";
+  }
+  return map.verify();
+}
 
 }  // namespace
+
+std::string grow_other_maps(Region& region) {
+  const std::string wrong = grow_filled<std::uint64_t, OtherConfig>(region, "four");
+  return wrong.empty() ? grow_filled<std::uint32_t, MapConfig<8, 1, 2>>(region, "one") : wrong;
+}
 
 template <unsigned Width>
 void make_steps(Stream& stream, HashMap<std::uint64_t, MapConfig<Width>>& map,

@@ -16,6 +16,7 @@ enum class MapCall : std::uint32_t {
   erase,
   find,
   contains,
+  accumulate,  // by arrays of 4 bytes
   kinds
 };
 
@@ -51,5 +52,8 @@ void insert_by_thread(Stream& stream, HashMap<std::uint64_t, MapConfig<32>>& map
 // Makes the map "other", of a shape and hash functions that the library has not compiled, fills it
 // until a key does not fit, and returns what its verify() says; *load: how full it was.
 std::string fill_other_map(Region& region, double* load);
+
+// Lets maps of four levels and of one grow; returns what is wrong then.
+std::string grow_other_maps(Region& region);
 
 }  // namespace holdfast::test

@@ -210,7 +210,7 @@ TEST_F(HashMapResize, MapsOfVersion1AreOpenedAndDoNotGrow) {
   const MapOptions shape = map_options(96, 24, 16);
   auto region = Region::create(path(), options(2 * Map::region_bytes(shape)));
   (void)Map::create(region, "model", shape);
-  map::MapParametersOfVersion1 parameters{map::MapObject::open(region, "model").parameters()};
+  const map::MapParametersOfVersion1 parameters{map::MapObject::open(region, "model").parameters()};
   (void)Durable<map::MapParametersOfVersion1>::create(region, "map", parameters);
   EXPECT_FALSE(region.contains("map.growth"));
   for (int time = 0; time < 2; ++time) {
@@ -225,20 +225,31 @@ TEST_F(HashMapResize, MapsOfVersion1AreOpenedAndDoNotGrow) {
   }
 }
 
-// What a growth that was cut off before it was one has left makes way for the next.
-TEST_F(HashMapResize, RemainsMakeWay) {
-  Opened opened = Opened::create(path(), map_options(96, 24, 16));
-  const U64 level = 8 * 128 * 2;
-  opened.abandon();
-  {
+// Objects of a growth that was cut off before it was one, and the level that was to be given up.
+TEST_F(HashMapResize, RemainsAreRemoved) {
+  const U64 level = 8 * 128;  // bytes of the top one, as it was made
+  const auto leave = [&](const char* name, U64 bytes) {
     Region region = Region::open(path());
+    if (region.contains(name)) return false;
     region.grow(region.size() + 64 * kPageBytes);
-    region.allocate<std::uint8_t>("map.level1", level, Tracking::marked);
+    region.allocate<std::uint8_t>(name, bytes, Tracking::marked);
     region.abandon();
-  }
+    return true;
+  };
+  Opened opened = Opened::create(path(), map_options(96, 24, 16));
+  opened.abandon();
+  ASSERT_TRUE(leave("map.level1", 2 * level));
   opened = Opened::open(path());
   EXPECT_FALSE(opened.region->contains("map.level1"));
-  opened.map->reserve(200);
+  opened.map->reserve(96 * 8);
+  opened.abandon();
+  ASSERT_TRUE(leave("map.level1", 2 * level));
+  ASSERT_TRUE(leave("map.level4", 16 * level));
+  opened = Opened::open(path());
+  EXPECT_FALSE(opened.region->contains("map.level1"));
+  EXPECT_TRUE(opened.region->contains("map.level2"));
+  EXPECT_TRUE(opened.region->contains("map.level3"));
+  EXPECT_FALSE(opened.region->contains("map.level4"));
   ASSERT_NO_FATAL_FAILURE(opened.expect_holds({}));
 }
 
