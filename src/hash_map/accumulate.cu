@@ -70,8 +70,7 @@ std::byte* MapHost::gather_deltas(const void* keys, const void* deltas, MapEleme
                                   std::uint32_t count) {
   const std::uint32_t value_bytes = shape().value_bytes;
   const std::size_t bytes = std::size_t{count} * value_bytes;
-  if (memory_.values_in.size() < bytes) memory_.values_in = DeviceBuffer<std::byte>(bytes);
-  std::byte* const sums = memory_.values_in.data();
+  std::byte* const sums = room_for_values(bytes);
   copy_async(stream, sums, deltas, bytes);
   copy_async(stream, memory_.keys.data(), keys, std::size_t{count} * shape().key_bytes);
   fill_async(stream, memory_.report.data(), 0, sizeof(map::Report));
@@ -79,20 +78,15 @@ std::byte* MapHost::gather_deltas(const void* keys, const void* deltas, MapEleme
   batch.keys = memory_.keys.data();
   batch.status = memory_.status.data();
   batch.count = count;
-  tag_ = kv::next_tag(stream, tag_, memory_.claims);
-  const kv::Claims claims{memory_.claims.data(),
-                          static_cast<std::uint32_t>(memory_.claims.size() - 1), tag_};
-  map::launch_claims(stream, view(!refs_out_), batch, shape().key_bytes, claims,
-                     memory_.entry_of.data(), memory_.report.data());
+  const kv::Claims claims = claim(view(!refs_out_), batch);
   const auto combined = element == MapElement::u32   ? launch_combine<unsigned>
                         : element == MapElement::u64 ? launch_combine<unsigned long long>
                         : element == MapElement::f32 ? launch_combine<float>
                                                      : launch_combine<double>;
   combined(stream, batch, claims, memory_.entry_of.data(), sums, value_bytes);
   if (refs_out_) return sums;
-  if (memory_.values_out.size() < bytes) memory_.values_out = DeviceBuffer<std::byte>(bytes);
   MapBatch old = lookups(keys, sums, count);
-  old.out = memory_.values_out.data();
+  old.out = room_for_found(bytes);
   old.status = batch.status;
   look_up(old, true);
   launch(stream, dim3(blocks_for(std::uint64_t{count} * kWidth, kThreads)), dim3(kThreads),

@@ -158,19 +158,30 @@ void MapHost::check_count(std::size_t count) const {
                             " at most (max_batch): split the batch"));
 }
 
+namespace {
+
+std::byte* room_in(DeviceBuffer<std::byte>& buffer, std::size_t bytes) {
+  if (buffer.size() < bytes) buffer = DeviceBuffer<std::byte>(bytes);
+  return buffer.data();
+}
+
+}  // namespace
+
+std::byte* MapHost::room_for_values(std::size_t bytes) { return room_in(memory_.values_in, bytes); }
+std::byte* MapHost::room_for_found(std::size_t bytes) { return room_in(memory_.values_out, bytes); }
+
 const std::byte* MapHost::reach_in(const void* values, std::size_t bytes) {
   if (values == nullptr) return nullptr;
   if (core::readable_by_kernels(values, bytes)) return static_cast<const std::byte*>(values);
-  if (memory_.values_in.size() < bytes) memory_.values_in = DeviceBuffer<std::byte>(bytes);
-  copy_async(stream, memory_.values_in.data(), values, bytes);
-  return memory_.values_in.data();
+  std::byte* const room = room_for_values(bytes);
+  copy_async(stream, room, values, bytes);
+  return room;
 }
 
 std::byte* MapHost::reach_out(void* values, std::size_t bytes) {
   if (values == nullptr) return nullptr;
   if (core::readable_by_kernels(values, bytes)) return static_cast<std::byte*>(values);
-  if (memory_.values_out.size() < bytes) memory_.values_out = DeviceBuffer<std::byte>(bytes);
-  return memory_.values_out.data();
+  return room_for_found(bytes);
 }
 
 // What reach_out() stood in for, of the operations that have something.
@@ -270,6 +281,16 @@ MapResult MapHost::run_batch(MapOperation operation, const void* keys, const voi
   return result;
 }
 
+// Which operation of each key is the last one. The report is empty before it.
+kv::Claims MapHost::claim(const MapView& view, const MapBatch& batch) {
+  tag_ = kv::next_tag(stream, tag_, memory_.claims);
+  const kv::Claims claims{memory_.claims.data(),
+                          static_cast<std::uint32_t>(memory_.claims.size() - 1), tag_};
+  map::launch_claims(stream, view, batch, shape().key_bytes, claims, memory_.entry_of.data(),
+                     memory_.report.data());
+  return claims;
+}
+
 MapResult MapHost::apply(MapOperation operation, const void* keys, const void* values, void* out,
                          std::uint32_t count, MapStatus* status, const MapElement* element) {
   const bool alone = !refs_out_;
@@ -287,13 +308,9 @@ MapResult MapHost::apply(MapOperation operation, const void* keys, const void* v
   batch.refuse = memory_.report.data()->counts + map::kRefusedKeys;
   batch.count = count;
   batch.alone = alone;
-  tag_ = kv::next_tag(stream, tag_, memory_.claims);
-  const kv::Claims claims{memory_.claims.data(),
-                          static_cast<std::uint32_t>(memory_.claims.size() - 1), tag_};
   MapBatch claimed = batch;
   if (element != nullptr) claimed.values = nullptr;  // a delta need not be a value
-  map::launch_claims(stream, seen, claimed, shape().key_bytes, claims, memory_.entry_of.data(),
-                     memory_.report.data());
+  claim(seen, claimed);
   batch.order = order_of(seen, batch, true);
   marks[1].record(stream);
   if (element != nullptr) {
@@ -427,10 +444,9 @@ MapInit MapHost::stage(const void* keys, std::size_t count) {
   region.check_writable("a batch");
   check_count(count);
   if (keys == nullptr) throw wrong(where, "a batch without keys: give one for each operation");
-  const std::size_t bytes = count * shape().value_bytes;
-  if (memory_.values_in.size() < bytes) memory_.values_in = DeviceBuffer<std::byte>(bytes);
+  std::byte* const room = room_for_values(count * shape().value_bytes);
   copy_async(stream, memory_.keys.data(), keys, count * shape().key_bytes);
-  return {memory_.keys.data(), memory_.values_in.data()};
+  return {memory_.keys.data(), room};
 }
 
 MapStats MapHost::stats() {

@@ -133,6 +133,10 @@ class MapHost {
   // `element`: the values are added, beside others.
   MapResult apply(MapOperation operation, const void* keys, const void* values, void* out,
                   std::uint32_t count, MapStatus* status, const MapElement* element = nullptr);
+  kv::Claims claim(const MapView& view, const MapBatch& batch);
+  // Device memory for so many bytes of what comes in, and of what is found.
+  std::byte* room_for_values(std::size_t bytes);
+  std::byte* room_for_found(std::size_t bytes);
   std::byte* gather_deltas(const void* keys, const void* deltas, MapElement element,
                            std::uint32_t count);
   // Refuses what cannot be, before and behind `body`, which applies it.

@@ -96,8 +96,7 @@ TYPED_TEST(HashMapCacheOf, RandomProgramsLeaveWhatAnOracleHas) {
       if (random() % 2 == 0) {
         opened.abandon();
       } else {
-        opened.map.reset();
-        opened.region->close();
+        opened.close();
       }
       MapOpenOptions how;
       how.cache = cache;

@@ -255,8 +255,7 @@ TEST_F(HashMapCrash, KilledAtEveryFenceEachOperationIsThereWholeOrNot) {
   Opened opened = Opened::create(path(), shape());
   for (U64 n = 0; n < 8; ++n) Numbered<Map>(n).apply(opened);
   const auto held = opened.contents();
-  opened.map.reset();
-  opened.region->close();
+  opened.close();
   const std::vector<char> image = read_file(path());
   for (U64 batch = 100; batch < 112; ++batch) {
     const Beside beside = batch < 105   ? Beside::nothing

@@ -180,8 +180,7 @@ TEST_F(HashMapOperations, SumsAreWholeOrNotThereBehindAKill) {
     std::vector<U64> keys(30);
     for (U64 i = 0; i < keys.size(); ++i) keys[i] = i;
     opened.map->insert(keys.data(), std::vector<U32>(keys.size() * 8).data(), keys.size());
-    opened.map.reset();
-    opened.region->close();
+    opened.close();
   }
   U64 done = 0;  // batches, by key at least
   std::vector<U32> before(30, 0);

@@ -65,8 +65,7 @@ TYPED_TEST(HashMapGrows, BesideBatchesItHoldsWhatAnOracleHas) {
       if (random() % 2 == 0) {
         opened.abandon();
       } else {
-        opened.map.reset();
-        opened.region->close();
+        opened.close();
       }
       opened = Opened::open(path, {TypeParam::kBytes, 0, TypeParam::kDirectory});
       ASSERT_FALSE(opened.map->recovery().needed());
@@ -81,12 +80,6 @@ class HashMapResize : public Scratch {
  protected:
   using Map = HashMap<U64>;
   using Opened = MapOpened<Map>;
-
-  static std::vector<U64> numbers(U64 first, U64 count) {
-    std::vector<U64> keys;
-    for (U64 i = 0; i < count; ++i) keys.push_back(first + i);
-    return keys;
-  }
 };
 
 // What did not fit does as soon as the table begins to grow, before anything has moved; and tables

@@ -45,8 +45,7 @@ TYPED_TEST(HashMapOf, RandomProgramsLeaveWhatAnOracleHas) {
       if (random() % 2 == 0) {
         opened.abandon();
       } else {
-        opened.map.reset();
-        opened.region->close();
+        opened.close();
       }
       opened = Opened::open(path, {TypeParam::kBytes, 0, TypeParam::kDirectory});
       EXPECT_FALSE(opened.map->recovery().needed());
@@ -60,12 +59,6 @@ class HashMapTest : public Scratch {
   using Map = HashMap<U64>;
   using Opened = MapOpened<Map>;
   using Oracle = Opened::Oracle;
-
-  static std::vector<U64> numbers(U64 first, U64 count) {
-    std::vector<U64> keys;
-    for (U64 i = 0; i < count; ++i) keys.push_back(first + i);
-    return keys;
-  }
 };
 
 // The default shape, filled by batches until one does not fit. The paper has 92 %; a table this

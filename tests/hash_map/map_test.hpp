@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <unordered_map>
@@ -24,6 +25,12 @@ inline MapOptions map_options(std::uint64_t capacity, std::uint32_t value_bytes,
   options.value_bytes = value_bytes;
   options.max_batch = max_batch;
   return options;
+}
+
+inline std::vector<std::uint64_t> numbers(std::uint64_t first, std::uint64_t count) {
+  std::vector<std::uint64_t> all(count);
+  std::iota(all.begin(), all.end(), first);
+  return all;
 }
 
 // A value is a number and, if it is larger than that, bytes that follow from it, so that half of
@@ -79,6 +86,10 @@ struct MapOpened {
   void abandon() {
     map.reset();
     region->abandon();
+  }
+  void close() {
+    map.reset();
+    region->close();
   }
   std::vector<std::uint32_t> values_of(const std::vector<std::uint64_t>& numbers) const {
     const std::uint32_t bytes = map->value_bytes();

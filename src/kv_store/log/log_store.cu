@@ -206,13 +206,14 @@ Outcome LogStore::run_large(Batch batch, const RunPlan& run, bool sure) {
   const bool whole = memory_.form() == KvStore::Index::whole;
   const bool looks = sure && whole && !batch.erases();
   Ahead ahead;
-  if (looks && !values_beside_) {
-    ahead = {Ahead::part_of(pages_of(run)), memory_.values.data()};
+  if (sure) {  // or else they were claimed, and looked up, by check_counts()
     const KeysIn keys = begin_claims(batch, run.pieces);
-    launch_claim_ahead(stream, medium_, keys, batch, run, ahead, work());
-  } else if (sure) {  // or else they were claimed, and looked up, by check_counts()
-    const KeysIn keys = begin_claims(batch, run.pieces);
-    launch_claim(stream, keys, batch, work().outcome);
+    if (looks && !values_beside_) {
+      ahead = {Ahead::part_of(pages_of(run)), memory_.values.data()};
+      launch_claim_ahead(stream, medium_, keys, batch, run, ahead, work());
+    } else {
+      launch_claim(stream, keys, batch, work().outcome);
+    }
   }
   marks[2].record(stream);
   if (sure && !looks) look_up(batch);
