@@ -2,7 +2,8 @@
 // batches of several sizes; without and with ordering; without and with the directory in device
 // memory. And how full a table is when a key does not fit.
 //
-//   map_bench [--keys=N] [--value_bytes=N] [--load=PERCENT] [--batches=N] [--least=LOG2]
+//   map_bench [--keys=N] [--key_bytes=8|16|32|64|128] [--value_bytes=N] [--load=PERCENT]
+//   [--batches=N] [--least=LOG2]
 //             [--most=LOG2] [--directory=0|1|2] [--order=0|1|2] [--host=0|1] [--fill_slots=N]
 //             [--resize_items=N] [--resize_steps=N]
 //
@@ -26,95 +27,18 @@
 #include "bench.hpp"
 #include "holdfast/hash_map.hpp"
 #include "link.hpp"
+#include "map_batch.hpp"
 #include "scratch_region.hpp"
 
 namespace {
 
-using Map = holdfast::HashMap<std::uint64_t>;
+template <class Key>
+using Map = holdfast::HashMap<Key>;
+using bench::Batch;
 using holdfast::MapOptions;
 using holdfast::MapResult;
 using Order = MapOptions::Order;
 using Directory = MapOptions::Directory;
-
-// Key number i: all different, in no order.
-__host__ __device__ std::uint64_t key_number(std::uint64_t i) {
-  i = (i ^ i >> 31) * 0x7fb5d329728ea185ull;
-  i = (i ^ i >> 27) * 0x81dadef4bc2dd44dull;
-  return i ^ i >> 33;
-}
-
-__global__ void fill_keys(std::uint64_t* keys, std::uint64_t first, std::uint64_t count) {
-  const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i < count) keys[i] = key_number(first + i);
-}
-
-// Of keys [0, all), drawn with a seed.
-__global__ void draw_keys(std::uint64_t* keys, std::uint64_t all, std::uint64_t seed,
-                          std::uint64_t count) {
-  const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i < count) keys[i] = key_number(key_number(seed << 32 | i) % all);
-}
-
-// By a power law of this exponent, continuous and cut off at `all`. Keys that are drawn about as
-// often are no neighbours, in the table or among values.
-__global__ void draw_power(std::uint64_t* keys, std::uint64_t all, double exponent,
-                           std::uint64_t seed, std::uint64_t count) {
-  const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i >= count) return;
-  const double unit = static_cast<double>(key_number(seed << 32 | i) >> 11) * 0x1p-53;
-  const double power = 1 - exponent;
-  const double most = pow(static_cast<double>(all + 1), power);
-  const auto rank = static_cast<std::uint64_t>(pow(1 + unit * (most - 1), 1 / power)) - 1;
-  constexpr std::uint64_t kPrime = 2654435761;
-  keys[i] = key_number((rank < all ? rank : all - 1) * kPrime % all);
-}
-
-// The operations of a batch, in device memory, or from pinned host memory.
-class Batch {
- public:
-  Batch(std::size_t most, std::uint32_t value_bytes, bool host)
-      : host_(host),
-        keys_(most),
-        values_(most * value_bytes),
-        found_(most),
-        host_keys_(host ? most : 0),
-        host_values_(host ? most * value_bytes : 0),
-        host_found_(host ? most : 0) {}
-
-  void take_first(std::uint64_t first, std::size_t count) {
-    launch(stream_, dim3(holdfast::blocks_for(count, 256)), dim3(256), fill_keys, keys_.data(),
-           first, std::uint64_t{count});
-    finish(count);
-  }
-  void draw(std::uint64_t all, std::size_t count) {
-    launch(stream_, dim3(holdfast::blocks_for(count, 256)), dim3(256), draw_keys, keys_.data(), all,
-           ++seed_, std::uint64_t{count});
-    finish(count);
-  }
-  void draw_by_power(std::uint64_t all, double exponent, std::size_t count) {
-    launch(stream_, dim3(holdfast::blocks_for(count, 256)), dim3(256), draw_power, keys_.data(),
-           all, exponent, ++seed_, std::uint64_t{count});
-    finish(count);
-  }
-  const std::uint64_t* keys() const { return host_ ? host_keys_.data() : keys_.data(); }
-  std::byte* values() const { return host_ ? host_values_.data() : values_.data(); }
-  std::uint8_t* found() const { return host_ ? host_found_.data() : found_.data(); }
-
- private:
-  void finish(std::size_t count) {
-    if (host_) copy_async(stream_, host_keys_.data(), keys_.data(), count * 8);
-    stream_.synchronize();
-  }
-  bool host_;
-  holdfast::DeviceBuffer<std::uint64_t> keys_;
-  holdfast::DeviceBuffer<std::byte> values_;
-  holdfast::DeviceBuffer<std::uint8_t> found_;
-  holdfast::PinnedBuffer<std::uint64_t> host_keys_;
-  holdfast::PinnedBuffer<std::byte> host_values_;
-  holdfast::PinnedBuffer<std::uint8_t> host_found_;
-  holdfast::Stream stream_;
-  std::uint64_t seed_ = 0;
-};
 
 struct Run {
   std::uint64_t keys;
@@ -133,8 +57,9 @@ struct Times {
   }
 };
 
-void print(const char* operation, const Map& map, Order order, const Run& run, std::size_t count,
-           const Times& times) {
+template <class Key>
+void print(const char* operation, const Map<Key>& map, Order order, const Run& run,
+           std::size_t count, const Times& times) {
   const double took = bench::median(times.total);
   const holdfast::MapStats stats = map.stats();
   bench::Line("map")
@@ -143,6 +68,7 @@ void print(const char* operation, const Map& map, Order order, const Run& run, s
       .text("directory", stats.directory ? "on" : "off")
       .text("memory", run.host ? "pinned host memory" : "device memory")
       .count("table_bytes", stats.table_bytes)
+      .count("key_bytes", sizeof(Key))
       .count("value_bytes", run.value_bytes)
       .count("pairs", stats.size)
       .number("load_factor", static_cast<double>(stats.size) / static_cast<double>(stats.capacity))
@@ -155,8 +81,8 @@ void print(const char* operation, const Map& map, Order order, const Run& run, s
       .print();
 }
 
-template <class Draw, class Body>
-Times measure(Map& map, const Run& run, Draw&& draw, Body&& body) {
+template <class Key, class Draw, class Body>
+Times measure(Map<Key>& map, const Run& run, Draw&& draw, Body&& body) {
   Times times;
   for (int i = 0; i <= run.batches; ++i) {
     draw();
@@ -166,7 +92,9 @@ Times measure(Map& map, const Run& run, Draw&& draw, Body&& body) {
   return times;
 }
 
-void measure_batch(Map& map, Batch& batch, Order order, const Run& run, std::size_t count) {
+template <class Key>
+void measure_batch(Map<Key>& map, Batch<Key>& batch, Order order, const Run& run,
+                   std::size_t count) {
   map.set_order(order);
   const auto known = [&] { batch.draw(run.keys, count); };
   print("find", map, order, run, count, measure(map, run, known, [&] {
@@ -201,10 +129,11 @@ void measure_batch(Map& map, Batch& batch, Order order, const Run& run, std::siz
 }
 
 // Reopened, as after a kill.
+template <class Key>
 void measure_open(bench::ScratchRegion& scratch, Directory directory, const Run& run) {
   scratch.reopen();
   const double took = bench::seconds([&] {
-    const Map map = Map::open(scratch.get(), "map", {run.value_bytes, 0, directory});
+    const Map<Key> map = Map<Key>::open(scratch.get(), "map", {run.value_bytes, 0, directory});
   });
   bench::Line("map_open")
       .text("directory", directory == Directory::on ? "on" : "off")
@@ -214,6 +143,7 @@ void measure_open(bench::ScratchRegion& scratch, Directory directory, const Run&
       .print();
 }
 
+template <class Key>
 void compare(const bench::Options& options, Directory directory) {
   const Run run{options["keys"], static_cast<std::uint32_t>(options["value_bytes"]),
                 static_cast<int>(options["batches"]), options["host"] != 0};
@@ -223,10 +153,10 @@ void compare(const bench::Options& options, Directory directory) {
   shape.value_bytes = run.value_bytes;
   shape.max_batch = static_cast<std::uint32_t>(most);
   shape.directory = directory;
-  bench::ScratchRegion scratch(Map::region_bytes(shape));
+  bench::ScratchRegion scratch(Map<Key>::region_bytes(shape));
   {
-    Map map = Map::create(scratch.get(), "map", shape);
-    Batch batch(most, run.value_bytes, run.host);
+    Map<Key> map = Map<Key>::create(scratch.get(), "map", shape);
+    Batch<Key> batch(most, run.value_bytes, run.host);
     Times load;
     MapResult all;
     for (std::uint64_t first = 0; first < run.keys; first += most) {
@@ -248,7 +178,7 @@ void compare(const bench::Options& options, Directory directory) {
       }
     }
   }
-  measure_open(scratch, directory, run);
+  measure_open<Key>(scratch, directory, run);
 }
 
 // ---- The cache ---------------------------------------------------------------------------------
@@ -262,8 +192,8 @@ struct CacheRun {
 };
 
 // Lookups while `goes_on(batches)`: seconds of each batch.
-template <class GoesOn>
-std::vector<double> look_up(Map& map, Batch& batch, const CacheRun& of, std::size_t count,
+template <class Key, class GoesOn>
+std::vector<double> look_up(Map<Key>& map, Batch<Key>& batch, const CacheRun& of, std::size_t count,
                             GoesOn&& goes_on) {
   std::vector<double> times;
   while (goes_on(times.size())) {
@@ -275,7 +205,8 @@ std::vector<double> look_up(Map& map, Batch& batch, const CacheRun& of, std::siz
 }
 
 // Warmed, and loaded beside batches that go on.
-void fill_cache(Map& map, Batch& batch, const CacheRun& of, std::size_t count) {
+template <class Key>
+void fill_cache(Map<Key>& map, Batch<Key>& batch, const CacheRun& of, std::size_t count) {
   look_up(map, batch, of, count, [&](std::size_t done) { return done < of.warm; });
   if (map.stats().cache.rows == 0) return;
   std::vector<double> beside;
@@ -288,6 +219,7 @@ void fill_cache(Map& map, Batch& batch, const CacheRun& of, std::size_t count) {
   bench::Line("map_cache_load")
       .number("exponent", of.exponent)
       .count("rows", map.stats().cache.rows)
+      .count("key_bytes", sizeof(Key))
       .count("value_bytes", of.run.value_bytes)
       .count("batch", count)
       .number("load_ms", took * 1e3)  // the drawing of keys among it
@@ -295,7 +227,8 @@ void fill_cache(Map& map, Batch& batch, const CacheRun& of, std::size_t count) {
       .print();
 }
 
-void measure_cached(Map& map, Batch& batch, const CacheRun& of, std::size_t count) {
+template <class Key>
+void measure_cached(Map<Key>& map, Batch<Key>& batch, const CacheRun& of, std::size_t count) {
   const holdfast::MapCacheStats before = map.stats().cache;
   std::vector<double> times = look_up(map, batch, of, count, [&](std::size_t done) {
     return done <= static_cast<std::size_t>(of.run.batches);
@@ -312,6 +245,7 @@ void measure_cached(Map& map, Batch& batch, const CacheRun& of, std::size_t coun
       .number("exponent", of.exponent)
       .count("policy", static_cast<std::uint64_t>(of.policy))
       .count("pairs", stats.size)
+      .count("key_bytes", sizeof(Key))
       .count("value_bytes", of.run.value_bytes)
       .number("cache_share",
               static_cast<double>(stats.cache.rows) / static_cast<double>(stats.size))
@@ -323,6 +257,7 @@ void measure_cached(Map& map, Batch& batch, const CacheRun& of, std::size_t coun
       .print();
 }
 
+template <class Key>
 void measure_caches(const bench::Options& options) {
   CacheRun of{{options["keys"], static_cast<std::uint32_t>(options["value_bytes"]),
                static_cast<int>(options["batches"]), options["host"] != 0},
@@ -336,10 +271,10 @@ void measure_caches(const bench::Options& options) {
   shape.value_bytes = of.run.value_bytes;
   shape.max_batch = static_cast<std::uint32_t>(most);
   shape.directory = Directory::on;
-  bench::ScratchRegion scratch(Map::region_bytes(shape));
-  Batch batch(most, of.run.value_bytes, of.run.host);
+  bench::ScratchRegion scratch(Map<Key>::region_bytes(shape));
+  Batch<Key> batch(most, of.run.value_bytes, of.run.host);
   {
-    Map map = Map::create(scratch.get(), "map", shape);
+    Map<Key> map = Map<Key>::create(scratch.get(), "map", shape);
     for (std::uint64_t first = 0; first < of.run.keys; first += most) {
       const std::size_t count = std::min<std::uint64_t>(most, of.run.keys - first);
       batch.take_first(first, count);
@@ -354,7 +289,7 @@ void measure_caches(const bench::Options& options) {
       how.directory = Directory::on;
       how.cache.bytes = of.run.keys * thousandths / 1000 * stride;
       how.cache.policy = of.policy;
-      Map map = Map::open(scratch.get(), "map", how);
+      Map<Key> map = Map<Key>::open(scratch.get(), "map", how);
       fill_cache(map, batch, of, most);
       for (std::uint64_t log = options["least"]; log <= options["most"]; log += 2) {
         measure_cached(map, batch, of, std::size_t{1} << log);
@@ -364,14 +299,15 @@ void measure_caches(const bench::Options& options) {
 }
 
 // Filled by batches until a key does not fit.
+template <class Key>
 void measure_fill(std::uint64_t slots) {
   MapOptions shape;
   shape.capacity = slots;
   shape.value_bytes = 8;
   shape.max_batch = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(slots >> 10, 64, 1 << 20));
-  bench::ScratchRegion scratch(Map::region_bytes(shape));
-  Map map = Map::create(scratch.get(), "map", shape);
-  Batch batch(shape.max_batch, 8, false);
+  bench::ScratchRegion scratch(Map<Key>::region_bytes(shape));
+  Map<Key> map = Map<Key>::create(scratch.get(), "map", shape);
+  Batch<Key> batch(shape.max_batch, 8, false);
   std::uint64_t next = 0;
   double at_first = 0;
   for (std::uint64_t full = 0; full < slots >> 10; next += shape.max_batch) {
@@ -420,6 +356,7 @@ class Windows {
 };
 
 // A table that is loaded, in a region that has room for twice as much.
+template <class Key>
 struct Resizable {
   static MapOptions shape_of(const Run& run, const bench::Options& options, Directory directory) {
     MapOptions shape;
@@ -431,8 +368,8 @@ struct Resizable {
   }
   Resizable(const Run& run, const bench::Options& options, Directory directory)
       : shape(shape_of(run, options, directory)),
-        scratch(3 * Map::region_bytes(shape)),
-        map(Map::create(scratch.get(), "map", shape)),
+        scratch(3 * Map<Key>::region_bytes(shape)),
+        map(Map<Key>::create(scratch.get(), "map", shape)),
         batch(shape.max_batch, run.value_bytes, run.host) {
     for (std::uint64_t first = 0; first < run.keys; first += shape.max_batch) {
       const std::size_t count = std::min<std::uint64_t>(shape.max_batch, run.keys - first);
@@ -442,13 +379,14 @@ struct Resizable {
   }
   MapOptions shape;
   bench::ScratchRegion scratch;
-  Map map;
-  Batch batch;
+  Map<Key> map;
+  Batch<Key> batch;
   std::uint64_t not_done = 0;
 };
 
+template <class Key>
 void measure_resize_at_once(const Run& run, const bench::Options& options, Directory directory) {
-  Resizable of(run, options, directory);
+  Resizable<Key> of(run, options, directory);
   const std::uint64_t before = of.map.size();
   const double begin = bench::seconds([&] { of.map.grow(); });
   const std::uint64_t buckets = of.map.stats().left_to_move;
@@ -458,6 +396,7 @@ void measure_resize_at_once(const Run& run, const bench::Options& options, Direc
       .text("directory", of.map.stats().directory ? "on" : "off")
       .count("pairs", of.map.size())
       .count("pairs_before", before)
+      .count("key_bytes", sizeof(Key))
       .count("value_bytes", run.value_bytes)
       .count("capacity", of.map.capacity())
       .count("buckets_emptied", buckets)
@@ -467,9 +406,10 @@ void measure_resize_at_once(const Run& run, const bench::Options& options, Direc
       .print();
 }
 
+template <class Key>
 void measure_resize_beside(const Run& run, const bench::Options& options, Directory directory,
                            bool upserts) {
-  Resizable of(run, options, directory);
+  Resizable<Key> of(run, options, directory);
   const std::size_t count = of.shape.max_batch;
   const auto operate = [&] {
     if (upserts) {
@@ -504,6 +444,7 @@ void measure_resize_beside(const Run& run, const bench::Options& options, Direct
       .text("operation", upserts ? "insert_or_assign" : "find")
       .text("directory", of.map.stats().directory ? "on" : "off")
       .count("pairs", of.map.size())
+      .count("key_bytes", sizeof(Key))
       .count("value_bytes", run.value_bytes)
       .count("batch", count)
       .count("steps", steps)
@@ -518,12 +459,31 @@ void measure_resize_beside(const Run& run, const bench::Options& options, Direct
       .print();
 }
 
+template <class Key>
 void measure_resizes(const bench::Options& options, Directory directory) {
   const Run run{options["resize_items"], static_cast<std::uint32_t>(options["value_bytes"]),
                 static_cast<int>(options["batches"]), options["host"] != 0};
-  measure_resize_at_once(run, options, directory);
-  measure_resize_beside(run, options, directory, false);
-  measure_resize_beside(run, options, directory, true);
+  measure_resize_at_once<Key>(run, options, directory);
+  measure_resize_beside<Key>(run, options, directory, false);
+  measure_resize_beside<Key>(run, options, directory, true);
+}
+
+template <class Key>
+void run_all(const bench::Options& options) {
+  if (options["cache"] != 0) {
+    measure_caches<Key>(options);
+    return;
+  }
+  for (const Directory directory : {Directory::off, Directory::on}) {
+    if (options["directory"] == (directory == Directory::on ? 0 : 1)) continue;
+    if (options["resize_items"] != 0) {
+      measure_resizes<Key>(options, directory);
+    } else {
+      compare<Key>(options, directory);
+    }
+  }
+  if (options["resize_items"] == 0 && options["fill_slots"] != 0)
+    measure_fill<Key>(options["fill_slots"]);
 }
 
 }  // namespace
@@ -531,6 +491,7 @@ void measure_resizes(const bench::Options& options, Directory directory) {
 int main(int argc, char** argv) {
   const bench::Options options(argc, argv,
                                {{"keys", 1 << 16},
+                                {"key_bytes", 8},
                                 {"value_bytes", 128},
                                 {"load", 75},
                                 {"batches", 5},
@@ -554,19 +515,24 @@ int main(int argc, char** argv) {
                  "operations; --load is 1 to 95 percent; --resize_steps is 1 or more\n");
     return 2;
   }
-  if (options["cache"] != 0) {
-    measure_caches(options);
-    return 0;
+  switch (options["key_bytes"]) {
+    case 8:
+      run_all<std::uint64_t>(options);
+      return 0;
+    case 16:
+      run_all<holdfast::Bytes<16>>(options);
+      return 0;
+    case 32:
+      run_all<holdfast::Bytes<32>>(options);
+      return 0;
+    case 64:
+      run_all<holdfast::Bytes<64>>(options);
+      return 0;
+    case 128:
+      run_all<holdfast::Bytes<128>>(options);
+      return 0;
+    default:
+      std::fprintf(stderr, "map_bench: --key_bytes is 8, 16, 32, 64 or 128\n");
+      return 2;
   }
-  for (const Directory directory : {Directory::off, Directory::on}) {
-    if (options["directory"] == (directory == Directory::on ? 0 : 1)) continue;
-    if (options["resize_items"] != 0) {
-      measure_resizes(options, directory);
-    } else {
-      compare(options, directory);
-    }
-  }
-  if (options["resize_items"] == 0 && options["fill_slots"] != 0)
-    measure_fill(options["fill_slots"]);
-  return 0;
 }

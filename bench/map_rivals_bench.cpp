@@ -3,7 +3,7 @@
 // outside of the time that is taken.
 //
 //   map_rivals_bench [--contestants=NAME,...] [--workloads=NAME,...] [--distribution=NAME]
-//       [--batches=N,...] [--thetas=T,...] [--keys=N] [--operations=N] [--key_bytes=8|32]
+//       [--batches=N,...] [--thetas=T,...] [--keys=N] [--operations=N] [--key_bytes=8|16|32|64|128]
 //       [--ordered=0|1|2] [--log=0|1] [--threads=N] [--seed=N] [--seconds=N] [--first_keys=N]
 //       [--curve=0|1]
 //
@@ -15,7 +15,7 @@
 // --ordered: batches in the order of addresses, 2 for both. --log=0: SlabHash-GPM without its log,
 // to see what that takes. --seconds ends a run early; the line says how many operations there were.
 // --curve=1: of a load, the keys for each place behind each batch; --first_keys: how many keys the
-// first levels of Clevel are made for; ours has one slot for each of the keys then.
+// first levels of those that grow are made for, Clevel's and ours.
 #include <unistd.h>
 
 #include <cstdio>

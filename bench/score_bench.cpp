@@ -6,8 +6,9 @@
 // example history/variable/irregular/all/nowait/interval_us=20000. STORE: history, pager, buffers.
 // SIZES: uniform, variable. ORDER: sequential, reverse, irregular. HINTS: none, single, all.
 // WAIT (for the flushes, before the backward pass): wait, nowait. More: coupled=1, interval_us=N,
-// gpu_bytes=N, host_bytes=N. Or one of: copies, host, eviction, slowdown (costs.hpp); schedule,
-// which prints each rank's sizes and every order, for programs that run the same shots.
+// gpu_bytes=N, host_bytes=N. Or one of: copies, together, host, eviction, slowdown (costs.hpp);
+// schedule, which prints each rank's sizes and every order, for programs that run the same shots.
+// (`lend` is what copies starts this program anew with, as a partner whose GPU has the copies.)
 //
 // Defaults are a small size, of which a result says nothing but that the program works. A line of
 // JSON for each cell and rank; exit status 1 if a store fails or gives back a wrong byte.
@@ -20,6 +21,7 @@
 #include "bench.hpp"
 #include "holdfast/error.hpp"
 #include "score/costs.hpp"
+#include "score/lender.hpp"
 #include "score/ranks.hpp"
 #include "score/shot.hpp"
 
@@ -262,7 +264,9 @@ void print_schedule(const Arguments& arguments) {
 
 void run_cell(const std::string& text, const Arguments& arguments, score::Ranks& ranks) {
   const Settings& settings = arguments.settings;
+  if (text == "lend") return score::lend(settings.disk, settings.bytes);
   if (text == "copies") return score::print_copies(settings);
+  if (text == "together") return score::print_together(settings, ranks);
   if (text == "host") return score::print_host_costs(settings);
   if (text == "eviction") return score::print_eviction_costs(settings);
   if (text == "slowdown") return score::print_slowdown(settings);

@@ -38,6 +38,8 @@ BATCHES = tuple(1 << bits for bits in (12, 14, 16, 18, 20))
 DEFAULT_BATCH = 1 << 12
 CURVE_BATCH = 1 << 14  # insertions between two load factors
 FORMS = ("given", "ordered")  # of a contestant's batches
+KEY_BYTES = (8, 16, 32, 64, 128)
+RIVALS_KEY_BYTES = (8, 32)  # of contestants that are not the map of this project
 SKEWS = (0, 0.5, 0.8, 0.9, 0.99, 1.1, 1.2)  # theta
 # Of the keys: what the first levels of a map that grows are made for.
 FIRST_SHARE = 1 / 64
@@ -141,6 +143,16 @@ def _fig10(size: Size) -> Iterator[Arguments]:
     }
 
 
+def _fig12a(size: Size) -> Iterator[Arguments]:
+    for key_bytes in KEY_BYTES:
+        yield {
+            "workloads": "c",
+            "batches": min(DEFAULT_BATCH, size.batches[0]),
+            "operations": size.micro,
+            "key_bytes": key_bytes,
+        }
+
+
 def _fig12(size: Size) -> Iterator[Arguments]:
     yield {
         "workloads": "c",
@@ -165,7 +177,6 @@ EXPERIMENTS = {
     "gphash-fig6": Experiment(
         "throughput and latency, keys of 32 bytes",
         _sweep(32),
-        ("slabhash-gpm", "clevel-gpm", "cpu-assisted", "volatile"),
     ),
     "gphash-fig7": Experiment(
         "load factor behind every 2^14 insertions",
@@ -179,6 +190,7 @@ EXPERIMENTS = {
         ("holdfast-no-directory", "holdfast"),
     ),
     "gphash-fig10": Experiment("DLRM and PageRank, by fitted generators", _fig10),
+    "gphash-fig12a": Experiment("the size of YCSB C's keys", _fig12a),
     "gphash-fig12": Experiment("the skewness of YCSB C's keys, which are Zipf's", _fig12),
 }
 
@@ -199,6 +211,9 @@ def _command_lines(name: str, settings: Settings) -> Iterator[list[str]]:
         for run in experiment.runs(size):
             if run.get("log") == 0 and contestant != "slabhash-gpm":
                 continue  # no other has one
+            ours = contestant.startswith("holdfast")
+            if not ours and run.get("key_bytes", 8) not in RIVALS_KEY_BYTES:
+                continue
             given: Arguments = {
                 "contestants": contestant,
                 "keys": size.keys,
@@ -328,18 +343,27 @@ def load_factors(report: Report) -> str:
     return table(["", "highest load factor", "at the end", "keys without a place"], rows)
 
 
-def skews(report: Report) -> str:
-    """Returns the table of M operations/s by theta."""
-    thetas = sorted({line["theta"] for line in report.lines})
+def _rates_by(report: Report, field: str, name_of_field: str) -> str:
+    values = sorted({line[field] for line in report.lines})
     rows: list[list[object]] = []
     for name in dict.fromkeys(map(title, report.lines)):
         rates = {
-            line["theta"]: f"{line['million_operations_per_s']:.3g}"
+            line[field]: f"{line['million_operations_per_s']:.3g}"
             for line in report.lines
             if title(line) == name
         }
-        rows.append([name, *(rates.get(theta, "") for theta in thetas)])
-    return table(["M operations/s, theta", *(f"{theta:g}" for theta in thetas)], rows)
+        rows.append([name, *(rates.get(value, "") for value in values)])
+    return table([f"M operations/s, {name_of_field}", *(f"{value:g}" for value in values)], rows)
+
+
+def skews(report: Report) -> str:
+    """Returns the table of M operations/s by theta."""
+    return _rates_by(report, "theta", "theta")
+
+
+def key_sizes(report: Report) -> str:
+    """Returns the table of M operations/s by the bytes of a key."""
+    return _rates_by(report, "key_bytes", "bytes of a key")
 
 
 PARTS = ("order", "to_cpu", "to_gpu", "operations", "commit")
@@ -392,6 +416,7 @@ TABLES: dict[str, Callable[[Report], str]] = {
     "gphash-fig8": shares,
     "gphash-fig9": factors,
     "gphash-fig10": throughputs,
+    "gphash-fig12a": key_sizes,
     "gphash-fig12": skews,
 }
 
@@ -410,6 +435,7 @@ _CURVE = {
 }
 _AXES: dict[str, dict[str, object]] = {
     "gphash-fig7": {"xlabel": "keys", "ylabel": "load factor", "ylim": (0, 1)},
+    "gphash-fig12a": {"xlabel": "bytes of a key", "ylabel": "M operations/s"},
     "gphash-fig12": {"xlabel": "theta", "ylabel": "M operations/s"},
 }
 
@@ -420,6 +446,8 @@ def _points(name: str, lines: list[Line]) -> tuple[list[float], list[float]]:
     if name == "gphash-fig7":
         factors = lines[0]["load_factors"]
         return [lines[0]["batch"] * (i + 1) for i in range(len(factors))], factors
+    if name == "gphash-fig12a":
+        return [line["key_bytes"] for line in lines], rates
     if name == "gphash-fig12":
         return [line["theta"] for line in lines], rates
     return rates, [line["batch_us"] for line in lines]

@@ -216,7 +216,7 @@ def over_rivals(lines: dict[str, Line], name: str) -> str:
     if best is None:
         return "-"
     words = f"{ratio(lines, best)} times {MODE_TITLES[best]}, the best rival of the run"
-    if best != "cap-mm":
+    if best != "cap-mm" and "cap-mm" in lines:
         words += f"; {ratio(lines, 'cap-mm')} times CAP-mm, the paper's CAP"
     return words + ("; CAP-delta not measured" if lacks_delta(lines, name) else "")
 

@@ -1,13 +1,15 @@
 #include "contestant.hpp"
 
+#include <algorithm>
 #include <stdexcept>
+#include <string>
 
 namespace maps {
 
 const std::vector<Offer>& offers() {
   static const std::vector<Offer> all{
-      {"holdfast", make_holdfast_map, {8}},
-      {"holdfast-no-directory", make_holdfast_map_without_directory, {8}},
+      {"holdfast", make_holdfast_map, {8, 16, 32, 64, 128}},
+      {"holdfast-no-directory", make_holdfast_map_without_directory, {8, 16, 32, 64, 128}},
       {"slabhash-gpm", make_slabhash_gpm},
       {"clevel-gpm", make_clevel_gpm},
       {"cpu-assisted", make_cpu_map},
@@ -15,13 +17,17 @@ const std::vector<Offer>& offers() {
   return all;
 }
 
-void check(const Setting& setting) {
+void check(const Setting& setting, const std::vector<std::uint32_t>& key_bytes) {
   // Slots are counted in 32 bits, with some to spare.
   constexpr std::uint64_t kMostKeys = std::uint64_t{1} << 31;
   constexpr std::uint32_t kMostBatch = 1 << 26;
   const auto refuse = [](const std::string& what) { throw std::invalid_argument("map: " + what); };
-  if (setting.key_bytes != 8 && setting.key_bytes != 32) {
-    refuse("keys of " + std::to_string(setting.key_bytes) + " bytes; give 8 or 32");
+  if (std::find(key_bytes.begin(), key_bytes.end(), setting.key_bytes) == key_bytes.end()) {
+    std::string sizes;
+    for (const std::uint32_t bytes : key_bytes) {
+      sizes += (sizes.empty() ? "" : ", ") + std::to_string(bytes);
+    }
+    refuse("keys of " + std::to_string(setting.key_bytes) + " bytes; give one of " + sizes);
   }
   if (setting.keys == 0 || setting.keys > kMostKeys) {
     refuse("room for " + std::to_string(setting.keys) + " keys; give 1 to 2^31");

@@ -26,7 +26,7 @@ enum class Outcome : std::uint8_t { absent, present, failed };
 // several stays is open, but that an insert does not change what is there.
 struct Batch {
   const Op* ops = nullptr;
-  const std::byte* keys = nullptr;    // 8 or 32 bytes each
+  const std::byte* keys = nullptr;    // of the setting's size
   const std::byte* values = nullptr;  // kValueBytes each, for those that take one
   std::byte* found = nullptr;         // kValueBytes each, written where a value is returned
   Outcome* outcomes = nullptr;
@@ -74,14 +74,14 @@ class Contestant {
 };
 
 struct Setting {
-  std::uint32_t key_bytes = 8;  // or 32
+  std::uint32_t key_bytes = 8;  // or another of the offer
   std::uint64_t keys = 0;       // that it has to have room for
   std::uint32_t batch = 0;      // operations, at most
   bool ordered = false;         // each batch in the order of addresses
   std::string path;             // of its region, where it has one; opened if it is there
   unsigned threads = 16;        // of the CPU, where it is the CPU that works
-  // That Clevel's first levels are made for; 0: keys. Where it is given, ours has no more slots
-  // than keys.
+  // That the first levels of those that grow are made for, Clevel's and ours; 0: keys, and then
+  // ours does not grow.
   std::uint64_t first_keys = 0;
   bool log = true;  // SlabHash-GPM: without, to see what the log takes
 };
@@ -122,7 +122,7 @@ struct Offer {
 const std::vector<Offer>& offers();
 
 // Throws std::invalid_argument.
-void check(const Setting& setting);
+void check(const Setting& setting, const std::vector<std::uint32_t>& key_bytes = {8, 32});
 void check(const Batch& batch, const Setting& setting);
 
 }  // namespace maps

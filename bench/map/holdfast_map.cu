@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <type_traits>
 
 #include "device_parts.hpp"
 #include "holdfast/hash_map.hpp"
@@ -10,7 +11,8 @@
 namespace maps {
 namespace {
 
-using Map = holdfast::HashMap<std::uint64_t>;
+template <unsigned Bytes>
+using KeyOf = std::conditional_t<Bytes == 8, std::uint64_t, holdfast::Bytes<Bytes>>;
 using holdfast::MapOptions;
 using holdfast::MapResult;
 using holdfast::MapStatus;
@@ -38,8 +40,9 @@ __host__ __device__ std::uint32_t turn_of(Op op) {
 }
 
 // A batch by turns.
+template <class Key>
 struct Rows {
-  const std::uint64_t* keys;
+  const Key* keys;
   const std::byte* values;
   std::byte* found;
   const std::uint32_t* numbers;  // of the operations, in the batch; null: they are in its order
@@ -64,19 +67,21 @@ __global__ void number_by_turn(Batch batch, std::uint32_t* turns, std::uint32_t*
 }
 
 // A thread for each chunk of a value, in both.
-__global__ void gather_rows(Batch batch, Rows rows, std::uint64_t* keys, std::byte* values) {
+template <class Key>
+__global__ void gather_rows(Batch batch, Rows<Key> rows, Key* keys, std::byte* values) {
   const std::uint64_t thread = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const auto row = static_cast<std::uint32_t>(thread / kChunks);
   const unsigned chunk = thread % kChunks;
   if (row >= batch.count) return;
   const std::uint32_t from = rows.number(row);
   const std::uint32_t turn = rows.turn(row);
-  if (chunk == 0) keys[row] = reinterpret_cast<const std::uint64_t*>(batch.keys)[from];
+  if (chunk == 0) keys[row] = reinterpret_cast<const Key*>(batch.keys)[from];
   if (turn == kFind || turn == kErase) return;
   chunks_of(values, row)[chunk] = chunks_of(batch.values, from)[chunk];
 }
 
-__global__ void scatter_found(Batch batch, Rows rows, std::uint32_t reads) {
+template <class Key>
+__global__ void scatter_found(Batch batch, Rows<Key> rows, std::uint32_t reads) {
   const std::uint64_t thread = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const auto row = static_cast<std::uint32_t>(thread / kChunks);
   const unsigned chunk = thread % kChunks;
@@ -105,7 +110,8 @@ __device__ Outcome outcome_of(std::uint32_t turn, MapStatus status, bool there, 
   }
 }
 
-__global__ void answer(Batch batch, Rows rows, bool not_done) {
+template <class Key>
+__global__ void answer(Batch batch, Rows<Key> rows, bool not_done) {
   const std::uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
   if (row >= batch.count) return;
   const std::uint32_t turn = rows.turn(row);
@@ -114,8 +120,19 @@ __global__ void answer(Batch batch, Rows rows, bool not_done) {
   batch.outcomes[rows.number(row)] = outcome_of(turn, status, there, not_done);
 }
 
+// Of what was not done, what became of it later.
+__global__ void take_again(MapStatus* status, const MapStatus* again, std::uint32_t count) {
+  const std::uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
+  if (row >= count) return;
+  if (status[row] == MapStatus::full || status[row] == MapStatus::no_value)
+    status[row] = again[row];
+}
+
+template <class Key>
 class HoldfastMap : public Contestant {
  public:
+  using Map = holdfast::HashMap<Key>;
+  using RowsOf = Rows<Key>;
   HoldfastMap(const Setting& setting, bool directory)
       : setting_(setting),
         sorter_(setting.batch),
@@ -127,6 +144,7 @@ class HoldfastMap : public Contestant {
         values_(std::size_t{setting.batch} * kValueBytes),
         found_(std::size_t{setting.batch} * kValueBytes),
         status_(setting.batch),
+        again_(setting.batch),
         there_(setting.batch) {
     promise_ = {directory ? "holdfast" : "holdfast-no-directory",
                 setting.ordered ? "ordered where it pays" : "as given",
@@ -136,8 +154,10 @@ class HoldfastMap : public Contestant {
                 "or not at all; of updates of one key the last one is made",
                 0};
     // Of one that is made for growing: all of its slots.
-    const double load = setting.first_keys != 0 ? 1 : kLoad;
-    options_.capacity = static_cast<std::uint64_t>(static_cast<double>(setting.keys) / load) + 1;
+    options_.capacity =
+        setting.first_keys != 0
+            ? setting.first_keys
+            : static_cast<std::uint64_t>(static_cast<double>(setting.keys) / kLoad) + 1;
     options_.value_bytes = kValueBytes;
     options_.max_batch = setting.batch;
     using Directory = MapOptions::Directory;
@@ -154,10 +174,10 @@ class HoldfastMap : public Contestant {
     const auto start = std::chrono::steady_clock::now();
     Phases phases;
     times_[0].record(map_->stream());
-    const Rows rows = by_turn(batch);
+    const RowsOf rows = by_turn(batch);
     times_[1].record(map_->stream());
     const bool not_done = carry_out(batch, rows, phases);
-    holdfast::launch(map_->stream(), holdfast::blocks_for(batch.count, kBlock), kBlock, answer,
+    holdfast::launch(map_->stream(), holdfast::blocks_for(batch.count, kBlock), kBlock, answer<Key>,
                      batch, rows, not_done);
     map_->stream().synchronize();
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
@@ -179,7 +199,11 @@ class HoldfastMap : public Contestant {
   }
   void open() {
     bool fresh = false;
-    region_ = open_or_create(setting_.path, Map::region_bytes(options_), fresh);
+    MapOptions most = options_;
+    most.capacity =
+        4 * setting_.keys;  // the last growth that the keys may need, and what was there
+    region_ = open_or_create(setting_.path, Map::region_bytes(options_), fresh,
+                             setting_.first_keys != 0 ? 4 * Map::region_bytes(most) : 0);
     map_ = fresh ? Map::create(*region_, "map", options_)
                  : Map::open(*region_, "map",
                              {options_.value_bytes, options_.max_batch, options_.directory});
@@ -192,12 +216,12 @@ class HoldfastMap : public Contestant {
   }
 
   // A batch of one operation is as it is; another one is gathered in an order of its own.
-  Rows by_turn(const Batch& batch) {
-    Rows rows{keys_.data(),         values_.data(),       found_.data(),  sorted_numbers_.data(),
-              sorted_turns_.data(), std::uint32_t{kFind}, status_.data(), there_.data()};
+  RowsOf by_turn(const Batch& batch) {
+    RowsOf rows{keys_.data(),         values_.data(),       found_.data(),  sorted_numbers_.data(),
+                sorted_turns_.data(), std::uint32_t{kFind}, status_.data(), there_.data()};
     for (const Op op : {Op::find, Op::insert, Op::update, Op::erase, Op::read_modify_write}) {
       if (of(batch, op) != batch.count) continue;
-      rows.keys = reinterpret_cast<const std::uint64_t*>(batch.keys);
+      rows.keys = reinterpret_cast<const Key*>(batch.keys);
       rows.values = batch.values;
       rows.found = batch.found;
       rows.numbers = nullptr;
@@ -211,12 +235,12 @@ class HoldfastMap : public Contestant {
     sorter_.sort(stream, turns_.data(), sorted_turns_.data(), numbers_.data(),
                  sorted_numbers_.data(), batch.count, bits_of(kTurns));
     holdfast::launch(stream, holdfast::blocks_for(std::uint64_t{batch.count} * kChunks, kBlock),
-                     kBlock, gather_rows, batch, rows, keys_.data(), values_.data());
+                     kBlock, gather_rows<Key>, batch, rows, keys_.data(), values_.data());
     return rows;
   }
 
   // Returns whether something was not done.
-  bool carry_out(const Batch& batch, const Rows& rows, Phases& phases) {
+  bool carry_out(const Batch& batch, const RowsOf& rows, Phases& phases) {
     const std::uint32_t reads = of(batch, Op::find) + of(batch, Op::read_modify_write);
     std::uint32_t at = of(batch, Op::find);
     bool not_done = false;
@@ -227,7 +251,7 @@ class HoldfastMap : public Contestant {
       if (rows.numbers != nullptr) {
         holdfast::launch(map_->stream(),
                          holdfast::blocks_for(std::uint64_t{reads} * kChunks, kBlock), kBlock,
-                         scatter_found, batch, rows, reads);
+                         scatter_found<Key>, batch, rows, reads);
       }
     }
     const auto change = [&](std::uint32_t count, const auto& made) {
@@ -243,15 +267,34 @@ class HoldfastMap : public Contestant {
     const MapResult updated = change(reads - at + of(batch, Op::update),
                                      [&](auto... all) { return map_->assign(all...); });
     if (at > reads) find_superseded(rows, reads, at - reads, updated);
-    change(of(batch, Op::insert), [&](auto... all) { return map_->insert(all...); });
+    change(of(batch, Op::insert), [&](auto... all) { return insert(all...); });
     change(of(batch, Op::erase),
-           [&](const std::uint64_t* keys, const std::byte*, std::uint32_t count,
-               MapStatus* status) { return map_->erase(keys, count, status); });
+           [&](const Key* keys, const std::byte*, std::uint32_t count, MapStatus* status) {
+             return map_->erase(keys, count, status);
+           });
     return not_done;
   }
 
+  // Grows when a key finds no place, and moves some buckets behind each batch until that is over.
+  MapResult insert(const Key* keys, const std::byte* values, std::uint32_t count,
+                   MapStatus* status) {
+    MapResult result = map_->insert(keys, values, count, status);
+    if (setting_.first_keys == 0) return result;
+    while (result.not_done() != 0) {
+      map_->grow();
+      const MapResult again = map_->insert(keys, values, count, again_.data());
+      holdfast::launch(map_->stream(), holdfast::blocks_for(count, kBlock), kBlock, take_again,
+                       status, static_cast<const MapStatus*>(again_.data()), count);
+      result.inserted += again.inserted;
+      result.full = again.full;
+      result.no_value = again.no_value;
+    }
+    map_->migrate(count);
+    return result;
+  }
+
   // Whether the keys of superseded updates were there: they are, unless some of the batch are not.
-  void find_superseded(const Rows& rows, std::uint32_t first, std::uint32_t count,
+  void find_superseded(const RowsOf& rows, std::uint32_t first, std::uint32_t count,
                        const MapResult& updated) {
     if (updated.superseded == 0) return;
     if (updated.absent == 0) {
@@ -266,31 +309,36 @@ class HoldfastMap : public Contestant {
   MapOptions options_;
   holdfast::PairSorter sorter_;
   holdfast::DeviceBuffer<std::uint32_t> turns_, sorted_turns_, numbers_, sorted_numbers_;
-  holdfast::DeviceBuffer<std::uint64_t> keys_;
+  holdfast::DeviceBuffer<Key> keys_;
   holdfast::DeviceBuffer<std::byte> values_, found_;
-  holdfast::DeviceBuffer<MapStatus> status_;
+  holdfast::DeviceBuffer<MapStatus> status_, again_;
   holdfast::DeviceBuffer<std::uint8_t> there_;
   holdfast::Event times_[2];
   std::optional<holdfast::Region> region_;
   std::optional<Map> map_;
 };
 
+template <unsigned... Bytes>
 std::unique_ptr<Contestant> make(const Setting& setting, bool directory) {
-  check(setting);
-  if (setting.key_bytes != 8) {
-    throw std::invalid_argument("holdfast: keys of " + std::to_string(setting.key_bytes) +
-                                " bytes; this map has keys of 8");
-  }
-  return std::make_unique<HoldfastMap>(setting, directory);
+  check(setting, {Bytes...});
+  std::unique_ptr<Contestant> map;
+  const auto make_one = [&](auto key) {
+    using Key = decltype(key);
+    if (setting.key_bytes == sizeof(Key)) {
+      map = std::make_unique<HoldfastMap<Key>>(setting, directory);
+    }
+  };
+  (make_one(KeyOf<Bytes>{}), ...);
+  return map;
 }
 
 }  // namespace
 
 std::unique_ptr<Contestant> make_holdfast_map(const Setting& setting) {
-  return make(setting, true);
+  return make<8, 16, 32, 64, 128>(setting, true);
 }
 std::unique_ptr<Contestant> make_holdfast_map_without_directory(const Setting& setting) {
-  return make(setting, false);
+  return make<8, 16, 32, 64, 128>(setting, false);
 }
 
 }  // namespace maps

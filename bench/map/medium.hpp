@@ -21,12 +21,19 @@ struct alignas(128) ValueBlock {
 // contestants here, and nothing has to be marked for commits that are never made.
 inline constexpr holdfast::Tracking kTracking = holdfast::Tracking::none;
 
-// Opens the region at `path`, or creates one of so many bytes. `fresh` says which.
-inline holdfast::Region open_or_create(const std::string& path, std::uint64_t bytes, bool& fresh) {
+// Opens the region at `path`, or creates one of so many bytes. `fresh` says which. `most`: that it
+// can grow to; 0: as a region is by default.
+inline holdfast::Region open_or_create(const std::string& path, std::uint64_t bytes, bool& fresh,
+                                       std::uint64_t most = 0) {
   fresh = !std::filesystem::exists(path);
-  if (!fresh) return holdfast::Region::open(path);
+  if (!fresh) {
+    holdfast::OpenOptions opening;
+    opening.max_size = most;
+    return holdfast::Region::open(path, opening);
+  }
   holdfast::RegionOptions options;
   options.size = bytes + (std::uint64_t{4} << 20);  // its own tables
+  options.max_size = most;
   return holdfast::Region::create(path, options);
 }
 

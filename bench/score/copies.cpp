@@ -13,6 +13,8 @@
 #include "../plain_file.hpp"
 #include "costs.hpp"
 #include "holdfast/history.hpp"
+#include "lender.hpp"
+#include "peer.hpp"
 
 namespace score {
 
@@ -25,7 +27,7 @@ using holdfast::PinnedBuffer;
 using holdfast::Stream;
 using holdfast::Tier;
 
-constexpr std::uint64_t kSteps = 16;
+constexpr std::uint64_t kSteps = 16, kInARow = kSteps / 2;
 constexpr std::chrono::milliseconds kPause{10};  // the paper's interval
 
 // Blocking times of a history's call and of the plain copy beside it.
@@ -116,10 +118,36 @@ class Copies {
         discard_all(history);
       }
       options.gpu_bytes = (kSteps + 1) * bytes_;
-      flushes(options, "flush, GPU to partner tier");
+      const PinnedBuffer<std::byte> pinned(kInARow * bytes_);
+      flushes(options, "flush, GPU to partner tier", pinned.data());
       options.gpu_bytes = 0;
       options.host_bytes = (kSteps + 1) * bytes_;
-      flushes(options, "save, host, partner tier");
+      flushes(options, "save, host, partner tier", pinned.data());
+    });
+  }
+  // The same in memory of the second GPU, which another process lends, beside copies to memory of
+  // that GPU which this process has. Where there is one GPU all are within it, and the lines say
+  // so: they do not tell what a link between two is used for.
+  void partner_gpu(const std::string& folder) {
+    const bool two = gpus_in_sight() > 1;
+    const PeerMemory peer(kInARow * bytes_);
+    in_folder_of(folder, [&](const std::string& path) {
+      HistoryOptions options;
+      options.partner_bytes = (kSteps + 1) * bytes_ + (1 << 20);
+      options.partner_region = path + "/partner";
+      options.partner_lender = path + "/lender";
+      const Lender lender(options.partner_lender, options.partner_bytes);
+      {
+        History history = History::open(options);
+        saves(history, two ? "save, partner's GPU" : "save, partner on the same GPU",
+              [&] { copy(peer.data(), array_.data()); });
+        restores(history, two ? "restore, partner's GPU" : "restore, partner on the same GPU",
+                 [&] { copy(array_.data(), peer.data()); });
+        discard_all(history);
+      }
+      options.gpu_bytes = (kSteps + 1) * bytes_;
+      flushes(options, two ? "flush, GPU to partner's GPU" : "flush, to a partner on the same GPU",
+              peer.data());
     });
   }
   // Reading past the caches of one that was opened anew, beside as many plain files: what was read
@@ -163,11 +191,10 @@ class Copies {
     for (const std::uint64_t step : history.steps()) history.discard(step);
     history.flush();
   }
-  void flushes(const HistoryOptions& options, const char* path) {
-    constexpr std::uint64_t kInARow = kSteps / 2;
+  // Beside as many plain copies, which go to `to`.
+  void flushes(const HistoryOptions& options, const char* path, std::byte* to) {
     History history = History::open(options);
     history.protect("snapshot", array_.data(), bytes_);
-    PinnedBuffer<std::byte> pinned(kInARow * bytes_);
     const auto ours = [&] {
       std::vector<holdfast::Ticket> tickets;
       tickets.reserve(kInARow);
@@ -178,7 +205,7 @@ class Copies {
     };
     const auto plain = [&] {
       for (std::uint64_t step = 0; step < kInARow; ++step) {
-        holdfast::copy_async(stream_, pinned.data() + step * bytes_, array_.data(), bytes_);
+        holdfast::copy_async(stream_, to + step * bytes_, array_.data(), bytes_);
       }
       stream_.synchronize();
     };
@@ -238,6 +265,7 @@ void print_copies(const Settings& settings) {
   copies.gpu_tier_behind_pauses(kPause);
   copies.host_tier();
   copies.partner_tier(settings.disk);
+  copies.partner_gpu(settings.disk);
   copies.disk_tier(settings.disk);
 }
 

@@ -129,7 +129,7 @@ class Durable {
 
   // Throws not_found (nothing there, or its creation was cut off), invalid_argument (another type),
   // newer_version, unsupported (an older version: it has to be removed and made again), damaged
-  // (anything of it is not as it was made).
+  // (anything of it is not as it was made; its header reads as zeros, and a part is there).
   static Durable open(Region& region, std::string_view name) {
     Parameters parameters;
     DurableObject object =

@@ -1,4 +1,4 @@
-// A hash map that lives in a region: keys of 4 or 8 bytes, values of one size from 4 bytes to
+// A hash map that lives in a region: keys of 4 to 128 bytes, values of one size from 4 bytes to
 // 4 KiB, updated in place by kernels, without locks and without a log. In batches from the host, or
 // by kernels as they go (hash_map_ref.hpp).
 //
@@ -21,6 +21,18 @@
 #include "holdfast/transaction.hpp"
 
 namespace holdfast {
+
+// What a pair's score is, by which insert_and_evict() chooses what goes: pairs of the least score
+// do. Scores are volatile, 8 bytes of device memory for each slot: all pairs have 0 when a map is
+// opened, and so has a pair that kernels with refs inserted. An access is a lookup by find(), or an
+// operation of an update batch that counts and leaves its key with a value (of apply(): each that
+// is inserted, assigned or kept); those of kernels with refs, and of batches beside them, are none.
+enum class MapScores {
+  none,    // there are none
+  lru,     // the number of the batch of the last access
+  lfu,     // accesses since the map was opened; insert_and_evict() may be given how many
+  custom,  // what insert_and_evict() was given with the key; 0 for a pair that others inserted
+};
 
 struct MapOptions {
   // How the operations of a batch are laid out over the table. Answers are the same.
@@ -48,6 +60,11 @@ struct MapOptions {
   std::uint64_t value_places = 0;
   Directory directory = Directory::automatic;
   MapCache cache = {};  // of values above 8 bytes; takes a directory, which it turns on
+  // Operations of batches that the record of changes keeps, for export_changes(); 0: there is none.
+  // Each takes a key's bytes in the region, beside those of max_batch more. The name of a map that
+  // has one has 40 bytes at most.
+  std::uint64_t changes = 0;
+  MapScores scores = MapScores::none;  // for insert_and_evict()
 };
 
 // How a map is opened. What is 0 is as the map has it.
@@ -56,6 +73,17 @@ struct MapOpenOptions {
   std::uint32_t max_batch = 0;
   MapOptions::Directory directory = MapOptions::Directory::automatic;
   MapCache cache = {};  // is empty at first
+  MapScores scores = MapScores::none;
+};
+
+// What an operation of a mixed batch is (HashMap::apply()): as the batches of that name.
+enum class MapOp : std::uint8_t {
+  insert = 1,
+  insert_or_assign = 2,
+  assign = 3,
+  find_or_insert = 4,
+  erase = 5,
+  find = 6,
 };
 
 // What a batch did: how many of its operations had which MapStatus.
@@ -70,6 +98,14 @@ struct MapResult {
   std::uint64_t no_value = 0;
 
   std::uint64_t not_done() const { return full + no_value; }
+};
+
+// What insert_and_evict() did.
+struct MapEviction {
+  MapResult result;
+  std::uint64_t evicted = 0;  // pairs that were in the map, and are not any more
+  // Pairs in the arrays: those, and of the batch those that are not in the map.
+  std::uint64_t count() const { return evicted + result.not_done(); }
 };
 
 struct MapStats {
@@ -102,11 +138,37 @@ struct MapTiming {
   double report = 0;   // statuses and counts back
 };
 
+// A moment of a map with a record of changes (MapOptions::changes). It says nothing to any other
+// map, nor to one that was set back to before it, which refuse it.
+struct MapVersion {
+  std::uint64_t opening = 0;  // of the map; drawn at random
+  std::uint64_t number = 0;   // operations recorded before it
+  // Who is at it may have values of operations up to here; of version() it is the number. A map
+  // that was set back to before that refuses it, too.
+  std::uint64_t seen = 0;
+  friend bool operator==(const MapVersion&, const MapVersion&) = default;
+};
+
+// What export_changes() has left in the arrays that it was given.
+struct MapChanges {
+  MapVersion from;
+  MapVersion to;
+  std::uint64_t upserts = 0;     // pairs
+  std::uint64_t tombstones = 0;  // keys that are not there
+};
+
 namespace detail {
 
 struct MapKernels;
 class MapHost;
 enum class MapOperation : std::uint32_t { insert, insert_or_assign, assign, find_or_insert, erase };
+
+// Where insert_and_evict() leaves what goes; of as many elements as the batch has operations.
+struct MapWent {
+  void* keys;
+  void* values;
+  std::uint64_t* scores;  // null: nobody asks
+};
 
 // What of a map its type says.
 struct MapTypes {
@@ -162,14 +224,18 @@ class MapBase {
   // Makes the level, and as many places of values as there are; enlarges the region where it has
   // no room (Region::grow(), up to its max_size). A growth that is under way is ended first. Throws
   // with nothing changed no_space (the message has the bytes), no_shared_memory, no_memory (a
-  // directory that is `on`, or places), invalid_argument (too large), unsupported (a map that was
-  // made before maps could grow).
+  // directory that is `on`, or places), already_exists (the program has an object of the name that
+  // the level or the places get; the message names it), invalid_argument (too large), unsupported
+  // (a map that was made before maps could grow).
   void grow();
   // Moves the pairs of so many buckets of the lowest level, and waits; its time is that of so many
   // buckets. Returns whether the growth goes on. A crash loses nothing, and the next opening
   // goes on with what is left.
   bool migrate(std::uint64_t buckets);
-  // Grows, at once and to the end, until there are so many slots.
+  // Grows, at once and to the end, until there are so many slots. Throws as grow(). What is known
+  // not to fit before the first growth begins (more slots than a table can have, or more bytes than
+  // the region's max_size, or than there is shared memory for) throws with nothing changed; what
+  // only turns out later, behind the last growth that had room.
   void reserve(std::uint64_t capacity);
 
   // Begins to load the cache, beside what batches do, and returns; nothing if a load is under way.
@@ -178,6 +244,20 @@ class MapBase {
   void load_cache();
   // Waits for the load that is under way: it serves the next batch.
   void await_cache();
+
+  // Changes (docs/map.md, "Changes"), of a map that was made with MapOptions::changes; of any other
+  // these, export_changes() and apply_changes() throw unsupported.
+  //
+  // Where the record ends now. Throws invalid_argument while a ref is out: kernels with refs record
+  // nothing, so that no version from before ref() is any good behind it.
+  MapVersion version() const;
+  // Says, durably, that this map has what another one had at that version, and followed() gives it
+  // again. Not needed behind apply_changes(), but behind a whole export that was inserted here:
+  // version() of the other map, taken before the export began, with the number of another one that
+  // was taken behind it as `seen`. Both have to be of one opening; if not, a whole export begins
+  // again. With {} it follows none, which it has to before it is emptied for a whole export.
+  void follow(const MapVersion& version);
+  MapVersion followed() const;  // {}: nothing yet
 
   // Empty if the table, the values' places, the directory and the cache are as they should be, read
   // by the host alone; otherwise what is wrong. REQUIRES: no kernel with a ref runs.
@@ -194,6 +274,11 @@ class MapBase {
   static std::shared_ptr<MapHost> open(Region& region, std::string_view name, const MapTypes& types,
                                        const MapOpenOptions& options);
   static std::uint64_t region_bytes(const MapTypes& types, const MapOptions& options);
+  // Whether there is one, damaged or not, or another durable object; what a creation that was cut
+  // off has left is none.
+  static bool is_there(Region& region, std::string_view name);
+  // What it was made with as MapOptions::changes. Throws damaged, and as Durable::open().
+  static std::uint64_t recorded(Region& region, std::string_view name);
 
   using Operation = MapOperation;
   MapResult update(Operation operation, const void* keys, const void* values, void* out,
@@ -201,9 +286,19 @@ class MapBase {
   void find(const void* keys, void* values, std::uint8_t* found, std::size_t count) const;
   void find_async(Stream& by, const void* keys, void* values, std::uint8_t* found,
                   std::size_t count) const;
+  MapResult apply(const MapOp* operations, const void* keys, const void* values, void* out,
+                  std::size_t count, MapStatus* status);
   MapResult accumulate(const void* keys, const void* deltas, MapElement element, std::size_t count,
                        MapStatus* status);
+  MapEviction insert_and_evict(const void* keys, const void* values, const std::uint64_t* scores,
+                               std::size_t count, const MapWent& went, MapStatus* status);
+  void scores(const void* keys, std::uint64_t* scores, std::uint8_t* found,
+              std::size_t count) const;
   MapInit stage(const void* keys, std::size_t count);
+  MapChanges export_changes(const MapVersion& since, std::uint64_t most, void* keys, void* values,
+                            void* erased) const;
+  MapResult apply_changes(const MapChanges& of, const void* keys, const void* values,
+                          const void* erased);
   std::uint64_t export_batch(std::uint64_t first, std::uint64_t slots, void* keys, void* values,
                              const MapCollect& collect = {}) const;
   MapView give_ref();
@@ -218,20 +313,22 @@ const MapKernels& map_kernels();
 
 }  // namespace detail
 
-// A map from Key (an unsigned integer of 4 or 8 bytes) to values of value_bytes() bytes: the
-// durable object `name` of its region, of which there may be others. All pointers may be to host
-// memory, to device memory or into a region; those to values are aligned to 4 bytes.
+// A map from Key to values of value_bytes() bytes: the durable object `name` of its region, of
+// which there may be others. Key is an unsigned integer of 4 or 8 bytes, or plain bytes: a
+// trivially copyable class whose equal values have equal bytes (no padding, no floating point), of
+// 16 to 128 bytes, a multiple of 8, and aligned to 8, such as Bytes<32>. All pointers may be to
+// host memory, to device memory or into a region; those to values are aligned to 4 bytes.
 //
-// The library has the configurations MapConfig<4>, <8>, <16> and <32>, for keys of either size. Any
-// other has to be used in a kernel file (.cu), where it is compiled.
+// The library has the configurations MapConfig<4>, <8>, <16> and <32>, for all keys. Any other has
+// to be used in a kernel file (.cu), where it is compiled.
 //
 // Batches. Of operations with the same key the last one in the batch counts; the others are
 // `superseded`. Once a call returned, what it did survives what the region's persist rung survives;
 // if a crash cuts it off, each operation is there whole or not at all, whatever of the others is.
-// `status`, which may be null, gets what became of each operation. An operation that is `full` or
-// has `no_value` left everything as it was; the rest of its batch is done. A batch with the empty
-// key, with a value that cannot be stored, or of more than max_batch operations throws
-// invalid_argument with nothing changed.
+// So it is with batches of one kind; apply() has those of several. `status`, which may be null,
+// gets what became of each operation. An operation that is `full` or has `no_value` left everything
+// as it was; the rest of its batch is done. A batch with the empty key, with a value that cannot be
+// stored, or of more than max_batch operations throws invalid_argument with nothing changed.
 //
 // Refs. Once ref() was called, and until quiesce(), batches may run beside kernels with refs, by
 // the contract of the refs, and nothing comes free. Else a batch has the table to itself: it is
@@ -244,16 +341,20 @@ const MapKernels& map_kernels();
 // region outlives the map, and is not moved meanwhile. Thread safety: one thread at a time.
 template <class Key, class Config = MapConfig<>>
 class HashMap : public detail::MapBase {
-  static_assert(std::is_unsigned_v<Key> && (sizeof(Key) == 4 || sizeof(Key) == 8),
-                "keys are unsigned integers of 4 or 8 bytes");
+  static_assert((std::is_unsigned_v<Key> && (sizeof(Key) == 4 || sizeof(Key) == 8)) ||
+                    detail::kMapHasLongKeys<Key>,
+                "keys are unsigned integers of 4 or 8 bytes, or trivially copyable classes without "
+                "padding of 16 to 128 bytes, a multiple of 8, aligned to 8");
+  using Kernels = detail::MapKernelKey<Key>;
 
  public:
   using Options = MapOptions;
   using OpenOptions = MapOpenOptions;
   using Directory = MapOptions::Directory;
 
-  // A kill leaves the map whole or absent. Throws invalid_argument (options, name), already_exists,
-  // no_space (the message says what it takes), no_memory, and as Durable::create().
+  // A kill leaves the map whole or absent. A name has 46 bytes at most: with that of any growth's
+  // object behind it, it is one of the region's. Throws invalid_argument (options, name),
+  // already_exists, no_space (the message says what it takes), no_memory, and as Durable::create().
   static HashMap create(Region& region, std::string_view name, const Options& options,
                         EmptyKey<Key> empty_key = {}, EmptyValue empty_value = {}) {
     return HashMap(
@@ -309,16 +410,66 @@ class HashMap : public detail::MapBase {
   // Adds to the values that are there, element by element: `assigned`, or `absent`. T is float,
   // double, or an integer of 4 or 8 bytes, which wraps around; values are arrays of T, and `deltas`
   // are aligned to T. Deltas of one key in the batch all count: their sum, in no order, is added as
-  // that of the last one; the others are `superseded`. A sum that cannot be stored (EmptyValue)
-  // throws as a value does; beside refs its operation is `no_value`. Throws invalid_argument also
-  // if sizeof(T) does not divide value_bytes().
+  // that of the last one; the others are `superseded`. It is sums that have to be values, not
+  // deltas: one of a key that is there, and that cannot be stored (EmptyValue), throws as a value
+  // does, and beside refs, which may change it meanwhile, its operation is `no_value`. Throws
+  // invalid_argument also if sizeof(T) does not divide value_bytes().
   template <class T>
   MapResult accumulate(const Key* keys, const T* deltas, std::size_t count,
                        MapStatus* status = nullptr) {
     return MapBase::accumulate(keys, deltas, detail::map_element_of<T>(), count, status);
   }
+  // As insert_or_assign(), of a map with scores (docs/map.md, "Scores and eviction"); but where all
+  // slots of a new key are taken, by keys that cannot move, the pair there of the least score goes,
+  // of those that this batch has not set; it is the new one that goes instead (it is `full`), if
+  // its own score is less than all of theirs, or if the batch has set them all. Of equal scores any
+  // pair goes. What goes is in the arrays evicted_*, in no order, each of `count` elements, of
+  // which count() of what is returned are set: pairs that were evicted, with the values and scores
+  // that they had, and those of the batch that are not in the map (`full`, `no_value`; a key with
+  // the latter may be there with its value from before). So what was there, and what counted of the
+  // batch, is in the map or in the arrays. `evicted_scores` may be null.
+  //
+  // `scores`, by operation: of `custom` the score of each key, that of one that is there, too; of
+  // `lfu` of how many accesses it is, or null: one; of `lru` null.
+  //
+  // What is returned as evicted is gone, durably, and in the record of changes. A crash leaves each
+  // operation whole or not at all; a pair that was to make way may be gone then, without the new
+  // one being there: who has to keep it stores it elsewhere first.
+  //
+  // Throws invalid_argument, with nothing changed, as other batches; and if the map was opened
+  // without scores, while a ref is out or the table grows, for scores that the policy does not
+  // take, or none where it needs them, and without a place for keys or values.
+  MapEviction insert_and_evict(const Key* keys, const void* values, const std::uint64_t* scores,
+                               std::size_t count, Key* evicted_keys, void* evicted_values,
+                               std::uint64_t* evicted_scores, MapStatus* status = nullptr) {
+    return MapBase::insert_and_evict(keys, values, scores, count,
+                                     {evicted_keys, evicted_values, evicted_scores}, status);
+  }
+  // The scores of keys, 0 where a key is not there (found[i]: 0). No access. Throws
+  // invalid_argument (the map was opened without scores; a ref is out).
+  void scores(const Key* keys, std::uint64_t* scores, std::uint8_t* found,
+              std::size_t count) const {
+    MapBase::scores(keys, scores, found, count);
+  }
   MapResult erase(const Key* keys, std::size_t count, MapStatus* status = nullptr) {
     return update(Operation::erase, keys, nullptr, nullptr, count, status);
+  }
+  // Operations of several kinds, which do as if they were made one after the other (docs/map.md,
+  // "Mixed batches"): operations[i] is what is made with keys[i]. None is superseded: a find()
+  // between two operations that set its key sees the first one. `values` has a row for each
+  // operation, of which those of erase() and find() are not read; null: no operation sets a value.
+  // `out`, which is not `values`, gets what a find() that is `kept` has found (else it is
+  // `absent`), and what a find_or_insert() leaves; other rows stay as they are; null: nobody asks.
+  //
+  // A crash leaves of each key what it had, or what all of its operations leave; of some keys this,
+  // of others that. Where there is no room for what they leave, none of them that would set a value
+  // is done: it is `full` or has `no_value`; the others are. What the batch erases leaves slots to
+  // its other keys; whether it leaves places of values to them is not said.
+  //
+  // Throws invalid_argument as other batches, and for an operation that is none or has no value.
+  MapResult apply(const MapOp* operations, const Key* keys, const void* values, void* out,
+                  std::size_t count, MapStatus* status = nullptr) {
+    return MapBase::apply(operations, keys, values, out, count, status);
   }
   // found[i]: 1 if it is there, else 0. The value of a key that is not there is left as it was.
   void find(const Key* keys, void* values, std::uint8_t* found, std::size_t count) const {
@@ -356,11 +507,36 @@ class HashMap : public detail::MapBase {
         first, slots, keys, values,
         [&](Stream& stream, const detail::MapView& view, std::uint64_t from, std::uint64_t some,
             void* keys_out, std::byte* values_out, unsigned long long* pairs) {
-          detail::MapLaunch<Key, Config>::collect_if(stream, view, from, some, keys_out, values_out,
-                                                     pairs, predicate);
+          detail::MapLaunch<Kernels, Config>::template collect_if<Key>(
+              stream, view, from, some, keys_out, values_out, pairs, predicate);
         });
   }
 #endif
+  // What the next `most` recorded operations behind `since` have changed, max_batch at most: each
+  // of their keys once, with the value that it has now, or among `erased` if it is not there now.
+  // The three arrays have room for `most`. Called again with `to`, until that is version(), it
+  // gives all keys that have changed since; a map that had all of `since` has all of this one's
+  // pairs then, and no others, if it has taken them in this order.
+  //
+  // Invariants: an operation is recorded durably before its batch changes anything, so that a batch
+  // that was killed is in a later export. A key that was not changed may be in one, too.
+  //
+  // Throws not_found (the record does not reach back to `since`, or that is no version of this map,
+  // or not any more: take a whole export), unsupported, and invalid_argument (a ref is out).
+  MapChanges export_changes(const MapVersion& since, std::uint64_t most, Key* keys, void* values,
+                            Key* erased) const {
+    return MapBase::export_changes(since, most, keys, values, erased);
+  }
+  // Makes these changes, and then, durably, follows `of.to`. A crash in between leaves the map at
+  // `of.from`, with some of them made: then the same are to be applied again, or others from there.
+  // Throws, with nothing changed, conflict (they do not begin where followed() is: a gap, or they
+  // are in already), not_found (it follows nothing yet), unsupported; and no_space: pairs found no
+  // room, and the map stays at `of.from`.
+  MapResult apply_changes(const MapChanges& of, const Key* keys, const void* values,
+                          const Key* erased) {
+    return MapBase::apply_changes(of, keys, values, erased);
+  }
+
   // Calls visit(key, value) on the host for every pair.
   template <class Visit>
   void for_each(Visit&& visit) const {
@@ -386,7 +562,7 @@ class HashMap : public detail::MapBase {
             Config::kHashes,
             Config::kWays,
             Config::HashFunctions::kId,
-            &detail::map_kernels<Key, Config>()};
+            &detail::map_kernels<Kernels, Config>()};
   }
 };
 
@@ -404,6 +580,10 @@ HOLDFAST_MAP_INSTANCE(std::uint32_t, 4)
 HOLDFAST_MAP_INSTANCE(std::uint32_t, 8)
 HOLDFAST_MAP_INSTANCE(std::uint32_t, 16)
 HOLDFAST_MAP_INSTANCE(std::uint32_t, 32)
+HOLDFAST_MAP_INSTANCE(MapLongKey, 4)
+HOLDFAST_MAP_INSTANCE(MapLongKey, 8)
+HOLDFAST_MAP_INSTANCE(MapLongKey, 16)
+HOLDFAST_MAP_INSTANCE(MapLongKey, 32)
 HOLDFAST_MAP_INSTANCE(std::uint64_t, 4)
 HOLDFAST_MAP_INSTANCE(std::uint64_t, 8)
 HOLDFAST_MAP_INSTANCE(std::uint64_t, 16)

@@ -61,10 +61,11 @@ __device__ __forceinline__ void map_add(const MapGroup<Width>& group, MapElement
 // is the one that was seen. If it is not, another operation of the key has gone on.
 template <class Key, class Config>
 __device__ __forceinline__ MapStatus map_accumulate(const MapView& view,
-                                                    const MapGroup<Config::kWidth>& group, Key key,
-                                                    const void* delta, MapElement element) {
+                                                    const MapGroup<Config::kWidth>& group,
+                                                    const MapKey<Key>& key, const void* delta,
+                                                    MapElement element) {
   constexpr Scope kScope = Config::kScope;
-  if (key == static_cast<Key>(view.empty_key)) return MapStatus::refused;
+  if (map_wanted(view, key) == 0) return MapStatus::refused;
   const MapSpot<Key> spot = map_spot<Key, Config>(view, key, group.rank);
   std::uint32_t place = kMapNoPlace;
   for (;;) {
@@ -88,7 +89,7 @@ __device__ __forceinline__ MapStatus map_accumulate(const MapView& view,
     if (group.rank == holder) {
       map_fence<kScope>();
       done = map_cas<kScope>(seen.spot.word, before, after) == before;
-      view.marks.mark(seen.spot.home, MapShape<Key, Config>::kBucketBytes);
+      view.marks.mark(seen.spot.home, map_bucket_bytes<Key, Config>(view));
       persist();
     }
     if (group.ballot(done) != 0) return MapStatus::assigned;
@@ -99,9 +100,10 @@ __device__ __forceinline__ MapStatus map_accumulate(const MapView& view,
 
 template <class Key, class Config>
 template <class T>
-__device__ MapStatus HashMapRef<Key, Config>::accumulate(const Group& group, Key key,
+__device__ MapStatus HashMapRef<Key, Config>::accumulate(const Group& group, KeyArgument key,
                                                          const T* delta) const {
-  return detail::map_accumulate<Key, Config>(view_, group, key, delta, detail::map_element_of<T>());
+  return detail::map_accumulate<Kernels, Config>(view_, group, detail::map_key_of<Config>(key),
+                                                 delta, detail::map_element_of<T>());
 }
 
 }  // namespace holdfast

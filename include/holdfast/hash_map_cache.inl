@@ -84,20 +84,20 @@ __device__ __forceinline__ void map_cache_drop(const MapView& view, std::uint64_
 
 // Looks a key up for each thread. A group looks for the keys of its threads, several at once: a
 // lookup is a chain of dependent loads, and so many chains as there are warps are too few.
-// REQUIRES: the whole group is here, and alone. kMapNone: it is not there, or `wanted` is 0.
+// REQUIRES: the whole group is here, and alone. kMapNone: it is not there, or the key is none.
 template <class Key, class Config>
 __device__ __forceinline__ std::uint64_t map_find_words(const MapView& view,
                                                         const MapGroup<Config::kWidth>& group,
-                                                        Key wanted) {
+                                                        const MapKey<Key>& key) {
   using Shape = MapShape<Key, Config>;
   constexpr unsigned kWidth = Config::kWidth;
   constexpr unsigned kWays = Config::kWays;
   constexpr unsigned kAtOnce = kWidth < 8 ? kWidth : 8;
-  const Key key = wanted ^ static_cast<Key>(view.empty_key);
+  const MapLabel<Key> wanted = map_wanted(view, key);
   std::uint32_t tops[Config::kHashes];
 #pragma unroll
   for (unsigned which = 0; which < Config::kHashes; ++which) {
-    tops[which] = Shape::top_bucket(view.buckets, key, which);
+    tops[which] = Shape::top_bucket(view.buckets, key.label, which);
   }
   // This thread's slot of a key of the group's, or of its own.
   const auto spot_of = [&](auto&& top_of, unsigned rank) {
@@ -110,27 +110,41 @@ __device__ __forceinline__ std::uint64_t map_find_words(const MapView& view,
     const unsigned level = rank / kWays / Config::kHashes;
     return map_spot_at<Key, Config>(view, level, top >> level, rank % kWays);
   };
-  unsigned found_at = kWidth;
+  const auto own = [](std::uint32_t top) { return top; };
+  unsigned alike = 0;  // slots of its own key with that label, as bits by rank
   for (unsigned first = 0; first < kWidth; first += kAtOnce) {
-    Key held[kAtOnce];
+    MapLabel<Key> held[kAtOnce];
 #pragma unroll
     for (unsigned i = 0; i < kAtOnce; ++i) {
       held[i] =
-          *spot_of([&](std::uint32_t top) { return group.from(top, first + i); }, group.rank).key;
+          *spot_of([&](std::uint32_t top) { return group.from(top, first + i); }, group.rank).label;
     }
 #pragma unroll
     for (unsigned i = 0; i < kAtOnce; ++i) {
       const unsigned ranks = group.ballot(held[i] == group.from(wanted, first + i));
-      if (group.rank == first + i && ranks != 0) found_at = map_first_of(ranks);
+      if (group.rank == first + i) alike = ranks;
     }
   }
-  const bool found = wanted != 0 && found_at != kWidth;
+  if (wanted == 0) alike = 0;
+  unsigned found_at = alike != 0 ? map_first_of(alike) : kWidth;
+  if constexpr (Shape::kIsLong) {
+    found_at = kWidth;
+    for (; alike != 0 && found_at == kWidth; alike &= alike - 1) {
+      const unsigned rank = map_first_of(alike);
+      std::byte* const bucket = spot_of(own, rank).bucket;
+      const std::uint64_t* const words = map_key_at<Key, Config>(view, bucket, rank % kWays);
+      bool same = true;
+      for (std::uint32_t i = 0; i < view.key_words; ++i) same &= words[i] == key.stored_word(i);
+      if (same) found_at = rank;
+    }
+  }
+  const bool found = found_at != kWidth;
   std::uint64_t word = kMapNone;
-  if (found) word = *spot_of([](std::uint32_t top) { return top; }, found_at).word;
+  if (found) word = *spot_of(own, found_at).word;
   if (view.growing) {  // it may be on the level that is emptied
     group.in_turn(wanted != 0 && !found, [&](unsigned rank) {
       const std::uint64_t there =
-          map_find_word<Key, Config, true>(view, group, group.from(key, rank));
+          map_find_word<Key, Config, true>(view, group, map_key_from(group, key, rank));
       if (group.rank == rank) word = there;
     });
   }
@@ -138,7 +152,10 @@ __device__ __forceinline__ std::uint64_t map_find_words(const MapView& view,
 }
 
 template <class Key>
-__device__ Key map_key_to_find(const MapView& view, const MapBatch& batch, std::uint64_t op);
+__device__ __forceinline__ MapKey<Key> map_key_to_find(const MapView& view, const MapBatch& batch,
+                                                       std::uint64_t op);
+template <class Key>
+__device__ __forceinline__ MapKey<Key> map_no_key(const MapView& view);
 
 // A thread for each lookup: which row of the cache has its value, or else which place.
 template <class Key, class Config>
@@ -146,10 +163,9 @@ __global__ void map_serve_kernel(MapView view, MapBatch batch, MapServed served)
   const MapGroup<Config::kWidth> group;
   const MapGroup<32> warp;
   const std::uint64_t op = map_thread();
-  const Key key =
-      op < batch.count ? map_key_to_find<Key>(view, batch, op) : static_cast<Key>(view.empty_key);
-  const std::uint64_t word =
-      map_find_words<Key, Config>(view, group, key ^ static_cast<Key>(view.empty_key));
+  const MapKey<Key> key =
+      op < batch.count ? map_key_to_find<Key>(view, batch, op) : map_no_key<Key>(view);
+  const std::uint64_t word = map_find_words<Key, Config>(view, group, key);
   const bool found = map_is_value(word);
   const std::uint64_t place = map_place_of(word);
   std::uint32_t row = 0;

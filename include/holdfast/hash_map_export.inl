@@ -6,7 +6,7 @@ namespace holdfast::detail {
 
 // Of a slot that holds a pair.
 template <class Key, class Predicate>
-__device__ bool map_value_suits(const MapView& view, Key key, std::uint64_t word,
+__device__ bool map_value_suits(const MapView& view, const Key& key, std::uint64_t word,
                                 const Predicate& predicate) {
   if (view.values != nullptr) {
     const void* const value = map_value_at(view, map_place_of(word));
@@ -27,31 +27,27 @@ struct MapAny {
 };
 
 // `predicate`: of the key, and of the value where it is, which no other thread touches.
-template <class Key, class Config, class Predicate>
+template <class Key, class UsersKey, class Config, class Predicate>
 __global__ void map_collect_kernel(MapView view, std::uint64_t first, std::uint64_t slots,
-                                   Key* keys, std::byte* values, unsigned long long* pairs,
+                                   void* keys, std::byte* values, unsigned long long* pairs,
                                    Predicate predicate) {
   const MapGroup<32> warp;
   const std::uint64_t i = map_thread();
-  bool holds = false;
-  Key key{};
-  std::uint64_t word = kMapNone;
+  const MapSlot<Key, Config> slot(view, first + (i < slots ? i : 0));
+  const std::uint64_t word = slot.word;
   unsigned long long to = 0;
-  if (i < slots) {
-    const MapSlot<Key, Config> slot(view, first + i);
-    holds = slot.holds();
-    key = slot.key();
-    word = slot.word;
-    if constexpr (!std::is_same_v<Predicate, MapAny>) {
-      holds = holds && map_value_suits(view, key, word, predicate);
-    }
+  bool holds = i < slots && slot.holds();
+  if constexpr (!std::is_same_v<Predicate, MapAny>) {
+    UsersKey key;
+    slot.take_key(&key, 0);
+    holds = holds && map_value_suits(view, key, word, predicate);
   }
   const unsigned holding = warp.ballot(holds);
   if (warp.rank == 0 && holding != 0) {
     to = atomicAdd(pairs, static_cast<unsigned long long>(__popc(holding)));
   }
   to = warp.from(to, 0);
-  if (holds) keys[to + __popc(holding & ((1u << warp.rank) - 1))] = key;
+  if (holds) slot.take_key(keys, to + __popc(holding & ((1u << warp.rank) - 1)));
   if (values == nullptr) return;
   warp.in_turn(holds, [&](unsigned rank) {
     map_take_value(view, warp, warp.from(word, rank), values + to * view.value_bytes);

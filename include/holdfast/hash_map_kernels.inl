@@ -7,8 +7,9 @@ namespace holdfast::detail {
 // Operations in memory that kernels reach.
 struct MapBatch {
   const void* keys;
-  const std::byte* values;  // null: there are none (erase, lookups)
-  std::byte* out;           // null: nothing is asked for
+  const std::uint64_t* labels;  // of keys of 16 bytes and more
+  const std::byte* values;      // null: there are none (erase, lookups)
+  std::byte* out;               // null: nothing is asked for
   // By operation; in device memory. Of lookups: those that are superseded find nothing; null: none
   // are.
   MapStatus* status;
@@ -20,13 +21,20 @@ struct MapBatch {
   bool alone;  // no kernel with a ref runs beside it
 };
 
+// Locks of slots, for make_room.
+inline constexpr std::uint32_t kMapRoomBits = 1u << 20;
+
+struct MapMixed;
+struct MapScoring;
+struct MapVictims;
+
 // What a survey of the table finds.
 struct MapSurvey {
   static constexpr unsigned long long kNowhere = ~0ull;
   unsigned long long pairs;
   unsigned long long cleared;
   unsigned long long gone;
-  unsigned long long loose;  // empty key and a word
+  unsigned long long loose;  // a word without a key, or a part of one
   unsigned long long duplicates;
   unsigned long long damaged;       // slots
   unsigned long long first_damage;  // the lowest of them
@@ -34,12 +42,22 @@ struct MapSurvey {
 
 // For the host; each is stream-ordered.
 struct MapKernels {
-  std::uint32_t bucket_bytes;
-  // Bucket number `i`, of levels x hashes, that a key may be in. On the host.
+  // On the host. Bucket number `i`, of levels x hashes, that a key may be in; the label of one of
+  // 16 bytes and more.
   std::uint64_t (*bucket_of)(std::uint32_t top, std::uint64_t key, unsigned i);
+  std::uint64_t (*label_of)(const std::uint64_t* key, std::uint32_t words);
+  // The labels of a batch's keys, of 16 bytes and more.
+  void (*label)(Stream&, const MapView&, const MapBatch&, std::uint64_t* labels);
   // The key's bucket of the top level, and its number, by operation.
   void (*place)(Stream&, const MapView&, const MapBatch&, std::uint32_t* bucket, std::uint32_t* op);
   void (*apply)(Stream&, const MapView&, const MapBatch&, MapOperation);
+  // For operations that are `full`, in a batch alone: moves other keys, and takes the status of
+  // those that can be applied again. `locks`: kMapRoomBits of zeros.
+  void (*make_room)(Stream&, const MapView&, const MapBatch&, unsigned* locks);
+  void (*apply_mixed)(Stream&, const MapView&, const MapBatch&, const MapMixed&);
+  // As make_room, by key.
+  void (*make_mixed_room)(Stream&, const MapView&, const MapBatch&, const MapMixed&,
+                          unsigned* locks);
   // Adds to values, beside others; otherwise as apply.
   void (*accumulate)(Stream&, const MapView&, const MapBatch&, MapElement);
   void (*find)(Stream&, const MapView&, const MapBatch&);
@@ -58,9 +76,25 @@ struct MapKernels {
                   std::byte* values, unsigned long long* pairs);
   // Moves what slots [first, first + slots) of the level hold that a growing table empties.
   void (*migrate)(Stream&, const MapView&, std::uint64_t first, std::uint64_t slots);
+  // Scores of what a batch that is alone has found, or left with a value.
+  void (*score)(Stream&, const MapView&, const MapBatch&, const MapScoring&);
+  // Of lookups: the score of each key that is there.
+  void (*scores_of)(Stream&, const MapView&, const MapBatch&, unsigned long long* scores);
+  // For operations that are not done, in a batch alone: which pairs go, and the replacing of them.
+  void (*choose_victims)(Stream&, const MapView&, const MapBatch&, const MapScoring&,
+                         const MapVictims&);
+  void (*replace_victims)(Stream&, const MapView&, const MapBatch&, const MapScoring&,
+                          const MapVictims&);
 };
 
 #if HOLDFAST_DEVICE_CODE
+
+template <class Key>
+__device__ __forceinline__ MapKey<Key> map_no_key(const MapView& view) {
+  MapKey<Key> none{};
+  none.label = static_cast<MapLabel<Key>>(view.empty_key);
+  return none;
+}
 
 inline constexpr unsigned kMapBlock = 256;
 
@@ -71,143 +105,20 @@ __device__ inline std::uint64_t map_thread() {
 }  // namespace holdfast::detail
 
 #include "holdfast/hash_map_cache.inl"
+// Behind it.
+#include "holdfast/hash_map_alone.inl"
 
 namespace holdfast::detail {
 
-// ---- A batch alone -----------------------------------------------------------------------------
-// No other group has the same key, and nobody else looks. Others take slots for other keys. What is
-// stored last is durable once the host has waited for the kernel, before which nothing is promised.
-
-__device__ __forceinline__ void map_give_back(const MapView& view, std::uint64_t word,
-                                              bool moved = false) {
-  if (view.values == nullptr) return;
-  map_cache_drop(view, map_place_of(word), moved);
-  view.free[atomicAdd(view.tail, 1ull) % view.capacity] =
-      static_cast<std::uint32_t>(map_place_of(word));
-}
-
-// A slot in the region.
-template <class Key, class Config>
-struct MapHome {
-  __device__ MapHome(const MapSpot<Key>& spot, unsigned way)
-      : bucket(spot.home),
-        key(map_key_at<Key, Config>(spot.home, way)),
-        word(map_word_at<Key, Config>(spot.home, way)) {}
-  std::byte* bucket;
-  Key* key;
-  std::uint64_t* word;
-};
-
-// Both copies of it. What is durable when the host has waited, or the thread has persisted, is the
-// region's alone.
-template <class Key, class Config>
-__device__ __forceinline__ void map_store_slot(const MapView& view, const MapSpot<Key>& spot,
-                                               unsigned way, Key key, std::uint64_t word) {
-  const MapHome<Key, Config> home(spot, way);
-  map_store(home.word, word);
-  map_store(home.key, key);
-  view.marks.mark(home.bucket, MapShape<Key, Config>::kBucketBytes);
-  if (spot.home == spot.bucket) return;
-  map_store(spot.word, word);
-  map_store(spot.key, key);
-}
-
-template <class Key, class Config>
-class MapPutAlone {
- public:
-  using Group = MapGroup<Config::kWidth>;
-  __device__ MapPutAlone(const MapView& view, const Group& group, Key key, const void* value)
-      : view_(view),
-        group_(group),
-        key_(key),
-        wanted_(key ^ static_cast<Key>(view.empty_key)),
-        value_(value),
-        spot_(map_spot<Key, Config>(view, key, group.rank)) {}
-
-  __device__ MapStatus run(MapIntent intent, void* out) {
-    for (;;) {
-      const MapSeen<Key> seen = map_see<Key, Config, true>(view_, group_, spot_, key_);
-      const MapLook<Key>& look = seen.look;
-      if (look.holding != 0) {
-        const unsigned holder = map_first_of(look.holding);
-        if (intent == MapIntent::keep) {
-          if (out != nullptr) {
-            map_cache_take(view_, group_, group_.from(look.word, holder), out);
-          }
-          if (group_.rank == holder) map_cache_keep(view_, look.word);
-          return give_up(MapStatus::kept);
-        }
-        if (!make()) return MapStatus::no_value;
-        store(seen.spot, holder, false);
-        if (view_.cache.entries != nullptr) {
-          map_cache_move(view_, group_, group_.from(look.word, holder), word_, value_);
-        }
-        if (group_.rank == holder) map_give_back(view_, look.word, true);
-        return MapStatus::assigned;
-      }
-      if (intent == MapIntent::assign) return MapStatus::absent;
-      const unsigned chosen = map_choose<Key, Config, true>(look);
-      if (chosen == Config::kWidth) return give_up(MapStatus::full);
-      if (!make()) return MapStatus::no_value;
-      bool claimed = false;
-      if (group_.rank == chosen) {
-        claimed = map_cas<Config::kScope>(spot_.key, Key{0}, wanted_) == Key{0};
-      }
-      if (group_.ballot(claimed) == 0) continue;
-      store(spot_, chosen, true);
-      if (group_.rank == chosen) map_cache_keep(view_, word_);
-      if (out != nullptr) map_copy(group_, out, value_, view_.value_bytes);
-      return MapStatus::inserted;
-    }
-  }
-
- private:
-  __device__ bool make() {
-    if (word_ == kMapNone) word_ = map_make_word<Config, true>(view_, group_, value_);
-    return word_ != kMapNone;
-  }
-  __device__ MapStatus give_up(MapStatus status) {
-    if (word_ != kMapNone && group_.rank == 0) map_give_back(view_, word_);
-    return status;
-  }
-
-  // The word behind the value that it names. A new label may come before or behind it: a slot holds
-  // a key only with both.
-  __device__ void store(const MapSpot<Key>& spot, unsigned rank, bool label) {
-    const MapHome<Key, Config> home(spot, group_.rank % Config::kWays);
-    const bool copied = spot.home != spot.bucket;
-    if (label && copied && group_.rank == rank) map_store(home.key, wanted_);
-    if (view_.values != nullptr) map_persist(group_);
-    if (group_.rank != rank) return;
-    map_store(home.word, word_);
-    view_.marks.mark(home.bucket, MapShape<Key, Config>::kBucketBytes);
-    if (copied) map_store(spot.word, word_);
-  }
-
-  const MapView& view_;
-  const Group& group_;
-  const Key key_;
-  const Key wanted_;
-  const void* const value_;
-  const MapSpot<Key> spot_;
-  std::uint64_t word_ = kMapNone;
-};
-
-// Nothing inserts meanwhile. The order of the two stores does not matter.
-template <class Key, class Config>
-__device__ __forceinline__ MapStatus map_erase_alone(const MapView& view,
-                                                     const MapGroup<Config::kWidth>& group,
-                                                     Key key) {
-  const MapSeen<Key> seen =
-      map_see<Key, Config, true>(view, group, map_spot<Key, Config>(view, key, group.rank), key);
-  if (seen.look.holding == 0) return MapStatus::absent;
-  if (group.rank != map_first_of(seen.look.holding)) return MapStatus::erased;
-  map_store_slot<Key, Config>(view, seen.spot, group.rank % Config::kWays, Key{0}, kMapNone);
-  map_give_back(view, seen.look.word);
-  return MapStatus::erased;
-}
-
 // ---- Kernels of batches ------------------------------------------------------------------------
+
+template <class Config>
+__global__ void map_label_kernel(MapView view, MapBatch batch, std::uint64_t* labels) {
+  const std::uint64_t i = map_thread();
+  if (i >= batch.count) return;
+  const auto* const key = static_cast<const std::uint64_t*>(batch.keys) + i * view.key_words;
+  labels[i] = map_label_of<typename Config::HashFunctions>(view.key_words, MapWordsAt{key});
+}
 
 template <class Key, class Config>
 __global__ void map_place_kernel(MapView view, MapBatch batch, std::uint32_t* bucket,
@@ -215,44 +126,60 @@ __global__ void map_place_kernel(MapView view, MapBatch batch, std::uint32_t* bu
   const std::uint64_t i = map_thread();
   if (i >= batch.count) return;
   bucket[i] =
-      MapShape<Key, Config>::top_bucket(view.buckets, static_cast<const Key*>(batch.keys)[i], 0);
+      MapShape<Key, Config>::top_bucket(view.buckets, map_key_of_op<Key>(view, batch, i).label, 0);
   op[i] = static_cast<std::uint32_t>(i);
 }
 
 template <class Key, class Config, bool Alone>
 __device__ __forceinline__ MapStatus map_operation(const MapView& view,
-                                                   const MapGroup<Config::kWidth>& group, Key key,
-                                                   const void* value, void* out,
-                                                   MapOperation operation) {
+                                                   const MapGroup<Config::kWidth>& group,
+                                                   const MapKey<Key>& key, const void* value,
+                                                   void* out, MapOperation operation) {
   if (operation == MapOperation::erase) {
     if constexpr (Alone) return map_erase_alone<Key, Config>(view, group, key);
     return map_erase<Key, Config>(view, group, key);
   }
-  const MapIntent intent = operation == MapOperation::insert_or_assign ? MapIntent::put
-                           : operation == MapOperation::assign         ? MapIntent::assign
-                                                                       : MapIntent::keep;
   using Put = std::conditional_t<Alone, MapPutAlone<Key, Config>, MapPut<Key, Config>>;
-  return Put(view, group, key, value).run(intent, out);
+  return Put(view, group, key, value).run(map_intent_of(operation), out);
 }
 
-// A group for each operation. Those that are superseded say so already.
+// A group for each operation that has no status yet: superseded ones, and done ones, have theirs.
+__device__ __forceinline__ bool map_has_work(const MapBatch& batch, std::uint64_t position,
+                                             std::uint32_t* op) {
+  if (position >= batch.count || batch.refuse[0] != 0 || batch.refuse[1] != 0) return false;
+  *op = batch.order != nullptr ? batch.order[position] : static_cast<std::uint32_t>(position);
+  return batch.status[*op] == MapStatus{};
+}
+
 template <class Key, class Config, bool Alone>
 __global__ void map_apply_kernel(MapView view, MapBatch batch, MapOperation operation) {
   const MapGroup<Config::kWidth> group;
-  const std::uint64_t position = map_thread() / Config::kWidth;
-  if (position >= batch.count) return;
-  if (batch.refuse[0] != 0 || batch.refuse[1] != 0) return;
-  const std::uint32_t op =
-      batch.order != nullptr ? batch.order[position] : static_cast<std::uint32_t>(position);
-  if (batch.status[op] == MapStatus::superseded) return;
-  const Key key = static_cast<const Key*>(batch.keys)[op];
+  std::uint32_t op = 0;
+  const bool works = map_has_work(batch, map_thread() / Config::kWidth, &op);
   const std::uint64_t at = std::uint64_t{op} * view.value_bytes;
-  const MapStatus status = map_operation<Key, Config, Alone>(
-      view, group, key, batch.values != nullptr ? batch.values + at : nullptr,
-      batch.out != nullptr ? batch.out + at : nullptr, operation);
+  const void* const value = batch.values != nullptr ? batch.values + at : nullptr;
+  void* const out = batch.out != nullptr ? batch.out + at : nullptr;
+  MapStatus status{};
+  if constexpr (Alone) {
+    if (operation != MapOperation::erase && view.values != nullptr) {
+      status = map_put_with_block<Key, Config>(view, group, batch, works, op, value, out,
+                                               map_intent_of(operation));
+      if (works && group.rank == 0) batch.status[op] = status;
+      return;
+    }
+  }
+  if (!works) return;
+  status = map_operation<Key, Config, Alone>(view, group, map_key_of_op<Key>(view, batch, op),
+                                             value, out, operation);
   group.sync();  // nobody's status is stored before all have looked
   if (group.rank == 0) batch.status[op] = status;
 }
+
+}  // namespace holdfast::detail
+
+#include "holdfast/hash_map_mixed.inl"
+
+namespace holdfast::detail {
 
 // What cannot be stored is for a batch as if there were no place for it.
 template <class Key, class Config>
@@ -264,7 +191,7 @@ __global__ void map_accumulate_kernel(MapView view, MapBatch batch, MapElement e
       batch.order != nullptr ? batch.order[position] : static_cast<std::uint32_t>(position);
   if (batch.status[op] == MapStatus::superseded) return;
   const MapStatus status =
-      map_accumulate<Key, Config>(view, group, static_cast<const Key*>(batch.keys)[op],
+      map_accumulate<Key, Config>(view, group, map_key_of_op<Key>(view, batch, op),
                                   batch.values + std::uint64_t{op} * view.value_bytes, element);
   group.sync();  // nobody's status is stored before all have looked
   if (group.rank == 0) {
@@ -274,12 +201,12 @@ __global__ void map_accumulate_kernel(MapView view, MapBatch batch, MapElement e
 
 // The key that a lookup is for; the empty one: none.
 template <class Key>
-__device__ __forceinline__ Key map_key_to_find(const MapView& view, const MapBatch& batch,
-                                               std::uint64_t op) {
+__device__ __forceinline__ MapKey<Key> map_key_to_find(const MapView& view, const MapBatch& batch,
+                                                       std::uint64_t op) {
   if (batch.status != nullptr && batch.status[op] == MapStatus::superseded) {
-    return static_cast<Key>(view.empty_key);
+    return map_no_key<Key>(view);
   }
-  return static_cast<const Key*>(batch.keys)[op];
+  return map_key_of_op<Key>(view, batch, op);
 }
 
 template <class Key, class Config, bool Alone>
@@ -289,7 +216,7 @@ __global__ void map_find_kernel(MapView view, MapBatch batch) {
   if (position >= batch.count) return;
   const std::uint32_t op =
       batch.order != nullptr ? batch.order[position] : static_cast<std::uint32_t>(position);
-  const Key key = map_key_to_find<Key>(view, batch, op);
+  const MapKey<Key> key = map_key_to_find<Key>(view, batch, op);
   std::byte* const out =
       batch.out != nullptr ? batch.out + std::uint64_t{op} * view.value_bytes : nullptr;
   const bool found = map_find<Key, Config, Alone>(view, group, key, out);
@@ -304,7 +231,7 @@ __global__ void map_locate_kernel(MapView view, MapBatch batch, std::uint32_t* p
   if (position >= batch.count) return;
   const std::uint32_t op =
       batch.order != nullptr ? batch.order[position] : static_cast<std::uint32_t>(position);
-  const Key key = map_key_to_find<Key>(view, batch, op);
+  const MapKey<Key> key = map_key_to_find<Key>(view, batch, op);
   const std::uint64_t word = map_find_word<Key, Config, Alone>(view, group, key);
   if (group.rank != 0) return;
   const bool found = map_is_value(word);
@@ -315,79 +242,11 @@ __global__ void map_locate_kernel(MapView view, MapBatch batch, std::uint32_t* p
 
 // ---- Kernels over the table --------------------------------------------------------------------
 
-// What a slot has, and whether it can be so. Those of the level that a growing table empties have
-// the last numbers.
-template <class Key, class Config>
-struct MapSlot {
-  using Shape = MapShape<Key, Config>;
-  static constexpr unsigned kWays = Config::kWays;
+}  // namespace holdfast::detail
 
-  __device__ MapSlot(const MapView& table, std::uint64_t slot)
-      : MapSlot(table, slot, slot / kWays, static_cast<unsigned>(slot % kWays)) {}
+#include "holdfast/hash_map_slot.inl"
 
-  __device__ bool holds() const { return held != 0 && map_is_value(word); }
-  __device__ Key key() const { return held ^ static_cast<Key>(view.empty_key); }
-  __device__ unsigned levels() const { return Config::kLevels + (view.growing ? 1 : 0); }
-
-  // Whether it is where its key can be, with a word that can be.
-  __device__ bool is_sound() const {
-    const bool tagged = view.values != nullptr || view.value_bytes == 4;
-    if (tagged && word >> 32 != kMapTag >> 32) return false;
-    if (view.values != nullptr && map_place_of(word) >= view.capacity) return false;
-    for (unsigned which = 0; which < Config::kHashes; ++which) {
-      const std::uint32_t top = Shape::top_bucket(view.buckets, key(), which);
-      for (unsigned on = 0; on < levels(); ++on) {
-        if (Shape::bucket_at(view.buckets, top, on) != bucket) continue;
-        if (on < Config::kLevels) return true;
-        const Key there = map_load(new_spot().key);
-        return there == 0 || there == held;
-      }
-    }
-    return false;
-  }
-  // Whether a slot of a lower number holds its key, too.
-  __device__ bool is_duplicate() const {
-    for (unsigned which = 0; which < Config::kHashes; ++which) {
-      const std::uint32_t top = Shape::top_bucket(view.buckets, key(), which);
-      for (unsigned on = 0; on < levels(); ++on) {
-        const std::uint64_t other = Shape::bucket_at(view.buckets, top, on);
-        for (unsigned i = 0; i < kWays && other * kWays + i < number; ++i) {
-          const MapSlot slot_of_it(view, other * kWays + i);
-          if (slot_of_it.held == held && slot_of_it.holds()) return true;
-        }
-      }
-    }
-    return false;
-  }
-  // Where its key moves, from the level that is emptied.
-  __device__ MapSpot<Key> new_spot() const {
-    const std::uint32_t part = (view.buckets >> Config::kLevels) / Config::kHashes;
-    const auto which = static_cast<unsigned>(at / part);
-    return map_spot_at<Key, Config>(view, 0, Shape::top_bucket(view.buckets, key(), which), way);
-  }
-
-  const MapView& view;
-  std::uint64_t number;
-  std::uint64_t bucket;  // of all
-  std::uint64_t at;      // of its level
-  unsigned way;
-  MapSpot<Key> spot;
-  Key held;
-  std::uint64_t word;
-
- private:
-  __device__ MapSlot(const MapView& table, std::uint64_t slot, std::uint64_t bucket_of_all,
-                     unsigned way_of_it)
-      : view(table), number(slot), bucket(bucket_of_all), at(bucket_of_all), way(way_of_it) {
-    unsigned level = 0;
-    for (; level < Config::kLevels && at >= view.buckets >> level; ++level) {
-      at -= view.buckets >> level;
-    }
-    spot = map_spot_at<Key, Config>(view, level, at, way);
-    held = map_load(spot.key);
-    word = map_load(spot.word);
-  }
-};
+namespace holdfast::detail {
 
 // Counts by barriers: atomics of single threads would be as many orders for the checker to explore.
 __device__ inline void map_count(bool mine, unsigned long long* to) {
@@ -405,7 +264,7 @@ __global__ void map_survey_kernel(MapView view, std::uint64_t slots, std::uint32
     if (!slot.holds()) {
       cleared = slot.held != 0 && slot.word == kMapNone;
       gone = slot.held != 0 && slot.word == kMapGone;
-      loose = slot.held == 0 && slot.word != kMapNone;
+      loose = !cleared && !gone && !slot.is_blank();
     } else if (!slot.is_sound()) {
       bad = true;
     } else if (slot.is_duplicate()) {
@@ -443,11 +302,13 @@ __global__ void map_mend_kernel(MapView view, std::uint64_t slots, const std::ui
   if (number >= slots) return;
   if (duplicate != nullptr && duplicate[number] == 0) return;
   const MapSlot<Key, Config> slot(view, number);
-  if (duplicate == nullptr && (slot.holds() || (slot.held == 0 && slot.word == kMapNone))) return;
+  if (duplicate == nullptr && (slot.holds() || slot.is_blank())) return;
   const MapHome<Key, Config> home(slot.spot, slot.way);
   map_store(home.word, kMapNone);
-  map_store(home.key, Key{0});
-  view.marks.mark(home.bucket, MapShape<Key, Config>::kBucketBytes);
+  map_store(home.label, MapLabel<Key>{0});
+  map_store_key<Key, Config>(view, MapGroup<1>(), home.bucket, home.bucket, slot.way, MapNoWords());
+  view.marks.mark(home.bucket, map_bucket_bytes<Key, Config>(view));
+  if (view.scores != nullptr) view.scores[number] = 0;
 }
 
 // A key is durable in its new slot before it is cleared from its old one. Nobody else uses that
@@ -458,14 +319,24 @@ __global__ void map_migrate_kernel(MapView view, std::uint64_t first, std::uint6
   if (i >= slots) return;
   const MapSlot<Key, Config> slot(view, first + i);
   if (!slot.holds()) return;
-  map_store_slot<Key, Config>(view, slot.new_spot(), slot.way, slot.held, slot.word);
+  const MapGroup<1> alone;
+  const MapSpot<Key> to = slot.new_spot();
+  map_store_slot<Key, Config>(view, to, slot.way, slot.held, slot.word);
+  map_store_key<Key, Config>(view, alone, to.home, to.bucket, slot.way,
+                             [&](std::uint32_t i) { return map_load(&slot.key_words()[i]); });
   persist();
-  map_store_slot<Key, Config>(view, slot.spot, slot.way, Key{0}, kMapNone);
+  map_store_slot<Key, Config>(view, slot.spot, slot.way, MapLabel<Key>{0}, kMapNone);
+  map_store_key<Key, Config>(view, alone, slot.spot.home, slot.spot.bucket, slot.way, MapNoWords());
+  if (view.scores == nullptr) return;
+  view.scores[slot.new_number()] = view.scores[slot.number];
+  view.scores[slot.number] = 0;
 }
 
 }  // namespace holdfast::detail
 
 #include "holdfast/hash_map_export.inl"
+#include "holdfast/hash_map_room.inl"
+#include "holdfast/hash_map_scores.inl"
 
 namespace holdfast::detail {
 
@@ -482,6 +353,14 @@ struct MapLaunch {
     const std::uint64_t buckets =
         Shape::first_of_level(view.buckets, Config::kLevels + (view.growing ? 1 : 0));
     return buckets * Config::kWays;
+  }
+  static std::uint64_t label_of(const std::uint64_t* key, std::uint32_t words) {
+    return map_label_of<typename Config::HashFunctions>(words, MapWordsAt{key});
+  }
+  static void label(Stream& stream, const MapView& view, const MapBatch& batch,
+                    std::uint64_t* labels) {
+    launch(stream, grid_of(batch.count), dim3(kMapBlock), map_label_kernel<Config>, view, batch,
+           labels);
   }
   static dim3 grid_of(std::uint64_t threads) { return dim3(blocks_for(threads, kMapBlock)); }
 
@@ -501,6 +380,21 @@ struct MapLaunch {
     const auto kernel =
         batch.alone ? map_apply_kernel<Key, Config, true> : map_apply_kernel<Key, Config, false>;
     launch(stream, groups(batch.count), kernel, view, batch, operation);
+  }
+  static void make_room(Stream& stream, const MapView& view, const MapBatch& batch,
+                        unsigned* locks) {
+    launch(stream, groups(batch.count), map_make_room_kernel<Key, Config>, view, batch, locks);
+  }
+  static void apply_mixed(Stream& stream, const MapView& view, const MapBatch& batch,
+                          const MapMixed& mixed) {
+    const auto kernel =
+        batch.alone ? map_mixed_kernel<Key, Config, true> : map_mixed_kernel<Key, Config, false>;
+    launch(stream, groups(batch.count), kernel, view, batch, mixed);
+  }
+  static void make_mixed_room(Stream& stream, const MapView& view, const MapBatch& batch,
+                              const MapMixed& mixed, unsigned* locks) {
+    launch(stream, groups(batch.count), map_make_mixed_room_kernel<Key, Config>, view, batch, mixed,
+           locks);
   }
   static void accumulate(Stream& stream, const MapView& view, const MapBatch& batch,
                          MapElement element) {
@@ -546,14 +440,16 @@ struct MapLaunch {
   }
   static void collect(Stream& stream, const MapView& view, std::uint64_t first, std::uint64_t slots,
                       void* keys, std::byte* values, unsigned long long* pairs) {
-    collect_if(stream, view, first, slots, keys, values, pairs, MapAny());
+    collect_if<Key>(stream, view, first, slots, keys, values, pairs, MapAny());
   }
-  template <class Predicate>
+  // `predicate` takes keys as the map's user has them.
+  template <class UsersKey, class Predicate>
   static void collect_if(Stream& stream, const MapView& view, std::uint64_t first,
                          std::uint64_t slots, void* keys, std::byte* values,
                          unsigned long long* pairs, const Predicate& predicate) {
-    launch(stream, grid_of(slots), dim3(kMapBlock), map_collect_kernel<Key, Config, Predicate>,
-           view, first, slots, static_cast<Key*>(keys), values, pairs, predicate);
+    launch(stream, grid_of(slots), dim3(kMapBlock),
+           map_collect_kernel<Key, UsersKey, Config, Predicate>, view, first, slots, keys, values,
+           pairs, predicate);
   }
   static void migrate(Stream& stream, const MapView& view, std::uint64_t first,
                       std::uint64_t slots) {
@@ -562,24 +458,57 @@ struct MapLaunch {
     launch(stream, dim3(blocks_for(slots, block)), dim3(block), map_migrate_kernel<Key, Config>,
            view, from, slots);
   }
+  static void score(Stream& stream, const MapView& view, const MapBatch& batch,
+                    const MapScoring& scoring) {
+    launch(stream, groups(batch.count), map_score_kernel<Key, Config>, view, batch, scoring);
+  }
+  static void scores_of(Stream& stream, const MapView& view, const MapBatch& batch,
+                        unsigned long long* scores) {
+    launch(stream, groups(batch.count), map_scores_of_kernel<Key, Config>, view, batch, scores);
+  }
+  static void choose_victims(Stream& stream, const MapView& view, const MapBatch& batch,
+                             const MapScoring& scoring, const MapVictims& victims) {
+    launch(stream, groups(batch.count), map_choose_victims_kernel<Key, Config>, view, batch,
+           scoring, victims);
+  }
+  static void replace_victims(Stream& stream, const MapView& view, const MapBatch& batch,
+                              const MapScoring& scoring, const MapVictims& victims) {
+    launch(stream, groups(batch.count), map_replace_victims_kernel<Key, Config>, view, batch,
+           scoring, victims);
+  }
 };
 
 template <class Key, class Config>
 const MapKernels& map_kernels() {
   using Launch = MapLaunch<Key, Config>;
-  static constexpr MapKernels kKernels{Launch::Shape::kBucketBytes,
-                                       Launch::bucket_of,
-                                       Launch::place,
-                                       Launch::apply,
-                                       Launch::accumulate,
-                                       Launch::find,
-                                       Launch::serve,
-                                       Launch::locate,
-                                       Launch::survey,
-                                       Launch::find_duplicates,
-                                       Launch::mend,
-                                       Launch::collect,
-                                       Launch::migrate};
+  static constexpr MapKernels kKernels = [] {
+    MapKernels all{Launch::bucket_of,
+                   nullptr,
+                   nullptr,
+                   Launch::place,
+                   Launch::apply,
+                   Launch::make_room,
+                   Launch::apply_mixed,
+                   Launch::make_mixed_room,
+                   Launch::accumulate,
+                   Launch::find,
+                   Launch::serve,
+                   Launch::locate,
+                   Launch::survey,
+                   Launch::find_duplicates,
+                   Launch::mend,
+                   Launch::collect,
+                   Launch::migrate,
+                   Launch::score,
+                   Launch::scores_of,
+                   Launch::choose_victims,
+                   Launch::replace_victims};
+    if constexpr (Launch::Shape::kIsLong) {
+      all.label_of = Launch::label_of;
+      all.label = Launch::label;
+    }
+    return all;
+  }();
   return kKernels;
 }
 

@@ -20,14 +20,22 @@
 #define HOLDFAST_BOTH_SIDES
 #endif
 
+#include "holdfast/hash_map_keys.inl"
+
 namespace holdfast {
 
-// The one key that cannot be stored: it marks an empty slot.
+// The one key that cannot be stored: it marks an empty slot. Of keys of 16 bytes and more there is
+// none, all can be stored.
 template <class Key>
 struct EmptyKey {
   Key value = static_cast<Key>(~Key{0});
   constexpr EmptyKey() = default;
   constexpr explicit EmptyKey(Key key) : value(key) {}
+};
+template <class Key>
+requires detail::kMapHasLongKeys<Key>
+struct EmptyKey<Key> {
+  static constexpr std::uint64_t value = 0;
 };
 
 // Values of 8 bytes stand in their slots, beside two states that a slot has: these bits, and these
@@ -40,15 +48,26 @@ struct EmptyValue {
 };
 
 // The hash functions of a key: 32 bits from number `which`, the first two from one finalizer of
-// MurmurHash3. One of your own has the same two members; a map remembers kId.
+// MurmurHash3. Of keys of 16 bytes and more it is a label that is hashed, which digest() makes of
+// all their words: of the words before, by one more. One of your own has the same members, digest()
+// for such keys alone; a map remembers kId.
 struct MapHash {
   static constexpr std::uint64_t kId = 0x32687368726d7566ull;
   HOLDFAST_BOTH_SIDES static constexpr std::uint32_t hash(std::uint64_t key, unsigned which) {
-    key += (which >> 1) * 0x9e3779b97f4a7c15ull;
-    key = (key ^ key >> 33) * 0xff51afd7ed558ccdull;
-    key = (key ^ key >> 33) * 0xc4ceb9fe1a85ec53ull;
-    key ^= key >> 33;
+    key = mixed(key + (which >> 1) * kStep);
     return static_cast<std::uint32_t>((which & 1) == 0 ? key >> 32 : key);
+  }
+  HOLDFAST_BOTH_SIDES static constexpr std::uint64_t digest(std::uint64_t before,
+                                                            std::uint64_t word) {
+    return mixed((before ^ word) + kStep);
+  }
+
+ private:
+  static constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15ull;
+  HOLDFAST_BOTH_SIDES static constexpr std::uint64_t mixed(std::uint64_t bits) {
+    bits = (bits ^ bits >> 33) * 0xff51afd7ed558ccdull;
+    bits = (bits ^ bits >> 33) * 0xc4ceb9fe1a85ec53ull;
+    return bits ^ bits >> 33;
   }
 };
 
@@ -72,15 +91,16 @@ struct MapConfig {
 
 // What became of an operation.
 enum class MapStatus : std::uint8_t {
-  inserted = 1,    // its key was not there, and is
-  assigned = 2,    // its key was there, and has its value now
-  kept = 3,        // its key was there, and insert() or find_or_insert() left it as it was
-  erased = 4,      // its key was there
-  absent = 5,      // its key was not there (assign, erase)
+  inserted = 1,  // its key was not there, and is
+  assigned = 2,  // its key was there, and has its value now
+  kept = 3,      // its key was there, and insert(), find_or_insert() or a lookup left it as it was
+  erased = 4,    // its key was there
+  absent = 5,    // its key was not there (assign, erase, a lookup)
   superseded = 6,  // a later operation of the batch has its key, and counts in its place
-  full = 7,        // not done: all slots that its key can have are taken
+  full = 7,        // not done: all slots that its key can have are taken, by keys that cannot move
   no_value = 8,    // not done: there is no place for one more value
-  refused = 9,     // not done, in a kernel: the key or the value is one that cannot be stored
+  refused = 9,     // not done: in a kernel, the key or the value is one that cannot be stored; of a
+                   // BytesMap (bytes_map.hpp), another key has the digest of its key
 };
 
 namespace detail {
@@ -119,12 +139,16 @@ struct MapView {
   std::uint64_t empty_key = 0;
   std::uint64_t empty_value = 0;
   PageMarks marks;
-  std::uint32_t buckets = 0;  // of the top level: a multiple of hashes x 2^(levels - 1)
+  std::uint32_t buckets = 0;    // of the top level: a multiple of hashes x 2^(levels - 1)
+  std::uint32_t key_words = 0;  // of a key of 16 bytes and more, of 8 bytes each
   std::uint32_t value_bytes = 0;
   std::uint32_t stride = 0;        // bytes from value to value
   std::uint32_t capacity = 0;      // values that there are places for
   std::uint32_t first_places = 0;  // of these, those at `values`; each growth doubles them
   MapCacheView cache;              // of batches that are alone
+  // By slot: the score of the pair there, 0 where none is; of batches that are alone. Null: there
+  // are no scores.
+  unsigned long long* scores = nullptr;
 };
 
 // A value's places begin at a multiple of so many bytes.
@@ -140,13 +164,18 @@ inline constexpr std::uint64_t kMapTag = std::uint64_t{0xa55a96c3} << 32;
 
 // The table's bytes and places, on either side. Slots are numbered from the top level's first,
 // which is the order in which one of several slots of a key is preferred (GPHash, section 3.2.2).
+// Where a key is hashed it is its label that is meant, if it has one.
 template <class Key, class Config>
 struct MapShape {
-  static_assert(sizeof(Key) == 4 || sizeof(Key) == 8, "keys have 4 or 8 bytes");
   static_assert(Config::kLevels <= kMapMostLevels, "a table has 16 levels at most");
+  static constexpr bool kIsLong = std::is_same_v<Key, MapLongKey>;
   static constexpr std::uint32_t kWays = Config::kWays;
-  static constexpr std::uint32_t kWordsAt = (kWays * sizeof(Key) + 7) / 8 * 8;
-  static constexpr std::uint32_t kBucketBytes = kWordsAt + kWays * 8;
+  static constexpr std::uint32_t kWordsAt = (kWays * sizeof(MapLabel<Key>) + 7) / 8 * 8;
+  static constexpr std::uint32_t kKeysAt = kWordsAt + kWays * 8;  // of 16 bytes and more
+
+  HOLDFAST_BOTH_SIDES static constexpr std::uint32_t bucket_bytes(std::uint32_t key_words) {
+    return kIsLong ? kKeysAt + kWays * key_words * 8 : kKeysAt;
+  }
 
   HOLDFAST_BOTH_SIDES static constexpr std::uint64_t first_of_level(std::uint32_t top,
                                                                     unsigned level) {
@@ -225,11 +254,13 @@ struct MapGroup {
 // erased and inserted again and again takes one slot after another.
 //
 // `value` points to value_bytes() bytes, at an address that is a multiple of 4. The empty key, and
-// a value that cannot be stored (EmptyValue), are `refused`; the empty key is never found.
+// a value that cannot be stored (EmptyValue), are `refused`; the empty key is never found. A key of
+// 16 bytes and more is read where it is, which may be device memory or a thread's own.
 template <class Key, class Config = MapConfig<>>
 class HashMapRef {
  public:
   static constexpr unsigned kWidth = Config::kWidth;
+  using KeyArgument = std::conditional_t<std::is_integral_v<Key>, Key, const Key&>;
   explicit HashMapRef(const detail::MapView& view) : view_(view) {}
 
 #if HOLDFAST_DEVICE_CODE
@@ -238,28 +269,30 @@ class HashMapRef {
   __device__ std::uint32_t value_bytes() const { return view_.value_bytes; }
 
   // inserted, kept, full or no_value.
-  __device__ MapStatus insert(const Group& group, Key key, const void* value) const;
+  __device__ MapStatus insert(const Group& group, KeyArgument key, const void* value) const;
   // inserted, assigned, full or no_value.
-  __device__ MapStatus insert_or_assign(const Group& group, Key key, const void* value) const;
+  __device__ MapStatus insert_or_assign(const Group& group, KeyArgument key,
+                                        const void* value) const;
   // assigned, absent or no_value.
-  __device__ MapStatus assign(const Group& group, Key key, const void* value) const;
+  __device__ MapStatus assign(const Group& group, KeyArgument key, const void* value) const;
   // As insert(); `out` gets the value that the key has then, if it is inserted or kept.
-  __device__ MapStatus find_or_insert(const Group& group, Key key, const void* value,
+  __device__ MapStatus find_or_insert(const Group& group, KeyArgument key, const void* value,
                                       void* out) const;
   // Adds to the value that is there, element by element: T is float, double, or an integer of 4 or
   // 8 bytes, which wraps around, and values are arrays of T. assigned, absent, no_value, or refused
   // (the empty key; of values of 8 bytes also a sum that cannot be stored, and nothing is done).
   // REQUIRES: `delta` is of value_bytes(), a multiple of sizeof(T), aligned to T.
   template <class T>
-  __device__ MapStatus accumulate(const Group& group, Key key, const T* delta) const;
+  __device__ MapStatus accumulate(const Group& group, KeyArgument key, const T* delta) const;
   // erased or absent.
-  __device__ MapStatus erase(const Group& group, Key key) const;
+  __device__ MapStatus erase(const Group& group, KeyArgument key) const;
   // Whether the key is there. If so, its value goes to `out`, whole; else that stays as it is.
-  __device__ bool find(const Group& group, Key key, void* out) const;
-  __device__ bool contains(const Group& group, Key key) const;
+  __device__ bool find(const Group& group, KeyArgument key, void* out) const;
+  __device__ bool contains(const Group& group, KeyArgument key) const;
 #endif
 
  private:
+  using Kernels = detail::MapKernelKey<Key>;
   detail::MapView view_;
 };
 

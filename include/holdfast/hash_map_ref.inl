@@ -54,19 +54,31 @@ __device__ __forceinline__ std::uint64_t map_place_of(std::uint64_t word) {
 // A slot that a thread looks at.
 template <class Key>
 struct MapSpot {
-  std::byte* bucket;  // in MapView::level
-  std::byte* home;    // the same bucket in the region
-  Key* key;           // in `bucket`
+  std::byte* bucket;     // in MapView::level
+  std::byte* home;       // the same bucket in the region
+  MapLabel<Key>* label;  // in `bucket`
   std::uint64_t* word;
 };
 
 template <class Key, class Config>
-__device__ __forceinline__ Key* map_key_at(std::byte* bucket, unsigned way) {
-  return reinterpret_cast<Key*>(bucket) + way;
+__device__ __forceinline__ MapLabel<Key>* map_label_at(std::byte* bucket, unsigned way) {
+  return reinterpret_cast<MapLabel<Key>*>(bucket) + way;
 }
 template <class Key, class Config>
 __device__ __forceinline__ std::uint64_t* map_word_at(std::byte* bucket, unsigned way) {
   return reinterpret_cast<std::uint64_t*>(bucket + MapShape<Key, Config>::kWordsAt) + way;
+}
+
+// Of 16 bytes and more: its first word.
+template <class Key, class Config>
+__device__ __forceinline__ std::uint64_t* map_key_at(const MapView& view, std::byte* bucket,
+                                                     unsigned way) {
+  return reinterpret_cast<std::uint64_t*>(bucket + MapShape<Key, Config>::kKeysAt) +
+         std::size_t{way} * view.key_words;
+}
+template <class Key, class Config>
+__device__ __forceinline__ std::uint32_t map_bucket_bytes(const MapView& view) {
+  return MapShape<Key, Config>::bucket_bytes(view.key_words);
 }
 
 // A slot of bucket number `number` of a level, which may be the one that a growing table empties.
@@ -82,43 +94,103 @@ __device__ __forceinline__ MapSpot<Key> map_spot_at(const MapView& view, unsigne
     first = view.level[i];
     home = view.medium[i];
   }
-  const std::uint64_t offset = number * MapShape<Key, Config>::kBucketBytes;
+  const std::uint64_t offset = number * map_bucket_bytes<Key, Config>(view);
   std::byte* const bucket = first + offset;
-  return {bucket, home != nullptr ? home + offset : bucket, map_key_at<Key, Config>(bucket, way),
+  return {bucket, home != nullptr ? home + offset : bucket, map_label_at<Key, Config>(bucket, way),
           map_word_at<Key, Config>(bucket, way)};
 }
 
 // Threads take buckets level by level, and those of a level by hash function.
 template <class Key, class Config>
-__device__ __forceinline__ MapSpot<Key> map_spot(const MapView& view, Key key, unsigned rank) {
+__device__ __forceinline__ MapSpot<Key> map_spot(const MapView& view, const MapKey<Key>& key,
+                                                 unsigned rank) {
   using Shape = MapShape<Key, Config>;
   const unsigned way = rank % Config::kWays;
   const unsigned which = rank / Config::kWays % Config::kHashes;
   const unsigned level = rank / Config::kWays / Config::kHashes;
-  const std::uint32_t top = Shape::top_bucket(view.buckets, key, which);
+  const std::uint32_t top = Shape::top_bucket(view.buckets, key.label, which);
   return map_spot_at<Key, Config>(view, level, top >> level, way);
+}
+
+__device__ __forceinline__ unsigned map_first_of(unsigned ranks) {
+  return static_cast<unsigned>(__ffs(static_cast<int>(ranks))) - 1;
+}
+
+// Of slots that have a key's label, as bits by rank. In the others another key is, or will be.
+struct MapCompared {
+  unsigned equal;  // all words are the key's
+  unsigned open;   // so are those that are stored, and some are not
+};
+
+// The words of longer keys, in slots `alike`: of one after the other, by all threads.
+template <class Key, class Config, bool Alone>
+__device__ __forceinline__ MapCompared map_compare(const MapView& view,
+                                                   const MapGroup<Config::kWidth>& group,
+                                                   const MapSpot<Key>& spot, const MapKey<Key>& key,
+                                                   unsigned alike) {
+  MapCompared result{};
+  const auto mine = reinterpret_cast<std::uintptr_t>(
+      map_key_at<Key, Config>(view, spot.bucket, group.rank % Config::kWays));
+  for (unsigned left = alike; left != 0; left &= left - 1) {
+    const unsigned rank = map_first_of(left);
+    const auto* const words = reinterpret_cast<const std::uint64_t*>(group.from(mine, rank));
+    bool differs = false, missing = false;
+    for (std::uint32_t i = group.rank; i < view.key_words; i += Config::kWidth) {
+      const std::uint64_t stored = map_load(words + i);
+      if constexpr (!Alone) map_fence<Config::kScope>();
+      missing = missing || stored == 0;
+      differs = differs || (stored != 0 && stored != key.stored_word(i));
+    }
+    const bool open = group.ballot(missing) != 0;
+    if (group.ballot(differs) != 0) continue;
+    (open ? result.open : result.equal) |= 1u << rank;
+  }
+  return result;
 }
 
 // What a group sees of a key's slots, as bits by rank.
 template <class Key>
 struct MapLook {
-  Key held;            // by this thread's slot
-  std::uint64_t word;  // of that slot, if it has the key
+  MapLabel<Key> held;  // by this thread's slot
+  std::uint64_t word;  // of that slot, if it has the label
   unsigned holding;    // has the key and a value
-  unsigned claimed;    // has the key, and none yet
+  unsigned claimed;    // has the key, and no value yet; of a longer one: or may have it yet
   unsigned gone;       // has the key, and will have none
   unsigned taken;      // has any key
+  unsigned alike;      // of 16 bytes and more: has the label
 };
 
-// Words are loaded behind keys, and of this key alone. Beside others the loads are in order, and
-// what the group does next is behind them: nothing of docs/map.md's argument needs that but the
-// reading of a value's place, and it leaves nothing to weak memory (docs/model.md).
+// A key as slots have it, or its label.
+template <class Key>
+__device__ __forceinline__ MapLabel<Key> map_wanted(const MapView& view, const MapKey<Key>& key) {
+  return key.label ^ static_cast<MapLabel<Key>>(view.empty_key);
+}
+
+// The key of one of a group's threads.
+template <class Key, unsigned Width>
+__device__ __forceinline__ MapKey<Key> map_key_from(const MapGroup<Width>& group,
+                                                    const MapKey<Key>& key, unsigned rank) {
+  MapKey<Key> its = key;
+  its.label = group.from(key.label, rank);
+  if constexpr (!std::is_integral_v<Key>) {
+    its.bytes = reinterpret_cast<const std::byte*>(
+        group.from(reinterpret_cast<std::uintptr_t>(key.bytes), rank));
+  }
+  return its;
+}
+
+// Words are loaded behind keys, and of this key alone; the words of longer keys behind those, where
+// the label is theirs. Beside others the loads are in order, and what the group does next is behind
+// them: nothing of docs/map.md's argument needs that but the reading of a value's place, and it
+// leaves nothing to weak memory (docs/model.md).
 template <class Key, class Config, bool Alone>
-__device__ __forceinline__ MapLook<Key> map_look(const MapGroup<Config::kWidth>& group,
-                                                 const MapSpot<Key>& spot, Key wanted,
+__device__ __forceinline__ MapLook<Key> map_look(const MapView& view,
+                                                 const MapGroup<Config::kWidth>& group,
+                                                 const MapSpot<Key>& spot, const MapKey<Key>& key,
                                                  bool looks = true) {
-  const Key held = looks ? map_load(spot.key) : Key{0};
-  const bool same = held == wanted;
+  using Label = MapLabel<Key>;
+  const Label held = looks ? map_load(spot.label) : Label{0};
+  const bool same = held == map_wanted(view, key);
   if constexpr (!Alone) map_fence<Config::kScope>();
   const std::uint64_t word = same ? map_load(spot.word) : kMapNone;
   if constexpr (!Alone) {
@@ -128,15 +200,20 @@ __device__ __forceinline__ MapLook<Key> map_look(const MapGroup<Config::kWidth>&
   MapLook<Key> look;
   look.held = held;
   look.word = word;
+  look.taken = group.ballot(held != 0);
+  look.alike = 0;
+  if constexpr (MapShape<Key, Config>::kIsLong) {
+    look.alike = group.ballot(same);
+    const MapCompared is = map_compare<Key, Config, Alone>(view, group, spot, key, look.alike);
+    look.holding = is.equal & group.ballot(map_is_value(word));
+    look.claimed = (is.equal | is.open) & group.ballot(word == kMapNone);
+    look.gone = is.equal & group.ballot(word == kMapGone);
+    return look;
+  }
   look.holding = group.ballot(same && map_is_value(word));
   look.claimed = group.ballot(same && word == kMapNone);
   look.gone = group.ballot(same && word == kMapGone);
-  look.taken = group.ballot(held != 0);
   return look;
-}
-
-__device__ __forceinline__ unsigned map_first_of(unsigned ranks) {
-  return static_cast<unsigned>(__ffs(static_cast<int>(ranks))) - 1;
 }
 
 // What a group sees of a key on all levels.
@@ -156,18 +233,17 @@ struct MapSeen {
 template <class Key, class Config, bool Alone>
 __device__ __forceinline__ MapSeen<Key> map_see(const MapView& view,
                                                 const MapGroup<Config::kWidth>& group,
-                                                const MapSpot<Key>& spot, Key key) {
+                                                const MapSpot<Key>& spot, const MapKey<Key>& key) {
   using Shape = MapShape<Key, Config>;
-  const auto empty_key = static_cast<Key>(view.empty_key);
-  const Key wanted = key ^ empty_key;
-  MapSeen<Key> seen{spot, map_look<Key, Config, Alone>(group, spot, wanted), spot, false};
+  const auto empty_key = static_cast<MapLabel<Key>>(view.empty_key);
+  MapSeen<Key> seen{spot, map_look<Key, Config, Alone>(view, group, spot, key), spot, false};
   if (!view.growing || seen.look.holding != 0) return seen;
   const bool looks = group.rank < Config::kHashes * Config::kWays;
   const unsigned way = group.rank % Config::kWays;
   const unsigned which = group.rank / Config::kWays % Config::kHashes;
-  const std::uint32_t top = Shape::top_bucket(view.buckets, key, which);
+  const std::uint32_t top = Shape::top_bucket(view.buckets, key.label, which);
   seen.old = map_spot_at<Key, Config>(view, Config::kLevels, top >> Config::kLevels, way);
-  const MapLook<Key> look = map_look<Key, Config, Alone>(group, seen.old, wanted, looks);
+  const MapLook<Key> look = map_look<Key, Config, Alone>(view, group, seen.old, key, looks);
   if (look.holding != 0) {
     seen.spot = seen.old;
     seen.look = look;
@@ -263,17 +339,27 @@ __device__ __forceinline__ std::uint32_t map_take_place(const MapView& view,
   return group.from(place, 0);
 }
 
-// The word for a value: makes one, and stores a large one to a place of its own. kMapNone: there is
-// no place left. What is stored is not durable yet.
+// The word for a value, which a large one gets with a place that it is not stored to yet. kMapNone:
+// there is no place left.
+template <class Config, bool Alone>
+__device__ __forceinline__ std::uint64_t map_new_word(const MapView& view,
+                                                      const MapGroup<Config::kWidth>& group,
+                                                      const void* value) {
+  if (view.values == nullptr) return map_small_value(view, value);
+  const std::uint32_t place = map_take_place<Config, Alone>(view, group);
+  return place == kMapNoPlace ? kMapNone : kMapTag | place;
+}
+
+// The same, and the value is stored, though not durable yet.
 template <class Config, bool Alone>
 __device__ __forceinline__ std::uint64_t map_make_word(const MapView& view,
                                                        const MapGroup<Config::kWidth>& group,
                                                        const void* value) {
-  if (view.values == nullptr) return map_small_value(view, value);
-  const std::uint32_t place = map_take_place<Config, Alone>(view, group);
-  if (place == kMapNoPlace) return kMapNone;
-  map_copy(group, map_value_at(view, place), value, view.value_bytes);
-  return kMapTag | place;
+  const std::uint64_t word = map_new_word<Config, Alone>(view, group, value);
+  if (view.values != nullptr && word != kMapNone) {
+    map_copy(group, map_value_at(view, map_place_of(word)), value, view.value_bytes);
+  }
+  return word;
 }
 
 // A value that was seen in a slot, whole: it is never changed where it is.
@@ -314,19 +400,21 @@ class MapPut {
  public:
   static constexpr Scope kScope = Config::kScope;
   using Group = MapGroup<Config::kWidth>;
+  using Label = MapLabel<Key>;
 
-  __device__ MapPut(const MapView& view, const Group& group, Key key, const void* value)
+  __device__ MapPut(const MapView& view, const Group& group, const MapKey<Key>& key,
+                    const void* value)
       : view_(view),
         group_(group),
         key_(key),
-        wanted_(key ^ static_cast<Key>(view.empty_key)),
+        wanted_(map_wanted(view, key)),
         value_(value),
         spot_(map_spot<Key, Config>(view, key, group.rank)) {}
 
   __device__ MapStatus run(MapIntent intent, void* out) {
     if (!map_can_store(view_, wanted_, value_)) return MapStatus::refused;
     for (;;) {
-      const MapSeen<Key> seen = map_see<Key, Config, false>(view_, group_, spot_, key_);
+      MapSeen<Key> seen = map_see<Key, Config, false>(view_, group_, spot_, key_);
       const MapLook<Key>& look = seen.look;
       if (look.holding != 0) {
         if (intent == MapIntent::keep) return keep(look, out);
@@ -360,7 +448,7 @@ class MapPut {
   }
 
   __device__ void mark(const MapSpot<Key>& spot) const {
-    view_.marks.mark(spot.home, MapShape<Key, Config>::kBucketBytes);
+    view_.marks.mark(spot.home, map_bucket_bytes<Key, Config>(view_));
   }
 
   // Whether the slot that holds the key has the new value. If not, the key was erased.
@@ -384,18 +472,61 @@ class MapPut {
 
   // Takes the slot, or one that is taken for this key: stores the label again then, since whoever
   // has stored it may not have persisted it yet. So it is with an erasure that made way for this.
-  // Returns whether the slot has the label; then that, and the value, are durable.
-  __device__ bool label(const MapSeen<Key>& seen, unsigned slot) {
+  // Returns whether the slot has the label, and the key; then that, and the value, are durable.
+  __device__ bool label(MapSeen<Key>& seen, unsigned slot) {
     bool done = false;
+    const bool claims = seen.look.claimed == 0;
     if (group_.rank == slot) {
-      const Key before = seen.look.claimed == 0 ? Key{0} : wanted_;
-      done = map_cas<kScope>(spot_.key, before, wanted_) == before;
+      const Label before = claims ? Label{0} : wanted_;
+      done = map_cas<kScope>(spot_.label, before, wanted_) == before;
       mark(spot_);
+    }
+    if constexpr (MapShape<Key, Config>::kIsLong) {
+      map_fence<kScope>();
+      if (group_.ballot(done) == 0 || !settle(slot)) return false;
+      if ((!claims || seen.look.alike != 0) && !stands_alone(seen, slot)) return false;
     }
     if ((seen.look.gone >> group_.rank & 1) != 0) store_gone(spot_);
     if (seen.gone_there) store_gone(seen.old);
     map_persist(group_);
     return group_.ballot(done) != 0;
+  }
+  // Makes the key that of a slot with its label, word by word, beside whoever else does so: where
+  // words differ the first one counts. Returns whether it has become this key's: then nobody
+  // changes it. Stores again what others have stored.
+  __device__ bool settle(unsigned slot) {
+    bool done = false;
+    if (group_.rank == slot) {
+      std::uint64_t* const words =
+          map_key_at<Key, Config>(view_, spot_.bucket, group_.rank % Config::kWays);
+      done = true;
+      for (std::uint32_t i = 0; done && i < view_.key_words; ++i) {
+        const std::uint64_t mine = key_.stored_word(i);
+        const std::uint64_t before = map_cas<kScope>(&words[i], std::uint64_t{0}, mine);
+        done = before == 0 || (before == mine && map_cas<kScope>(&words[i], mine, mine) == mine);
+        map_fence<kScope>();
+      }
+      mark(spot_);
+    }
+    return group_.ballot(done) != 0;
+  }
+  // Of slots that keys with one label have claimed, two may become this key's. Looks again; where
+  // there is another slot that is this key's, or may be, one of the two is given up, and false is
+  // returned. So it is if the key is there by now.
+  __device__ bool stands_alone(MapSeen<Key>& seen, unsigned slot) {
+    seen = map_see<Key, Config, false>(view_, group_, spot_, key_);
+    const unsigned claimed = seen.look.claimed;
+    if (seen.look.holding == 0 && claimed == 1u << slot) return true;
+    const unsigned others = claimed & (claimed - 1);
+    if (seen.look.holding != 0 || others == 0) return false;
+    const unsigned other = map_first_of(others);
+    if (settle(other) && group_.rank == other) {
+      map_cas<kScope>(spot_.word, kMapNone, kMapGone);
+      map_fence<kScope>();
+      mark(spot_);
+    }
+    group_.sync();
+    return false;
   }
   __device__ void store_gone(const MapSpot<Key>& spot) const {
     map_cas<kScope>(spot.word, kMapGone, kMapGone);
@@ -416,8 +547,8 @@ class MapPut {
 
   const MapView& view_;
   const Group& group_;
-  const Key key_;
-  const Key wanted_;  // as slots have it
+  const MapKey<Key> key_;
+  const Label wanted_;  // as slots have it
   const void* const value_;
   const MapSpot<Key> spot_;
   std::uint64_t word_ = kMapNone;  // of the new value, once it is made
@@ -425,9 +556,9 @@ class MapPut {
 
 template <class Key, class Config>
 __device__ __forceinline__ MapStatus map_erase(const MapView& view,
-                                               const MapGroup<Config::kWidth>& group, Key key) {
-  const Key wanted = key ^ static_cast<Key>(view.empty_key);
-  if (wanted == 0) return MapStatus::absent;
+                                               const MapGroup<Config::kWidth>& group,
+                                               const MapKey<Key>& key) {
+  if (map_wanted(view, key) == 0) return MapStatus::absent;
   const MapSeen<Key> seen =
       map_see<Key, Config, false>(view, group, map_spot<Key, Config>(view, key, group.rank), key);
   if (seen.look.holding == 0) return MapStatus::absent;
@@ -449,9 +580,8 @@ __device__ __forceinline__ MapStatus map_erase(const MapView& view,
 template <class Key, class Config, bool Alone>
 __device__ __forceinline__ std::uint64_t map_find_word(const MapView& view,
                                                        const MapGroup<Config::kWidth>& group,
-                                                       Key key) {
-  const Key wanted = key ^ static_cast<Key>(view.empty_key);
-  if (wanted == 0) return kMapNone;
+                                                       const MapKey<Key>& key) {
+  if (map_wanted(view, key) == 0) return kMapNone;
   const MapSeen<Key> seen =
       map_see<Key, Config, Alone>(view, group, map_spot<Key, Config>(view, key, group.rank), key);
   if (seen.look.holding == 0) return kMapNone;
@@ -461,7 +591,7 @@ __device__ __forceinline__ std::uint64_t map_find_word(const MapView& view,
 // `out` may be null.
 template <class Key, class Config, bool Alone>
 __device__ __forceinline__ bool map_find(const MapView& view, const MapGroup<Config::kWidth>& group,
-                                         Key key, void* out) {
+                                         const MapKey<Key>& key, void* out) {
   const std::uint64_t word = map_find_word<Key, Config, Alone>(view, group, key);
   if (!map_is_value(word)) return false;
   if (out != nullptr) map_take_value(view, group, word, out);
@@ -471,38 +601,43 @@ __device__ __forceinline__ bool map_find(const MapView& view, const MapGroup<Con
 }  // namespace detail
 
 template <class Key, class Config>
-__device__ MapStatus HashMapRef<Key, Config>::insert(const Group& group, Key key,
+__device__ MapStatus HashMapRef<Key, Config>::insert(const Group& group, KeyArgument key,
                                                      const void* value) const {
-  return detail::MapPut<Key, Config>(view_, group, key, value)
+  return detail::MapPut<Kernels, Config>(view_, group, detail::map_key_of<Config>(key), value)
       .run(detail::MapIntent::keep, nullptr);
 }
 template <class Key, class Config>
-__device__ MapStatus HashMapRef<Key, Config>::insert_or_assign(const Group& group, Key key,
+__device__ MapStatus HashMapRef<Key, Config>::insert_or_assign(const Group& group, KeyArgument key,
                                                                const void* value) const {
-  return detail::MapPut<Key, Config>(view_, group, key, value).run(detail::MapIntent::put, nullptr);
+  return detail::MapPut<Kernels, Config>(view_, group, detail::map_key_of<Config>(key), value)
+      .run(detail::MapIntent::put, nullptr);
 }
 template <class Key, class Config>
-__device__ MapStatus HashMapRef<Key, Config>::assign(const Group& group, Key key,
+__device__ MapStatus HashMapRef<Key, Config>::assign(const Group& group, KeyArgument key,
                                                      const void* value) const {
-  return detail::MapPut<Key, Config>(view_, group, key, value)
+  return detail::MapPut<Kernels, Config>(view_, group, detail::map_key_of<Config>(key), value)
       .run(detail::MapIntent::assign, nullptr);
 }
 template <class Key, class Config>
-__device__ MapStatus HashMapRef<Key, Config>::find_or_insert(const Group& group, Key key,
+__device__ MapStatus HashMapRef<Key, Config>::find_or_insert(const Group& group, KeyArgument key,
                                                              const void* value, void* out) const {
-  return detail::MapPut<Key, Config>(view_, group, key, value).run(detail::MapIntent::keep, out);
+  return detail::MapPut<Kernels, Config>(view_, group, detail::map_key_of<Config>(key), value)
+      .run(detail::MapIntent::keep, out);
 }
 template <class Key, class Config>
-__device__ MapStatus HashMapRef<Key, Config>::erase(const Group& group, Key key) const {
-  return detail::map_erase<Key, Config>(view_, group, key);
+__device__ MapStatus HashMapRef<Key, Config>::erase(const Group& group, KeyArgument key) const {
+  return detail::map_erase<Kernels, Config>(view_, group, detail::map_key_of<Config>(key));
 }
 template <class Key, class Config>
-__device__ bool HashMapRef<Key, Config>::find(const Group& group, Key key, void* out) const {
-  return detail::map_find<Key, Config, false>(view_, group, key, out);
+__device__ bool HashMapRef<Key, Config>::find(const Group& group, KeyArgument key,
+                                              void* out) const {
+  return detail::map_find<Kernels, Config, false>(view_, group, detail::map_key_of<Config>(key),
+                                                  out);
 }
 template <class Key, class Config>
-__device__ bool HashMapRef<Key, Config>::contains(const Group& group, Key key) const {
-  return detail::map_find<Key, Config, false>(view_, group, key, nullptr);
+__device__ bool HashMapRef<Key, Config>::contains(const Group& group, KeyArgument key) const {
+  return detail::map_find<Kernels, Config, false>(view_, group, detail::map_key_of<Config>(key),
+                                                  nullptr);
 }
 
 }  // namespace holdfast

@@ -60,6 +60,11 @@ struct HistoryOptions {
   std::uint64_t partner_bytes = 0;
   // Whose copies they are, such as "rank 3 of 8": a region of another's is refused.
   std::string partner_owner = {};
+  // The path of a PartnerMemory (holdfast/partner_memory.hpp): the bytes are then in memory of the
+  // GPU of the process that lends it, and partner_region says what is there. Empty: they are in the
+  // region. What is complete there survives as long as the lender does; once that has ended the
+  // history goes on without such copies, and says so as of any transfer that fails (on_error).
+  std::string partner_lender = {};
   std::string disk = {};  // a folder, made if it is not there; empty: nothing is durable
   // What the arrays of checkpoints may take there; 0: what the file system has. A file has at most
   // 128 bytes an array, 8 every 4 MiB, and three pages more than its checkpoint.
@@ -97,7 +102,7 @@ struct HistoryOptions {
 
   // The other processes that save with this one; null: none. Each gets a folder of its own below
   // `disk` and `remote` ("rank-00003-of-00008"), and that name behind host_region, partner_region,
-  // status and trace.
+  // partner_lender, status and trace.
   // open(), agree(), latest_of_all() and wait_for_all() are then collective: all ranks call them,
   // in the same order.
   std::shared_ptr<RankGroup> ranks = nullptr;
@@ -118,8 +123,8 @@ class Ticket {
   bool staged() const;
   // Of the disk and the remote tier: whether it is complete there, and will be found after a crash
   // of the machine. Of a cache: whether it came to be complete there, though room may have been
-  // taken since. False once it was discarded: by discard(), by the rule of retention, or, with
-  // discard_consumed, by its restore.
+  // taken since; of lent memory, while its lender lives. False once it was discarded: by discard(),
+  // by the rule of retention, or, with discard_consumed, by its restore.
   bool is_in(Tier tier) const;
   // Waits for that. Throws what the transfer met; not_found if the checkpoint was discarded, though
   // it was there before, or the history has no such tier; no_space if nothing that goes on will
@@ -187,10 +192,11 @@ struct HistoryStats {
 class History {
  public:
   // Allocates the caches, makes the folders or finds what is in them, and starts the threads.
-  // Throws invalid_argument (no tier at all; a region of another size or owner, or without its
-  // bytes; a path that cannot be a trace's or a socket's; already_exists where it is another
-  // file's), no_memory, no_shared_memory, and for folders and regions in_use, conflict, foreign,
-  // damaged, newer_version, permission, io.
+  // Throws invalid_argument (no tier at all; a region or a lender of another size or owner, or a
+  // region without its bytes; a path that cannot be a trace's or a socket's; already_exists where
+  // it is another file's), not_found (nobody lends at partner_lender), unsupported (this GPU cannot
+  // map what is lent), no_memory, no_shared_memory, and for folders and regions in_use, conflict,
+  // foreign, damaged, newer_version, permission, io.
   // With ranks collective: rank_lost; what another rank met, with its number; invalid_argument
   // (options that differ, a folder with the checkpoints of another number of ranks).
   static History open(const HistoryOptions& options);

@@ -105,6 +105,8 @@ std::string device_name();
 std::string device_pci_address();
 // CUDA's number of the current device; 0 on the CPU backend.
 int device_number();
+// Makes it the current device of this thread; others begin with the first one.
+void set_device(int number);
 // Whether a kernel can be launched here; `why` says what is missing if not.
 bool usable(std::string* why) noexcept;
 // Bytes of device memory that are free.

@@ -182,10 +182,10 @@ using StreamNumber = std::optional<std::uintptr_t>;
 
 Handle open_history(std::uint64_t gpu, std::uint64_t host, const std::string& host_region,
                     std::uint64_t partner, const std::string& partner_region,
-                    const std::string& partner_owner, const std::string& disk,
-                    std::uint64_t disk_bytes, const std::string& remote, nb::object remote_store,
-                    std::uint64_t remote_bytes, bool discard_consumed, std::uint64_t keep_last,
-                    std::uint64_t keep_every, const std::string& on_error,
+                    const std::string& partner_owner, const std::string& partner_lender,
+                    const std::string& disk, std::uint64_t disk_bytes, const std::string& remote,
+                    nb::object remote_store, std::uint64_t remote_bytes, bool discard_consumed,
+                    std::uint64_t keep_last, std::uint64_t keep_every, const std::string& on_error,
                     const std::string& status, const std::string& trace, std::uint64_t trace_events,
                     const std::shared_ptr<RankGroup>& ranks, const std::string& coupling,
                     double ranks_timeout, std::uint64_t node_host, std::uint64_t node_disk_bytes,
@@ -197,6 +197,7 @@ Handle open_history(std::uint64_t gpu, std::uint64_t host, const std::string& ho
   options.partner_bytes = partner;
   options.partner_region = partner_region;
   options.partner_owner = partner_owner;
+  options.partner_lender = partner_lender;
   options.disk = disk;
   options.disk_bytes = disk_bytes;
   options.remote = remote;
@@ -454,9 +455,9 @@ void bind_history(nb::module_& module) {
       .def("snapshot", ask([](History& own) { return to_json(own.snapshot()); }),
            "What holdfast.HistorySnapshot is made of: a JSON object.");
   module.def("open_history", &open_history, "gpu"_a, "host"_a, "host_region"_a, "partner"_a,
-             "partner_region"_a, "partner_owner"_a, "disk"_a, "disk_bytes"_a, "remote"_a,
-             "remote_store"_a.none(), "remote_bytes"_a, "discard_consumed"_a, "keep_last"_a,
-             "keep_every"_a, "on_error"_a, "status"_a, "trace"_a, "trace_events"_a,
+             "partner_region"_a, "partner_owner"_a, "partner_lender"_a, "disk"_a, "disk_bytes"_a,
+             "remote"_a, "remote_store"_a.none(), "remote_bytes"_a, "discard_consumed"_a,
+             "keep_last"_a, "keep_every"_a, "on_error"_a, "status"_a, "trace"_a, "trace_events"_a,
              "ranks"_a.none(), "coupling"_a, "ranks_timeout"_a, "node_host"_a, "node_disk_bytes"_a,
              "weight"_a);
 }

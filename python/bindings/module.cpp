@@ -29,9 +29,11 @@ NB_MODULE(HOLDFAST_PYTHON_MODULE, module) {
   python::bind_region(module);
   python::bind_store(module);
   python::bind_map(module);
+  python::bind_bytes_map(module);
   python::bind_checkpoint(module);
   python::bind_ranks(module);
   python::bind_history(module);
   python::bind_memory_server(module);
+  python::bind_partner_memory(module);
   python::bind_inspect(module);
 }

@@ -70,7 +70,10 @@ ino_t mapped_inode(const void* base) {
 bool has_lock(int fd) {
   std::ifstream info("/proc/self/fdinfo/" + std::to_string(fd));
   for (std::string line; std::getline(info, line);) {
-    if (line.rfind("lock:", 0) == 0 && line.find("FLOCK") != std::string::npos) return true;
+    if (line.rfind("lock:", 0) != 0) continue;
+    for (const char* kind : {"FLOCK", "OFDLCK"}) {
+      if (line.find(kind) != std::string::npos) return true;
+    }
   }
   return false;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -31,10 +32,7 @@ class Buffer:
 
     @property
     def nbytes(self) -> int:
-        total = self.itemsize
-        for extent in self.shape:
-            total *= extent
-        return total
+        return self.itemsize * math.prod(self.shape)
 
 
 def _refuse(what: str, why: str) -> Error:
@@ -46,7 +44,7 @@ def _not_contiguous(what: str) -> Error:
 
 
 def _read_only(what: str) -> Error:
-    return _refuse(what, "the array is read-only, and restore() writes into it: add a copy of it")
+    return _refuse(what, "the array is read-only, and is written into: give a copy of it")
 
 
 def is_torch(array: Any) -> bool:

@@ -481,6 +481,24 @@ class MapStatus(enum.IntEnum):
     no_value = 8
     """not done: no place for one more value is left"""
 
+    refused = 9
+    """not done, in a bytes map: another key has the digest of its key"""
+
+class MapOp(enum.IntEnum):
+    """What an operation of apply() is."""
+
+    insert = 1
+
+    insert_or_assign = 2
+
+    assign = 3
+
+    find_or_insert = 4
+
+    erase = 5
+
+    find = 6
+
 class MapResult:
     """How many operations of a batch had which MapStatus."""
 
@@ -513,6 +531,20 @@ class MapResult:
         """full and no_value together"""
 
     def __repr__(self) -> str: ...
+
+class MapEviction:
+    """What insert_and_evict() did."""
+
+    @property
+    def result(self) -> MapResult: ...
+
+    @property
+    def evicted(self) -> int:
+        """pairs that were in the map"""
+
+    @property
+    def count(self) -> int:
+        """those, and of the batch those that are not done"""
 
 class MapStats:
     """What a map holds."""
@@ -547,6 +579,34 @@ class MapStats:
         """there is one"""
 
     def __repr__(self) -> str: ...
+
+class MapVersion:
+    """A moment of a map; holdfast.MapVersion wraps it."""
+
+    def __init__(self, opening: int, number: int, seen: int = 0) -> None: ...
+
+    @property
+    def opening(self) -> int: ...
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def seen(self) -> int: ...
+
+class MapChanges:
+    """Counts; holdfast.MapChanges has the arrays."""
+
+    def __init__(self, since: MapVersion, to: MapVersion, upserts: int, tombstones: int) -> None: ...
+
+    @property
+    def to(self) -> MapVersion: ...
+
+    @property
+    def upserts(self) -> int: ...
+
+    @property
+    def tombstones(self) -> int: ...
 
 class MapRecovery:
     """What opening a map found, and put in order."""
@@ -585,11 +645,29 @@ class MapTiming:
 class Map:
     """A map's handle; holdfast.Map wraps it."""
 
+    def accumulate(self, element: str, keys: int, deltas: int, count: int, status: int, streams: Sequence[int]) -> MapResult: ...
+
     def update(self, operation: str, keys: int, values: int, out: int, count: int, status: int, streams: Sequence[int]) -> MapResult: ...
+
+    def apply(self, operations: int, keys: int, values: int, out: int, count: int, status: int, streams: Sequence[int]) -> MapResult: ...
+
+    def insert_and_evict(self, keys: int, values: int, scores: int, count: int, evicted_keys: int, evicted_values: int, evicted_scores: int, status: int, streams: Sequence[int]) -> MapEviction: ...
+
+    def scores(self, keys: int, scores: int, found: int, count: int, streams: Sequence[int]) -> None: ...
 
     def find(self, keys: int, values: int, found: int, count: int, streams: Sequence[int]) -> None: ...
 
     def export_batch(self, first: int, slots: int, keys: int, values: int, streams: Sequence[int]) -> int: ...
+
+    def export_changes(self, since: MapVersion, most: int, keys: int, values: int, erased: int, streams: Sequence[int]) -> MapChanges: ...
+
+    def apply_changes(self, changes: MapChanges, keys: int, values: int, erased: int, streams: Sequence[int]) -> MapResult: ...
+
+    def follow(self, version: MapVersion) -> None: ...
+
+    def version(self) -> MapVersion: ...
+
+    def followed(self) -> MapVersion: ...
 
     def set_order(self, order: str) -> None: ...
 
@@ -603,12 +681,118 @@ class Map:
 
     def timing(self) -> MapTiming: ...
 
-def create_map(region: Region, name: str, key_bytes: int, capacity: int, value_bytes: int, max_batch: int, value_places: int, directory: str) -> Map: ...
+def create_map(region: Region, name: str, key_bytes: int, capacity: int, value_bytes: int, max_batch: int, value_places: int, changes: int, directory: str, scores: str) -> Map: ...
 
-def open_map(region: Region, name: str, key_bytes: int, value_bytes: int, max_batch: int, directory: str) -> Map: ...
+def open_map(region: Region, name: str, key_bytes: int, value_bytes: int, max_batch: int, directory: str, scores: str) -> Map: ...
 
-def map_region_bytes(key_bytes: int, capacity: int, value_bytes: int, max_batch: int, value_places: int) -> int:
+def has_map(region: Region, name: str) -> bool:
+    """
+    Whether there is a map of this name, whole or damaged, or another durable object.
+    """
+
+def map_recorded(region: Region, name: str) -> int:
+    """What a map that is there was made with as `changes`."""
+
+def map_region_bytes(key_bytes: int, capacity: int, value_bytes: int, max_batch: int, value_places: int, changes: int) -> int:
     """Bytes that a region must have for such a map."""
+
+class BytesMapResult:
+    """How many operations of a batch had which MapStatus."""
+
+    @property
+    def inserted(self) -> int: ...
+
+    @property
+    def assigned(self) -> int: ...
+
+    @property
+    def kept(self) -> int: ...
+
+    @property
+    def erased(self) -> int: ...
+
+    @property
+    def absent(self) -> int: ...
+
+    @property
+    def superseded(self) -> int: ...
+
+    @property
+    def full(self) -> int: ...
+
+    @property
+    def no_value(self) -> int: ...
+
+    @property
+    def refused(self) -> int: ...
+
+    @property
+    def not_done(self) -> int:
+        """full, no_value and refused together"""
+
+    def __repr__(self) -> str: ...
+
+class BytesMapStats:
+    """What a bytes map holds."""
+
+    @property
+    def size(self) -> int:
+        """pairs"""
+
+    @property
+    def capacity(self) -> int:
+        """slots of the index"""
+
+    @property
+    def record_bytes(self) -> int:
+        """that there are for records, in all of its objects"""
+
+    @property
+    def free_bytes(self) -> int:
+        """of these"""
+
+    @property
+    def largest_free(self) -> int:
+        """bytes that are free side by side: no larger record fits"""
+
+    @property
+    def free_extents(self) -> int:
+        """pieces that the free bytes are in"""
+
+    @property
+    def max_batch(self) -> int: ...
+
+    def __repr__(self) -> str: ...
+
+class BytesMap:
+    """A handle; holdfast.BytesMap wraps it."""
+
+    def update(self, operation: str, key_bytes: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], key_offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], value_bytes: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], value_offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[BytesMapResult, Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')]]: ...
+
+    def find(self, bytes: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C')]], Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')]]: ...
+
+    def contains(self, bytes: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')]: ...
+
+    def export_batch(self, first: int, slots: int) -> tuple[tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C')]], tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C')]], int]: ...
+
+    def reserve(self, capacity: int, record_bytes: int) -> None: ...
+
+    def close(self) -> None: ...
+
+    def verify(self) -> str: ...
+
+    def stats(self) -> BytesMapStats: ...
+
+    def recovery(self) -> MapRecovery: ...
+
+def create_bytes_map(region: Region, name: str, capacity: int, record_bytes: int, max_batch: int) -> BytesMap: ...
+
+def open_bytes_map(region: Region, name: str, max_batch: int) -> BytesMap: ...
+
+def bytes_map_region_bytes(capacity: int, record_bytes: int, max_batch: int) -> int:
+    """Bytes that a region must have for such a map."""
+
+def record_bytes_of(key_bytes: int, value_bytes: int) -> int: ...
 
 class CheckpointBuffer:
     """A buffer of a group in a region."""
@@ -925,7 +1109,7 @@ class History:
     def snapshot(self) -> str:
         """What holdfast.HistorySnapshot is made of: a JSON object."""
 
-def open_history(gpu: int, host: int, host_region: str, partner: int, partner_region: str, partner_owner: str, disk: str, disk_bytes: int, remote: str, remote_store: object | None, remote_bytes: int, discard_consumed: bool, keep_last: int, keep_every: int, on_error: str, status: str, trace: str, trace_events: int, ranks: RankGroup | None, coupling: str, ranks_timeout: float, node_host: int, node_disk_bytes: int, weight: int) -> History: ...
+def open_history(gpu: int, host: int, host_region: str, partner: int, partner_region: str, partner_owner: str, partner_lender: str, disk: str, disk_bytes: int, remote: str, remote_store: object | None, remote_bytes: int, discard_consumed: bool, keep_last: int, keep_every: int, on_error: str, status: str, trace: str, trace_events: int, ranks: RankGroup | None, coupling: str, ranks_timeout: float, node_host: int, node_disk_bytes: int, weight: int) -> History: ...
 
 class MemoryServer:
     """A memory server's handle; holdfast.MemoryServer wraps it."""
@@ -942,6 +1126,15 @@ class MemoryServer:
     def close(self) -> None: ...
 
 def serve_memory(bytes: int, listen: str, connections: int, silence: float) -> MemoryServer: ...
+
+class PartnerMemory:
+    """Lent memory's handle; holdfast.PartnerMemory wraps it."""
+
+    def close(self) -> None: ...
+
+    def leave_to_parent(self) -> None: ...
+
+def lend_memory(path: str, bytes: int) -> PartnerMemory: ...
 
 class ArenaInfo:
     """The shared memory that belongs to a region's file."""

@@ -1,5 +1,10 @@
 """The exception that every failure of the library becomes."""
 
+from __future__ import annotations
+
+import operator
+from typing import Any
+
 
 class Error(RuntimeError):
     """What the library raises. The message names the thing and the remedy.
@@ -12,10 +17,21 @@ class Error(RuntimeError):
         self.code = code
 
 
-def checked_number(value: int, what: str, least: int = 0, most: int = 2**64 - 1) -> int:
+def checked_number(value: Any, what: str, least: int = 0, most: int = 2**64 - 1) -> int:
     """Returns an integer that the compiled module can take. Raises Error."""
-    if not least <= value <= most:
-        raise Error(f"{what} is {value}: give a number from {least} to {most}")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise Error(f"{what} is {value!r}: give a whole number from {least} to {most}") from None
+    if not least <= number <= most:
+        raise Error(f"{what} is {number}: give a number from {least} to {most}")
+    return number
+
+
+def checked_text(value: Any, what: str) -> str:
+    """Returns a string that the compiled module can take. Raises Error."""
+    if not isinstance(value, str):
+        raise Error(f"{what} is {value!r}: give a string")
     return value
 
 

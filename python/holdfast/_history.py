@@ -173,7 +173,9 @@ class History:
     process; None: plain memory.
     partner, partner_region: the same, of a cache behind the host's, in a folder of a partner's: who
     has lost the process, the host's cache and the disk finds there what was whole. partner_owner:
-    whose copies they are, such as "rank 3 of 8"; a region of another's is refused.
+    whose copies they are, such as "rank 3 of 8"; a region of another's is refused. partner_lender:
+    the path of a holdfast.PartnerMemory: the copies are then in the GPU of the process that lends
+    it, and partner_region says what is there.
     disk: a folder, which is made if it is not there; None: nothing is durable. disk_bytes: what
     checkpoints may take there; 0: what the file system has. remote, remote_bytes: the same for what
     outlives the machine, to which checkpoints go on from the disk: a folder; memory of another node
@@ -233,6 +235,7 @@ class History:
         partner: int = 0,
         partner_region: str | os.PathLike[str] | None = None,
         partner_owner: str = "",
+        partner_lender: str | os.PathLike[str] | None = None,
         disk: str | os.PathLike[str] | None = None,
         disk_bytes: int = 0,
         remote: str | os.PathLike[str] | ObjectStore | None = None,
@@ -257,6 +260,7 @@ class History:
         for name, path in (
             ("host_region", host_region),
             ("partner_region", partner_region),
+            ("partner_lender", partner_lender),
             ("disk", disk),
             ("remote", folder),
             ("status", status),
@@ -271,6 +275,7 @@ class History:
             checked_number(partner, "partner"),
             path_text(partner_region) if partner_region is not None else "",
             partner_owner,
+            path_text(partner_lender) if partner_lender is not None else "",
             path_text(disk) if disk is not None else "",
             checked_number(disk_bytes, "disk_bytes"),
             path_text(folder) if folder is not None else "",

@@ -2,249 +2,41 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from . import _types
 from ._backend import ext
-from ._buffers import Buffer, buffer_of, is_array, is_torch
-from ._errors import Error, checked_number
+from ._buffers import Buffer, is_array
+from ._closing import Closing
+from ._errors import Error, checked_number, checked_text
+from ._map_arrays import _FOUND, _STATUS, _Arrays
+from ._map_changes import MapChanges, MapVersion, native_version, version_of
+from ._map_evict import MapEvicted, insert_and_evict, scores_of
+from ._map_mixed import MapApplied, numbers_of
+from ._map_types import (
+    Element,
+    _bytes_dtype,
+    _is_of_bytes,
+    _is_plain,
+    _key_of,
+    _store_types,
+    _stored_types,
+    _types_object,
+    _value_of,
+)
 from ._region import Region
-from ._streams import stream_number
 
-KEY_TYPES = ("int32", "uint32", "int64", "uint64")
 # Operations that a batch can have.
 MOST_OPERATIONS = 2**24
-_LEAST_VALUE, _MOST_VALUE = 4, 4096  # bytes
 _ROOM_FOR_TYPES = 1 << 16  # bytes of a region, for the object that has their names
 _EXPORTED = 1 << 16  # slots that are looked at in one step
+# Elements of values that accumulate() adds to.
+_TYPES_OF_SUMS = ("float32", "float64", "int32", "uint32", "int64", "uint64")
 
 
-@dataclass(frozen=True)
-class Element:
-    """What one key or value is."""
-
-    dtype: str  # NumPy's or PyTorch's name
-    itemsize: int  # bytes
-    shape: tuple[int, ...] = ()  # of a row
-
-    @property
-    def nbytes(self) -> int:
-        total = self.itemsize
-        for extent in self.shape:
-            total *= extent
-        return total
-
-    @property
-    def numpy(self) -> np.dtype[Any] | None:
-        """The type as NumPy has it; None: it has none."""
-        try:
-            return np.dtype(self.dtype)
-        except TypeError:
-            return None
-
-    def __str__(self) -> str:
-        return " x ".join([self.dtype, *map(str, self.shape)])
-
-
-def _dtype_name(spec: Any, what: str) -> str:
-    name = str(spec).removeprefix("torch.")
-    if type(spec).__module__.partition(".")[0] != "torch" and not _types.is_buffer_type(name):
-        try:
-            name = np.dtype(spec).name
-        except TypeError:
-            name = ""
-    if not _types.is_buffer_type(name):
-        raise Error(f"{what} is {spec!r}: give one of {_types.buffer_types()}")
-    return name
-
-
-def element_of(spec: Any, what: str) -> Element:
-    """Returns what a dtype, or a tuple of one and the extents of a row, stands for."""
-    shape: tuple[int, ...] = ()
-    if isinstance(spec, tuple):
-        if len(spec) != 2:
-            raise Error(f"{what} is {spec!r}: give a type, or a type and how many in a row")
-        spec, extents = spec
-        shape = (extents,) if isinstance(extents, int) else tuple(extents)
-    elif isinstance(spec, np.dtype) and spec.subdtype is not None:
-        spec, shape = spec.subdtype
-    if not all(isinstance(extent, int) and extent >= 1 for extent in shape):
-        raise Error(f"{what} has the row {shape!r}: every extent must be at least 1")
-    name = _dtype_name(spec, what)
-    try:
-        itemsize = np.dtype(name).itemsize
-    except TypeError:  # bfloat16, float8_e5m2
-        itemsize = int(re.findall("[0-9]+", name)[0]) // 8
-    return Element(name, itemsize, shape)
-
-
-def _key_of(spec: Any) -> Element:
-    key = element_of(spec, "key")
-    if key.dtype not in KEY_TYPES or key.shape:
-        raise Error(f"key is {key}: a map's keys are {', '.join(KEY_TYPES)}")
-    return key
-
-
-def _value_of(spec: Any) -> Element:
-    value = element_of(spec, "value")
-    if value.nbytes % 4 or not _LEAST_VALUE <= value.nbytes <= _MOST_VALUE:
-        raise Error(
-            f"value is {value}, which has {value.nbytes} bytes: a value has {_LEAST_VALUE} to "
-            f"{_MOST_VALUE:,} bytes, a multiple of 4; pad its row"
-        )
-    return value
-
-
-def _types_object(name: str) -> str:
-    return f"{name}_types"
-
-
-def _types_text(key: Element, value: Element) -> str:
-    """Returns the name of a pair's type on the medium, such as "i64:f32x64"."""
-    words = []
-    for one in (key, value):
-        base, _, _ = _types.to_buffer(one.dtype, one.itemsize, (1,))
-        words.append("x".join([base, *map(str, one.shape)]))
-    return ":".join(words)
-
-
-def _stored_types(region: Region, name: str) -> tuple[Element, Element] | None:
-    """Returns what a map of Python's was made with; None: it was not made by Python."""
-    wanted = _types_object(name)
-    for info in region.objects():
-        if info.name == wanted:
-            names = [_types.from_buffer(word, 1) for word in info.type.split(":")]
-            key, value = (element_of((dtype, shape[1:]), name) for dtype, shape in names)
-            return key, value
-    return None
-
-
-def _store_types(region: Region, name: str, key: Element, value: Element) -> None:
-    wanted = _types_object(name)
-    if wanted in region:  # of a map whose creation was cut off
-        region._handle.remove(wanted)
-    text = _types_text(key, value)
-    try:
-        region._handle.allocate(wanted, text, 8, 1, "hashed")
-    except Error as error:
-        raise Error(f"map '{name}' with the types {text}: {error}", error.code) from None
-
-
-class _Arrays:
-    """The arrays of one call: checks them, makes those that are not given, and orders streams."""
-
-    def __init__(self, where: str, stream: Any) -> None:
-        self._where = where
-        self._stream = stream_number(stream)
-        self._on_device = False
-        self.kept: list[Buffer] = []
-
-    def given(
-        self, array: Any, what: str, element: Element, count: int | None, *, written: bool = False
-    ) -> Buffer:
-        """Returns the memory of an array of `count` elements. Of a key's, any count."""
-        if not written and not is_array(array):
-            array = self._made_of(array, what, element)
-        buffer = self._buffer(array, what, element, written)
-        expected = (buffer.shape[0] if buffer.shape else 1, *element.shape)
-        if count is not None:
-            expected = (count, *element.shape)
-        if buffer.shape != expected:
-            wanted = ", ".join(["n" if count is None else str(count), *map(str, element.shape)])
-            raise self._wrong(what, f"has the shape {buffer.shape}: give ({wanted})")
-        if element.nbytes >= 4 and buffer.address % 4:
-            raise self._wrong(what, "does not begin at a multiple of 4 bytes: give a copy of it")
-        return self._keep(buffer)
-
-    def _buffer(self, array: Any, what: str, element: Element, written: bool) -> Buffer:
-        if isinstance(array, np.ndarray) and array.dtype != element.numpy:
-            raise self._type(what, str(array.dtype), element)
-        buffer = buffer_of(array, f"{self._where}: {what}", only_read=not written)
-        if buffer.dtype != element.dtype:
-            raise self._type(what, buffer.dtype, element)
-        return buffer
-
-    def _wrong(self, what: str, why: str) -> Error:
-        return Error(f"{self._where}: {what} {why}")
-
-    def _type(self, what: str, found: str, element: Element) -> Error:
-        return self._wrong(
-            what, f"has elements of type {found}, and the map has {element.dtype}: convert it"
-        )
-
-    def _made_of(self, values: Any, what: str, element: Element) -> Any:
-        if element.numpy is None:
-            raise self._wrong(what, f"is no array: NumPy has no {element.dtype}, give a tensor")
-        try:
-            made = np.asarray(values, dtype=element.numpy)
-            if (
-                element.dtype in KEY_TYPES
-                and np.asarray(values).dtype.kind not in "iu"
-                and made.size
-            ):
-                raise ValueError(f"{values!r} are no integers")
-        except (OverflowError, ValueError, TypeError) as error:
-            raise self._wrong(what, f"is not made of {element.dtype}: {error}") from None
-        return made.reshape(1, *made.shape) if made.ndim == len(element.shape) else made
-
-    def _keep(self, buffer: Buffer) -> Buffer:
-        self._on_device |= buffer.on_device
-        self.kept.append(buffer)
-        return buffer
-
-    def zeros(self, like: Buffer, what: str, element: Element, count: int) -> tuple[Any, Buffer]:
-        """Makes an array of the library of keys and on their device, or else of NumPy."""
-        shape = (count, *element.shape)
-        array: Any
-        source = like.keep
-        if is_torch(source):
-            torch = sys.modules["torch"]
-            array = torch.zeros(shape, dtype=getattr(torch, element.dtype), device=source.device)
-        elif type(source).__module__.partition(".")[0] == "cupy":
-            array = sys.modules["cupy"].zeros(shape, dtype=element.numpy)
-        elif element.numpy is None:
-            raise self._wrong(what, f"has to be given: NumPy has no {element.dtype}")
-        else:
-            array = np.zeros(shape, element.numpy)
-        return array, self._keep(buffer_of(array, what))
-
-    def streams(self) -> list[int]:
-        """Returns the streams that the map waits for, once all arrays are there.
-
-        Without a stream it is all work of the device, here and now.
-        """
-        if ext.backend_name() != "cuda" or not self._on_device:
-            return []
-        if self._stream is None:
-            ext.synchronize(0)
-            return []
-        current = [self._stream]
-        for module, of in (("torch", _torch_stream), ("cupy", _cupy_stream)):
-            if module in sys.modules:  # what zeros() has made
-                current += of(sys.modules[module])
-        return list(dict.fromkeys(current))
-
-
-def _torch_stream(torch: Any) -> list[int]:
-    return [torch.cuda.current_stream().cuda_stream] if torch.cuda.is_initialized() else []
-
-
-def _cupy_stream(cupy: Any) -> list[int]:
-    return [cupy.cuda.get_current_stream().ptr]
-
-
-_FOUND = Element("bool", 1)
-_STATUS = Element("uint8", 1)
-
-
-class Map:
+class Map(Closing):
     """A hash map in a region, updated in place on the GPU, a batch at a time (docs/map.md).
 
     >>> row = ("float32", 64)
@@ -252,7 +44,10 @@ class Map:
     >>> table.insert_or_assign(ids, rows)
     >>> rows, found = table.find(ids)
 
-    key: int32, uint32, int64 or uint64. The key whose bits are all ones (-1) cannot be stored.
+    key: int32, uint32, int64 or uint64, of which the key whose bits are all ones (-1) cannot be
+    stored. Or 16 to 128 bytes, a multiple of 8: NumPy's "S32" or "V32", a structure of integers and
+    bytes without padding, or a row of bytes, ("uint8", 32). Arrays of such keys are of any of these
+    (a tensor: rows of bytes); what is exported is of the type that the map was opened with.
     value: a type, or a type and the extents of a row; 4 to 4,096 bytes, a multiple of 4. Of values
     of 8 bytes two bit patterns cannot be stored (EmptyValue in hash_map.hpp).
 
@@ -263,7 +58,10 @@ class Map:
     `value_places`: places for values of more than 8 bytes (0: one for each slot, and max_batch
     more). `directory` says whether batches look into a copy of keys and slots in the GPU's memory:
     "on" (Error no_memory where there is no room), "off", or "automatic", where it pays and there is
-    room.
+    room. `changes`: how many operations of batches the map remembers for export_changes() (0: none,
+    and then there are no versions); of a map that is there, what it was made with, or 0. `scores`:
+    "lru", "lfu" or "custom", for insert_and_evict(); without it, or with "none", there are none.
+    They take 8 bytes of the GPU's memory for each slot, and are all 0 when a map is opened.
 
     Arrays are of NumPy, PyTorch or CuPy, or have __cuda_array_interface__ or __dlpack__; keys of
     shape (n,), values of (n, *row). They are contiguous and of the map's types, never converted;
@@ -292,22 +90,32 @@ class Map:
         max_batch: int | None = None,
         value_places: int = 0,
         directory: str = "automatic",
+        changes: int = 0,
+        scores: str | None = None,
     ) -> None:
+        if not isinstance(region, Region):
+            raise Error(f"the region of a map is {region!r}: give one of create() or open()")
         self.region = region
-        self.name = name
+        self.name = checked_text(name, "the name of a map")
+        checked_text(directory, "directory")
+        policy = "none" if scores is None else checked_text(scores, "scores")
+        self._bytes_key = _bytes_dtype(key) if key is not None else None
         most = (
             0 if max_batch is None else checked_number(max_batch, "max_batch", 1, MOST_OPERATIONS)
         )
-        if f"{name}.header" in region:
+        has_header = f"{name}.header" in region
+        if has_header and ext.has_map(region._handle, name):
             self._key, self._value = self._types_to_open(key, value)
+            self._check_recorded(checked_number(changes, "changes"))
             self._map = ext.open_map(
-                region._handle, name, self._key.nbytes, self._value.nbytes, most, directory
+                region._handle, name, self._key.nbytes, self._value.nbytes, most, directory, policy
             )
             return
         if capacity is None:
+            cut_off = ", whose creation was cut off" if has_header else ""
             raise Error(
-                f"region {region.path} has no map '{name}': give a capacity, and the types of key "
-                "and value, to make one",
+                f"region {region.path} has no map '{name}'{cut_off}: give a capacity, and the "
+                "types of key and value, to make one",
                 "not_found",
             )
         if key is None or value is None:
@@ -315,15 +123,27 @@ class Map:
         self._key, self._value = _key_of(key), _value_of(value)
         places = checked_number(value_places, "value_places")
         slots = checked_number(capacity, "capacity", 1)
+        recorded = checked_number(changes, "changes")
         _store_types(region, name, self._key, self._value)
         try:
             self._map = ext.create_map(
                 region._handle, name, self._key.nbytes, slots, self._value.nbytes,
-                most or 1 << 16, places, directory,
+                most or 1 << 16, places, recorded, directory, policy,
             )  # fmt: skip
         except Error:
             region._handle.remove(_types_object(name))
             raise
+
+    def _check_recorded(self, changes: int) -> None:
+        has = ext.map_recorded(self.region._handle, self.name) if changes else 0
+        if has == changes:
+            return
+        how = f"with changes={has}" if has else "without a record of changes"
+        raise Error(
+            f"map '{self.name}' of region {self.region.path} was made {how}, and is opened with "
+            f"changes={changes}: leave changes out, or make another map with it, and insert there "
+            "what this one has"
+        )
 
     def _types_to_open(self, key: Any, value: Any) -> tuple[Element, Element]:
         stored = _stored_types(self.region, self.name) or (None, None)
@@ -346,7 +166,12 @@ class Map:
 
     @staticmethod
     def region_bytes(
-        capacity: int, key: Any, value: Any, max_batch: int = 1 << 16, value_places: int = 0
+        capacity: int,
+        key: Any,
+        value: Any,
+        max_batch: int = 1 << 16,
+        value_places: int = 0,
+        changes: int = 0,
     ) -> int:
         """Returns the size that a region must have for such a map and nothing else.
 
@@ -358,6 +183,7 @@ class Map:
             _value_of(value).nbytes,
             checked_number(max_batch, "max_batch", 1, MOST_OPERATIONS),
             checked_number(value_places, "value_places"),
+            checked_number(changes, "changes"),
         )
 
     # Batches.
@@ -379,6 +205,24 @@ class Map:
         """Assigns to what is there."""
         return self._update("assign", keys, values, status, stream)
 
+    def accumulate(
+        self, keys: Any, values: Any, *, status: Any = None, stream: Any = None
+    ) -> ext.MapResult:
+        """Adds to what is there, element by element; of one key all of the batch, in no order.
+
+        Values are of float32, float64, or integers of 4 or 8 bytes, which wrap around. After a
+        crash each is as it was, or has the whole sum: to call it again adds again.
+        """
+        if self._value.dtype not in _TYPES_OF_SUMS:
+            raise self._no_sums()
+        return self._update("accumulate", keys, values, status, stream)
+
+    def _no_sums(self) -> Error:
+        return Error(
+            f"accumulate() of map '{self.name}': values are of {self._value.dtype}: it adds "
+            f"{', '.join(_TYPES_OF_SUMS)}"
+        )
+
     def erase(self, keys: Any, *, status: Any = None, stream: Any = None) -> ext.MapResult:
         return self._update("erase", keys, None, status, stream)
 
@@ -390,7 +234,7 @@ class Map:
         The row of an operation that was not done, or is superseded, is 0, or as `out` had it.
         """
         arrays = self._arrays("find_or_insert", stream)
-        given = arrays.given(keys, "keys", self._key, None)
+        given = self._given_keys(arrays, keys)
         count = given.shape[0]
         to = arrays.given(values, "values", self._value, count)
         out, written = self._out(arrays, out, given)
@@ -398,6 +242,67 @@ class Map:
             raise Error(f"find_or_insert() of map '{self.name}': out is values: give it another")
         result = self._call("find_or_insert", arrays, given, to, written, status)
         return out, result
+
+    def apply(
+        self,
+        operations: Any,
+        keys: Any,
+        values: Any = None,
+        *,
+        out: Any = None,
+        status: Any = None,
+        stream: Any = None,
+    ) -> MapApplied:
+        """Makes operations of several kinds, as if one after the other; returns what came out.
+
+        `operations` says what is made with each key: names of this class's methods, or an array of
+        uint8 of the numbers of holdfast.MapOp. `values` has a row for each, which erase and find do
+        not read; None: no operation sets one. None is superseded, and a find sees what came before
+        it.
+        docs/map.md, "Mixed batches".
+        """
+        arrays = self._arrays("apply", stream)
+        given = self._given_keys(arrays, keys)
+        count = given.shape[0]
+        kinds = arrays.given(numbers_of(operations), "operations", _STATUS, count)
+        to = 0
+        if values is not None:
+            to = arrays.given(values, "values", self._value, count).address
+        out, written = self._out(arrays, out, given)
+        status, became = arrays.taken(status, "status", _STATUS, given)
+        streams = arrays.streams()
+        result = self._map.apply(
+            kinds.address, given.address, to, written.address, count, became.address, streams
+        )
+        return MapApplied(out, status, result)
+
+    def insert_and_evict(
+        self,
+        keys: Any,
+        values: Any,
+        scores: Any = None,
+        *,
+        status: Any = None,
+        stream: Any = None,
+    ) -> MapEvicted:
+        """As insert_or_assign(), of a map with scores; where no slot is free a pair goes.
+
+        Of the pairs in the slots of a new key the one of the least score goes, but none that this
+        batch has set; the new one goes instead, and is `full`, if its own score is less than all of
+        theirs. Returns (keys, values, scores, status, result): the pairs that went, and those of
+        the batch that are not in the map, in arrays as those of find().
+
+        `scores`, (n,) of uint64: of a map with "custom" scores those of the keys; with "lfu" of how
+        many accesses each operation is, or None for one; with "lru" None. What is returned is gone,
+        durably. Of a call that a crash cuts off a pair may be gone that nobody was told of.
+        docs/map.md, "Scores and eviction".
+        """
+        arrays = self._arrays("insert_and_evict", stream)
+        return insert_and_evict(self, arrays, keys, values, scores, status)
+
+    def scores(self, keys: Any, *, stream: Any = None) -> tuple[Any, Any]:
+        """Returns (scores, found): for each key its score, 0 if it is not there; no access."""
+        return scores_of(self, self._arrays("scores", stream), keys)
 
     def find(
         self, keys: Any, *, out: Any = None, found: Any = None, stream: Any = None
@@ -409,31 +314,76 @@ class Map:
         `out` had it.
         """
         arrays = self._arrays("find", stream)
-        given = arrays.given(keys, "keys", self._key, None)
+        given = self._given_keys(arrays, keys)
         out, written = self._out(arrays, out, given)
         return out, self._find(arrays, given, written, found)
 
     def contains(self, keys: Any, *, found: Any = None, stream: Any = None) -> Any:
         """Returns for each key whether it is there."""
         arrays = self._arrays("contains", stream)
-        given = arrays.given(keys, "keys", self._key, None)
+        given = self._given_keys(arrays, keys)
         return self._find(arrays, given, None, found)
+
+    def _given_keys(self, arrays: _Arrays, keys: Any) -> Buffer:
+        if self._bytes_key is not None and not is_array(keys):
+            keys = self._bytes_made_of(keys, self._bytes_key)
+        return arrays.given(self._rows_of(arrays, keys, "keys"), "keys", self._key, None)
+
+    def _bytes_made_of(self, keys: Any, dtype: np.dtype[Any]) -> Any:
+        try:
+            made = np.asarray(keys, dtype=dtype)
+            if dtype.kind == "S":  # NumPy would cut longer ones, and take numbers for their digits
+                given = np.asarray(keys)
+                if given.size and (given.dtype.kind != "S" or given.itemsize > dtype.itemsize):
+                    raise ValueError(f"{given.dtype} is none of {dtype.itemsize} bytes or fewer")
+        except (ValueError, TypeError) as error:
+            raise Error(f"keys of map '{self.name}' are not made of {dtype}: {error}") from None
+        return made.reshape(-1)
+
+    def _room_for_keys(self, count: int) -> Any:
+        shape = () if self._bytes_key is not None else self._key.shape
+        return np.empty((count, *shape), self._bytes_key or self._key.numpy)
+
+    def _rows_of(self, arrays: _Arrays, keys: Any, what: str) -> Any:
+        """Keys that NumPy has as bytes or structures as rows of bytes; others as they are."""
+        if not self._key.shape:
+            return keys  # is refused as what it is
+        size = self._key.nbytes
+        if not isinstance(keys, np.ndarray):
+            if self._bytes_key is None and _is_of_bytes(keys):
+                raise arrays.wrong(
+                    what,
+                    f"is a list of bytes, and the map was opened without the type of its keys: "
+                    f"open it with one, such as key='S{size}', or give an array of it",
+                )
+            return keys
+        if keys.dtype.kind not in "SV" or isinstance(keys, np.ma.MaskedArray):
+            return keys
+        if keys.dtype.itemsize != size:
+            raise arrays.wrong(
+                what,
+                f"has elements of type {keys.dtype}, which have {keys.dtype.itemsize} bytes, and "
+                f"the map's keys have {size}: give them as 'S{size}', or another type of so many",
+            )
+        if not _is_plain(keys.dtype):
+            raise arrays.wrong(
+                what,
+                f"has elements of type {keys.dtype}, of which equal values may have other bytes: "
+                "give integers and bytes without padding",
+            )
+        if not keys.flags.c_contiguous:
+            raise arrays.wrong(what, "is not contiguous in C's order: give a contiguous copy of it")
+        return keys.view(np.uint8).reshape(*keys.shape, size)
 
     def _arrays(self, operation: str, stream: Any) -> _Arrays:
         return _Arrays(f"{operation}() of map '{self.name}'", stream)
 
     def _out(self, arrays: _Arrays, out: Any, keys: Buffer) -> tuple[Any, Buffer]:
-        count = keys.shape[0]
-        if out is None:
-            return arrays.zeros(keys, "out", self._value, count)
-        return out, arrays.given(out, "out", self._value, count, written=True)
+        return arrays.taken(out, "out", self._value, keys)
 
     def _find(self, arrays: _Arrays, keys: Buffer, out: Buffer | None, found: Any) -> Any:
         count = keys.shape[0]
-        if found is None:
-            found, flags = arrays.zeros(keys, "found", _FOUND, count)
-        else:
-            flags = arrays.given(found, "found", _FOUND, count, written=True)
+        found, flags = arrays.taken(found, "found", _FOUND, keys)
         streams = arrays.streams()
         self._map.find(keys.address, out.address if out else 0, flags.address, count, streams)
         return found
@@ -442,7 +392,7 @@ class Map:
         self, operation: str, keys: Any, values: Any, status: Any, stream: Any
     ) -> ext.MapResult:
         arrays = self._arrays(operation, stream)
-        given = arrays.given(keys, "keys", self._key, None)
+        given = self._given_keys(arrays, keys)
         count = given.shape[0]
         to = None
         if operation != "erase":
@@ -463,6 +413,11 @@ class Map:
         if status is not None:
             became = arrays.given(status, "status", _STATUS, count, written=True).address
         streams = arrays.streams()
+        if operation == "accumulate":
+            assert values is not None
+            return self._map.accumulate(
+                self._value.dtype, keys.address, values.address, count, became, streams
+            )
         return self._map.update(
             operation,
             keys.address,
@@ -483,33 +438,125 @@ class Map:
         In no order; there are stats().capacity slots. They are NumPy arrays, or the beginnings of
         the arrays `keys` and `values` that are given, of `slots` elements each.
         """
-        checked_number(first, "first")
-        checked_number(slots, "slots", 1, 2**32)
+        first = checked_number(first, "first")
+        slots = checked_number(slots, "slots", 1, 2**32)
         arrays = self._arrays("export_batch", stream)
         if keys is None:
-            keys = np.empty(slots, self._key.numpy)
+            keys = self._room_for_keys(slots)
         if values is None:
             if self._value.numpy is None:
                 raise Error(f"values have to be given: NumPy has no {self._value.dtype}")
             values = np.empty((slots, *self._value.shape), self._value.numpy)
-        to_keys = arrays.given(keys, "keys", self._key, slots, written=True)
+        to_keys = arrays.given(
+            self._rows_of(arrays, keys, "keys"), "keys", self._key, slots, written=True
+        )
         to_values = arrays.given(values, "values", self._value, slots, written=True)
         streams = arrays.streams()
         pairs = self._map.export_batch(first, slots, to_keys.address, to_values.address, streams)
         return keys[:pairs], values[:pairs]
 
     def batches(self, slots: int = _EXPORTED) -> Iterator[tuple[Any, Any]]:
-        """Yields (keys, values) of all pairs, as NumPy arrays, of so many slots at a time.
+        """Gives (keys, values) of all pairs, as NumPy arrays, of so many slots at a time.
 
         Each pair comes once, if the map is not changed meanwhile.
         """
-        for first in range(0, self.stats().capacity, slots):
-            yield self.export_batch(first, slots)
+        step = checked_number(slots, "slots", 1, 2**32)
+        firsts = range(0, self.stats().capacity, step)
+        return (self.export_batch(first, step) for first in firsts)
 
     def export(self) -> tuple[Any, Any]:
         """Returns (keys, values) of all pairs, as NumPy arrays, in no order."""
         parts = list(self.batches())
         return np.concatenate([keys for keys, _ in parts]), np.concatenate([v for _, v in parts])
+
+    # What has changed.
+
+    def version(self) -> MapVersion:
+        """Returns where the record of changes ends now."""
+        return version_of(self._map.version())
+
+    def export_changes(
+        self, since: MapVersion, most: int | None = None, *, values: Any = None, stream: Any = None
+    ) -> MapChanges:
+        """Returns what the next `most` operations that were recorded behind `since` have changed.
+
+        They are max_batch at most, and without `most`. Each of their keys comes once: with the
+        value that it has now, or as a tombstone. `since` is a version() of this map; the next page
+        is since `to`, until that is version(). Keys and values are NumPy arrays, or the beginning
+        of the array `values` that is given, of `most` elements.
+
+        Raises Error not_found where the record does not reach back to `since`, or the map was set
+        back to before it: then take a whole export(), from a version() before it on.
+        """
+        count = self.stats().max_batch if most is None else checked_number(most, "most", 1)
+        count = min(count, self.stats().max_batch) if values is None else count
+        arrays = self._arrays("export_changes", stream)
+        if values is None:
+            if self._value.numpy is None:
+                raise Error(f"values have to be given: NumPy has no {self._value.dtype}")
+            values = np.empty((count, *self._value.shape), self._value.numpy)
+        keys, erased = (self._room_for_keys(count) for _ in range(2))
+        to_keys = arrays.given(
+            self._rows_of(arrays, keys, "keys"), "keys", self._key, count, written=True
+        ).address
+        to_values = arrays.given(values, "values", self._value, count, written=True).address
+        gone = self._rows_of(arrays, erased, "erased")
+        to_erased = arrays.given(gone, "erased", self._key, count, written=True).address
+        begin = native_version(since, "since")
+        streams = arrays.streams()
+        found = self._map.export_changes(begin, count, to_keys, to_values, to_erased, streams)
+        return MapChanges(
+            (keys[: found.upserts], values[: found.upserts]),
+            erased[: found.tombstones],
+            MapVersion(*since),
+            version_of(found.to),
+        )
+
+    def apply_changes(self, changes: MapChanges, *, stream: Any = None) -> ext.MapResult:
+        """Makes the changes of another map here, and follows that map to `changes.to`.
+
+        Raises Error conflict where they do not begin at followed(): there is a gap, or they are in
+        already; and no_space where a pair found no room. The map stays at its version then. If a
+        crash comes in between, the same are to be applied again.
+        """
+        arrays = self._arrays("apply_changes", stream)
+        if not isinstance(changes, MapChanges):
+            raise Error(f"changes are {type(changes).__name__}: give what export_changes() returns")
+        if not isinstance(changes.upserts, (tuple, list)) or len(changes.upserts) != 2:
+            raise arrays.wrong(
+                "upserts", f"are {changes.upserts!r}: give (keys, values), as export_changes() does"
+            )
+        upserts, rows = changes.upserts
+        keys = arrays.given(self._rows_of(arrays, upserts, "keys"), "keys", self._key, None)
+        values = arrays.given(rows, "values", self._value, keys.shape[0])
+        erased = arrays.given(
+            self._rows_of(arrays, changes.tombstones, "tombstones"), "tombstones", self._key, None
+        )
+        counted = ext.MapChanges(
+            native_version(changes.since, "since"),
+            native_version(changes.to, "to"),
+            keys.shape[0],
+            erased.shape[0],
+        )
+        streams = arrays.streams()
+        return self._map.apply_changes(
+            counted, keys.address, values.address, erased.address, streams
+        )
+
+    def follow(self, version: MapVersion | None) -> None:
+        """Says, durably, that this map has what another one had at that version().
+
+        Behind a whole export that was inserted here: the version from before it, with the number
+        of another one from behind it as `seen` (`before._replace(seen=behind.number)`). Both have
+        to be of one opening; if not, the export begins again. None: it follows none, which it has
+        to before it is emptied for a whole export.
+        """
+        self._map.follow(native_version(version or MapVersion(0, 0), "version"))
+
+    def followed(self) -> MapVersion | None:
+        """Returns how far this map has followed another one; None: it follows none."""
+        version = version_of(self._map.followed())
+        return None if version == MapVersion(0, 0) else version
 
     # The map itself.
 
@@ -541,7 +588,7 @@ class Map:
 
     def set_order(self, order: str) -> None:
         """How a batch is laid out over the table: "automatic", "ordered" or "unordered"."""
-        self._map.set_order(order)
+        self._map.set_order(checked_text(order, "order"))
 
     def verify(self) -> str:
         """Checks the whole map on the host. Returns the empty string, or what is wrong."""
@@ -550,17 +597,6 @@ class Map:
     def close(self) -> None:
         """Lets go of the map, and of its memory on the GPU; the region has it on."""
         self._map.close()
-
-    def __enter__(self) -> Map:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __len__(self) -> int:
         return self.size

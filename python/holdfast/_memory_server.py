@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-
 from ._backend import ext
+from ._closing import Closing
 from ._errors import checked_number
 
 
-class MemoryServer:
+class MemoryServer(Closing):
     """Keeps the checkpoints of other processes in this one's memory, until it is closed.
 
     >>> with holdfast.MemoryServer(1 << 30) as partner:
@@ -59,17 +58,6 @@ class MemoryServer:
     def close(self) -> None:
         """Ends it, and all that it has kept. Closed already: nothing happens."""
         self._handle.close()
-
-    def __enter__(self) -> MemoryServer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<holdfast.MemoryServer at {self.address}>"

@@ -97,13 +97,15 @@ class KeyValueStore:
         index: str = "automatic",
     ) -> None:
         self.region = region
-        if "kvs.header" in region:
+        try:
             self._store = ext.open_store(region._handle, cache, index)
-        elif capacity is None:
-            raise Error(
-                f"region {region.path} has no store: give a capacity to make one", "not_found"
-            )
-        else:
+        except Error as error:  # nothing, or a creation that was cut off
+            if error.code != "not_found":
+                raise
+            if capacity is None:
+                raise Error(
+                    f"region {region.path} has no store: give a capacity to make one", "not_found"
+                ) from None
             self._store = _create(region, capacity, max_batch, cache, layout, log_records, index)
 
     @classmethod

@@ -229,6 +229,53 @@ def read(
         return _Reader(table, columns, on_rows).read()
 
 
+@dataclass
+class TextColumns:
+    """What was read as it is."""
+
+    keys: list[bytes] = field(default_factory=list)
+    values: list[bytes] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)  # first row of each group
+    bad_rows: list[str] = field(default_factory=list)  # the first of them
+    bad_count: int = 0
+
+
+def read_text(
+    path: Path,
+    key: str,
+    value: str,
+    group: str | None = None,
+    delimiter: str = ",",
+    on_rows: Callable[[int], None] = lambda rows: None,
+) -> TextColumns:
+    """Reads columns `key` and `value` as they are, as UTF-8; else as read().
+
+    Rows with too few columns are left out and named in `bad_rows`.
+    """
+    names = [key, value] + ([group] if group else [])
+    columns = TextColumns()
+    last: str | None = None
+    with open_bytes(path) as file:
+        table = _Table(path, file, _checked_delimiter(delimiter), names)
+        count = 0
+        for count, (line, row) in enumerate(table.rows(), 1):
+            if max(table.places) >= len(row):
+                columns.bad_count += 1
+                if len(columns.bad_rows) < MOST_MESSAGES:
+                    columns.bad_rows.append(f"line {line}: it has {len(row)} columns only")
+                continue
+            cells = [row[place] for place in table.places]
+            if group is not None and (cells[2] != last or not columns.starts):
+                columns.starts.append(len(columns.keys))
+                last = cells[2]
+            columns.keys.append(cells[0].encode())
+            columns.values.append(cells[1].encode())
+            if count % 20000 == 0:
+                on_rows(count)
+        on_rows(count)
+    return columns
+
+
 class _Table:
     """The rows of a file, from its first to its last as often as one likes."""
 

@@ -451,7 +451,7 @@ def _bytes_of(tensor: Tensor) -> bytes:
 
 def row_of(dtype: Any, columns: int) -> tuple[Any, int]:
     """Returns the type of a map's value that such a row fits in: a multiple of four bytes."""
-    from ._map import element_of
+    from ._map_types import element_of
 
     itemsize = element_of(dtype, "embedding_dtype").itemsize
     each = max(4 // itemsize, 1)

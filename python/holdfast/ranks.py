@@ -88,8 +88,11 @@ def of(group: Any) -> RankGroup:
     return ext.ranks_by_call(gather, rank, size, str(getattr(group, "node", "")))
 
 
-def _poll(done: Callable[[], bool], deadline: float, used: Any) -> None:
-    """Returns once done() is true. Raises TimeoutError behind the deadline, and keeps `used`."""
+def _poll(done: Callable[[], bool], deadline: float, used: Any, awake: float = 5e-5) -> None:
+    """Returns once done() is true. Raises TimeoutError behind the deadline, and keeps `used`.
+
+    awake: seconds in which it does not sleep.
+    """
     begin = time.monotonic()
     nap = 1e-6
     while not done():
@@ -97,7 +100,7 @@ def _poll(done: Callable[[], bool], deadline: float, used: Any) -> None:
         if now >= deadline:
             _abandoned.append(used)
             raise TimeoutError(f"not all ranks came within {deadline - begin:.3g} s")
-        if now - begin > 5e-5:  # what comes soon is not slept away
+        if now - begin > awake:  # what comes soon is not slept away
             time.sleep(nap)
             nap = min(2 * nap, 5e-4)
 

@@ -139,6 +139,7 @@ std::string device_name() {
 std::string device_pci_address() { return ""; }
 
 int device_number() { return 0; }
+void set_device(int /*number*/) {}
 
 bool usable(std::string* /*why*/) noexcept { return true; }
 
@@ -234,6 +235,11 @@ bool readable_by_kernels(const void* address, std::size_t bytes) noexcept {
   };
   return bytes != 0 && is_readable(address) &&
          is_readable(static_cast<const char*>(address) + bytes - 1);
+}
+
+bool in_device_memory(const void* address, std::size_t bytes) noexcept {
+  return bytes != 0 && cpu::is_device_memory(address) &&
+         cpu::is_device_memory(static_cast<const char*>(address) + bytes - 1);
 }
 
 }  // namespace holdfast::core

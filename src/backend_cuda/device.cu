@@ -80,6 +80,8 @@ int device_number() {
   return device;
 }
 
+void set_device(int number) { HOLDFAST_CUDA(cudaSetDevice(number)); }
+
 std::string device_pci_address() {
   const int device = device_number();
   char address[32] = {};
@@ -182,17 +184,24 @@ void set_persist_delay_ns(double) noexcept {}
 
 namespace {
 
-bool is_readable(const void* address) {
+enum class Memory { other, pinned, of_device };
+
+Memory memory_of(const void* address) {
   cudaPointerAttributes found{};
   if (cudaPointerGetAttributes(&found, address) != cudaSuccess) {
     cudaGetLastError();
-    return false;
+    return Memory::other;
   }
   // Memory that is registered may be at another address for the GPU.
-  if (found.type == cudaMemoryTypeHost) return found.devicePointer == address;
+  if (found.type == cudaMemoryTypeHost && found.devicePointer == address) return Memory::pinned;
   int device = 0;
-  return found.type == cudaMemoryTypeDevice && cudaGetDevice(&device) == cudaSuccess &&
-         found.device == device;
+  const bool here = found.type == cudaMemoryTypeDevice && cudaGetDevice(&device) == cudaSuccess &&
+                    found.device == device;
+  return here ? Memory::of_device : Memory::other;
+}
+
+const void* last_of(const void* address, std::size_t bytes) {
+  return static_cast<const char*>(address) + bytes - 1;
 }
 
 }  // namespace
@@ -203,10 +212,15 @@ bool is_readable(const void* address) {
 bool core::readable_by_kernels(const void* address, std::size_t bytes) noexcept {
   constexpr std::uintptr_t kPage = 4096;
   if (bytes == 0) return false;
-  const char* const last = static_cast<const char*>(address) + bytes - 1;
+  const void* const last = last_of(address, bytes);
   const bool in_a_page = reinterpret_cast<std::uintptr_t>(address) / kPage ==
                          reinterpret_cast<std::uintptr_t>(last) / kPage;
-  return is_readable(last) && (in_a_page || is_readable(address));
+  return memory_of(last) != Memory::other && (in_a_page || memory_of(address) != Memory::other);
+}
+
+bool core::in_device_memory(const void* address, std::size_t bytes) noexcept {
+  return bytes != 0 && memory_of(address) == Memory::of_device &&
+         memory_of(last_of(address, bytes)) == Memory::of_device;
 }
 
 }  // namespace holdfast

@@ -95,6 +95,10 @@ bool Schedules::same(const Node& node, std::span<const cpu::Step> steps) {
   return true;
 }
 
+std::uint32_t Schedules::column_of(std::uint32_t actor) {
+  return columns_.try_emplace(actor, static_cast<std::uint32_t>(columns_.size())).first->second;
+}
+
 void Schedules::lost() {
   was_lost_ = true;
   throw Error(Errc::unsupported,
@@ -186,8 +190,9 @@ void Schedules::finish_step() {
   const std::size_t last = depth_ - 1;
   Node& node = nodes_[last];
   const std::uint32_t actor = node.step().actor;
+  node.column = column_of(actor);
   Clock clock = past_of(actor);
-  if (actor >= clock.size()) clock.resize(actor + 1);
+  if (node.column >= clock.size()) clock.resize(node.column + 1);
   const bool fresh = last + 1 >= replayed_ && !redundant_ && !named_;
   for (std::size_t i = last; i-- > 0;) {
     const Node& other = nodes_[i];
@@ -196,7 +201,7 @@ void Schedules::finish_step() {
     if (fresh && reduction_ != Reduction::none) reverse(i, node, clock);
     join(clock, other.clock);
   }
-  node.turn = ++clock[actor];
+  node.turn = ++clock[node.column];
   node.clock = clock;
   past_of(actor) = std::move(clock);
 }

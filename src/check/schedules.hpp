@@ -72,7 +72,9 @@ class Schedules : public cpu::Chooser {
   void cut() override { was_cut_ = true; }
 
  private:
-  using Clock = std::vector<std::uint32_t>;  // by actor: how many of its steps
+  // By column: how many of its actor's steps. Of a kernel's threads few ever have a choice: those
+  // that take a step have a column.
+  using Clock = std::vector<std::uint32_t>;
   static constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyz";
   static constexpr char kMore = '_';
 
@@ -96,15 +98,17 @@ class Schedules : public cpu::Chooser {
     std::vector<Sleeper> slept;            // need not be tried: at first those from the node before
     Clock clock;                           // what comes before the step, and itself
     std::uint32_t turn = 0;                // which one of its actor's steps it is, from 1
+    std::uint32_t column = 0;              // of its actor
     const Pending& step() const { return steps[chosen]; }
   };
 
   std::uint32_t number_of(cpu::Actor actor);
   Clock& past_of(std::uint32_t actor);
+  std::uint32_t column_of(std::uint32_t actor);
   static bool conflict(const Node& node, const Pending& step, bool writes);
   static void join(Clock& clock, const Clock& other);
   static bool covers(const Clock& clock, const Node& node) {
-    return node.step().actor < clock.size() && clock[node.step().actor] >= node.turn;
+    return node.column < clock.size() && clock[node.column] >= node.turn;
   }
   void fill(Node& node, std::span<const cpu::Step> steps);
   bool same(const Node& node, std::span<const cpu::Step> steps);
@@ -130,7 +134,8 @@ class Schedules : public cpu::Chooser {
   std::string wanted_;
   std::size_t wanted_at_ = 0;
   std::unordered_map<cpu::Actor, std::uint32_t> numbers_;
-  std::vector<Clock> pasts_;          // by actor
+  std::vector<Clock> pasts_;                                  // by actor
+  std::unordered_map<std::uint32_t, std::uint32_t> columns_;  // by actor
   std::vector<std::uint32_t> meets_;  // by actor: one for all of those that meet
   std::uint64_t made_ = 0;
   std::uint64_t wasted_ = 0;

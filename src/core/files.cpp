@@ -27,6 +27,10 @@ void UniqueFd::reset() {
   fd_ = -1;
 }
 
+bool is_shortage(int error_number) noexcept {
+  return error_number == EMFILE || error_number == ENFILE || error_number == ENOMEM;
+}
+
 Error system_error(int error_number, const std::string& action, const std::string& path) {
   const std::string start =
       concat("cannot ", action, " '", path, "': ", std::strerror(error_number));

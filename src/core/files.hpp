@@ -39,6 +39,10 @@ class UniqueFd {
 // The Error for a failed system call on `path`, with the remedy where there is one.
 Error system_error(int error_number, const std::string& action, const std::string& path);
 
+// Whether a system call failed for want of descriptors or memory, which says nothing about what it
+// asked for.
+bool is_shortage(int error_number) noexcept;
+
 // Opens a regular file that belongs to this user and that no one else may write. Throws
 // not_found, permission (link, other owner, group or world writable, refused), invalid_argument
 // (a folder, a pipe, a device), io. Never blocks. `what` names the kind of file in messages.

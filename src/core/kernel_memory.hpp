@@ -14,6 +14,9 @@ namespace holdfast::core {
 // for memory of a kind that it does not know.
 bool readable_by_kernels(const void* address, std::size_t bytes) noexcept;
 
+// Whether they are of this device's memory.
+bool in_device_memory(const void* address, std::size_t bytes) noexcept;
+
 // Waits until a kernel of the stream has stored `value` to `word`, which is pinned: the last that
 // it does, behind a system fence. That is some microseconds sooner than the stream is through.
 // Throws what the stream's work met, as synchronize() does, and device if it ended without that.

@@ -31,6 +31,7 @@ struct Stat {
 // Of /proc/PID/stat, behind the command, which may hold anything.
 bool read_stat(const std::string& folder, Stat& stat) {
   std::ifstream file(folder + "/stat");
+  if (!file.is_open()) return false;
   std::string text((std::istreambuf_iterator<char>(file)), {});
   const std::size_t command_end = text.rfind(')');
   if (command_end == std::string::npos) return false;
@@ -43,6 +44,14 @@ bool read_stat(const std::string& folder, Stat& stat) {
     if (field == 22) stat.start = std::stoull(word);
   }
   return stat.start != 0;
+}
+
+// Whether there is such a process, of which the file tells. Throws what keeps from asking.
+bool is_there(const std::string& folder, Stat& stat) {
+  errno = 0;
+  if (read_stat(folder, stat)) return true;
+  if (is_shortage(errno)) throw system_error(errno, "open", folder + "/stat");
+  return false;
 }
 
 bool kill_is_pending(const std::string& folder) {
@@ -95,7 +104,7 @@ Life life_of(const ProcessName& process) {
   }
   const std::string folder = folder_of_process(process.pid);
   Stat stat;
-  if (!read_stat(folder, stat) || stat.start != process.start) return Life::ended;
+  if (!is_there(folder, stat) || stat.start != process.start) return Life::ended;
   if (stat.state == 'Z' || stat.state == 'X' || (stat.flags & kExiting) != 0) {
     // Its first thread has ended. The others may not have: only a descriptor of it tells.
     return wait_for_end(process, Clock::now()) ? Life::ended : Life::ending;
@@ -108,7 +117,7 @@ bool wait_for_end(const ProcessName& process, Clock::time_point deadline) {
   const UniqueFd fd(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
   Stat stat;
   // Asked behind pidfd_open(): the descriptor is that of the process meant, or the process is gone.
-  if (!read_stat(folder_of_process(process.pid), stat) || stat.start != process.start) return true;
+  if (!is_there(folder_of_process(process.pid), stat) || stat.start != process.start) return true;
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
     if (fd) {
@@ -117,7 +126,7 @@ bool wait_for_end(const ProcessName& process, Clock::time_point deadline) {
       if (ready > 0) return true;
       if (ready < 0 && errno != EINTR) return false;
     } else {  // Linux before 5.3: a zombie has ended, unless its other threads have not
-      if (!read_stat(folder_of_process(process.pid), stat) || stat.start != process.start) {
+      if (!is_there(folder_of_process(process.pid), stat) || stat.start != process.start) {
         return true;
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

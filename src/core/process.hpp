@@ -40,11 +40,11 @@ char state_letter(std::uint64_t pid);
 enum class Life { running, ending, ended, unknown };
 
 // A process that was killed is `ending` until its last thread has let go of its files and its
-// memory, and with them of the GPU.
+// memory, and with them of the GPU. Throws no_memory, io for want of memory or descriptors to ask.
 Life life_of(const ProcessName& process);
 
 // Waits until the process has ended. Returns false if it has not by the deadline; true at once
-// where that is unknown.
+// where that is unknown. Throws as life_of().
 bool wait_for_end(const ProcessName& process, std::chrono::steady_clock::time_point deadline);
 
 }  // namespace holdfast::core

@@ -1,10 +1,12 @@
 #include "core/uuid.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 
 #include "core/checksum.hpp"
+#include "core/files.hpp"
 #include "holdfast/error.hpp"
 
 namespace holdfast::core {
@@ -28,7 +30,10 @@ std::string to_text(const Uuid& uuid) {
 }
 
 Uuid this_boot() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  const std::string path = "/proc/sys/kernel/random/boot_id";
+  errno = 0;
+  std::ifstream file(path);
+  if (!file.is_open() && is_shortage(errno)) throw system_error(errno, "open", path);
   file.exceptions(std::ios::badbit);  // half an id would be that of another boot
   std::string text;
   Uuid result{};

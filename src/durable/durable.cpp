@@ -33,6 +33,7 @@ struct Look {
   Found found = Found::nothing;
   Header header{};
   std::string other;  // stranger: its type
+  std::string how;    // damaged: what shows it, if that is not the header itself
 };
 
 std::string place_of(std::string_view name, const Region& region) {
@@ -79,8 +80,8 @@ void refuse_stranger(const Look& seen, const std::string& place) {
                        "remove its objects (Region::remove()) and make it again"));
   }
   if (seen.found == Found::damaged) {
-    throw Error(Errc::damaged,
-                concat(place, " has a damaged header; reopen the region from its last commit"));
+    throw Error(Errc::damaged, concat(place, " has a damaged header", seen.how,
+                                      "; reopen the region from its last commit"));
   }
 }
 
@@ -118,6 +119,32 @@ std::vector<std::string> objects_in(const Header& header, std::string_view name,
     }
   }
   return objects;
+}
+
+// An object of a name that is a part's; none: there is no such one. Which names those are that it
+// was made with its header alone says, and so all count that are the object's own (durable.hpp).
+std::string any_part(const Region& region, std::string_view name) {
+  const std::string front = object_name(name, "");
+  for (const ObjectInfo& info : region.objects()) {
+    const std::string_view object = info.name;
+    if (!object.starts_with(front)) continue;
+    const std::string_view part = object.substr(front.size());
+    if (part != Part::kHeader && part.find('.') == std::string_view::npos) return info.name;
+  }
+  return {};
+}
+
+// As look(). No part is made before its header has its magic number, and that outlives them: where
+// one is there without it, the number was lost, with the rest of the page or alone.
+Look look_at_all(Region& region, Stream& stream, std::string_view name) {
+  Look seen = look(region, stream, name);
+  if (seen.found != Found::unlabelled) return seen;
+  const std::string part = any_part(region, name);
+  if (part.empty()) return seen;
+  seen.found = Found::damaged;
+  seen.how = concat(": '", object_name(name, Part::kHeader), "' begins with zeros, as before '",
+                    part, "' was made, which is there");
+  return seen;
 }
 
 // What there is of it, or was left by a creation that was cut off, in the order in which it has to
@@ -232,7 +259,7 @@ DurableObject DurableObject::create(Region& region, std::string_view name, const
   durable::check(name, identity, parts);
   const std::string place = place_of(name, region);
   Stream stream;
-  const Look seen = look(region, stream, name);
+  const Look seen = look_at_all(region, stream, name);
   refuse_stranger(seen, place);
   if (seen.found == Found::whole) {
     throw Error(Errc::already_exists,
@@ -278,7 +305,7 @@ DurableObject DurableObject::open(Region& region, std::string_view name, const I
   DurableObject result(name, concat(identity.type, " ", place));
   const std::string& where = result.state_->where;
   Stream stream;
-  const Look seen = look(region, stream, name);
+  const Look seen = look_at_all(region, stream, name);
   refuse_stranger(seen, place);
   if (seen.found == Found::nothing) {
     throw Error(Errc::not_found, concat("region '", region.path(), "' holds no ", identity.type,
@@ -362,7 +389,7 @@ void DurableObject::remove(Region& region, std::string_view name) try {
   region.check_writable("removing a durable object");
   const std::string place = place_of(name, region);
   Stream stream;
-  const Look seen = look(region, stream, name);
+  const Look seen = look_at_all(region, stream, name);
   refuse_stranger(seen, place);
   if (seen.found == Found::nothing || seen.found == Found::headless) {
     throw Error(Errc::not_found,

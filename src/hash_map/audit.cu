@@ -9,8 +9,9 @@ namespace holdfast::detail {
 
 // What the host makes of a slot.
 struct HostSlot {
-  std::uint64_t key = 0;
+  std::uint64_t label = 0;
   std::uint64_t word = 0;
+  std::vector<std::uint64_t> key;  // of 16 bytes and more
 };
 
 class Audit {
@@ -54,31 +55,61 @@ class Audit {
  private:
   HostSlot read(const std::byte* bytes, std::uint32_t way) const {
     HostSlot slot;
-    std::memcpy(&slot.key, bytes + way * shape_.key_bytes, shape_.key_bytes);
-    const std::uint32_t words_at = shape_.bucket_bytes - shape_.ways * 8;
-    std::memcpy(&slot.word, bytes + words_at + way * 8, 8);
+    const std::uint32_t label_bytes = std::min(shape_.key_bytes, 8u);
+    std::memcpy(&slot.label, bytes + way * label_bytes, label_bytes);
+    std::memcpy(&slot.word, bytes + shape_.words_at() + way * 8, 8);
+    if (shape_.key_words() == 0) return slot;
+    slot.key.resize(shape_.key_words());
+    const std::uint32_t keys_at = shape_.words_at() + shape_.ways * 8;
+    std::memcpy(slot.key.data(), bytes + keys_at + way * shape_.key_bytes, shape_.key_bytes);
     return slot;
   }
 
   std::string judge(const HostSlot& slot) {
-    if (slot.key == 0) return slot.word == 0 ? std::string() : "a word without a key";
+    const auto missing = std::count(slot.key.begin(), slot.key.end(), 0);
+    if (slot.label == 0) {
+      if (slot.word != 0) return "a word without a key";
+      return missing == static_cast<std::ptrdiff_t>(slot.key.size()) ? "" : "words of no key";
+    }
     const std::uint64_t mask = shape_.key_bytes == 4 ? 0xffffffffull : ~0ull;
-    const std::uint64_t key = (slot.key ^ shape_.empty_key) & mask;
+    const std::uint64_t label = (slot.label ^ shape_.empty_key) & mask;
+    const std::string name = concat(slot.key.empty() ? "key " : "the key with label ", label);
     if (slot.word <= kMapGone) {
-      return refs_out_ ? std::string() : concat("key ", key, " has no value, and no ref is out");
+      return refs_out_ ? std::string() : concat(name, " has no value, and no ref is out");
     }
-    if (!may_be_here(key)) return concat("key ", key, " cannot be in this bucket");
-    if (!slot_of_.emplace(key, bucket_).second) {
-      return concat("key ", key, " is in bucket ", slot_of_[key], ", too");
+    if (missing != 0) return concat(name, " lacks a part of it");
+    const auto is_set = [](std::uint64_t word) { return (word & kMapWordIsSet) != 0; };
+    if (!std::all_of(slot.key.begin(), slot.key.end(), is_set)) {
+      return concat(name, " has a word that does not say that it is stored");
     }
+    if (!slot.key.empty() && label_of(slot) != slot.label) {
+      return concat(name, " has another label");
+    }
+    if (!may_be_here(label)) return concat(name, " cannot be in this bucket");
+    const auto [at, is_new] = slot_of_.emplace(bytes_of(slot, label), bucket_);
+    if (!is_new) return concat(name, " is in bucket ", at->second, ", too");
     if (shape_.places == 0) return {};
     const std::uint64_t place = slot.word ^ kMapTag;
     if (place >= places_.size()) {
-      return concat("key ", key, " has its value at place ", place, ", which is none");
+      return concat(name, " has its value at place ", place, ", which is none");
     }
-    if (places_[place]) return concat("key ", key, " shares the place ", place, " with another");
+    if (places_[place]) return concat(name, " shares the place ", place, " with another");
     places_[place] = true;
     return {};
+  }
+
+  std::uint64_t label_of(const HostSlot& slot) const {
+    std::vector<std::uint64_t> key(slot.key);
+    for (std::uint32_t i = 0; i < key.size(); ++i) {
+      key[i] = map_word_of_key(slot.label, key[i], i);
+    }
+    return types_.kernels->label_of(key.data(), static_cast<std::uint32_t>(key.size()));
+  }
+  // Different for different keys.
+  static std::string bytes_of(const HostSlot& slot, std::uint64_t label) {
+    std::string bytes(reinterpret_cast<const char*>(&label), sizeof(label));
+    bytes.append(reinterpret_cast<const char*>(slot.key.data()), slot.key.size() * 8);
+    return bytes;
   }
 
   bool may_be_here(std::uint64_t key) const {
@@ -94,7 +125,7 @@ class Audit {
   const bool refs_out_;
   std::uint64_t bucket_ = 0;
   std::string wrong_;
-  std::unordered_map<std::uint64_t, std::uint64_t> slot_of_;
+  std::unordered_map<std::string, std::uint64_t> slot_of_;
   std::vector<bool> places_;
 };
 

@@ -10,20 +10,38 @@ constexpr unsigned kThreads = 256;
 
 __device__ std::uint32_t thread_in_row() { return blockIdx.x * blockDim.x + threadIdx.x; }
 
+// Whether two operations have one key, of 16 bytes and more.
+__device__ bool have_one_key(const MapView& view, const MapBatch& batch, std::uint32_t a,
+                             std::uint32_t b) {
+  if (batch.labels[a] != batch.labels[b]) return false;
+  const auto* const words = static_cast<const std::uint64_t*>(batch.keys);
+  const std::uint64_t* const of_a = words + std::size_t{a} * view.key_words;
+  const std::uint64_t* const of_b = words + std::size_t{b} * view.key_words;
+  bool same = true;
+  for (std::uint32_t i = 0; i < view.key_words; ++i) same &= of_a[i] == of_b[i];
+  return same;
+}
+
 template <class Key>
 __global__ void enter_claims(MapView view, MapBatch batch, kv::Claims claims,
                              std::uint32_t* entry_of, Report* report) {
   const std::uint32_t op = thread_in_row();
   if (op >= batch.count) return;
-  const auto* const keys = static_cast<const Key*>(batch.keys);
-  const Key stored = keys[op] ^ static_cast<Key>(view.empty_key);
-  if (stored == 0) atomicAdd(&report->counts[kRefusedKeys], 1u);
   if (batch.values != nullptr && view.values == nullptr &&
       !detail::map_is_value(
           detail::map_small_value(view, batch.values + std::size_t{op} * view.value_bytes))) {
     atomicAdd(&report->counts[kRefusedValues], 1u);
   }
-  entry_of[op] = kv::enter_claim(claims, keys, op);
+  if constexpr (std::is_integral_v<Key>) {
+    const auto* const keys = static_cast<const Key*>(batch.keys);
+    const Key stored = keys[op] ^ static_cast<Key>(view.empty_key);
+    if (stored == 0) atomicAdd(&report->counts[kRefusedKeys], 1u);
+    entry_of[op] = kv::enter_claim(claims, keys, op);
+  } else {
+    entry_of[op] = kv::enter_claim(claims, batch.labels[op], op, [&](std::uint32_t other) {
+      return have_one_key(view, batch, op, other);
+    });
+  }
 }
 
 __global__ void find_superseded(MapBatch batch, kv::Claims claims, const std::uint32_t* entry_of) {
@@ -46,6 +64,11 @@ __global__ void count_statuses(MapView view, MapBatch batch, Report* report) {
     report->head = *view.head;
     report->tail = *view.tail;
   }
+}
+
+__global__ void retry_full(MapBatch batch) {
+  const std::uint32_t op = thread_in_row();
+  if (op < batch.count && batch.status[op] == MapStatus::full) batch.status[op] = MapStatus{};
 }
 
 // As many threads for a value as it has pieces of 16 bytes, up to a warp.
@@ -83,7 +106,9 @@ void launch_claims(Stream& stream, const MapView& view, const MapBatch& batch,
                    std::uint32_t key_bytes, const kv::Claims& claims, std::uint32_t* entry_of,
                    Report* report) {
   const dim3 grid(blocks_for(batch.count, kThreads));
-  const auto kernel = key_bytes == 4 ? enter_claims<std::uint32_t> : enter_claims<std::uint64_t>;
+  const auto kernel = key_bytes == 4   ? enter_claims<std::uint32_t>
+                      : key_bytes == 8 ? enter_claims<std::uint64_t>
+                                       : enter_claims<detail::MapLongKey>;
   launch(stream, grid, dim3(kThreads), kernel, view, batch, claims, entry_of, report);
   launch(stream, grid, dim3(kThreads), find_superseded, batch, claims, entry_of);
 }
@@ -91,6 +116,10 @@ void launch_claims(Stream& stream, const MapView& view, const MapBatch& batch,
 void launch_report(Stream& stream, const MapView& view, const MapBatch& batch, Report* report) {
   launch(stream, dim3(blocks_for(batch.count, kThreads)), dim3(kThreads), count_statuses, view,
          batch, report);
+}
+
+void launch_retry(Stream& stream, const MapBatch& batch) {
+  launch(stream, dim3(blocks_for(batch.count, kThreads)), dim3(kThreads), retry_full, batch);
 }
 
 void launch_gather(Stream& stream, const MapView& view, const std::uint32_t* place,

@@ -12,11 +12,21 @@ Error wrong(const std::string& what) { return Error(Errc::invalid_argument, "has
 
 bool in_slots(std::uint32_t value_bytes) { return value_bytes <= 8; }
 
+// Labels, words, and the keys that are no labels.
+std::uint32_t bucket_bytes_of(std::uint32_t ways, std::uint32_t key_bytes) {
+  const std::uint32_t label_bytes = std::min(key_bytes, 8u);
+  return (ways * label_bytes + 7) / 8 * 8 + ways * 8 + (key_bytes > 8 ? ways * key_bytes : 0);
+}
+
 }  // namespace
 
 std::uint32_t MapParameters::stride() const {
   constexpr std::uint32_t kAlignment = detail::kMapValueAlignment;
   return (value_bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+std::uint32_t MapParameters::words_at() const {
+  return bucket_bytes - ways * 8 - key_words() * ways * 8;
 }
 
 std::uint64_t MapParameters::bucket_count() const {
@@ -26,8 +36,10 @@ std::uint64_t MapParameters::bucket_count() const {
 }
 
 std::vector<Part> MapParameters::parts() const {
-  if (key_bytes != 4 && key_bytes != 8)
-    throw wrong(concat("keys of ", key_bytes, " bytes; 4 or 8"));
+  if (key_bytes != 4 && key_bytes != 8 && !detail::map_is_long_key(key_bytes)) {
+    throw wrong(concat("keys of ", key_bytes, " bytes; give 4, 8, or a multiple of 8 from ",
+                       detail::kMapLeastLongKey, " to ", detail::kMapMostLongKey, ": pad them"));
+  }
   if (value_bytes < 4 || value_bytes > kMostValueBytes || value_bytes % 4 != 0) {
     throw wrong(
         concat("value_bytes ", value_bytes, "; give a multiple of 4, from 4 to ", kMostValueBytes));
@@ -35,8 +47,8 @@ std::vector<Part> MapParameters::parts() const {
   if (max_batch == 0 || max_batch > kMostBatch) {
     throw wrong(concat("max_batch ", max_batch, "; give 1 to ", kMostBatch, " operations"));
   }
-  if (levels == 0 || levels > 16 || hashes == 0 || ways == 0 || levels * hashes * ways > 32 ||
-      bucket_bytes != (ways * key_bytes + 7) / 8 * 8 + ways * 8) {
+  if (levels == 0 || levels > 16 || hashes == 0 || hashes > 32 || ways == 0 || ways > 32 ||
+      levels * hashes * ways > 32 || bucket_bytes != bucket_bytes_of(ways, key_bytes)) {
     throw wrong(concat(levels, " levels, ", hashes, " hashes and ", ways,
                        " ways; their product is "
                        "4, 8, 16 or 32"));
@@ -81,7 +93,7 @@ MapParameters parameters_of(const detail::MapTypes& types, const MapOptions& opt
   result.empty_value = empty_value;
   result.buckets =
       static_cast<std::uint32_t>((options.capacity + of_unit - 1) / of_unit) * top_of_unit;
-  result.bucket_bytes = (types.ways * types.key_bytes + 7) / 8 * 8 + types.ways * 8;
+  result.bucket_bytes = bucket_bytes_of(types.ways, types.key_bytes);
   result.value_bytes = options.value_bytes;
   result.max_batch = options.max_batch;
   result.key_bytes = types.key_bytes;

@@ -28,6 +28,9 @@ struct MapParameters {
   std::uint32_t ways;
 
   std::uint32_t stride() const;
+  // Of 8 bytes, of a key that stands behind its label; 0: the label is the key.
+  std::uint32_t key_words() const { return key_bytes > 8 ? key_bytes / 8 : 0; }
+  std::uint32_t words_at() const;      // in a bucket
   std::uint64_t bucket_count() const;  // of all levels
   std::uint64_t slots() const { return bucket_count() * ways; }
   std::uint64_t table_bytes() const { return bucket_count() * bucket_bytes; }

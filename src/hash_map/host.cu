@@ -28,6 +28,7 @@ Memory::Memory(const MapParameters& shape, std::uint32_t max_batch, Directory co
       used((ring_size(shape) + 31) / 32),
       ends(2),
       keys(std::size_t{max_batch} * shape.key_bytes),
+      labels(shape.key_words() != 0 ? max_batch : 0),
       status(max_batch),
       claims(kv::claims_for(max_batch)),
       entry_of(max_batch),
@@ -92,6 +93,10 @@ MapHost::MapHost(Region& r, std::string place, map::Table table, core::Use user,
       directory_(directory),
       memory_(std::move(memory)) {
   list_values();
+  if (memory_.scores) {
+    const auto& scores = memory_.scores->of_slot;
+    fill_async(stream, scores.data(), 0, scores.bytes());
+  }
 }
 
 MapHost::~MapHost() {
@@ -136,16 +141,19 @@ MapView MapHost::view(bool alone) const {
   result.empty_value = of.empty_value;
   result.marks = region.marks();
   result.buckets = of.buckets;
+  result.key_words = of.key_words();
   result.value_bytes = of.value_bytes;
   result.stride = of.stride();
   result.capacity = static_cast<std::uint32_t>(of.places);
   if (alone && memory_.cache) result.cache = memory_.cache->view();
+  if (alone && memory_.scores) result.scores = memory_.scores->of_slot.data();
   return result;
 }
 
 MapView MapHost::give_ref() {
   region.check_writable("a ref of a hash map");
   stream.synchronize();  // places that were given back may still be sorted
+  if (changes && !refs_out_) whole([&] { changes->forget(stream); });
   refs_out_ = true;
   return view(false);
 }
@@ -196,12 +204,13 @@ void MapHost::bring_out(void* to, std::size_t count, const std::vector<std::uint
   }
 }
 
+bool MapHost::orders(const MapView& view, const MapBatch& batch, bool updates) const {
+  if (order != MapOptions::Order::automatic) return order == MapOptions::Order::ordered;
+  return kv::ordering_pays(shape().table_bytes(), view.medium[0] != nullptr, batch.count, updates);
+}
+
 const std::uint32_t* MapHost::order_of(const MapView& view, const MapBatch& batch, bool updates) {
-  const bool ordered = order == MapOptions::Order::automatic
-                           ? kv::ordering_pays(shape().table_bytes(), view.medium[0] != nullptr,
-                                               batch.count, updates)
-                           : order == MapOptions::Order::ordered;
-  if (!ordered) return nullptr;
+  if (!orders(view, batch, updates)) return nullptr;
   types_.kernels->place(stream, view, batch, memory_.bucket.data(), memory_.op.data());
   memory_.sorter.sort(stream, memory_.bucket.data(), memory_.sorted_bucket.data(),
                       memory_.op.data(), memory_.sorted_op.data(), batch.count,
@@ -265,6 +274,11 @@ MapResult MapHost::run_batch(MapOperation operation, const void* keys, const voi
     throw wrong(where, "find_or_insert() was given no place for values: give it one for each key");
   }
   const MapResult result = whole(body);
+  check_refused();
+  return result;
+}
+
+void MapHost::check_refused() const {
   const map::Report* const report = memory_.report_host.data();
   if (report->counts[map::kRefusedKeys] != 0) {
     throw wrong(where, concat(report->counts[map::kRefusedKeys], " operation(s) have the key ",
@@ -278,7 +292,6 @@ MapResult MapHost::run_batch(MapOperation operation, const void* keys, const voi
                               shape().empty_value, " or ", shape().empty_value ^ 1,
                               " as 8 bytes (EmptyValue): nothing of this batch was done"));
   }
-  return result;
 }
 
 // Which operation of each key is the last one. The report is empty before it.
@@ -291,55 +304,128 @@ kv::Claims MapHost::claim(const MapView& view, const MapBatch& batch) {
   return claims;
 }
 
-MapResult MapHost::apply(MapOperation operation, const void* keys, const void* values, void* out,
-                         std::uint32_t count, MapStatus* status, const MapElement* element) {
+MapBatch MapHost::begin_batch(const void* values, void* out, std::uint32_t count) {
   const bool alone = !refs_out_;
   if (alone && memory_.cache) memory_.cache->begin_batch(stream, view(true));
-  const MapView seen = view(alone);
   const std::size_t value_bytes = std::size_t{count} * shape().value_bytes;
   marks[0].record(stream);
-  copy_async(stream, memory_.keys.data(), keys, std::size_t{count} * shape().key_bytes);
-  fill_async(stream, memory_.report.data(), 0, sizeof(map::Report));
   MapBatch batch{};
-  batch.keys = memory_.keys.data();
+  batch.count = count;
   batch.values = reach_in(values, value_bytes);
   batch.out = reach_out(out, value_bytes);
   batch.status = memory_.status.data();
   batch.refuse = memory_.report.data()->counts + map::kRefusedKeys;
-  batch.count = count;
   batch.alone = alone;
-  MapBatch claimed = batch;
-  if (element != nullptr) claimed.values = nullptr;  // a delta need not be a value
-  claim(seen, claimed);
+  return batch;
+}
+
+MapResult MapHost::end_batch(const MapView& view, const MapBatch& batch, void* out,
+                             MapStatus* status,
+                             const std::function<bool(std::size_t, MapStatus)>& gets,
+                             const std::function<void()>& again, Evicting* evicting) {
+  marks[2].record(stream);
+  report(view, batch);
+  std::vector<MapStatus> staged(out != nullptr && batch.out != out ? batch.count : 0);
+  const auto copy_statuses = [&] {
+    if (!staged.empty()) copy_async(stream, staged.data(), memory_.status.data(), batch.count);
+    if (status != nullptr) copy_async(stream, status, memory_.status.data(), batch.count);
+    marks[3].record(stream);
+    stream.synchronize();
+  };
+  copy_statuses();
+  const auto counted = [&](MapStatus of) {
+    return memory_.report_host[0].counts[static_cast<unsigned>(of)];
+  };
+  const std::uint32_t full = counted(MapStatus::full);
+  if (again && full != 0 && batch.alone && !view.growing) {
+    make_room(view, batch, again);
+    const std::uint32_t left = counted(MapStatus::full);
+    if (evicting != nullptr && left != 0 && left != full) retry_full(view, batch, again);
+    copy_statuses();
+  }
+  const bool evicts =
+      evicting != nullptr && counted(MapStatus::full) + counted(MapStatus::no_value) != 0;
+  score(view, batch, evicting != nullptr ? evicting->scores : nullptr, evicts);
+  if (evicts) {
+    evict(view, batch, *evicting);
+    copy_statuses();
+  }
+  if (!staged.empty()) {
+    std::vector<std::uint8_t> wanted(batch.count);
+    for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] = gets(i, staged[i]) ? 1 : 0;
+    bring_out(out, batch.count, wanted);
+  }
+  size_ -= evicts ? evicting->evicted : 0;
+  return finish(memory_.report_host[0], evicts && changes ? evicting->went : batch.count);
+}
+
+MapResult MapHost::apply(MapOperation operation, const void* keys, const void* values, void* out,
+                         std::uint32_t count, MapStatus* status, const MapElement* element,
+                         Evicting* evicting) {
+  MapBatch batch = begin_batch(values, out, count);
+  MapView seen = view(batch.alone);
+  if (element == nullptr) {
+    take_keys(batch, keys);
+    fill_async(stream, memory_.report.data(), 0, sizeof(map::Report));
+    claim(seen, batch);
+  } else {
+    label_keys(batch);
+  }
+  if (changes) changes->record(stream, batch);
   batch.order = order_of(seen, batch, true);
   marks[1].record(stream);
-  if (element != nullptr) {
+  if (element != nullptr && !batch.alone) {
+    // What is there changes meanwhile, and each operation looks for itself.
     types_.kernels->accumulate(stream, seen, batch, *element);
   } else {
     types_.kernels->apply(stream, seen, batch, operation);
   }
-  marks[2].record(stream);
-  map::launch_report(stream, seen, batch, memory_.report.data());
-  copy_async(stream, memory_.report_host.data(), memory_.report.data(), sizeof(map::Report));
-  std::vector<MapStatus> staged;
-  if (out != nullptr && batch.out != out) {
-    staged.resize(count);
-    copy_async(stream, staged.data(), memory_.status.data(), count);
-  }
-  if (status != nullptr) copy_async(stream, status, memory_.status.data(), count);
-  marks[3].record(stream);
-  stream.synchronize();
-  if (!staged.empty()) {
-    std::vector<std::uint8_t> wanted(count);
-    std::transform(staged.begin(), staged.end(), wanted.begin(), [](MapStatus of) {
-      return of == MapStatus::inserted || of == MapStatus::kept ? 1 : 0;
-    });
-    bring_out(out, count, wanted);
-  }
-  return finish(memory_.report_host[0]);
+  return end_batch(
+      seen, batch, out, status,
+      [](std::size_t, MapStatus of) { return of == MapStatus::inserted || of == MapStatus::kept; },
+      [&] {
+        end_places(memory_.report_host[0]);
+        seen.limit = limit_;
+        types_.kernels->make_room(stream, seen, batch, memory_.locks.data());
+        types_.kernels->apply(stream, seen, batch, operation);
+      },
+      evicting);
 }
 
-MapResult MapHost::finish(const map::Report& report) {
+void MapHost::report(const MapView& view, const MapBatch& batch) {
+  map::launch_report(stream, view, batch, memory_.report.data());
+  copy_async(stream, memory_.report_host.data(), memory_.report.data(), sizeof(map::Report));
+}
+
+void MapHost::report_again(const MapView& view, const MapBatch& batch) {
+  fill_async(stream, memory_.report.data(), 0, sizeof(map::Report));
+  marks[2].record(stream);
+  report(view, batch);
+  stream.synchronize();
+}
+
+// Of several that a round has made room for, one finds it at least.
+void MapHost::make_room(const MapView& view, const MapBatch& batch,
+                        const std::function<void()>& again) {
+  constexpr unsigned kMostRounds = 32;
+  auto& full = memory_.report_host[0].counts[static_cast<unsigned>(MapStatus::full)];
+  std::uint32_t before = full + 1;
+  for (unsigned round = 0; round < kMostRounds && full != 0 && full < before; ++round) {
+    before = full;
+    fill_async(stream, memory_.locks.data(), 0, kMapRoomBits / 8);
+    again();
+    report_again(view, batch);
+  }
+}
+
+void MapHost::retry_full(const MapView& view, const MapBatch& batch,
+                         const std::function<void()>& again) {
+  map::launch_retry(stream, batch);
+  again();
+  report_again(view, batch);
+}
+
+MapResult MapHost::finish(const map::Report& report, std::uint32_t operations) {
   const auto count = [&](MapStatus status) -> std::uint64_t {
     return report.counts[static_cast<unsigned>(status)];
   };
@@ -353,17 +439,25 @@ MapResult MapHost::finish(const map::Report& report) {
   result.full = count(MapStatus::full);
   result.no_value = count(MapStatus::no_value);
   size_ += result.inserted - result.erased;
-  if (shape().places == 0) return result;
+  const bool refused =
+      report.counts[map::kRefusedKeys] != 0 || report.counts[map::kRefusedValues] != 0;
+  if (changes && !refused) changes->recorded(operations);
+  const std::uint64_t freed = limit_;
+  end_places(report);
+  if (shape().places != 0 && !refs_out_) sort_freed(freed, limit_);
+  return result;
+}
+
+void MapHost::end_places(const map::Report& report) {
+  if (shape().places == 0) return;
   head_ = report.head;
-  if (refs_out_) return result;
+  if (refs_out_) return;
   if (head_ > limit_) {  // what was asked for in vain
     head_ = limit_;
     copy_async(stream, memory_.ends.data(), &head_, sizeof(head_));
     stream.synchronize();
   }
-  sort_freed(limit_, report.tail);
   limit_ = report.tail;
-  return result;
 }
 
 MapBatch MapHost::lookups(const void* keys, const void* found, std::size_t count) {
@@ -371,10 +465,21 @@ MapBatch MapHost::lookups(const void* keys, const void* found, std::size_t count
   if (found == nullptr) throw wrong(where, "a lookup without a place for found: give it one");
   if (memory_.found.size() == 0) memory_.found = DeviceBuffer<std::uint8_t>(max_batch_);
   MapBatch batch{};
-  batch.keys = memory_.keys.data();
   batch.found = memory_.found.data();
   batch.count = static_cast<std::uint32_t>(count);
   return batch;
+}
+
+void MapHost::take_keys(MapBatch& batch, const void* keys) {
+  copy_async(stream, memory_.keys.data(), keys, std::size_t{batch.count} * shape().key_bytes);
+  label_keys(batch);
+}
+
+void MapHost::label_keys(MapBatch& batch) {
+  batch.keys = memory_.keys.data();
+  if (shape().key_words() == 0) return;
+  types_.kernels->label(stream, view(!refs_out_), batch, memory_.labels.data());
+  batch.labels = memory_.labels.data();
 }
 
 void MapHost::look_up(MapBatch& batch, bool waits) {
@@ -400,8 +505,9 @@ void MapHost::find(const void* keys, void* values, std::uint8_t* found, std::siz
   MapBatch batch = lookups(keys, found, count);
   batch.out = reach_out(values, count * shape().value_bytes);
   marks[0].record(stream);
-  copy_async(stream, memory_.keys.data(), keys, count * shape().key_bytes);
+  take_keys(batch, keys);
   look_up(batch, true);
+  if (batch.out != nullptr) score(view(batch.alone), batch);
   copy_async(stream, found, memory_.found.data(), count);
   std::vector<std::uint8_t> wanted;
   if (batch.out != values) {
@@ -431,8 +537,9 @@ void MapHost::find_async(Stream& by, const void* keys, void* values, std::uint8_
   handed_over.record(by);
   handed_over.wait(stream);
   marks[0].record(stream);
-  copy_async(stream, memory_.keys.data(), keys, count * shape().key_bytes);
+  take_keys(batch, keys);
   look_up(batch, false);
+  if (batch.out != nullptr) score(view(batch.alone), batch);
   copy_async(stream, found, memory_.found.data(), count);
   marks[3].record(stream);
   handed_over.record(stream);

@@ -7,10 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "core/reason.hpp"
 #include "core/region_access.hpp"
 #include "hash_map/cache.hpp"
+#include "hash_map/changes.hpp"
 #include "hash_map/format.hpp"
 #include "hash_map/kernels.hpp"
+#include "hash_map/scores.hpp"
 #include "hash_map/table.hpp"
 #include "holdfast/sort.hpp"
 
@@ -29,10 +32,12 @@ struct Memory {
   DeviceBuffer<unsigned long long> ends;  // of the ring: head, tail
   DeviceBuffer<std::byte*> more_values;   // where the places begin that each growth has added
   DeviceBuffer<std::byte> keys;
+  DeviceBuffer<std::uint64_t> labels;  // of keys of 16 bytes and more
   DeviceBuffer<MapStatus> status;
   DeviceBuffer<unsigned long long> claims;
   DeviceBuffer<std::uint32_t> entry_of;
   DeviceBuffer<std::uint32_t> bucket, op, sorted_bucket, sorted_op;
+  DeviceBuffer<unsigned> locks{detail::kMapRoomBits / 32};  // of slots, while keys are moved
   PairSorter sorter;
   DeviceBuffer<Report> report{1};
   PinnedBuffer<Report> report_host{1};
@@ -40,7 +45,10 @@ struct Memory {
   PinnedBuffer<detail::MapSurvey> survey_host{1};
   DeviceBuffer<std::byte> values_in, values_out;  // made when they are needed
   DeviceBuffer<std::uint8_t> found;
-  std::unique_ptr<Cache> cache;  // null: there is none
+  DeviceBuffer<MapOp> kinds;            // of a mixed batch; made when they are needed
+  DeviceBuffer<std::uint32_t> sources;  // likewise
+  std::unique_ptr<Cache> cache;         // null: there is none
+  std::unique_ptr<Scores> scores;       // likewise
 };
 
 // Memory for copies of levels of so many bytes; empty where they get none.
@@ -50,6 +58,13 @@ Directory make_directory(MapOptions::Directory directory,
 }  // namespace holdfast::map
 
 namespace holdfast::detail {
+
+// Of two arrays of so many bytes; null: there is none.
+inline bool overlap(const void* a, const void* b, std::size_t bytes) {
+  if (a == nullptr || b == nullptr) return false;
+  const auto x = reinterpret_cast<std::uintptr_t>(a), y = reinterpret_cast<std::uintptr_t>(b);
+  return (x > y ? x - y : y - x) < bytes;
+}
 
 // Invariant: between calls, what it counts is as the table has it, but for what kernels with refs
 // have done since; or `broken_` says why nothing is known.
@@ -71,8 +86,13 @@ class MapHost {
 
   MapResult update(MapOperation operation, const void* keys, const void* values, void* out,
                    std::size_t count, MapStatus* status);
+  MapResult apply_mixed(const MapOp* operations, const void* keys, const void* values, void* out,
+                        std::size_t count, MapStatus* status);
   MapResult accumulate(const void* keys, const void* deltas, MapElement element, std::size_t count,
                        MapStatus* status);
+  MapEviction insert_and_evict(const void* keys, const void* values, const std::uint64_t* given,
+                               std::size_t count, const MapWent& went, MapStatus* status);
+  void scores(const void* keys, std::uint64_t* scores, std::uint8_t* found, std::size_t count);
   MapInit stage(const void* keys, std::size_t count);
   void find(const void* keys, void* values, std::uint8_t* found, std::size_t count);
   void find_async(Stream& by, const void* keys, void* values, std::uint8_t* found,
@@ -87,6 +107,13 @@ class MapHost {
   void grow();
   bool migrate(std::uint64_t buckets);
   void load_cache(bool wait);
+  MapVersion version() const;
+  MapChanges export_changes(const MapVersion& since, std::uint64_t most, void* keys, void* values,
+                            void* erased);
+  MapResult apply_changes(const MapChanges& of, const void* keys, const void* values,
+                          const void* erased);
+  void follow(const MapVersion& version);
+  MapVersion followed() const;
 
   // As it is now.
   const map::MapParameters& shape() const { return table_.now; }
@@ -99,15 +126,27 @@ class MapHost {
   Stream stream;
   MapOptions::Order order = MapOptions::Order::automatic;
   MapRecovery recovery;
+  std::unique_ptr<map::Changes> changes;  // null: none is recorded
   Event marks[4];
   Event handed_over;  // between the map's stream and a caller's
 
  private:
+  // What a batch that evicts is given, and what comes of it.
+  struct Evicting {
+    const std::uint64_t* scores = nullptr;  // null: none
+    std::byte* values = nullptr;            // of what goes
+    std::uint32_t went = 0;
+    std::uint32_t evicted = 0;  // of these, pairs that were in the map
+  };
+
   bool has_directory() const { return !memory_.directory.empty(); }
   void load_directory();
   // The table as kernels see it that are alone, or that refs may be beside.
   MapView view(bool alone) const;
+  bool orders(const MapView& view, const MapBatch& batch, bool updates) const;
   const std::uint32_t* order_of(const MapView& view, const MapBatch& batch, bool updates);
+  // The operations of a batch that is claimed, those of one key side by side.
+  const std::uint32_t* order_by_key(const MapView& view, const MapBatch& batch);
   // Whether a batch of so many values is worth the sorting of their places.
   bool sorts_places(std::size_t count) const;
   void find_by_place(const MapView& view, const MapBatch& batch);
@@ -115,6 +154,9 @@ class MapHost {
   void find_by_cache(const MapView& view, const MapBatch& batch, bool waits);
   void look_up(MapBatch& batch, bool waits);
   MapBatch lookups(const void* keys, const void* found, std::size_t count);
+  // The keys of a batch, whose count is set, where kernels read them.
+  void take_keys(MapBatch& batch, const void* keys);
+  void label_keys(MapBatch& batch);  // that are there already
   // Leaves places in memory_.sorted_bucket.
   void sort_by_place(const std::uint32_t* place, const std::uint32_t* op, std::uint32_t* sorted_op,
                      std::uint32_t count);
@@ -126,13 +168,44 @@ class MapHost {
   MapSurvey look();
   std::string verify_level(std::size_t level, class Audit& audit);
   void refuse_refs(const char* what) const;
+  map::Changes& recorder(const char* what) const;
+  void refuse_gap(const MapChanges& of) const;
   void list_values();
   void list_more_places(DeviceBuffer<std::uint32_t> larger);
   void check_count(std::size_t count) const;
-  MapResult finish(const map::Report& report);
-  // `element`: the values are added, beside others.
+  MapResult finish(const map::Report& report, std::uint32_t operations);
+  void end_places(const map::Report& report);  // those that came free are free for what follows
+  // `element`: the values are what gather_deltas() has left, which has claimed the batch.
   MapResult apply(MapOperation operation, const void* keys, const void* values, void* out,
-                  std::uint32_t count, MapStatus* status, const MapElement* element = nullptr);
+                  std::uint32_t count, MapStatus* status, const MapElement* element = nullptr,
+                  Evicting* evicting = nullptr);
+  // While there are operations that found all of their slots taken: `again` has keys moved by
+  // kernels, with memory_.locks, and applies those that have room then.
+  void make_room(const MapView& view, const MapBatch& batch, const std::function<void()>& again);
+  void report(const MapView& view, const MapBatch& batch);  // to the host, which has to wait for it
+  // Of all of the batch, of which more is done now; waits.
+  void report_again(const MapView& view, const MapBatch& batch);
+  MapResult make_mixed(const MapOp* operations, const void* keys, const void* values, void* out,
+                       std::uint32_t count, MapStatus* status);
+  // A batch, as far as its keys: a cache's part of it is begun.
+  MapBatch begin_batch(const void* values, void* out, std::uint32_t count);
+  // Brings back what became of it, and waits. `gets(i, status)`: whether operation i has a value in
+  // `out`, which batch.out stands in for. `again`: of make_room(), if it may make any. (A growing
+  // table keeps slots for keys, and makes room by that.)
+  MapResult end_batch(const MapView& view, const MapBatch& batch, void* out, MapStatus* status,
+                      const std::function<bool(std::size_t, MapStatus)>& gets,
+                      const std::function<void()>& again = {}, Evicting* evicting = nullptr);
+  // Applies once more what stayed `full` where keys have moved: one may have left a slot free.
+  void retry_full(const MapView& view, const MapBatch& batch, const std::function<void()>& again);
+  map::Scores& scored(const char* what) const;
+  // `evicts`: and notes whose pairs do not go.
+  void score(const MapView& view, const MapBatch& batch, const std::uint64_t* given = nullptr,
+             bool evicts = false);
+  void evict(MapView view, const MapBatch& batch, Evicting& evicting);
+  void check_evicts(const void* values, const std::uint64_t* given, std::size_t count,
+                    const MapWent& went) const;
+  // Throws if the last batch was refused.
+  void check_refused() const;
   kv::Claims claim(const MapView& view, const MapBatch& batch);
   // Device memory for so many bytes of what comes in, and of what is found.
   std::byte* room_for_values(std::size_t bytes);
@@ -148,7 +221,7 @@ class MapHost {
     try {
       return body();
     } catch (const std::exception& error) {
-      broken_ = error.what();
+      core::keep_reason(broken_, error);
       throw;
     }
   }

@@ -9,7 +9,9 @@
 
 namespace holdfast::map {
 
-inline constexpr unsigned kStatuses = 16;  // counts by MapStatus, and what is refused
+inline constexpr unsigned kStatuses = 16;       // counts by MapStatus, and what is refused
+inline constexpr unsigned kWithoutValues = 12;  // of a mixed batch; are counted as refused values,
+inline constexpr unsigned kRefusedKinds = 13;   // too
 inline constexpr unsigned kRefusedKeys = 14;
 inline constexpr unsigned kRefusedValues = 15;
 
@@ -28,6 +30,8 @@ void launch_claims(Stream& stream, const detail::MapView& view, const detail::Ma
 // Counts what became of the operations, and adds the ring's ends.
 void launch_report(Stream& stream, const detail::MapView& view, const detail::MapBatch& batch,
                    Report* report);
+// Takes the status of what is `full`.
+void launch_retry(Stream& stream, const detail::MapBatch& batch);
 // Stores the values of places [of count, in rising order; view.capacity: none] where their
 // operations have them.
 void launch_gather(Stream& stream, const detail::MapView& view, const std::uint32_t* place,

@@ -13,18 +13,37 @@ std::string place_of(std::string_view name, const Region& region) {
 // A cache turns the directory on.
 map::Memory memory_for(const Region& region, const map::MapParameters& now, bool growing,
                        std::uint32_t max_batch, MapOptions::Directory& directory,
-                       const MapCache& cache_options) {
+                       const MapCache& cache_options, MapScores scores) {
   std::unique_ptr<map::Cache> cache = map::make_cache(cache_options, now, directory);
   if (cache) directory = MapOptions::Directory::on;
   map::Memory memory(now, max_batch,
                      map::make_directory(directory, map::level_bytes(now, growing),
                                          region.domain() == Domain::device));
   memory.cache = std::move(cache);
+  const std::uint64_t leaving = growing ? std::uint64_t{now.buckets >> now.levels} * now.ways : 0;
+  memory.scores = map::make_scores(scores, now.slots() + leaving);
   return memory;
 }
 
 core::Use take_over(const Region& region, std::string_view name) {
   return core::RegionAccess::take_over(region, concat(name, ".", map::kTable));
+}
+
+// The record of changes first, so that a map that is there has it, if it was made with one.
+map::Table make_table(Region& region, std::string_view name, const std::string& where,
+                      const map::MapParameters& shape, std::uint64_t changes) {
+  const bool makes = !map::is_there(region, name);  // else create_table() refuses
+  if (makes) map::remove_changes(region, name);
+  if (makes && changes != 0) {
+    map::ChangesObject::create(region, map::changes_name(name),
+                               map::changes_parameters(changes, shape.key_bytes, shape.max_batch));
+  }
+  try {
+    return map::create_table(region, name, where, shape);
+  } catch (const Error&) {
+    if (makes) map::remove_changes(region, name);
+    throw;
+  }
 }
 
 }  // namespace
@@ -34,15 +53,20 @@ MapBase::MapBase(std::shared_ptr<MapHost> host) : host_(std::move(host), "hash m
 std::shared_ptr<MapHost> MapBase::create(Region& region, std::string_view name,
                                          const MapTypes& types, const MapOptions& options,
                                          std::uint64_t empty_key, std::uint64_t empty_value) {
+  map::check_name(name);
   const map::MapParameters shape = map::parameters_of(types, options, empty_key, empty_value);
   MapOptions::Directory directory = options.directory;
-  map::Memory memory = memory_for(region, shape, false, shape.max_batch, directory, options.cache);
+  map::Memory memory =
+      memory_for(region, shape, false, shape.max_batch, directory, options.cache, options.scores);
   const std::string where = place_of(name, region);
-  map::Table table = map::create_table(region, name, where, shape);
+  map::Table table = make_table(region, name, where, shape, options.changes);
   core::Use use = take_over(region, name);
   const auto host = std::make_shared<MapHost>(region, where, std::move(table), std::move(use),
                                               types, shape.max_batch, directory, std::move(memory));
+  host->changes =
+      map::Changes::load(region, host->stream, name, where, shape.key_bytes, shape.max_batch);
   host->survey();
+  if (host->changes) host->changes->begin(host->stream);
   return host;
 }
 
@@ -62,16 +86,31 @@ std::shared_ptr<MapHost> MapBase::open(Region& region, std::string_view name, co
   (void)shape.parts();  // refuses max_batch
   core::Use use = take_over(region, name);
   MapOptions::Directory directory = options.directory;
-  map::Memory memory =
-      memory_for(region, table.now, table.growing, shape.max_batch, directory, options.cache);
+  map::Memory memory = memory_for(region, table.now, table.growing, shape.max_batch, directory,
+                                  options.cache, options.scores);
   const auto host = std::make_shared<MapHost>(region, where, std::move(table), std::move(use),
                                               types, shape.max_batch, directory, std::move(memory));
+  host->changes =
+      map::Changes::load(region, host->stream, name, where, shape.key_bytes, shape.max_batch);
   host->recovery = host->survey();
+  if (host->changes) host->changes->begin(host->stream);
   return host;
 }
 
 std::uint64_t MapBase::region_bytes(const MapTypes& types, const MapOptions& options) {
-  return map::MapObject::region_bytes(map::parameters_of(types, options, 0, EmptyValue{}.bits));
+  const std::uint64_t table =
+      map::MapObject::region_bytes(map::parameters_of(types, options, 0, EmptyValue{}.bits));
+  if (options.changes == 0) return table;
+  return table + map::ChangesObject::bytes(
+                     map::changes_parameters(options.changes, types.key_bytes, options.max_batch));
+}
+
+bool MapBase::is_there(Region& region, std::string_view name) {
+  return map::is_there(region, name);
+}
+
+std::uint64_t MapBase::recorded(Region& region, std::string_view name) {
+  return map::recorded(region, name, place_of(name, region));
 }
 
 MapStats MapBase::stats() const { return host_->usable().stats(); }
@@ -128,6 +167,11 @@ MapResult MapBase::update(MapOperation operation, const void* keys, const void* 
   return host_->usable().update(operation, keys, values, out, count, status);
 }
 
+MapResult MapBase::apply(const MapOp* operations, const void* keys, const void* values, void* out,
+                         std::size_t count, MapStatus* status) {
+  return host_->usable().apply_mixed(operations, keys, values, out, count, status);
+}
+
 void MapBase::find(const void* keys, void* values, std::uint8_t* found, std::size_t count) const {
   host_->usable().find(keys, values, found, count);
 }
@@ -147,8 +191,35 @@ void MapBase::find_async(Stream& by, const void* keys, void* values, std::uint8_
   host_->usable().find_async(by, keys, values, found, count);
 }
 
+MapEviction MapBase::insert_and_evict(const void* keys, const void* values,
+                                      const std::uint64_t* scores, std::size_t count,
+                                      const MapWent& went, MapStatus* status) {
+  return host_->usable().insert_and_evict(keys, values, scores, count, went, status);
+}
+
+void MapBase::scores(const void* keys, std::uint64_t* scores, std::uint8_t* found,
+                     std::size_t count) const {
+  host_->usable().scores(keys, scores, found, count);
+}
+
 MapInit MapBase::stage(const void* keys, std::size_t count) {
   return host_->usable().stage(keys, count);
+}
+
+MapVersion MapBase::version() const { return host_->usable().version(); }
+
+void MapBase::follow(const MapVersion& version) { host_->usable().follow(version); }
+
+MapVersion MapBase::followed() const { return host_->usable().followed(); }
+
+MapChanges MapBase::export_changes(const MapVersion& since, std::uint64_t most, void* keys,
+                                   void* values, void* erased) const {
+  return host_->usable().export_changes(since, most, keys, values, erased);
+}
+
+MapResult MapBase::apply_changes(const MapChanges& of, const void* keys, const void* values,
+                                 const void* erased) {
+  return host_->usable().apply_changes(of, keys, values, erased);
 }
 
 MapView MapBase::give_ref() { return host_->usable().give_ref(); }

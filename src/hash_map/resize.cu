@@ -65,11 +65,14 @@ void MapHost::grow() {
   DeviceBuffer<MapCacheEntry> entries(memory_.cache ? next.places : 0);
   DeviceBuffer<std::uint32_t> ring(next.places);
   DeviceBuffer<std::uint32_t> used((next.places + 31) / 32);
+  const std::uint64_t on_top = std::uint64_t{next.buckets} * types_.ways;
+  DeviceBuffer<unsigned long long> scores(memory_.scores ? on_top + slots() : 0);
   stream.synchronize();
-  const map::Added added = map::make_room(region, table_, next);
+  const map::Added added = map::make_room(region, stream, table_, next);
   whole([&] {
     map::begin_growth(region, stream, table_, next, added);
     moved_ = 0;
+    if (memory_.scores) memory_.scores->extend(stream, std::move(scores), on_top);
     if (copy.empty()) {
       memory_.directory.clear();
     } else {
@@ -106,6 +109,9 @@ bool MapHost::migrate(std::uint64_t buckets) {
 void MapHost::reserve(std::uint64_t capacity) {
   region.check_writable("reserve()");
   refuse_refs("reserve()");
+  const std::uint64_t needed = map::check_reserve(region, table_, capacity);
+  // At once, and not level by level: where memory has no room for all, none is taken.
+  if (needed > region.size()) region.grow(needed);
   migrate(kAll);
   while (shape().slots() < capacity) {
     grow();

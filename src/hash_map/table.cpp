@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/format.hpp"
+#include "core/growth.hpp"
 #include "undo_log/medium_store.hpp"
 
 namespace holdfast::map {
@@ -25,10 +27,10 @@ std::uint64_t values_size(const MapParameters& made, std::uint32_t growth) {
   return (made.places << (growth - 1)) * made.stride();
 }
 
-// The word of the part `growth`. One that was never grown has 0.
+// The word of the part `growth`; 0 until the first object of a growth is made.
 std::uint64_t encode(std::uint32_t growths, bool growing) {
   const std::uint64_t state = growths * 2 + (growing ? 1 : 0);
-  return state == 0 ? 0 : state | std::uint64_t{MapHash::hash(~state, 0)} << 32;
+  return state | std::uint64_t{MapHash::hash(~state, 0)} << 32;
 }
 
 void store_growth(Region& region, Stream& stream, const Table& table) {
@@ -43,16 +45,25 @@ MapParameters grown(const MapParameters& made, std::uint32_t growths) {
   return now;
 }
 
-bool is_one(const ObjectInfo& info, std::uint64_t bytes) {
-  return info.type == type_name<std::uint8_t>() && info.bytes() == bytes &&
-         info.tracking == Tracking::marked;
+constexpr std::uint32_t kMostGrowths = 31;
+
+// By their type they are known from a program's own objects, whatever those are called.
+constexpr const char* kLevelType = "map_level";
+constexpr const char* kValuesType = "map_values";
+
+bool is_own(const ObjectInfo& info) {
+  return info.element_bytes == 1 && (info.type == kLevelType || info.type == kValuesType);
 }
 
 std::byte* find_object(Region& region, const Table& table, const std::string& object,
                        std::uint64_t bytes) {
   if (region.contains(object)) {
     const ObjectInfo info = region.object(object);
-    if (is_one(info, bytes)) return static_cast<std::byte*>(region.address(info));
+    // Of an earlier build they were bytes.
+    const bool may_be = is_own(info) || info.type == type_name<std::uint8_t>();
+    if (may_be && info.bytes() == bytes && info.tracking == Tracking::marked) {
+      return static_cast<std::byte*>(region.address(info));
+    }
   }
   throw Error(Errc::damaged, concat(table.where, " has grown, and its object '", object,
                                     "' is gone or of another size; reopen the region from its "
@@ -84,6 +95,14 @@ void find_parts(Region& region, Table& table, std::byte* first, std::byte* first
   }
 }
 
+// Whether there is anything of a first growth.
+bool has_grown(const Region& region, const Table& table) {
+  const auto own = [&](const std::string& object) {
+    return region.contains(object) && is_own(region.object(object));
+  };
+  return own(level_name(table, 1)) || own(values_name(table, 1));
+}
+
 template <class Parameters>
 Table table_of(Region& region, std::string_view name, const std::string& where,
                const Durable<Parameters>& object) {
@@ -100,7 +119,9 @@ Table table_of(Region& region, std::string_view name, const std::string& where,
     read_back(stream, &word, table.growth, sizeof(word));
     table.growths = static_cast<std::uint32_t>(word) / 2;
     table.growing = (word & 1) != 0;
-    if (word != encode(table.growths, table.growing) || table.growths > 31 ||
+    const bool known =
+        word == 0 ? !has_grown(region, table) : word == encode(table.growths, table.growing);
+    if (!known || table.growths > kMostGrowths ||
         std::uint64_t{table.made.buckets} << table.growths > kMostBucketsOfTop ||
         (table.growing && table.growths == 0)) {
       throw Error(Errc::damaged,
@@ -117,38 +138,29 @@ Table table_of(Region& region, std::string_view name, const std::string& where,
   return table;
 }
 
-// The region's bytes grow where no gap takes the object.
 std::byte* make_object(Region& region, const Table& table, const std::string& object,
-                       std::uint64_t bytes) {
-  const auto allocate = [&] {
-    return static_cast<std::byte*>(
-        region.allocate_raw(object, type_name<std::uint8_t>(), 1, bytes, Tracking::marked));
-  };
-  try {
-    return allocate();
-  } catch (const Error& error) {
-    if (error.code() != Errc::no_space) throw;
-    const ObjectInfo last = region.objects().back();  // the map's own are there
-    const std::uint64_t end =
-        last.offset + (last.bytes() + kPageBytes - 1) / kPageBytes * kPageBytes;
-    const std::uint64_t wanted = end + (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
-    if (wanted <= region.size()) throw;  // not for want of bytes
-    if (wanted > region.max_size()) {
-      throw Error(Errc::no_space,
-                  concat(table.where, ": to grow it takes ", bytes, " bytes for '", object,
-                         "'; the region would have ", wanted, ", and can have ", region.max_size(),
-                         " (max_size): open it with more, or remove something"));
-    }
-    region.grow(wanted);
-  }
-  return allocate();
+                       const char* type, std::uint64_t bytes) {
+  return core::allocate_enlarging(region, table.where, object, type, 1, bytes);
 }
 
-void remove_remains(Region& region, const std::string& object, std::uint64_t bytes) {
-  if (region.contains(object) && is_one(region.object(object), bytes)) region.remove(object);
+void refuse_foreign(const Region& region, const Table& table, const std::string& object) {
+  core::refuse_foreign(region, table.where, table.name, object);
+}
+
+void remove_remains(Region& region, const std::string& object) {
+  if (region.contains(object) && is_own(region.object(object))) region.remove(object);
 }
 
 }  // namespace
+
+void check_name(std::string_view name) {
+  if (name.size() <= kMostNameBytes) return;
+  throw Error(
+      Errc::invalid_argument,
+      concat("hash map '", name, "': its name has ", name.size(), " bytes, and ", kMostNameBytes,
+             " are the most with which it can grow, since a growth's objects are called "
+             "'<name>.values<n>': give it a shorter one"));
+}
 
 std::vector<std::uint64_t> level_bytes(const MapParameters& now, bool growing) {
   std::vector<std::uint64_t> bytes(now.levels + (growing ? 1 : 0));
@@ -158,8 +170,25 @@ std::vector<std::uint64_t> level_bytes(const MapParameters& now, bool growing) {
   return bytes;
 }
 
+bool is_there(Region& region, std::string_view name) {
+  try {
+    (void)MapObject::open(region, name);
+  } catch (const Error& error) {
+    return error.code() != Errc::not_found;
+  }
+  return true;
+}
+
 Table create_table(Region& region, std::string_view name, const std::string& where,
                    const MapParameters& shape) {
+  if (!is_there(region, name)) {
+    Table removed;  // one of this name, of which growths are left
+    removed.name = name;
+    for (std::uint32_t growth = 1; growth <= kMostGrowths; ++growth) {
+      remove_remains(region, level_name(removed, growth));
+      remove_remains(region, values_name(removed, growth));
+    }
+  }
   return table_of(region, name, where, MapObject::create(region, name, shape));
 }
 
@@ -172,6 +201,14 @@ Table open_table(Region& region, std::string_view name, const std::string& where
   return table_of(region, name, where, Durable<MapParametersOfVersion1>::open(region, name));
 }
 
+namespace {
+
+bool can_double(const MapParameters& now) {
+  return now.buckets <= kMostBucketsOfTop / 2 && now.places < ~0u / 2;
+}
+
+}  // namespace
+
 MapParameters next_of(const Table& table) {
   if (table.growth == nullptr) {
     throw Error(Errc::unsupported,
@@ -179,25 +216,68 @@ MapParameters next_of(const Table& table) {
                        " was made by an earlier version, and cannot grow: insert what "
                        "it has (export_batch()) into a new one"));
   }
-  if (table.now.buckets > kMostBucketsOfTop / 2 || table.now.places >= ~0u / 2) {
+  const std::uint32_t growth = table.growths + 1;
+  const std::string longest =
+      table.made.places != 0 ? values_name(table, growth) : level_name(table, growth);
+  if (longest.size() >= core::kNameBytes) {
+    throw Error(
+        Errc::invalid_argument,
+        concat(table.where, " cannot grow: its object '", longest, "' would have a name of ",
+               longest.size(), " bytes, and a region's have ", core::kNameBytes - 1,
+               " at most; insert what it has (export_batch()) into a map of a shorter "
+               "name"));
+  }
+  if (!can_double(table.now)) {
     throw Error(Errc::invalid_argument,
                 concat(table.where, " has ", table.now.slots(), " slots and ", table.now.places,
                        " places of values, and cannot have twice as many"));
   }
-  return grown(table.made, table.growths + 1);
+  return grown(table.made, growth);
 }
 
-Added make_room(Region& region, const Table& table, const MapParameters& next) {
+std::uint64_t check_reserve(const Region& region, const Table& table, std::uint64_t capacity) {
+  Table last = table;
+  while (last.now.slots() < capacity) {
+    if (last.growths > table.growths && !can_double(last.now)) {
+      throw Error(Errc::invalid_argument, concat(table.where, ": ", capacity,
+                                                 " slots are more than it can have, which are ",
+                                                 last.now.slots(), ": ask for fewer"));
+    }
+    last.now = next_of(last);
+    ++last.growths;
+  }
+  if (last.growths == table.growths) return 0;
+  // What is there while the last growth goes on: so many levels, and all places.
+  const auto level = [&](std::uint32_t growth) { return level_size(table.made, growth); };
+  std::uint64_t needed = region.used();
+  for (std::uint32_t i = 0; i <= table.made.levels; ++i) {
+    if (i < last.growths) needed += level(last.growths - i);
+    if (i < table.levels.size() && i < table.growths) needed -= level(table.growths - i);
+  }
+  for (std::uint32_t g = table.growths + 1; table.made.places != 0 && g <= last.growths; ++g) {
+    needed += values_size(table.made, g);
+  }
+  if (needed <= region.max_size()) return needed;
+  throw Error(Errc::no_space,
+              concat(table.where, ": for ", capacity, " slots the region would have ", needed,
+                     " bytes at least, and can have ", region.max_size(),
+                     " (max_size): open it with more, or ask for fewer"));
+}
+
+Added make_room(Region& region, Stream& stream, const Table& table, const MapParameters& next) {
   tidy(region, table);
   const std::uint32_t growth = table.growths + 1;
+  const std::string level = level_name(table, growth), values = values_name(table, growth);
+  refuse_foreign(region, table, level);
+  if (next.places != 0) refuse_foreign(region, table, values);
+  if (table.growths == 0) store_growth(region, stream, table);  // from here on it is not 0
   Added added{};
   try {
     if (next.places != 0) {
       added.values =
-          make_object(region, table, values_name(table, growth), values_size(table.made, growth));
+          make_object(region, table, values, kValuesType, values_size(table.made, growth));
     }
-    added.level =
-        make_object(region, table, level_name(table, growth), level_size(table.made, growth));
+    added.level = make_object(region, table, level, kLevelType, level_size(table.made, growth));
   } catch (...) {
     tidy(region, table);
     throw;
@@ -219,19 +299,20 @@ void end_growth(Region& region, Stream& stream, Table& table) {
   table.growing = false;
   store_growth(region, stream, table);
   table.levels.pop_back();
+  if (table.growths > table.made.levels) {
+    // It was in use until now, so it is the map's, of an earlier build, too.
+    region.remove(level_name(table, table.growths - table.made.levels));
+  }
   tidy(region, table);
 }
 
 void tidy(Region& region, const Table& table) {
   const std::uint32_t next = table.growths + 1;
   const std::uint32_t levels = table.made.levels;
-  remove_remains(region, level_name(table, next), level_size(table.made, next));
-  if (table.made.places != 0) {
-    remove_remains(region, values_name(table, next), values_size(table.made, next));
-  }
+  remove_remains(region, level_name(table, next));
+  if (table.made.places != 0) remove_remains(region, values_name(table, next));
   if (table.growing || table.growths <= levels) return;
-  const std::uint32_t emptied = table.growths - levels;
-  remove_remains(region, level_name(table, emptied), level_size(table.made, emptied));
+  remove_remains(region, level_name(table, table.growths - levels));
 }
 
 }  // namespace holdfast::map

@@ -32,14 +32,26 @@ struct Table {
   std::uint64_t bucket_count() const { return now.bucket_count() + leaving_buckets(); }
 };
 
-// Throw as Durable::create() and open(); and damaged.
+// Of a map's name: with objects of any growth behind it, it is a name of the region.
+inline constexpr std::size_t kMostNameBytes = 46;
+void check_name(std::string_view name);  // throws invalid_argument
+
+// Whether there is a map of this name, damaged or not.
+bool is_there(Region& region, std::string_view name);
+
+// Throw as Durable::create() and open(); and damaged. What growths of a map of this name have left
+// that was removed is removed by the first.
 Table create_table(Region& region, std::string_view name, const std::string& where,
                    const MapParameters& shape);
 Table open_table(Region& region, std::string_view name, const std::string& where);
 
-// What the table is once it has grown. Throws invalid_argument (too large), unsupported (version
-// 1).
+// What the table is once it has grown. Throws invalid_argument (too large, or its name too long),
+// unsupported (version 1).
 MapParameters next_of(const Table& table);
+// Returns the bytes that the region has as it grows to so many slots, as far as that is known
+// before it begins; 0: it has them. Throws as next_of(), and no_space: the region cannot have the
+// bytes.
+std::uint64_t check_reserve(const Region& region, const Table& table, std::uint64_t capacity);
 
 // The objects of a growth.
 struct Added {
@@ -47,9 +59,9 @@ struct Added {
   std::byte* values;  // null: values are in slots
 };
 // Makes them; enlarges the region where it has no room. REQUIRES: the table is not growing; next is
-// next_of(table). Throws no_space, no_shared_memory, and as Region::allocate(), with nothing
-// changed.
-Added make_room(Region& region, const Table& table, const MapParameters& next);
+// next_of(table). Throws already_exists (an object of the program's has the name), no_space,
+// no_shared_memory, and as Region::allocate(), with nothing changed.
+Added make_room(Region& region, Stream& stream, const Table& table, const MapParameters& next);
 // Puts the level on top: by one store. From then on the table is growing.
 void begin_growth(Region& region, Stream& stream, Table& table, const MapParameters& next,
                   const Added& added);

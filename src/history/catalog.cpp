@@ -182,7 +182,8 @@ std::uint64_t Catalog::note_of(Step step, const Checkpoint& checkpoint, int tier
     if (places->second.size() > own) place = places->second[own];
   }
   Noted noted = Noted::busy;
-  if (checkpoint.arrived && !checkpoint.doomed && copy.readers == 0) {
+  if (checkpoint.arrived && !checkpoint.doomed && copy.readers == 0 &&
+      waits_for_flush_of(checkpoint, tier) < 0) {
     if (copy.state == State::flushed) noted = Noted::evictable;
     if (copy.state == State::consumed) noted = Noted::consumed;
   }

@@ -44,8 +44,9 @@ struct TierSpec {
   std::uint64_t alignment = 256;  // of offsets in the buffer
   bool storage = false;
   // Of a cache: it is there for who has lost the tiers beside it, and not for speed. What it has is
-  // evicted in the order in which it came, so that the newest stay, whatever is hinted or consumed;
-  // nothing is fetched into it, and what is promoted out of it counts as before.
+  // evicted in the order in which it came, so that the newest stay, whatever is hinted or consumed,
+  // and once storage has it, if there is some; nothing is fetched into it, and what is promoted out
+  // of it counts as before.
   bool keeps_newest = false;
 };
 
@@ -129,7 +130,8 @@ class Catalog {
   bool discard(Step step);
 
   // --- What lanes ask for ------------------------------------------------------------------------
-  // REQUIRES: the transfer that the lane got before has ended.
+  // REQUIRES: the transfer that the lane got before has ended; of a flush lane, all but one of
+  // those.
   std::optional<Transfer> next_flush(int tier);
   std::optional<Transfer> next_fetch(int tier);
   // False: next_flush(), or next_fetch() of any tier, would find nothing.
@@ -140,6 +142,8 @@ class Catalog {
   }
   // The lane does nothing more.
   void lane_died(Transfer::Kind kind, int tier);
+  // A cache takes nothing from here on. What is there, or is on its way, stays and goes on.
+  void take_no_more(int tier) { tier_at(tier).takes = false; }
 
   // Ends a transfer. REQUIRES: it was begun and has not ended.
   void finish(const Transfer& transfer, Outcome outcome);
@@ -251,6 +255,7 @@ class Catalog {
     std::vector<Unflushed> flush_queue;  // in the order of arrival
     int flushes_to_oldest = 0;           // until one is of the oldest
     bool flush_alive = true, fetch_alive = true;
+    bool takes = true;  // a cache: what there is room for
     double flush_seconds_per_byte = 1e-10;
     std::uint64_t queued = 0, flushed = 0;  // bytes that ever were in the queue, and left it
     std::uint64_t used = 0;                 // storage: bytes
@@ -347,6 +352,7 @@ class Catalog {
   std::uint64_t take(int tier, const Window& window, Step step, std::uint64_t bytes);
   std::optional<Transfer> begin_flush(Step step, int tier);
   bool keeps_front(int tier) const;
+  int waits_for_flush_of(const Checkpoint& checkpoint, int tier) const;
   Transfer begin_into(Transfer::Kind kind, Step step, int from, int to, std::uint64_t offset);
 
   std::uint64_t distance_of(std::uint64_t note) const { return distances().of(note); }

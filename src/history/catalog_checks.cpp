@@ -139,7 +139,7 @@ std::string Catalog::fingerprint() const {
   }
   for (const Tier& tier : tiers_) {
     add(0);
-    add(tier.flush_alive | tier.fetch_alive << 1);
+    add(tier.flush_alive | tier.fetch_alive << 1 | tier.takes << 2);
     add(tier.queued - tier.flushed);
     for (const Unflushed& entry : tier.flush_queue) add(entry.step + 1);
     add(static_cast<std::uint64_t>(tier.flushes_to_oldest));

@@ -64,6 +64,10 @@ bool Catalog::flushes_go_on(int tier) const {
       if (room && (room->wait == 0 || flushes_go_on(below))) return true;
     }
   }
+  if (!tier_at(tier).spec.keeps_newest) return false;
+  for (int below = tier + 1; below < tiers() && !is_storage(below); ++below) {
+    if (flushes_go_on(below)) return true;  // for which its copies wait
+  }
   return false;
 }
 
@@ -192,10 +196,12 @@ std::optional<Transfer> Catalog::next_fetch(int tier) {
       continue;
     }
     if (from == tiers()) return std::nullopt;
-    if (from > tier + 1 && tier_at(tier + 1).fetch_alive) {
-      // The tier between fetches it first, if it can now: the disk is not to rest meanwhile.
-      const auto between = window(tier + 1, checkpoint.bytes, Asker::lane, distance);
-      if (between && between->wait == 0) return std::nullopt;
+    // The cache between fetches it first, if it can now: the disk is not to rest meanwhile.
+    int between = tier + 1;
+    while (between < from && !is_storage(between) && !tier_at(between).fetch_alive) ++between;
+    if (between < from && !is_storage(between)) {
+      const auto its = window(between, checkpoint.bytes, Asker::lane, distance);
+      if (its && its->wait == 0) return std::nullopt;
     }
     const std::optional<Window> room = window(tier, checkpoint.bytes, Asker::lane, distance);
     if (!room || room->wait > 0) return std::nullopt;

@@ -58,6 +58,29 @@ Score Catalog::score_now(const Fragment& fragment, const Distances& distances,
   return result;
 }
 
+// The cache whose copy has to be flushed before one here can go: this one, while it is alone. What
+// keeps the newest waits for storage even where a cache behind it has the checkpoint, since that is
+// lost with the process. Negative: none has to.
+int Catalog::waits_for_flush_of(const Checkpoint& checkpoint, int tier) const {
+  const auto waits = [&](int at) {
+    const State state = checkpoint.copies[at].state;
+    return is_alone(state) || state == State::writing;
+  };
+  if (waits(tier)) return tier;
+  if (!tier_at(tier).spec.keeps_newest) return -1;
+  int behind = -1;
+  bool can_be_stored = false;
+  for (int below = tier + 1; below < tiers(); ++below) {
+    if (is_storage(below)) {
+      if (is_whole(checkpoint.copies[below].state)) return -1;
+      can_be_stored = true;
+    } else if (behind < 0 && waits(below)) {
+      behind = below;
+    }
+  }
+  return can_be_stored ? behind : -1;
+}
+
 // What one fragment is worth to whoever wants room in its tier. `distance`: fragments that are
 // wanted before that stay.
 Score Catalog::score(int tier, const Fragment& fragment, Asker asker, std::uint64_t distance,
@@ -87,15 +110,18 @@ Score Catalog::score(int tier, const Fragment& fragment, Asker asker, std::uint6
     const double restores = result.distance == kUnhinted ? 1e6 : double(result.distance) + 1;
     result.wait += restores * restore_interval_;
   }
-  if (is_alone(copy.state) || copy.state == State::writing) {
-    if (copy.failed_flushes >= options_.flush_attempts ||
-        !drains(tier, checkpoint.bytes, asker, known)) {
+  if (const int waits = waits_for_flush_of(checkpoint, tier); waits >= 0) {
+    const Copy& held = checkpoint.copies[waits];
+    const Tier& from = tier_at(waits);
+    const bool goes = waits == tier ? drains(tier, checkpoint.bytes, asker, known)
+                                    : drains(waits, checkpoint.bytes, asker);
+    if (held.failed_flushes >= options_.flush_attempts || !goes) {
       result.wait = kNever;
       return result;
     }
-    const std::uint64_t mark = is_alone(copy.state) ? copy.flush_mark : at.queued;
-    result.wait += (double(mark - std::min(mark, at.flushed)) + double(checkpoint.bytes)) *
-                   at.flush_seconds_per_byte;
+    const std::uint64_t mark = is_alone(held.state) ? held.flush_mark : from.queued;
+    result.wait += (double(mark - std::min(mark, from.flushed)) + double(checkpoint.bytes)) *
+                   from.flush_seconds_per_byte;
   }
   if (copy.readers > 0) result.wait += double(checkpoint.bytes) * at.flush_seconds_per_byte;
   return result;
@@ -104,7 +130,7 @@ Score Catalog::score(int tier, const Fragment& fragment, Asker asker, std::uint6
 std::optional<Window> Catalog::window(int tier, std::uint64_t bytes, Asker asker,
                                       std::uint64_t distance) const {
   const AllocationTable& space = tier_at(tier).space;
-  if (bytes > space.capacity()) return std::nullopt;
+  if (bytes > space.capacity() || !tier_at(tier).takes) return std::nullopt;
   if (tier_at(tier).spec.keeps_newest) return oldest_window(tier, bytes, asker);
   Drains known;
   const Distances now = distances();
@@ -122,7 +148,7 @@ std::optional<Window> Catalog::window(int tier, std::uint64_t bytes, Asker asker
 bool Catalog::has_window(int tier, std::uint64_t bytes, Asker asker) const {
   const AllocationTable& space = tier_at(tier).space;
   const std::uint64_t needed = space.rounded(bytes);
-  if (bytes > space.capacity()) return false;
+  if (bytes > space.capacity() || !tier_at(tier).takes) return false;
   const auto fragments = space.fragments();
   const auto has_room = [&](const Fragment& one) {
     return one.step == kGap && one.bytes >= needed;

@@ -1,5 +1,6 @@
 // What a history says of its storage: what is there, what is not and why, and that everything is.
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "core/files.hpp"
@@ -27,6 +28,35 @@ bool Engine::has_file(const StepStore& store, Step step) {
 // A copy that turned out to be damaged makes way for a new one. Without the mutex.
 void Engine::remove_file(StepStore& store, Step step) {
   if (has_file(store, step)) store.remove(step);
+}
+
+// What was discarded is in no tier, and its file goes a little later: where a write finds no room
+// meanwhile it is made again behind the removals. Each attempt but the first has one more of them
+// behind it. False: it was given up. Without the mutex.
+bool Engine::write_behind_removals(Tier kind, const std::function<bool()>& write) {
+  for (;;) {
+    std::uint64_t made = 0;
+    {
+      const Lock lock(core_->mutex);
+      made = removals_made_;
+    }
+    try {
+      return write();
+    } catch (const Error& error) {
+      if (error.code() != Errc::no_space || !await_removals(kind, made)) throw;
+    }
+  }
+}
+
+// Whether one was made since there were `made`, behind those that are due now.
+bool Engine::await_removals(Tier kind, std::uint64_t made) {
+  Lock lock(core_->mutex);
+  const auto is_due = [&](const auto& removal) {
+    return removal.second == kind && removals_.contains(removal);
+  };
+  const auto due = removals_;
+  while (!core_->broken && std::any_of(due.begin(), due.end(), is_due)) core_->changed.wait(lock);
+  return !core_->broken && removals_made_ > made;
 }
 
 bool Engine::is_being_removed(Step step) const {
@@ -127,14 +157,41 @@ std::exception_ptr Engine::confirm(Lock& lock) {
   return error;
 }
 
+bool Engine::is_there(Step step, Tier tier) const {
+  const int number = tier_of(tier);
+  if (number < 0 || (tier == Tier::partner && !core_->partner_lost.empty())) return false;
+  return core_->catalog.contains(step) && is_whole(core_->catalog.state(step, number));
+}
+
 // A place that is known to have lost what it had, such as the memory of a process that was started
 // again: nothing is evicted on its account any longer, and what is left goes there anew. REQUIRES:
 // the mutex is held.
 void Engine::note_losses() {
+  if (partner_ && core_->partner_lost.empty()) note_loss_of_partner();
   for (const Tier kind : kinds_) {
     if (kind < Tier::disk || !stores_[index_of(kind)]->is_lost()) continue;
     changing([&] { note_loss(kind); });
   }
+}
+
+// What this process has mapped of it can still be read, and goes on to the next tier; but nothing
+// is safe there any longer, nor is anything more brought there.
+void Engine::note_loss_of_partner() {
+  core_->partner_lost = partner_->loss();
+  if (core_->partner_lost.empty()) return;
+  changing([&] { core_->catalog.take_no_more(tier_of(Tier::partner)); });
+  const std::string message =
+      concat(core_->partner_lost,
+             ": no copies are kept there from now on; open the history again with a "
+             "lender that lives, or without partner_lender");
+  ++stats_.failed_transfers;
+  if (options_.on_error == OnError::warn) {
+    std::fprintf(stderr, "holdfast: history: %s\n", message.c_str());
+  } else if (!pending_error_) {
+    pending_error_ = std::make_exception_ptr(Error(Errc::io, message));
+  }
+  retry_flushes();
+  core_->go_on();
 }
 
 void Engine::note_loss(Tier kind) {

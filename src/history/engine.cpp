@@ -275,7 +275,10 @@ void Engine::queue_save(Call& call, const history::Transfer& transfer, const Ste
     lock.unlock();
     StepStore& store = store_of(transfer.to);
     remove_file(store, info.step);
-    bounce_->callers.write(store, info, layout.pieces, stream, [](std::uint64_t) { return true; });
+    write_behind_removals(kind_of(transfer.to), [&] {
+      return bounce_->callers.write(store, info, layout.pieces, stream,
+                                    [](std::uint64_t) { return true; });
+    });
     lock.lock();
     caller.ends_direct(transfer, Outcome::done);
     finish(transfer, Outcome::done, nullptr);
@@ -580,18 +583,14 @@ std::vector<Step> Engine::steps() {
 
 bool Engine::is_in(Step step, Tier tier) {
   const Lock lock = open_lock();
-  const int number = tier_of(tier);
-  return number >= 0 && core_->catalog.contains(step) &&
-         is_whole(core_->catalog.state(step, number));
+  return is_there(step, tier);
 }
 
 std::optional<Step> Engine::latest(Tier tier) {
   const Lock lock = open_lock();
-  const int number = tier_of(tier);
   const StepInfo* latest = nullptr;
-  if (number < 0) return std::nullopt;
   for (const auto& [step, record] : records_) {
-    if (!core_->catalog.contains(step) || !is_whole(core_->catalog.state(step, number))) continue;
+    if (!is_there(step, tier)) continue;
     if (!latest || is_saved_before(*latest, record.info)) latest = &record.info;
   }
   return latest ? std::optional(latest->step) : std::nullopt;

@@ -76,6 +76,7 @@ struct Core {
   std::exception_ptr broken;     // what left the catalog half changed; then nothing goes on
   Caller* callers = nullptr;     // under way, the youngest first
   std::unique_ptr<Trace> trace;  // null: nobody asked for one
+  std::string partner_lost;      // why what the partner has is not safe; empty: it is
 
   // Takes the mutex for a call of the program. It is held for a microsecond or two at a time, and
   // for some where a lane decides among hundreds of checkpoints; to sleep and be woken takes ten,
@@ -95,7 +96,7 @@ struct Core {
     bool asleep = false;
   };
   Sleeper flushers[Catalog::kMaxTiers], fetchers[Catalog::kMaxTiers];
-  // What a tier is known to have lost is gone from the catalog behind it. Empty: the history has
+  // What a tier is known to have lost does not count behind it. Empty: the history has
   // ended. REQUIRES: the mutex is held.
   std::function<void()> note_losses;
   std::condition_variable dispatch;
@@ -193,6 +194,8 @@ class Engine {
                   std::unique_ptr<Together> together = nullptr, const std::string& title = {});
   // Collective where there are ranks.
   static std::unique_ptr<Engine> open(const HistoryOptions& options);
+  // Whether open() has gone well: regions that it has made end with this if not.
+  void set_opened(bool opened);
   ~Engine();
   bool is_of_this_process() const noexcept { return core_->maker.is_this_process(); }
 
@@ -231,6 +234,13 @@ class Engine {
     Clock::time_point begin{};
     std::int64_t paused_ns = 0;
     std::atomic<std::uint64_t> moved{0};  // bytes of storage
+  };
+  struct LaneCopy {
+    history::Transfer transfer;
+    StepInfo info;
+    Clock::time_point begin{};        // of its own work, behind that of the one in front
+    std::shared_ptr<Event> end = {};  // of its copy, if that is queued
+    std::exception_ptr error = {};    // what it has met
   };
   struct Consumed {  // with discard_consumed, by a restore that is queued
     Step step;
@@ -292,11 +302,17 @@ class Engine {
   Tier kind_of(int tier) const { return kinds_[static_cast<std::size_t>(tier)]; }
   bool is_cache(int tier) const { return kind_of(tier) < Tier::disk; }
   StepStore& store_of(int tier) const { return *stores_[index_of(kind_of(tier))]; }
-  // Of the kinds that are a buffer of the host; null of others.
+  // Of the kinds that may outlive the process, or are a buffer of the host; null of others.
   HostTier* memory_of(Tier kind) {
     if (kind == Tier::host) return &*host_;
     return kind == Tier::partner ? &*partner_ : nullptr;
   }
+  bool is_host_memory(int tier) {
+    const HostTier* const memory = memory_of(kind_of(tier));
+    return memory && memory->is_host_memory();
+  }
+  // Whole there, and to be found there as the tier promises. REQUIRES: the mutex is held.
+  bool is_there(Step step, Tier tier) const;
   // What a checkpoint takes in a cache. One number for all tiers, as the catalog has it.
   std::uint64_t room_of(const StepInfo& info) const;
   std::byte* address(int tier, std::uint64_t offset);
@@ -332,12 +348,15 @@ class Engine {
   static std::optional<DamagedFile> damaged_file(const StepStore& store, Step step);
   static bool has_file(const StepStore& store, Step step);
   static void remove_file(StepStore& store, Step step);
+  bool write_behind_removals(Tier kind, const std::function<bool()>& write);
+  bool await_removals(Tier kind, std::uint64_t made);
   bool is_being_removed(Step step) const;
   void flush(Lock& lock, bool refills);
   void check_all_flushed(const Catalog::Among& among);
   std::exception_ptr confirm(Lock& lock);
   void note_losses();
   void note_loss(Tier kind);
+  void note_loss_of_partner();
   bool verify(Step step, Tier kind);
   void end(bool leave);
 
@@ -362,6 +381,12 @@ class Engine {
   void wake_all();
   void run_dispatcher();
   void run_lane(history::Transfer::Kind kind, int tier);
+  void begin_work(LaneCopy& copy);
+  bool is_queued_ahead(const history::Transfer& transfer);
+  void queue_copy(Lock& lock, LaneCopy& copy, std::optional<Stream>& stream);
+  void end_copy(Lock& lock, LaneCopy copy);
+  void run_transfer(Lock& lock, LaneCopy& copy, std::optional<Stream>& stream);
+  void end_transfer(const LaneCopy& copy, Outcome outcome);
   void run_housekeeper();
   Outcome move(const history::Transfer& transfer, const StepInfo& info, Stream& stream,
                std::exception_ptr& error);
@@ -398,7 +423,8 @@ class Engine {
   void warn_or_keep(Step step, const std::exception_ptr& error);
   void retry_flushes();
   void retain();
-  // Queued work that uses these bytes comes before what `stream` does next, or before the return.
+  // Before bytes of a cache are written: queued work that uses them comes before what `stream` does
+  // next, or before the return. Throw io (HostTier::begin_writing()).
   void come_behind(int tier, std::uint64_t offset, std::uint64_t bytes, Stream& stream);
   void wait_behind(Lock& lock, int tier, std::uint64_t offset, std::uint64_t bytes);
 
@@ -426,6 +452,7 @@ class Engine {
   std::deque<Consumed> consumed_;
   std::condition_variable removal_due_;       // for the housekeeper
   std::set<std::pair<Step, Tier>> removals_;  // files to remove
+  std::uint64_t removals_made_ = 0;
   // That flush() tries again, and why.
   std::map<std::pair<Step, Tier>, std::exception_ptr> failed_removals_;
   std::map<std::pair<Step, int>, Unflushed> unflushed_;  // by the tier that they are left in

@@ -24,23 +24,28 @@ bool has_remote(const HistoryOptions& options) {
   return !options.remote.empty() || options.remote_store;
 }
 
+// Another GPU's memory is nearer to this GPU than the host's is: copies come to it without the
+// host.
+bool is_before_host(const HistoryOptions& options) { return !options.partner_lender.empty(); }
+
 std::vector<TierSpec> specs_of(const HistoryOptions& options) {
   std::vector<TierSpec> specs;
   specs.reserve(kTierKinds);
   if (options.gpu_bytes > 0) specs.push_back({.capacity = options.gpu_bytes, .alignment = 4096});
+  const TierSpec partner{.capacity = options.partner_bytes,
+                         .alignment = HostTier::alignment(options.partner_bytes),
+                         .keeps_newest = true};
+  if (options.partner_bytes > 0 && is_before_host(options)) specs.push_back(partner);
   if (options.host_bytes > 0) {
     const bool region = !options.host_region.empty();
     specs.push_back({.capacity = options.host_bytes,
                      .alignment = region ? HostTier::alignment(options.host_bytes) : 4096});
   }
-  if (options.partner_bytes > 0) {
-    specs.push_back({.capacity = options.partner_bytes,
-                     .alignment = HostTier::alignment(options.partner_bytes),
-                     .keeps_newest = true});
-  }
+  if (options.partner_bytes > 0 && !is_before_host(options)) specs.push_back(partner);
   if (!options.disk.empty()) specs.push_back({.capacity = options.disk_bytes, .storage = true});
   if (has_remote(options)) specs.push_back({.capacity = options.remote_bytes, .storage = true});
-  for (const std::string* path : {&options.host_region, &options.disk, &options.remote}) {
+  for (const std::string* path :
+       {&options.host_region, &options.partner_lender, &options.disk, &options.remote}) {
     if (path->find('\0') == path->npos) continue;
     throw Error(Errc::invalid_argument,
                 "History::open: a path has a zero byte, which no file's name has");
@@ -62,6 +67,14 @@ std::vector<TierSpec> specs_of(const HistoryOptions& options) {
   }
   if (options.partner_region.empty() && !options.partner_owner.empty()) {
     throw Error(Errc::invalid_argument, "History::open: partner_owner needs partner_region");
+  }
+  if (options.partner_region.empty() && !options.partner_lender.empty()) {
+    throw Error(Errc::invalid_argument,
+                "History::open: partner_lender needs partner_region, which says what is there");
+  }
+  if (!options.partner_lender.empty() && options.partner_lender == options.partner_region) {
+    throw Error(Errc::invalid_argument,
+                "History::open: partner_region and partner_lender are one: give each its own");
   }
   for (const TierSpec& spec : specs) {
     if (spec.storage || spec.capacity >= spec.alignment) continue;
@@ -91,15 +104,18 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<StepStore> disk,
     kinds_.push_back(kind);
   };
   add(Tier::gpu, options.gpu_bytes > 0);
+  const bool has_partner = options.partner_bytes > 0;
+  add(Tier::partner, has_partner && is_before_host(options));
   add(Tier::host, options.host_bytes > 0);
-  add(Tier::partner, options.partner_bytes > 0);
+  add(Tier::partner, has_partner && !is_before_host(options));
   add(Tier::disk, !options.disk.empty());
   add(Tier::remote, has_remote(options));
   if (options.host_bytes > 0) {
     host_.emplace(options.host_bytes, options.host_region);
   }
   if (options.partner_bytes > 0) {
-    partner_.emplace(options.partner_bytes, options.partner_region, options.partner_owner);
+    partner_.emplace(options.partner_bytes, options.partner_region, options.partner_owner,
+                     options.partner_lender);
   }
   const FolderOptions folder{.name = title};
   if (!options.disk.empty()) {
@@ -121,6 +137,13 @@ Engine::Engine(const HistoryOptions& options, std::unique_ptr<StepStore> disk,
   core_->note_losses = [this] { note_losses(); };
   start_status_server();
   start_threads();
+  set_opened(true);
+}
+
+void Engine::set_opened(bool opened) {
+  for (auto* memory : {&host_, &partner_}) {
+    if (*memory) (*memory)->set_opened(opened);
+  }
 }
 
 // What earlier processes have left. Of several under one number the one that was saved last counts;

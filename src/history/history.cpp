@@ -59,8 +59,9 @@ bool is_there(const Ticket::State& state) {
 bool came_to(const Ticket::State& state, Tier tier) {
   const int number = state.tiers[index_of(tier)];
   if (number < 0 || !is_there(state)) return false;
+  if (tier >= Tier::partner && state.core->note_losses) state.core->note_losses();
+  if (tier == Tier::partner && !state.core->partner_lost.empty()) return false;
   if (tier < Tier::disk) return state.was_in[index_of(tier)];
-  if (state.core->note_losses) state.core->note_losses();
   return history::is_whole(state.core->catalog.state(state.step, number));
 }
 
@@ -111,6 +112,10 @@ void wait_for(Ticket::State& state, Tier tier,
     if (!is_there(state)) throw Error(Errc::not_found, name + " was discarded");
     if (state.core->closed) throw Error(Errc::closed, name + ": its history is closed");
     state.core->check_whole();
+    if (tier == Tier::partner && !state.core->partner_lost.empty()) {
+      throw Error(Errc::io,
+                  name + " is not kept in the tier 'partner': " + state.core->partner_lost);
+    }
     if (!state.core->catalog.will_reach(state.step, number)) {
       throw Error(Errc::no_space,
                   name + " has no room in the tier '" + to_string(tier) +

@@ -1,10 +1,14 @@
 #include "history/host_tier.hpp"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <stdexcept>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "core/checksum.hpp"
@@ -37,44 +41,6 @@ std::uint64_t room(std::uint64_t bytes, std::uint64_t parts) {
   return parts <= HostSlot::kMostParts ? bytes : table_offset(bytes) + parts * sizeof(PartEntry);
 }
 
-// The entries of a slot's parts; none if they are not whole. REQUIRES: they are within the buffer.
-std::span<const PartEntry> entries_of(const HostSlot& slot, const std::byte* data) {
-  if (slot.parts <= HostSlot::kMostParts) return {slot.part, slot.parts};
-  const std::byte* const table = data + slot.offset + table_offset(slot.bytes);
-  const std::uint64_t bytes = slot.parts * sizeof(PartEntry);
-  if (core::hash_bytes(table, bytes) != slot.table_checksum) return {};
-  return {reinterpret_cast<const PartEntry*>(table), slot.parts};
-}
-
-// Nothing if the slot does not hold.
-std::optional<HostTier::Found> decode(const HostSlot& slot, const std::byte* data,
-                                      std::uint64_t capacity) {
-  if (slot.counts != kCounts || slot.checksum != checksum_of(slot)) return std::nullopt;
-  if (slot.step == kGap || slot.bytes == 0 || slot.bytes > capacity) return std::nullopt;
-  if (slot.parts == 0 || slot.parts > kMaxParts) return std::nullopt;
-  const std::uint64_t taken = room(slot.bytes, slot.parts);
-  if (taken > capacity || slot.offset % core::kPage != 0 || slot.offset > capacity - taken) {
-    return std::nullopt;
-  }
-  HostTier::Found found;
-  found.offset = slot.offset;
-  found.info.step = slot.step;
-  found.info.bytes = slot.bytes;
-  found.info.saved_at_ns = slot.saved_at_ns;
-  found.info.stamp = {slot.stamp_run, slot.stamp_save};
-  for (const PartEntry& entry : entries_of(slot, data)) {
-    if (std::memchr(entry.name, 0, sizeof(entry.name)) == nullptr) return std::nullopt;
-    found.info.parts.push_back({entry.name, entry.offset, entry.bytes});
-  }
-  if (found.info.parts.size() != slot.parts) return std::nullopt;
-  try {
-    check_info(found.info);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-  return found;
-}
-
 std::uint64_t slots_for(std::uint64_t bytes) {
   return std::clamp<std::uint64_t>(bytes >> 16, 64, std::uint64_t{1} << 14);
 }
@@ -87,17 +53,21 @@ std::vector<holdfast::Part> parts_of(std::uint64_t bytes, std::uint64_t slots) {
           holdfast::Part::array<std::uint8_t>("bytes", bytes, Tracking::none)};
 }
 
+template <class Parameters>
+constexpr bool kIsLent = std::is_same_v<Parameters, LentParameters>;
+
 // What differs from what is wanted, in words; empty if nothing does. Of sizes open_region() tells.
 std::string difference_of(const HostParameters&, const HostParameters&) { return {}; }
-std::string difference_of(const PartnerParameters& there, const PartnerParameters& wanted) {
+std::string difference_of(const OwnedParameters& there, const OwnedParameters& wanted) {
   const std::string_view owner(there.owner, ::strnlen(there.owner, sizeof(there.owner)));
   if (owner == wanted.owner) return {};
   return concat("copies of '", owner, "', and partner_owner is '", wanted.owner,
                 "': give each rank a region of its own");
 }
 
-PartnerParameters partner_parameters(std::uint64_t bytes, const std::string& owner) {
-  PartnerParameters parameters;
+template <class Parameters>
+Parameters partner_parameters(std::uint64_t bytes, const std::string& owner) {
+  Parameters parameters;
   parameters.bytes = bytes;
   parameters.slots = slots_for(bytes);
   if (owner.size() >= sizeof(parameters.owner) || owner.find('\0') != owner.npos) {
@@ -109,10 +79,24 @@ PartnerParameters partner_parameters(std::uint64_t bytes, const std::string& own
   return parameters;
 }
 
-// Opens the region, or makes one where nothing is.
-Region region_at(const std::string& path, std::uint64_t bytes) {
+bool is_free(const std::string& path) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) != 0 && errno == ENOENT;
+}
+
+// Opens the region, or makes one where nothing is, and notes that.
+Region region_at(const std::string& path, std::uint64_t bytes, MadeRegion& made) {
   RegionOptions options;
   options.size = bytes;
+  if (is_free(path)) {
+    try {
+      Region region = Region::create(path, options);
+      made.note(path);
+      return region;
+    } catch (const Error& error) {
+      if (error.code() != Errc::already_exists) throw;  // else another was faster
+    }
+  }
   try {
     return Region::open_or_create(path, options);
   } catch (const Error& error) {
@@ -124,8 +108,21 @@ Region region_at(const std::string& path, std::uint64_t bytes) {
 
 }  // namespace
 
+MadeRegion::~MadeRegion() {
+  if (path_.empty() || is_used) return;
+  try {
+    Region::destroy(path_);
+  } catch (const std::exception&) {  // another process has it by now, or it is gone
+  }
+}
+
 std::vector<holdfast::Part> HostParameters::parts() const { return parts_of(bytes, slots); }
 std::vector<holdfast::Part> PartnerParameters::parts() const { return parts_of(bytes, slots); }
+std::vector<holdfast::Part> LentParameters::parts() const {
+  std::vector<holdfast::Part> parts = parts_of(bytes, slots);
+  parts.pop_back();
+  return parts;
+}
 
 std::uint64_t HostTier::alignment(std::uint64_t bytes) {
   std::uint64_t alignment = core::kPage;
@@ -146,15 +143,25 @@ HostTier::HostTier(std::uint64_t bytes, const std::string& region) {
   open_region(HostParameters{bytes, slots_for(bytes)}, region, "host_bytes");
 }
 
-HostTier::HostTier(std::uint64_t bytes, const std::string& region, const std::string& owner) {
-  open_region(partner_parameters(bytes, owner), region, "partner_bytes");
+// Nothing changes before the lender is known to be right. The region is first then: it waits for
+// the end of a process that was killed, whose copies may still come into the memory.
+HostTier::HostTier(std::uint64_t bytes, const std::string& region, const std::string& owner,
+                   const std::string& lender) {
+  if (lender.empty()) {
+    open_region(partner_parameters<PartnerParameters>(bytes, owner), region, "partner_bytes");
+    return;
+  }
+  const auto parameters = partner_parameters<LentParameters>(bytes, owner);
+  lent_ = std::make_unique<LentMemory>(lender, bytes, owner);
+  data_ = lent_->data();
+  open_region(parameters, region, "partner_bytes");
 }
 
 template <class Parameters>
 void HostTier::open_region(const Parameters& parameters, const std::string& path,
                            const char* option) {
   using Object = Durable<Parameters>;
-  Region region = region_at(path, Object::region_bytes(parameters));
+  Region region = region_at(path, Object::region_bytes(parameters), made_);
   const auto is_ours = [](const ObjectInfo& info) {  // whole, or of a creation that was cut off
     return info.name.starts_with(concat(kName, "."));
   };
@@ -183,16 +190,74 @@ void HostTier::open_region(const Parameters& parameters, const std::string& path
   if (const std::string words = difference_of(there, parameters); !words.empty()) {
     throw Error(Errc::invalid_argument, concat("region '", path, "' has ", words));
   }
-  data_ = reinterpret_cast<std::byte*>(object.template part<std::uint8_t>("bytes").data());
+  if constexpr (!kIsLent<Parameters>) {
+    data_ = reinterpret_cast<std::byte*>(object.template part<std::uint8_t>("bytes").data());
+  }
   slots_ = object.template part<HostSlot>("slots");
   region_ = std::move(region);
   object_ = std::move(object);
+  if (lent_) take_lease();
   read_slots(parameters.bytes);
+}
+
+// That of the slots, where the lender has it still; else a new one, under which none of them
+// counts. The lender's file has that only once something is written: until then the copies of
+// another region count.
+void HostTier::take_lease() {
+  lease_ = lent_->lock();
+  const bool is_own = std::any_of(slots_.begin(), slots_.end(), [&](const HostSlot& slot) {
+    return slot.counts == kCounts && slot.lease == lease_;
+  });
+  if (lease_ == kNoLease || !is_own) lease_ = lent_->next_lease();
+}
+
+// The entries of a slot's parts; none if they are not whole. REQUIRES: they are within the buffer.
+std::vector<PartEntry> HostTier::entries_of(const HostSlot& slot) {
+  if (slot.parts <= HostSlot::kMostParts) return {slot.part, slot.part + slot.parts};
+  std::vector<PartEntry> table(slot.parts);
+  const std::uint64_t at = slot.offset + table_offset(slot.bytes);
+  const std::uint64_t bytes = slot.parts * sizeof(PartEntry);
+  if (lent_) {
+    lent_->get(at, table.data(), bytes);
+  } else {
+    std::memcpy(static_cast<void*>(table.data()), data_ + at, bytes);
+  }
+  if (core::hash_bytes(table.data(), bytes) != slot.table_checksum) table.clear();
+  return table;
+}
+
+// Nothing if the slot does not hold.
+std::optional<HostTier::Found> HostTier::decode(const HostSlot& slot, std::uint64_t capacity) {
+  if (slot.counts != kCounts || slot.checksum != checksum_of(slot)) return std::nullopt;
+  if (slot.lease != lease_) return std::nullopt;
+  if (slot.step == kGap || slot.bytes == 0 || slot.bytes > capacity) return std::nullopt;
+  if (slot.parts == 0 || slot.parts > kMaxParts) return std::nullopt;
+  const std::uint64_t taken = room(slot.bytes, slot.parts);
+  if (taken > capacity || slot.offset % core::kPage != 0 || slot.offset > capacity - taken) {
+    return std::nullopt;
+  }
+  Found found;
+  found.offset = slot.offset;
+  found.info.step = slot.step;
+  found.info.bytes = slot.bytes;
+  found.info.saved_at_ns = slot.saved_at_ns;
+  found.info.stamp = {slot.stamp_run, slot.stamp_save};
+  for (const PartEntry& entry : entries_of(slot)) {
+    if (std::memchr(entry.name, 0, sizeof(entry.name)) == nullptr) return std::nullopt;
+    found.info.parts.push_back({entry.name, entry.offset, entry.bytes});
+  }
+  if (found.info.parts.size() != slot.parts) return std::nullopt;
+  try {
+    check_info(found.info);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  return found;
 }
 
 void HostTier::read_slots(std::uint64_t capacity) {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    std::optional<Found> found = decode(slots_[i], data_, capacity);
+    std::optional<Found> found = decode(slots_[i], capacity);
     if (found && !used_.contains(found->info.step)) {
       used_[found->info.step] = i;
       found_.push_back(std::move(*found));
@@ -220,17 +285,23 @@ void HostTier::keep(const StepInfo& info, std::uint64_t offset) {
   slot.stamp_run = info.stamp.run;
   slot.stamp_save = info.stamp.save;
   slot.parts = info.parts.size();
+  slot.lease = lease_;
   const bool has_table = info.parts.size() > HostSlot::kMostParts;
-  auto* const table = reinterpret_cast<PartEntry*>(data_ + offset + table_offset(info.bytes));
-  PartEntry* entry = has_table ? table : slot.part;
-  if (has_table) std::memset(static_cast<void*>(table), 0, slot.parts * sizeof(PartEntry));
+  std::vector<PartEntry> table(has_table ? info.parts.size() : 0);
+  PartEntry* entry = has_table ? table.data() : slot.part;
   for (const Part& part : info.parts) {
     std::memcpy(entry->name, part.name.data(), part.name.size());
     entry->offset = part.offset;
     entry->bytes = part.bytes;
     ++entry;
   }
-  if (has_table) slot.table_checksum = core::hash_bytes(table, slot.parts * sizeof(PartEntry));
+  if (has_table) {
+    const std::uint64_t at = offset + table_offset(info.bytes);
+    const std::uint64_t bytes = table.size() * sizeof(PartEntry);
+    slot.table_checksum = core::hash_bytes(table.data(), bytes);
+    lent_ ? lent_->put(at, table.data(), bytes)
+          : static_cast<void>(std::memcpy(data_ + at, table.data(), bytes));
+  }
   slot.checksum = checksum_of(slot);
   used_[info.step] = index;
   free_.pop_back();
@@ -250,6 +321,7 @@ void HostTier::close(bool leave) {
   slots_ = {};
   pinned_ = {};
   object_ = std::monostate{};
+  lent_.reset();
   if (!region_) return;
   if (leave) {
     region_->abandon();

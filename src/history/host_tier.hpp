@@ -14,7 +14,9 @@
 // slot), partner_test.
 //
 // A partner's region differs in where it lies and in that it names its owner: whoever comes back
-// there has lost all that could tell which copies are its own.
+// there has lost all that could tell which copies are its own. Its bytes may be in lent memory of
+// another process's device, which copies alone reach; the region then has the slots, and a slot
+// counts under the lender's lease alone (lender_file.hpp).
 //
 // Thread safety: none; the history's mutex is over it. Its bytes are moved without it.
 #pragma once
@@ -29,6 +31,7 @@
 #include <vector>
 
 #include "history/allocation_table.hpp"
+#include "history/lent_memory.hpp"
 #include "history/step_file.hpp"
 #include "holdfast/durable.hpp"
 #include "holdfast/stream.hpp"
@@ -47,7 +50,8 @@ struct HostSlot {
   std::uint64_t parts;
   std::uint64_t table_checksum;  // of the table of more than kMostParts parts; else 0
   std::uint64_t stamp_run, stamp_save;
-  std::uint64_t reserved[6];  // zero
+  Lease lease;                // of lent memory that has the bytes; else zero
+  std::uint64_t reserved[4];  // zero
   std::uint64_t checksum;     // of the slot, with `counts` and this as zero
   PartEntry part[kMostParts];
 };
@@ -61,13 +65,37 @@ struct HostParameters {
   std::vector<holdfast::Part> parts() const;
 };
 
-struct PartnerParameters {
-  static constexpr const char* kTypeName = "history_partner";
+struct OwnedParameters {
   static constexpr std::uint32_t kVersion = 1;
   static constexpr std::size_t kOwnerBytes = 128;  // with the zero behind it
   std::uint64_t bytes = 0, slots = 0;
   char owner[kOwnerBytes] = {};
+};
+
+struct PartnerParameters : OwnedParameters {
+  static constexpr const char* kTypeName = "history_partner";
   std::vector<holdfast::Part> parts() const;
+};
+
+// The same, of which the region has no bytes.
+struct LentParameters : OwnedParameters {
+  static constexpr const char* kTypeName = "history_lent";
+  std::vector<holdfast::Part> parts() const;
+};
+
+// Removes the region that an open() has made if that is refused in the end.
+class MadeRegion {
+ public:
+  MadeRegion() = default;
+  ~MadeRegion();
+  MadeRegion(const MadeRegion&) = delete;
+  MadeRegion& operator=(const MadeRegion&) = delete;
+  void note(const std::string& path) { path_ = path; }
+
+  bool is_used = false;
+
+ private:
+  std::string path_;  // empty: it was there before
 };
 
 class HostTier {
@@ -81,7 +109,10 @@ class HostTier {
   // do; invalid_argument if the region is there with another number of bytes.
   HostTier(std::uint64_t bytes, const std::string& region);
   // In a partner's region. Throws as well invalid_argument if it is there with another owner.
-  HostTier(std::uint64_t bytes, const std::string& region, const std::string& owner);
+  // `lender`: who lends the memory for the bytes; empty: they are in the region. Throws then as
+  // LentMemory does.
+  HostTier(std::uint64_t bytes, const std::string& region, const std::string& owner,
+           const std::string& lender);
 
   // Of what a region of so many bytes holds.
   static std::uint64_t alignment(std::uint64_t bytes);
@@ -89,6 +120,16 @@ class HostTier {
   static std::uint64_t room_of(const StepInfo& info);
 
   std::byte* data() const { return data_; }
+  // Whether the host reads and writes its bytes, or copies alone do.
+  bool is_host_memory() const { return !lent_; }
+  // Why what is here will not survive this process; empty: it will.
+  std::string loss() const { return lent_ ? lent_->loss() : std::string(); }
+  // Whether open() has gone well. A region that this has made goes with this if it has not.
+  void set_opened(bool opened) { made_.is_used = opened; }
+  // Before any byte of data() is written. Throws io.
+  void begin_writing() {
+    if (lent_) lent_->begin_writing();
+  }
   // What earlier processes have left, in the order of the saves.
   const std::vector<Found>& found() const { return found_; }
   // What is not adopted of that must be forgotten. REQUIRES: in a region there is room_of(info) at
@@ -101,11 +142,19 @@ class HostTier {
  private:
   template <class Parameters>
   void open_region(const Parameters& parameters, const std::string& path, const char* option);
+  void take_lease();
   void read_slots(std::uint64_t capacity);
+  std::optional<Found> decode(const HostSlot& slot, std::uint64_t capacity);
+  std::vector<PartEntry> entries_of(const HostSlot& slot);
 
   PinnedBuffer<std::byte> pinned_;
+  std::unique_ptr<LentMemory> lent_;
+  Lease lease_{};
+  MadeRegion made_;  // ends behind the region
   std::optional<Region> region_;
-  std::variant<std::monostate, Durable<HostParameters>, Durable<PartnerParameters>> object_;
+  std::variant<std::monostate, Durable<HostParameters>, Durable<PartnerParameters>,
+               Durable<LentParameters>>
+      object_;
   std::byte* data_ = nullptr;
   std::span<HostSlot> slots_;
   std::vector<std::size_t> free_;

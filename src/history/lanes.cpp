@@ -40,7 +40,15 @@ void Engine::run_guarded(const Body& body) noexcept {
 
 void Engine::start_threads() {
   const int tiers = core_->catalog.tiers();
-  const auto start = [&](auto body) { threads_.emplace_back([this, body] { run_guarded(body); }); };
+  const int device = backend::device_number();
+  const auto start = [&](auto body) {
+    threads_.emplace_back([this, body, device] {
+      run_guarded([&] {
+        backend::set_device(device);  // whose are the streams and events of callers, too
+        body();
+      });
+    });
+  };
   try {
     start([this] { run_dispatcher(); });
     for (int tier = 0; tier + 1 < tiers; ++tier) {
@@ -157,65 +165,132 @@ void Engine::run_dispatcher() {
   }
 }
 
+// Of what another device's memory gets the next copy is queued before the one in front of it has
+// ended: what the host has to do in between takes a good part of the time that such a copy takes.
+// All else is one after the other.
 void Engine::run_lane(Kind kind, int tier) {
   Core::Sleeper& sleeper = (kind == Kind::flush ? core_->flushers : core_->fetchers)[tier];
   Lock lock(core_->mutex);
   std::optional<Stream> stream;
+  std::optional<LaneCopy> queued;
   for (;;) {
-    if (stopping_ || core_->broken) return;
-    const std::optional<history::Transfer> transfer = changing([&] {
-      const auto next =
-          kind == Kind::flush ? core_->catalog.next_flush(tier) : core_->catalog.next_fetch(tier);
-      note_evictions();
-      return next;
-    });
-    if (!transfer) {
+    const bool ends = stopping_ || core_->broken;
+    if (ends && !queued) return;
+    std::optional<history::Transfer> transfer;
+    if (!ends) {
+      transfer = changing([&] {
+        auto next =
+            kind == Kind::flush ? core_->catalog.next_flush(tier) : core_->catalog.next_fetch(tier);
+        note_evictions();
+        return next;
+      });
+    }
+    if (!transfer && !queued) {
       sleeper.asleep = true;
       sleeper.due.wait(lock);
       sleeper.asleep = false;
       continue;
     }
-    const StepInfo info = records_.at(transfer->step).info;
-    const auto start = std::chrono::steady_clock::now();
-    LaneWork& work = work_of(*transfer);
-    work.begin = start;
-    work.paused_ns = 0;
-    work.moved = 0;
-    if (core_->trace) core_->trace->note_held(core_->catalog, core_->trace->since_opening(start));
-    std::exception_ptr error;
-    Outcome outcome = Outcome::failed;
-    const bool fetches = transfer->kind == Kind::fetch && !is_cache(transfer->from);
-    if (fetches) ++prefetches_;
-    lock.unlock();
-    try {
-      if (!stream) stream.emplace();
-      outcome = move(*transfer, info, *stream, error);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    lock.lock();
-    // The next one, if there is one, is begun before a flush could go on.
-    if (fetches) {
-      --prefetches_;
-      note_read();
-    }
-    const double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (kind == Kind::flush && outcome == Outcome::done && info.bytes > 0) {
-      double& average = seconds_per_byte_[tier];
-      const double own = seconds / static_cast<double>(info.bytes);
-      average = average == 0 ? own : 0.75 * average + 0.25 * own;
-      core_->catalog.set_costs(tier, average);
-    }
-    if (core_->trace) trace_lane(*transfer, outcome, error);
-    finish(*transfer, outcome, error);
-    if (core_->trace) core_->trace->note_held(core_->catalog, core_->trace->now());
-    if (fetches) {
-      core_->go_on();
+    std::optional<LaneCopy> next;
+    if (transfer) next = LaneCopy{*transfer, records_.at(transfer->step).info};
+    if (next && is_queued_ahead(*transfer)) queue_copy(lock, *next, stream);
+    if (queued) end_copy(lock, *std::exchange(queued, std::nullopt));
+    if (!next) continue;
+    if (next->end || next->error) {
+      queued = std::move(next);
     } else {
-      core_->go_on(lock);
+      run_transfer(lock, *next, stream);
+    }
+    if (queued) begin_work(*queued);
+  }
+}
+
+void Engine::begin_work(LaneCopy& copy) {
+  LaneWork& work = work_of(copy.transfer);
+  copy.begin = work.begin = Clock::now();
+  work.paused_ns = 0;
+  work.moved = 0;
+  if (core_->trace)
+    core_->trace->note_held(core_->catalog, core_->trace->since_opening(copy.begin));
+}
+
+bool Engine::is_queued_ahead(const history::Transfer& transfer) {
+  return transfer.kind == Kind::flush && is_cache(transfer.to) && !is_host_memory(transfer.to);
+}
+
+// Sets its end, or its error.
+void Engine::queue_copy(Lock& lock, LaneCopy& copy, std::optional<Stream>& stream) {
+  const history::Transfer& transfer = copy.transfer;
+  try {
+    if (!stream) stream.emplace();
+    come_behind(transfer.to, transfer.to_offset, transfer.bytes, *stream);
+    copy.end = core_->events.take();
+    lock.unlock();
+    copy_async(*stream, address(transfer.to, transfer.to_offset),
+               address(transfer.from, transfer.from_offset), copy.info.bytes);
+    copy.end->record(*stream);
+  } catch (...) {
+    copy.error = std::current_exception();
+    if (lock.owns_lock()) return;
+    try {
+      stream->synchronize();  // what was queued must not run into what comes next there
+    } catch (...) {
     }
   }
+  lock.lock();
+}
+
+void Engine::end_copy(Lock& lock, LaneCopy copy) {
+  lock.unlock();
+  try {
+    if (!copy.error) copy.end->synchronize();
+  } catch (...) {
+    copy.error = std::current_exception();
+  }
+  lock.lock();
+  end_transfer(copy, copy.error ? Outcome::failed : Outcome::done);
+  core_->go_on(lock);
+}
+
+void Engine::run_transfer(Lock& lock, LaneCopy& copy, std::optional<Stream>& stream) {
+  const history::Transfer& transfer = copy.transfer;
+  begin_work(copy);
+  Outcome outcome = Outcome::failed;
+  const bool fetches = transfer.kind == Kind::fetch && !is_cache(transfer.from);
+  if (fetches) ++prefetches_;
+  lock.unlock();
+  try {
+    if (!stream) stream.emplace();
+    outcome = move(transfer, copy.info, *stream, copy.error);
+  } catch (...) {
+    copy.error = std::current_exception();
+  }
+  lock.lock();
+  // The next one, if there is one, is begun before a flush could go on.
+  if (fetches) {
+    --prefetches_;
+    note_read();
+  }
+  end_transfer(copy, outcome);
+  if (fetches) {
+    core_->go_on();
+  } else {
+    core_->go_on(lock);
+  }
+}
+
+void Engine::end_transfer(const LaneCopy& copy, Outcome outcome) {
+  const history::Transfer& transfer = copy.transfer;
+  const double seconds = std::chrono::duration<double>(Clock::now() - copy.begin).count();
+  if (transfer.kind == Kind::flush && outcome == Outcome::done && copy.info.bytes > 0) {
+    double& average = seconds_per_byte_[transfer.from];
+    const double own = seconds / static_cast<double>(copy.info.bytes);
+    average = average == 0 ? own : 0.75 * average + 0.25 * own;
+    core_->catalog.set_costs(transfer.from, average);
+  }
+  if (core_->trace) trace_lane(transfer, outcome, copy.error);
+  finish(transfer, outcome, copy.error);
+  if (core_->trace) core_->trace->note_held(core_->catalog, core_->trace->now());
 }
 
 // Removes files of what was discarded.
@@ -243,6 +318,7 @@ void Engine::run_housekeeper() {
       ++stats_.failed_transfers;
       warn_or_keep(step, error);
     } else {
+      ++removals_made_;
       retry_flushes();  // there may be room now
     }
     core_->go_on();
@@ -345,14 +421,16 @@ bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info,
   if (!is_cache(transfer.to)) {
     StepStore& store = store_of(transfer.to);
     remove_file(store, info.step);
-    if (!is_cache(transfer.from)) return send(transfer, info, store, faulty_source);
-    const auto from = bytes_at(transfer.from, transfer.from_offset);
-    if (memory_of(kind_of(transfer.from))) return store.write(info, from, pace);
-    return bounce_->flushes.write(store, info, {{0, from.data(), from.size()}}, stream, pace);
+    return write_behind_removals(kind_of(transfer.to), [&] {
+      if (!is_cache(transfer.from)) return send(transfer, info, store, faulty_source);
+      const auto from = bytes_at(transfer.from, transfer.from_offset);
+      if (is_host_memory(transfer.from)) return store.write(info, from, pace);
+      return bounce_->flushes.write(store, info, {{0, from.data(), from.size()}}, stream, pace);
+    });
   }
   const auto to = bytes_at(transfer.to, transfer.to_offset);
   if (is_cache(transfer.from)) {
-    if (memory_of(kind_of(transfer.from)) && memory_of(kind_of(transfer.to))) {
+    if (is_host_memory(transfer.from) && is_host_memory(transfer.to)) {
       {
         Lock lock(core_->mutex);
         wait_behind(lock, transfer.to, transfer.to_offset, transfer.bytes);
@@ -373,7 +451,7 @@ bool Engine::move_bytes(const history::Transfer& transfer, const StepInfo& info,
     wait_behind(lock, transfer.to, transfer.to_offset, transfer.bytes);
   }
   StepStore& store = store_of(transfer.from);
-  if (memory_of(kind_of(transfer.to))) return store.read(info.step, to, pace);
+  if (is_host_memory(transfer.to)) return store.read(info.step, to, pace);
   return bounce_->fetches.read(store, info.step, {{0, to.data(), to.size()}}, stream, pace);
 }
 

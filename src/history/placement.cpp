@@ -189,6 +189,7 @@ Placement place(const HistoryOptions& options, RankTalk& talk) {
   if (!own.trace.empty()) own.trace += "." + folder;
   if (!own.partner_region.empty()) {
     own.partner_region += "." + folder;
+    if (!own.partner_lender.empty()) own.partner_lender += "." + folder;
     if (own.partner_owner.empty()) own.partner_owner = placement.title;
   }
   const auto take = [&](std::uint64_t budget, const char* what) {

@@ -176,6 +176,7 @@ void Engine::retain() {
 }
 
 void Engine::come_behind(int tier, std::uint64_t offset, std::uint64_t bytes, Stream& stream) {
+  if (HostTier* const memory = memory_of(kind_of(tier))) memory->begin_writing();
   // A stream that failed has ended with these bytes; it does not stop who gets them.
   std::shared_ptr<std::atomic<bool>> failed;
   const std::uint64_t room = core_->catalog.space(tier).rounded(bytes);
@@ -186,6 +187,7 @@ void Engine::come_behind(int tier, std::uint64_t offset, std::uint64_t bytes, St
 }
 
 void Engine::wait_behind(Lock& lock, int tier, std::uint64_t offset, std::uint64_t bytes) {
+  if (HostTier* const memory = memory_of(kind_of(tier))) memory->begin_writing();
   const auto events = fences_[tier].over(offset, core_->catalog.space(tier).rounded(bytes));
   lock.unlock();
   for (const auto& event : events) {

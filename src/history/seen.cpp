@@ -76,7 +76,9 @@ std::string in_words(TraceEvent::Why why, const char* tier) {
 
 std::string Engine::path_of(Tier kind) const {
   if (stores_[index_of(kind)]) return stores_[index_of(kind)]->path();
-  if (kind == Tier::partner) return options_.partner_region;
+  if (kind == Tier::partner) {
+    return options_.partner_lender.empty() ? options_.partner_region : options_.partner_lender;
+  }
   return kind == Tier::host ? options_.host_region : "";
 }
 

@@ -55,7 +55,9 @@ std::unique_ptr<Engine> Engine::open(const HistoryOptions& options) {
     auto engine =
         std::make_unique<Engine>(placement.options, nullptr, std::move(together), placement.title);
     // A save of this run must not meet a rank that has not seen what it lacks.
+    engine->set_opened(false);  // before all ranks have come here
     talk->exchange(kOpen, {});
+    engine->set_opened(true);
     return engine;
   } catch (...) {
     if (!talk->has_failed()) talk->tell_failure(kOpen, std::current_exception());
@@ -107,7 +109,7 @@ Offer Engine::offer_of(Tier tier) const {
   for (const auto& [step, record] : records_) {
     if (!core_->catalog.contains(step)) continue;
     for (const Tier kind : kinds_) {
-      if (!is_whole(core_->catalog.state(step, tier_of(kind)))) continue;
+      if (!is_there(step, kind)) continue;
       if (kind >= tier) add(all, record.info);
       if (kind >= Tier::disk) add(durable, record.info);
     }
@@ -152,7 +154,7 @@ Stamp Engine::stamp_of(const Ticket::State& state, Tier tier) const {
   if (record != records_.end() && record->second.ticket.get() == &state &&
       core_->catalog.contains(state.step)) {
     for (const Tier kind : kinds_) {
-      if (kind >= tier && is_whole(core_->catalog.state(state.step, tier_of(kind)))) {
+      if (kind >= tier && is_there(state.step, kind)) {
         return record->second.info.stamp;
       }
     }

@@ -55,21 +55,71 @@ TEST_F(DurableDamage, EveryByteOfTheHeaderIsChecked) {
   Ledger::open(region, "books");
 }
 
-// A page that was lost reads as zeroes, as after a creation that was cut off. No part is touched.
-TEST_F(DurableDamage, AHeaderOfZeroesLosesNoPart) {
+// The first bytes alone are zero as those of a creation that was cut off are; parts, which such a
+// one has not, say that this was whole.
+TEST_F(DurableDamage, AHeaderThatBeginsWithZeroesIsDamaged) {
   const Header before = header();
-  header() = {};
-  EXPECT_EQ(opened({"cut off"}), Errc::not_found);
   const std::vector<std::string> objects = test::names_in(region);
-  EXPECT_EQ(error_of(
-                [&] {
-                  Ledger::create(region, "books", {1000, 4});
-                },
-                {"'books.balances'", "remove it"}),
-            Errc::already_exists);
-  EXPECT_EQ(test::names_in(region), objects);
-  header() = before;
+  for (const std::size_t bytes : {8, 16}) {
+    std::memset(&header(), 0, bytes);
+    EXPECT_EQ(opened({"'books'", "damaged header"}), Errc::damaged) << bytes;
+    const auto create = [&] { Ledger::create(region, "books", {1000, 4}); };
+    EXPECT_EQ(error_of(create), Errc::damaged) << bytes;
+    EXPECT_EQ(error_of([&] { Ledger::remove(region, "books"); }), Errc::damaged) << bytes;
+    EXPECT_EQ(test::names_in(region), objects);
+    header() = before;
+    Ledger::open(region, "books");
+  }
+  // Of a creation that was cut off there is the header alone.
+  header().magic = 0;
+  for (const std::string& object : objects) {
+    if (object != "books.header") region.remove(object);
+  }
+  EXPECT_EQ(opened({"cut off"}), Errc::not_found);
+  Ledger::create(region, "books", {1000, 4});
+  EXPECT_EQ(test::names_in(region).size(), objects.size());
+}
+
+// A page that was lost reads as zeroes, as after a creation that was cut off: any part that is left
+// says that it was none, whatever the parameters of the next creation are. Nothing is touched.
+TEST_F(DurableDamage, AHeaderOfZeroesIsDamagedWhereAPartIsLeft) {
+  const Header before = header();
+  for (const std::string& left : test::ledger_objects()) {
+    if (left == "books.header") continue;
+    SCOPED_TRACE(left);
+    for (const std::string& object : test::ledger_objects()) {
+      if (object != "books.header" && object != left) region.remove(object);
+    }
+    header() = {};
+    const std::vector<std::string> objects = test::names_in(region);
+    const std::vector<std::string> words = {"'books.header'", "'" + left + "'", "last commit"};
+    EXPECT_EQ(opened(words), Errc::damaged);
+    for (const std::uint64_t accounts : {1000, 7}) {
+      EXPECT_EQ(error_of(
+                    [&] {
+                      Ledger::create(region, "books", {accounts, 4});
+                    },
+                    words),
+                Errc::damaged);
+    }
+    EXPECT_EQ(error_of([&] { Ledger::remove(region, "books"); }, words), Errc::damaged);
+    EXPECT_EQ(test::names_in(region), objects);
+    header() = before;
+    Ledger::remove(region, "books");
+    Ledger::create(region, "books", {1000, 4});
+  }
+}
+
+// Objects of another durable object whose name begins alike are no parts.
+TEST_F(DurableDamage, AHeaderOfZeroesAloneIsOfACreationThatWasCutOff) {
+  Ledger::remove(region, "books");
+  Ledger::create(region, "books.old", {10, 4});
+  Ledger::create(region, "bookshelf", {10, 4});
+  region.allocate<Header>("books.header", 1, Tracking::marked);
+  EXPECT_EQ(opened({"cut off"}), Errc::not_found);
+  Ledger::create(region, "books", {1000, 4});
   Ledger::open(region, "books");
+  EXPECT_EQ(Ledger::open(region, "books.old").parameters().accounts, 10u);
 }
 
 TEST_F(DurableDamage, AHeaderThatSaysSomethingElseIsRefused) {

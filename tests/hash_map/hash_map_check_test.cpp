@@ -32,9 +32,34 @@ TEST_P(HashMapCheck, ChangesOfTheProgramAreNoticed) {
 
 INSTANTIATE_TEST_SUITE_P(Programs, HashMapCheck,
                          ::testing::Values("map_insert", "map_insert_small", "map_update",
-                                           "map_erase", "map_ref_insert", "map_ref_update",
-                                           "map_ref_erase", "map_grow", "map_grow_update",
-                                           "map_grow_erase", "map_grow_ref_erase"),
+                                           "map_erase", "map_make_room", "map_ref_insert",
+                                           "map_ref_update", "map_ref_erase", "map_grow",
+                                           "map_grow_update", "map_grow_erase",
+                                           "map_grow_ref_erase", "map_changes", "map_mixed",
+                                           "map_mixed_insert", "map_mixed_erase",
+                                           "map_mixed_make_room", "map_evict", "map_evict_small"),
+                         [](const auto& of) { return std::string(of.param); });
+INSTANTIATE_TEST_SUITE_P(LongKeys, HashMapCheck,
+                         ::testing::Values("map_long_insert", "map_long_make_room",
+                                           "map_long_evict", "map_long_ref_erase", "map_long_grow"),
+                         [](const auto& of) { return std::string(of.param); });
+
+// Whoever inserts a long key beside others may look at it again and again, which the checker takes
+// for a loop: "about 99 % of all".
+class HashMapCheckOfLongKeys : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(HashMapCheckOfLongKeys, FindsNoFailure) {
+  Options options;
+  options.nested = false;
+  const Report report = check(shipped_program(GetParam()), options);
+  EXPECT_TRUE(nothing_fails(report)) << to_string(report.verdict) << all_of(report.void_reasons);
+  EXPECT_GE(report.schedules_share, .99);
+  EXPECT_TRUE(report.complete) << all_of(report.limits);
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, HashMapCheckOfLongKeys,
+                         ::testing::Values("map_long_erase", "map_long_ref_insert",
+                                           "map_long_ref_alike", "map_long_grow_ref_erase"),
                          [](const auto& of) { return std::string(of.param); });
 
 }  // namespace

@@ -1,14 +1,11 @@
 // A map that is killed: at any moment, and at every fence of batches, of growths and of opening;
 // and one that is damaged.
-#include <chrono>
 #include <set>
-#include <thread>
 
+#include "durable/header.hpp"
+#include "hash_map/format.hpp"
 #include "hash_map/map_test.hpp"
-#include "support/process.hpp"
-#ifdef HOLDFAST_INTERCEPT
-#include "holdfast/cpu/listener.hpp"
-#endif
+#include "support/killed_child.hpp"
 
 namespace holdfast::test {
 namespace {
@@ -23,12 +20,13 @@ template <class Map>
 struct Numbered {
   enum Kind { insert, assign, put, erase };
   using Opened = MapOpened<Map>;
+  using Key = typename Opened::Key;
   using Oracle = typename Opened::Oracle;
 
   explicit Numbered(U64 n, std::size_t count = kBatch) : kind(static_cast<Kind>(n * 7 % 5 % 4)) {
     std::mt19937_64 random(n);
     for (std::size_t i = 0; i < count; ++i) {
-      keys.push_back(random() % kKeys);
+      keys.push_back(test_key<Key>(random() % kKeys));
       numbers.push_back(((n + 1) & 0xffffff) << 8 | i);
     }
   }
@@ -50,7 +48,7 @@ struct Numbered {
   }
   // The values that a key may have once this batch was begun, from `before`, 0 for none: it is done
   // or not, and an insertion may not have fitted.
-  std::vector<U64> outcomes(U64 key, U64 before) const {
+  std::vector<U64> outcomes(const Key& key, U64 before) const {
     U64 last = 0;
     for (std::size_t i = 0; i < keys.size(); ++i) {
       if (keys[i] == key) last = numbers[i];
@@ -61,13 +59,13 @@ struct Numbered {
     return sets ? std::vector<U64>{before, last} : std::vector<U64>{before};
   }
   Kind kind;
-  std::vector<U64> keys;
+  std::vector<Key> keys;
   std::vector<U64> numbers;
 };
 
 // A key's value, 0 for none.
 template <class Oracle>
-U64 value_in(const Oracle& oracle, U64 key) {
+U64 value_in(const Oracle& oracle, const typename Oracle::key_type& key) {
   const auto at = oracle.find(key);
   return at == oracle.end() ? 0 : at->second;
 }
@@ -78,7 +76,8 @@ void expect_follows(const MapOpened<Map>& opened, const typename MapOpened<Map>:
                     U64 batch, std::size_t count) {
   const auto now = opened.contents();
   const Numbered<Map> last(batch, count);
-  for (U64 key = 0; key < kKeys; ++key) {
+  for (U64 number = 0; number < kKeys; ++number) {
+    const auto key = test_key<typename MapOpened<Map>::Key>(number);
     const auto may = last.outcomes(key, value_in(before, key));
     ASSERT_NE(std::find(may.begin(), may.end(), value_in(now, key)), may.end())
         << "key " << key << " was " << value_in(before, key) << ", is " << value_in(now, key)
@@ -90,6 +89,7 @@ void expect_follows(const MapOpened<Map>& opened, const typename MapOpened<Map>:
 
 using Map = HashMap<U64, MapConfig<8>>;
 using Opened = MapOpened<Map>;
+using LongMap = HashMap<Bytes<24>, MapConfig<8>>;
 
 // While a ref is out, three batches here, each takes a place for every value that it sets.
 MapOptions shape() {
@@ -100,42 +100,63 @@ MapOptions shape() {
 
 // ---- Kills at any moment -----------------------------------------------------------------------
 
-struct Told {
-  U64 batch;
-  U64 done;
-};
-
 // Beside what batches run.
-enum class Beside { nothing, refs, growths };
+enum class Beside { nothing, refs, growths, cache };
 Beside beside_from_environment() {
   return static_cast<Beside>(std::stoi(from_environment("HOLDFAST_TEST_BESIDE")));
 }
 
 // A step of a growth, or the beginning of one.
+template <class Map>
 void grow_some(Map& map, U64 step) {
   if (map.stats().left_to_move == 0 && map.capacity() < 72 * 64) map.grow();
   map.migrate(step % 4);
 }
 
-TEST(HashMapChild, DISABLED_RunsUntilKilled) {
-  const Opened opened = Opened::open(from_environment("HOLDFAST_TEST_PATH"));
-  const Beside beside = beside_from_environment();
-  const bool by_ref = beside == Beside::refs;
-  for (U64 n = std::stoull(from_environment("HOLDFAST_TEST_BATCH"));; ++n) {
-    if (by_ref && n % 3 == 0) (void)opened.map->ref();
-    report(Told{n, 0});
-    Numbered<Map>(n).apply(opened);
-    report(Told{n, 1});
-    if (by_ref && n % 3 == 2) opened.map->quiesce();
-    if (beside == Beside::growths) grow_some(*opened.map, n);
+// What a lookup finds is what the medium has, wherever it was served from.
+template <class Map>
+void serve_some(const MapOpened<Map>& opened) {
+  std::vector<typename MapOpened<Map>::Key> keys;
+  for (std::size_t i = 0; i < kBatch; ++i)
+    keys.push_back(test_key<typename MapOpened<Map>::Key>(i));
+  std::vector<std::uint32_t> values(kBatch * 8);
+  std::vector<std::uint8_t> found(kBatch);
+  opened.map->find(keys.data(), values.data(), found.data(), kBatch);
+  const auto held = opened.contents();
+  for (std::size_t i = 0; i < kBatch; ++i) {
+    if (found[i] != 0 ? read_value(&values[i * 8], 32) != value_in(held, keys[i])
+                      : held.count(keys[i]) != 0) {
+      std::abort();
+    }
   }
 }
 
-class HashMapCrash : public Scratch {
+template <class Map>
+void run_until_killed() {
+  const Beside beside = beside_from_environment();
+  MapOpenOptions how;
+  if (beside == Beside::cache) how.cache = {16 * 32, MapCache::Policy::lru, 2};
+  const auto opened = MapOpened<Map>::open(from_environment("HOLDFAST_TEST_PATH"), how);
+  const bool by_ref = beside == Beside::refs;
+  for (U64 n = std::stoull(from_environment("HOLDFAST_TEST_BATCH"));; ++n) {
+    if (by_ref && n % 3 == 0) (void)opened.map->ref();
+    report_batch(n, [&] { Numbered<Map>(n).apply(opened); });
+    if (by_ref && n % 3 == 2) opened.map->quiesce();
+    if (beside == Beside::growths) grow_some(*opened.map, n);
+    if (beside == Beside::cache) serve_some(opened);
+  }
+}
+TEST(HashMapChild, DISABLED_RunsUntilKilled) { run_until_killed<Map>(); }
+TEST(HashMapChild, DISABLED_RunsWithLongKeysUntilKilled) { run_until_killed<LongMap>(); }
+
+template <class Map>
+class HashMapKills : public Scratch {
  protected:
+  using Opened = MapOpened<Map>;
+  using Oracle = typename Opened::Oracle;
   // Runs batches in a child until it is killed; between two kills the child says what is done, and
   // this process does the same to a map of its own, which is never killed.
-  void kill_often(Beside beside) {
+  void kill_often(Beside beside, const char* child_test = "DISABLED_RunsUntilKilled") {
     std::mt19937_64 random(test_seed());
     Opened::create(path(), shape()).region->close();
     U64 next = 0;
@@ -143,23 +164,13 @@ class HashMapCrash : public Scratch {
       Opened before = Opened::open(path());
       const auto held = before.contents();
       before.abandon();
-      U64 begun = next, done = next;
-      {
-        Child child("HashMapChild.DISABLED_RunsUntilKilled",
+      const auto [done, begun] = batches_told(
+          next, told_until_killed<ToldBatch>(
+                    std::string("HashMapChild.") + child_test, arenas(),
                     {{"HOLDFAST_TEST_PATH", path()},
-                     {"HOLDFAST_ARENA_DIR", arenas()},
                      {"HOLDFAST_TEST_BATCH", std::to_string(next)},
-                     {"HOLDFAST_TEST_BESIDE", std::to_string(static_cast<int>(beside))}});
-        Told told{};
-        ASSERT_TRUE(child.read(told));
-        std::this_thread::sleep_for(std::chrono::microseconds(random() % 20'000));
-        child.kill();
-        do {
-          begun = told.batch + 1;
-          if (told.done != 0) done = told.batch + 1;
-        } while (child.read(told));
-      }
-      ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
+                     {"HOLDFAST_TEST_BESIDE", std::to_string(static_cast<int>(beside))}},
+                    random));
       Opened opened = Opened::open(path());
       const auto now = opened.contents();
       ASSERT_NO_FATAL_FAILURE(judge(opened, held, now, next, done, begun));
@@ -168,13 +179,14 @@ class HashMapCrash : public Scratch {
       next = begun;
       opened.abandon();
     }
-    EXPECT_GT(total_, 20u);
+    EXPECT_GT(total_, 12u);
   }
 
   // A key's possible states, through batches that are done, and one that may be.
-  static void judge(const Opened& opened, const Opened::Oracle& held, const Opened::Oracle& now,
-                    U64 first, U64 done, U64 begun) {
-    for (U64 key = 0; key < kKeys; ++key) {
+  static void judge(const Opened& opened, const Oracle& held, const Oracle& now, U64 first,
+                    U64 done, U64 begun) {
+    for (U64 number = 0; number < kKeys; ++number) {
+      const auto key = test_key<typename Opened::Key>(number);
       std::set<U64> may{value_in(held, key)};
       for (U64 n = first; n < begun; ++n) {
         const Numbered<Map> batch(n);
@@ -200,32 +212,35 @@ class HashMapCrash : public Scratch {
   int cut_growths_ = 0;
 };
 
+using HashMapCrash = HashMapKills<Map>;
 TEST_F(HashMapCrash, KilledAtAnyMomentEachOperationIsThereWholeOrNot) {
   kill_often(Beside::nothing);
 }
 TEST_F(HashMapCrash, KilledAtAnyMomentBesideRefsEachOperationIsThereWholeOrNot) {
   kill_often(Beside::refs);
 }
+TEST_F(HashMapCrash, KilledAtAnyMomentBesideAServingCacheEachOperationIsThereWholeOrNot) {
+  kill_often(Beside::cache);
+}
 TEST_F(HashMapCrash, KilledAtAnyMomentOfGrowthsEachOperationIsThereWholeOrNot) {
   kill_often(Beside::growths);
   EXPECT_GT(cut_growths_, 0) << "of 12 kills";
 }
 
+using HashMapCrashOfLongKeys = HashMapKills<LongMap>;
+TEST_F(HashMapCrashOfLongKeys, KilledAtAnyMomentEachOperationIsThereWholeOrNot) {
+  kill_often(Beside::nothing, "DISABLED_RunsWithLongKeysUntilKilled");
+}
+TEST_F(HashMapCrashOfLongKeys, KilledAtAnyMomentBesideRefsEachOperationIsThereWholeOrNot) {
+  kill_often(Beside::refs, "DISABLED_RunsWithLongKeysUntilKilled");
+}
+TEST_F(HashMapCrashOfLongKeys, KilledAtAnyMomentOfGrowthsEachOperationIsThereWholeOrNot) {
+  kill_often(Beside::growths, "DISABLED_RunsWithLongKeysUntilKilled");
+  EXPECT_GT(cut_growths_, 0) << "of 12 kills";
+}
+
 // ---- Kills at every fence ----------------------------------------------------------------------
 #ifdef HOLDFAST_INTERCEPT
-
-// Dies at the n-th fence that a kernel makes durable.
-class Reaper : public cpu::Listener {
- public:
-  explicit Reaper(U64 fences) : left_(fences) {}
-  void on_event(const cpu::Event& event) override {
-    if (event.kind != cpu::EventKind::durability_fence) return;
-    if (left_-- == 0) ::kill(::getpid(), SIGKILL);
-  }
-
- private:
-  U64 left_;
-};
 
 constexpr std::size_t kShort = 10;
 
@@ -261,15 +276,13 @@ TEST_F(HashMapCrash, KilledAtEveryFenceEachOperationIsThereWholeOrNot) {
     const Beside beside = batch < 105   ? Beside::nothing
                           : batch < 110 ? Beside::refs
                                         : Beside::growths;
-    const auto run = [&](U64 fences, bool opening) {
-      Child child("HashMapChild.DISABLED_DiesAtAFence",
-                  {{"HOLDFAST_TEST_PATH", path()},
-                   {"HOLDFAST_ARENA_DIR", arenas()},
-                   {"HOLDFAST_TEST_BATCH", std::to_string(batch)},
-                   {"HOLDFAST_TEST_FENCES", std::to_string(fences)},
-                   {"HOLDFAST_TEST_BESIDE", std::to_string(static_cast<int>(beside))},
-                   {"HOLDFAST_TEST_OPENING", opening ? "1" : "0"}});
-      return child.wait();
+    const auto ends = [&](U64 fences, bool opening) {
+      return came_to_its_end("HashMapChild.DISABLED_DiesAtAFence", arenas(),
+                             {{"HOLDFAST_TEST_PATH", path()},
+                              {"HOLDFAST_TEST_BATCH", std::to_string(batch)},
+                              {"HOLDFAST_TEST_FENCES", std::to_string(fences)},
+                              {"HOLDFAST_TEST_BESIDE", std::to_string(static_cast<int>(beside))},
+                              {"HOLDFAST_TEST_OPENING", opening ? "1" : "0"}});
     };
     bool finished = false;
     for (U64 fence = 0; !finished; fence += fence < 12 ? 1 : 5) {
@@ -277,14 +290,11 @@ TEST_F(HashMapCrash, KilledAtEveryFenceEachOperationIsThereWholeOrNot) {
       ASSERT_LT(fence, 5000u);
       Region::destroy(path());
       write_file(path(), image);
-      const int status = run(fence, false);
-      finished = status == 0;
-      if (!finished) {
-        ASSERT_EQ(status, 128 + SIGKILL);
+      finished = ends(fence, false);
+      for (U64 again = 0; fence % 10 == 0 && !ends(again, true); ++again) {
+        ASSERT_FALSE(HasFailure());
       }
-      for (U64 again = 0; fence % 10 == 0 && run(again, true) != 0; ++again) {
-      }
-      ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
+      ASSERT_FALSE(HasFailure());
       opened = Opened::open(path());
       ASSERT_NO_FATAL_FAILURE(expect_follows(opened, held, batch, kShort));
       const auto now = opened.contents();
@@ -341,6 +351,33 @@ class HashMapDamage : public HashMapCrash {
         << what;
     EXPECT_TRUE(std::equal(before.begin(), before.end(), table.begin())) << what << ": changed";
   }
+  // Whether it is refused by name; if not, everything is done to it, and it has to be sound.
+  static bool is_refused(Region& region) {
+    try {
+      Map map = Map::open(region, "map", {0, kBatch});
+      EXPECT_EQ(map.verify(), "");
+      const std::uint32_t bytes = map.value_bytes();
+      const std::vector<U64> keys{5, 6, 7, 8, 500, 501};
+      std::vector<std::uint32_t> values(keys.size() * bytes / 4, 3);
+      std::vector<std::uint8_t> found(keys.size());
+      map.find(keys.data(), values.data(), found.data(), keys.size());
+      map.insert_or_assign(keys.data(), values.data(), keys.size());
+      map.erase(keys.data(), 2);
+      U64 pairs = 0;
+      map.for_each([&](U64, const void*) { ++pairs; });
+      EXPECT_EQ(pairs, map.size());
+      map.migrate(2);
+      EXPECT_EQ(map.verify(), "");
+      return false;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("'map'"), std::string::npos) << error.what();
+      const bool named = error.code() == Errc::damaged || error.code() == Errc::invalid_argument ||
+                         error.code() == Errc::newer_version || error.code() == Errc::unsupported ||
+                         error.code() == Errc::not_found;
+      EXPECT_TRUE(named) << error.what();
+      return true;
+    }
+  }
   Opened::Oracle held_;
 };
 
@@ -393,6 +430,83 @@ TEST_F(HashMapDamage, EveryByteOfTheTableIsLookedAt) {
     }
   }
   EXPECT_GT(refused, 50);
+}
+
+// Everything of a map that may be damaged: its header, its word of growth, its table, levels and
+// values, of one that never grew, one that grows and one that has grown. In each round some bytes
+// of one of them are flipped, or drawn, or are another one's. Opening says so by its own words; or
+// the map does all that it can do, and is sound.
+TEST_F(HashMapDamage, OfAnythingEndsInAClearErrorOrASoundMap) {
+  std::mt19937_64 random(test_seed());
+  for (int growths = 0; growths < 3; ++growths) {
+    {
+      Opened opened = Opened::open(path());
+      if (growths != 0) opened.map->grow();
+      if (growths == 2) opened.map->reserve(0);
+      opened.map->migrate(3);
+      opened.close();
+    }
+    Region region = open_region();
+    std::vector<std::vector<std::uint8_t>> whole;
+    std::vector<std::span<std::uint8_t>> objects;
+    for (const ObjectInfo& info : region.objects()) {
+      auto* const first = static_cast<std::uint8_t*>(region.address(info));
+      objects.emplace_back(first, info.bytes());
+      whole.emplace_back(first, first + info.bytes());
+    }
+    int refused = 0;
+    const int rounds = 1200;
+    for (int round = 0; round < rounds; ++round) {
+      SCOPED_TRACE(detail::concat("growths ", growths, " round ", round));
+      for (std::size_t i = 0; i < objects.size(); ++i) {
+        std::copy(whole[i].begin(), whole[i].end(), objects[i].begin());
+      }
+      const auto object = objects[random() % objects.size()];
+      std::size_t at = random() % object.size();
+      if (random() % 4 == 0) at = random() % std::min<std::size_t>(object.size(), 256);
+      const std::size_t bytes = std::min<std::size_t>(object.size() - at, 1 + random() % 16);
+      const auto other = objects[random() % objects.size()];
+      const int kind = static_cast<int>(random() % 3);
+      for (std::size_t i = at; i < at + bytes; ++i) {
+        if (kind == 0) object[i] ^= static_cast<std::uint8_t>(1u << random() % 8);
+        if (kind == 1) object[i] = static_cast<std::uint8_t>(random());
+        if (kind == 2) object[i] = other[(i * 8 + random() % 8) % other.size()];
+      }
+      refused += is_refused(region);
+    }
+    EXPECT_GT(refused, rounds / 20);
+    EXPECT_LT(refused, rounds);
+    for (std::size_t i = 0; i < objects.size(); ++i) {
+      std::copy(whole[i].begin(), whole[i].end(), objects[i].begin());
+    }
+    ASSERT_NO_FATAL_FAILURE(EXPECT_FALSE(is_refused(region)));
+    region.abandon();
+  }
+}
+
+// A header whose sum is right, as no damage leaves it: of parameters that no map has.
+TEST_F(HashMapDamage, OfParametersUnderARightSumIsRefused) {
+  Region region = open_region();
+  auto& header = *static_cast<durable::Header*>(region.address(region.object("map.header")));
+  const durable::Header whole = header;
+  std::mt19937_64 random(test_seed());
+  for (int round = 0; round < 2000; ++round) {
+    SCOPED_TRACE(round);
+    header = whole;
+    const std::size_t field = random() % (sizeof(map::MapParameters) / 4);
+    const std::uint32_t drawn = random() % 2 == 0   ? 1u << random() % 32
+                                : random() % 2 == 0 ? static_cast<std::uint32_t>(random())
+                                                    : static_cast<std::uint32_t>(random() % 40);
+    std::memcpy(header.parameters + field * 4, &drawn, 4);
+    if (random() % 2 == 0) {  // two of them
+      const std::uint32_t more = 1u << random() % 32;
+      std::memcpy(header.parameters + random() % (sizeof(map::MapParameters) / 4) * 4, &more, 4);
+    }
+    header.checksum = durable::checksum_of(header);
+    (void)is_refused(region);
+  }
+  header = whole;
+  EXPECT_FALSE(is_refused(region));
 }
 
 // Slots as a crash may leave them, and duplicates, which it cannot: each is put in order, counted.

@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <map>
-#include <thread>
 
 #include "hash_map/map_test.hpp"
-#include "support/process.hpp"
+#include "support/killed_child.hpp"
 
 namespace holdfast::test {
 namespace {
@@ -134,6 +133,28 @@ TYPED_TEST(HashMapSums, AddWhatTheBatchHasToWhatIsThere) {
   }
 }
 
+// Deltas need not be values: of a key that is there, of one that is not, and of one that is there
+// twice, alone as beside refs.
+TEST_F(HashMapOperations, TakesDeltasThatAreNoValuesWhereTheirSumsAre) {
+  const U64 none = EmptyValue{}.bits;
+  const U64 values[] = {10, 20};
+  const U64 keys[] = {1, 3, 2, 2}, deltas[] = {none, none ^ 1, none, none};
+  std::vector<MapStatus> expected = {MapStatus::assigned, MapStatus::absent, MapStatus::superseded,
+                                     MapStatus::assigned};
+  for (const bool by_ref : {false, true}) {
+    SCOPED_TRACE(by_ref);
+    Opened opened = Opened::create(path(by_ref ? "refs" : "alone"), shape_of(8));
+    opened.map->insert(keys + 0, values, 1);
+    opened.map->insert(keys + 2, values + 1, 1);
+    if (by_ref) (void)opened.map->ref();
+    std::vector<MapStatus> status(4);
+    opened.map->accumulate(keys, deltas, 4, status.data());
+    EXPECT_EQ(status, expected);
+    if (by_ref) opened.map->quiesce();
+    ASSERT_NO_FATAL_FAILURE(opened.expect_holds({{1, 10 + none}, {2, 20 + 2 * none}}));
+  }
+}
+
 TEST_F(HashMapOperations, RefusesSumsThatCannotBe) {
   Opened opened = Opened::create(path(), shape_of(8));
   OperationsMap& map = *opened.map;
@@ -185,19 +206,11 @@ TEST_F(HashMapOperations, SumsAreWholeOrNotThereBehindAKill) {
   U64 done = 0;  // batches, by key at least
   std::vector<U32> before(30, 0);
   for (int round = 0; round < 5; ++round) {
-    U64 now = 0;
-    {
-      Child child("HashMapOperationsChild.DISABLED_RunsUntilKilled",
-                  {{"HOLDFAST_TEST_PATH", path()},
-                   {"HOLDFAST_ARENA_DIR", arenas()},
-                   {"HOLDFAST_TEST_BATCH", "0"}});
-      ASSERT_TRUE(child.read(now));
-      std::this_thread::sleep_for(std::chrono::microseconds(random() % 20'000));
-      child.kill();
-      U64 more = 0;
-      while (child.read(more)) now = more;
-    }
-    ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
+    const auto told = told_until_killed<U64>(
+        "HashMapOperationsChild.DISABLED_RunsUntilKilled", arenas(),
+        {{"HOLDFAST_TEST_PATH", path()}, {"HOLDFAST_TEST_BATCH", "0"}}, random);
+    ASSERT_FALSE(told.empty());
+    const U64 now = told.back();
     Opened opened = Opened::open(path());
     opened.map->for_each([&](U64 key, const void* value) {
       const auto* const words = static_cast<const U32*>(value);
@@ -332,6 +345,7 @@ TEST_F(HashMapOperations, LookupsAreInTheOrderOfTheCallersStream) {
       opened.map->contains_async(by, keys_there.data(), contained.data(), 64);
       std::vector<U32> copy(64 * 12);
       copy_async(by, copy.data(), values.data(), copy.size() * 4);
+      if (rows != 0 && step >= 10) opened.map->await_cache();  // before, it serves when it does
       const bool beside = random() % 2 == 0;  // a batch behind it does not overtake it
       std::unordered_map<U64, U64> seen = oracle;
       if (beside) {

@@ -26,6 +26,7 @@ struct Called {
   MapStep step;
   U64 set;
   U64 got;
+  int behind = -1;  // that of these, which comes before it
 };
 
 // Whether the answer is what a key in this state gives; changes the state.
@@ -93,6 +94,7 @@ class Explanation {
     }
     for (std::size_t i = 0; i < calls_.size(); ++i) {
       if ((done >> i & 1) != 0 || calls_[i].step.begun > first_end) continue;
+      if (calls_[i].behind >= 0 && (done >> calls_[i].behind & 1) == 0) continue;
       State next = state;
       if (answers(calls_[i], next) && from(done | U64{1} << i, next)) return true;
     }
@@ -117,15 +119,17 @@ std::string text_of(const std::vector<Called>& calls) {
   return text;
 }
 
-template <unsigned Width>
+// Keys by numbers. Those of 16 bytes and more, of one history, have one label.
+template <class Key, unsigned Width>
 class Histories {
  public:
-  using Map = HashMap<U64, MapConfig<Width>>;
+  using Map = HashMap<Key, MapConfig<Width>>;
   using Opened = MapOpened<Map>;
 
   // `growing`: on keys of the level that is emptied, from which nothing moves.
   Histories(const std::string& path, std::uint32_t value_bytes, U64 seed, bool growing)
       : random_(seed),
+        growing_table_(growing),
         opened_(Opened::create(path, map_options(growing      ? 96
                                                  : Width == 4 ? 12
                                                               : 2 * Width,
@@ -134,19 +138,38 @@ class Histories {
   }
   bool exhausted() const { return growing_ && old_.size() < 3; }
 
-  // One kernel of random steps on one to three keys, from a random state; and its end.
-  void run(unsigned groups, unsigned each, unsigned erase_percent) {
+  // One kernel of inserts of keys that are not there, by a group each.
+  void race(unsigned groups) {
+    const std::vector<U64> keys{next_, next_ + 1, next_ + 2};
+    std::map<U64, State> first;
+    for (const U64 key : keys) first[key];
+    std::vector<MapStep> steps(groups);
+    std::vector<U64> numbers(groups);
+    for (std::size_t i = 0; i < groups; ++i) {
+      steps[i].call = MapCall::insert;
+      steps[i].key = keys[random_() % keys.size()];
+      numbers[i] = next_++;
+    }
+    std::vector<std::uint32_t> out;
+    make(steps, numbers, out, groups, 1);
+    judge(steps, numbers, out, first);
+  }
+
+  // One kernel of random steps on one to three keys, from a random state, and its end; `beside`: a
+  // batch of the host's on the same keys, meanwhile.
+  void run(unsigned groups, unsigned each, unsigned erase_percent, bool beside) {
     const std::vector<U64> keys = draw_keys();
     std::map<U64, State> first;
     for (const U64 key : keys) {
       first[key];
+      const Key itself = key_of(key);
       if (random_() % 2 == 0) {
-        opened_.map->erase(&key, 1);
+        opened_.map->erase(&itself, 1);
         continue;
       }
       first[key] = next_++;
       const auto value = opened_.values_of({*first[key]});
-      const MapResult put = opened_.map->insert_or_assign(&key, value.data(), 1);
+      const MapResult put = opened_.map->insert_or_assign(&itself, value.data(), 1);
       ASSERT_EQ(growing_ ? put.assigned : put.inserted, 1u);
     }
     const std::size_t count = std::size_t{groups} * each;
@@ -160,6 +183,7 @@ class Histories {
       numbers[i] = next_++;
     }
     std::vector<std::uint32_t> out;
+    batch_ = beside ? keys : std::vector<U64>();
     make(steps, numbers, out, groups, each);
     judge(steps, numbers, out, first);
   }
@@ -167,18 +191,31 @@ class Histories {
  private:
   // Fills the table, and leaves what is on its lower level.
   void grow() {
-    std::vector<U64> keys(200);
-    for (auto& key : keys) key = random_() >> 1;
-    opened_.map->insert(keys.data(), opened_.values_of(keys).data(), keys.size());
+    std::vector<U64> numbers(200);
+    for (auto& number : numbers) number = random_() >> (std::is_integral_v<Key> ? 1 : 24);
+    std::unordered_map<Key, U64> number_of;
+    std::vector<Key> keys;
+    for (const U64 number : numbers) keys.push_back(key_of(number));
+    for (std::size_t i = 0; i < keys.size(); ++i) number_of[keys[i]] = numbers[i];
+    opened_.map->insert(keys.data(), opened_.values_of(numbers).data(), keys.size());
     const U64 capacity = opened_.map->capacity(), above = capacity / 3 * 2;
     keys.resize(above);
     keys.resize(opened_.map->export_batch(0, above, keys.data(), nullptr));
     opened_.map->erase(keys.data(), keys.size());
-    old_.resize(capacity - above);
-    old_.resize(opened_.map->export_batch(above, old_.size(), old_.data(), nullptr));
+    keys.resize(capacity - above);
+    keys.resize(opened_.map->export_batch(above, keys.size(), keys.data(), nullptr));
+    for (const Key& key : keys) old_.push_back(number_of.at(key));
     ASSERT_GT(old_.size(), 3u);
     growing_ = true;
     opened_.map->grow();
+  }
+  Key key_of(U64 number) const {
+    if constexpr (std::is_integral_v<Key>) {
+      return number;
+    } else {
+      // In a table that grows as many labels as fill it.
+      return alike_key<Key>(growing_table_ ? number % 64 : 0, number);
+    }
   }
   std::vector<U64> draw_keys() {
     std::vector<U64> keys(1 + random_() % 3);
@@ -191,8 +228,8 @@ class Histories {
     return keys;
   }
 
-  void make(std::vector<MapStep>& steps, const std::vector<U64>& numbers,
-            std::vector<std::uint32_t>& out, unsigned groups, unsigned each) {
+  void make(std::vector<MapStep>& steps, std::vector<U64>& numbers, std::vector<std::uint32_t>& out,
+            unsigned groups, unsigned each) {
     std::vector<std::uint32_t> values = opened_.values_of(numbers);
     const std::size_t words = values.size() / numbers.size();
     for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -201,18 +238,107 @@ class Histories {
       for (std::uint32_t word = 2; word < words; ++word) values[i * words + word] -= word;
     }
     out.assign(values.size(), 0);
+    std::vector<Key> keys;
+    for (const MapStep& step : steps) keys.push_back(key_of(step.key));
+    const DeviceBuffer<Key> keys_there(keys.size());
     const DeviceBuffer<MapStep> steps_there(steps.size());
     const DeviceBuffer<std::uint32_t> values_there(values.size()), out_there(values.size());
     const DeviceBuffer<unsigned long long> clock(1);
     Stream stream;
+    copy_async(stream, keys_there.data(), keys.data(), keys_there.bytes());
     copy_async(stream, steps_there.data(), steps.data(), steps_there.bytes());
     copy_async(stream, values_there.data(), values.data(), values_there.bytes());
-    make_steps<Width>(
-        stream, *opened_.map,
-        {steps_there.data(), each, values_there.data(), out_there.data(), clock.data(), groups}, 2);
+    make_steps<Key, Width>(stream, *opened_.map,
+                           {steps_there.data(), keys_there.data(), each, values_there.data(),
+                            out_there.data(), clock.data(), groups},
+                           2);
+    of_kernel_ = steps.size();
+    std::vector<MapStep> made = batch_.empty() ? std::vector<MapStep>() : make_batch(numbers);
     copy_async(stream, steps.data(), steps_there.data(), steps_there.bytes());
     copy_async(stream, out.data(), out_there.data(), out_there.bytes());
     stream.synchronize();
+    steps.insert(steps.end(), made.begin(), made.end());
+    if (!made.empty()) out.insert(out.end(), batch_out_.begin(), batch_out_.end());
+  }
+
+  // One batch of any kind. Of its moments it is known that they are within those of the kernel's
+  // call, so that each of its operations may come anywhere. Appends what it sets, and got.
+  std::vector<MapStep> make_batch(std::vector<U64>& numbers) {
+    if (random_() % 3 == 0) return make_mixed_batch(numbers);
+    const std::size_t count = batch_.size();
+    std::vector<U64> set(count);
+    for (U64& number : set) number = next_++;
+    const auto call = static_cast<MapCall>(random_() % static_cast<int>(MapCall::kinds));
+    std::vector<std::uint32_t> values = opened_.values_of(set), got(values.size());
+    const std::size_t words = values.size() / count;
+    std::vector<MapStatus> status(count);
+    std::vector<std::uint8_t> found(count);
+    std::vector<Key> named;
+    for (const U64 number : batch_) named.push_back(key_of(number));
+    const Key* const keys = named.data();
+    Map& map = *opened_.map;
+    switch (call) {
+      case MapCall::insert:
+        map.insert(keys, values.data(), count, status.data());
+        break;
+      case MapCall::insert_or_assign:
+        map.insert_or_assign(keys, values.data(), count, status.data());
+        break;
+      case MapCall::assign:
+        map.assign(keys, values.data(), count, status.data());
+        break;
+      case MapCall::find_or_insert:
+        map.find_or_insert(keys, values.data(), got.data(), count, status.data());
+        break;
+      case MapCall::erase:
+        map.erase(keys, count, status.data());
+        break;
+      case MapCall::accumulate:
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          if (i % words >= 2) values[i] -= static_cast<std::uint32_t>(i % words);
+        }
+        map.accumulate(keys, values.data(), count, status.data());
+        break;
+      case MapCall::find:
+        map.find(keys, got.data(), found.data(), count);
+        break;
+      default:
+        map.contains(keys, found.data(), count);
+    }
+    std::vector<MapStep> steps;
+    for (std::size_t i = 0; i < count; ++i) {
+      steps.push_back({call, status[i], found[i], batch_[i], 0, ~0ull - 2});
+    }
+    numbers.insert(numbers.end(), set.begin(), set.end());
+    batch_out_ = std::move(got);
+    return steps;
+  }
+
+  // One of several kinds, of which several may have one key: those come one after the other.
+  std::vector<MapStep> make_mixed_batch(std::vector<U64>& numbers) {
+    const std::size_t keys = batch_.size();
+    for (int i = 0; i < 4; ++i) batch_.push_back(batch_[random_() % keys]);
+    const std::size_t count = batch_.size();
+    std::vector<MapOp> kinds(count);
+    for (MapOp& kind : kinds) kind = static_cast<MapOp>(1 + random_() % 6);
+    std::vector<U64> set(count);
+    for (U64& number : set) number = next_++;
+    std::vector<Key> named;
+    for (const U64 number : batch_) named.push_back(key_of(number));
+    const auto values = opened_.values_of(set);
+    batch_out_.assign(values.size(), 0);
+    std::vector<MapStatus> status(count);
+    opened_.map->apply(kinds.data(), named.data(), values.data(), batch_out_.data(), count,
+                       status.data());
+    std::vector<MapStep> steps;
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto call = kinds[i] == MapOp::find
+                            ? MapCall::find
+                            : static_cast<MapCall>(static_cast<int>(kinds[i]) - 1);
+      steps.push_back({call, status[i], status[i] == MapStatus::kept, batch_[i], 0, ~0ull - 2});
+    }
+    numbers.insert(numbers.end(), set.begin(), set.end());
+    return steps;
   }
 
   void judge(const std::vector<MapStep>& steps, const std::vector<U64>& numbers,
@@ -224,24 +350,28 @@ class Histories {
     const auto left = opened_.contents();
     for (const auto& [key, state] : first) {
       std::vector<Called> calls;
+      int of_batch = -1;  // the latest one
       for (std::size_t i = 0; i < steps.size(); ++i) {
         if (steps[i].key != key) continue;
+        const int behind = of_batch;
+        if (i >= of_kernel_) of_batch = static_cast<int>(calls.size());
         const bool got =
             (steps[i].call == MapCall::find && steps[i].found != 0) ||
             (steps[i].call == MapCall::find_or_insert && steps[i].status != MapStatus::full);
-        calls.push_back(
-            {steps[i], numbers[i], got ? read_value(out.data() + i * bytes / 4, bytes) : 0});
+        calls.push_back({steps[i], numbers[i],
+                         got ? read_value(out.data() + i * bytes / 4, bytes) : 0, behind});
       }
       // What is left is what a last lookup finds.
-      MapStep last{MapCall::find, {}, left.count(key) != 0, key, ~0ull - 1, ~0ull};
-      calls.push_back({last, 0, last.found != 0 ? left.at(key) : 0});
+      const auto there = left.find(key_of(key));
+      MapStep last{MapCall::find, {}, there != left.end(), key, ~0ull - 1, ~0ull};
+      calls.push_back({last, 0, last.found != 0 ? there->second : 0});
       ASSERT_TRUE(Explanation(calls).exists(state))
           << "key " << key << ", at first " << (state ? *state : 0) << ":\n"
           << text_of(calls);
     }
-    std::vector<U64> keys;
+    std::vector<Key> keys;
     for (const auto& [key, state] : first) {
-      if (left.count(key) != 0) keys.push_back(key);
+      if (left.count(key_of(key)) != 0) keys.push_back(key_of(key));
     }
     ASSERT_EQ(left.size(), keys.size() + old_.size());
     opened_.map->erase(keys.data(), keys.size());
@@ -251,22 +381,27 @@ class Histories {
 
   std::mt19937_64 random_;
   U64 next_ = 1;
+  const bool growing_table_;
   Opened opened_;
   bool growing_ = false;
-  std::vector<U64> old_;  // keys on the level that is emptied, of no history yet
+  std::size_t of_kernel_ = 0;             // steps
+  std::vector<U64> batch_;                // keys of the batch beside the kernel
+  std::vector<std::uint32_t> batch_out_;  // what it got
+  std::vector<U64> old_;                  // keys on the level that is emptied, of no history yet
 };
 
 class HashMapRefTest : public Scratch {
  protected:
   // Each under a schedule of its own. $HOLDFAST_TEST_HISTORIES: of how many, of each kind.
-  template <unsigned Width>
-  void explore(std::uint32_t value_bytes, unsigned histories, bool growing = false) {
+  template <unsigned Width, class Key = U64>
+  void explore(std::uint32_t value_bytes, unsigned histories, bool growing = false,
+               bool beside = false, bool racing = false) {
     const U64 seed = test_seed();
     if (const char* given = std::getenv("HOLDFAST_TEST_HISTORIES")) {
       histories = static_cast<unsigned>(std::strtoul(given, nullptr, 0));
     }
     std::mt19937_64 random(seed);
-    std::optional<Histories<Width>> all;
+    std::optional<Histories<Key, Width>> all;
     for (unsigned i = 0; i < histories; ++i) {
 #if defined(HOLDFAST_BACKEND_CPU)
       cpu::set_schedule({});
@@ -280,10 +415,15 @@ class HashMapRefTest : public Scratch {
       schedule.seed = random() | 1;
       cpu::set_schedule(schedule);
 #endif
+      if (racing) {
+        ASSERT_NO_FATAL_FAILURE(all->race(3 + static_cast<unsigned>(random() % 4)))
+            << "history " << i << ", seed " << seed;
+        continue;
+      }
       const unsigned groups = 2 + static_cast<unsigned>(random() % 5);
       const unsigned each = 1 + static_cast<unsigned>(random() % (24 / groups));
       const unsigned erase_percent = random() % 2 == 0 ? 15 : 40;
-      ASSERT_NO_FATAL_FAILURE(all->run(groups, each, erase_percent))
+      ASSERT_NO_FATAL_FAILURE(all->run(groups, each, erase_percent, beside))
           << "history " << i << ", seed " << seed;
     }
   }
@@ -300,11 +440,39 @@ TEST_F(HashMapRefTest, OperationsOnFewKeysAreLinearisableWidth8) { explore<8>(8,
 TEST_F(HashMapRefTest, OperationsOnFewKeysAreLinearisableWidth8InPlaces) { explore<8>(16, 1500); }
 TEST_F(HashMapRefTest, OperationsOnFewKeysAreLinearisableWidth32) { explore<32>(12, 600); }
 
+// Batches beside kernels with refs make their operations by the contract of refs.
+TEST_F(HashMapRefTest, BatchesBesideRefsAreLinearisableWidth4) { explore<4>(8, 200, false, true); }
+TEST_F(HashMapRefTest, BatchesBesideRefsAreLinearisableWidth8InPlaces) {
+  explore<8>(16, 150, false, true);
+}
+TEST_F(HashMapRefTest, BatchesBesideRefsOnKeysThatHaveNotMovedYetAreLinearisable) {
+  explore<8>(16, 100, true, true);
+}
+
 TEST_F(HashMapRefTest, OperationsOnKeysThatHaveNotMovedYetAreLinearisableWidth4) {
   explore<4>(16, 700, true);
 }
 TEST_F(HashMapRefTest, OperationsOnKeysThatHaveNotMovedYetAreLinearisableWidth8) {
   explore<8>(8, 500, true);
+}
+
+TEST_F(HashMapRefTest, BatchesBesideRefsOnKeysOfOneLabelAreLinearisable) {
+  explore<8, Bytes<16>>(16, 100, false, true);
+}
+TEST_F(HashMapRefTest, InsertsOfNewKeysOfOneLabelAreLinearisable) {
+  explore<4, Bytes<16>>(8, 300, false, false, true);
+}
+TEST_F(HashMapRefTest, OperationsOnKeysOfOneLabelAreLinearisableWidth4) {
+  explore<4, Bytes<16>>(8, 1000);
+}
+TEST_F(HashMapRefTest, OperationsOnKeysOfOneLabelAreLinearisableWidth8InPlaces) {
+  explore<8, Bytes<40>>(16, 500);
+}
+TEST_F(HashMapRefTest, OperationsOnKeysOfOneLabelThatHaveNotMovedYetAreLinearisableWidth4) {
+  explore<4, Bytes<40>>(16, 150, true);
+}
+TEST_F(HashMapRefTest, OperationsOnKeysOfOneLabelThatHaveNotMovedYetAreLinearisableWidth8) {
+  explore<8, Bytes<16>>(8, 100, true);
 }
 
 // Groups of a warp take the operations of their threads in turn.
@@ -332,6 +500,11 @@ TEST_F(HashMapRefTest, MapsOfOtherShapesAndHashesAreMadeWhereTheyAreUsed) {
             Errc::invalid_argument);
 }
 
+TEST_F(HashMapRefTest, KeysAreClassesOfTheProgram) {
+  auto region = Region::create(path(), options(1 << 20));
+  EXPECT_EQ(use_named_keys(region), "");
+}
+
 TEST_F(HashMapRefTest, MapsOfOtherShapesGrow) {
   auto region = Region::create(path(), options(1 << 20));
   EXPECT_EQ(grow_other_maps(region), "");
@@ -348,8 +521,8 @@ TEST_F(HashMapRefTest, NothingComesFreeWhileARefIsOut) {
     return opened.map->insert_or_assign(&key, opened.values_of({number}).data(), 1);
   };
   const DeviceBuffer<unsigned long long> clock(1);
-  make_steps<4>(opened.map->stream(), *opened.map, {nullptr, 0, nullptr, nullptr, clock.data(), 1},
-                1);
+  make_steps<U64, 4>(opened.map->stream(), *opened.map,
+                     {nullptr, nullptr, 0, nullptr, nullptr, clock.data(), 1}, 1);
   opened.map->stream().synchronize();
   EXPECT_TRUE(opened.map->stats().refs_out);
   for (U64 i = 0; i < 3; ++i) {

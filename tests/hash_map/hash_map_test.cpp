@@ -1,13 +1,18 @@
 // Batches of the hash map against std::unordered_map, and what a table takes.
 #include "hash_map/map_test.hpp"
 
+#if defined(HOLDFAST_BACKEND_CPU)
+#include "holdfast/cpu/executor.hpp"
+#endif
+
 namespace holdfast::test {
 namespace {
 
-template <class K, class C, std::uint32_t Bytes, bool WithDirectory = false>
+template <class K, class C, std::uint32_t ValueBytes, bool WithDirectory = false>
 struct Kind {
   using Map = HashMap<K, C>;
-  static constexpr std::uint32_t kBytes = Bytes;
+  static constexpr unsigned kWidth = C::kWidth;
+  static constexpr std::uint32_t kBytes = ValueBytes;
   static constexpr auto kDirectory =
       WithDirectory ? MapOptions::Directory::on : MapOptions::Directory::off;
 };
@@ -21,7 +26,9 @@ using Kinds = ::testing::Types<
     Kind<U64, MapConfig<>, 8>, Kind<U64, MapConfig<>, 128>, Kind<U32, MapConfig<>, 4>,
     Kind<U32, MapConfig<4>, 12>, Kind<U64, MapConfig<4>, 8, true>, Kind<U32, MapConfig<8>, 8>,
     Kind<U64, MapConfig<8>, 4096>, Kind<U64, MapConfig<16>, 36, true>, Kind<U32, MapConfig<16>, 16>,
-    Kind<U64, MapConfig<>, 128, true>, Kind<U32, MapConfig<>, 4, true>>;
+    Kind<U64, MapConfig<>, 128, true>, Kind<U32, MapConfig<>, 4, true>,
+    Kind<Bytes<16>, MapConfig<4>, 8>, Kind<Bytes<32>, MapConfig<>, 128, true>,
+    Kind<Bytes<64>, MapConfig<8>, 4, true>, Kind<Bytes<128>, MapConfig<16>, 36>>;
 TYPED_TEST_SUITE(HashMapOf, Kinds);
 
 // Fewer slots than keys at times, so that some are full; abandoned and reopened in between.
@@ -54,6 +61,54 @@ TYPED_TEST(HashMapOf, RandomProgramsLeaveWhatAnOracleHas) {
   }
 }
 
+// Batches with as many keys as there are slots, about: keys move for many of them at once.
+TYPED_TEST(HashMapOf, BatchesFillATableUnderAnySchedule) {
+  using Opened = MapOpened<typename TypeParam::Map>;
+  std::mt19937_64 random(test_seed());
+  std::uint64_t slots = 0, taken = 0;
+  for (int table = 0; table < 3; ++table) {
+    const std::string path = this->path("region" + std::to_string(table));
+    MapOptions shape = map_options(40 + random() % 80, TypeParam::kBytes, 512);
+    shape.directory = TypeParam::kDirectory;
+    Opened opened = Opened::create(path, shape);
+    const std::size_t count = opened.map->capacity();
+#if defined(HOLDFAST_BACKEND_CPU)
+    cpu::Schedule schedule = cpu::schedule();
+    schedule.seed = random() | 1;
+    cpu::set_schedule(schedule);
+#endif
+    typename Opened::Oracle oracle;
+    for (int batch = 0; batch < 3; ++batch) {
+      std::vector<typename Opened::Key> keys;
+      const std::vector<U64> named = numbers(1000 * batch, batch == 0 ? count : count / 2);
+      for (const U64 number : named) keys.push_back(test_key<typename Opened::Key>(number));
+      std::vector<MapStatus> status(keys.size());
+      opened.map->insert(keys.data(), opened.values_of(named).data(), keys.size(), status.data());
+      for (std::size_t i = 0; i < keys.size(); ++i) {
+        ASSERT_TRUE(status[i] == MapStatus::inserted || status[i] == MapStatus::full) << i;
+        if (status[i] == MapStatus::inserted) oracle[keys[i]] = named[i];
+      }
+      ASSERT_NO_FATAL_FAILURE(opened.expect_found(keys, oracle));
+      ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+      slots += count;
+      taken += oracle.size();
+      keys.resize(std::min(keys.size(), count / 2));
+      opened.map->erase(keys.data(), keys.size());
+      for (const auto& key : keys) oracle.erase(key);
+    }
+    opened.abandon();
+    opened = Opened::open(path, {TypeParam::kBytes, 0, TypeParam::kDirectory});
+    EXPECT_FALSE(opened.map->recovery().needed());
+    ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+  }
+#if defined(HOLDFAST_BACKEND_CPU)
+  cpu::set_schedule({});
+#endif
+  // Half of the longer keys have one label. Without moving it is .98 to .99 at a width of 32.
+  const bool is_default = TypeParam::kWidth == 32 && std::is_integral_v<typename Opened::Key>;
+  EXPECT_GT(static_cast<double>(taken) / static_cast<double>(slots), is_default ? .994 : .6);
+}
+
 class HashMapTest : public Scratch {
  protected:
   using Map = HashMap<U64>;
@@ -61,9 +116,9 @@ class HashMapTest : public Scratch {
   using Oracle = Opened::Oracle;
 };
 
-// The default shape, filled by batches until one does not fit. The paper has 92 %; a table this
-// small varies by some percent.
-TEST_F(HashMapTest, IsNinetyPercentFullBeforeAKeyDoesNotFit) {
+// The default shape, filled by batches until one does not fit. The paper has 92 %, without moving
+// keys.
+TEST_F(HashMapTest, IsNinetySixPercentFullBeforeAKeyDoesNotFit) {
   Opened opened = Opened::create(path(), map_options(1 << 14, 8, 128));
   std::mt19937_64 random(test_seed());
   double at_first_failure = 0;
@@ -76,7 +131,7 @@ TEST_F(HashMapTest, IsNinetyPercentFullBeforeAKeyDoesNotFit) {
     if (result.full != 0) at_first_failure = opened.map->load_factor();
   }
   std::printf("load factor at the first key that does not fit: %.4f\n", at_first_failure);
-  EXPECT_GT(at_first_failure, 0.9);
+  EXPECT_GT(at_first_failure, 0.96);
   EXPECT_EQ(opened.map->verify(), "");
 }
 

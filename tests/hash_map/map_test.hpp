@@ -3,7 +3,9 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -13,8 +15,12 @@
 #include <unordered_set>
 #include <vector>
 
+#include "hash_map/test_keys.hpp"
 #include "holdfast/hash_map.hpp"
 #include "support/scratch.hpp"
+#ifdef HOLDFAST_INTERCEPT
+#include "support/reaper.hpp"
+#endif
 
 namespace holdfast::test {
 
@@ -157,8 +163,8 @@ class MapProgram {
     asked.clear();
     std::vector<std::uint64_t> numbers;
     for (std::size_t i = 0; i < count; ++i) {
-      asked.push_back(key(random_() % keys_));
-      numbers.push_back(sizeof(Key) == 8 ? random_() : random_() & 0xffffffff);
+      asked.push_back(test_key<Key>(random_() % keys_));
+      numbers.push_back(sizeof(Key) >= 8 ? random_() : random_() & 0xffffffff);
     }
     apply(opened, kind, numbers);
   }
@@ -168,12 +174,6 @@ class MapProgram {
   std::uint64_t full = 0;  // operations so far
 
  private:
-  // Spread, and the largest but one of all keys among them.
-  static Key key(std::uint64_t number) {
-    return number == 0 ? static_cast<Key>(~Key{1})
-                       : static_cast<Key>(number * 0x9e3779b97f4a7c15ull >> 7);
-  }
-
   void apply(Opened& opened, Kind kind, std::vector<std::uint64_t> numbers) {
     const std::uint32_t bytes = opened.map->value_bytes();
     if (bytes == 4) {

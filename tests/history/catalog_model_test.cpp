@@ -52,7 +52,8 @@ struct Scenario {
   Catalog::Options options{.oldest_flush_every = 1};
   int restores = large() ? 2 : 1, hints = kSanitized ? 1 : 2, discards = 1, failures = 1,
       damages = 0, deaths = 0;
-  int drains = 0;  // times that another thread waits until all is flushed
+  int drains = 0;           // times that another thread waits until all is flushed
+  int flushes_at_once = 1;  // of a lane
   friend void PrintTo(const Scenario& scenario, std::ostream* out) { *out << scenario.name; }
   bool never_full = true;  // storage without a limit, and lanes that live
 };
@@ -252,10 +253,11 @@ class Search {
   }
 
   bool lane_is_busy(const Node& node, Transfer::Kind kind, int tier) const {
+    int left = kind == Transfer::Kind::flush ? scenario_.flushes_at_once : 1;
     for (const Transfer& transfer : node.catalog.transfers()) {
-      if (is_of_lane(transfer, kind, tier)) return true;
+      left -= is_of_lane(transfer, kind, tier);
     }
-    return false;
+    return left <= 0;
   }
   // What a fetch lane does into storage is a refill.
   static bool is_of_lane(const Transfer& transfer, Transfer::Kind kind, int tier) {
@@ -298,6 +300,13 @@ class Search {
             if (transfer.kind == Transfer::Kind::fetch) after.recall(transfer.step);
           }
           after.catalog.lane_died(kind, tier);
+          arrive(node, std::move(after));
+        }
+        const bool partners = scenario_.tiers[static_cast<std::size_t>(tier)].keeps_newest;
+        if (node.deaths < scenario_.deaths && flush && partners) {
+          Node after = next(node, "lost" + std::to_string(tier));
+          ++after.deaths;
+          after.catalog.take_no_more(tier);
           arrive(node, std::move(after));
         }
       }
@@ -437,7 +446,25 @@ std::vector<Scenario> scenarios() {
        .tiers = {cache(1), cache(1), safe(1), storage()},
        .sizes = {1, 1},
        .discards = 1},
-      {.name = "APartnerWhoseLanesDie",
+      {.name = "APartnerBeforeTheHost",
+       .tiers = {cache(1), safe(1), cache(1), storage()},
+       .sizes = {1, 1},
+       .discards = 1},
+      {.name = "APartnerThatIsBroughtTwoAtOnce",
+       .tiers = {cache(2), safe(2), storage()},
+       .hints = large() ? 1 : 0,
+       .discards = large() ? 1 : 0,
+       .failures = 1,
+       .flushes_at_once = 2},
+      {.name = "APartnerBeforeTheHostThatIsLost",
+       .tiers = {cache(1), safe(1), cache(1), storage()},
+       .sizes = {1, 1},
+       .hints = 1,
+       .discards = 0,
+       .failures = 0,
+       .deaths = 1,
+       .never_full = false},
+      {.name = "APartnerThatIsLostOrWhoseLanesDie",
        .tiers = {cache(1), safe(1), storage()},
        .discards = 0,
        .failures = 0,

@@ -65,11 +65,19 @@ struct CatalogObserver {
       if (kept && !hints_give_way) {
         return "evicted before it was restored";
       }
-      bool elsewhere = false;
+      bool elsewhere = false, stored = false, storable = false;
       for (int below = tier + 1; below < before.tiers(); ++below) {
-        elsewhere |= is_whole(before.state(step, below));
+        const bool storage = tiers[static_cast<std::size_t>(below)].storage;
+        storable |= storage;
+        if (!is_whole(before.state(step, below))) continue;
+        elsewhere = true;
+        stored |= storage;
       }
       if (!elsewhere) return "evicted while nothing else has it";
+      // A cache behind a partner's memory is lost with the process.
+      if (tiers[static_cast<std::size_t>(tier)].keeps_newest && storable && !stored) {
+        return "evicted from what keeps the newest, and not stored";
+      }
     }
     for (const Step step : arrived) {
       if (discarded.contains(step) || harmed.contains(step)) continue;

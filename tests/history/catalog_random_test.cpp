@@ -76,7 +76,9 @@ class RandomHistory {
     for (std::uint64_t i = 0; i < caches; ++i) {
       const std::uint64_t alignment = std::uint64_t{1} << below(5);
       tiers.push_back({.capacity = alignment + below(200), .alignment = alignment});
-      tiers.back().keeps_newest = i > 0 && i + 1 == caches && below(2) == 0;
+      const bool others =
+          std::any_of(tiers.begin(), tiers.end(), [](const TierSpec& t) { return t.keeps_newest; });
+      tiers.back().keeps_newest = i > 0 && !others && below(2) == 0;
       most_ = std::max(most_, tiers.back().capacity);
     }
     for (std::uint64_t i = 0; i < storages && tiers.size() < Catalog::kMaxTiers; ++i) {
@@ -241,6 +243,10 @@ class RandomHistory {
       return;
     }
     ++totals_.deaths;
+    if (tiers_[static_cast<std::size_t>(tier)].keeps_newest && below(2) == 0) {
+      judged("its memory is lost", [&] { catalog_.take_no_more(tier); });
+      return;
+    }
     const auto transfers = catalog_.transfers();
     for (const Transfer& transfer : transfers) {
       if (is_of_lane(transfer, kind, tier)) end(transfer, Outcome::failed);

@@ -176,6 +176,30 @@ TEST_F(HistoryObjectsTest, AStoreThatIsDown) {
   for (Step step = 0; step < 3; ++step) EXPECT_TRUE(again.is_in(step, Tier::remote));
 }
 
+// What retention lets go is there for a while yet: a place with room for little more than is kept
+// takes every save, from memory, from the disk and from the program.
+TEST_F(HistoryObjectsTest, RoomThatRemovalsAreAboutToMakeIsWaitedFor) {
+  for (const std::uint64_t caches : {2, 0}) {
+    for (const bool disk : {false, true}) {
+      SCOPED_TRACE(std::to_string(caches) + " in each cache" + (disk ? ", a disk" : ""));
+      objects_ = std::make_shared<MemoryObjects>();
+      objects_->room = 5 * (kUnit + 8192);
+      objects_->removal_us = 20'000;
+      HistoryOptions with = options(caches, caches, disk);
+      if (disk) with.disk += std::to_string(caches);
+      with.keep_last = 3;
+      Engine engine(with);
+      for (Step step = 0; step < 20; ++step) save(engine, step).wait(Tier::remote);
+      engine.flush();
+      EXPECT_EQ(engine.steps(), (std::vector<Step>{17, 18, 19}));
+      EXPECT_TRUE(restores(engine, 19));
+      // Where none is about to make any the answer is as it was.
+      objects_->room = 0;
+      EXPECT_EQ(error_of([&] { save(engine, 20).wait(Tier::remote); }, {"507"}), Errc::no_space);
+    }
+  }
+}
+
 TEST_F(HistoryObjectsTest, OneHistoryAtATime) {
   Engine engine(options());
   HistoryOptions other = options();

@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -44,6 +45,8 @@ class MemoryObjects : public ObjectStore {
   std::atomic<bool> has_put_new = true;
   std::atomic<std::uint64_t> part_bytes{5000};  // no multiple of anything
   std::atomic<int> uploads_open{0};
+  std::atomic<std::uint64_t> room{~std::uint64_t{0}};  // of all objects, in bytes
+  std::atomic<unsigned> removal_us{0};                 // that each takes
 
   void heal() { mishap = Mishap::none; }
   void fail(Mishap how, Errc with = Errc::io) {
@@ -84,6 +87,7 @@ class MemoryObjects : public ObjectStore {
 
   void put(const std::string& key, std::uint64_t bytes, const Source& source) override {
     const Mishap met = begin(Mishap::refused);
+    check_room(bytes);
     struct Open {
       explicit Open(std::atomic<int>& count) : open(count) { ++open; }
       ~Open() { --open; }
@@ -147,6 +151,7 @@ class MemoryObjects : public ObjectStore {
   }
   void remove(const std::string& key) override {
     const Mishap met = begin(Mishap::refused);
+    std::this_thread::sleep_for(std::chrono::microseconds(removal_us));
     erase(key);
     if (met == Mishap::answer_lost) throw_error();
   }
@@ -155,6 +160,11 @@ class MemoryObjects : public ObjectStore {
  private:
   static std::uint64_t now_ns() {
     return static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
+  }
+  void check_room(std::uint64_t bytes) const {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, object] : objects_) bytes += object.bytes.size();
+    if (bytes > room) throw Error(Errc::no_space, "507 Insufficient Storage");
   }
   [[noreturn]] void throw_error() const { throw Error(code, "503 Slow Down"); }
   // Throws for `refused`, and for `also`.

@@ -6,7 +6,7 @@
 #include "kv_store/kv_log_test.hpp"
 #include "support/process.hpp"
 #ifdef HOLDFAST_INTERCEPT
-#include "holdfast/cpu/listener.hpp"
+#include "support/reaper.hpp"
 #endif
 
 namespace holdfast::test {
@@ -25,11 +25,11 @@ LogOpened open_as_given() {
 }
 
 struct Numbered {
-  explicit Numbered(std::uint64_t n, std::size_t count = kBatch)
+  explicit Numbered(std::uint64_t n, std::size_t count = kBatch, std::uint64_t below = kKeys)
       : erases(n % 4 == 3), keys(count), values(count) {
     std::mt19937_64 random(n);
     for (std::size_t i = 0; i < count; ++i) {
-      keys[i] = random() % kKeys;
+      keys[i] = random() % below;
       values[i] = n << 32 | (random() & 0xffffffff);
     }
   }
@@ -38,6 +38,15 @@ struct Numbered {
       opened.erase(keys);
     } else {
       opened.set(keys, values);
+    }
+  }
+  void apply_pinned(const LogOpened& opened) const {
+    const Input from(keys, Place::pinned, 3);
+    const Input with(values, Place::pinned, 5);
+    if (erases) {
+      opened.store->erase(from.data(), keys.size());
+    } else {
+      opened.store->set(from.data(), with.data(), keys.size());
     }
   }
   void apply(Map& oracle) const {
@@ -53,11 +62,33 @@ struct Numbered {
   Keys keys, values;
 };
 
+// Large ones, of which a part is appended before all keys are known. One of a few sizes each, all
+// of them beyond what a small batch has.
+constexpr std::size_t kLargeBatch = 2600;
+KvStore::Options large_shape_of(Form form) { return log_options(3000, kLargeBatch, 12'000, form); }
+Numbered large_numbered(std::uint64_t n) {
+  return Numbered(n, n % 3 == 0 ? 1025 : kLargeBatch - n % 7, 2500);
+}
+
+// Children are told which program is theirs.
+constexpr const char* kLarge = "HOLDFAST_TEST_LARGE";
+
 TEST(KvLogChild, DISABLED_RunsUntilKilled) {
   const LogOpened opened = open_as_given();
+  const bool large = from_environment(kLarge) == "1";
   for (std::uint64_t n = opened.store->stats().batches;; ++n) {
+    // Before each batch, one that is refused, with its records left on the medium.
+    if (large && n % 2 == 0) {
+      Numbered refused = large_numbered(n + 1);
+      refused.keys.back() = KvStore::kReservedKey;
+      EXPECT_THROW(refused.apply_pinned(opened), Error);
+    }
     report(n);
-    Numbered(n).apply(opened);
+    if (large) {
+      large_numbered(n).apply_pinned(opened);
+    } else {
+      Numbered(n).apply(opened);
+    }
     report(n + 1);
   }
 }
@@ -66,57 +97,52 @@ class KvLogCrash : public LogForms {
  protected:
   LogOpened open() const { return LogOpened::open(path(), {}, GetParam()); }
   static std::string form() { return std::to_string(static_cast<int>(GetParam())); }
+
+  // Runs batches in a child that is killed, again and again.
+  void kill_rounds(bool large) {
+    std::mt19937_64 random(test_seed());
+    const KvStore::Options shape = large ? large_shape_of(GetParam()) : shape_of(GetParam());
+    const auto numbered = [&](std::uint64_t n) { return large ? large_numbered(n) : Numbered(n); };
+    LogOpened::create(path(), shape).region->close();
+    Map oracle;
+    std::uint64_t applied = 0;
+    for (int round = 0; round < (kFewRounds ? 5 : 15); ++round) {
+      std::uint64_t acknowledged = applied;
+      {
+        Child child("KvLogChild.DISABLED_RunsUntilKilled", {{"HOLDFAST_TEST_PATH", path()},
+                                                            {"HOLDFAST_ARENA_DIR", arenas()},
+                                                            {kForm, form()},
+                                                            {kLarge, large ? "1" : "0"}});
+        std::uint64_t message = 0;
+        ASSERT_TRUE(child.read(message));
+        std::this_thread::sleep_for(
+            std::chrono::microseconds(random() % (large ? 60'000 : 30'000)));
+        child.kill();
+        bool started = true;
+        while (child.read(message)) {
+          started = !started;
+          if (!started) acknowledged = message;
+        }
+      }
+      ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
+      LogOpened opened = open();
+      for (; applied < acknowledged; ++applied) numbered(applied).apply(oracle);
+      if (opened.contents() != oracle) numbered(applied++).apply(oracle);
+      ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle))
+          << "neither without nor with the batch in flight";
+      ASSERT_EQ(opened.store->stats().batches, applied);
+      ASSERT_FALSE(opened.store->stats().snapshots_refused);
+      opened.abandon();
+    }
+    EXPECT_GT(applied, large || kFewRounds ? 3u : 20u);
+  }
 };
 HOLDFAST_BOTH_FORMS(KvLogCrash);
 
-TEST_P(KvLogCrash, KilledAtAnyMomentABatchIsThereWholeOrNot) {
-  std::mt19937_64 random(test_seed());
-  LogOpened::create(path(), shape_of(GetParam())).region->close();
-  Map oracle;
-  std::uint64_t applied = 0;
-  for (int round = 0; round < 15; ++round) {
-    std::uint64_t acknowledged = applied;
-    {
-      Child child(
-          "KvLogChild.DISABLED_RunsUntilKilled",
-          {{"HOLDFAST_TEST_PATH", path()}, {"HOLDFAST_ARENA_DIR", arenas()}, {kForm, form()}});
-      std::uint64_t message = 0;
-      ASSERT_TRUE(child.read(message));
-      std::this_thread::sleep_for(std::chrono::microseconds(random() % 30'000));
-      child.kill();
-      bool started = true;
-      while (child.read(message)) {
-        started = !started;
-        if (!started) acknowledged = message;
-      }
-    }
-    ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
-    LogOpened opened = open();
-    for (; applied < acknowledged; ++applied) Numbered(applied).apply(oracle);
-    if (opened.contents() != oracle) Numbered(applied++).apply(oracle);
-    ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle))
-        << "neither without nor with the batch in flight";
-    ASSERT_EQ(opened.store->stats().batches, applied);
-    ASSERT_FALSE(opened.store->stats().snapshots_refused);
-    opened.abandon();
-  }
-  EXPECT_GT(applied, 20u);
-}
+TEST_P(KvLogCrash, KilledAtAnyMomentABatchIsThereWholeOrNot) { kill_rounds(false); }
+TEST_P(KvLogCrash, KilledAtAnyMomentALargeBatchIsThereWholeOrNot) { kill_rounds(true); }
 
 #ifdef HOLDFAST_INTERCEPT
-
-// Dies at the n-th fence that a kernel makes durable.
-class Reaper : public cpu::Listener {
- public:
-  explicit Reaper(std::uint64_t fences) : left_(fences) {}
-  void on_event(const cpu::Event& event) override {
-    if (event.kind != cpu::EventKind::durability_fence) return;
-    if (left_-- == 0) ::kill(::getpid(), SIGKILL);
-  }
-
- private:
-  std::uint64_t left_;
-};
 
 TEST(KvLogChild, DISABLED_DiesAtAFence) {
   const auto number = [](const char* name) { return std::stoull(from_environment(name)); };

@@ -11,39 +11,6 @@
 namespace holdfast::test {
 namespace {
 
-enum class Place { pageable, pinned, device };
-
-// Words in memory of some kind, from any word of a line on.
-class Input {
- public:
-  Input(const Keys& words, Place place, std::size_t lead) {
-    Keys led(lead, ~std::uint64_t{0});  // what is in front is nobody's: a key that is refused
-    led.insert(led.end(), words.begin(), words.end());
-    const std::size_t bytes = led.size() * sizeof(std::uint64_t);
-    if (place == Place::device) {
-      device_ = DeviceBuffer<std::uint64_t>(led.size());
-      Stream stream;
-      copy_async(stream, device_.data(), led.data(), bytes);
-      stream.synchronize();
-      words_ = device_.data() + lead;
-    } else if (place == Place::pinned) {
-      pinned_ = PinnedBuffer<std::uint64_t>(led.size());
-      std::memcpy(pinned_.data(), led.data(), bytes);
-      words_ = pinned_.data() + lead;
-    } else {
-      pageable_ = std::move(led);
-      words_ = pageable_.data() + lead;
-    }
-  }
-  const std::uint64_t* data() const { return words_; }
-
- private:
-  Keys pageable_;
-  PinnedBuffer<std::uint64_t> pinned_;
-  DeviceBuffer<std::uint64_t> device_;
-  const std::uint64_t* words_ = nullptr;
-};
-
 struct Pairs {
   Keys keys, values;
 };
@@ -207,9 +174,10 @@ TEST_P(KvLogInput, OfALargeBatchAPowerCutLeavesAllOrNothing) {
                      GetParam()};
     opened.store = std::make_unique<KvStore>(KvStore::create(*opened.region, shape));
     give(opened, first, false, Place::pageable, Place::pageable);
-    // One fence of each record, and 256 behind the headers. Behind the commit word all has to be.
-    const std::uint64_t records = second.keys.size();
-    const std::uint64_t fences[] = {random() % records, records + random() % 256,
+    // One fence of each thread of a warp for a page, and 256 behind the headers. Behind the commit
+    // word all has to be.
+    const std::uint64_t waits = (second.keys.size() + 255) / 256 * 32;
+    const std::uint64_t fences[] = {random() % waits, waits + random() % 256,
                                     PowerCut::kAtTheCommit, PowerCut::kAtTheCommit};
     PowerCut medium(*opened.region, random(), fences[round / 4]);
     give(opened, second, erases, of_words, of_words);

@@ -21,6 +21,15 @@ using Map = std::map<std::uint64_t, std::uint64_t>;
 
 using Form = KvStore::Index;
 
+// On a GPU an opening makes device memory and pins the region anew, a child makes a context, and a
+// batch is launches and a wait: some hundred of each are most of what these tests take. What many
+// rounds look for is in code that both backends share, and the CPU backend does them all.
+#if defined(HOLDFAST_BACKEND_CUDA)
+inline constexpr bool kFewRounds = true;
+#else
+inline constexpr bool kFewRounds = false;
+#endif
+
 // Tests of both forms of an index.
 class LogForms : public Scratch, public ::testing::WithParamInterface<Form> {};
 inline std::string name_of_form(const ::testing::TestParamInfo<Form>& info) {
@@ -123,6 +132,40 @@ struct LogOpened {
 inline std::uint64_t spread_key(std::uint64_t number) {
   return number == 0 ? ~std::uint64_t{1} : number * 0x9e3779b97f4a7c15ull;
 }
+
+// Where the words of a batch are.
+enum class Place { pageable, pinned, device };
+
+// Words in memory of some kind, from any word of a line on.
+class Input {
+ public:
+  Input(const Keys& words, Place place, std::size_t lead) {
+    Keys led(lead, ~std::uint64_t{0});  // what is in front is nobody's: a key that is refused
+    led.insert(led.end(), words.begin(), words.end());
+    const std::size_t bytes = led.size() * sizeof(std::uint64_t);
+    if (place == Place::device) {
+      device_ = DeviceBuffer<std::uint64_t>(led.size());
+      Stream stream;
+      copy_async(stream, device_.data(), led.data(), bytes);
+      stream.synchronize();
+      words_ = device_.data() + lead;
+    } else if (place == Place::pinned) {
+      pinned_ = PinnedBuffer<std::uint64_t>(led.size());
+      std::memcpy(pinned_.data(), led.data(), bytes);
+      words_ = pinned_.data() + lead;
+    } else {
+      pageable_ = std::move(led);
+      words_ = pageable_.data() + lead;
+    }
+  }
+  const std::uint64_t* data() const { return words_; }
+
+ private:
+  Keys pageable_;
+  PinnedBuffer<std::uint64_t> pinned_;
+  DeviceBuffer<std::uint64_t> device_;
+  const std::uint64_t* words_ = nullptr;
+};
 
 // Random batches, and what a store holds behind them. `key`: of a number below `keys`.
 class LogProgram {

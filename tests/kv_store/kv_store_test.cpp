@@ -15,7 +15,7 @@
 #include "support/process.hpp"
 #include "support/scratch.hpp"
 #ifdef HOLDFAST_INTERCEPT
-#include "holdfast/cpu/listener.hpp"
+#include "support/reaper.hpp"
 #endif
 
 namespace holdfast {
@@ -494,24 +494,11 @@ TEST_P(CrashedStore, KilledAtAnyMomentABatchIsThereWholeOrNot) {
 
 #ifdef HOLDFAST_INTERCEPT
 
-// Dies at the n-th fence that a kernel makes durable.
-class Reaper : public cpu::Listener {
- public:
-  explicit Reaper(std::uint64_t fences) : left_(fences) {}
-  void on_event(const cpu::Event& event) override {
-    if (event.kind != cpu::EventKind::durability_fence) return;
-    if (left_-- == 0) ::kill(::getpid(), SIGKILL);
-  }
-
- private:
-  std::uint64_t left_;
-};
-
 constexpr std::size_t kSmallBatch = 40;
 
 TEST(StoreChild, DISABLED_DiesAtAFence) {
   const auto fences = std::stoull(test::from_environment("HOLDFAST_TEST_FENCES"));
-  Reaper reaper(fences);
+  test::Reaper reaper(fences);
   const bool in_recovery = test::from_environment("HOLDFAST_TEST_RECOVER") == "1";
   if (in_recovery) cpu::set_listener(&reaper);
   const Opened opened =

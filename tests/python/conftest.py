@@ -71,6 +71,14 @@ def path(tmp_path: Path) -> Iterator[Path]:
         holdfast.destroy(place)
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder for regions, which are removed, their shared memory too."""
+    yield tmp_path
+    for region in tmp_path.glob("*.hf"):
+        holdfast.destroy(region)
+
+
 @pytest.fixture(scope="session")
 def check_executable() -> None:
     """Skips tests of the crash-state checker where its executable has not been built."""

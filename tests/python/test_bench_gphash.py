@@ -44,6 +44,10 @@ def test_every_figure_is_measured(tmp_path: Path, run: Run, program: Path, name:
         assert "| Holdfast without its directory, as given |" in answer.out
         assert len(report.lines) == 2 * len(gphash.MICRO)  # as given, and ordered
     allowed = set(gphash.EXPERIMENTS[name].contestants)
+    if name == "gphash-fig12a":
+        ours = {line["key_bytes"] for line in report.lines if line["contestant"] == "holdfast"}
+        others = {line["key_bytes"] for line in report.lines if line["contestant"] != "holdfast"}
+        assert (ours, others) == (set(gphash.KEY_BYTES), set(gphash.RIVALS_KEY_BYTES))
     found = {line["contestant"] for line in report.lines}
     assert found == set(chosen.split(",")) & allowed
     for line in report.lines:
@@ -147,6 +151,8 @@ def test_tables_say_what_was_measured() -> None:
     skewed = Report(head(), [line("clevel-gpm", theta=t, **logged) for t in (1.1, 0)])
     assert "| M operations/s, theta | 0 | 1.1 |" in gphash.skews(skewed)
     assert "| Clevel-GPM, as printed | 40 | 40 |" in gphash.skews(skewed)
+    sized = Report(head(), [line("holdfast", key_bytes=n, **logged) for n in (128, 8)])
+    assert "| M operations/s, bytes of a key | 8 | 128 |" in gphash.key_sizes(sized)
     curve = Report(head(), [line("clevel-gpm", load_factors=[0.5, 0.83, 0.6], **logged)])
     assert "| Clevel-GPM, as printed | 0.830 | 0.600 | 0 |" in gphash.load_factors(curve)
 

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 import holdfast
 import map_worker
 from holdfast import Map
 from holdfast._backend import ext
+from maps import (
+    MAX_BATCH,
+    Array,
+    expect_refused,
+    exported,
+    lines_until_killed,
+    region_for,
+    rows_of,
+    seed_of,
+)
 
-MAX_BATCH = 128
-Array = npt.NDArray[Any]
 KINDS = [
     ("uint32", "float32"),
     ("int64", ("float32", 16)),
@@ -31,25 +38,21 @@ KINDS = [
 ]
 
 
-def seed_of() -> int:
-    seed = int(os.environ.get("HOLDFAST_TEST_SEED", random.randrange(2**32)))
-    print(f"HOLDFAST_TEST_SEED={seed}")
-    return seed
-
-
-def region_for(path: Path, *kinds: tuple[Any, Any], capacity: int = 400) -> holdfast.Region:
-    size = sum(Map.region_bytes(capacity, key, value, MAX_BATCH) for key, value in kinds)
-    return holdfast.create(path, size)
-
-
 @pytest.fixture
 def table(path: Path) -> Iterator[Map]:
     with region_for(path, ("int64", ("float32", 4))) as region:
         yield Map(region, key="int64", value=("float32", 4), capacity=400, max_batch=MAX_BATCH)
 
 
-def rows_of(*numbers: float) -> Array:
-    return np.array([[number] * 4 for number in numbers], np.float32)
+def read_only(array: Array) -> Array:
+    array.flags.writeable = False
+    return array
+
+
+def made(table: Map, **options: Any) -> Map:
+    """A second map in the region of this one, with these options."""
+    given = {"region": table.region, "name": "more", "key": "int64", "value": "int64"}
+    return Map(**{**given, "capacity": 9, **options})
 
 
 class Oracle:
@@ -76,12 +79,6 @@ class Oracle:
             return "kept"
         self.there[key] = row
         return "assigned" if was_there else "inserted"
-
-
-def exported(table: Map) -> dict[int, bytes]:
-    keys, values = table.export()
-    assert len(set(keys.tolist())) == len(keys)
-    return dict(zip(keys.tolist(), [row.tobytes() for row in values], strict=True))
 
 
 @pytest.mark.parametrize(("key", "value"), KINDS)
@@ -134,6 +131,80 @@ def test_random_programs_leave_what_a_dict_has(path: Path, key: str, value: Any)
             assert not table.recovery().needed
             assert table.verify() == ""
     region.close()
+
+
+EDGE = np.dtype([("from", "u8"), ("to", "u4"), ("kind", "S4")])
+
+
+@pytest.mark.parametrize("key", ["S16", "V32", EDGE, ("uint8", 128), "S24"])
+def test_long_keys_leave_what_a_dict_has(path: Path, key: Any) -> None:
+    rng = np.random.default_rng(seed_of())
+    size = np.dtype(key).itemsize
+    # Keys that differ in their last bytes, and in their first ones.
+    pool = np.zeros((60, size), np.uint8)
+    pool[:30, -1], pool[30:, 0] = np.arange(1, 31), np.arange(1, 31)
+    pool[1::2, -2] = 255
+
+    def named(rows: Array) -> Array:
+        return rows if isinstance(key, tuple) else rows.reshape(-1).view(key)
+
+    region = region_for(path, (key, "int64"))
+    table = Map(region, "t", key=key, value="int64", capacity=400, max_batch=MAX_BATCH)
+    oracle: dict[bytes, int] = {}
+    for step in range(30):
+        rows = pool[rng.integers(0, len(pool), int(rng.integers(1, MAX_BATCH)))]
+        keys, values = named(rows), rng.integers(0, 1000, len(rows))
+        last = {row.tobytes(): int(value) for row, value in zip(rows, values, strict=True)}
+        if step % 3 == 2:
+            assert table.erase(keys).erased == len(last.keys() & oracle.keys())
+            for one in last:
+                oracle.pop(one, None)
+        else:
+            result = table.insert_or_assign(keys, values)
+            assert (result.inserted, result.assigned) == (
+                len(last.keys() - oracle.keys()), len(last.keys() & oracle.keys()),
+            )  # fmt: skip
+            assert result.superseded == len(rows) - len(last)
+            oracle.update(last)
+        found_values, found = table.find(named(pool))
+        assert [int(v) if f else None for v, f in zip(found_values, found, strict=True)] == [
+            oracle.get(row.tobytes()) for row in pool
+        ]
+        out, out_values = table.export()
+        assert out.dtype == (np.dtype("u1") if isinstance(key, tuple) else np.dtype(key))
+        out = out.view(np.uint8).reshape(-1, size)  # of "S" NumPy shows no zeros at the end
+        assert {k.tobytes(): int(v) for k, v in zip(out, out_values, strict=True)} == oracle
+        assert table.verify() == ""
+        if step == 15:
+            table.close()
+            region.close()
+            region = holdfast.open(path)
+            table = Map(region, "t", key=key)
+    table.close()
+    table = Map(region, "t")  # as rows of bytes
+    assert table.export()[0].shape == (len(oracle), size)
+    region.close()
+
+
+def test_bytes_are_keys(path: Path) -> None:
+    with region_for(path, ("S16", "int64")) as region:
+        table = Map(region, key="S16", value="int64", capacity=400, max_batch=MAX_BATCH)
+        table.insert([b"a", b"b" * 16], [1, 2])
+        assert table.find([b"b" * 16, b"b" * 15, b"a"])[0].tolist() == [2, 0, 1]
+        assert sorted(table.export()[0].tolist()) == [b"a", b"b" * 16]
+        assert table.contains(np.array([b"a"], "S16").view("V16")).tolist() == [True]
+        for keys, words in [
+            ([b"b" * 17], ["S16", "S17"]),
+            ([1], ["S16", "int64"]),
+            (np.array([b"a"], "S8"), ["keys", "S8", "8 bytes", "S16"]),
+            (np.zeros((1, 8), np.uint8), ["keys", "(1, 8)", "(n, 16)"]),
+            (np.array([b"a", b"c"] * 2, "S16")[::2], ["keys", "contiguous"]),
+        ]:
+            with pytest.raises(holdfast.Error) as raised:
+                table.erase(keys)
+            for word in words:
+                assert word in str(raised.value)
+        assert table.size == 2
 
 
 def test_what_a_call_gives_back(table: Map) -> None:
@@ -206,19 +277,27 @@ def test_export_in_parts(table: Map) -> None:
         (lambda t: t.set_order("random"), ["random", "ordered"]),
         (lambda t: t.export_batch(-1, 4), ["first"]),
         (lambda t: t.export_batch(0, 0), ["slots"]),
+        (lambda t: t.export_batch(0, 2.5), ["slots", "2.5"]),
+        (lambda t: t.batches(-1), ["slots is -1", "from 1"]),
+        (lambda t: t.batches(0), ["slots is 0"]),
+        (lambda t: t.find([1], out=read_only(rows_of(1))), ["find()", "out", "read-only", "copy"]),
+        (lambda t: t.erase([1], status=read_only(np.zeros(1, "u1"))), ["status", "read-only"]),
+        (lambda t: t.set_order(3), ["order is 3"]),
+        (lambda t: made(t, name=None), ["name of a map is None", "string"]),
+        (lambda t: made(t, region=None), ["region of a map is None"]),
+        (lambda t: made(t, capacity=1.5), ["capacity is 1.5"]),
+        (lambda t: made(t, capacity="9"), ["capacity is '9'"]),
+        (lambda t: made(t, directory=None), ["directory is None"]),
+        (lambda t: made(t, max_batch=2.0), ["max_batch is 2.0"]),
+        (lambda t: made(t, changes=-1), ["changes is -1"]),
+        (lambda t: made(t, changes="n"), ["changes is 'n'"]),
+        (lambda t: made(t, name="n" * 47), ["47 bytes", "46", "shorter"]),
     ],
 )  # fmt: skip
 def test_bad_input_is_named_and_changes_nothing(
     table: Map, call: Callable[[Map], Any], words: list[str]
 ) -> None:
-    table.insert_or_assign([1, 2], rows_of(5, 6))
-    before = exported(table)
-    with pytest.raises(holdfast.Error) as raised:
-        call(table)
-    assert raised.value.code == "invalid_argument"
-    for word in words:
-        assert word in str(raised.value)
-    assert exported(table) == before
+    expect_refused(table, call, words)
 
 
 def test_types_that_cannot_be_are_refused(path: Path) -> None:
@@ -227,6 +306,12 @@ def test_types_that_cannot_be_are_refused(path: Path) -> None:
             ("float32", "float32", ["float32", "int64"]),
             (("int64", 2), "float32", ["int64 x 2"]),
             ("int16", "float32", ["int16"]),
+            ("S8", "float32", ["S8", "8 bytes", "pad"]),
+            ("S20", "float32", ["20 bytes", "multiple of 8"]),
+            ("V136", "float32", ["136 bytes", "128"]),
+            (np.dtype([("a", "u8"), ("b", "f8")]), "float32", ["other", "bytes"]),
+            (np.dtype([("a", "u4"), ("b", "u8")], align=True), "float32", ["padding"]),
+            (("uint8", (4, 4)), "float32", ["uint8 x 4 x 4"]),
             ("int64", "uint8", ["uint8", "1 bytes", "multiple of 4"]),
             ("int64", ("float16", 3), ["float16 x 3", "6 bytes"]),
             ("int64", ("float32", 1025), ["4100 bytes", "4,096"]),
@@ -460,19 +545,10 @@ def test_a_killed_process_loses_nothing_that_was_acknowledged(path: Path) -> Non
         Map(region, "rows", key="int64", value=value, capacity=1200, max_batch=256)
     there: dict[int, float] = {}
     number = cut = 0
-    for _ in range(8):
-        worker = subprocess.Popen(
-            [sys.executable, map_worker.__file__, str(path), str(seed), str(number)],
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert worker.stdout is not None
-        assert worker.stdout.readline() == "open\n"
-        timer = threading.Timer(dice.random() * 0.03, worker.kill)
-        timer.start()
-        lines = [line for line in worker.stdout if line.endswith("\n")]
-        assert worker.wait() == -9
-        worker.stdout.close()
-        for line in lines:
+    for life in range(8):
+        for line in lines_until_killed(
+            map_worker, path, seed, number, dice=dice, longest=0.03, at_least=life % 2
+        ):
             assert line == f"done {number}\n"
             changed = dict(map_worker.changes(map_worker.batch(seed, number), there))
             there = after(there, changed)
@@ -492,5 +568,164 @@ def test_a_killed_process_loses_nothing_that_was_acknowledged(path: Path) -> Non
         cut += found != there
         there = found
         number += 1
-    assert number > 8, "no batch came through: the test tested nothing"
     print(f"{number} batches; of {cut} that were cut off something is there")
+
+
+OVERLAPPING = np.dtype(
+    {"names": ["a", "b"], "formats": ["i8", "i8"], "offsets": [0, 0], "itemsize": 16}
+)
+GAP = np.dtype({"names": ["a", "b"], "formats": ["i8", "i4"], "offsets": [0, 8], "itemsize": 16})
+
+
+def test_arrays_of_keys_that_are_refused_say_why(path: Path) -> None:
+    with region_for(path, ("S16", "int64")) as region:
+        table = Map(region, key="S16", value="int64", capacity=400, max_batch=MAX_BATCH)
+        keys = np.array([b"a", b"b", b"c"], "S16")
+        table.insert(keys, [1, 2, 3])
+        floats = np.zeros(1, [("x", "f8"), ("y", "f8")])
+        for wrong, why in [
+            (np.ma.array(keys, mask=[False, True, False]), "keys is a masked array"),
+            (keys[::2], "keys is not contiguous"),
+            (keys.astype("S8"), "8 bytes, and the map's keys have 16: give them as 'S16'"),
+            (floats, "equal values may have other bytes"),
+            (np.zeros(1, OVERLAPPING), "equal values may have other bytes"),
+            (np.zeros(1, GAP), "equal values may have other bytes"),
+        ]:
+            with pytest.raises(holdfast.Error, match=why) as raised:
+                table.contains(wrong)
+            assert raised.value.code == "invalid_argument"
+        with pytest.raises(holdfast.Error, match="values is a masked array"):
+            table.assign(keys, np.ma.array([1, 2, 3], mask=[True, False, False]))
+        for dtype in (OVERLAPPING, GAP, floats.dtype):
+            with pytest.raises(holdfast.Error, match="without padding, of which no two overlap"):
+                made(table, key=dtype)
+        fields: Any = {
+            "names": ["b", "a"],
+            "formats": ["i8", "i8"],
+            "offsets": [8, 0],
+            "itemsize": 16,
+        }
+        back_to_front = np.dtype(fields)
+        assert not table.contains(np.zeros(1, back_to_front)).any()
+        table = Map(region)  # without the type of its keys
+        for given in ([b"a"], ["a"], b"a"):
+            with pytest.raises(holdfast.Error, match="open it with one, such as key='S16'"):
+                table.contains(given)
+        assert table.contains(keys).all()
+        assert sorted(table.export()[1].tolist()) == [1, 2, 3]
+
+
+# Makes maps until it is killed.
+MAKER = """
+import sys, holdfast
+key, changes = sys.argv[2], int(sys.argv[3])
+with holdfast.open(sys.argv[1]) as region:
+    print("open", flush=True)
+    for i in range(40):
+        holdfast.Map(region, f"m{i}", key=key, value="int64", capacity=100, max_batch=64,
+                     changes=changes).close()
+    print("made", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize(("key", "changes"), [("int64", 0), ("S32", 50)])
+def test_a_creation_that_a_kill_cut_off_is_made_up_for(path: Path, key: str, changes: int) -> None:
+    dice = random.Random(seed_of())
+    options: dict[str, Any] = {"key": key, "value": "int64", "capacity": 100, "max_batch": 64,
+                               "changes": changes}  # fmt: skip
+    size = 40 * Map.region_bytes(100, key, "int64", 64, changes=changes)
+    cut = 0
+    for _ in range(6):
+        holdfast.create(path, size).close()
+        maker = subprocess.Popen(
+            [sys.executable, "-c", MAKER, str(path), key, str(changes)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert maker.stdout is not None and maker.stdin is not None
+        assert maker.stdout.readline() == "open\n"
+        time.sleep(dice.random() * 0.02)
+        maker.kill()
+        assert maker.wait() == -9
+        maker.stdin.close()
+        maker.stdout.close()
+        with holdfast.open(path) as region:
+            names = sorted({name.split(".")[0].removesuffix("_types") for name in region})
+            for name in names:
+                try:
+                    Map(region, name).close()
+                except holdfast.Error as error:
+                    assert error.code == "not_found" and f"no map '{name}'" in str(error)
+                    cut += 1
+                with Map(region, name, **options) as table:
+                    assert table.insert(np.zeros(1, key), [7]).inserted == 1
+                    assert table.verify() == ""
+        holdfast.destroy(path)
+    print(f"{cut} creations were cut off")
+
+
+# How far a creation came that was cut off: the first bytes of the header, and what parts there are.
+@pytest.mark.parametrize(
+    ("began", "parts"), [(bytes(8), 0), (b"HLDMAKE1", 0), (b"HLDMAKE1", 1), (b"HLDMAKE1", 2)]
+)
+def test_however_far_a_creation_came_it_is_made_anew(
+    tmp_path: Path, path: Path, began: bytes, parts: int
+) -> None:
+    options: dict[str, Any] = {"value": "int64", "capacity": 100, "max_batch": 64}
+    with holdfast.create(path, 1 << 22, arena_folder=tmp_path) as region:
+        Map(region, "m", key="S32", changes=9, **options).close()
+        for part in ("growth", "table")[: 2 - parts]:
+            region.remove(f"m.{part}")
+        header = next(info for info in region.objects() if info.name == "m.header")
+        with next(tmp_path.glob("*.arena")).open("r+b") as arena:
+            arena.seek(4096 + header.offset)
+            arena.write(began)
+        with pytest.raises(
+            holdfast.Error, match="no map 'm', whose creation was cut off"
+        ) as raised:
+            Map(region, "m")
+        assert raised.value.code == "not_found"
+        # The next one may be another.
+        with Map(region, "m", key="int64", **options) as table:
+            table.insert([1], [2])
+            assert table.key.dtype == "int64"
+        assert "m.changes.header" not in region
+
+
+# A header that reads as zeros is as that of a creation that was cut off, but for what is behind it.
+def test_a_lost_header_is_damage_and_costs_nothing(tmp_path: Path, path: Path) -> None:
+    options: dict[str, Any] = {"key": "int64", "value": "int64", "capacity": 100, "max_batch": 64}
+    with holdfast.create(path, 1 << 22, arena_folder=tmp_path) as region:
+        with Map(region, "m", changes=9, **options) as table:
+            table.insert([1, 2], [3, 4])
+        objects = list(region)
+        header = next(info for info in region.objects() if info.name == "m.header")
+        with next(tmp_path.glob("*.arena")).open("r+b") as arena:
+            arena.seek(4096 + header.offset)
+            before = arena.read(header.nbytes)
+            arena.seek(4096 + header.offset)
+            arena.write(bytes(header.nbytes))
+            arena.flush()
+            for how in ({}, options, {**options, "capacity": 300}):
+                with pytest.raises(
+                    holdfast.Error, match=r"'m'.*damaged header.*'m\.header'.*last commit"
+                ) as raised:
+                    Map(region, "m", **how)
+                assert raised.value.code == "damaged"
+            assert list(region) == objects
+            arena.seek(4096 + header.offset)
+            arena.write(before)
+        table = Map(region, "m")
+        assert sorted(table.export()[1].tolist()) == [3, 4]
+        assert table.version().number == 2
+
+
+def test_an_array_that_is_called_as_a_maps_types_stays(path: Path) -> None:
+    with holdfast.create(path, 1 << 22) as region:
+        region.allocate("m_types", 4, "int64")[:] = 7
+        for _ in range(2):
+            with pytest.raises(holdfast.Error, match="'m_types'") as raised:
+                Map(region, "m", key="int64", value="int64", capacity=9, max_batch=9)
+            assert raised.value.code == "already_exists"
+        assert region["m_types"].tolist() == [7] * 4
+        assert list(region) == ["m_types"]

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import pytest
 import holdfast
 import holdfast.ranks
 import torch_stand_in
+from rank_groups import ThreadGroup, run_by_mpi, run_threads
 
 WORKER = Path(__file__).with_name("rank_worker.py")
 
@@ -62,57 +62,7 @@ def test_a_group_of_torch_distributed(tmp_path: Path) -> None:
     reason="there is no mpirun, or no mpi4py (Debian: openmpi-bin; PyPI: mpi4py)",
 )
 def test_a_communicator_of_mpi4py(tmp_path: Path) -> None:
-    environment = {
-        **os.environ,
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "OMPI_MCA_rmaps_base_oversubscribe": "1",
-        "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
-    }
-    done = subprocess.run(
-        ["mpirun", "-n", "3", sys.executable, str(WORKER), "mpi", str(tmp_path)],
-        check=False,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=90,
-    )
-    # mpirun mixes what ranks write.
-    assert done.returncode == 0 and "".join(done.stdout.split()) == "ok" * 3, done.stderr
-
-
-class ThreadGroup:
-    """A rank that is a thread."""
-
-    def __init__(self, rank: int, barrier: threading.Barrier, given: list[bytes]) -> None:
-        self.rank, self.size = rank, barrier.parties
-        self._barrier, self._given = barrier, given
-
-    def all_gather(self, mine: bytes, timeout: float) -> list[bytes]:
-        self._given[self.rank] = mine
-        self._barrier.wait(timeout)
-        result = list(self._given)
-        self._barrier.wait(timeout)
-        return result
-
-
-def run_threads(size: int, body: Callable[[ThreadGroup], None]) -> None:
-    barrier, given = threading.Barrier(size), [b""] * size
-    failures: list[BaseException] = []
-
-    def run(rank: int) -> None:
-        try:
-            body(ThreadGroup(rank, barrier, given))
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
+    run_by_mpi([sys.executable, str(WORKER), "mpi", str(tmp_path)], "ok")
 
 
 def test_a_group_of_pythons_own(tmp_path: Path) -> None:

@@ -50,6 +50,21 @@ def settings(folder: Path, **more: object) -> score.Settings:
     return score.Settings(results=folder, size="tiny", **more)  # type: ignore[arg-type]
 
 
+def together(rank: int, ranks: int) -> dict[str, object]:
+    return {"benchmark": "score_together", "path": "flush, GPU to host tier", "rank": rank,
+            "ranks": ranks, "bytes": 32 << 20, "snapshots": 16, "gb_per_s": 45.0 * ranks,
+            "plain_gb_per_s": 50.0 * ranks, "speed_ratio": 0.9}  # fmt: skip
+
+
+def test_the_rate_of_ranks_is_that_of_the_longest(tmp_path: Path) -> None:
+    cell = "history/variable/irregular/all/nowait/coupled=1"
+    lines = [shot(cell, 0.5, 1.0, 0, 2), shot(cell, 2.0, 4.0, 1, 2)]
+    write(tmp_path, "score_fig9_tiny", lines)
+    both = score.Results(tmp_path, ("cpu",)).shots("score-fig9", "tiny")[cell, 2]
+    assert both.total("save") == 1.0  # 2 GB in the 2 s of the one that blocked longest
+    assert both.rate("restore") == 0.25
+
+
 def test_cells_are_those_of_table_1(tmp_path: Path) -> None:
     cells = [cell for cell, _ in score.cells_of("score-fig5", settings(tmp_path))]
     assert len(cells) == len(set(cells)) == 2 * 3 * (3 + 3 + 1 + 1 + 1)
@@ -60,7 +75,7 @@ def test_cells_are_those_of_table_1(tmp_path: Path) -> None:
     assert all("/variable/irregular/all/" in cell for cell, _ in some)
     fig9 = score.cells_of("score-fig9", settings(tmp_path, gpus=4, only=("history",)))
     assert {ranks for _, ranks in fig9} == {1, 2, 4}
-    assert {cell.split("/")[0] for cell, _ in fig9} == {"history"}
+    assert {cell.split("/")[0] for cell, _ in fig9} == {"history", "together"}
 
 
 def test_tables_and_figures_of_results(tmp_path: Path) -> None:
@@ -71,6 +86,9 @@ def test_tables_and_figures_of_results(tmp_path: Path) -> None:
         assert not score.figures.draw(name, results, tmp_path / "none.svg")
         lines = []
         for cell, ranks in score.cells_of(name, settings(tmp_path, gpus=2)):
+            if cell == "together":
+                lines += [together(rank, ranks) for rank in range(ranks)]
+                continue
             slow = 4.0 if cell.startswith("pager") else 2.0
             lines += [shot(cell, 1.0, slow, rank, ranks) for rank in range(ranks)]
         write(tmp_path, f"{name.replace('-', '_')}_quarter", lines)
@@ -84,6 +102,7 @@ def test_tables_and_figures_of_results(tmp_path: Path) -> None:
             assert "| 1 / 0.5 |" in text  # 1 GB in 1 and 2 s
             assert "| 1 | 2 |" in text  # the ratios to the pager
     assert "| 2 | coupled | all hints | 1 / 0.5 | 2 / 1 |" in text
+    assert "| 2 | flush, GPU to host tier | 32 MiB | 90 GB/s | 100 GB/s | 0.90 |" in text
     assert "| 1.67 | 2 to 74 |" in score.tables.TABLES["score-fig5"](results)
 
 

@@ -284,6 +284,22 @@ TEST_F(HistoryRanksTest, OpeningFailsOnAllWhereItFailsOnOne) {
   EXPECT_EQ(test::error_of([&] { History::open(alone); }, {"ranks"}), Errc::invalid_argument);
 }
 
+TEST_F(HistoryRanksTest, NoRankKeepsARegionThatARefusedOpenHasMade) {
+  for (const Coupling coupling : {Coupling::tight, Coupling::independent}) {
+    std::filesystem::create_directory(path("regions"));
+    test::run_ranks(2, [&](std::shared_ptr<RankGroup> group) {
+      HistoryOptions own = options();
+      own.ranks = group;
+      own.coupling = coupling;
+      own.host_region = path("regions/host");
+      if (group->rank() == 1) own.trace = path("none/trace");
+      EXPECT_EQ(test::error_of([&] { History::open(own); }, {"trace", "/none"}), Errc::not_found);
+    });
+    EXPECT_TRUE(is_empty(path("regions")));
+    EXPECT_TRUE(is_empty(arenas()));
+  }
+}
+
 TEST_F(HistoryRanksTest, RanksThatWereMovedAreRefused) {
   live([](History& history, int rank) { save(history, 1, 10 + rank); });
   std::filesystem::rename(folder_of(0), path("aside"));

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <cstdlib>
 #include <new>
@@ -19,11 +20,13 @@ std::atomic<bool> g_armed{false};
 std::atomic<std::uint64_t> g_count{0};
 std::atomic<std::uint64_t> g_first{kNever};  // that fails
 std::atomic<std::uint64_t> g_last{0};
+std::atomic<bool> g_kills{false};
 
 bool fails() noexcept {
   if (!g_armed) return false;
   const std::uint64_t n = g_count++;
-  return n >= g_first && n <= g_last;
+  if (g_kills && n == g_first) ::kill(::getpid(), SIGKILL);
+  return !g_kills && n >= g_first && n <= g_last;
 }
 
 void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
@@ -46,6 +49,7 @@ FailingMemory::FailingMemory(std::uint64_t which, Fails how) {
   g_count = 0;
   g_first = which;
   g_last = how == Fails::once ? which : kNever;
+  g_kills = how == Fails::to_death;
   g_armed = true;
 }
 

@@ -9,6 +9,7 @@ namespace holdfast::test {
 enum class Fails {
   once,        // the n-th allocation alone
   from_there,  // that one and all behind it, until the object ends
+  to_death,    // none: the process is killed there
 };
 
 // While it lives, allocations of all threads are counted from 0, and one of them fails.

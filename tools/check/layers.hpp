@@ -13,5 +13,7 @@ std::vector<Offer> region_metadata_programs();
 std::vector<Offer> kv_log_programs();
 std::vector<Offer> kv_lookups_programs();
 std::vector<Offer> map_programs();
+std::vector<Offer> map_evict_programs();
+std::vector<Offer> bytes_map_programs();
 
 }  // namespace holdfast::check

@@ -104,6 +104,7 @@ def _fig9(_size: Size, gpus: int) -> Iterator[tuple[str, int]]:
     for ranks in (1, 2, 4, 8):
         if ranks > max(1, gpus):
             break
+        yield "together", ranks
         for coupled in (0, 1):
             for hints in HINTS:
                 for store in ("history", "pager"):

@@ -36,12 +36,16 @@ class Shot:
         return self.lines[0]
 
     def rate(self, call: str) -> float:
-        """Returns GB/s of "save" or "restore" over blocking time: the mean of the ranks'."""
+        """Returns a rank's part of total()."""
         return self.total(call) / len(self.lines)
 
     def total(self, call: str) -> float:
-        """Returns GB/s of all ranks."""
-        return float(sum(x["bytes"] / x[f"{call}_seconds"] / 1e9 for x in self.lines))
+        """Returns GB/s of all ranks over the blocking time of the one that blocked longest.
+
+        At a barrier one rank's blocking hides the other's, so that a mean of rates says nothing.
+        """
+        longest = max(x[f"{call}_seconds"] for x in self.lines)
+        return float(sum(x["bytes"] for x in self.lines) / longest / 1e9)
 
     def both(self) -> float:
         """Returns GB/s of saves and restores together."""

@@ -193,11 +193,28 @@ def scaling(results: Results) -> str:
                 _rates(ours), totals, _rates(theirs), _over(ours, theirs, "save"),
                 _over(ours, theirs, "restore"), PAPER_AT_SCALE[hints],
             ])  # fmt: skip
+        parts += _together(results, size)
         header = ["GPUs", "ranks", "hints", "Holdfast, a rank", "all ranks",
                   "demand paging, a rank", "saving, ratio", "restoring, ratio",
                   "paper's ratio, 32 GPUs"]  # fmt: skip
         parts.append(f"{_where(results, name, size)}\n\n{table(header, rows)}")
     return "\n\n".join(parts) or unmeasured(name)
+
+
+def _together(results: Results, size: str) -> list[str]:
+    name = "score-fig9"
+    # Every rank prints what all reach together, as it saw it: the last of them counts.
+    rows: Rows = [
+        [line["ranks"], line["path"], f"{line['bytes'] / 2**20:g} MiB",
+         f"{_number(line['gb_per_s'])} GB/s", f"{_number(line['plain_gb_per_s'])} GB/s",
+         f"{line['speed_ratio']:.2f}"]
+        for line in results.report(name, size).lines
+        if line["benchmark"] == "score_together" and line["rank"] == line["ranks"] - 1
+    ]  # fmt: skip
+    if not rows:
+        return []
+    header = ["GPUs at once", "", "a snapshot", "Holdfast, all", "plain copies, all", "ratio"]
+    return [f"{_where(results, name, size)}\n\n{table(header, rows)}"]
 
 
 def fits(results: Results) -> str:

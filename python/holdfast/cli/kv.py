@@ -14,10 +14,12 @@ import numpy as np
 import typer
 
 from .. import _region, csvfile
+from .._bytes_map import BytesMap
 from .._csvlines import shortened
 from .._errors import Error
+from .._region import Region
 from .._store import MOST_OPERATIONS, RESERVED_KEY, KeyValueStore
-from . import common
+from . import common, kv_grow, kv_rows, kv_strings
 
 app = typer.Typer(
     help="A key-value store in a file.", no_args_is_help=True, rich_markup_mode="markdown"
@@ -32,8 +34,8 @@ LayoutName = Annotated[
     str,
     typer.Option(
         "--layout",
-        help="in_place (a table; full buckets evict) or log (batches are appended; a full store "
-        "refuses them).",
+        help="in_place (a table; full buckets evict), log (batches are appended; a full store "
+        "refuses them), or map (keys and values are strings of any length; of kv create alone).",
     ),
 ]
 LogRecords = Annotated[
@@ -44,24 +46,49 @@ LogRecords = Annotated[
         help="Records of 16 bytes that a log takes. 0: twice the capacity, and two batches.",
     ),
 ]
+RecordBytes = Annotated[
+    int | None,
+    typer.Option(
+        "--record-bytes",
+        min=1,
+        help="Bytes for the records of a map. Default: 128 for each pair of the capacity.",
+    ),
+]
 AllowEvictions = Annotated[
     bool, typer.Option("--allow-evictions", help="Full buckets may drop pairs that were stored.")
 ]
 
-_SHOWN_BAD_ROWS = 10
 # What csvfile does not read as an integer, and the command line does.
 _PREFIXED = re.compile(r"[+-]?0(x[0-9a-f]+|o[0-7]+|b[01]+)", re.ASCII | re.IGNORECASE)
 _MOST_PAIRS = 2**35
 
 
+def _closed_behind(opened: Region) -> Iterator[BytesMap]:
+    """A map of strings; an exit status is an answer, and no failure: the region is closed."""
+    status: typer.Exit | None = None
+    with opened as region:
+        try:
+            yield BytesMap(region, kv_strings.NAME)
+        except typer.Exit as answer:
+            status = answer
+    if status is not None:
+        raise status
+
+
 @contextmanager
 def _open(
     path: Path, arena_folder: Path | None, last_commit: bool, read_only: bool = False
-) -> Iterator[KeyValueStore]:
+) -> Iterator[KeyValueStore | BytesMap]:
     opened = _region.open(
         path, arena_folder=arena_folder, last_commit=last_commit, read_only=read_only
     )
+    if read_only and kv_strings.is_in(opened):  # a map is put in order where it is, or not at all
+        opened.close()
+        opened = _region.open(path, arena_folder=arena_folder, last_commit=last_commit)
     common.note_set_aside(opened.open_report.arena_set_aside)
+    if kv_strings.is_in(opened):
+        yield from _closed_behind(opened)
+        return
     with opened as region:
         if "kvs.header" not in region:
             raise Error(f"{path} is a region without a store", "not_found")
@@ -76,9 +103,27 @@ def _open(
 
 def _read(
     path: Path, arena_folder: Path | None, last_commit: bool
-) -> AbstractContextManager[KeyValueStore]:
-    """Opens the store beside a process that has it, and changes nothing of it."""
+) -> AbstractContextManager[KeyValueStore | BytesMap]:
+    """Opens the store beside a process that has it (a map: not so), and changes nothing of it."""
     return _open(path, arena_folder, last_commit, read_only=True)
+
+
+def _is_map(path: Path, arena_folder: Path | None, last_commit: bool) -> bool:
+    with _region.open(
+        path, arena_folder=arena_folder, last_commit=last_commit, read_only=True
+    ) as region:
+        return kv_strings.is_in(region)
+
+
+def _refuse_text(text: bool) -> None:
+    if text:
+        raise Error("--text is of stores of numbers: in a map all keys are text")
+
+
+def _of_numbers(kv: KeyValueStore | BytesMap, what: str) -> KeyValueStore:
+    if isinstance(kv, BytesMap):
+        raise Error(f"{what} is of stores of numbers, and this one is a map of strings")
+    return kv
 
 
 def _parse(text: str, what: str, is_text: bool = False) -> int:
@@ -125,10 +170,25 @@ def create(
     ] = 65536,
     layout: LayoutName = "in_place",
     log_records: LogRecords = 0,
+    record_bytes: RecordBytes = None,
     arena_folder: common.ArenaFolder = None,
     as_json: common.Json = False,
 ) -> None:
     """Makes a new, empty store."""
+    if layout == "map":
+        if log_records:
+            raise Error("--log-records is of the layout log")
+        result = kv_strings.create(store, capacity, max_batch, record_bytes, arena_folder)
+        if as_json:
+            common.emit(result)
+        else:
+            common.out.print(
+                f"{store}: room for {result['capacity']:,} pairs of "
+                f"{common.size_text(result['record_bytes'])} in all"
+            )
+        return
+    if record_bytes is not None:
+        raise Error("--record-bytes is of the layout map")
     size = KeyValueStore.region_bytes(capacity, max_batch, layout, log_records)
     with _region.create(store, size, arena_folder=arena_folder) as region:
         made = KeyValueStore.create(
@@ -197,37 +257,47 @@ def load(
     """
     if batch_by and batch:
         raise Error("--batch-by and --batch exclude each other: give one")
-    with common.progress(as_json) as bar:
-        task = bar.add_task("rows read", total=None)
-        columns = csvfile.read(
-            file,
-            key,
-            value,
-            batch_by,
-            key_type,
-            value_type,
-            delimiter,
-            lambda rows: bar.update(task, completed=rows),
+    of_strings = _is_map(store, arena_folder, last_commit)
+    if of_strings and (key_type, value_type) != ("auto", "auto"):
+        raise Error("--key-type and --value-type are of stores of numbers")
+    if of_strings:
+        texts = kv_rows.read(
+            as_json, lambda told: csvfile.read_text(file, key, value, batch_by, delimiter, told)
         )
-    _check_rows(columns, file, skip_bad)
+        kv_rows.check(texts, file, skip_bad)
+        with _open(store, arena_folder, last_commit) as opened:
+            kv_strings.load(opened, texts, batch, file, as_json)
+        return
+    columns = kv_rows.read(
+        as_json,
+        lambda told: csvfile.read(
+            file, key, value, batch_by, key_type, value_type, delimiter, told
+        ),
+    )
+    kv_rows.check(columns, file, skip_bad)
     for what, kind in ((f"key {key}", columns.key_kind), (f"value {value}", columns.value_kind)):
         if kind == "text":
             common.note(f"column of the {what} is text: its 64-bit hashes are stored")
         elif kind == "float":
             common.note(f"column of the {what} has fractions: its bits (float64) are stored")
-    with _open(store, arena_folder, last_commit) as kv:
-        result = _store_batches(kv, columns, batch, as_json)
+    with _open(store, arena_folder, last_commit) as opened:
+        result = _store_batches(_of_numbers(opened, "this load"), columns, batch, as_json)
     result |= {"ok": True, "key_type": columns.key_kind, "value_type": columns.value_kind}
     result |= {"bad_row_count": columns.bad_count, "bad_rows": columns.bad_rows}
     lost = _lost(result["evicted"], store, result["capacity"], allow_evictions)
+    _report_load(f"{file} into {store}", result, lost, as_json)
+
+
+def _report_load(title: str, result: dict[str, Any], lost: str, as_json: bool) -> None:
+    """Prints what was done; exits with 1 where pairs were lost."""
     if lost:
         result |= {"ok": False, "error": {"code": "no_space", "message": lost}}
     if as_json:
         common.emit(result)
     else:
         hidden = ("bad_rows", "error", "arena_set_aside")
-        common.table(f"{file} into {store}", {k: v for k, v in result.items() if k not in hidden})
-    if not result["ok"]:
+        common.table(title, {k: v for k, v in result.items() if k not in hidden})
+    if lost:
         if not as_json:
             common.complain(lost)
         raise typer.Exit(common.EXIT_FAILED)
@@ -247,43 +317,10 @@ def _lost(evicted: int, store: Path, capacity: int, allowed: bool) -> str:
     )
 
 
-def _check_rows(columns: csvfile.Columns, file: Path, skip_bad: bool) -> None:
-    bad = columns.bad_rows
-    if not bad:
-        return
-    listed = "; ".join(bad[:_SHOWN_BAD_ROWS])
-    if columns.bad_count > _SHOWN_BAD_ROWS:
-        listed += f"; and {columns.bad_count - _SHOWN_BAD_ROWS:,} more"
-    if not skip_bad:
-        raise Error(
-            f"{file}: {columns.bad_count:,} rows cannot be read ({listed}). --skip-bad leaves them "
-            "out"
-        )
-    common.note(f"{columns.bad_count:,} rows were left out: {listed}")
-
-
-def _ranges(columns: csvfile.Columns, batch: int | None, max_batch: int) -> list[tuple[int, int]]:
-    """Returns the first and the last row (exclusive) of each batch."""
-    rows = len(columns.keys)
-    if columns.starts:
-        ends = [*columns.starts[1:], rows]
-        ranges = list(zip(columns.starts, ends, strict=True))
-    else:
-        step = batch or max_batch
-        ranges = [(first, min(first + step, rows)) for first in range(0, rows, step)]
-    largest = max((end - first for first, end in ranges), default=0)
-    if largest > max_batch:
-        raise Error(
-            f"a batch would have {largest:,} rows and the store takes {max_batch:,}: use a smaller "
-            "--batch, or create the store with a larger --max-batch"
-        )
-    return ranges
-
-
 def _store_batches(
     kv: KeyValueStore, columns: csvfile.Columns, batch: int | None, quiet: bool
 ) -> dict[str, Any]:
-    ranges = _ranges(columns, batch, kv.stats().max_batch)
+    ranges = kv_rows.ranges(columns, batch, kv.stats().max_batch)
     totals = {"inserted": 0, "updated": 0, "evicted": 0}
     start = time.monotonic()
     with common.progress(quiet) as bar:
@@ -321,14 +358,18 @@ def put(
 
     Exits with 1 if the store was too small to keep every pair.
     """
-    keys, values = [], []
-    for pair in pairs:
-        key, equals, value = pair.rpartition("=")
-        if not equals:
-            raise Error(f"'{pair}' is not of the form KEY=VALUE")
-        keys.append(_parse_key(key, text))
-        values.append(_parse(value, "value"))
     with _open(store, arena_folder, last_commit) as kv:
+        if isinstance(kv, BytesMap):
+            _refuse_text(text)
+            kv_strings.put(kv, pairs, as_json)
+            return
+        keys, values = [], []
+        for pair in pairs:
+            key, equals, value = pair.rpartition("=")
+            if not equals:
+                raise Error(f"'{pair}' is not of the form KEY=VALUE")
+            keys.append(_parse_key(key, text))
+            values.append(_parse(value, "value"))
         result = kv.set(keys, values)
         capacity = kv.stats().capacity
         aside = kv.region.open_report.arena_set_aside
@@ -356,8 +397,12 @@ def get(
     as_json: common.Json = False,
 ) -> None:
     """Looks keys up. Exits with 1 if one of them is absent. Changes nothing."""
-    numbers = [_parse_key(key, text) for key in keys]
     with _read(store, arena_folder, last_commit) as kv:
+        if isinstance(kv, BytesMap):
+            _refuse_text(text)
+            kv_strings.get(kv, keys, as_json)
+            return
+        numbers = [_parse_key(key, text) for key in keys]
         values, found = kv.get(numbers)
     answers = [int(value) if ok else None for value, ok in zip(values, found, strict=True)]
     if as_json:
@@ -380,9 +425,12 @@ def delete(
     as_json: common.Json = False,
 ) -> None:
     """Removes keys as one transaction; absent ones are passed over."""
-    numbers = [_parse_key(key, text) for key in keys]
     with _open(store, arena_folder, last_commit) as kv:
-        removed = kv.erase(numbers).removed
+        if isinstance(kv, BytesMap):
+            _refuse_text(text)
+            removed = kv_strings.delete(kv, keys)
+        else:
+            removed = kv.erase([_parse_key(key, text) for key in keys]).removed
         aside = kv.region.open_report.arena_set_aside
     if as_json:
         common.emit({"ok": True, "removed": removed, "arena_set_aside": aside})
@@ -403,40 +451,45 @@ def stat(
     While a process has the store open, that is its last commit; after a crash, what was persisted.
     """
     with _read(store, arena_folder, last_commit) as kv:
-        stats = kv.stats()
-        crashed = kv.region.open_report.arena_found
-        result: dict[str, Any] = {
-            "records": stats.records,
-            "capacity": stats.capacity,
-            "max_batch": stats.max_batch,
-            "batches": stats.batches,
-            "inserted": stats.total.inserted,
-            "updated": stats.total.updated,
-            "evicted": stats.total.evicted,
-            "removed": stats.total.removed,
-            "bytes": kv.region.size,
-            "commits": kv.region.generation,
-            "content": "what a crash left" if crashed else "the last commit",
-            "layout": stats.layout,
-        }
-        if stats.layout == "log":
-            result |= {
-                "index": stats.index,
-                "log_records": stats.log_records,
-                "live_records": stats.live_records,
-                "tombstones": stats.tombstones,
-                "segment_records": stats.segment_records,
-                "segments": stats.segments,
-                "free_segments": stats.free_segments,
-                "snapshots": stats.snapshots,
-                "snapshot_age": stats.snapshot_age,
-                "snapshots_refused": stats.snapshots_refused,
-                "space_amplification": round(stats.space_amplification, 3),
-            }
+        result = kv_strings.stat(kv) if isinstance(kv, BytesMap) else _stat(kv)
     if as_json:
         common.emit({"ok": True, "store": str(store), **result})
     else:
         common.table(str(store), result)
+
+
+def _stat(kv: KeyValueStore) -> dict[str, Any]:
+    stats = kv.stats()
+    crashed = kv.region.open_report.arena_found
+    result: dict[str, Any] = {
+        "records": stats.records,
+        "capacity": stats.capacity,
+        "max_batch": stats.max_batch,
+        "batches": stats.batches,
+        "inserted": stats.total.inserted,
+        "updated": stats.total.updated,
+        "evicted": stats.total.evicted,
+        "removed": stats.total.removed,
+        "bytes": kv.region.size,
+        "commits": kv.region.generation,
+        "content": "what a crash left" if crashed else "the last commit",
+        "layout": stats.layout,
+    }
+    if stats.layout == "log":
+        result |= {
+            "index": stats.index,
+            "log_records": stats.log_records,
+            "live_records": stats.live_records,
+            "tombstones": stats.tombstones,
+            "segment_records": stats.segment_records,
+            "segments": stats.segments,
+            "free_segments": stats.free_segments,
+            "snapshots": stats.snapshots,
+            "snapshot_age": stats.snapshot_age,
+            "snapshots_refused": stats.snapshots_refused,
+            "space_amplification": round(stats.space_amplification, 3),
+        }
+    return result
 
 
 @app.command("verify", epilog="Example: holdfast kv verify flights.hf")
@@ -455,13 +508,18 @@ def verify(
     """
     with _read(store, arena_folder, last_commit) as kv:
         complaint = kv.verify()
-        records = kv.stats().records
+        records = kv.size if isinstance(kv, BytesMap) else kv.stats().records
     if as_json:
         common.emit({"ok": not complaint, "records": records, "problem": complaint})
     else:
         common.out.print(complaint or f"{store}: {records:,} records, all in order")
     if complaint:
         raise typer.Exit(common.EXIT_FAILED)
+
+
+app.command("grow", epilog="Example: holdfast kv grow names.hf --record-bytes 1000000000")(
+    kv_grow.grow
+)
 
 
 @app.command(
@@ -490,7 +548,8 @@ def convert(
 
     Changes nothing of the old one. Where not every pair finds room in the new one, it is removed.
     """
-    with _read(store, arena_folder, last_commit) as kv:
+    with _read(store, arena_folder, last_commit) as opened:
+        kv = _of_numbers(opened, "kv convert")
         keys, values = kv.scan()
         stats = kv.stats()
     if capacity is None:

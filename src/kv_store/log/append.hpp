@@ -29,11 +29,12 @@ struct Spot {
 };
 
 // A block has a page of positions, so that warps store whole lines; all of it is of one piece.
-// `page`: counted from the page of the first header.
-__device__ inline Spot spot_of(const RunPlan& run, std::uint32_t page) {
+// `page`: counted from the page of the first header. `thread`: of that block.
+__device__ inline Spot spot_of(const RunPlan& run, std::uint32_t page,
+                               std::uint32_t thread = threadIdx.x) {
   const std::uint32_t begin = run.first / kBlock * kBlock;  // the page of the first header
   const std::uint32_t in_first = (((run.first >> run.shift) + 1) << run.shift) - begin;
-  const std::uint32_t at = page * kBlock + threadIdx.x;
+  const std::uint32_t at = page * kBlock + thread;
   Spot spot;
   spot.piece = at < in_first ? 0 : 1 + ((at - in_first) >> run.shift);
   if (spot.piece >= run.pieces) return spot;
@@ -48,12 +49,26 @@ __device__ inline Spot spot_of(const RunPlan& run, std::uint32_t page) {
   return spot;
 }
 
-// Stores a record, which is durable once the thread persists. Returns its sum.
-__device__ inline unsigned long long append(const Medium& medium, const Spot& spot,
-                                            const Record& record) {
-  medium.records[spot.position] = record;
-  medium.marks.mark(&medium.records[spot.position], sizeof(Record));
+__device__ inline unsigned long long sum_of(const Spot& spot, const Record& record) {
   return record_sum(record.key, record.value, spot.index);
+}
+
+// Stores a record, which is durable once the thread persists.
+__device__ inline void append(const Medium& medium, std::uint32_t position, const Record& record) {
+  medium.records[position] = record;
+  medium.marks.mark(&medium.records[position], sizeof(Record));
+}
+
+// The first warp of a block stores the page's records, by thread, for all of its threads: so it
+// alone has stores on the link, and one persist of it waits for them all. A fence of another thread
+// then waits for none of them. REQUIRES: all have put theirs, in front of a barrier.
+__device__ inline bool is_appender() { return threadIdx.x < kWarp; }
+__device__ inline void append_page(const Medium& medium, const RunPlan& run, std::uint32_t page,
+                                   const Record* records) {
+  for (std::uint32_t i = threadIdx.x; i < kBlock; i += kWarp) {
+    const Spot spot = spot_of(run, page, i);
+    if (spot.stores) append(medium, spot.position, records[i]);
+  }
 }
 
 // REQUIRES: all threads of the block call; each has the sum of what it stored, or 0.

@@ -13,16 +13,22 @@ __device__ std::uint32_t thread_in_row() { return blockIdx.x * blockDim.x + thre
 
 // ---- Which operation is the last of its key -----------------------------------------------------
 
+// No fence: one would wait for what the thread's warp has on the link. Who finds a claim whose key
+// is not there yet looks again. It was stored in front of the claim, so that this waits for no
+// thread that is still to run.
 __device__ void claim(const Batch& batch, const KeysIn& in, std::uint32_t op, std::uint64_t key,
                       Outcome* outcome) {
-  if (key == KvStoreRef::kReservedKey) atomicAdd(&outcome->reserved_keys, 1u);
-  if (in.to != nullptr) {
-    in.to[op] = key;
-    __threadfence();  // who finds the claim finds the key
+  if (key == KvStoreRef::kReservedKey) {
+    atomicAdd(&outcome->reserved_keys, 1u);
+    return;
   }
+  if (in.to != nullptr) *const_cast<volatile std::uint64_t*>(&in.to[op]) = key;
   batch.claim_of[op] = enter_claim(batch.claims, key, op, [&](std::uint32_t other) {
-    if (in.to != nullptr) __threadfence();
-    return detail::kv_load_word(&batch.keys[other]) == key;
+    std::uint64_t held = detail::kv_load_word(&batch.keys[other]);
+    while (in.to != nullptr && held == KvStoreRef::kReservedKey) {
+      held = detail::kv_load_word(&batch.keys[other]);
+    }
+    return held == key;
   });
 }
 
@@ -36,24 +42,30 @@ __global__ void claim_ahead(Medium medium, KeysIn in, Batch batch, RunPlan run, 
                             Work work) {
   __shared__ LineWords keys;
   __shared__ LineWords values;
+  __shared__ Record records[kBlock];
   const std::uint32_t page = ahead.page_of(blockIdx.x);
   const bool appends = page < ahead.pages;
   const Spot spot = spot_of(run, page);
   const unsigned key_at = keys.load(in.from, spot.number, batch.count);
   const unsigned value_at = appends ? values.load(batch.values, spot.number, batch.count) : 0;
   __syncthreads();
+  const std::uint64_t key = spot.stores ? keys.words[key_at] : 0;
+  if (!appends) {
+    if (spot.stores) claim(batch, in, spot.number, key, work.outcome);
+    return;
+  }
   unsigned long long sum = 0;
   if (spot.stores) {
-    const std::uint64_t key = keys.words[key_at];
-    if (appends) {
-      const std::uint64_t value = values.words[value_at];
-      sum = append(medium, spot, {~key, value});
-      ahead.values[spot.number] = value;
-    }
-    claim(batch, in, spot.number, key, work.outcome);
-    if (appends) persist();
+    const Record record{~key, values.words[value_at]};
+    records[threadIdx.x] = record;
+    if (ahead.values != nullptr) ahead.values[spot.number] = record.value;
+    sum = sum_of(spot, record);
   }
-  if (appends) add_sums(work, spot, sum);
+  __syncthreads();
+  if (is_appender()) append_page(medium, run, page, records);
+  if (spot.stores) claim(batch, in, spot.number, key, work.outcome);
+  if (is_appender()) persist();
+  add_sums(work, spot, sum);
 }
 
 // ---- The run, and what it changes in the index --------------------------------------------------
@@ -97,13 +109,14 @@ __device__ bool apply(const Form& index, bool erases, std::uint32_t found, const
 
 __device__ std::uint64_t digest_of(const Record& pair) { return pair_digest(pair.key, pair.value); }
 
-// A thread has one operation from its words to the index: some threads wait for the link meanwhile,
-// and some for device memory. The record is on the medium before the index has its position, which
-// lookups beside batches rely on.
+// A thread has one operation from its words to the index; the first warp appends meanwhile, and
+// waits for the link behind its own. Of fingerprints a record is on the medium before the index has
+// its position, which lookups beside batches rely on; they read none of an index that is whole.
 template <class Form>
 __global__ void step(Medium medium, Form index, Batch batch, RunPlan run, Ahead ahead, bool looks,
                      Work work) {
   __shared__ LineWords values;
+  __shared__ Record records[kBlock];
   if (work.outcome->reserved_keys != 0) return;
   const bool erases = batch.erases();
   const std::uint32_t page = ahead.page_of(blockIdx.x);
@@ -111,24 +124,40 @@ __global__ void step(Medium medium, Form index, Batch batch, RunPlan run, Ahead 
   const Spot spot = spot_of(run, page);
   std::uint64_t value = 0;
   if (!erases) {
-    const unsigned at =
-        values.load(appends ? batch.values : ahead.values, spot.number, batch.count);
+    const bool kept = !appends && ahead.values != nullptr;
+    const unsigned at = values.load(kept ? ahead.values : batch.values, spot.number, batch.count);
     __syncthreads();
     if (spot.stores) value = values.words[at];
   }
-  Tally tally;
+  Record pair{0, value};
+  std::uint32_t found = kNone;
   unsigned long long sum = 0;
+  if (spot.stores) {
+    pair.key = ~batch.keys[spot.number];
+    if (!looks) found = batch.slots[spot.number];
+  }
+  if (appends) {
+    if (spot.stores) {
+      const Record record = record_of(erases, found, pair);
+      records[threadIdx.x] = record;
+      sum = sum_of(spot, record);
+    }
+    __syncthreads();
+    if (is_appender()) append_page(medium, run, page, records);
+    if (!looks) {
+      if (is_appender()) persist();
+      __syncthreads();
+      __threadfence();
+    }
+  }
+  Tally tally;
   bool lives = false;
   if (spot.stores) {
-    const Record pair{~batch.keys[spot.number], value};
-    std::uint32_t found = looks ? kNone : batch.slots[spot.number];
-    if (appends) sum = append(medium, spot, record_of(erases, found, pair));
     if (looks && is_last_of_key(batch, spot.number)) {
       const Place place = find_place(index, pair.key);
       tally = tally_of(index, erases, pair.key, place);
       found = found_at(place);
     }
-    if (appends) persist();
     lives = apply(index, erases, found, pair, spot.position, &tally);
     if (lives && !erases) tally.digest += digest_of(pair);
   }
@@ -140,6 +169,7 @@ __global__ void step(Medium medium, Form index, Batch batch, RunPlan run, Ahead 
   }
   if (appends) add_sums(work, spot, sum);
   add_up(tally, erases, work.outcome);
+  if (appends && looks && is_appender()) persist();
   if (!is_last_block(work.outcome, gridDim.x) || seen(work.outcome->lost) != 0) return;
   commit_run(medium, run, work);
 }

@@ -69,6 +69,7 @@ struct Work {
 };
 
 // Keys that come into the batch's device memory as they are claimed. `from` may be across the link.
+// REQUIRES: each word of `to` is the reserved key, which says that its own is not there yet.
 struct KeysIn {
   const std::uint64_t* from;
   std::uint64_t* to;  // null: they are where the batch has them
@@ -79,7 +80,7 @@ struct KeysIn {
 struct Ahead {
   std::uint32_t pages = 0;
   std::uint64_t* values = nullptr;  // by operation, in device memory: those of these pages, for
-                                    // what comes behind
+                                    // what comes behind; null: these are where the batch has them
 
   static constexpr std::uint32_t kOneOf = 3;
   static std::uint32_t part_of(std::uint32_t pages) { return (pages + kOneOf - 1) / kOneOf; }

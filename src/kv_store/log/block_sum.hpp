@@ -15,6 +15,16 @@ __device__ inline unsigned long long warp_sum(unsigned long long mine) {
   return mine;
 }
 
+// The sum over the threads of the warp up to each. REQUIRES: all of them call; blocks of one
+// dimension.
+__device__ inline unsigned long long warp_sum_up_to(unsigned long long mine) {
+  for (unsigned distance = 1; distance < kWarp; distance *= 2) {
+    const unsigned long long before = __shfl_up_sync(0xffffffffu, mine, distance);
+    if (threadIdx.x % kWarp >= distance) mine += before;
+  }
+  return mine;
+}
+
 // The sum over the block, modulo 2^64, in thread 0; 0 in the others. By shuffles, and a word for
 // each warp: an atomic of 64 bits on one word of shared memory goes round once for each of the
 // threads, and to the checker its orders are as many schedules. REQUIRES: all threads of the block

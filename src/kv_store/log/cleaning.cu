@@ -71,9 +71,11 @@ __global__ void append_kept(Medium medium, Form index, RunPlan run, const std::u
   unsigned long long sum = 0;
   if (spot.stores) {
     const std::uint32_t slot = kept[spot.number];
-    const Record record = index.record_of(slot);
+    Record record = index.record_of(slot);
+    if (spot.number >= pairs) record.value = 0;
     index.slot_of[spot.position] = slot;
-    sum = append(medium, spot, {record.key, spot.number < pairs ? record.value : 0});
+    append(medium, spot.position, record);
+    sum = sum_of(spot, record);
     persist();
   }
   add_sums(work, spot, sum);

@@ -5,13 +5,16 @@
 
 namespace holdfast::kv::log {
 
-// Whether this block is the last of `blocks` to come here. What the others stored, counted and
-// persisted before is seen behind it. REQUIRES: all threads of the block call.
+// Whether this block is the last of `blocks` to come here. What the others stored and counted
+// before, and what each of their threads persisted, is seen behind it: a fence of one thread behind
+// a barrier is one of all that the barrier makes seen. REQUIRES: all threads of the block call.
 __device__ inline bool is_last_block(Outcome* outcome, std::uint32_t blocks) {
   __shared__ std::uint32_t arrived;
-  __threadfence();
   __syncthreads();
-  if (threadIdx.x == 0) arrived = atomicAdd(&outcome->blocks, 1u);
+  if (threadIdx.x == 0) {
+    __threadfence();
+    arrived = atomicAdd(&outcome->blocks, 1u);
+  }
   __syncthreads();
   const bool last = arrived == blocks - 1;
   if (last) __threadfence();

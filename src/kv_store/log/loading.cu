@@ -99,18 +99,17 @@ __device__ Read read_of_thread(const Stage& stage) {
 }
 
 // Sums by piece: one thread of the block adds what the block has of a piece. Threads add nothing up
-// by atomics, whose orders are as many schedules to the checker. REQUIRES: all threads of the
-// block call.
+// by atomics, whose orders are as many schedules to the checker, and little in shared memory, each
+// access to which it looks at. REQUIRES: all threads of the block call.
 __device__ void add_sums(const Stage& stage, const Read& read, unsigned long long* sums) {
+  __shared__ unsigned long long of_warps[kBlock / kWarp];
   __shared__ unsigned long long up_to[kBlock];  // sums of the threads up to each, modulo 2^64
   const unsigned me = threadIdx.x;
-  up_to[me] = read.sum;
-  for (unsigned distance = 1; distance < kBlock; distance *= 2) {
-    __syncthreads();
-    const unsigned long long before = me < distance ? 0 : up_to[me - distance];
-    __syncthreads();
-    up_to[me] += before;
-  }
+  unsigned long long so_far = warp_sum_up_to(read.sum);
+  if (me % kWarp == kWarp - 1) of_warps[me / kWarp] = so_far;
+  __syncthreads();
+  for (unsigned warp = 0; warp < me / kWarp; ++warp) so_far += of_warps[warp];
+  up_to[me] = so_far;
   __syncthreads();
   if (!read.within || (me != 0 && read.index != 0)) return;
   const std::uint32_t rest = stage.extents[read.extent].records - read.index;

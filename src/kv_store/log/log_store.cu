@@ -122,7 +122,9 @@ Batch LogStore::begin_batch(const std::uint64_t* keys, const std::uint64_t* valu
   }
   const std::size_t bytes = count * sizeof(*keys);
   keys_at_ = keys;
-  if (!core::readable_by_kernels(keys, bytes)) {
+  if (core::in_device_memory(keys, bytes)) {
+    batch.keys = keys;
+  } else if (!core::readable_by_kernels(keys, bytes)) {
     copy_async(stream, memory_.keys.data(), keys, bytes);
     keys_at_ = batch.keys;
   }
@@ -159,15 +161,15 @@ KvStore::BatchResult LogStore::update(const std::uint64_t* keys, const std::uint
   const auto operations = static_cast<std::uint32_t>(count);
   try {
     make_room(operations);
-    timed_ = operations > kSmallBatch;
-    if (timed_) marks[0].record(stream);
+    const bool small = operations <= kSmallBatch;
+    timed_ = false;
+    if (!small) marks[0].record(stream);
     Batch batch = begin_batch(keys, values, operations);
-    if (timed_) marks[1].record(stream);
+    if (!small) marks[1].record(stream);
     const bool sure = batch.erases() || is_sure(operations);
     if (!sure) check_counts(batch);
     RunPlan run = plan(operations, batch.erases() ? operations : 0);
     run.before.batches += 1;
-    const bool small = operations <= kSmallBatch;
     const Outcome done = small ? run_small(batch, run) : run_large(batch, run, sure);
     const KvStore::BatchResult result = finish(batch, run, done);
     clean_behind(operations);
@@ -197,6 +199,7 @@ KeysIn LogStore::begin_claims(Batch& batch, std::uint32_t pieces) {
   begin_work(pieces);
   const KeysIn in{keys_at_, keys_at_ == batch.keys ? nullptr : memory_.keys.data()};
   keys_at_ = batch.keys;
+  if (in.to != nullptr) fill_async(stream, in.to, 0xff, batch.count * sizeof(*in.to));
   return in;
 }
 
@@ -209,7 +212,8 @@ Outcome LogStore::run_large(Batch batch, const RunPlan& run, bool sure) {
   if (sure) {  // or else they were claimed, and looked up, by check_counts()
     const KeysIn keys = begin_claims(batch, run.pieces);
     if (looks && !values_beside_) {
-      ahead = {Ahead::part_of(pages_of(run)), memory_.values.data()};
+      const bool here = core::in_device_memory(batch.values, batch.count * sizeof(*batch.values));
+      ahead = {Ahead::part_of(pages_of(run)), here ? nullptr : memory_.values.data()};
       launch_claim_ahead(stream, medium_, keys, batch, run, ahead, work());
     } else {
       launch_claim(stream, keys, batch, work().outcome);
@@ -223,6 +227,7 @@ Outcome LogStore::run_large(Batch batch, const RunPlan& run, bool sure) {
   });
   marks[3].record(stream);
   marks[4].record(stream);
+  timed_ = true;
   if (room() < 2 * std::uint64_t{batch.count} + room_kept(batch.count)) bring_counts();
   return await_outcome();
 }

@@ -28,8 +28,8 @@ StepCost run_step(Workload& work, Backing& backing, holdfast::testing::Access ac
   const std::uint64_t written_before = backing.bytes_written();
   const double persist_before = backing.persist_seconds();
   const double waited_before = medium.waited_seconds();
+  const Clock::time_point start = Clock::now();  // no later than the mark, from which media count
   const Throttle::Mark begun = medium.mark();
-  const Clock::time_point start = Clock::now();
   work.step(number);
   backing.stream().synchronize();
   Clock::time_point end = Clock::now();

@@ -1,0 +1,110 @@
+"""The hash map's speed, as `map_bench` measures it: docs/results/map.md, and the README's row."""
+
+from __future__ import annotations
+
+from .gpm.results import Line, Results
+from .gpm.tables import table
+from .kept import RESULTS, ROOT
+
+PAGE = ROOT / "docs" / "results" / "map.md"
+MEASURED = Results(RESULTS, ("cuda",))
+OPERATIONS = ("find", "find_absent", "contains", "insert_or_assign", "insert", "erase")
+
+
+FILLED = Results(RESULTS, ("cpu",))  # no speed, and the same on any backend
+
+
+def _lines(name: str, benchmark: str, results: Results = MEASURED) -> list[Line]:
+    return [line for line in results.report(name).lines if line["benchmark"] == benchmark]
+
+
+def _rate(line: Line) -> str:
+    rate = line["million_per_s"]
+    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+
+
+def speed(name: str, value_bytes: int) -> str:
+    """One row for each kind of batch; M operations/s by batch."""
+    lines = [x for x in _lines(name, "map") if x["value_bytes"] == value_bytes
+             and x["operation"] in OPERATIONS]  # fmt: skip
+    batches = sorted({x["batch"] for x in lines})
+    rows: list[list[object]] = []
+    for directory in ("on", "off"):
+        for order in ("ordered", "unordered"):
+            for operation in OPERATIONS:
+                here = {x["batch"]: x for x in lines if (x["directory"], x["order"],
+                        x["operation"]) == (directory, order, operation)}  # fmt: skip
+                if here:
+                    rates = (_rate(here[n]) if n in here else "" for n in batches)
+                    rows.append([f"`{operation}`", directory, order, *rates])
+    return table(["", "directory", "batches", *(f"{n:,}" for n in batches)], rows)
+
+
+def resizing() -> str:
+    """A growth at once, and beside batches."""
+    rows: list[list[object]] = []
+    for line in _lines("map_resize", "map_resize"):
+        rows.append([f"{line['pairs']:,} pairs, at once", line["directory"],
+                     f"{line['resize_ms']:.1f} ms", "", ""])  # fmt: skip
+    for line in _lines("map_resize", "map_resize_beside"):
+        rows.append([f"in {line['steps']} steps, beside `{line['operation']}` by {line['batch']:,}",
+                     line["directory"], f"{line['growth_ms']:,.0f} ms, a step at most "
+                     f"{line['longest_step_ms']:.2f}", f"{line['steady_million_per_s']:,.0f}",
+                     f"{line['least_share_of_steady']:.2f}"])  # fmt: skip
+    header = ["", "directory", "took", "before it, M/s", "least window of 50 ms, of that"]
+    return table(header, rows)
+
+
+def cache() -> str:
+    """Lookups by a power law, by cache and batch."""
+    lines = _lines("map_cache", "map_cache")
+    batches = sorted({x["batch"] for x in lines})
+    rows: list[list[object]] = []
+    kinds = dict.fromkeys((x["value_bytes"], x["exponent"], x["cache_share"]) for x in lines)
+    for value_bytes, exponent, share in kinds:
+        here = {x["batch"]: x for x in lines
+                if (x["value_bytes"], x["exponent"], x["cache_share"])
+                == (value_bytes, exponent, share)}  # fmt: skip
+        last = here[batches[-1]]
+        missing = f"{100 * last['miss_share']:.1f} %"
+        rates = (_rate(here[n]) for n in batches)
+        rows.append([value_bytes, exponent, f"{100 * share:g} %", missing, *rates,
+                     f"{last['share_of_link']:.2f}"])  # fmt: skip
+    header = ["value bytes", "exponent", "cache", "misses", *(f"{n:,}" for n in batches),
+              "of the link's bound, at the last"]  # fmt: skip
+    return table(header, rows)
+
+
+def opening() -> str:
+    """Opening, and how full a table becomes."""
+    rows: list[list[object]] = []
+    for line in _lines("map_bench", "map_open"):
+        rows.append(
+            [
+                f"opening {line['pairs']:,} pairs, directory {line['directory']}",
+                f"{line['open_ms']:,.0f} ms beyond {line['pin_ms']:,.0f} of pinning",
+            ]
+        )
+    for line in _lines("map_fill", "map_fill", FILLED):
+        rows.append([f"load factor at the first key that does not fit, {line['slots']:,} slots",
+                     f"{line['load_factor_at_first_failure']:.3f}"])  # fmt: skip
+    return table(["", ""], rows)
+
+
+TABLES = {
+    "map-speed": lambda: speed("map_ordered", 128),
+    "map-speed-8": lambda: speed("map_ordered", 8),
+    "map-factors": lambda: speed("map_bench", 128),
+    "map-resize": resizing,
+    "map-cache": cache,
+    "map-open": opening,
+}
+
+
+def readme_rows() -> list[list[object]]:
+    """Returns the README's row: finds and upserts of a large table."""
+    here = {(x["operation"], x["batch"]): x for x in _lines("map_ordered", "map")
+            if x["value_bytes"] == 128}  # fmt: skip
+    find, upsert = (here[name, 1 << 20] for name in ("find", "insert_or_assign"))
+    return [["hash map: 67 M pairs, values of 128 bytes, batches of 1 M",
+             f"{_rate(find)} M finds/s, {_rate(upsert)} M upserts/s, each durable"]]  # fmt: skip

@@ -1,0 +1,298 @@
+"""The collective calls of a sharded map: what ranks agree on, and the chunks that they exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _shard_set
+from ._buffers import Buffer
+from ._errors import Error
+from ._exchange import Exchange, Wait
+from ._map import Map
+from ._rows import Order
+
+_OPERATIONS = (
+    "insert", "insert_or_assign", "find_or_insert", "assign", "erase", "accumulate", "find",
+    "contains", "size", "load",
+)  # fmt: skip
+_INSERTED, _KEPT, _SUPERSEDED = 1, 3, 6  # MapStatus
+_BINS_OF_A_CHUNK = 16
+_MOST_BINS = 1 << 16
+
+
+@dataclass
+class Call:
+    """A rank's part of a collective call."""
+
+    operation: str
+    count: int
+    keys: Buffer
+    values: Buffer | None = None
+    out: Buffer | None = None
+    answers: Buffer | None = None  # statuses, or whether it is there; None: nobody asks
+
+    @property
+    def looks_up(self) -> bool:
+        return self.operation in ("find", "contains")
+
+    def has_row(self, answers: Any) -> Any:
+        """Returns for which operations with these answers a row was found."""
+        return answers if self.looks_up else (answers == _INSERTED) | (answers == _KEPT)
+
+
+@dataclass
+class _Batch:
+    """A call's rows where ranks exchange them."""
+
+    keys: Any
+    values: Any
+    out: Any
+    answers: Any
+    order: Order
+    cuts: Any  # [owner][chunk], where in the order the chunk begins
+    counts: Any  # [chunk][from][to]
+
+
+@dataclass
+class _Chunk:
+    """A part of a call that is on its way."""
+
+    at: Any  # operations that this rank has sent
+    counts: Any  # [from][to]
+    waits: list[Wait]
+    keys: Any
+    values: Any
+    sent: tuple[Any, ...]
+    answers: Any = None
+    out: Any = None
+
+
+class Calls:
+    """What the ranks of a sharded map do together."""
+
+    def __init__(self, exchange: Exchange, shard: Map, where: str, chunk: int) -> None:
+        self._exchange, self._rows, self._shard = exchange, exchange.rows, shard
+        self._where = where
+        self._most = shard.stats().max_batch
+        self._chunk = int(exchange.gather([min(chunk, self._most)]).min())
+        self.loads = ""  # the map whose load() has to be made again first
+
+    def agree(self, operation: str, error: Exception | None, count: int) -> int:
+        """Returns all ranks' operations, once all say that they make this call. Collective."""
+        if error is None and self.loads and operation not in ("load", "size"):
+            error = Error(
+                f"{self._where}: a load() from map {self.loads} was cut off: call it again first",
+                "conflict",
+            )
+        number = _OPERATIONS.index(operation)
+        rows = self._exchange.gather([number, count, error is not None])
+        for rank, row in enumerate(rows.tolist()):
+            if row[0] != rows[0, 0]:
+                calls = (
+                    f"rank 0 calls {_OPERATIONS[rows[0, 0]]}(), rank {rank} {_OPERATIONS[row[0]]}()"
+                )
+                raise Error(f"{self._where}: {calls}: all ranks make the same calls", "conflict")
+        if rows[:, 2].any():
+            _shard_set.raise_first(self._exchange, f"{operation}() of {self._where}", error)
+        return int(rows[:, 1].sum())
+
+    def _check_words(self, call: Call, keys: Any, values: Any) -> None:
+        """Refuses here what the owner's shard would."""
+        where = f"{call.operation}() of {self._where}"
+        short = self._shard.key.nbytes <= 8 and not call.looks_up
+        if short and self._rows.is_empty_key(keys):
+            raise Error(
+                f"{where}: an operation has the key -1, which marks an empty slot (EmptyKey): "
+                "nothing of this call was done"
+            )
+        stored = values is not None and call.operation != "accumulate"
+        if stored and self._shard.value.nbytes == 8 and self._rows.is_empty_value(values):
+            raise Error(
+                f"{where}: an operation has a value that cannot be stored (EmptyValue): nothing of "
+                "this call was done"
+            )
+
+    def call(self, operation: str, given: Callable[[], Call]) -> list[int]:
+        """Does a call. Returns how many of its operations had which status."""
+        calls: list[Call] = []
+        error = error_of(lambda: calls.append(given()))
+        with self._rows.scope():
+            rows: list[Any] = []
+            if error is None:
+                error = error_of(lambda: rows.extend(self._owned(calls[0])))
+            total = self.agree(operation, error, calls[0].count if calls else 0)
+            keys, values, out, answers = rows
+            call = calls[0]
+            if self._exchange.size == 1 and call.count <= self._most:
+                self._apply(call.operation, call.count, keys, values, out, answers)
+            else:
+                batch = self._batched(call, keys, values, out, answers, total)
+                self._exchange_all(call, batch)
+            if call.out is not None:
+                self._rows.give(out, call.out, self._shard.value.nbytes)
+            if call.answers is not None:
+                self._rows.give(answers, call.answers, 1)
+            return [] if call.looks_up else self._rows.counts(answers)
+
+    def _owned(self, call: Call) -> list[Any]:
+        """Returns keys, values, out and answers where ranks exchange them."""
+        of, key_bytes, value_bytes = self._rows, self._shard.key.nbytes, self._shard.value.nbytes
+        keys = of.own(call.keys, key_bytes)
+        values = None if call.values is None else of.own(call.values, value_bytes)
+        out = None if call.out is None else of.own(call.out, value_bytes)
+        answers = of.empty(call.count, 1)
+        if call.answers is not None:
+            answers = of.own(call.answers, 1)
+        self._check_words(call, keys, values)
+        return [keys, values, out, answers]
+
+    def _batched(
+        self, call: Call, keys: Any, values: Any, out: Any, answers: Any, total: int
+    ) -> _Batch:
+        order = self._rows.ordered(keys)
+        if call.operation == "accumulate" and len(order.superseded):
+            values = self._rows.summed(values, order, self._shard.value.dtype)
+        bins = _BINS_OF_A_CHUNK
+        while (
+            bins * self._exchange.size * self._chunk < _BINS_OF_A_CHUNK * total
+            and bins < _MOST_BINS
+        ):
+            bins *= 2
+        while True:
+            ends = self._rows.ends(order.hashes, self._exchange.size, bins)
+            sent = self._exchange.gather(np.diff(ends).tolist())
+            sent = sent.reshape(self._exchange.size, self._exchange.size, bins)  # [from][to][bin]
+            if int(sent.sum(axis=0).max()) <= self._chunk:
+                break
+            if bins >= _MOST_BINS:
+                raise Error(
+                    f"{self._where}: {int(sent.sum(axis=0).max())} operations cannot be told apart "
+                    f"by their hash, and a shard takes {self._chunk} at once: give a larger "
+                    "max_batch and chunk"
+                )
+            bins *= 16
+        firsts = self._firsts(sent.sum(axis=0), bins)  # [to][chunk]
+        cuts = np.stack([ends[to * bins + firsts[to]] for to in range(self._exchange.size)])
+        before = np.concatenate([np.zeros_like(sent[:, :, :1]), sent.cumsum(axis=2)], axis=2)
+        at_cuts = np.stack([before[:, to, firsts[to]] for to in range(self._exchange.size)], axis=1)
+        counts = np.ascontiguousarray(np.diff(at_cuts, axis=2).transpose(2, 0, 1))
+        return _Batch(keys, values, out, answers, order, cuts, counts)
+
+    def _firsts(self, loads: Any, bins: int) -> Any:
+        """Returns for each owner the first bin of each chunk, and the end; chunks fit a shard."""
+        firsts: list[list[int]] = []
+        for of_owner in loads.tolist():
+            own, held = [0], 0
+            for number, load in enumerate(of_owner):
+                if held + load > self._chunk:
+                    own.append(number)
+                    held = 0
+                held += load
+            firsts.append(own)
+        chunks = max(map(len, firsts))
+        return np.array([own + [bins] * (chunks + 1 - len(own)) for own in firsts])
+
+    def _exchange_all(self, call: Call, batch: _Batch) -> None:
+        """Chunk by chunk: while a shard works on one the next is on its way."""
+        error: Exception | None = None
+        chunks = len(batch.counts)
+        coming, answered = self._post(batch, 0), None
+        for number in range(chunks):
+            chunk = coming
+            if number + 1 < chunks:
+                coming = self._post(batch, number + 1)
+            for wait in chunk.waits:
+                wait()
+            error = self._work(call, chunk, error)
+            if answered is not None:  # its answers came meanwhile
+                self._finish(call, batch, answered)
+            answered = chunk
+        assert answered is not None
+        self._finish(call, batch, answered)
+        if len(batch.order.superseded):
+            self._answer_superseded(call, batch)
+        _shard_set.agree(self._exchange, f"{call.operation}() of {self._where}", error)
+
+    def _post(self, batch: _Batch, number: int) -> _Chunk:
+        """Sends the operations of a chunk to their owners."""
+        of, counts = self._rows, batch.counts[number]
+        kept, cuts = batch.order.kept, batch.cuts[:, number : number + 2]
+        at = of.joined([kept[begin:end] for begin, end in cuts.tolist()])
+        received = int(counts[:, self._exchange.rank].sum())
+        keys, sent = of.empty(received, self._shard.key.nbytes), of.take(batch.keys, at)
+        waits = [self._exchange.start(sent, counts, keys)]
+        values, sent_values = None, None
+        if batch.values is not None:
+            values = of.empty(received, self._shard.value.nbytes)
+            sent_values = of.take(batch.values, at)
+            waits.append(self._exchange.start(sent_values, counts, values))
+        return _Chunk(at, counts, waits, keys, values, (sent, sent_values))
+
+    def _work(self, call: Call, chunk: _Chunk, error: Exception | None) -> Exception | None:
+        """Does what others have sent, and sends them the answers. Returns the first error."""
+        of, count = self._rows, len(chunk.keys)
+        answers = of.empty(count, 1)
+        out = None if call.out is None else of.empty(count, self._shard.value.nbytes)
+        if error is None:
+            error = error_of(
+                lambda: self._apply(call.operation, count, chunk.keys, chunk.values, out, answers)
+            )
+        if error is not None:
+            of.fill(answers, 0)
+        back = np.ascontiguousarray(chunk.counts.T)
+        chunk.answers = of.empty(len(chunk.at), 1)
+        chunk.waits = [self._exchange.start(answers, back, chunk.answers)]
+        if out is not None:
+            chunk.out = of.empty(len(chunk.at), self._shard.value.nbytes)
+            chunk.waits.append(self._exchange.start(out, back, chunk.out))
+        chunk.sent = (answers, out)
+        return error
+
+    def _finish(self, call: Call, batch: _Batch, chunk: _Chunk) -> None:
+        """Puts the answers to a chunk where the caller has its operations."""
+        for wait in chunk.waits:
+            wait()
+        self._rows.put(batch.answers, chunk.at, chunk.answers)
+        if chunk.out is not None:
+            self._rows.put_found(batch.out, chunk.at, chunk.out, call.has_row(chunk.answers))
+
+    def _answer_superseded(self, call: Call, batch: _Batch) -> None:
+        of, gone, by = self._rows, batch.order.superseded, batch.order.by
+        answers = of.take(batch.answers, by)
+        if not call.looks_up:
+            of.fill(answers, _SUPERSEDED)
+        of.put(batch.answers, gone, answers)
+        if batch.out is not None:
+            of.put_found(batch.out, gone, of.take(batch.out, by), call.has_row(answers))
+
+    def _apply(
+        self, operation: str, count: int, keys: Any, values: Any, out: Any, answers: Any
+    ) -> None:
+        """Works on the shard; answers are statuses, or whether a key is there."""
+        if count == 0:
+            return
+        of, table = self._rows, self._shard._map
+        streams = list(of.streams)
+        at = [0 if rows is None else of.address(rows) for rows in (keys, values, out, answers)]
+        if operation in ("find", "contains"):
+            table.find(at[0], at[2], at[3], count, streams)
+        elif operation == "accumulate":
+            dtype = self._shard.value.dtype
+            table.accumulate(dtype, at[0], at[1], count, at[3], streams)
+        else:
+            table.update(operation, at[0], at[1], at[2], count, at[3], streams)
+
+
+def error_of(work: Callable[[], Any]) -> Exception | None:
+    """Returns what a rank's own work raises, for all ranks to know of it. Not rank_lost."""
+    try:
+        work()
+    except Exception as error:
+        if isinstance(error, Error) and error.code == "rank_lost":
+            raise
+        return error
+    return None

@@ -1,0 +1,44 @@
+#include "core/growth.hpp"
+
+#include "core/format.hpp"
+
+namespace holdfast::core {
+
+using detail::concat;
+
+std::byte* allocate_enlarging(Region& region, const std::string& where, const std::string& object,
+                              const char* type, std::uint32_t element_bytes, std::uint64_t count) {
+  const auto allocate = [&] {
+    return static_cast<std::byte*>(
+        region.allocate_raw(object, type, element_bytes, count, Tracking::marked));
+  };
+  try {
+    return allocate();
+  } catch (const Error& error) {
+    if (error.code() != Errc::no_space) throw;
+    const std::uint64_t bytes = count * element_bytes;
+    const ObjectInfo last = region.objects().back();
+    const std::uint64_t wanted = last.offset + (pages_of(last.bytes()) + pages_of(bytes)) * kPage;
+    if (wanted <= region.size()) throw;  // not for want of bytes
+    if (wanted > region.max_size()) {
+      throw Error(Errc::no_space,
+                  concat(where, ": to grow it takes ", bytes, " bytes for '", object,
+                         "'; the region would have ", wanted, ", and can have ", region.max_size(),
+                         " (max_size): open it with more, or remove something"));
+    }
+    region.grow(wanted);
+  }
+  return allocate();
+}
+
+void refuse_foreign(const Region& region, const std::string& where, const std::string& name,
+                    const std::string& object) {
+  if (!region.contains(object)) return;
+  throw Error(Errc::already_exists,
+              concat(where, ": to grow it makes an object '", object,
+                     "', and the region has one that is not the map's: copy what that holds into "
+                     "one whose name does not begin with '",
+                     name, ".', and remove() it"));
+}
+
+}  // namespace holdfast::core

@@ -1,0 +1,92 @@
+// Children that are killed amid their work, or die of themselves, and what they told before that.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/process.hpp"
+
+namespace holdfast::test {
+
+// As a Child of this environment and the folder of arenas, which the test goes on with.
+class ChildAt {
+ public:
+  ChildAt(const std::string& name, const std::string& arenas, Child::Environment environment)
+      : arenas_(arenas), child_(name, with(std::move(environment), arenas)) {}
+  ~ChildAt() { ::setenv("HOLDFAST_ARENA_DIR", arenas_.c_str(), 1); }
+  ChildAt(const ChildAt&) = delete;
+  ChildAt& operator=(const ChildAt&) = delete;
+  Child* operator->() { return &child_; }
+
+ private:
+  static Child::Environment with(Child::Environment environment, const std::string& arenas) {
+    environment.emplace_back("HOLDFAST_ARENA_DIR", arenas);
+    return environment;
+  }
+  const std::string arenas_;
+  Child child_;
+};
+
+// All that a child has reported before it was killed: some time behind its first message, without
+// which the test fails.
+template <class Message>
+std::vector<Message> told_until_killed(const std::string& name, const std::string& arenas,
+                                       const Child::Environment& environment,
+                                       std::mt19937_64& random,
+                                       unsigned most_microseconds = 20'000) {
+  ChildAt child(name, arenas, environment);
+  std::vector<Message> all;
+  Message told{};
+  const bool began = child->read(told);
+  EXPECT_TRUE(began) << name << " has told nothing";
+  if (!began) return all;
+  std::this_thread::sleep_for(std::chrono::microseconds(random() % most_microseconds));
+  child->kill();
+  do {
+    all.push_back(told);
+  } while (child->read(told));
+  return all;
+}
+
+// Whether a child came to its end; else it has killed itself.
+inline bool came_to_its_end(const std::string& name, const std::string& arenas,
+                            const Child::Environment& environment) {
+  ChildAt child(name, arenas, environment);
+  const int status = child->wait();
+  EXPECT_TRUE(status == 0 || status == 128 + SIGKILL) << name << " ended with " << status;
+  return status == 0;
+}
+
+// Numbered batches, of which a child reports each as it begins and once it has returned.
+struct ToldBatch {
+  std::uint64_t batch;
+  bool done;
+};
+template <class Apply>
+void report_batch(std::uint64_t number, Apply&& apply) {
+  report(ToldBatch{number, false});
+  apply();
+  report(ToldBatch{number, true});
+}
+
+struct ToldBatches {
+  std::uint64_t done;   // the first one that had not returned
+  std::uint64_t begun;  // the first one that had not begun
+};
+inline ToldBatches batches_told(std::uint64_t first, const std::vector<ToldBatch>& told) {
+  ToldBatches result{first, first};
+  for (const ToldBatch& one : told) {
+    result.begun = one.batch + 1;
+    if (one.done) result.done = one.batch + 1;
+  }
+  return result;
+}
+
+}  // namespace holdfast::test
