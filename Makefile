@@ -19,6 +19,11 @@ ifneq ($(NVCC),)
 export CUDACXX ?= $(NVCC)
 endif
 
+# The package's parts, each with a build tree of its own, are of the objects that the presets have:
+# ccache knows them again where neither the folder nor what a warning is taken for tells them apart.
+export CCACHE_NOHASHDIR := true
+test lint: export HOLDFAST_WERROR := ON
+
 # Real inputs of the workloads, where they are; without them inputs are generated.
 DATA := $(wildcard ../shared/data)
 ifneq ($(DATA),)

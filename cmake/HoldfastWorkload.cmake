@@ -37,9 +37,10 @@ function(holdfast_workload name)
   endif()
 endfunction()
 
-# holdfast_workload_test(NAME TEST FILE...): a test program of a workload.
+# holdfast_workload_test(NAME TEST FILE...): a test program of a workload. Not of the intercepted
+# flavour, which is there for what its hooks are for.
 function(holdfast_workload_test name test)
-  if(HOLDFAST_TESTS)
+  if(HOLDFAST_TESTS AND NOT HOLDFAST_INTERCEPT)
     holdfast_test(${test} ${ARGN})
     target_link_libraries(${test} PRIVATE ${name}_workload workload_checks)
   endif()

@@ -31,7 +31,9 @@ def run(
     arguments: Annotated[
         list[str] | None, typer.Argument(help="Handed on to every program, after `--`.")
     ] = None,
-    only: Annotated[str | None, typer.Option(help="Programs with this in their name.")] = None,
+    only: Annotated[
+        str | None, typer.Option(help="The program of this name, or those with it in their name.")
+    ] = None,
     programs: Annotated[Path | None, typer.Option(help="Folder of the programs.")] = None,
     results: Results = RESULTS,
     name: Annotated[
@@ -40,10 +42,9 @@ def run(
     as_json: common.Json = False,
 ) -> None:
     """Runs the benchmark programs and writes a results file for each."""
-    chosen = [
-        path
-        for path in runner.programs(programs, holdfast.backend)
-        if only is None or only in path.name
+    found = runner.programs(programs, holdfast.backend)
+    chosen = [path for path in found if path.name == only] or [
+        path for path in found if only is None or only in path.name
     ]
     if not chosen:
         raise Error(f"no benchmark program has '{only}' in its name", "not_found")

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,13 @@ def path(tmp_path: Path) -> Iterator[Path]:
     yield place
     if place.exists():
         holdfast.destroy(place)
+
+
+@pytest.fixture
+def arenas() -> Iterator[Path]:
+    """A folder for a region's arena. In shared memory: a GPU cannot pin what is on a disk."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-test-", dir="/dev/shm") as made:
+        yield Path(made)
 
 
 @pytest.fixture

@@ -147,13 +147,13 @@ def test_it_has_to_be_made_first(path: Path) -> None:
 
 @pytest.mark.parametrize("header", ["m.header", "m.index.header"])
 def test_a_creation_that_was_cut_off_is_made_anew_and_a_lost_header_is_damage(
-    tmp_path: Path, path: Path, header: str
+    arenas: Path, path: Path, header: str
 ) -> None:
     how: dict[str, int] = {"capacity": 100, "record_bytes": 4000, "max_batch": 64}
-    with holdfast.create(path, 1 << 20, arena_folder=tmp_path) as region:
+    with holdfast.create(path, 1 << 20, arena_folder=arenas) as region:
         BytesMap(region, "m", **how).insert(["a"], ["b"])
         info = next(info for info in region.objects() if info.name == header)
-        with next(tmp_path.glob("*.arena")).open("r+b") as arena:
+        with next(arenas.glob("*.arena")).open("r+b") as arena:
             arena.seek(4096 + info.offset)
             arena.write(bytes(info.nbytes))
         objects = list(region)

@@ -529,7 +529,7 @@ def test_arrays_of_the_device(path: Path) -> None:
                 assert isinstance(found, np.ndarray)
                 assert found.all()
                 assert (arrays["out"] == 2).all()
-            del keys, rows, out  # they keep their region open
+            del keys, rows, out, _  # they keep their region open
         holdfast.destroy(path.with_name("arrays.hf"))
 
 
@@ -669,15 +669,15 @@ def test_a_creation_that_a_kill_cut_off_is_made_up_for(path: Path, key: str, cha
     ("began", "parts"), [(bytes(8), 0), (b"HLDMAKE1", 0), (b"HLDMAKE1", 1), (b"HLDMAKE1", 2)]
 )
 def test_however_far_a_creation_came_it_is_made_anew(
-    tmp_path: Path, path: Path, began: bytes, parts: int
+    arenas: Path, path: Path, began: bytes, parts: int
 ) -> None:
     options: dict[str, Any] = {"value": "int64", "capacity": 100, "max_batch": 64}
-    with holdfast.create(path, 1 << 22, arena_folder=tmp_path) as region:
+    with holdfast.create(path, 1 << 22, arena_folder=arenas) as region:
         Map(region, "m", key="S32", changes=9, **options).close()
         for part in ("growth", "table")[: 2 - parts]:
             region.remove(f"m.{part}")
         header = next(info for info in region.objects() if info.name == "m.header")
-        with next(tmp_path.glob("*.arena")).open("r+b") as arena:
+        with next(arenas.glob("*.arena")).open("r+b") as arena:
             arena.seek(4096 + header.offset)
             arena.write(began)
         with pytest.raises(
@@ -693,14 +693,14 @@ def test_however_far_a_creation_came_it_is_made_anew(
 
 
 # A header that reads as zeros is as that of a creation that was cut off, but for what is behind it.
-def test_a_lost_header_is_damage_and_costs_nothing(tmp_path: Path, path: Path) -> None:
+def test_a_lost_header_is_damage_and_costs_nothing(arenas: Path, path: Path) -> None:
     options: dict[str, Any] = {"key": "int64", "value": "int64", "capacity": 100, "max_batch": 64}
-    with holdfast.create(path, 1 << 22, arena_folder=tmp_path) as region:
+    with holdfast.create(path, 1 << 22, arena_folder=arenas) as region:
         with Map(region, "m", changes=9, **options) as table:
             table.insert([1, 2], [3, 4])
         objects = list(region)
         header = next(info for info in region.objects() if info.name == "m.header")
-        with next(tmp_path.glob("*.arena")).open("r+b") as arena:
+        with next(arenas.glob("*.arena")).open("r+b") as arena:
             arena.seek(4096 + header.offset)
             before = arena.read(header.nbytes)
             arena.seek(4096 + header.offset)

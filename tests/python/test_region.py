@@ -6,7 +6,6 @@ import gc
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -407,14 +406,11 @@ def test_volatile_domains_say_so(path: Path, domain: str) -> None:
     assert not path.exists()
 
 
-def test_another_arena_folder(path: Path) -> None:
-    # In shared memory: a GPU cannot pin what is on a disk.
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-test-", dir="/dev/shm"))
-    with holdfast.create(path, MIB, arena_folder=folder) as region:
-        assert list(folder.iterdir())
+def test_another_arena_folder(path: Path, arenas: Path) -> None:
+    with holdfast.create(path, MIB, arena_folder=arenas) as region:
+        assert list(arenas.iterdir())
         region.allocate("a", 10)[:] = 1
-    assert not list(folder.iterdir())
-    folder.rmdir()
+    assert not list(arenas.iterdir())
 
 
 def test_backend_is_chosen_by_the_environment() -> None:
