@@ -1,23 +1,26 @@
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
-# holdfast_test(NAME FILE... [RESOURCE_LOCK WHAT]): a test program; .cu files are kernels. Tests that
-# name the same resource do not run at once.
+# holdfast_test(NAME FILE... [OPTIMISED] [RESOURCE_LOCK WHAT]): a test program; .cu files are kernels.
+# Tests that name the same resource do not run at once.
 #
 # Most of what there is to compile is tests' host files, in every preset. They are compiled to be
 # compiled soon: without optimisation, and without the checks of undefined behaviour that the library's
-# own files have, which take three quarters of the time of such a file.
+# own files have, which take three quarters of the time of such a file. OPTIMISED: they are not, since
+# what they compute takes longer than that.
 set(test_host_options -O0)
 if(HOLDFAST_SANITIZE)
   list(APPEND test_host_options -fno-sanitize=undefined)
 endif()
 function(holdfast_test name)
-  cmake_parse_arguments(arg "" "RESOURCE_LOCK" "" ${ARGN})
+  cmake_parse_arguments(arg "OPTIMISED" "RESOURCE_LOCK" "" ${ARGN})
   set(kernels ${arg_UNPARSED_ARGUMENTS})
   list(FILTER kernels INCLUDE REGEX "\\.cu$")
   set(hosts ${arg_UNPARSED_ARGUMENTS})
   list(FILTER hosts EXCLUDE REGEX "\\.cu$")
-  set_source_files_properties(${hosts} PROPERTIES COMPILE_OPTIONS "${test_host_options}")
+  if(NOT arg_OPTIMISED)
+    set_source_files_properties(${hosts} PROPERTIES COMPILE_OPTIONS "${test_host_options}")
+  endif()
   add_executable(${name} ${hosts})
   if(kernels)
     holdfast_kernels(${name} ${kernels})

@@ -20,6 +20,13 @@ namespace {
 
 std::size_t ring_size(const MapParameters& shape) { return static_cast<std::size_t>(shape.places); }
 
+// Pairs that can be sorted: a batch's, and as many places that they are near each other where the
+// batch is small.
+std::size_t sorted_at_once(const MapParameters& shape, std::uint32_t max_batch) {
+  constexpr std::size_t kPlaces = std::size_t{1} << 18;
+  return std::max<std::size_t>(max_batch, std::min(ring_size(shape), kPlaces));
+}
+
 }  // namespace
 
 Memory::Memory(const MapParameters& shape, std::uint32_t max_batch, Directory copy)
@@ -33,10 +40,10 @@ Memory::Memory(const MapParameters& shape, std::uint32_t max_batch, Directory co
       claims(kv::claims_for(max_batch)),
       entry_of(max_batch),
       bucket(max_batch),
-      op(max_batch),
-      sorted_bucket(max_batch),
-      sorted_op(max_batch),
-      sorter(max_batch) {}
+      op(sorted_at_once(shape, max_batch)),
+      sorted_bucket(op.size()),
+      sorted_op(op.size()),
+      sorter(op.size()) {}
 
 Directory make_directory(MapOptions::Directory wanted,
                          const std::vector<std::uint64_t>& level_bytes, bool on_device) {
@@ -241,17 +248,24 @@ void MapHost::sort_by_place(const std::uint32_t* place, const std::uint32_t* op,
                       static_cast<unsigned>(std::bit_width(shape().places)));
 }
 
-// Places [first, end) of the ring, which a batch gave back: later batches store to them in the
-// order of their addresses. Nobody waits for it.
-void MapHost::sort_freed(std::uint64_t first, std::uint64_t end) {
-  const std::uint64_t count = end - first;
-  const std::uint64_t at = first % shape().places;
-  if (!sorts_places(count) || count > max_batch_ || at + count > shape().places) return;
-  std::uint32_t* const freed = memory_.free.data() + at;
-  memory_.sorter.sort(stream, freed, memory_.sorted_bucket.data(), memory_.op.data(),
-                      memory_.sorted_op.data(), count,
-                      static_cast<unsigned>(std::bit_width(shape().places)));
-  copy_async(stream, freed, memory_.sorted_bucket.data(), count * sizeof(*freed));
+// A batch stores its values at the next places of the ring, which earlier ones have freed in their
+// own order: they are sorted by address, many at once, so that a small batch's are neighbours. Nobody
+// waits for it. REQUIRES: no kernel takes or frees places.
+void MapHost::sort_next_places(std::uint32_t count) {
+  if (shape().places == 0 || head_ + count <= sorted_until_ || sorted_until_ >= limit_) return;
+  const std::uint64_t end = std::min<std::uint64_t>(limit_, head_ + memory_.op.size());
+  if (!sorts_places(end - head_)) return;
+  const auto bits = static_cast<unsigned>(std::bit_width(shape().places));
+  for (std::uint64_t first = head_; first < end;) {
+    const std::uint64_t at = first % shape().places;
+    const std::uint64_t piece = std::min(end - first, shape().places - at);  // to the ring's end
+    std::uint32_t* const places = memory_.free.data() + at;
+    memory_.sorter.sort(stream, places, memory_.sorted_bucket.data(), memory_.op.data(),
+                        memory_.sorted_op.data(), piece, bits);
+    copy_async(stream, places, memory_.sorted_bucket.data(), piece * sizeof(*places));
+    first += piece;
+  }
+  sorted_until_ = end;
 }
 
 MapResult MapHost::update(MapOperation operation, const void* keys, const void* values, void* out,
@@ -307,6 +321,7 @@ kv::Claims MapHost::claim(const MapView& view, const MapBatch& batch) {
 MapBatch MapHost::begin_batch(const void* values, void* out, std::uint32_t count) {
   const bool alone = !refs_out_;
   if (alone && memory_.cache) memory_.cache->begin_batch(stream, view(true));
+  if (alone && values != nullptr) sort_next_places(count);
   const std::size_t value_bytes = std::size_t{count} * shape().value_bytes;
   marks[0].record(stream);
   MapBatch batch{};
@@ -442,9 +457,8 @@ MapResult MapHost::finish(const map::Report& report, std::uint32_t operations) {
   const bool refused =
       report.counts[map::kRefusedKeys] != 0 || report.counts[map::kRefusedValues] != 0;
   if (changes && !refused) changes->recorded(operations);
-  const std::uint64_t freed = limit_;
   end_places(report);
-  if (shape().places != 0 && !refs_out_) sort_freed(freed, limit_);
+  if (!refs_out_) sort_next_places(static_cast<std::uint32_t>(operations));
   return result;
 }
 

@@ -147,7 +147,7 @@ class MapHost {
   const std::uint32_t* order_of(const MapView& view, const MapBatch& batch, bool updates);
   // The operations of a batch that is claimed, those of one key side by side.
   const std::uint32_t* order_by_key(const MapView& view, const MapBatch& batch);
-  // Whether a batch of so many values is worth the sorting of their places.
+  // Whether so many places of values are worth their sorting.
   bool sorts_places(std::size_t count) const;
   void find_by_place(const MapView& view, const MapBatch& batch);
   // `waits`: it may wait for the device.
@@ -160,7 +160,7 @@ class MapHost {
   // Leaves places in memory_.sorted_bucket.
   void sort_by_place(const std::uint32_t* place, const std::uint32_t* op, std::uint32_t* sorted_op,
                      std::uint32_t count);
-  void sort_freed(std::uint64_t first, std::uint64_t end);
+  void sort_next_places(std::uint32_t count);
   // Where kernels can read or write what the caller has there.
   const std::byte* reach_in(const void* values, std::size_t bytes);
   std::byte* reach_out(void* values, std::size_t bytes);
@@ -234,7 +234,8 @@ class MapHost {
   std::uint64_t moved_ = 0;  // buckets of the level that is emptied
   std::uint64_t size_ = 0;
   std::uint64_t limit_ = 0;
-  std::uint64_t head_ = 0;  // as the last report had it
+  std::uint64_t head_ = 0;          // as the last report had it
+  std::uint64_t sorted_until_ = 0;  // of the ring, from head_ on
   std::uint32_t tag_ = 0;
   bool refs_out_ = false;
   std::string broken_;

@@ -45,6 +45,7 @@ void MapHost::list_more_places(DeviceBuffer<std::uint32_t> larger) {
   copy_async(stream, memory_.ends.data(), ends, sizeof(ends));
   stream.synchronize();
   head_ = ends[0];
+  sorted_until_ = head_;
   limit_ = ends[1];
   memory_.free = std::move(larger);
 }

@@ -60,6 +60,7 @@ MapRecovery MapHost::survey() {
   stream.synchronize();
   map::tidy(region, table_);
   head_ = 0;
+  sorted_until_ = 0;
   limit_ = tail;
   size_ = found.pairs;
   return {found.pairs, found.cleared + found.loose, found.gone, found.duplicates};
