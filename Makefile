@@ -97,7 +97,7 @@ test-check: tools
 test-asan: tools
 	cmake --preset asan -DHOLDFAST_BENCHMARKS=OFF >/dev/null
 	cmake --build --preset asan -j $(JOBS)
-	ctest --preset asan -j $(JOBS)
+	HOLDFAST_TEST_ROUNDS=20 HOLDFAST_TEST_HISTORIES=500 ctest --preset asan -j $(JOBS)
 
 test-python: install cpu
 	pytest -n $(JOBS) --dist loadfile

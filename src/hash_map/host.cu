@@ -249,8 +249,8 @@ void MapHost::sort_by_place(const std::uint32_t* place, const std::uint32_t* op,
 }
 
 // A batch stores its values at the next places of the ring, which earlier ones have freed in their
-// own order: they are sorted by address, many at once, so that a small batch's are neighbours. Nobody
-// waits for it. REQUIRES: no kernel takes or frees places.
+// own order: they are sorted by address, many at once, so that a small batch's are neighbours.
+// Nobody waits for it. REQUIRES: no kernel takes or frees places.
 void MapHost::sort_next_places(std::uint32_t count) {
   if (shape().places == 0 || head_ + count <= sorted_until_ || sorted_until_ >= limit_) return;
   const std::uint64_t end = std::min<std::uint64_t>(limit_, head_ + memory_.op.size());

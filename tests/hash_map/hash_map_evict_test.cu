@@ -1,4 +1,5 @@
-// The kernels of a shape that the library has not compiled: a host file cannot with the CUDA backend.
+// The kernels of a shape that the library has not compiled: a host file cannot with the CUDA
+// backend.
 #include "holdfast/hash_map.hpp"
 
 namespace holdfast::detail {
