@@ -95,7 +95,7 @@ test-check: tools
 	ctest --preset cpu-check -j $(JOBS)
 
 test-asan: tools
-	cmake --preset asan -DHOLDFAST_BENCHMARKS=OFF >/dev/null
+	cmake --preset asan >/dev/null
 	cmake --build --preset asan -j $(JOBS)
 	HOLDFAST_TEST_ROUNDS=20 HOLDFAST_TEST_HISTORIES=500 ctest --preset asan -j $(JOBS)
 

@@ -38,10 +38,9 @@ function(holdfast_workload name)
 endfunction()
 
 # holdfast_workload_test(NAME TEST FILE...): a test program of a workload. Not of the intercepted
-# flavour, which is there for what its hooks are for, nor under the sanitizers: what workloads compute
-# takes three times as long there, and the workloads' own library is tested there as it is.
+# flavour, which is there for what its hooks are for.
 function(holdfast_workload_test name test)
-  if(HOLDFAST_TESTS AND NOT HOLDFAST_INTERCEPT AND NOT HOLDFAST_SANITIZE)
+  if(HOLDFAST_TESTS AND NOT HOLDFAST_INTERCEPT)
     holdfast_test(${test} ${ARGN})
     target_link_libraries(${test} PRIVATE ${name}_workload workload_checks)
   endif()
