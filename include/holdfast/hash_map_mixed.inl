@@ -15,6 +15,8 @@ struct MapMixed {
   // By operation: whose value goes to its place in `out`, an operation's, or with kMapOfOut what
   // that one has got there; kMapNoSource: none does. Null: values are not asked for.
   std::uint32_t* source;
+  // By operation: 1 if it has what its key had before the batch already. Null: none has.
+  const std::uint8_t* read;
   bool again;  // only keys whose first operation has no status
 };
 inline constexpr std::uint32_t kMapOfOut = 1u << 31;
@@ -130,8 +132,11 @@ __global__ void map_mixed_kernel(MapView view, MapBatch batch, MapMixed mixed) {
   const auto row = [&](auto* rows, std::uint32_t of) {
     return rows != nullptr ? rows + std::uint64_t{of} * view.value_bytes : nullptr;
   };
+  const auto to_read = [&](std::uint32_t of) {
+    return mixed.read != nullptr && mixed.read[of] != 0 ? nullptr : row(batch.out, of);
+  };
   const auto reads = [&](const MapFolded& of) {
-    return batch.out != nullptr && of.reader != kMapAbsent;
+    return of.reader != kMapAbsent && to_read(of.reader) != nullptr;
   };
   MapStatus failed{};
   bool was_there = false;  // as it failed
@@ -157,7 +162,7 @@ __global__ void map_mixed_kernel(MapView view, MapBatch batch, MapMixed mixed) {
     MapStatus became{};
     if (net.needed) {
       became = map_operation<Key, Config, Alone>(view, group, key, row(batch.values, net.op),
-                                                 one ? row(batch.out, op) : nullptr, net.operation);
+                                                 one ? to_read(op) : nullptr, net.operation);
     }
     if (one) {
       if (group.rank == 0) batch.status[op] = became;

@@ -160,6 +160,7 @@ class MapHost {
   // Leaves places in memory_.sorted_bucket.
   void sort_by_place(const std::uint32_t* place, const std::uint32_t* op, std::uint32_t* sorted_op,
                      std::uint32_t count);
+  void read_by_place(const MapView& view, const MapBatch& batch, MapMixed& mixed);
   void sort_next_places(std::uint32_t count);
   // Where kernels can read or write what the caller has there.
   const std::byte* reach_in(const void* values, std::size_t bytes);

@@ -35,6 +35,29 @@ __global__ void take_buckets(const std::uint32_t* bucket, const std::uint32_t* o
   if (i < count) to[i] = bucket[ops[i]];
 }
 
+// Further operations of a key than these in front of it are not looked at.
+constexpr std::uint32_t kReadsBehind = 32;
+
+// Of the places that keys of operations have, by position, keeps those of the first lookups of
+// their key that are certain to get what it had before the batch. `reads`: by operation.
+__global__ void choose_reads(MapBatch batch, MapMixed mixed, std::uint32_t none,
+                             std::uint32_t* place, std::uint8_t* reads) {
+  const std::uint32_t position = thread_in_row();
+  if (position >= batch.count) return;
+  const std::uint32_t op = mixed.ops[position];
+  const MapOp kind = mixed.kinds[op];
+  bool chosen = place[position] != none && (kind == MapOp::find || kind == MapOp::find_or_insert) &&
+                batch.refuse[0] == 0 && batch.refuse[1] == 0;
+  for (std::uint32_t i = 1; chosen && i <= position; ++i) {
+    const std::uint32_t before = mixed.ops[position - i];
+    if (mixed.entry[before] != mixed.entry[op]) break;
+    // What insert() finds it leaves; others read before this one, or set what it gets.
+    chosen = mixed.kinds[before] == MapOp::insert && i < kReadsBehind;
+  }
+  reads[op] = chosen ? 1 : 0;
+  if (!chosen) place[position] = none;
+}
+
 // As many threads for a value as it has pieces of 16 bytes, up to a warp.
 template <unsigned Width>
 __global__ void hand_out(MapBatch batch, const std::uint32_t* source, std::uint32_t value_bytes) {
@@ -107,9 +130,16 @@ MapResult MapHost::make_mixed(const MapOp* operations, const void* keys, const v
   keys_alone.values = nullptr;  // are checked: not all of them are set
   claim(seen, keys_alone);
   if (changes) changes->record(stream, batch);
-  MapMixed mixed{memory_.kinds.data(), memory_.entry_of.data(), order_by_key(seen, batch),
-                 out != nullptr ? memory_.sources.data() : nullptr, false};
+  MapMixed mixed{memory_.kinds.data(),
+                 memory_.entry_of.data(),
+                 order_by_key(seen, batch),
+                 out != nullptr ? memory_.sources.data() : nullptr,
+                 nullptr,
+                 false};
   marks[1].record(stream);
+  if (out != nullptr && batch.alone && !memory_.cache && sorts_places(count)) {
+    read_by_place(seen, batch, mixed);
+  }
   const auto apply_all = [&] {
     types_.kernels->apply_mixed(stream, seen, batch, mixed);
     if (out != nullptr) launch_hand_out(stream, batch, mixed.source, shape().value_bytes);
@@ -127,6 +157,25 @@ MapResult MapHost::make_mixed(const MapOp* operations, const void* keys, const v
     types_.kernels->make_mixed_room(stream, seen, batch, mixed, memory_.locks.data());
     apply_all();
   });
+}
+
+// Values over the link in the order of their addresses, in front of all changes: a place that one
+// key gives up is free for the next one's value at once.
+void MapHost::read_by_place(const MapView& view, const MapBatch& batch, MapMixed& mixed) {
+  if (memory_.found.size() == 0) memory_.found = DeviceBuffer<std::uint8_t>(max_batch_);
+  std::uint32_t* const place = memory_.bucket.data();
+  std::uint32_t* const op =
+      mixed.ops == memory_.op.data() ? memory_.sorted_op.data() : memory_.op.data();
+  MapBatch lookup = batch;
+  lookup.order = mixed.ops;
+  lookup.status = nullptr;
+  lookup.found = memory_.found.data();
+  types_.kernels->locate(stream, view, lookup, place, op);
+  launch(stream, dim3(blocks_for(batch.count, kThreads)), dim3(kThreads), choose_reads, batch,
+         mixed, view.capacity, place, memory_.found.data());
+  sort_by_place(place, mixed.ops, op, batch.count);
+  map::launch_gather(stream, view, memory_.sorted_bucket.data(), op, batch.out, batch.count);
+  mixed.read = memory_.found.data();
 }
 
 // By the entries that their keys have claimed; where order pays, then by their buckets: both sorts

@@ -94,6 +94,28 @@ TEST_F(HashMapMixed, LookupsSeeWhatCameBeforeThem) {
   ASSERT_NO_FATAL_FAILURE(opened.expect_holds({{1, 40}}));
 }
 
+// In a batch that is ordered, those that certainly get what was there before get it in front of all
+// changes. Of a key with few, and with many insertions in front of its first lookup.
+TEST_F(HashMapMixed, LookupsInOrderOfPlacesSeeWhatCameBeforeThem) {
+  Opened opened = Opened::create(path(), map_options(100, 16, 32));
+  opened.map->set_order(MapOptions::Order::ordered);
+  Opened::Oracle held;
+  Batch first, batch;
+  for (U64 key = 1; key <= 60; ++key) first.add(MapOp::insert, key, 100 + key);
+  holdfast::test::apply(opened, first, held);
+  for (U64 key = 1; key <= 70; ++key) {
+    for (U64 i = 0; i < key; ++i) batch.add(MapOp::insert, key, 1000 + i);
+    batch.add(key % 2 == 0 ? MapOp::find : MapOp::find_or_insert, key, 2000 + key);
+    batch.add(MapOp::find, key);
+    batch.add(MapOp::assign, key, 3000 + key);
+    batch.add(MapOp::find, key);
+    if (key % 3 == 0) batch.add(MapOp::erase, key);
+    batch.add(MapOp::find, key);
+  }
+  holdfast::test::apply(opened, batch, held);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(held));
+}
+
 // What a batch does not leave takes no room; where there is none, no operation of the key sets a
 // value.
 TEST_F(HashMapMixed, WhatFindsNoRoomSetsNothing) {
