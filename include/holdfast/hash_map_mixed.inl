@@ -28,17 +28,13 @@ inline constexpr std::uint32_t kMapNoSource = ~0u;
 inline constexpr std::uint32_t kMapAbsent = ~0u;        // it is not there
 inline constexpr std::uint32_t kMapOriginal = ~0u - 1;  // what it had before the batch
 
-// What becomes of an operation, and of its key's state. `failed`: no value can be set, and why.
-__device__ __forceinline__ MapStatus map_fold(MapOp kind, std::uint32_t op, MapStatus failed,
-                                              std::uint32_t& state) {
-  const bool there = state != kMapAbsent;
-  if (kind == MapOp::erase) state = kMapAbsent;
+// What becomes of an operation of a key that is `there`. `failed`: no value can be set, and why.
+__device__ __forceinline__ MapStatus map_fold(MapOp kind, bool there, MapStatus failed) {
   if (kind == MapOp::erase && there) return MapStatus::erased;
   const bool needs = kind == MapOp::erase || kind == MapOp::find || kind == MapOp::assign;
   if (!there && needs) return MapStatus::absent;
   if (there && kind != MapOp::insert_or_assign && kind != MapOp::assign) return MapStatus::kept;
   if (failed != MapStatus{}) return failed;
-  state = op;
   return there ? MapStatus::assigned : MapStatus::inserted;
 }
 
@@ -52,42 +48,96 @@ __device__ __forceinline__ bool map_has_entry(const MapBatch& batch, const MapMi
   return position < batch.count && mixed.entry[mixed.ops[position]] == entry;
 }
 
+// The operations of a key that a group's threads have.
+struct MapFoldable {
+  std::uint32_t op;
+  MapOp kind;
+  bool is_its;  // false from some thread on
+};
+
+// Folds them, which follow what is folded. Each thread needs two facts of those in front of it, and
+// finds both in ballots: whether the last one that decides it leaves the key there, and the last
+// one that sets its value or takes it.
+template <unsigned Width>
+__device__ __forceinline__ void map_fold_some(const MapGroup<Width>& group, const MapBatch& batch,
+                                              const MapMixed& mixed, const MapFoldable& mine,
+                                              MapStatus failed, MapFolded& folded) {
+  const auto last_of = [](unsigned bits) { return 31u - __clz(static_cast<int>(bits)); };
+  const unsigned before = (1u << group.rank) - 1;
+  const MapOp kind = mine.kind;
+  const bool erases = mine.is_its && kind == MapOp::erase;
+  const bool leaves = mine.is_its && failed == MapStatus{} && kind != MapOp::erase &&
+                      kind != MapOp::find && kind != MapOp::assign;
+  const unsigned erasing = group.ballot(erases);
+  const unsigned leaving = group.ballot(leaves);
+  const unsigned deciding = (erasing | leaving) & before;
+  const bool there =
+      deciding == 0 ? folded.end != kMapAbsent : (leaving >> last_of(deciding) & 1) != 0;
+  const MapStatus status = map_fold(kind, there, failed);
+
+  const bool sets = mine.is_its && (status == MapStatus::inserted || status == MapStatus::assigned);
+  const unsigned changing = group.ballot(sets) | erasing;
+  const auto state_behind = [&](unsigned changes) {
+    const unsigned last = changes == 0 ? 0 : last_of(changes);
+    const std::uint32_t op = group.from(mine.op, last);
+    if (changes == 0) return folded.end;
+    return (erasing >> last & 1) != 0 ? kMapAbsent : op;
+  };
+  const std::uint32_t state = state_behind(changing & (before | 1u << group.rank));
+  const bool gets = mine.is_its && (kind == MapOp::find || kind == MapOp::find_or_insert) &&
+                    (status == MapStatus::kept || status == MapStatus::inserted);
+  const bool gets_original = gets && state == kMapOriginal;
+  const unsigned getting_original = group.ballot(gets_original);
+  bool reads = false;
+  if (folded.reader == kMapAbsent && getting_original != 0) {
+    const auto first = static_cast<unsigned>(__ffs(static_cast<int>(getting_original))) - 1;
+    folded.reader = group.from(mine.op, first);
+    reads = group.rank == first;
+  }
+  folded.end = state_behind(changing);
+  if (!mine.is_its) return;
+  batch.status[mine.op] = status;
+  if (mixed.source == nullptr) return;
+  mixed.source[mine.op] = !gets || reads  ? kMapNoSource
+                          : gets_original ? folded.reader | kMapOfOut
+                                          : state;
+}
+
 // All operations of the key whose first one is at `position`, as many at once as a group has
-// threads: these look them up, and each of them goes through all, which is shorter than a scan.
+// threads. Of one with more than that several such are fetched together: a key with a large part of
+// a batch would wait for memory most of the time.
 template <unsigned Width>
 __device__ __forceinline__ MapFolded map_fold_all(const MapGroup<Width>& group,
                                                   const MapBatch& batch, const MapMixed& mixed,
                                                   std::uint64_t position, bool there,
                                                   MapStatus failed) {
+  constexpr unsigned kTogether = 4;
   const std::uint32_t entry = mixed.entry[mixed.ops[position]];
   MapFolded folded{there ? kMapOriginal : kMapAbsent, kMapAbsent};
-  for (;; position += Width) {
-    const std::uint64_t mine = position + group.rank;
-    const std::uint32_t op = mine < batch.count ? mixed.ops[mine] : 0;
-    const bool is_its = mine < batch.count && mixed.entry[op] == entry;
-    const auto kind = static_cast<unsigned>(is_its ? mixed.kinds[op] : MapOp::find);
-    const auto count = static_cast<unsigned>(__popc(group.ballot(is_its)));
-    MapStatus status{};
-    std::uint32_t source = kMapNoSource;
-    for (unsigned i = 0; i < count; ++i) {
-      const std::uint32_t its_op = group.from(op, i);
-      const auto its_kind = static_cast<MapOp>(group.from(kind, i));
-      const MapStatus became = map_fold(its_kind, its_op, failed, folded.end);
-      const bool gets = (its_kind == MapOp::find || its_kind == MapOp::find_or_insert) &&
-                        (became == MapStatus::kept || became == MapStatus::inserted);
-      std::uint32_t from = gets ? folded.end : kMapNoSource;
-      if (from == kMapOriginal) {
-        from = folded.reader != kMapAbsent ? folded.reader | kMapOfOut : kMapNoSource;
-        if (folded.reader == kMapAbsent) folded.reader = its_op;
-      }
-      if (group.rank == i) status = became, source = from;
+  // Whether the key has operations behind these.
+  const auto fold = [&](const MapFoldable& mine) {
+    map_fold_some(group, batch, mixed, mine, failed, folded);
+    return group.ballot(!mine.is_its) == 0;
+  };
+  const auto op_at = [&](std::uint64_t at) { return at < batch.count ? mixed.ops[at] : 0; };
+  const auto of = [&](std::uint64_t at, std::uint32_t op) {
+    return MapFoldable{op, mixed.kinds[op], at < batch.count && mixed.entry[op] == entry};
+  };
+  const std::uint64_t first = position + group.rank;
+  bool more = fold(of(first, op_at(first)));
+  for (std::uint64_t at = first + Width; more; at += kTogether * Width) {
+    std::uint32_t op[kTogether];
+    MapFoldable mine[kTogether];
+#pragma unroll
+    for (unsigned i = 0; i < kTogether; ++i) op[i] = op_at(at + i * Width);
+#pragma unroll
+    for (unsigned i = 0; i < kTogether; ++i) mine[i] = of(at + i * Width, op[i]);
+#pragma unroll
+    for (unsigned i = 0; i < kTogether; ++i) {
+      if (more) more = fold(mine[i]);
     }
-    if (is_its) {
-      batch.status[op] = status;
-      if (mixed.source != nullptr) mixed.source[op] = source;
-    }
-    if (count < Width) return folded;
   }
+  return folded;
 }
 
 // The one change that makes a key what its operations leave; `needed`: there is one.

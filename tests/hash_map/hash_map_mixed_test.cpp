@@ -97,7 +97,7 @@ TEST_F(HashMapMixed, LookupsSeeWhatCameBeforeThem) {
 // In a batch that is ordered, those that certainly get what was there before get it in front of all
 // changes. Of a key with few, and with many insertions in front of its first lookup.
 TEST_F(HashMapMixed, LookupsInOrderOfPlacesSeeWhatCameBeforeThem) {
-  Opened opened = Opened::create(path(), map_options(100, 16, 32));
+  Opened opened = Opened::create(path(), map_options(100, 16, 4096));
   opened.map->set_order(MapOptions::Order::ordered);
   Opened::Oracle held;
   Batch first, batch;
