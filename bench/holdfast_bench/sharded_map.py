@@ -145,7 +145,9 @@ def run_rank(options: argparse.Namespace) -> None:
 
 def start_ranks(size: int, options: argparse.Namespace) -> dict[str, float]:
     """Starts the ranks and returns what rank 0 says."""
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-sharded-", dir=options.folder))
+    if options.folder is not None:
+        options.folder.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="holdfast-sharded-", dir=options.folder)).resolve()
     command = [sys.executable, "-m", "holdfast_bench.sharded_map", *sys.argv[1:]]
     processes = [
         subprocess.Popen(
