@@ -8,6 +8,7 @@ from .gpm.results import Line, Results
 from .gpm.tables import table
 from .kept import FIGURES, RESULTS
 from .plots import pyplot
+from .power import sets, title
 
 SHARES = (50, 75)  # of the log that is live, in percent: a results file each
 MEASURED = Results(RESULTS, ("cuda",))
@@ -153,13 +154,13 @@ def draw_kept() -> None:
 def power() -> str:
     """Returns the table of both layouts at the power rung, beside their rivals."""
     report = MEASURED.report("power_layouts")
-    lines = _of(report.lines, "power_layouts")
+    lines = sets(report)
     if not lines:
         return "Not measured yet: `holdfast bench power --disk FOLDER`."
     cells: dict[str, dict[int, str]] = {}
     for x in lines:
         ratio = f" ({x['ratio_to_plain']:.3g})" if "ratio_to_plain" in x else ""
-        cells.setdefault(x["system"], {})[x["batch"]] = f"{_us(x['ms_per_batch'] * 1e3)}{ratio}"
+        cells.setdefault(title(x), {})[x["batch"]] = f"{_us(x['ms_per_batch'] * 1e3)}{ratio}"
     batches = sorted({x["batch"] for x in lines})
     rows: list[list[object]] = [
         [name, *(of.get(batch, "") for batch in batches)] for name, of in cells.items()

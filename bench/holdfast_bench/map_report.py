@@ -91,7 +91,46 @@ def opening() -> str:
     return table(["", ""], rows)
 
 
+def mixed() -> str:
+    """Mixed batches beside a batch of each kind."""
+    lines = _lines("map_mixed_bench", "map_mixed")
+    batches = sorted({x["batch"] for x in lines})
+    rows: list[list[object]] = []
+    for exponent in dict.fromkeys(x["exponent"] for x in lines):
+        for how in dict.fromkeys(x["how"] for x in lines):
+            here = {x["batch"]: x for x in lines if (x["exponent"], x["how"]) == (exponent, how)}
+            rows.append([how, exponent, *(_rate(here[n]) for n in batches)])
+    return table(["", "exponent", *(f"{n:,}" for n in batches)], rows)
+
+
+def strings() -> str:
+    """The map of strings, by operation."""
+    rows: list[list[object]] = []
+    for line in _lines("bytes_map_bench", "bytes_map"):
+        rows.append([f"`{line['operation']}`", f"{line['batch']:,}", _rate(line)])
+    return table(["", "batch", "M operations/s"], rows)
+
+
+def shards() -> str:
+    """A sharded map by number of GPUs."""
+    lines = _lines("sharded_map", "sharded_map")
+    rows: list[list[object]] = []
+    for batch, chunk in dict.fromkeys((x["batch"], x["chunk"]) for x in lines):
+        for operation in dict.fromkeys(x["operation"] for x in lines):
+            here = [x for x in lines if (x["batch"], x["chunk"], x["operation"])
+                    == (batch, chunk, operation)]  # fmt: skip
+            cells = (f"{_rate(x)} ({x['times_the_first']:.2f})" for x in here)
+            rows.append([f"`{operation}`", f"{batch:,}", f"{chunk:,}", *cells])
+    ranks = dict.fromkeys(x["ranks"] for x in lines)
+    header = ["", "batch of a rank", "chunk", *(f"{n} GPU{'s' * (n > 1)}" for n in ranks)]
+    return table(header, rows)
+
+
 TABLES = {
+    "map-aged": lambda: speed("map_aged", 128),
+    "map-mixed": mixed,
+    "map-strings": strings,
+    "map-shards": shards,
     "map-speed": lambda: speed("map_ordered", 128),
     "map-speed-8": lambda: speed("map_ordered", 8),
     "map-factors": lambda: speed("map_bench", 128),

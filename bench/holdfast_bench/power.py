@@ -117,7 +117,7 @@ def title(line: Line) -> str:
     return f"{name}, a commit for {'each batch' if count == 1 else f'{count} batches'}"
 
 
-def _sets(report: Report) -> list[Line]:
+def sets(report: Report) -> list[Line]:
     """Returns the measured systems: by batch, ours before its rivals."""
     lines = [line for line in report.lines if line["benchmark"] == "power_set"]
     order = list(TITLES)
@@ -144,7 +144,7 @@ def _bytes(count: float) -> str:
 def times(report: Report) -> str:
     """Returns the table of times: a row for each system and batch."""
     rows: list[list[object]] = []
-    for line in _sets(report):
+    for line in sets(report):
         bound = line.get("ratio_to_plain")
         rows.append(
             [
@@ -178,7 +178,7 @@ def times(report: Report) -> str:
 def promises(report: Report) -> str:
     """Returns the table of what each system promises."""
     rows: dict[str, list[object]] = {}
-    for line in _sets(report):
+    for line in sets(report):
         name = title(line)
         whole = {"batches": "batches", "shares": "a writer's share", "nothing": "nothing"}
         writes = line.get("io", "")
@@ -198,7 +198,7 @@ def rocksdb(report: Report) -> str:
 
 def draw(report: Report, path: Path) -> bool:
     """Draws time over batch size; says whether there was anything to draw."""
-    lines = _sets(report)
+    lines = sets(report)
     if not lines:
         return False
     plt = pyplot()
@@ -227,7 +227,7 @@ def draw(report: Report, path: Path) -> bool:
 def part() -> str:
     """Returns what the page of results shows."""
     report = MEASURED.report(NAME)
-    lines = _sets(report)
+    lines = sets(report)
     if not lines:
         return "Not measured yet: `holdfast bench power --disk FOLDER`."
     head = report.head
@@ -246,7 +246,7 @@ TABLES: dict[str, Callable[[], str]] = {"power": part}
 
 def readme_rows() -> list[list[object]]:
     """Returns the README's row: the largest batch, ours beside the best of each rival."""
-    lines = _sets(MEASURED.report(NAME))
+    lines = sets(MEASURED.report(NAME))
     if not lines:
         return []
     most = max(line["batch"] for line in lines)

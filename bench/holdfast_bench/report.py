@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import adjoint, gpm_report, layouts, map_report, power, score_report
+from . import adjoint, gphash_report, gpm_report, layouts, map_report, power, score_report
 from .gpm.results import Line
 from .gpm.tables import table
 from .kept import FIGURES, RESULTS, ROOT, kept_campaigns
@@ -402,6 +402,7 @@ def readme() -> str:
         ["undoing such a batch after a crash", f"{undo['milliseconds']:.1f} ms"],
         *layouts.readme_rows(),
         *map_report.readme_rows(),
+        *gphash_report.readme_rows(),
         *power.readme_rows(),
         *gpm_report.readme_rows(),
         *score_report.readme_rows(),
@@ -500,6 +501,7 @@ def main() -> int:
         gpm_report.PAGE: page(gpm_report.PAGE, gpm_report.TABLES),
         score_report.PAGE: page(score_report.PAGE, score_report.TABLES),
         adjoint.PAGE: page(adjoint.PAGE, adjoint.TABLES),
+        gphash_report.PAGE: page(gphash_report.PAGE, gphash_report.TABLES),
         map_report.PAGE: page(map_report.PAGE, map_report.TABLES),
         README: page(README, {"readme": readme, "readme-adjoint": adjoint.readme}),
     }

@@ -183,7 +183,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--group", choices=["torch", "local"], default="torch")
     parser.add_argument("--pairs", type=int, default=1 << 26, help="of all ranks")
     parser.add_argument("--batch", type=int, default=1 << 20, help="operations of a rank's call")
-    parser.add_argument("--chunk", type=int, default=1 << 18)
+    parser.add_argument("--chunk", type=int, default=1 << 20)
     parser.add_argument("--max_batch", type=int, default=1 << 20)
     parser.add_argument("--repeat", type=int, default=15)
     parser.add_argument("--limit", type=float, default=500, help="seconds for a number of ranks")

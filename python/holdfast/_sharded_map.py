@@ -19,7 +19,7 @@ from ._region import open as open_region
 from ._rows import Rows
 from ._sharded_calls import Call, Calls, error_of
 
-_CHUNK = 1 << 18
+_CHUNK = 1 << 20
 _LOADED = 1 << 16  # slots of an old shard that are read at once
 
 
