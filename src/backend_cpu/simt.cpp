@@ -52,12 +52,12 @@ namespace detail {
 
 constinit thread_local Builtins builtins{};
 
-#if defined(HOLDFAST_INTERCEPT) || defined(HOLDFAST_SANITIZE)
+namespace apart {
 uint3 thread_index() noexcept { return builtins.thread; }
 uint3 block_index() noexcept { return builtins.block; }
 dim3 block_extent() noexcept { return builtins.block_dim; }
 dim3 grid_extent() noexcept { return builtins.grid_dim; }
-#endif
+}  // namespace apart
 
 int block_barrier(BarrierOp op, int predicate, const char* file, unsigned line) {
   Thread& self = require_thread(name_of(op), file, line);

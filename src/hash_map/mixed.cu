@@ -159,8 +159,8 @@ MapResult MapHost::make_mixed(const MapOp* operations, const void* keys, const v
   });
 }
 
-// Values over the link in the order of their addresses, in front of all changes: a place that one
-// key gives up is free for the next one's value at once.
+// Values over the link in the order of their addresses, in front of all changes, behind which the
+// table names other places.
 void MapHost::read_by_place(const MapView& view, const MapBatch& batch, MapMixed& mixed) {
   if (memory_.found.size() == 0) memory_.found = DeviceBuffer<std::uint8_t>(max_batch_);
   std::uint32_t* const place = memory_.bucket.data();

@@ -58,27 +58,33 @@ struct Builtins {
 
 extern constinit thread_local Builtins builtins;
 
-#if defined(HOLDFAST_INTERCEPT) || defined(HOLDFAST_SANITIZE)
-// Out of line, in a file that is not instrumented: reading them is no access of the kernel's.
-// (With the sanitizers: g++ tests a thread_local's address by the flags of an addition that the
-// linker turns into one that sets none.)
-uint3 thread_index() noexcept;
-uint3 block_index() noexcept;
-dim3 block_extent() noexcept;
-dim3 grid_extent() noexcept;
-#else
 inline const uint3& thread_index() noexcept { return builtins.thread; }
 inline const uint3& block_index() noexcept { return builtins.block; }
 inline const dim3& block_extent() noexcept { return builtins.block_dim; }
 inline const dim3& grid_extent() noexcept { return builtins.grid_dim; }
+
+// For files that are instrumented, out of line in one that is not: reading them is no access of the
+// kernel's. (With the sanitizers: g++ tests a thread_local's address by the flags of an addition
+// that the linker turns into one that sets none.) By the compiler's word for it, so that all other
+// files are the same with the checker and without.
+namespace apart {
+uint3 thread_index() noexcept;
+uint3 block_index() noexcept;
+dim3 block_extent() noexcept;
+dim3 grid_extent() noexcept;
+}  // namespace apart
+#if defined(__SANITIZE_THREAD__) || defined(HOLDFAST_SANITIZE)
+namespace index_from = apart;
+#else
+namespace index_from = ::holdfast::cpu::detail;
 #endif
 
 }  // namespace holdfast::cpu::detail
 
-#define threadIdx (::holdfast::cpu::detail::thread_index())
-#define blockIdx (::holdfast::cpu::detail::block_index())
-#define blockDim (::holdfast::cpu::detail::block_extent())
-#define gridDim (::holdfast::cpu::detail::grid_extent())
+#define threadIdx (::holdfast::cpu::detail::index_from::thread_index())
+#define blockIdx (::holdfast::cpu::detail::index_from::block_index())
+#define blockDim (::holdfast::cpu::detail::index_from::block_extent())
+#define gridDim (::holdfast::cpu::detail::index_from::grid_extent())
 
 constexpr int warpSize = 32;
 
