@@ -27,9 +27,7 @@ def _where(report: Report) -> str:
     )
 
 
-def _part(
-    figure: str, size: str, make: Callable[[Report], str]
-) -> Callable[[], str]:
+def _part(figure: str, size: str, make: Callable[[Report], str]) -> Callable[[], str]:
     def part() -> str:
         report = _report(figure, size)
         if not report.lines:

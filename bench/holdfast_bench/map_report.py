@@ -111,6 +111,15 @@ def strings() -> str:
     return table(["", "batch", "M operations/s"], rows)
 
 
+def shapes() -> str:
+    """How full a table is at the first key that does not fit, by its shape."""
+    rows: list[list[object]] = []
+    for line in _lines("map_shapes", "map_shapes", FILLED):
+        rows.append([line["shape"], line["width"], f"{line['slots']:,}",
+                     f"{line['load_factor_at_first_failure']:.3f}"])  # fmt: skip
+    return table(["levels, hashes, slots of a bucket", "threads", "slots", "load factor"], rows)
+
+
 def shards() -> str:
     """A sharded map by number of GPUs."""
     lines = _lines("sharded_map", "sharded_map")
@@ -130,6 +139,7 @@ TABLES = {
     "map-aged": lambda: speed("map_aged", 128),
     "map-mixed": mixed,
     "map-strings": strings,
+    "map-shapes": shapes,
     "map-shards": shards,
     "map-speed": lambda: speed("map_ordered", 128),
     "map-speed-8": lambda: speed("map_ordered", 8),

@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from conftest import REPOSITORY, Run
-from holdfast_bench import gphash
+from holdfast_bench import gphash, gphash_report
 from holdfast_bench.gpm.results import Report
 
 
@@ -155,6 +155,27 @@ def test_tables_say_what_was_measured() -> None:
     assert "| M operations/s, bytes of a key | 8 | 128 |" in gphash.key_sizes(sized)
     curve = Report(head(), [line("clevel-gpm", load_factors=[0.5, 0.83, 0.6], **logged)])
     assert "| Clevel-GPM, as printed | 0.830 | 0.600 | 0 |" in gphash.load_factors(curve)
+
+
+def test_the_best_batch_of_each_is_set_beside_ours() -> None:
+    def rate(contestant: str, form: str, batch: int, rate: float) -> dict[str, Any]:
+        return line(contestant, form=form, batch=batch, workload="insert", logged=True,
+                    million_operations_per_s=rate)  # fmt: skip
+
+    report = Report(head(), [
+        rate("slabhash-gpm", "as printed", 4096, 10),
+        rate("slabhash-gpm", "as printed", 65536, 8),
+        rate("holdfast", "as given", 4096, 30),
+        rate("holdfast", "ordered where it pays", 65536, 40),
+        line("holdfast", form="ordered where it pays", workload="a", logged=True),  # none of these
+    ])  # fmt: skip
+    rows = gphash_report.best(report).splitlines()[2:]
+    assert rows == [
+        "| Holdfast, ordered where it pays |  |  |  | 40 at 65,536 |  |",
+        "| SlabHash-GPM, as printed |  |  |  | 10 at 4,096: 4x |  |",
+        "| Holdfast, as given |  |  |  | 30 at 4,096: 1.33x |  |",
+        "| the paper's, over its rivals | 4.28x |  | 9.23x | 5.79x | 10.37x |",
+    ]
 
 
 def test_figures_are_drawn(tmp_path: Path) -> None:
