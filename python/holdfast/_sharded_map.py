@@ -19,7 +19,7 @@ from ._region import open as open_region
 from ._rows import Rows
 from ._sharded_calls import Call, Calls, error_of
 
-_CHUNK = 1 << 20
+_CHUNK, _CHUNK_BYTES = 1 << 20, 1 << 27  # at most, of operations and of their rows
 _LOADED = 1 << 16  # slots of an old shard that are read at once
 
 
@@ -53,7 +53,7 @@ class ShardedMap(Closing):
     host's. `capacity`, and the parameters that are not named here, are those of a rank's own shard,
     as for holdfast.Map; give every rank the same. timeout: seconds that a rank waits for others.
     chunk: how many operations a shard gets at once, at most its max_batch; while it works on them
-    the next ones are exchanged.
+    the next ones are exchanged. Default: 2^20, or as many as have 128 MiB of rows.
 
     Making and opening a map, insert(), insert_or_assign(), find_or_insert(), assign(), erase(),
     accumulate(), find(), contains(), size() and load() are collective: all ranks call them, in the
@@ -80,7 +80,7 @@ class ShardedMap(Closing):
         value: Any = None,
         capacity: int | None = None,
         timeout: float = 60.0,
-        chunk: int = _CHUNK,
+        chunk: int | None = None,
         **options: Any,
     ) -> None:
         self.region, self.name = region, name
@@ -98,19 +98,21 @@ class ShardedMap(Closing):
 
         error = error_of(open_shard)
         _shard_set.agree(self._exchange, self._where, error)
-        self._calls = Calls(self._exchange, self.shard, self._where, chunk)
+        most = max(1, min(_CHUNK, _CHUNK_BYTES // self.shard.value.nbytes))
+        self._calls = Calls(self._exchange, self.shard, self._where, chunk or most)
         self._calls.loads = next((one.loads for one in found if one.loads), "")
         if not self._shard.whole:
             error = error_of(self._marks.store_whole)
             _shard_set.agree(self._exchange, self._where, error)
 
-    def _look(self, key: Any, value: Any, chunk: int) -> list[_shard_set.Shard]:
+    def _look(self, key: Any, value: Any, chunk: int | None) -> list[_shard_set.Shard]:
         """Returns what each rank has, by rank."""
 
         def look() -> None:
             if not isinstance(self.region, Region):
                 raise Error(f"the region of a map is {self.region!r}: give one of create()")
-            checked_number(chunk, "chunk", 1)
+            if chunk is not None:
+                checked_number(chunk, "chunk", 1)
             if self.ranks > _shard_set.MOST_SHARDS:
                 raise Error(f"{self.ranks} ranks: a map has {_shard_set.MOST_SHARDS} at most")
             self._marks = _shard_set.Marks(self.region, self.name)
