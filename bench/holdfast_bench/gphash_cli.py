@@ -1,4 +1,4 @@
-"""holdfast bench gphash-*: the experiments of GPHash (FAST '25), of the map's rivals."""
+"""holdfast bench gphash-*: the experiments of GPHash (FAST '25), of the map and its rivals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import holdfast
 from holdfast import Error
 from holdfast.cli import common
 
-from . import gphash
+from . import gphash, gphash_alone
 from .gpm.results import Line
 from .kept import RESULTS
 
@@ -59,6 +59,8 @@ def add_commands(app: typer.Typer) -> None:
     """Adds a command for each experiment."""
     for name, experiment in gphash.EXPERIMENTS.items():
         _add(app, name, experiment.what)
+    for name, alone in gphash_alone.EXPERIMENTS.items():
+        _add_alone(app, name, alone.what)
 
 
 def _add(app: typer.Typer, name: str, what: str) -> None:
@@ -128,3 +130,50 @@ def _add(app: typer.Typer, name: str, what: str) -> None:
         common.out.print(f"wrote {path}")
         for figure in figures:
             common.out.print(f"drew {figure}")
+
+
+def _print_alone(line: Line) -> None:
+    shown = {name: value for name, value in line.items() if not isinstance(value, list)}
+    common.err.print(
+        " ".join(
+            value if isinstance(value, str) else f"{name}={common.number(value)}"
+            for name, value in shown.items()
+        )
+    )
+
+
+def _add_alone(app: typer.Typer, name: str, what: str) -> None:
+    example = f"Example: holdfast bench {name} --size quarter"
+
+    @app.command(name, help=f"GPHash, the map alone: {what}.", epilog=example)
+    @common.command
+    def experiment(
+        size: Annotated[str, typer.Option(help="Keys: tiny, quarter, paper.")] = "paper",
+        programs: Annotated[
+            Path | None, typer.Option(help="Folder of the benchmark programs. Default: the tree's.")
+        ] = None,
+        results: Annotated[
+            Path, typer.Option(help="Folder of the results.", show_default="bench/results")
+        ] = RESULTS,
+        as_json: common.Json = False,
+    ) -> None:
+        if size not in gphash_alone.SIZES:
+            raise Error(f"--size {size}: choose of {', '.join(gphash_alone.SIZES)}")
+        on_line = (lambda _: None) if as_json else _print_alone
+        path = gphash_alone.run(name, size, results, programs, on_line)
+        report = gphash_alone.measured(name, size, results)
+        figure = results / f"{name}-{holdfast.backend}.svg"
+        figures = []
+        try:
+            gphash_alone.draw(name, report, figure)
+            figures.append(figure)
+        except Error as error:  # what was measured is not lost for it
+            common.note(f"no figure was drawn: {error}")
+        if as_json:
+            common.emit({"ok": True, "files": [str(path)], "figures": [str(f) for f in figures]})
+            return
+        text = gphash_alone.EXPERIMENTS[name].table(report)
+        common.out.print(f"\n{text}\n", soft_wrap=True, markup=False, highlight=False)
+        common.out.print(f"wrote {path}")
+        for one in figures:
+            common.out.print(f"drew {one}")

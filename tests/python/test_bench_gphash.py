@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from conftest import REPOSITORY, Run
-from holdfast_bench import gphash, gphash_report
+from holdfast_bench import gphash, gphash_alone, gphash_report
 from holdfast_bench.gpm.results import Report
 
 
@@ -195,3 +195,42 @@ def test_what_was_measured_before_a_failure_is_kept(tmp_path: Path) -> None:
     with pytest.raises(holdfast.Error, match="exit status 1"):
         gphash.run("gphash-fig6", chosen, lambda _: None, lambda _: None)
     assert [x["contestant"] for x in gphash.measured("gphash-fig6", chosen).lines] == ["clevel-gpm"]
+
+
+@pytest.mark.parametrize("name", gphash_alone.EXPERIMENTS)
+def test_figures_of_the_map_alone(tmp_path: Path, run: Run, name: str) -> None:
+    experiment = gphash_alone.EXPERIMENTS[name]
+    programs = REPOSITORY / "build" / holdfast.backend / "bench"
+    if not (programs / experiment.program).is_file():
+        pytest.skip(f"{experiment.program} was not built")
+    answer = run("bench", name, "--size", "tiny", "--results", tmp_path, "--programs", programs)
+    assert answer.status == 0, answer.err
+    report = gphash_alone.measured(name, "tiny", tmp_path)
+    assert {line["benchmark"] for line in report.lines} == set(experiment.kept)
+    assert experiment.table(report).splitlines()[0] in answer.out
+    assert (tmp_path / f"{name}-{holdfast.backend}.svg").is_file()
+    lines = report.lines
+    if name == "gphash-fig11":
+        assert {line["policy"] for line in lines} == set(gphash_alone.POLICIES)
+        # Without a cache nothing is a hit, and a quarter of the rows hits more than a hundredth.
+        by = {(x["policy"], x["exponent"], round(x["cache_share"], 2)): x for x in lines}
+        assert all(x["miss_share"] == 1 for x in lines if x["cache_share"] == 0)
+        for policy, exponent, _ in by:
+            most, least = by[policy, exponent, 0.25], by[policy, exponent, 0.01]
+            assert most["miss_share"] < least["miss_share"] < 1
+    if name == "gphash-fig13":
+        loads = {line["shape"]: line["load_factor_at_first_failure"] for line in lines}
+        assert loads["2L-2H-8S"] > 0.85 and len(loads) == len(lines)
+    if name == "gphash-fig14":
+        pairs = {line["pairs"] for line in lines}
+        assert pairs == {gphash_alone.SIZES["tiny"].keys // share for share in gphash_alone.GROWN}
+    if name == "gphash-fig15":
+        assert all(line["load_ms"] > 0 for line in lines if line["benchmark"] == "map_cache_load")
+
+
+def test_figures_of_the_map_alone_refuse(tmp_path: Path, run: Run) -> None:
+    answer = run("bench", "gphash-fig11", "--size", "large", "--results", tmp_path)
+    assert answer.status != 0 and "--size large" in answer.err
+    answer = run("bench", "gphash-fig11", "--programs", tmp_path, "--results", tmp_path)
+    assert answer.status != 0 and "map_bench is not there" in answer.err
+    assert not list(tmp_path.iterdir())
