@@ -240,6 +240,10 @@ def _command(name: str, settings: Settings) -> str:
         given += f" --operations {settings.operations}"
     if settings.batches:
         given += f" --batches {','.join(map(str, settings.batches))}"
+    for option in ("threads", "seconds"):
+        value = getattr(settings, option)
+        if value != Settings.__dataclass_fields__[option].default:
+            given += f" --{option} {value}"
     return given
 
 

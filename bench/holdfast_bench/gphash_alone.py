@@ -167,7 +167,9 @@ def run(
     else:
         program = programs / experiment.program
         if not program.is_file():
-            raise Error(f"{program} is not there: build it, or name another --programs", "not_found")
+            raise Error(
+                f"{program} is not there: build it, or name another --programs", "not_found"
+            )
     started = datetime.datetime.now(datetime.timezone.utc)
     path = runner.results_path(results, results_name(name, size))
     lines: list[Line] = []
