@@ -35,7 +35,7 @@ def insert_and_evict(
     count = given.shape[0]
     to = arrays.given(values, "values", table._value, count)
     by = 0 if scores is None else arrays.given(scores, "scores", _SCORE, count).address
-    went, at = _room_for_keys(table, arrays, given)
+    went, at = room_for_keys(table, arrays, given, count)
     rows, rows_at = arrays.zeros(given, "evicted values", table._value, count)
     had, had_at = arrays.zeros(given, "evicted scores", _SCORE, count)
     status, became = arrays.taken(status, "status", _STATUS, given)
@@ -48,14 +48,14 @@ def insert_and_evict(
     return MapEvicted(went[:some], rows[:some], had[:some], status, said.result)
 
 
-def _room_for_keys(table: Map, arrays: _Arrays, given: Buffer) -> tuple[Any, Buffer]:
+def room_for_keys(table: Map, arrays: _Arrays, given: Buffer, count: int) -> tuple[Any, Buffer]:
     """As the keys are that were given: a library's on a device, else of the map's own type."""
     source = given.keep
     if is_torch(source) or type(source).__module__.partition(".")[0] == "cupy":
-        return arrays.zeros(given, "evicted keys", table._key, given.shape[0])
-    room = table._room_for_keys(given.shape[0])
+        return arrays.zeros(given, "evicted keys", table._key, count)
+    room = table._room_for_keys(count)
     of = table._rows_of(arrays, room, "evicted keys")
-    return room, arrays.given(of, "evicted keys", table._key, given.shape[0], written=True)
+    return room, arrays.given(of, "evicted keys", table._key, count, written=True)
 
 
 def scores_of(table: Map, arrays: _Arrays, keys: Any) -> tuple[Any, Any]:

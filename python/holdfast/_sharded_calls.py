@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from ._rows import Order
 
 _OPERATIONS = (
     "insert", "insert_or_assign", "find_or_insert", "assign", "erase", "accumulate", "find",
-    "contains", "size", "load",
+    "contains", "size", "load", "insert_and_evict",
 )  # fmt: skip
 _INSERTED, _KEPT, _SUPERSEDED = 1, 3, 6  # MapStatus
 _BINS_OF_A_CHUNK = 16
@@ -34,6 +34,10 @@ class Call:
     values: Buffer | None = None
     out: Buffer | None = None
     answers: Buffer | None = None  # statuses, or whether it is there; None: nobody asks
+    scores: Buffer | None = None
+    # Of insert_and_evict(): takes keys, values and scores of what this rank's shard let go.
+    gone: Callable[[list[Any]], None] | None = None
+    parts: list[list[Any]] = field(default_factory=list)  # of these, in the order of chunks
 
     @property
     def looks_up(self) -> bool:
@@ -50,6 +54,7 @@ class _Batch:
 
     keys: Any
     values: Any
+    scores: Any
     out: Any
     answers: Any
     order: Order
@@ -66,7 +71,8 @@ class _Chunk:
     waits: list[Wait]
     keys: Any
     values: Any
-    sent: tuple[Any, ...]
+    scores: Any
+    sent: list[Any]
     answers: Any = None
     out: Any = None
 
@@ -81,7 +87,9 @@ class Calls:
         self._chunk = int(exchange.gather([min(chunk, self._most)]).min())
         self.loads = ""  # the map whose load() has to be made again first
 
-    def agree(self, operation: str, error: Exception | None, count: int) -> int:
+    def agree(
+        self, operation: str, error: Exception | None, count: int, scored: bool = False
+    ) -> int:
         """Returns all ranks' operations, once all say that they make this call. Collective."""
         if error is None and self.loads and operation not in ("load", "size"):
             error = Error(
@@ -89,13 +97,19 @@ class Calls:
                 "conflict",
             )
         number = _OPERATIONS.index(operation)
-        rows = self._exchange.gather([number, count, error is not None])
+        rows = self._exchange.gather([number, count, error is not None, scored])
         for rank, row in enumerate(rows.tolist()):
             if row[0] != rows[0, 0]:
                 calls = (
                     f"rank 0 calls {_OPERATIONS[rows[0, 0]]}(), rank {rank} {_OPERATIONS[row[0]]}()"
                 )
                 raise Error(f"{self._where}: {calls}: all ranks make the same calls", "conflict")
+            if row[3] != rows[0, 3]:
+                raise Error(
+                    f"{operation}() of {self._where}: of ranks 0 and {rank} one gives scores: all "
+                    "ranks give them, or none",
+                    "conflict",
+                )
         if rows[:, 2].any():
             _shard_set.raise_first(self._exchange, f"{operation}() of {self._where}", error)
         return int(rows[:, 1].sum())
@@ -116,7 +130,7 @@ class Calls:
                 "this call was done"
             )
 
-    def call(self, operation: str, given: Callable[[], Call]) -> list[int]:
+    def call(self, operation: str, given: Callable[[], Call], scored: bool = False) -> list[int]:
         """Does a call. Returns how many of its operations had which status."""
         calls: list[Call] = []
         error = error_of(lambda: calls.append(given()))
@@ -124,14 +138,16 @@ class Calls:
             rows: list[Any] = []
             if error is None:
                 error = error_of(lambda: rows.extend(self._owned(calls[0])))
-            total = self.agree(operation, error, calls[0].count if calls else 0)
-            keys, values, out, answers = rows
+            total = self.agree(operation, error, calls[0].count if calls else 0, scored)
+            keys, values, scores, out, answers = rows
             call = calls[0]
             if self._exchange.size == 1 and call.count <= self._most:
-                self._apply(call.operation, call.count, keys, values, out, answers)
+                self._apply(call, call.count, keys, values, scores, out, answers)
             else:
-                batch = self._batched(call, keys, values, out, answers, total)
+                batch = self._batched(call, keys, values, scores, out, answers, total)
                 self._exchange_all(call, batch)
+            if call.gone is not None:
+                call.gone(self._gone(call))
             if call.out is not None:
                 self._rows.give(out, call.out, self._shard.value.nbytes)
             if call.answers is not None:
@@ -143,15 +159,22 @@ class Calls:
         of, key_bytes, value_bytes = self._rows, self._shard.key.nbytes, self._shard.value.nbytes
         keys = of.own(call.keys, key_bytes)
         values = None if call.values is None else of.own(call.values, value_bytes)
+        scores = None if call.scores is None else of.own(call.scores, 8)
         out = None if call.out is None else of.own(call.out, value_bytes)
         answers = of.empty(call.count, 1)
         if call.answers is not None:
             answers = of.own(call.answers, 1)
         self._check_words(call, keys, values)
-        return [keys, values, out, answers]
+        return [keys, values, scores, out, answers]
+
+    def _gone(self, call: Call) -> list[Any]:
+        """Returns keys, values and scores of what this rank's shard let go."""
+        key, value = self._shard.key.nbytes, self._shard.value.nbytes
+        columns = zip(*call.parts, [self._rows.empty(0, n) for n in (key, value, 8)], strict=True)
+        return [self._rows.joined(list(column)) for column in columns]
 
     def _batched(
-        self, call: Call, keys: Any, values: Any, out: Any, answers: Any, total: int
+        self, call: Call, keys: Any, values: Any, scores: Any, out: Any, answers: Any, total: int
     ) -> _Batch:
         order = self._rows.ordered(keys)
         if call.operation == "accumulate" and len(order.superseded):
@@ -180,7 +203,7 @@ class Calls:
         before = np.concatenate([np.zeros_like(sent[:, :, :1]), sent.cumsum(axis=2)], axis=2)
         at_cuts = np.stack([before[:, to, firsts[to]] for to in range(self._exchange.size)], axis=1)
         counts = np.ascontiguousarray(np.diff(at_cuts, axis=2).transpose(2, 0, 1))
-        return _Batch(keys, values, out, answers, order, cuts, counts)
+        return _Batch(keys, values, scores, out, answers, order, cuts, counts)
 
     def _firsts(self, loads: Any, bins: int) -> Any:
         """Returns for each owner the first bin of each chunk, and the end; chunks fit a shard."""
@@ -223,14 +246,20 @@ class Calls:
         kept, cuts = batch.order.kept, batch.cuts[:, number : number + 2]
         at = of.joined([kept[begin:end] for begin, end in cuts.tolist()])
         received = int(counts[:, self._exchange.rank].sum())
-        keys, sent = of.empty(received, self._shard.key.nbytes), of.take(batch.keys, at)
-        waits = [self._exchange.start(sent, counts, keys)]
-        values, sent_values = None, None
-        if batch.values is not None:
-            values = of.empty(received, self._shard.value.nbytes)
-            sent_values = of.take(batch.values, at)
-            waits.append(self._exchange.start(sent_values, counts, values))
-        return _Chunk(at, counts, waits, keys, values, (sent, sent_values))
+        waits: list[Wait] = []
+        sent: list[Any] = []
+
+        def column(rows: Any, row_bytes: int) -> Any:
+            if rows is None:
+                return None
+            coming = of.empty(received, row_bytes)
+            sent.append(of.take(rows, at))
+            waits.append(self._exchange.start(sent[-1], counts, coming))
+            return coming
+
+        keys = column(batch.keys, self._shard.key.nbytes)
+        values = column(batch.values, self._shard.value.nbytes)
+        return _Chunk(at, counts, waits, keys, values, column(batch.scores, 8), sent)
 
     def _work(self, call: Call, chunk: _Chunk, error: Exception | None) -> Exception | None:
         """Does what others have sent, and sends them the answers. Returns the first error."""
@@ -239,7 +268,9 @@ class Calls:
         out = None if call.out is None else of.empty(count, self._shard.value.nbytes)
         if error is None:
             error = error_of(
-                lambda: self._apply(call.operation, count, chunk.keys, chunk.values, out, answers)
+                lambda: self._apply(
+                    call, count, chunk.keys, chunk.values, chunk.scores, out, answers
+                )
             )
         if error is not None:
             of.fill(answers, 0)
@@ -249,7 +280,7 @@ class Calls:
         if out is not None:
             chunk.out = of.empty(len(chunk.at), self._shard.value.nbytes)
             chunk.waits.append(self._exchange.start(out, back, chunk.out))
-        chunk.sent = (answers, out)
+        chunk.sent = [answers, out]
         return error
 
     def _finish(self, call: Call, batch: _Batch, chunk: _Chunk) -> None:
@@ -270,16 +301,26 @@ class Calls:
             of.put_found(batch.out, gone, of.take(batch.out, by), call.has_row(answers))
 
     def _apply(
-        self, operation: str, count: int, keys: Any, values: Any, out: Any, answers: Any
+        self, call: Call, count: int, keys: Any, values: Any, scores: Any, out: Any, answers: Any
     ) -> None:
         """Works on the shard; answers are statuses, or whether a key is there."""
         if count == 0:
             return
-        of, table = self._rows, self._shard._map
+        of, table, operation = self._rows, self._shard._map, call.operation
         streams = list(of.streams)
         at = [0 if rows is None else of.address(rows) for rows in (keys, values, out, answers)]
         if operation in ("find", "contains"):
             table.find(at[0], at[2], at[3], count, streams)
+        elif operation == "insert_and_evict":
+            widths = (self._shard.key.nbytes, self._shard.value.nbytes, 8)
+            gone = [of.empty(count, width) for width in widths]
+            to = [of.address(rows) for rows in gone]
+            by = 0 if scores is None else of.address(scores)
+            said = table.insert_and_evict(
+                at[0], at[1], by, count, to[0], to[1], to[2], at[3], streams
+            )
+            # Copies: what a chunk had room for is not kept.
+            call.parts.append([of.joined([rows[: said.count]]) for rows in gone])
         elif operation == "accumulate":
             dtype = self._shard.value.dtype
             table.accumulate(dtype, at[0], at[1], count, at[3], streams)

@@ -12,7 +12,8 @@ from ._closing import Closing
 from ._errors import Error, checked_number
 from ._exchange import Exchange, exchange_of
 from ._map import _ROOM_FOR_TYPES, _TYPES_OF_SUMS, Map
-from ._map_arrays import _FOUND, _STATUS
+from ._map_arrays import _FOUND, _SCORE, _STATUS
+from ._map_evict import room_for_keys
 from ._map_types import _types_text
 from ._region import Region
 from ._region import open as open_region
@@ -40,6 +41,19 @@ class ShardedMapResult(NamedTuple):
         return self.full + self.no_value
 
 
+class ShardedMapEvicted(NamedTuple):
+    """What this rank's shard let go in a call, whoever made it do so, and what became of ours.
+
+    Of all ranks' `keys` together, less their `result.not_done`, so many pairs were in the map.
+    """
+
+    keys: Any  # of the pairs that went from this rank's shard, or found no room there
+    values: Any  # that they had
+    scores: Any  # likewise; of uint64
+    status: Any  # by operation of this rank: a MapStatus
+    result: ShardedMapResult  # how many of this rank's had which
+
+
 class ShardedMap(Closing):
     """A hash map sharded by key over the ranks of a group, in a region of each (docs/map.md).
 
@@ -56,10 +70,11 @@ class ShardedMap(Closing):
     the next ones are exchanged. Default: 2^20, or as many as have 128 MiB of rows.
 
     Making and opening a map, insert(), insert_or_assign(), find_or_insert(), assign(), erase(),
-    accumulate(), find(), contains(), size() and load() are collective: all ranks call them, in the
-    same order, with arguments of any count, also none. A call is one batch of all ranks'
-    operations, in the order of ranks: of several on one key the last one of the highest rank
-    counts, and the others are superseded. Once it has returned on one rank it is durable on all.
+    accumulate(), insert_and_evict(), find(), contains(), size() and load() are collective: all
+    ranks call them, in the same order, with arguments of any count, also none. A call is one batch
+    of all ranks' operations, in the order of ranks: of several on one key the last one of the
+    highest rank counts, and the others are superseded. Once it has returned on one rank it is
+    durable on all.
     Where one rank refuses its arguments, all raise Error, and nothing has changed. Of a call that
     ends in any other way (a crash, Error rank_lost, or an error of one shard, which all raise) each
     operation is there whole or not at all. After rank_lost all ranks have to end, and to open the
@@ -192,6 +207,46 @@ class ShardedMap(Closing):
 
         counts = self._calls.call("find_or_insert", given)
         return results[0], ShardedMapResult(*counts[1:9])
+
+    def insert_and_evict(
+        self, keys: Any, values: Any, scores: Any = None, *, status: Any = None
+    ) -> ShardedMapEvicted:
+        """As insert_or_assign(), of a map with scores; where no slot is free a pair goes.
+
+        As Map.insert_and_evict(), on each shard. All ranks give scores, or none does. What went is
+        with the rank whose shard let it go, for a slower tier of that rank's; if the call is of
+        more than a chunk for a shard, a pair that one chunk has set may go in a later one, a key
+        that goes may come back, and of a key that is twice among them the later one is newer.
+        """
+        results: list[Any] = []
+        gone: list[Any] = []
+
+        def given() -> Call:
+            call = self._given("insert_and_evict", keys, values, None)
+            arrays = self.shard._arrays("insert_and_evict", None)
+            flags, call.answers = arrays.taken(status, "status", _STATUS, call.keys)
+            results.append(flags)
+            if scores is not None:
+                call.scores = arrays.given(scores, "scores", _SCORE, call.count)
+
+            def take(rows: list[Any]) -> None:
+                count, table = len(rows[0]), self.shard
+                rooms = [
+                    room_for_keys(table, arrays, call.keys, count),
+                    arrays.zeros(call.keys, "evicted values", table._value, count),
+                    arrays.zeros(call.keys, "evicted scores", _SCORE, count),
+                ]
+                widths = (table.key.nbytes, table.value.nbytes, 8)
+                for column, (room, buffer), width in zip(rows, rooms, widths, strict=True):
+                    self._rows.give(column, buffer, width)
+                    gone.append(room)
+
+            call.gone = take
+            return call
+
+        counts = self._calls.call("insert_and_evict", given, scores is not None)
+        went = gone[0], gone[1], gone[2]
+        return ShardedMapEvicted(*went, results[0], ShardedMapResult(*counts[1:9]))
 
     def find(self, keys: Any, *, out: Any = None, found: Any = None) -> tuple[Any, Any]:
         """Returns (values, found), as holdfast.Map does."""
