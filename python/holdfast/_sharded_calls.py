@@ -147,7 +147,8 @@ class Calls:
                 batch = self._batched(call, keys, values, scores, out, answers, total)
                 self._exchange_all(call, batch)
             if call.gone is not None:
-                call.gone(self._gone(call))
+                error = error_of(lambda: self._hand_over(call))
+                _shard_set.agree(self._exchange, f"{operation}() of {self._where}", error)
             if call.out is not None:
                 self._rows.give(out, call.out, self._shard.value.nbytes)
             if call.answers is not None:
@@ -167,11 +168,12 @@ class Calls:
         self._check_words(call, keys, values)
         return [keys, values, scores, out, answers]
 
-    def _gone(self, call: Call) -> list[Any]:
-        """Returns keys, values and scores of what this rank's shard let go."""
+    def _hand_over(self, call: Call) -> None:
+        """Gives the caller keys, values and scores of what this rank's shard let go."""
+        assert call.gone is not None
         key, value = self._shard.key.nbytes, self._shard.value.nbytes
         columns = zip(*call.parts, [self._rows.empty(0, n) for n in (key, value, 8)], strict=True)
-        return [self._rows.joined(list(column)) for column in columns]
+        call.gone([self._rows.joined(list(column)) for column in columns])
 
     def _batched(
         self, call: Call, keys: Any, values: Any, scores: Any, out: Any, answers: Any, total: int
@@ -193,9 +195,9 @@ class Calls:
                 break
             if bins >= _MOST_BINS:
                 raise Error(
-                    f"{self._where}: {int(sent.sum(axis=0).max())} operations cannot be told apart "
-                    f"by their hash, and a shard takes {self._chunk} at once: give a larger "
-                    "max_batch and chunk"
+                    f"{self._where}: {int(sent.sum(axis=0).max())} operations are on one key, each "
+                    "of another rank, or cannot be told apart by their hash, and a shard takes "
+                    f"{self._chunk} at once: give a larger max_batch and chunk"
                 )
             bins *= 16
         firsts = self._firsts(sent.sum(axis=0), bins)  # [to][chunk]

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from . import _shard_set
+from ._buffers import Buffer
 from ._closing import Closing
 from ._errors import Error, checked_number
 from ._exchange import Exchange, exchange_of
@@ -66,7 +67,8 @@ class ShardedMap(Closing):
     holdfast.ranks.of() takes. With NCCL rows are exchanged in memory of the GPU, else in the
     host's. `capacity`, and the parameters that are not named here, are those of a rank's own shard,
     as for holdfast.Map; give every rank the same. timeout: seconds that a rank waits for others.
-    chunk: how many operations a shard gets at once, at most its max_batch; while it works on them
+    chunk: how many operations a shard gets at once, at most its max_batch, and no fewer than there
+    are ranks, which may all have one on the same key; while it works on them
     the next ones are exchanged. Default: 2^20, or as many as have 128 MiB of rows.
 
     Making and opening a map, insert(), insert_or_assign(), find_or_insert(), assign(), erase(),
@@ -229,18 +231,22 @@ class ShardedMap(Closing):
             if scores is not None:
                 call.scores = arrays.given(scores, "scores", _SCORE, call.count)
 
-            def take(rows: list[Any]) -> None:
-                count, table = len(rows[0]), self.shard
-                rooms = [
+            def rooms_for(count: int) -> list[tuple[Any, Buffer]]:
+                table = self.shard
+                return [
                     room_for_keys(table, arrays, call.keys, count),
                     arrays.zeros(call.keys, "evicted values", table._value, count),
                     arrays.zeros(call.keys, "evicted scores", _SCORE, count),
                 ]
-                widths = (table.key.nbytes, table.value.nbytes, 8)
+
+            def take(rows: list[Any]) -> None:
+                rooms = rooms_for(len(rows[0]))
+                widths = (self.shard.key.nbytes, self.shard.value.nbytes, 8)
                 for column, (room, buffer), width in zip(rows, rooms, widths, strict=True):
                     self._rows.give(column, buffer, width)
                     gone.append(room)
 
+            rooms_for(0)  # what cannot be given back is refused before anything goes
             call.gone = take
             return call
 
