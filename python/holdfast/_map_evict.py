@@ -35,9 +35,7 @@ def insert_and_evict(
     count = given.shape[0]
     to = arrays.given(values, "values", table._value, count)
     by = 0 if scores is None else arrays.given(scores, "scores", _SCORE, count).address
-    went, at = room_for_keys(table, arrays, given, count)
-    rows, rows_at = arrays.zeros(given, "evicted values", table._value, count)
-    had, had_at = arrays.zeros(given, "evicted scores", _SCORE, count)
+    (went, at), (rows, rows_at), (had, had_at) = rooms_for(table, arrays, given, count)
     status, became = arrays.taken(status, "status", _STATUS, given)
     streams = arrays.streams()
     said = table._map.insert_and_evict(
@@ -48,7 +46,16 @@ def insert_and_evict(
     return MapEvicted(went[:some], rows[:some], had[:some], status, said.result)
 
 
-def room_for_keys(table: Map, arrays: _Arrays, given: Buffer, count: int) -> tuple[Any, Buffer]:
+def rooms_for(table: Map, arrays: _Arrays, given: Buffer, count: int) -> list[tuple[Any, Buffer]]:
+    """Returns arrays for the keys, values and scores of what goes."""
+    return [
+        _room_for_keys(table, arrays, given, count),
+        arrays.zeros(given, "evicted values", table._value, count),
+        arrays.zeros(given, "evicted scores", _SCORE, count),
+    ]
+
+
+def _room_for_keys(table: Map, arrays: _Arrays, given: Buffer, count: int) -> tuple[Any, Buffer]:
     """As the keys are that were given: a library's on a device, else of the map's own type."""
     source = given.keep
     if is_torch(source) or type(source).__module__.partition(".")[0] == "cupy":

@@ -35,9 +35,11 @@ class Call:
     out: Buffer | None = None
     answers: Buffer | None = None  # statuses, or whether it is there; None: nobody asks
     scores: Buffer | None = None
-    # Of insert_and_evict(): takes keys, values and scores of what this rank's shard let go.
-    gone: Callable[[list[Any]], None] | None = None
-    parts: list[list[Any]] = field(default_factory=list)  # of these, in the order of chunks
+    # Of insert_and_evict(): makes the caller's arrays for keys, values and scores of what this
+    # rank's shard lets go, which come chunk by chunk.
+    rooms: Callable[[int], list[tuple[Any, Buffer]]] | None = None
+    parts: list[list[Any]] = field(default_factory=list)
+    gone: list[Any] = field(default_factory=list)
 
     @property
     def looks_up(self) -> bool:
@@ -146,7 +148,7 @@ class Calls:
             else:
                 batch = self._batched(call, keys, values, scores, out, answers, total)
                 self._exchange_all(call, batch)
-            if call.gone is not None:
+            if call.rooms is not None:
                 error = error_of(lambda: self._hand_over(call))
                 _shard_set.agree(self._exchange, f"{operation}() of {self._where}", error)
             if call.out is not None:
@@ -170,10 +172,21 @@ class Calls:
 
     def _hand_over(self, call: Call) -> None:
         """Gives the caller keys, values and scores of what this rank's shard let go."""
-        assert call.gone is not None
-        key, value = self._shard.key.nbytes, self._shard.value.nbytes
-        columns = zip(*call.parts, [self._rows.empty(0, n) for n in (key, value, 8)], strict=True)
-        call.gone([self._rows.joined(list(column)) for column in columns])
+        assert call.rooms is not None
+        columns = zip(*call.parts, self._rooms(0), strict=True)
+        rows = [self._rows.joined(list(column)) for column in columns]
+        rooms = call.rooms(len(rows[0]))
+        for column, (room, buffer), width in zip(rows, rooms, self._widths, strict=True):
+            self._rows.give(column, buffer, width)
+            call.gone.append(room)
+
+    @property
+    def _widths(self) -> tuple[int, int, int]:
+        return self._shard.key.nbytes, self._shard.value.nbytes, 8
+
+    def _rooms(self, count: int) -> list[Any]:
+        """Returns rows for keys, values and scores."""
+        return [self._rows.empty(count, width) for width in self._widths]
 
     def _batched(
         self, call: Call, keys: Any, values: Any, scores: Any, out: Any, answers: Any, total: int
@@ -314,8 +327,7 @@ class Calls:
         if operation in ("find", "contains"):
             table.find(at[0], at[2], at[3], count, streams)
         elif operation == "insert_and_evict":
-            widths = (self._shard.key.nbytes, self._shard.value.nbytes, 8)
-            gone = [of.empty(count, width) for width in widths]
+            gone = self._rooms(count)
             to = [of.address(rows) for rows in gone]
             by = 0 if scores is None else of.address(scores)
             said = table.insert_and_evict(

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, NamedTuple
 
 from . import _shard_set
-from ._buffers import Buffer
 from ._closing import Closing
 from ._errors import Error, checked_number
 from ._exchange import Exchange, exchange_of
 from ._map import _ROOM_FOR_TYPES, _TYPES_OF_SUMS, Map
 from ._map_arrays import _FOUND, _SCORE, _STATUS
-from ._map_evict import room_for_keys
+from ._map_evict import rooms_for
 from ._map_types import _types_text
 from ._region import Region
 from ._region import open as open_region
@@ -221,7 +221,7 @@ class ShardedMap(Closing):
         that goes may come back, and of a key that is twice among them the later one is newer.
         """
         results: list[Any] = []
-        gone: list[Any] = []
+        calls: list[Call] = []
 
         def given() -> Call:
             call = self._given("insert_and_evict", keys, values, None)
@@ -231,28 +231,15 @@ class ShardedMap(Closing):
             if scores is not None:
                 call.scores = arrays.given(scores, "scores", _SCORE, call.count)
 
-            def rooms_for(count: int) -> list[tuple[Any, Buffer]]:
-                table = self.shard
-                return [
-                    room_for_keys(table, arrays, call.keys, count),
-                    arrays.zeros(call.keys, "evicted values", table._value, count),
-                    arrays.zeros(call.keys, "evicted scores", _SCORE, count),
-                ]
-
-            def take(rows: list[Any]) -> None:
-                rooms = rooms_for(len(rows[0]))
-                widths = (self.shard.key.nbytes, self.shard.value.nbytes, 8)
-                for column, (room, buffer), width in zip(rows, rooms, widths, strict=True):
-                    self._rows.give(column, buffer, width)
-                    gone.append(room)
-
-            rooms_for(0)  # what cannot be given back is refused before anything goes
-            call.gone = take
+            call.rooms = partial(rooms_for, self.shard, arrays, call.keys)
+            call.rooms(0)  # what cannot be given back is refused before anything goes
+            calls.append(call)
             return call
 
         counts = self._calls.call("insert_and_evict", given, scores is not None)
-        went = gone[0], gone[1], gone[2]
-        return ShardedMapEvicted(*went, results[0], ShardedMapResult(*counts[1:9]))
+        went, rows, had = calls[0].gone
+        result = ShardedMapResult(*counts[1:9])
+        return ShardedMapEvicted(went, rows, had, results[0], result)
 
     def find(self, keys: Any, *, out: Any = None, found: Any = None) -> tuple[Any, Any]:
         """Returns (values, found), as holdfast.Map does."""
