@@ -242,7 +242,7 @@ def _command(name: str, settings: Settings) -> str:
         given += f" --batches {','.join(map(str, settings.batches))}"
     for option in ("threads", "seconds"):
         value = getattr(settings, option)
-        if value != Settings.__dataclass_fields__[option].default:
+        if value != getattr(Settings, option):
             given += f" --{option} {value}"
     return given
 

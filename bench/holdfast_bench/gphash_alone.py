@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import holdfast
-from holdfast import Error
 
 from . import runner
+from .gphash import results_name
 from .gpm.results import Line, Report
 from .gpm.results import Results as Files
 from .gpm.tables import table
@@ -149,11 +149,6 @@ def _of(report: Report, benchmark: str) -> list[Line]:
     return [line for line in report.lines if line["benchmark"] == benchmark]
 
 
-def results_name(name: str, size: str) -> str:
-    """Returns the name of an experiment's results file."""
-    return f"{name.replace('-', '_')}_{size}"
-
-
 def run(
     name: str, size: str, results: Path, programs: Path | None, on_line: Callable[[Line], None]
 ) -> Path:
@@ -162,14 +157,7 @@ def run(
     Raises Error where a program is not there or fails.
     """
     experiment = EXPERIMENTS[name]
-    if programs is None:
-        program = runner.tree_program(experiment.program)
-    else:
-        program = programs / experiment.program
-        if not program.is_file():
-            raise Error(
-                f"{program} is not there: build it, or name another --programs", "not_found"
-            )
+    program = runner.tree_program(experiment.program, programs)
     started = datetime.datetime.now(datetime.timezone.utc)
     path = runner.results_path(results, results_name(name, size))
     lines: list[Line] = []
@@ -251,8 +239,10 @@ _DRAWN: dict[str, Callable[[Any, Report], None]] = {
 }
 
 
-def draw(name: str, report: Report, path: Path) -> None:
-    """Draws the two panels of a figure. REQUIRES: something was measured."""
+def draw(name: str, report: Report, path: Path) -> bool:
+    """Draws the two panels of a figure; says whether there was anything to draw."""
+    if not report.lines:
+        return False
     plt = pyplot()
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
     _DRAWN[name](axes, report)
@@ -260,3 +250,4 @@ def draw(name: str, report: Report, path: Path) -> None:
     figure.suptitle(f"{name} ({report.where})", fontsize="medium")
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -23,14 +24,25 @@ def _print(line: Line) -> None:
     common.err.print(f"{gphash.title(line)}: {words}")
 
 
-def _draw(name: str, settings: gphash.Settings) -> list[Path]:
-    path = settings.results / f"{name}-{holdfast.backend}.svg"
+def _draw(name: str, results: Path, draw: Callable[[Path], bool]) -> list[Path]:
+    path = results / f"{name}-{holdfast.backend}.svg"
     try:
-        if gphash.draw(name, gphash.measured(name, settings), path):
+        if draw(path):
             return [path]
     except Error as error:  # what was measured is not lost for it
         common.note(f"no figure was drawn: {error}")
     return []
+
+
+def _tell(path: Path, figures: list[Path], text: str, as_json: bool) -> None:
+    """Says what an experiment has made."""
+    if as_json:
+        common.emit({"ok": True, "files": [str(path)], "figures": [str(f) for f in figures]})
+        return
+    common.out.print(f"\n{text}\n", soft_wrap=True, markup=False, highlight=False)
+    common.out.print(f"wrote {path}")
+    for figure in figures:
+        common.out.print(f"drew {figure}")
 
 
 def _batches(given: str) -> tuple[int, ...]:
@@ -121,25 +133,13 @@ def _add(app: typer.Typer, name: str, what: str) -> None:
         )  # fmt: skip
         on_line = (lambda _: None) if as_json else _print
         path = gphash.run(name, settings, on_line, common.note)
-        figures = _draw(name, settings)
-        if as_json:
-            common.emit({"ok": True, "files": [str(path)], "figures": [str(f) for f in figures]})
-            return
-        text = gphash.TABLES[name](gphash.measured(name, settings))
-        common.out.print(f"\n{text}\n", soft_wrap=True, markup=False, highlight=False)
-        common.out.print(f"wrote {path}")
-        for figure in figures:
-            common.out.print(f"drew {figure}")
+        report = gphash.measured(name, settings)
+        figures = _draw(name, results, lambda to: gphash.draw(name, report, to))
+        _tell(path, figures, gphash.TABLES[name](report), as_json)
 
 
 def _print_alone(line: Line) -> None:
-    shown = {name: value for name, value in line.items() if not isinstance(value, list)}
-    common.err.print(
-        " ".join(
-            value if isinstance(value, str) else f"{name}={common.number(value)}"
-            for name, value in shown.items()
-        )
-    )
+    common.err.print(" ".join(f"{name}={common.number(value)}" for name, value in line.items()))
 
 
 def _add_alone(app: typer.Typer, name: str, what: str) -> None:
@@ -162,18 +162,5 @@ def _add_alone(app: typer.Typer, name: str, what: str) -> None:
         on_line = (lambda _: None) if as_json else _print_alone
         path = gphash_alone.run(name, size, results, programs, on_line)
         report = gphash_alone.measured(name, size, results)
-        figure = results / f"{name}-{holdfast.backend}.svg"
-        figures = []
-        try:
-            gphash_alone.draw(name, report, figure)
-            figures.append(figure)
-        except Error as error:  # what was measured is not lost for it
-            common.note(f"no figure was drawn: {error}")
-        if as_json:
-            common.emit({"ok": True, "files": [str(path)], "figures": [str(f) for f in figures]})
-            return
-        text = gphash_alone.EXPERIMENTS[name].table(report)
-        common.out.print(f"\n{text}\n", soft_wrap=True, markup=False, highlight=False)
-        common.out.print(f"wrote {path}")
-        for one in figures:
-            common.out.print(f"drew {one}")
+        figures = _draw(name, results, lambda to: gphash_alone.draw(name, report, to))
+        _tell(path, figures, gphash_alone.EXPERIMENTS[name].table(report), as_json)

@@ -43,14 +43,14 @@ def programs(folder: Path | None, backend: str) -> list[Path]:
     return found
 
 
-def tree_program(name: str) -> Path:
-    """Returns a benchmark program of the tree's build folder."""
-    path = ROOT / "build" / holdfast.backend / "bench" / name
+def tree_program(name: str, folder: Path | None = None) -> Path:
+    """Returns a benchmark program: of `folder`, or of the tree's build folder."""
+    path = (folder or ROOT / "build" / holdfast.backend / "bench") / name
     if path.is_file():
         return path
     raise Error(
         f"{path} is not there: build it (cmake --build --preset {holdfast.backend}), or name "
-        "another with --program",
+        f"another with --program{'s' if folder else ''}",
         "not_found",
     )
 

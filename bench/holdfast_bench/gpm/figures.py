@@ -20,7 +20,7 @@ from .results import (
     Results,
     title_of,
 )
-from .tables import STORES, sets_of
+from .tables import stores
 
 # A colour for each mode, the same in all figures.
 _COLOURS = {
@@ -146,11 +146,8 @@ def fig1a(plt: Any, results: Results) -> Any:
             rate = float(line["million_sets_per_s"])
             if rate > bars.get("RocksDB", (0.0, ""))[0]:
                 bars["RocksDB"] = rate, _COLOURS["rocksdb"]
-        for name, mode, title in STORES:
-            line = results.beside(size).get(name, {}).get(mode, {})
-            if line:
-                rate = sets_of(line) / line["cost_seconds"] / 1e6
-                bars[textwrap.fill(title, 14)] = rate, _COLOURS[mode]
+        for title, mode, _, rate in stores(results, size):
+            bars[textwrap.fill(title, 14)] = rate, _COLOURS[mode]
         if bars:
             panels_of.append((size, bars))
     if not panels_of:

@@ -208,9 +208,8 @@ class Results:
         Of what the figures' own run left out, those of gpm-rivals, which measures the same.
         """
         usual = self.report(results_name("gpm_modes", size, medium))
-        others = self.report(results_name("gpm_rivals", size, medium))
-        alike = bool(usual and others) and others.head["backend"] == usual.head["backend"]
-        found = {**(by_mode(others.lines) if alike else {}), **by_mode(usual.lines)}
+        others = self._beside(results_name("gpm_rivals", size, medium), usual) if usual else {}
+        found = {**others, **by_mode(usual.lines)}
         wanted = [
             name
             for workload in TITLES
@@ -218,15 +217,19 @@ class Results:
         ]
         return {name: found[name] for name in wanted if name in found}
 
+    def _beside(self, name: str, usual: Report) -> dict[str, dict[str, Line]]:
+        """Returns the lines of a file by workload and mode; none if of another backend."""
+        report = self.report(name)
+        if report and usual and report.head["backend"] != usual.head["backend"]:
+            return {}
+        return by_mode(report.lines)
+
     def _runs(self, size: str) -> list[dict[str, dict[str, Line]]]:
         """Returns the lines of a size by workload and mode, run by run, most rivals of GPM last."""
         usual = self.report(f"gpm_modes_{size}")
         runs = [self.modes(size, variants=True)]
         for name, others in (("gpm_delta", set(DELTA)), ("gpm_rivals", set(RIVALS))):
-            report = self.report(f"{name}_{size}")
-            if report and usual and report.head["backend"] != usual.head["backend"]:
-                continue
-            found = by_mode(report.lines)
+            found = self._beside(f"{name}_{size}", usual)
             runs.append({w: by for w, by in found.items() if "gpm" in by and others & set(by)})
         return runs
 

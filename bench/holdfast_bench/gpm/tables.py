@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from .bounds import link_bound, pattern
 from .results import (
@@ -134,6 +134,15 @@ STORES = (
 )
 
 
+def stores(results: Results, size: str) -> Iterator[tuple[str, str, Line, float]]:
+    """Yields title, mode, line and million SETs a second of gpKVS in its forms."""
+    found = results.beside(size)
+    for name, mode, title in STORES:
+        line = found.get(name, {}).get(mode)
+        if line:
+            yield title, mode, line, sets_of(line) / line["cost_seconds"] / 1e6
+
+
 def fig1a(results: Results) -> str:
     """SETs a second: RocksDB, the OpenMP program, gpKVS."""
     rows: Rows = []
@@ -148,14 +157,10 @@ def fig1a(results: Results) -> str:
                     line["cpu_threads"],
                 ]
             )
-        for name, mode, title in STORES:
-            line = results.beside(size).get(name, {}).get(mode, {})
-            if line:
-                sets = sets_of(line)
-                rate = sets / line["cost_seconds"] / 1e6
-                threads = line["cpu_threads"] if mode == "cpu" else "-"
-                shown = f"{rate:,.0f}" if rate >= 1000 else f"{rate:.3g}"
-                rows.append([title, size, f"{sets:,}", shown, threads])
+        for title, mode, line, rate in stores(results, size):
+            threads = line["cpu_threads"] if mode == "cpu" else "-"
+            shown = f"{rate:,.0f}" if rate >= 1000 else f"{rate:.3g}"
+            rows.append([title, size, f"{sets_of(line):,}", shown, threads])
     made = table(["store", "size", "SETs a batch", "million SETs a second", "CPU threads"], rows)
     if any(str(row[0]).startswith("RocksDB") for row in rows):
         return made
