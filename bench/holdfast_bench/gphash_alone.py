@@ -56,12 +56,19 @@ def _shapes(size: Size) -> Iterator[dict[str, int]]:
 
 
 def _grown(size: Size) -> Iterator[dict[str, int]]:
-    batch = {"least": size.batch_log, "most": size.batch_log}
     for share in GROWN:
-        yield {"resize_items": size.keys // share, "value_bytes": 8, "resize_steps": 32, **batch}
+        pairs = size.keys // share
+        yield {"resize_items": pairs, "value_bytes": 8, "resize_steps": 32, **_within(size, pairs)}
     for share in GROWN:
-        yield {"keys": size.keys // share, "value_bytes": 128, "batches": 1, "order": 1,
-               "fill_slots": 0, **batch}  # fmt: skip
+        pairs = size.keys // share
+        yield {"keys": pairs, "value_bytes": 128, "batches": 1, "order": 1, "fill_slots": 0,
+               **_within(size, pairs)}  # fmt: skip
+
+
+def _within(size: Size, pairs: int) -> dict[str, int]:
+    """Returns the batches' logarithms: a batch has no more operations than there are pairs."""
+    log = min(size.batch_log, pairs.bit_length() - 1)
+    return {"least": log, "most": log}
 
 
 def policies(report: Report) -> str:

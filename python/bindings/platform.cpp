@@ -42,6 +42,8 @@ void bind_platform(nb::module_& module) {
   module.def("backend_name", [] { return std::string(backend::name()); });
   module.def("device_name", &backend::device_name);
   module.def("device_pci_address", &backend::device_pci_address);
+  module.def("device_number", &backend::device_number, "CUDA's number of this thread's device.");
+  module.def("set_device", &backend::set_device, "number"_a, "Makes it this thread's device.");
   module.def("free_device_memory", &backend::free_device_memory);
   module.def(
       "usable",

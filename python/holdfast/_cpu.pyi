@@ -61,6 +61,12 @@ def device_name() -> str: ...
 
 def device_pci_address() -> str: ...
 
+def device_number() -> int:
+    """CUDA's number of this thread's device."""
+
+def set_device(number: int) -> None:
+    """Makes it this thread's device."""
+
 def free_device_memory() -> int: ...
 
 def usable() -> tuple[bool, str]:

@@ -50,6 +50,11 @@ class HostRows:
     def scope(self) -> Iterator[None]:
         yield
 
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """As scope(), on another thread while that one is in it, which waits for what is done."""
+        yield
+
     # Arrays of callers.
 
     def own(self, buffer: Buffer, row_bytes: int) -> Any:
@@ -168,6 +173,14 @@ class DeviceRows:
             yield
         self._stream.synchronize()
 
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        if self._stream is None:
+            yield
+            return
+        with self._torch.cuda.stream(self._stream):
+            yield
+
     def own(self, buffer: Buffer, row_bytes: int) -> Any:
         rows = _seen(buffer, row_bytes)
         if not is_torch(rows):
@@ -260,7 +273,10 @@ class DeviceRows:
         rows.index_copy_(0, at, answers)
 
     def put_found(self, rows: Any, at: Any, answers: Any, found: Any) -> None:
-        rows.index_copy_(0, at, self._torch.where(found != 0, answers, rows.index_select(0, at)))
+        there = found != 0
+        if not bool(there.all()):
+            answers = self._torch.where(there, answers, rows.index_select(0, at))
+        rows.index_copy_(0, at, answers)
 
     def fill(self, rows: Any, value: int) -> None:
         rows.fill_(value)

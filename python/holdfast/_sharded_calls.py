@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import _shard_set
+from ._backend import ext
 from ._buffers import Buffer
 from ._errors import Error
 from ._exchange import Exchange, Wait
@@ -20,6 +22,7 @@ _OPERATIONS = (
     "contains", "size", "load", "insert_and_evict",
 )  # fmt: skip
 _INSERTED, _KEPT, _SUPERSEDED = 1, 3, 6  # MapStatus
+_BINS = 256  # of an owner's keys, at first
 _BINS_OF_A_CHUNK = 16
 _MOST_BINS = 1 << 16
 
@@ -51,6 +54,15 @@ class Call:
 
 
 @dataclass
+class _Plan:
+    """What a rank says of its operations before any of them goes anywhere."""
+
+    order: Order
+    summed: Any  # the values, where those of several operations become one; None: as given
+    ends: Any  # of bins
+
+
+@dataclass
 class _Batch:
     """A call's rows where ranks exchange them."""
 
@@ -74,9 +86,50 @@ class _Chunk:
     keys: Any
     values: Any
     scores: Any
-    sent: list[Any]
+    sent: list[Any]  # and later answers and rows for others
     answers: Any = None
     out: Any = None
+
+
+class _Beside:
+    """A shard's work, on a thread of its own: the map's calls return when they are done.
+
+    end() waits for it, and returns the error that it has met. Where there is nothing to do
+    meanwhile (`threaded`) it is done there.
+    """
+
+    def __init__(self, rows: Any, work: Callable[[], Exception | None], threaded: bool) -> None:
+        self._work = work
+        self._thread: threading.Thread | None = None
+        if not threaded:
+            return
+        device = ext.device_number()
+        ended: list[Exception | None] = []
+
+        def on_device() -> None:
+            with rows.beside():
+                ext.set_device(device)
+                ended.append(work())
+
+        def run() -> None:
+            error = error_of(on_device)
+            if not ended:
+                ended.append(error)
+
+        self._work = lambda: ended[0]
+        self._thread = threading.Thread(target=run, name="holdfast-shard", daemon=True)
+        self._thread.start()
+
+    def end(self) -> Exception | None:
+        interrupted: KeyboardInterrupt | None = None
+        while self._thread is not None and self._thread.is_alive():
+            try:
+                self._thread.join()
+            except KeyboardInterrupt as interrupt:  # the map is in use until it returns
+                interrupted = interrupt
+        if interrupted is not None:
+            raise interrupted
+        return self._work()
 
 
 class Calls:
@@ -90,16 +143,27 @@ class Calls:
         self.loads = ""  # the map whose load() has to be made again first
 
     def agree(
-        self, operation: str, error: Exception | None, count: int, scored: bool = False
-    ) -> int:
-        """Returns all ranks' operations, once all say that they make this call. Collective."""
+        self,
+        operation: str,
+        error: Exception | None,
+        count: int = 0,
+        scored: bool = False,
+        ends: Any = None,
+    ) -> tuple[int, Any]:
+        """Returns how many operations all ranks have, and what each sends, once all make this call.
+
+        The second one is [from][to][bin], of those whose bins, _BINS for each owner, end at `ends`.
+        Collective. Calls of every kind give as many numbers, so that different ones meet here.
+        """
         if error is None and self.loads and operation not in ("load", "size"):
             error = Error(
                 f"{self._where}: a load() from map {self.loads} was cut off: call it again first",
                 "conflict",
             )
-        number = _OPERATIONS.index(operation)
-        rows = self._exchange.gather([number, count, error is not None, scored])
+        size = self._exchange.size
+        said = [_OPERATIONS.index(operation), count, error is not None, scored]
+        sent = [0] * (size * _BINS) if ends is None else np.diff(ends).tolist()
+        rows = self._exchange.gather(said + sent)
         for rank, row in enumerate(rows.tolist()):
             if row[0] != rows[0, 0]:
                 calls = (
@@ -114,7 +178,7 @@ class Calls:
                 )
         if rows[:, 2].any():
             _shard_set.raise_first(self._exchange, f"{operation}() of {self._where}", error)
-        return int(rows[:, 1].sum())
+        return int(rows[:, 1].sum()), rows[:, len(said) :].reshape(size, size, _BINS)
 
     def _check_words(self, call: Call, keys: Any, values: Any) -> None:
         """Refuses here what the owner's shard would."""
@@ -138,15 +202,24 @@ class Calls:
         error = error_of(lambda: calls.append(given()))
         with self._rows.scope():
             rows: list[Any] = []
+            plans: list[_Plan] = []
             if error is None:
                 error = error_of(lambda: rows.extend(self._owned(calls[0])))
-            total = self.agree(operation, error, calls[0].count if calls else 0, scored)
+            if error is None:
+                error = error_of(lambda: plans.extend(self._planned(calls[0], rows)))
+            count = calls[0].count if calls else 0
+            ends = plans[0].ends if plans else None
+            total, sent = self.agree(operation, error, count, scored, ends)
             keys, values, scores, out, answers = rows
             call = calls[0]
-            if self._exchange.size == 1 and call.count <= self._most:
-                self._apply(call, call.count, keys, values, scores, out, answers)
+            if not plans:
+                self._apply(call, count, keys, values, scores, out, answers)
             else:
-                batch = self._batched(call, keys, values, scores, out, answers, total)
+                cuts, counts = self._cut(plans[0], sent, total)
+                order = plans[0].order
+                if plans[0].summed is not None:
+                    values = plans[0].summed
+                batch = _Batch(keys, values, scores, out, answers, order, cuts, counts)
                 self._exchange_all(call, batch)
             if call.rooms is not None:
                 error = error_of(lambda: self._hand_over(call))
@@ -188,22 +261,24 @@ class Calls:
         """Returns rows for keys, values and scores."""
         return [self._rows.empty(count, width) for width in self._widths]
 
-    def _batched(
-        self, call: Call, keys: Any, values: Any, scores: Any, out: Any, answers: Any, total: int
-    ) -> _Batch:
-        order = self._rows.ordered(keys)
+    def _planned(self, call: Call, rows: list[Any]) -> list[_Plan]:
+        """Returns which operations go to whom; none where this rank alone takes all at once."""
+        if self._exchange.size == 1 and call.count <= self._most:
+            return []
+        order, summed = self._rows.ordered(rows[0]), None
         if call.operation == "accumulate" and len(order.superseded):
-            values = self._rows.summed(values, order, self._shard.value.dtype)
-        bins = _BINS_OF_A_CHUNK
-        while (
-            bins * self._exchange.size * self._chunk < _BINS_OF_A_CHUNK * total
-            and bins < _MOST_BINS
-        ):
+            summed = self._rows.summed(rows[1], order, self._shard.value.dtype)
+        return [_Plan(order, summed, self._rows.ends(order.hashes, self._exchange.size, _BINS))]
+
+    def _cut(self, plan: _Plan, sent: Any, total: int) -> tuple[Any, Any]:
+        """Returns a batch's cuts and counts; `sent`: by each rank, to each one, in each bin."""
+        size, bins, ends = self._exchange.size, _BINS, plan.ends
+        while bins * size * self._chunk < _BINS_OF_A_CHUNK * total and bins < _MOST_BINS:
             bins *= 2
         while True:
-            ends = self._rows.ends(order.hashes, self._exchange.size, bins)
-            sent = self._exchange.gather(np.diff(ends).tolist())
-            sent = sent.reshape(self._exchange.size, self._exchange.size, bins)  # [from][to][bin]
+            if bins != _BINS:
+                ends = self._rows.ends(plan.order.hashes, size, bins)
+                sent = self._exchange.gather(np.diff(ends).tolist()).reshape(size, size, bins)
             if int(sent.sum(axis=0).max()) <= self._chunk:
                 break
             if bins >= _MOST_BINS:
@@ -214,11 +289,10 @@ class Calls:
                 )
             bins *= 16
         firsts = self._firsts(sent.sum(axis=0), bins)  # [to][chunk]
-        cuts = np.stack([ends[to * bins + firsts[to]] for to in range(self._exchange.size)])
+        cuts = np.stack([ends[to * bins + firsts[to]] for to in range(size)])
         before = np.concatenate([np.zeros_like(sent[:, :, :1]), sent.cumsum(axis=2)], axis=2)
-        at_cuts = np.stack([before[:, to, firsts[to]] for to in range(self._exchange.size)], axis=1)
-        counts = np.ascontiguousarray(np.diff(at_cuts, axis=2).transpose(2, 0, 1))
-        return _Batch(keys, values, scores, out, answers, order, cuts, counts)
+        at_cuts = np.stack([before[:, to, firsts[to]] for to in range(size)], axis=1)
+        return cuts, np.ascontiguousarray(np.diff(at_cuts, axis=2).transpose(2, 0, 1))
 
     def _firsts(self, loads: Any, bins: int) -> Any:
         """Returns for each owner the first bin of each chunk, and the end; chunks fit a shard."""
@@ -235,19 +309,23 @@ class Calls:
         return np.array([own + [bins] * (chunks + 1 - len(own)) for own in firsts])
 
     def _exchange_all(self, call: Call, batch: _Batch) -> None:
-        """Chunk by chunk: while a shard works on one the next is on its way."""
+        """Chunk by chunk: while a shard works on one, others are on their way to it and back."""
         error: Exception | None = None
         chunks = len(batch.counts)
         coming, answered = self._post(batch, 0), None
         for number in range(chunks):
             chunk = coming
-            if number + 1 < chunks:
-                coming = self._post(batch, number + 1)
             for wait in chunk.waits:
                 wait()
-            error = self._work(call, chunk, error)
-            if answered is not None:  # its answers came meanwhile
-                self._finish(call, batch, answered)
+            work = _Beside(self._rows, self._working(call, chunk, error), chunks > 1)
+            try:
+                if number + 1 < chunks:
+                    coming = self._post(batch, number + 1)
+                if answered is not None:
+                    self._finish(call, batch, answered)
+            finally:
+                error = work.end()
+            self._answer(chunk, error)
             answered = chunk
         assert answered is not None
         self._finish(call, batch, answered)
@@ -276,17 +354,30 @@ class Calls:
         values = column(batch.values, self._shard.value.nbytes)
         return _Chunk(at, counts, waits, keys, values, column(batch.scores, 8), sent)
 
-    def _work(self, call: Call, chunk: _Chunk, error: Exception | None) -> Exception | None:
-        """Does what others have sent, and sends them the answers. Returns the first error."""
+    def _working(
+        self, call: Call, chunk: _Chunk, error: Exception | None
+    ) -> Callable[[], Exception | None]:
+        """Returns what does what others have sent, unless there is an error, and returns the first.
+
+        The answers are for _answer() to send.
+        """
         of, count = self._rows, len(chunk.keys)
         answers = of.empty(count, 1)
         out = None if call.out is None else of.empty(count, self._shard.value.nbytes)
-        if error is None:
-            error = error_of(
+        chunk.sent = [answers, out]
+
+        def work() -> Exception | None:
+            return error or error_of(
                 lambda: self._apply(
                     call, count, chunk.keys, chunk.values, chunk.scores, out, answers
                 )
             )
+
+        return work
+
+    def _answer(self, chunk: _Chunk, error: Exception | None) -> None:
+        """Sends others the answers to what they have sent; 0, if they had not all been done."""
+        of, (answers, out) = self._rows, chunk.sent
         if error is not None:
             of.fill(answers, 0)
         back = np.ascontiguousarray(chunk.counts.T)
@@ -295,8 +386,6 @@ class Calls:
         if out is not None:
             chunk.out = of.empty(len(chunk.at), self._shard.value.nbytes)
             chunk.waits.append(self._exchange.start(out, back, chunk.out))
-        chunk.sent = [answers, out]
-        return error
 
     def _finish(self, call: Call, batch: _Batch, chunk: _Chunk) -> None:
         """Puts the answers to a chunk where the caller has its operations."""

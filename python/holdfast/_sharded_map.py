@@ -273,7 +273,7 @@ class ShardedMap(Closing):
     def size(self) -> int:
         """Pairs of all shards."""
         sizes: list[int] = []
-        self._calls.agree("size", error_of(lambda: sizes.append(self.shard.size)), 0)
+        self._calls.agree("size", error_of(lambda: sizes.append(self.shard.size)))
         return int(self._exchange.gather([sizes[0]]).sum())
 
     def load(self, shards: Sequence[Region | str | os.PathLike[str]], name: str = "") -> int:
@@ -290,7 +290,7 @@ class ShardedMap(Closing):
             old: list[Map] = []
             found: list[_shard_set.Shard] = []
             read = error_of(lambda: self._sources(shards, name or self.name, opened, old, found))
-            self._calls.agree("load", read, 0)
+            self._calls.agree("load", read)
             everything = _shard_set.shards_of(self._exchange, found)
             types = _types_text(self.shard.key, self.shard.value)
             source = _shard_set.check_sources(self._where, self.id, everything, types)

@@ -218,6 +218,7 @@ def test_chunks_that_would_be_too_large_are_cut_finer(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_sharded_calls, "_BINS_OF_A_CHUNK", 1)
+    monkeypatch.setattr(_sharded_calls, "_BINS", 1)
 
     def body(group: ThreadGroup) -> None:
         table = shard_of(folder, group)
