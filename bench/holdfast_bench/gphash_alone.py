@@ -21,6 +21,7 @@ from .gpm.tables import table
 from .plots import pyplot
 
 POLICIES = {3: "random", 2: "lru", 1: "lfu", 0: "frozen"}  # MapCache::Policy
+SMALL_LOG = 12  # of the paper's batches
 GROWN = (16, 4, 1)  # shares of the keys that a table has when it grows, or is opened
 
 
@@ -41,12 +42,16 @@ SIZES = {
 }
 
 
-def _caches(policies: tuple[int, ...]) -> Callable[[Size], Iterator[dict[str, int]]]:
+def _caches(policies: tuple[int, ...], small: bool) -> Callable[[Size], Iterator[dict[str, int]]]:
+    """`small`: by the paper's batches, too, of 2^12."""
+
     def runs(size: Size) -> Iterator[dict[str, int]]:
-        for policy in policies:
-            batch = {"least": size.batch_log, "most": size.batch_log, "batches": size.batches}
-            yield {"cache": 1, "policy": policy, "keys": size.keys, "value_bytes": 128,
-                   "warm": size.warm, **batch}  # fmt: skip
+        given = {"cache": 1, "keys": size.keys, "value_bytes": 128}
+        if small and size.batch_log > SMALL_LOG:
+            batch = {"least": SMALL_LOG, "most": SMALL_LOG, "batches": 99, "warm": 2048}
+            yield from ({**given, "policy": policy, **batch} for policy in policies)
+        batch = {"least": size.batch_log, "most": size.batch_log, "batches": size.batches}
+        yield from ({**given, "policy": policy, "warm": size.warm, **batch} for policy in policies)
 
     return runs
 
@@ -74,15 +79,16 @@ def _within(size: Size, pairs: int) -> dict[str, int]:
 def policies(report: Report) -> str:
     """Returns the table of M lookups/s, and hits, by cache and policy."""
     parts = []
-    for exponent in dict.fromkeys(line["exponent"] for line in report.lines):
-        lines = [line for line in _of(report, "map_cache") if line["exponent"] == exponent]
+    all_lines = _of(report, "map_cache")
+    for exponent, batch in dict.fromkeys((line["exponent"], line["batch"]) for line in all_lines):
+        lines = [x for x in all_lines if (x["exponent"], x["batch"]) == (exponent, batch)]
         shares = sorted({round(line["cache_share"], 3) for line in lines})
         rows: list[list[object]] = []
         for policy, name in POLICIES.items():
             cells = {round(x["cache_share"], 3): x for x in lines if x["policy"] == policy}
             if cells:
                 rows.append([name, *(_rate_and_hits(cells.get(share)) for share in shares)])
-        head = f"keys by a power law of {exponent:g}, batches of {lines[0]['batch']:,}"
+        head = f"keys by a power law of {exponent:g}, batches of {batch:,}"
         words = f"M lookups/s (hits), {head}, by the cache's share of the rows"
         parts.append(f"{words}\n\n{table(['', *(f'{s:g}' for s in shares)], rows)}")
     return "\n\n".join(parts)
@@ -142,13 +148,14 @@ class Experiment:
 
 EXPERIMENTS = {
     "gphash-fig11": Experiment("the cache by its policy and its size, with hit rates",
-                               "map_bench", _caches(tuple(POLICIES)), ("map_cache",), policies),
+                               "map_bench", _caches(tuple(POLICIES), True), ("map_cache",),
+                               policies),
     "gphash-fig13": Experiment("load factor and throughput by the shape of a table",
                                "map_shapes_bench", _shapes, ("map_shapes",), shapes),
     "gphash-fig14": Experiment("what resizing and opening take", "map_bench", _grown,
                                ("map_resize", "map_open"), grown),
     "gphash-fig15": Experiment("what loading the cache takes beside lookups", "map_bench",
-                               _caches((1,)), ("map_cache", "map_cache_load"), loads),
+                               _caches((1,), False), ("map_cache", "map_cache_load"), loads),
 }  # fmt: skip
 
 
@@ -197,6 +204,7 @@ def measured(name: str, size: str, results: Path) -> Report:
 def _draw_policies(axes: Any, report: Report) -> None:
     lines = _of(report, "map_cache")
     exponent = lines[0]["exponent"]
+    lines = [x for x in lines if x["batch"] == lines[-1]["batch"]]
     for policy, label in POLICIES.items():
         here = [x for x in lines if (x["policy"], x["exponent"]) == (policy, exponent)]
         shares = [100 * x["cache_share"] for x in here]

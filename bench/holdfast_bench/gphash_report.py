@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import gphash
+from . import gphash, gphash_alone
 from .gpm.results import Line, Report, Results
 from .gpm.tables import table
 from .kept import RESULTS, ROOT
@@ -105,4 +105,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "gphash-fig10": _part("10", "paper", gphash.throughputs),
     "gphash-fig12a": _part("12a", "paper", gphash.key_sizes),
     "gphash-fig12": _part("12", "paper", gphash.skews),
+    "gphash-fig11": _part("11", "paper", gphash_alone.policies),
+    "gphash-fig13": _part("13", "paper", gphash_alone.shapes),
+    "gphash-fig14": _part("14", "paper", gphash_alone.grown),
+    "gphash-fig15": _part("15", "paper", gphash_alone.loads),
 }

@@ -135,7 +135,26 @@ def shards() -> str:
     return table(header, rows)
 
 
+def stores() -> str:
+    """Batches that change the map beside the stores that they come to, on one machine."""
+    bare = {x["operation"]: x for x in _lines("map_stores", "map_stores")}
+    batch = next(iter(bare.values()))["batch"] if bare else 0
+    here = {(x["operation"], x["order"]): x for x in _lines("map_16m", "map")
+            if x["batch"] == batch}  # fmt: skip
+    rows: list[list[object]] = []
+    for change, operation in (
+        ("insert", "insert"), ("assign", "insert_or_assign"), ("erase", "erase")
+    ):  # fmt: skip
+        if change in bare and (operation, "ordered") in here:
+            best = max((here[operation, order] for order in ("ordered", "unordered")),
+                       key=lambda line: float(line["million_per_s"]))  # fmt: skip
+            share = best["million_per_s"] / bare[change]["million_per_s"]
+            rows.append([f"`{operation}`", _rate(bare[change]), _rate(best), f"{share:.2f}"])
+    return table(["M/s, batches of " + f"{batch:,}", "its stores alone", "the map", "share"], rows)
+
+
 TABLES = {
+    "map-stores": stores,
     "map-aged": lambda: speed("map_aged", 128),
     "map-mixed": mixed,
     "map-strings": strings,

@@ -20,7 +20,8 @@ __device__ __forceinline__ void map_cache_touch(const MapView& view, std::uint64
       if (map_load(&entry.score) < kMapMostScore) atomicAdd(&entry.score, 1u);
       break;
     case MapCacheRecord::batches:
-      map_store(&entry.score, view.cache.now);
+      // The first of a batch stores: stores of all to what is used most would go one by one.
+      if (map_load(&entry.score) != view.cache.now) map_store(&entry.score, view.cache.now);
       break;
     case MapCacheRecord::names:
       if (is_put) map_store(&entry.score, 1u);
