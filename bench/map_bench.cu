@@ -4,13 +4,14 @@
 //
 //   map_bench [--keys=N] [--key_bytes=8|16|32|64|128] [--value_bytes=N] [--load=PERCENT]
 //   [--batches=N] [--least=LOG2]
-//             [--most=LOG2] [--directory=0|1|2] [--order=0|1|2] [--host=0|1] [--fill_slots=N]
+//             [--most=LOG2] [--directory=0|1|2] [--order=0|1|2|3] [--host=0|1] [--fill_slots=N]
 //             [--resize_items=N] [--resize_steps=N]
 //
 // --keys: pairs that are loaded; the table has room for them at --load percent. --least, --most:
 // batches of 2^least to 2^most operations, in steps of 4. --directory, --order: 0 without, 1 with,
-// 2 both. --host: batches come from, and go to, pinned host memory. --fill_slots: of the table that
-// is filled until a key does not fit (values of 8 bytes, in slots); 0: none is.
+// 2 both; --order=3: where the map finds that it pays. --host: batches come from, and go to, pinned
+// host memory. --fill_slots: of the table that is filled until a key does not fit (values of 8
+// bytes, in slots); 0: none is.
 //
 // --resize_items: instead of all that, a table of so many pairs, at --load percent, that doubles:
 // at once; and in about --resize_steps steps, each behind a batch of 2^most lookups or upserts,
@@ -64,7 +65,9 @@ void print(const char* operation, const Map<Key>& map, Order order, const Run& r
   const holdfast::MapStats stats = map.stats();
   bench::Line("map")
       .text("operation", operation)
-      .text("order", order == Order::ordered ? "ordered" : "unordered")
+      .text("order", order == Order::ordered     ? "ordered"
+                     : order == Order::unordered ? "unordered"
+                                                 : "automatic")
       .text("directory", stats.directory ? "on" : "off")
       .text("memory", run.host ? "pinned host memory" : "device memory")
       .count("table_bytes", stats.table_bytes)
@@ -143,6 +146,12 @@ void measure_open(bench::ScratchRegion& scratch, Directory directory, const Run&
       .print();
 }
 
+std::vector<Order> orders_of(std::uint64_t option) {
+  if (option == 3) return {Order::automatic};
+  if (option == 2) return {Order::unordered, Order::ordered};
+  return {option == 0 ? Order::unordered : Order::ordered};
+}
+
 template <class Key>
 void compare(const bench::Options& options, Directory directory) {
   const Run run{options["keys"], static_cast<std::uint32_t>(options["value_bytes"]),
@@ -172,8 +181,7 @@ void compare(const bench::Options& options, Directory directory) {
     print("load", map, Order::unordered, run, most, load);
     bench::Line("map_loaded").count("inserted", all.inserted).count("full", all.full).print();
     for (std::uint64_t log = options["least"]; log <= options["most"]; log += 2) {
-      for (const Order order : {Order::unordered, Order::ordered}) {
-        if (options["order"] == (order == Order::ordered ? 0 : 1)) continue;
+      for (const Order order : orders_of(options["order"])) {
         measure_batch(map, batch, order, run, std::size_t{1} << log);
       }
     }

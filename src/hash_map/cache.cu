@@ -1,6 +1,7 @@
 #include "hash_map/cache.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "hash_map/host.hpp"
@@ -278,6 +279,7 @@ Cache::Cache(const MapCache& options, const MapParameters& shape)
       keep_(rows_count_),
       choice_(1),
       batch_misses_(1),
+      misses_before_(1),
       counters_(2) {}
 
 Cache::~Cache() {
@@ -318,6 +320,20 @@ MapView Cache::with_cache(const MapView& seen) const {
   MapView result = seen;
   result.cache = view();
   return result;
+}
+
+std::uint32_t Cache::expected_misses(std::uint32_t count) const {
+  if (lookups_before_ == 0) return count;
+  // It may be on its way, of lookups that nobody waits for: then it is that of a batch before.
+  const std::uint64_t misses =
+      std::atomic_ref<std::uint32_t>(*misses_before_.data()).load(std::memory_order_relaxed);
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(count, misses * count / lookups_before_));
+}
+
+void Cache::note_misses(Stream& stream, std::uint32_t count) {
+  copy_async(stream, misses_before_.data(), batch_misses_.data(), sizeof(std::uint32_t));
+  lookups_before_ = count;
 }
 
 void Cache::begin_batch(Stream& stream, const MapView& seen) {
@@ -457,7 +473,8 @@ void MapHost::find_by_cache(const MapView& view, const MapBatch& batch, bool wai
   MapServed served{memory_.entry_of.data(), cache.batch_misses(), memory_.bucket.data(),
                    memory_.op.data()};
   fill_async(stream, served.misses, 0, sizeof(*served.misses));
-  const bool sorts = sorts_places(batch.count);
+  // Where few are expected it neither waits for their number nor sorts them.
+  const bool sorts = sorts_places(cache.expected_misses(batch.count));
   // Without a count of the misses all are sorted, what is no miss to the end.
   if (sorts && !waits) fill_async(stream, served.place, 0xff, batch.count * sizeof(*served.place));
   types_.kernels->serve(stream, view, batch, served);
@@ -472,6 +489,7 @@ void MapHost::find_by_cache(const MapView& view, const MapBatch& batch, bool wai
     served.op = memory_.sorted_op.data();
   }
   map::launch_deliver(stream, view, batch, served, cache.counters() + 1);
+  cache.note_misses(stream, batch.count);
 }
 
 void MapHost::load_cache(bool wait) {
