@@ -30,7 +30,7 @@ def speed(name: str, value_bytes: int) -> str:
     batches = sorted({x["batch"] for x in lines})
     rows: list[list[object]] = []
     for directory in ("on", "off"):
-        for order in ("ordered", "unordered"):
+        for order in ("automatic", "ordered", "unordered"):
             for operation in OPERATIONS:
                 here = {x["batch"]: x for x in lines if (x["directory"], x["order"],
                         x["operation"]) == (directory, order, operation)}  # fmt: skip
@@ -161,6 +161,7 @@ TABLES = {
     "map-shapes": shapes,
     "map-shards": shards,
     "map-speed": lambda: speed("map_ordered", 128),
+    "map-automatic": lambda: speed("map_automatic", 128),
     "map-speed-8": lambda: speed("map_ordered", 8),
     "map-factors": lambda: speed("map_bench", 128),
     "map-resize": resizing,
