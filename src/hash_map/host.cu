@@ -20,8 +20,8 @@ namespace {
 
 std::size_t ring_size(const MapParameters& shape) { return static_cast<std::size_t>(shape.places); }
 
-// Pairs that can be sorted: a batch's, and as many places that those of a batch are near each other:
-// it takes them from a part of the addresses, the smaller the more were sorted, and a device
+// Pairs that can be sorted: a batch's, and as many places that those of a batch are near each
+// other: it takes them from a part of the addresses, the smaller the more were sorted, and a device
 // translates each 64 KiB that it comes to.
 std::size_t sorted_at_once(const MapParameters& shape, std::uint32_t max_batch) {
   constexpr std::size_t kPlaces = std::size_t{1} << 22;
