@@ -99,45 +99,57 @@ class _Beside:
     """
 
     def __init__(self, rows: Any, work: Callable[[], Exception | None], threaded: bool) -> None:
-        self._work = work
-        self._thread: threading.Thread | None = None
-        if not threaded:
-            return
-        device = ext.device_number()
-        ended: list[Exception | None] = []
+        self._rows, self._work, self._device = rows, work, ext.device_number()
+        self._error: Exception | None = None
+        self._ended = threading.Event()
+        # Not a daemon: one that comes back from the map to an interpreter that ends would abort it.
+        self._thread = threading.Thread(target=self._run, name="holdfast-shard")
+        self._threaded = threaded
 
-        def on_device() -> None:
-            with rows.beside():
-                ext.set_device(device)
-                ended.append(work())
+    def start(self) -> None:
+        if self._threaded:
+            self._thread.start()
 
-        def run() -> None:
-            error = error_of(on_device)
-            if not ended:
-                ended.append(error)
+    def _run(self) -> None:
+        def on_device() -> Exception | None:
+            with self._rows.beside():
+                ext.set_device(self._device)
+                return self._work()
 
-        self._work = lambda: ended[0]
-        self._thread = threading.Thread(target=run, name="holdfast-shard", daemon=True)
-        self._thread.start()
+        answers: list[Exception | None] = []
+        error = error_of(lambda: answers.append(on_device()))
+        self._error = answers[0] if answers else error
+        self._ended.set()
 
     def end(self) -> Exception | None:
+        if not self._threaded:
+            return self._work()
+        self.settle()
+        return self._error
+
+    def settle(self) -> None:
+        """Returns when the map is not in use any more, an interrupt meanwhile notwithstanding.
+
+        By an event of its own: where an interrupt comes to Thread.join(), Python 3.11 takes the
+        thread for dead.
+        """
         interrupted: KeyboardInterrupt | None = None
-        while self._thread is not None and self._thread.is_alive():
+        while self._thread.ident is not None and not self._ended.is_set():
             try:
-                self._thread.join()
-            except KeyboardInterrupt as interrupt:  # the map is in use until it returns
+                self._ended.wait()
+            except KeyboardInterrupt as interrupt:
                 interrupted = interrupt
         if interrupted is not None:
             raise interrupted
-        return self._work()
 
 
 class Calls:
     """What the ranks of a sharded map do together."""
 
-    def __init__(self, exchange: Exchange, shard: Map, where: str, chunk: int) -> None:
+    def __init__(self, exchange: Exchange, shard: Map, where: str, map_id: str, chunk: int) -> None:
         self._exchange, self._rows, self._shard = exchange, exchange.rows, shard
-        self._where = where
+        self._where, self._map_id = where, int(map_id, 16)
+        self._beside: _Beside | None = None  # the latest; an interrupted call may have left it
         self._most = shard.stats().max_batch
         self._chunk = int(exchange.gather([min(chunk, self._most)]).min())
         self.loads = ""  # the map whose load() has to be made again first
@@ -155,13 +167,15 @@ class Calls:
         The second one is [from][to][bin], of those whose bins, _BINS for each owner, end at `ends`.
         Collective. Calls of every kind give as many numbers, so that different ones meet here.
         """
+        if self._beside is not None:
+            self._beside.settle()
         if error is None and self.loads and operation not in ("load", "size"):
             error = Error(
                 f"{self._where}: a load() from map {self.loads} was cut off: call it again first",
                 "conflict",
             )
         size = self._exchange.size
-        said = [_OPERATIONS.index(operation), count, error is not None, scored]
+        said = [_OPERATIONS.index(operation), count, error is not None, scored, self._map_id]
         sent = [0] * (size * _BINS) if ends is None else np.diff(ends).tolist()
         rows = self._exchange.gather(said + sent)
         for rank, row in enumerate(rows.tolist()):
@@ -170,6 +184,12 @@ class Calls:
                     f"rank 0 calls {_OPERATIONS[rows[0, 0]]}(), rank {rank} {_OPERATIONS[row[0]]}()"
                 )
                 raise Error(f"{self._where}: {calls}: all ranks make the same calls", "conflict")
+            if row[4] != rows[0, 4]:
+                raise Error(
+                    f"{operation}() of {self._where}: ranks 0 and {rank} call it of different maps "
+                    f"({rows[0, 4]:012x}, {row[4]:012x}): all ranks make the same calls",
+                    "conflict",
+                )
             if row[3] != rows[0, 3]:
                 raise Error(
                     f"{operation}() of {self._where}: of ranks 0 and {rank} one gives scores: all "
@@ -233,9 +253,17 @@ class Calls:
     def _owned(self, call: Call) -> list[Any]:
         """Returns keys, values, out and answers where ranks exchange them."""
         of, key_bytes, value_bytes = self._rows, self._shard.key.nbytes, self._shard.value.nbytes
-        keys = of.own(call.keys, key_bytes)
-        values = None if call.values is None else of.own(call.values, value_bytes)
-        scores = None if call.scores is None else of.own(call.scores, 8)
+        written = [one for one in (call.out, call.answers) if one is not None]
+
+        def given(buffer: Buffer | None, row_bytes: int) -> Any:
+            if buffer is None:
+                return None
+            rows = of.own(buffer, row_bytes)
+            # Answers to one chunk come before another one has gone.
+            return of.joined([rows]) if any(_overlap(buffer, one) for one in written) else rows
+
+        keys, values = given(call.keys, key_bytes), given(call.values, value_bytes)
+        scores = given(call.scores, 8)
         out = None if call.out is None else of.own(call.out, value_bytes)
         answers = of.empty(call.count, 1)
         if call.answers is not None:
@@ -318,7 +346,9 @@ class Calls:
             for wait in chunk.waits:
                 wait()
             work = _Beside(self._rows, self._working(call, chunk, error), chunks > 1)
+            self._beside = work
             try:
+                work.start()
                 if number + 1 < chunks:
                     coming = self._post(batch, number + 1)
                 if answered is not None:
@@ -429,6 +459,10 @@ class Calls:
             table.accumulate(dtype, at[0], at[1], count, at[3], streams)
         else:
             table.update(operation, at[0], at[1], at[2], count, at[3], streams)
+
+
+def _overlap(a: Buffer, b: Buffer) -> bool:
+    return a.address < b.address + b.nbytes and b.address < a.address + a.nbytes
 
 
 def error_of(work: Callable[[], Any]) -> Exception | None:

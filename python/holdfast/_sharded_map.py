@@ -116,7 +116,7 @@ class ShardedMap(Closing):
         error = error_of(open_shard)
         _shard_set.agree(self._exchange, self._where, error)
         most = max(1, min(_CHUNK, _CHUNK_BYTES // self.shard.value.nbytes))
-        self._calls = Calls(self._exchange, self.shard, self._where, chunk or most)
+        self._calls = Calls(self._exchange, self.shard, self._where, self.id, chunk or most)
         self._calls.loads = next((one.loads for one in found if one.loads), "")
         if not self._shard.whole:
             error = error_of(self._marks.store_whole)
