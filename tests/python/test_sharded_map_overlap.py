@@ -18,7 +18,7 @@ from rank_groups import ThreadGroup, run_threads
 from shards import done, shard_of
 
 _INTERRUPTED = """
-import _thread, threading, time
+import signal, threading, time
 from holdfast import _sharded_calls
 from holdfast._rows import HostRows
 
@@ -31,7 +31,9 @@ def work():
 
 beside = _sharded_calls._Beside(HostRows(), work, True)
 beside.start()
-threading.Timer(0.2, _thread.interrupt_main).start()
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's job in the background has none
+main = threading.main_thread().ident
+threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT)).start()
 try:
     beside.end()
 except KeyboardInterrupt:
