@@ -94,6 +94,18 @@ double seconds(Body&& body) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// The median of what once(i) returns, which takes so many seconds: `repeat` times, behind one that
+// does not count.
+template <class Once>
+double warmed(std::uint64_t repeat, Once&& once) {
+  std::vector<double> times;
+  for (std::uint64_t i = 0; i <= repeat; ++i) {
+    const double took = once(i);
+    if (i > 0) times.push_back(took);
+  }
+  return median(times);
+}
+
 // One JSON object on a line of its own.
 class Line {
  public:

@@ -36,12 +36,9 @@ std::uint64_t share_of(const Setting& setting, unsigned threads) {
 
 template <class Body>
 void measure(const char* how, const Setting& setting, unsigned threads, const Body& body) {
-  std::vector<double> times;
-  for (int i = 0; i <= setting.repeat; ++i) {
-    const double took = bench::seconds([&] { body(i); });
-    if (i > 0) times.push_back(took);
-  }
-  const double rate = static_cast<double>(setting.bytes) / bench::median(times);
+  const double took = bench::warmed(
+      setting.repeat, [&](auto i) { return bench::seconds([&] { body(static_cast<int>(i)); }); });
+  const double rate = static_cast<double>(setting.bytes) / took;
   bench::Line("cap_persist")
       .text("how", how)
       .count("cpu_threads", threads)

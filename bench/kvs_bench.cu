@@ -153,17 +153,15 @@ void measure_kernel(KvStore& store, Keys& keys, int batches, std::uint64_t table
                     double link) {
   const holdfast::DeviceBuffer<std::uint64_t> values(keys.size());
   const holdfast::KvStoreRef ref = store.ref();
-  std::vector<double> times;
-  for (int i = 0; i <= batches; ++i) {
+  const double took = bench::warmed(batches, [&](std::uint64_t) {
     keys.refill();
-    const double took = bench::seconds([&] {
+    return bench::seconds([&] {
       holdfast::launch(store.stream(), holdfast::blocks_for(keys.size(), 256), 256, look_up<L>, ref,
                        keys.device(), values.data(), keys.size());
       store.stream().synchronize();
     });
-    if (i > 0) times.push_back(took);
-  }
-  const double rate = static_cast<double>(keys.size()) / bench::median(times);
+  });
+  const double rate = static_cast<double>(keys.size()) / took;
   bench::Line("kvs_lookup")
       .text("by", L == Looking::alone ? "thread" : "warp")
       .text("cache", cache_of(store))

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "bench.hpp"
+#include "hash_map/kernels.hpp"
 #include "holdfast/hash_map.hpp"
 #include "holdfast/kernel.hpp"
 #include "scratch_region.hpp"
@@ -55,20 +56,17 @@ void measure(const bench::Options& options, Change change) {
   bench::ScratchRegion scratch(table_bytes + value_bytes + (8 << 20));
   const auto table = scratch.get().allocate<std::uint64_t>("table", buckets * kBucketWords);
   const auto values = scratch.get().allocate<std::uint64_t>("values", value_bytes / 8);
-  const unsigned width = change == Change::erase ? 1 : pieces <= 4 ? 4 : pieces <= 8 ? 8 : 32;
+  const unsigned width = change == Change::erase ? 1 : holdfast::map::width_for(pieces * 16);
   holdfast::Stream stream;
-  std::vector<double> times;
-  for (std::uint64_t i = 0; i <= options["repeat"]; ++i) {
-    const double took = bench::seconds([&] {
+  const double took = bench::warmed(options["repeat"], [&](std::uint64_t i) {
+    return bench::seconds([&] {
       holdfast::launch(stream, dim3(holdfast::blocks_for(std::uint64_t{batch} * width, kBlock)),
                        dim3(kBlock), store_all, table.data(), buckets,
                        reinterpret_cast<uint4*>(values.data()), pieces, width, batch, i * 7919,
                        change);
       stream.synchronize();
     });
-    if (i > 0) times.push_back(took);
-  }
-  const double took = bench::median(times);
+  });
   bench::Line("map_stores")
       .text("operation", kNames[static_cast<unsigned>(change)])
       .count("slots", buckets * Shape::kWays)

@@ -33,18 +33,15 @@ int main(int argc, char** argv) {
     const unsigned block = std::min(threads, kBlock);
     const unsigned blocks = threads / block;
     holdfast::Stream stream;
-    std::vector<double> times;
     // A few blocks need no more than a sample of the words.
     const std::uint64_t count = blocks < 132 ? bytes / 8 / 16 : bytes / 8;
-    for (int i = 0; i <= repeat; ++i) {
-      const double took = bench::seconds([&] {
-        holdfast::launch(stream, dim3(blocks), dim3(block), persist_each, words.data(), count,
-                         static_cast<std::uint64_t>(i));
+    const double took = bench::warmed(repeat, [&](std::uint64_t i) {
+      return bench::seconds([&] {
+        holdfast::launch(stream, dim3(blocks), dim3(block), persist_each, words.data(), count, i);
         stream.synchronize();
       });
-      if (i > 0) times.push_back(took);
-    }
-    const double rate = static_cast<double>(count * 8) / bench::median(times);
+    });
+    const double rate = static_cast<double>(count * 8) / took;
     bench::Line("persisted_stream")
         .count("blocks", blocks)
         .count("threads", threads)

@@ -35,20 +35,17 @@ void measure(std::uint64_t bytes, std::uint32_t count, std::uint64_t repeat) {
   holdfast::DeviceBuffer<std::uint32_t> on_device(count);
   holdfast::Stream stream;
   for (const bool by_address : {true, false}) {
-    std::vector<double> times;
-    for (std::uint64_t i = 0; i <= repeat; ++i) {
+    const double took = bench::warmed(repeat, [&](std::uint64_t) {
       for (auto& place : places) place = static_cast<std::uint32_t>(random() % pairs);
       if (by_address) std::sort(places.begin(), places.end());
       holdfast::copy_async(stream, on_device.data(), places.data(), on_device.bytes());
       stream.synchronize();
-      const double took = bench::seconds([&] {
+      return bench::seconds([&] {
         holdfast::launch(stream, holdfast::blocks_for(count, kBlock), kBlock, persist_at,
                          table.data(), on_device.data(), count);
         stream.synchronize();
       });
-      if (i > 0) times.push_back(took);
-    }
-    const double took = bench::median(times);
+    });
     bench::Line("persisted_scattered")
         .text("order", by_address ? "by address" : "random")
         .count("table_bytes", bytes)

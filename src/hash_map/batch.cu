@@ -71,7 +71,6 @@ __global__ void retry_full(MapBatch batch) {
   if (op < batch.count && batch.status[op] == MapStatus::full) batch.status[op] = MapStatus{};
 }
 
-// As many threads for a value as it has pieces of 16 bytes, up to a warp.
 template <unsigned Width>
 __global__ void gather(MapView view, const std::uint32_t* place, const std::uint32_t* op,
                        std::byte* out, std::uint32_t count) {
@@ -124,7 +123,7 @@ void launch_retry(Stream& stream, const MapBatch& batch) {
 
 void launch_gather(Stream& stream, const MapView& view, const std::uint32_t* place,
                    const std::uint32_t* op, std::byte* out, std::uint32_t count) {
-  const unsigned width = view.value_bytes <= 64 ? 4 : view.value_bytes <= 128 ? 8 : 32;
+  const unsigned width = width_for(view.value_bytes);
   const auto kernel = width == 4 ? gather<4> : width == 8 ? gather<8> : gather<32>;
   launch(stream, dim3(blocks_for(std::uint64_t{count} * width, kThreads)), dim3(kThreads), kernel,
          view, place, op, out, count);

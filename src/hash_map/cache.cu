@@ -31,11 +31,6 @@ constexpr unsigned kScanBlocks = 256;
 
 __device__ std::uint64_t grid_threads() { return std::uint64_t{gridDim.x} * blockDim.x; }
 
-// Threads for a value: as many as it has pieces of 16 bytes, up to a warp.
-unsigned width_for(std::uint32_t value_bytes) {
-  return value_bytes <= 64 ? 4 : value_bytes <= 128 ? 8 : 32;
-}
-
 // ---- Which values are to be in the cache -------------------------------------------------------
 
 // How much one is to be: 0 is not at all. Of equals those are preferred that are in it.
@@ -279,7 +274,7 @@ Cache::Cache(const MapCache& options, const MapParameters& shape)
       keep_(rows_count_),
       choice_(1),
       batch_misses_(1),
-      misses_before_(1),
+      misses_(1),
       counters_(2) {}
 
 Cache::~Cache() {
@@ -322,18 +317,19 @@ MapView Cache::with_cache(const MapView& seen) const {
   return result;
 }
 
+std::uint32_t Cache::misses() const {
+  return std::atomic_ref<std::uint32_t>(*misses_.data()).load(std::memory_order_relaxed);
+}
+
 std::uint32_t Cache::expected_misses(std::uint32_t count) const {
-  if (lookups_before_ == 0) return count;
-  // It may be on its way, of lookups that nobody waits for: then it is that of a batch before.
-  const std::uint64_t misses =
-      std::atomic_ref<std::uint32_t>(*misses_before_.data()).load(std::memory_order_relaxed);
-  return static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(count, misses * count / lookups_before_));
+  if (lookups_ == 0) return count;
+  const std::uint64_t alike = std::uint64_t{misses()} * count / lookups_;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(count, alike));
 }
 
 void Cache::note_misses(Stream& stream, std::uint32_t count) {
-  copy_async(stream, misses_before_.data(), batch_misses_.data(), sizeof(std::uint32_t));
-  lookups_before_ = count;
+  copy_async(stream, misses_.data(), batch_misses_.data(), sizeof(std::uint32_t));
+  lookups_ = count;
 }
 
 void Cache::begin_batch(Stream& stream, const MapView& seen) {
@@ -478,10 +474,11 @@ void MapHost::find_by_cache(const MapView& view, const MapBatch& batch, bool wai
   // Without a count of the misses all are sorted, what is no miss to the end.
   if (sorts && !waits) fill_async(stream, served.place, 0xff, batch.count * sizeof(*served.place));
   types_.kernels->serve(stream, view, batch, served);
-  std::uint32_t misses = waits ? 0 : batch.count;
+  cache.note_misses(stream, batch.count);
+  std::uint32_t misses = batch.count;
   if (sorts && waits) {
-    copy_async(stream, &misses, served.misses, sizeof(misses));
     stream.synchronize();
+    misses = cache.misses();
   }
   if (sorts && misses != 0 && sorts_places(misses)) {
     sort_by_place(served.place, served.op, memory_.sorted_op.data(), misses);
@@ -489,7 +486,6 @@ void MapHost::find_by_cache(const MapView& view, const MapBatch& batch, bool wai
     served.op = memory_.sorted_op.data();
   }
   map::launch_deliver(stream, view, batch, served, cache.counters() + 1);
-  cache.note_misses(stream, batch.count);
 }
 
 void MapHost::load_cache(bool wait) {

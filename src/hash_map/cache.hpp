@@ -41,10 +41,12 @@ class Cache {
 
   detail::MapCacheView view() const;
   std::uint32_t* batch_misses() const { return batch_misses_.data(); }
+  // Behind a batch's `count` lookups: tells the host of its misses.
+  void note_misses(Stream& stream, std::uint32_t count);
+  // What it was told last; where nobody has waited since, maybe those of a batch before.
+  std::uint32_t misses() const;
   // About how many a batch will have, by the one before it.
   std::uint32_t expected_misses(std::uint32_t count) const;
-  // Behind a batch's lookups: of how many they were.
-  void note_misses(Stream& stream, std::uint32_t count);
   unsigned long long* counters() const { return counters_.data(); }
 
   // In front of each batch that is alone. `seen`: the map without its cache, as in all of these.
@@ -84,9 +86,8 @@ class Cache {
   DeviceBuffer<std::uint8_t> keep_;
   DeviceBuffer<CacheChoice> choice_;
   DeviceBuffer<std::uint32_t> batch_misses_;
-  PinnedBuffer<std::uint32_t>
-      misses_before_;  // those of `lookups_before_`, or, yet, of ones before
-  std::uint32_t lookups_before_ = 0;
+  PinnedBuffer<std::uint32_t> misses_;         // of the latest lookups
+  std::uint32_t lookups_ = 0;                  // how many they are; 0: there were none yet
   DeviceBuffer<unsigned long long> counters_;  // hits, misses
   Event before_;                               // what the other stream has to wait for
   std::shared_ptr<std::atomic<bool>> done_;    // its part of the phase

@@ -22,6 +22,11 @@ struct Report {
   unsigned long long tail;
 };
 
+// Threads for a value: as many as it has pieces of 16 bytes, up to a warp.
+inline unsigned width_for(std::uint32_t value_bytes) {
+  return value_bytes <= 64 ? 4 : value_bytes <= 128 ? 8 : 32;
+}
+
 // Sets the status of every operation: superseded where a later one has its key, else none yet.
 // Counts what cannot be stored. Stream-ordered, as all of these.
 void launch_claims(Stream& stream, const detail::MapView& view, const detail::MapBatch& batch,
