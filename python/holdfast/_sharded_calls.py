@@ -58,7 +58,7 @@ class _Plan:
     """What a rank says of its operations before any of them goes anywhere."""
 
     order: Order
-    summed: Any  # the values, where those of several operations become one; None: as given
+    values: Any  # as given, or where those of several operations become one with their sum
     ends: Any  # of bins
 
 
@@ -178,7 +178,7 @@ class Calls:
         said = [_OPERATIONS.index(operation), count, error is not None, scored, self._map_id]
         sent = [0] * (size * _BINS) if ends is None else np.diff(ends).tolist()
         rows = self._exchange.gather(said + sent)
-        for rank, row in enumerate(rows.tolist()):
+        for rank, row in enumerate(rows[:, : len(said)].tolist()):
             if row[0] != rows[0, 0]:
                 calls = (
                     f"rank 0 calls {_OPERATIONS[rows[0, 0]]}(), rank {rank} {_OPERATIONS[row[0]]}()"
@@ -223,10 +223,13 @@ class Calls:
         with self._rows.scope():
             rows: list[Any] = []
             plans: list[_Plan] = []
+
+            def prepare() -> None:
+                rows.extend(self._owned(calls[0]))
+                plans.extend(self._planned(calls[0], rows))
+
             if error is None:
-                error = error_of(lambda: rows.extend(self._owned(calls[0])))
-            if error is None:
-                error = error_of(lambda: plans.extend(self._planned(calls[0], rows)))
+                error = error_of(prepare)
             count = calls[0].count if calls else 0
             ends = plans[0].ends if plans else None
             total, sent = self.agree(operation, error, count, scored, ends)
@@ -235,11 +238,9 @@ class Calls:
             if not plans:
                 self._apply(call, count, keys, values, scores, out, answers)
             else:
-                cuts, counts = self._cut(plans[0], sent, total)
-                order = plans[0].order
-                if plans[0].summed is not None:
-                    values = plans[0].summed
-                batch = _Batch(keys, values, scores, out, answers, order, cuts, counts)
+                plan = plans[0]
+                cuts, counts = self._cut(plan, sent, total)
+                batch = _Batch(keys, plan.values, scores, out, answers, plan.order, cuts, counts)
                 self._exchange_all(call, batch)
             if call.rooms is not None:
                 error = error_of(lambda: self._hand_over(call))
@@ -293,10 +294,10 @@ class Calls:
         """Returns which operations go to whom; none where this rank alone takes all at once."""
         if self._exchange.size == 1 and call.count <= self._most:
             return []
-        order, summed = self._rows.ordered(rows[0]), None
+        order, values = self._rows.ordered(rows[0]), rows[1]
         if call.operation == "accumulate" and len(order.superseded):
-            summed = self._rows.summed(rows[1], order, self._shard.value.dtype)
-        return [_Plan(order, summed, self._rows.ends(order.hashes, self._exchange.size, _BINS))]
+            values = self._rows.summed(values, order, self._shard.value.dtype)
+        return [_Plan(order, values, self._rows.ends(order.hashes, self._exchange.size, _BINS))]
 
     def _cut(self, plan: _Plan, sent: Any, total: int) -> tuple[Any, Any]:
         """Returns a batch's cuts and counts; `sent`: by each rank, to each one, in each bin."""

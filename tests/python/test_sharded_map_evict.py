@@ -50,7 +50,7 @@ def test_what_does_not_stay_is_given_back(folder: Path, size: int, key: str) -> 
             folder, group, key, "int64", capacity=CAPACITY, max_batch=BATCH, scores="custom"
         )
         before: dict[Any, int] = {}
-        for step in range(20):
+        for step in range(30):
             # One chunk for each shard, several of them, and none of some ranks.
             most = BATCH // size if step % 2 else 3 * BATCH
             counts = rng.integers(0, most + 1, size) * rng.integers(0, 3, size).clip(0, 1)
@@ -90,7 +90,7 @@ def test_what_does_not_stay_is_given_back(folder: Path, size: int, key: str) -> 
         done(table)
 
     run_threads(size, body)
-    assert evicted > 0
+    assert evicted > 100
 
 
 def test_scores_are_given_by_all_ranks_or_none(folder: Path) -> None:
