@@ -127,9 +127,14 @@ def copied_by_engine(line: Line) -> bool:
     return line["mode"] == "ndp" or float(line["bytes_per_step"]) >= 4 << 20
 
 
+def of_another_run(line: Line) -> bool:
+    """Says whether a line was added to its file from a run of another commit, which it names."""
+    return "commit" in line
+
+
 def best_rival(lines: dict[str, Line]) -> str | None:
     """Returns the mode of these, measured in one run, that GPM has the least over."""
-    there = [mode for mode in RIVALS if mode in lines]
+    there = [mode for mode in RIVALS if mode in lines and not of_another_run(lines[mode])]
     return min(there, key=lambda mode: float(lines[mode]["cost_seconds"]), default=None)
 
 
@@ -205,11 +210,16 @@ class Results:
     ) -> dict[str, dict[str, Line]]:
         """Returns the lines of a size by workload and mode, in the paper's order.
 
-        Of what the figures' own run left out, those of gpm-rivals, which measures the same.
+        Of what the figures' own run left out, those of gpm-rivals, which measures the same. What
+        of_another_run() is true of is added to these.
         """
         usual = self.report(results_name("gpm_modes", size, medium))
         others = self._beside(results_name("gpm_rivals", size, medium), usual) if usual else {}
-        found = {**others, **by_mode(usual.lines)}
+        own = by_mode([line for line in usual.lines if not of_another_run(line)])
+        added = by_mode([line for line in usual.lines if of_another_run(line)])
+        found = {**others, **own}
+        for name, lines in added.items():
+            found[name] = {**lines, **found.get(name, {})}
         wanted = [
             name
             for workload in TITLES
@@ -247,7 +257,8 @@ class Results:
     def speedup(self, size: str, name: str, mode: str, over: str) -> float | None:
         """Returns how many times as fast a mode is as another in one run; None: not measured.
 
-        Of the runs that have both, that with the most rivals.
+        Of the runs that have both, that with the most rivals. Modes that no run has both of:
+        as modes() has them, one of another run.
         """
         for run in reversed(self._runs(size)):
             lines = run.get(name, {})

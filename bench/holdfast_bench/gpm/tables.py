@@ -23,6 +23,7 @@ from .results import (
     by_mode,
     copied_by_engine,
     fact,
+    of_another_run,
     title_of,
 )
 
@@ -83,17 +84,24 @@ def checkpoint_title(name: str, lines: dict[str, Line]) -> str:
     )
 
 
-FEWER = "† Of fewer steps than the size says, so that a run ends within two minutes."
+MARKS = {
+    "†": "Of fewer steps than the size says, so that a run ends within two minutes.",
+    "‡": "Of another run, on another machine of the kind, over the CAP-fs of this one.",
+}
 
 
 def mark(text: str, line: Line | None) -> str:
-    """Marks what was measured with fewer steps than its size says."""
-    return f"{text} †" if line and line.get("fewer_steps") and text != "-" else text
+    """Marks what was measured with fewer steps than its size says, or in another run."""
+    if not line or text == "-":
+        return text
+    fewer = " †" if line.get("fewer_steps") else ""
+    return f"{text}{fewer}{' ‡' if of_another_run(line) else ''}"
 
 
 def explained(made: str) -> str:
-    """Adds what the mark means, where a table has one."""
-    return f"{made}\n\n({FEWER})" if "†" in made else made
+    """Adds what the marks mean, where a table has any."""
+    notes = [f"({sign} {meaning})" for sign, meaning in MARKS.items() if sign in made]
+    return "\n\n".join([made, *notes])
 
 
 def ratio(lines: dict[str, Line], over: str, of: str = "gpm") -> str:
@@ -119,7 +127,8 @@ def _times(value: float | None) -> str:
 
 
 def _speedup(results: Results, size: str, name: str, mode: str) -> str:
-    line = results.beside(size).get(name, {}).get(mode)
+    of_any_run = results.modes(size, variants=True).get(name, {})
+    line = results.beside(size).get(name, {}).get(mode, of_any_run.get(mode))
     return mark(_times(results.speedup(size, name, mode, "cap-fs")), line)
 
 
