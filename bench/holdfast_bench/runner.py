@@ -186,3 +186,26 @@ def write_results(
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(report, indent=1) + "\n")
     return path
+
+
+def add_results(
+    path: Path,
+    key: Callable[[dict[str, Any]], object],
+    *,
+    command: str,
+    lines: list[dict[str, Any]],
+    **head: Any,
+) -> Path:
+    """As write_results(), but keeps the file's lines that have other keys.
+
+    Lines of one file come from one commit and one machine: those of others are not kept.
+    """
+    kept: list[dict[str, Any]] = []
+    if path.is_file():
+        before = json.loads(path.read_text())
+        if before["commit"] == commit() and before["machine"] == machine():
+            replaced = {key(line) for line in lines}
+            kept = [line for line in before["results"] if key(line) not in replaced]
+            if kept:
+                command = "; ".join(dict.fromkeys([*before["command"].split("; "), command]))
+    return write_results(path, command=command, lines=kept + lines, **head)

@@ -214,8 +214,9 @@ def main() -> None:
             }  # fmt: skip
             print(json.dumps(line), flush=True)
             lines.append(line)
-    path = runner.write_results(
+    path = runner.add_results(
         runner.results_path(options.results, "sharded_map"),
+        lambda line: tuple(line[name] for name in ("ranks", "operation", "batch", "chunk")),
         program="sharded_map.py",
         command=" ".join(["sharded_map.py", *sys.argv[1:]]),
         medium="dram",

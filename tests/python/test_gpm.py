@@ -366,6 +366,24 @@ def test_fewer_steps_are_marked(tmp_path: Path) -> None:
     assert not any("†" in cell for cell in row_of(table, "SRAD"))
 
 
+def test_what_is_of_another_run_is_marked_and_beats_nobody(tmp_path: Path) -> None:
+    here = [mode("srad", m, cost) for m, cost in (("cap-fs", 1.0), ("cap-mm", 0.5), ("gpm", 0.2))]
+    write(tmp_path, "gpm_rivals_paper", here)
+    added = mode("srad", "gpufs", 0.1, commit="c0ffee")
+    write(tmp_path, "gpm_modes_paper", [mode("bfs", "gpm", 1.0), added])
+    results = gpm.Results(tmp_path)
+    assert set(results.modes("paper")["srad"]) == {"cap-fs", "cap-mm", "gpm", "gpufs"}
+    made = gpm.tables.fig9(results, "paper")
+    row = row_of(made, "SRAD")
+    assert "10 ‡" in row
+    assert [cell for cell in row if "‡" in cell] == ["10 ‡"]  # no other cell is of that run
+    assert "2.5 (CAP-mm)" in row  # not GPUfs, which is of another run
+    assert "(‡ Of another run" in made
+    # A line of the run itself comes before one that was added.
+    write(tmp_path, "gpm_modes_paper", [*here, mode("srad", "gpm", 0.05, commit="c0ffee")])
+    assert gpm.Results(tmp_path).modes("paper")["srad"]["gpm"]["cost_seconds"] == 0.2
+
+
 def test_a_variant_is_shown_by_its_figure_alone(run: Run, tmp_path: Path) -> None:
     answer = run("bench", "gpm-fig9", "--only", "bfs", "--modes", "cap-fs,gpm", "--results",
                  tmp_path, "--size", "test", "--cpu-threads", "1")  # fmt: skip

@@ -423,23 +423,14 @@ def write(
     notes: Line | None = None,
 ) -> Path:
     """Adds lines to a results file; those of the same workload, mode, log and size are replaced."""
-    path = runner.results_path(settings.results, results_name(name, settings.size, settings.medium))
-    kept: list[Line] = []
-    if path.is_file():
-        before = json.loads(path.read_text())
-        # Lines of one file come from one commit and one machine.
-        if before["commit"] == runner.commit() and before["machine"] == runner.machine():
-            replaced = {_key(line) for line in lines}
-            kept = [line for line in before["results"] if _key(line) not in replaced]
-            if kept:
-                command = "; ".join(dict.fromkeys([*before["command"].split("; "), command]))
-    return runner.write_results(
-        path,
+    return runner.add_results(
+        runner.results_path(settings.results, results_name(name, settings.size, settings.medium)),
+        _key,
         program="holdfast-run",
         command=command,
         medium=settings.medium,
         started=datetime.datetime.now(datetime.timezone.utc),
-        lines=kept + lines,
+        lines=lines,
         notes=notes,
     )
 
