@@ -49,6 +49,31 @@ __device__ bool is_aligned(const void* address) {
   return reinterpret_cast<std::uintptr_t>(address) % sizeof(Pair) == 0;
 }
 
+// Copies up to 8 bytes, as many as `Unit` divides, and returns them as a word.
+template <class Unit>
+__device__ std::uint64_t copy_by(const unsigned char* from, unsigned char* to, unsigned bytes) {
+  std::uint64_t word = 0;
+  for (unsigned i = 0; i < bytes; i += sizeof(Unit)) {
+    const Unit unit = *reinterpret_cast<const Unit*>(from + i);
+    word |= std::uint64_t{unit} << (8 * i);
+    if (to != nullptr) *reinterpret_cast<Unit*>(to + i) = unit;
+  }
+  return word;
+}
+
+// The same by the widest units that both addresses have: stores of single bytes would each be a
+// transfer over the link.
+__device__ std::uint64_t copy_word(const unsigned char* from, unsigned char* to, unsigned bytes) {
+  const auto has = [&](unsigned unit) {
+    return (reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to) | bytes) %
+               unit ==
+           0;
+  };
+  if (has(8)) return copy_by<std::uint64_t>(from, to, bytes);
+  if (has(4)) return copy_by<std::uint32_t>(from, to, bytes);
+  return copy_by<std::uint8_t>(from, to, bytes);
+}
+
 // Copies bytes [first, first + bytes) of a part, and returns this thread's share of the sum.
 __device__ std::uint64_t copy_chunk(const Part& part, std::uint64_t first, std::uint64_t bytes) {
   const unsigned char* const from = part.from + first;
@@ -66,11 +91,9 @@ __device__ std::uint64_t copy_chunk(const Part& part, std::uint64_t first, std::
     done = pairs * sizeof(Pair);
   }
   for (std::uint64_t at = done + 8 * threadIdx.x; at < bytes; at += 8 * kThreads) {
-    std::uint64_t word = 0;
-    for (unsigned i = 0; i < 8 && at + i < bytes; ++i) {
-      word |= std::uint64_t{from[at + i]} << (8 * i);
-      if (to != nullptr) to[at + i] = from[at + i];
-    }
+    const std::uint64_t rest = bytes - at;
+    const std::uint64_t word = copy_word(from + at, to == nullptr ? nullptr : to + at,
+                                         static_cast<unsigned>(rest < 8 ? rest : 8));
     sum += mix_at(word, place + at / 8);
   }
   return sum;

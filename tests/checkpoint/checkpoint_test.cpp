@@ -367,6 +367,37 @@ TEST_F(CheckpointTest, MisuseIsRefused) {
 }
 
 // On the medium a zero byte ends a name.
+// Kernels copy by the widest words that a buffer's address and size allow.
+TEST_F(CheckpointTest, BuffersOfAnyAddressAndSizeComeBack) {
+  constexpr std::size_t kSizes[] = {1,  2,  3,  4,  5,  6,  7,  8,     9,
+                                    10, 12, 15, 16, 20, 24, 33, 16388, 16397};
+  constexpr std::size_t kRoom = 1u << 16;
+  DeviceBuffer<std::uint8_t> memory(kRoom);
+  Stream stream;
+  for (std::size_t shift = 0; shift < 16; ++shift) {
+    SCOPED_TRACE(shift);
+    const std::vector<std::uint8_t> before = bytes(kRoom, 1 + static_cast<unsigned>(shift));
+    Checkpoint checkpoint(*region_, "shift" + std::to_string(shift));
+    std::vector<std::uint8_t> saved(kRoom);
+    std::size_t at = 16;
+    for (const std::size_t size : kSizes) {
+      checkpoint.add("any", "of" + std::to_string(size), memory.data() + at + shift, size);
+      std::copy_n(&before[at + shift], size, &saved[at + shift]);
+      at += (size + 31) / 16 * 16;
+    }
+    write(memory.data(), before);
+    checkpoint.save(stream, "any", 7);
+    stream.synchronize();
+    write(memory.data(), std::vector<std::uint8_t>(kRoom));
+    EXPECT_EQ(checkpoint.restore(stream, "any"), 7u);  // the sum is of the copy, which is aligned
+    stream.synchronize();
+    const std::vector<std::uint8_t> there = read(memory.data(), kRoom);
+    const auto [other, wanted] = std::mismatch(there.begin(), there.end(), saved.begin());
+    EXPECT_EQ(other, there.end()) << "byte " << other - there.begin() << ": " << int{*other}
+                                  << ", not " << int{*wanted};
+  }
+}
+
 TEST_F(CheckpointTest, NamesHaveNoZeroBytes) {
   Checkpoint checkpoint = make();
   const std::string zero("a\0x", 3);
