@@ -188,6 +188,15 @@ def write_results(
     return path
 
 
+def measured_here(path: Path) -> dict[str, Any] | None:
+    """Returns a results file of this commit and this machine; None for others, and for none."""
+    if not path.is_file():
+        return None
+    report: dict[str, Any] = json.loads(path.read_text())
+    here = report["commit"] == commit() and report["machine"] == machine()
+    return report if here else None
+
+
 def add_results(
     path: Path,
     key: Callable[[dict[str, Any]], object],
@@ -201,11 +210,9 @@ def add_results(
     Lines of one file come from one commit and one machine: those of others are not kept.
     """
     kept: list[dict[str, Any]] = []
-    if path.is_file():
-        before = json.loads(path.read_text())
-        if before["commit"] == commit() and before["machine"] == machine():
-            replaced = {key(line) for line in lines}
-            kept = [line for line in before["results"] if key(line) not in replaced]
-            if kept:
-                command = "; ".join(dict.fromkeys([*before["command"].split("; "), command]))
+    if before := measured_here(path):
+        replaced = {key(line) for line in lines}
+        kept = [line for line in before["results"] if key(line) not in replaced]
+        if kept:
+            command = "; ".join(dict.fromkeys([*before["command"].split("; "), command]))
     return write_results(path, command=command, lines=kept + lines, **head)

@@ -7,7 +7,6 @@ lines, of which tables.py and figures.py are made.
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import statistics
 import tempfile
@@ -264,12 +263,8 @@ class States:
     def __init__(self, settings: Settings, command: str) -> None:
         self._settings = settings
         self._command = command
-        self._lines: list[Line] = []
-        path = runner.results_path(settings.results, self._name())
-        if path.is_file():
-            before = json.loads(path.read_text())
-            if before["commit"] == runner.commit() and before["machine"] == runner.machine():
-                self._lines = before["results"]
+        before = runner.measured_here(runner.results_path(settings.results, self._name()))
+        self._lines: list[Line] = before["results"] if before else []
 
     def _name(self) -> str:
         return results_name("gpm_states", self._settings.size)  # whatever the medium

@@ -254,8 +254,8 @@ class Results:
             found.update(run)
         return {name: found[name] for name in (*TITLES, *VARIANTS) if name in found}
 
-    def speedup(self, size: str, name: str, mode: str, over: str) -> float | None:
-        """Returns how many times as fast a mode is as another in one run; None: not measured.
+    def pair(self, size: str, name: str, mode: str, over: str) -> tuple[Line, Line] | None:
+        """Returns the lines of two modes in one run; None: not measured.
 
         Of the runs that have both, that with the most rivals. Modes that no run has both of:
         as modes() has them, one of another run.
@@ -263,8 +263,14 @@ class Results:
         for run in reversed(self._runs(size)):
             lines = run.get(name, {})
             if mode in lines and over in lines:
-                return float(lines[over]["cost_seconds"] / lines[mode]["cost_seconds"])
+                return lines[mode], lines[over]
         return None
+
+    def speedup(self, size: str, name: str, mode: str, over: str) -> float | None:
+        """Returns how many times as fast a mode is as another, by pair(); None: not measured."""
+        if (both := self.pair(size, name, mode, over)) is None:
+            return None
+        return float(both[1]["cost_seconds"] / both[0]["cost_seconds"])
 
     def where(self, size: str) -> str:
         """Says what the modes of a size were measured on."""

@@ -122,14 +122,9 @@ def lacks_delta(lines: dict[str, Line], name: str) -> bool:
     return name in GATHERING and "gpm" in lines and not set(DELTA) & set(lines)
 
 
-def _times(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3g}"
-
-
 def _speedup(results: Results, size: str, name: str, mode: str) -> str:
-    of_any_run = results.modes(size, variants=True).get(name, {})
-    line = results.beside(size).get(name, {}).get(mode, of_any_run.get(mode))
-    return mark(_times(results.speedup(size, name, mode, "cap-fs")), line)
+    both = results.pair(size, name, mode, "cap-fs")
+    return mark(ratio({mode: both[0], "cap-fs": both[1]}, "cap-fs", mode), both[0]) if both else "-"
 
 
 def _cost(lines: dict[str, Line], mode: str = "gpm") -> str:
