@@ -51,6 +51,7 @@ class BytesMapGrowth : public Scratch {
 // It grows when it is full, by any amount, and goes on; closed and abandoned between batches.
 TEST_F(BytesMapGrowth, RandomBatchesDoWhatAnOracleDoesWhileItGrows) {
   std::mt19937_64 random(test_seed());
+  int growths = 0, full = 0;
   for (int program = 0; program < 3; ++program) {
     SCOPED_TRACE(detail::concat("program ", program));
     const std::string path = this->path("region" + std::to_string(program));
@@ -58,7 +59,6 @@ TEST_F(BytesMapGrowth, RandomBatchesDoWhatAnOracleDoesWhileItGrows) {
     Oracle oracle;
     Strings all;
     for (std::uint64_t i = 0; i < 110; ++i) all.push_back(key_of(i));
-    int growths = 0, full = 0;
     for (int batch = 0; batch < 60; ++batch) {
       SCOPED_TRACE(detail::concat("batch ", batch));
       const std::size_t not_done = run_batch(opened, random, oracle, true);
@@ -91,9 +91,10 @@ TEST_F(BytesMapGrowth, RandomBatchesDoWhatAnOracleDoesWhileItGrows) {
       ASSERT_EQ(opened.map->stats().free_extents, before.free_extents);
       ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
     }
-    EXPECT_GT(growths, 3);
-    EXPECT_GT(full, 3);
   }
+  // Of all programs: one alone may draw a growth that all of its later batches fit into.
+  EXPECT_GT(growths, 3);
+  EXPECT_GT(full, 3);
 }
 
 TEST_F(BytesMapGrowth, ARecordIsInOnePieceAndWhatIsFreeOfTwoIsApart) {

@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -84,7 +85,9 @@ struct MapOpened {
     return {std::move(region), std::move(map)};
   }
   static MapOpened open(const std::string& path, const MapOpenOptions& how = {},
-                        const OpenOptions& options = {}) {
+                        OpenOptions options = {}) {
+    // As at creation: by default a region opened while small has no room to grow some times more.
+    if (options.max_size == 0) options.max_size = 64 * std::filesystem::file_size(path);
     auto region = std::make_unique<Region>(Region::open(path, options));
     auto map = std::make_unique<Map>(Map::open(*region, "map", how));
     return {std::move(region), std::move(map)};

@@ -14,16 +14,26 @@ struct alignas(16) Chunk {
   std::uint64_t halves[2];
 };
 
-__global__ void copy_bytes(unsigned char* to, const unsigned char* from, std::uint64_t bytes) {
+// By `Unit`, which both addresses are aligned to, and what is left of one by single bytes.
+template <class Unit>
+__device__ void copy_by(unsigned char* to, const unsigned char* from, std::uint64_t bytes) {
   const std::uint64_t threads = std::uint64_t{gridDim.x} * blockDim.x;
   const std::uint64_t thread = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  const bool aligned = (reinterpret_cast<std::uintptr_t>(to) % sizeof(Chunk) |
-                        reinterpret_cast<std::uintptr_t>(from) % sizeof(Chunk)) == 0;
-  const std::uint64_t chunks = aligned ? bytes / sizeof(Chunk) : 0;
-  for (std::uint64_t i = thread; i < chunks; i += threads) {
-    reinterpret_cast<Chunk*>(to)[i] = reinterpret_cast<const Chunk*>(from)[i];
+  const std::uint64_t units = bytes / sizeof(Unit);
+  for (std::uint64_t i = thread; i < units; i += threads) {
+    reinterpret_cast<Unit*>(to)[i] = reinterpret_cast<const Unit*>(from)[i];
   }
-  for (std::uint64_t i = chunks * sizeof(Chunk) + thread; i < bytes; i += threads) to[i] = from[i];
+  for (std::uint64_t i = units * sizeof(Unit) + thread; i < bytes; i += threads) to[i] = from[i];
+}
+
+// By the widest units that both addresses have: stores of single bytes would each be a transfer.
+__global__ void copy_bytes(unsigned char* to, const unsigned char* from, std::uint64_t bytes) {
+  const auto addresses =
+      reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from);
+  if (addresses % sizeof(Chunk) == 0) return copy_by<Chunk>(to, from, bytes);
+  if (addresses % 8 == 0) return copy_by<std::uint64_t>(to, from, bytes);
+  if (addresses % 4 == 0) return copy_by<std::uint32_t>(to, from, bytes);
+  copy_by<unsigned char>(to, from, bytes);
 }
 
 }  // namespace
