@@ -1,6 +1,7 @@
 // The map of byte strings: insertions, lookups of keys that are there and of others, assignments
-// and erasures, in batches from the host. Every answer is compared with what was stored, and every
-// status counted, outside of what is timed: the program fails where one is wrong.
+// and erasures, in batches from the host, and then by a kernel with a ref, a group of threads for
+// each operation, whose strings are in device memory. Every answer is compared with what was
+// stored, and every status counted, outside of what is timed: the program fails where one is wrong.
 //
 //   bytes_map_bench [--pairs=N] [--batch=N] [--batches=N] [--key_least=N] [--key_most=N]
 //                   [--value_least=N] [--value_most=N] [--growths=N] [--seed=N]
@@ -17,9 +18,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <random>
 
 #include "bench.hpp"
+#include "bytes_map_refs.hpp"
 #include "holdfast/bytes_map.hpp"
 #include "scratch_region.hpp"
 
@@ -82,11 +86,143 @@ void require(bool right, const char* what) {
   std::exit(1);
 }
 
+// How a batch's operations are made. Not timed: prepare(), take() and end().
+class Way {
+ public:
+  virtual ~Way() = default;
+  virtual const char* name() const = 0;
+  // A batch. Of one that finds, `values` are those that are there; they are not given away.
+  virtual void prepare(bench::RefCall call, const ByteStringVector& keys,
+                       const ByteStringVector& values) = 0;
+  virtual void run() = 0;
+  virtual void take(std::vector<MapStatus>& status) = 0;
+  virtual void take(ByteStringVector& values, std::vector<BytesFound>& found) = 0;
+  virtual void end() {}
+};
+
+class ByBatch final : public Way {
+ public:
+  explicit ByBatch(BytesMap& map) : map_(map) {}
+  const char* name() const override { return "batch"; }
+  void prepare(bench::RefCall call, const ByteStringVector& keys,
+               const ByteStringVector& values) override {
+    call_ = call, keys_ = &keys, values_ = &values;
+    status_.assign(keys.size(), MapStatus{});
+    found_.assign(keys.size(), BytesFound::absent);
+    found_values_.offsets.assign(keys.size() + 1, 0);
+  }
+  void run() override {
+    switch (call_) {
+      case bench::RefCall::insert:
+        map_.insert(*keys_, *values_, status_.data());
+        return;
+      case bench::RefCall::insert_or_assign:
+        map_.insert_or_assign(*keys_, *values_, status_.data());
+        return;
+      case bench::RefCall::erase:
+        map_.erase(*keys_, status_.data());
+        return;
+      case bench::RefCall::find:
+        map_.find(*keys_, found_values_.offsets.data(), found_.data(), [&](std::uint64_t bytes) {
+          found_values_.bytes.resize(bytes);
+          return found_values_.bytes.data();
+        });
+    }
+  }
+  void take(std::vector<MapStatus>& status) override { status = status_; }
+  void take(ByteStringVector& values, std::vector<BytesFound>& found) override {
+    values = found_values_;
+    found = found_;
+  }
+
+ private:
+  BytesMap& map_;
+  bench::RefCall call_{};
+  const ByteStringVector* keys_ = nullptr;
+  const ByteStringVector* values_ = nullptr;
+  std::vector<MapStatus> status_;
+  std::vector<BytesFound> found_;
+  ByteStringVector found_values_;
+};
+
+class ByRef final : public Way {
+ public:
+  explicit ByRef(BytesMap& map) : map_(map) {}
+  const char* name() const override { return "ref"; }
+  void prepare(bench::RefCall call, const ByteStringVector& keys,
+               const ByteStringVector& values) override {
+    std::uint64_t room = 0;
+    const bool writes = call == bench::RefCall::insert || call == bench::RefCall::insert_or_assign;
+    for (std::size_t i = 0; writes && i < keys.size(); ++i) {
+      room += BytesMap::record_bytes_of(keys[i].size(), values[i].size());
+    }
+    ref_.emplace(map_.ref(std::min(room, map_.stats().largest_free)));
+    keys_ = std::make_unique<OnDevice>(keys, map_.stream());
+    values_ = std::make_unique<OnDevice>(values, map_.stream());
+    offsets_ = values.offsets;
+    status_ = holdfast::DeviceBuffer<MapStatus>(keys.size());
+    found_ = holdfast::DeviceBuffer<BytesFound>(keys.size());
+    if (!writes)
+      holdfast::fill_async(map_.stream(), values_->bytes.data(), 0, values_->bytes.bytes());
+    map_.stream().synchronize();
+    batch_ = {call,           static_cast<std::uint32_t>(keys.size()),
+              keys_->view(),  values_->view(),
+              status_.data(), found_.data()};
+  }
+  void run() override {
+    bench::apply(map_.stream(), *ref_, batch_);
+    map_.stream().synchronize();
+  }
+  void take(std::vector<MapStatus>& status) override { fetch(status_, status); }
+  void take(ByteStringVector& values, std::vector<BytesFound>& found) override {
+    fetch(found_, found);
+    fetch(values_->bytes, values.bytes);
+    values.offsets = offsets_;
+  }
+  void end() override { map_.quiesce(); }
+
+ private:
+  struct OnDevice {
+    OnDevice(const ByteStringVector& strings, holdfast::Stream& stream)
+        : bytes(strings.bytes.size() + 1), offsets(strings.offsets.size()) {
+      holdfast::copy_async(stream, bytes.data(), strings.bytes.data(), strings.bytes.size());
+      holdfast::copy_async(stream, offsets.data(), strings.offsets.data(), offsets.bytes());
+    }
+    bench::RefStrings view() const { return {bytes.data(), offsets.data()}; }
+    holdfast::DeviceBuffer<std::byte> bytes;
+    holdfast::DeviceBuffer<std::uint64_t> offsets;
+  };
+  template <class T>
+  void fetch(const holdfast::DeviceBuffer<T>& from, std::vector<T>& to) {
+    to.resize(from.size());
+    holdfast::copy_async(map_.stream(), to.data(), from.data(), from.bytes());
+    map_.stream().synchronize();
+  }
+
+  BytesMap& map_;
+  std::optional<holdfast::BytesMapRef> ref_;
+  std::unique_ptr<OnDevice> keys_, values_;
+  std::vector<std::uint64_t> offsets_;
+  holdfast::DeviceBuffer<MapStatus> status_;
+  holdfast::DeviceBuffer<BytesFound> found_;
+  bench::RefBatch batch_{};
+};
+
 class Bench {
  public:
-  Bench(BytesMap& map, const Sizes& sizes, std::uint64_t pairs, std::size_t batch)
-      : map_(map), sizes_(sizes), versions_(pairs), batch_(batch), random_(sizes.seed) {}
+  Bench(BytesMap& map, Way& way, const Sizes& sizes, std::uint64_t pairs, std::size_t batch)
+      : map_(map), way_(way), sizes_(sizes), versions_(pairs), batch_(batch), random_(sizes.seed) {}
 
+  void run(int batches) {
+    insert_all();
+    find(batches, true);
+    find(batches, false);
+    assign(batches);
+    find(batches, true);
+    erase_all();
+  }
+
+ private:
   // With the room that it needs, made before.
   void insert_all() {
     Timed timed;
@@ -103,9 +239,8 @@ class Bench {
         map_.reserve({.record_bytes = 2 * map_.stats().record_bytes});
         ++growths_;
       }
-      timed.run(count, keys, values, [&] {
-        require(map_.insert(keys, values).inserted == count, "not all was inserted");
-      });
+      const auto status = change(timed, RefCall::insert, keys, values);
+      require(all_are(status, MapStatus::inserted), "not all was inserted");
     }
     require(map_.size() == versions_.size(), "the number of pairs");
     print("insert", timed);
@@ -113,20 +248,24 @@ class Bench {
 
   void find(int batches, bool there) {
     Timed timed;
-    ByteStringVector found_values;
-    std::vector<BytesFound> found(batch_);
+    ByteStringVector values;
+    std::vector<BytesFound> found;
     for (int i = 0; i <= batches; ++i) {
       const std::vector<std::uint64_t> numbers = draw();
-      ByteStringVector keys;
-      for (const std::uint64_t n : numbers) add_key(keys, sizes_, there ? n : n + (1ull << 48));
-      found_values.offsets.assign(numbers.size() + 1, 0);
-      timed.run(numbers.size(), keys, found_values, [&] {
-        map_.find(keys, found_values.offsets.data(), found.data(), [&](std::uint64_t bytes) {
-          found_values.bytes.resize(bytes);
-          return found_values.bytes.data();
-        });
-      });
-      check(numbers, found_values, found, there);
+      ByteStringVector keys, expected;
+      for (const std::uint64_t n : numbers) {
+        add_key(keys, sizes_, there ? n : n + (1ull << 48));
+        if (there) add_value(expected, sizes_, n, versions_[n]);
+        if (!there) expected.push_back("");
+      }
+      way_.prepare(RefCall::find, keys, expected);
+      timed.run(keys, expected, [&] { way_.run(); });
+      way_.take(values, found);
+      way_.end();
+      for (std::size_t at = 0; at < numbers.size(); ++at) {
+        require(found[at] == (there ? BytesFound::present : BytesFound::absent), "what was found");
+        require(values[at] == expected[at], "a value");
+      }
     }
     print(there ? "find" : "find_absent", timed);
   }
@@ -143,9 +282,7 @@ class Bench {
         add_key(keys, sizes_, n);
         add_value(values, sizes_, n, versions_[n] + 1);
       }
-      std::vector<MapStatus> status(numbers.size());
-      timed.run(numbers.size(), keys, values,
-                [&] { map_.insert_or_assign(keys, values, status.data()); });
+      const auto status = change(timed, RefCall::insert_or_assign, keys, values);
       for (std::size_t at = 0; at < numbers.size(); ++at) {
         // Room that is in pieces may be too small for one; it has what it had then.
         const bool assigned = status[at] == MapStatus::assigned;
@@ -161,10 +298,13 @@ class Bench {
     Timed timed;
     for (std::uint64_t first = 0; first < versions_.size(); first += batch_) {
       const std::size_t count = std::min<std::uint64_t>(batch_, versions_.size() - first);
-      ByteStringVector keys;
-      for (std::uint64_t i = first; i < first + count; ++i) add_key(keys, sizes_, i);
-      timed.run(count, keys, {},
-                [&] { require(map_.erase(keys).erased == count, "not all was erased"); });
+      ByteStringVector keys, none;
+      for (std::uint64_t i = first; i < first + count; ++i) {
+        add_key(keys, sizes_, i);
+        none.push_back("");
+      }
+      const auto status = change(timed, RefCall::erase, keys, none);
+      require(all_are(status, MapStatus::erased), "not all was erased");
     }
     print("erase", timed);
     require(map_.size() == 0 && map_.stats().free_bytes == map_.stats().record_bytes,
@@ -173,15 +313,14 @@ class Bench {
     require(wrong.empty(), wrong.c_str());
   }
 
- private:
+  using RefCall = bench::RefCall;
   struct Timed {
     std::vector<double> seconds;
     std::uint64_t operations = 0, bytes = 0;
 
     // The first batch is not counted, unless there is no other.
     template <class Body>
-    void run(std::size_t count, const ByteStringVector& keys, const ByteStringVector& values,
-             Body&& body) {
+    void run(const ByteStringVector& keys, const ByteStringVector& values, Body&& body) {
       const double took = bench::seconds(body);
       if (seconds.size() == 1 && !second_) {
         second_ = true;
@@ -189,7 +328,7 @@ class Bench {
         operations = bytes = 0;
       }
       seconds.push_back(took);
-      operations += count;
+      operations += keys.size();
       bytes += keys.bytes.size() + values.bytes.size();
     }
     double total() const {
@@ -208,14 +347,17 @@ class Bench {
     return numbers;
   }
 
-  void check(const std::vector<std::uint64_t>& numbers, const ByteStringVector& values,
-             const std::vector<BytesFound>& found, bool there) const {
-    for (std::size_t at = 0; at < numbers.size(); ++at) {
-      require(found[at] == (there ? BytesFound::present : BytesFound::absent), "what was found");
-      ByteStringVector expected;
-      if (there) add_value(expected, sizes_, numbers[at], versions_[numbers[at]]);
-      require(!there || values[at] == expected[0], "a value");
-    }
+  std::vector<MapStatus> change(Timed& timed, RefCall call, const ByteStringVector& keys,
+                                const ByteStringVector& values) {
+    way_.prepare(call, keys, values);
+    timed.run(keys, values, [&] { way_.run(); });
+    std::vector<MapStatus> status;
+    way_.take(status);
+    way_.end();
+    return status;
+  }
+  static bool all_are(const std::vector<MapStatus>& status, MapStatus one) {
+    return std::all_of(status.begin(), status.end(), [&](MapStatus each) { return each == one; });
   }
 
   void print(const char* operation, const Timed& timed) {
@@ -223,6 +365,7 @@ class Bench {
     const double operations = static_cast<double>(timed.operations);
     bench::Line("bytes_map")
         .text("operation", operation)
+        .text("how", way_.name())
         .count("pairs", versions_.size())
         .count("batch", batch_)
         .count("batches", timed.seconds.size())
@@ -244,6 +387,7 @@ class Bench {
   }
 
   BytesMap& map_;
+  Way& way_;
   Sizes sizes_;
   std::vector<std::uint64_t> versions_;  // of each pair's value
   std::size_t batch_;
@@ -291,11 +435,8 @@ int main(int argc, char** argv) {
   const std::uint64_t bytes = BytesMap::region_bytes(shape) + (options["growths"] ? 4 * room : 0);
   bench::ScratchRegion scratch(bytes);
   BytesMap map = BytesMap::create(scratch.get(), "map", shape);
-  Bench bench(map, sizes, pairs, batch);
-  bench.insert_all();
-  bench.find(batches, true);
-  bench.find(batches, false);
-  bench.assign(batches);
-  bench.find(batches, true);
-  bench.erase_all();
+  ByBatch by_batch(map);
+  ByRef by_ref(map);
+  Bench(map, by_batch, sizes, pairs, batch).run(batches);
+  Bench(map, by_ref, sizes, pairs, batch).run(batches);
 }

@@ -1,5 +1,6 @@
 // A hash map that lives in a region, of keys and values that are byte strings of any length: keys
-// of up to 64 KiB, values of up to 16 MiB. In batches from the host.
+// of up to 64 KiB, values of up to 16 MiB. In batches from the host, and from kernels as they go
+// (bytes_map_ref.hpp).
 //
 // docs/bytes-map.md says how it is made. It stands on HashMap (hash_map.hpp).
 #pragma once
@@ -12,12 +13,10 @@
 #include <string_view>
 #include <vector>
 
+#include "holdfast/bytes_map_ref.hpp"
 #include "holdfast/hash_map.hpp"
 
 namespace holdfast {
-
-inline constexpr std::uint64_t kMostBytesOfKey = std::uint64_t{64} << 10;
-inline constexpr std::uint64_t kMostBytesOfValue = std::uint64_t{16} << 20;
 
 // Byte strings one behind the other, as Arrow's large_binary has them: string i is
 // bytes[offsets[i]] to bytes[offsets[i + 1]]. Does not own them. In host memory.
@@ -49,13 +48,6 @@ struct ByteStringVector {
   }
   std::string_view operator[](std::size_t i) const { return ByteStrings(*this)[i]; }
   operator ByteStrings() const { return {bytes.data(), offsets.data(), size()}; }  // NOLINT
-};
-
-// What a lookup found of a key.
-enum class BytesFound : std::uint8_t {
-  absent = 0,
-  present = 1,
-  damaged = 2,  // it is there, and its record is not as it was written: no bytes are given
 };
 
 struct BytesMapOptions {
@@ -95,6 +87,8 @@ struct BytesMapStats {
   std::uint64_t largest_free = 0;  // bytes that are free side by side: no larger record fits
   std::uint64_t free_extents = 0;  // pieces that the free bytes are in
   std::uint64_t max_batch = 0;
+  bool refs_out =
+      false;  // ref() was called since the last quiesce(): what they free is not counted
 };
 
 namespace detail {
@@ -116,7 +110,12 @@ class BytesMapHost;
 // Damage. A key whose record is not as it was written counts as there: a lookup says `damaged`,
 // insert() keeps it, insert_or_assign() and erase() replace and remove it.
 //
-// Invariants, between calls: no two records overlap, and all bytes that are no record's are free.
+// Refs. Once ref() was called, and until quiesce(), kernels change the map, and batches look up and
+// export alone: those that change it, and reserve(), throw invalid_argument with nothing changed.
+// Lookups may run beside the kernels. What is no record's is free again at quiesce(), not before.
+//
+// Invariants, between calls: no two records overlap, and, while no refs are out, all bytes that are
+// no record's are free.
 //
 // Opening it again in the same process ends the earlier map: its calls throw closed. REQUIRES: the
 // region outlives the map, and is not moved meanwhile. Thread safety: one thread at a time.
@@ -167,12 +166,23 @@ class BytesMap {
   std::uint64_t export_batch(std::uint64_t first, std::uint64_t slots, ByteStringVector& keys,
                              ByteStringVector& values) const;
 
+  // For kernels, until quiesce(), with so many bytes for the records that they write: side by side,
+  // as record_bytes_of() counts them. 0: for lookups and erasures. There may be several refs, each
+  // with its own room. Throws no_space (so many bytes are not free side by side), and as
+  // Region::check_writable().
+  BytesMapRef ref(std::uint64_t record_bytes = 0);
+  // Ends all refs, finds what is free now, and lets batches change the map again. Takes time that
+  // grows with the index; does nothing where no ref is out. REQUIRES: kernels with refs have ended.
+  // Throws damaged (the index is: open it again).
+  void quiesce();
+
   std::uint64_t size() const { return stats().size; }
   BytesMapStats stats() const;
   const MapRecovery& recovery() const;  // of open(): of the index
 
   // Empty if the index, all records and what is free are as they should be, read by the host alone;
-  // otherwise what is wrong.
+  // otherwise what is wrong. While refs are out it is not asked whether bytes are free. REQUIRES:
+  // no kernel changes the map meanwhile.
   std::string verify() const;
 
   // In which batches run.

@@ -64,15 +64,13 @@ __device__ __forceinline__ MapStatus map_accumulate(const MapView& view,
                                                     const MapGroup<Config::kWidth>& group,
                                                     const MapKey<Key>& key, const void* delta,
                                                     MapElement element) {
-  constexpr Scope kScope = Config::kScope;
   if (map_wanted(view, key) == 0) return MapStatus::refused;
   const MapSpot<Key> spot = map_spot<Key, Config>(view, key, group.rank);
   std::uint32_t place = kMapNoPlace;
   for (;;) {
     const MapSeen<Key> seen = map_see<Key, Config, false>(view, group, spot, key);
     if (seen.look.holding == 0) return MapStatus::absent;
-    const unsigned holder = map_first_of(seen.look.holding);
-    const std::uint64_t before = group.from(seen.look.word, holder);
+    const std::uint64_t before = group.from(seen.look.word, map_first_of(seen.look.holding));
     std::uint64_t after = kMapNone;
     if (view.values != nullptr) {
       if (place == kMapNoPlace) place = map_take_place<Config, false>(view, group);
@@ -85,14 +83,7 @@ __device__ __forceinline__ MapStatus map_accumulate(const MapView& view,
       after = map_small_sum(view, element, before, delta);
       if (!map_is_value(after)) return MapStatus::refused;
     }
-    bool done = false;
-    if (group.rank == holder) {
-      map_fence<kScope>();
-      done = map_cas<kScope>(seen.spot.word, before, after) == before;
-      view.marks.mark(seen.spot.home, map_bucket_bytes<Key, Config>(view));
-      persist();
-    }
-    if (group.ballot(done) != 0) return MapStatus::assigned;
+    if (map_exchange<Key, Config>(view, group, seen, before, after)) return MapStatus::assigned;
   }
 }
 

@@ -89,6 +89,8 @@ struct MapConfig {
   using HashFunctions = Hash;
 };
 
+class BytesMapRef;
+
 // What became of an operation.
 enum class MapStatus : std::uint8_t {
   inserted = 1,  // its key was not there, and is
@@ -292,6 +294,7 @@ class HashMapRef {
 #endif
 
  private:
+  friend class BytesMapRef;  // bytes_map_ref.hpp: its records hang on this map's words
   using Kernels = detail::MapKernelKey<Key>;
   detail::MapView view_;
 };

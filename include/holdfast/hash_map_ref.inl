@@ -576,6 +576,24 @@ __device__ __forceinline__ MapStatus map_erase(const MapView& view,
   return group.ballot(done) != 0 ? MapStatus::erased : MapStatus::absent;
 }
 
+// Changes the word of the slot that was seen to hold a key, if it is still `before`; what is behind
+// `after` is durable, and the change is when this returns. If not, another operation of the key has
+// gone on.
+template <class Key, class Config>
+__device__ __forceinline__ bool map_exchange(const MapView& view,
+                                             const MapGroup<Config::kWidth>& group,
+                                             const MapSeen<Key>& seen, std::uint64_t before,
+                                             std::uint64_t after) {
+  bool done = false;
+  if (group.rank == map_first_of(seen.look.holding)) {
+    map_fence<Config::kScope>();
+    done = map_cas<Config::kScope>(seen.spot.word, before, after) == before;
+    view.marks.mark(seen.spot.home, map_bucket_bytes<Key, Config>(view));
+    persist();
+  }
+  return group.ballot(done) != 0;
+}
+
 // The word of a key's value; kMapNone: it is not there.
 template <class Key, class Config, bool Alone>
 __device__ __forceinline__ std::uint64_t map_find_word(const MapView& view,

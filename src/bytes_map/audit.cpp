@@ -86,13 +86,13 @@ std::string BytesMapHost::verify() {
   std::uint64_t end = 0;
   for (const Extent& each : all) {
     if (each.first < end) return concat("the place ", each.first * kGrain, " is taken twice");
-    if (each.first > end) {
+    if (each.first > end && !refs_out_) {
       return concat((each.first - end) * kGrain, " bytes at ", end * kGrain,
                     " are neither free nor a record's");
     }
     end = each.end();
   }
-  if (end == records_.end()) return {};
+  if (end == records_.end() || refs_out_) return {};
   return concat((records_.end() - end) * kGrain,
                 " bytes at the end are neither free nor a record's");
 }

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "bytes_map/record.hpp"
+#include "holdfast/bytes_map_record.hpp"
 
 namespace holdfast::bytes_map {
 

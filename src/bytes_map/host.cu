@@ -176,8 +176,56 @@ void BytesMapHost::survey() {
   index_.migrate(~std::uint64_t{0});
 }
 
+void BytesMapHost::check_quiet(const char* call) const {
+  if (!refs_out_) return;
+  throw Error(Errc::invalid_argument,
+              concat(where_, ": ", call,
+                     " while refs are out, which kernels may still use: wait for "
+                     "them, and quiesce() first"));
+}
+
+BytesMapRef BytesMapHost::ref(std::uint64_t record_bytes) {
+  region_.check_writable("a ref of a bytes map");
+  if (record_bytes > free_.largest() * bytes_map::kGrain) {
+    throw Error(Errc::no_space,
+                concat(where_, ": a ref with ", record_bytes, " bytes for records, of which ",
+                       free_.largest() * bytes_map::kGrain,
+                       " are free side by side: ask for fewer, or reserve() more first"));
+  }
+  const std::uint64_t grains = bytes_map::grains_for(record_bytes);
+  BytesMapRef::Parts parts{};
+  parts.records = records_.view();
+  parts.marks = region_.marks();
+  parts.digest_bits = object_.parameters().digest_bits;
+  if (grains != 0) {
+    DeviceBuffer<unsigned long long> taken(1);
+    fill_async(stream(), taken.data(), 0, sizeof(unsigned long long));
+    stream().synchronize();  // who uses the ref may do so on another stream
+    parts.taken = taken.data();
+    taken_.push_back(std::move(taken));
+    parts.room = free_.take({grains}).front();
+  }
+  refs_out_ = true;
+  return {index_.ref(), parts};
+}
+
+void BytesMapHost::quiesce() {
+  region_.check_writable("quiesce()");
+  if (!refs_out_) return;
+  try {
+    index_.quiesce();
+    survey();
+  } catch (const std::exception& error) {
+    core::keep_reason(broken_, error);
+    throw;
+  }
+  taken_.clear();
+  refs_out_ = false;
+}
+
 void BytesMapHost::reserve(const BytesMapReserve& wanted) {
   region_.check_writable("reserve()");
+  check_quiet("reserve()");
   const std::uint64_t grains = records_.missing(wanted.record_bytes);
   // Records first: what was made for them can be given up, and an index stays as it has grown.
   const bytes_map::Chunk* const added = grains != 0 ? &records_.add(grains) : nullptr;
@@ -200,6 +248,7 @@ BytesMapStats BytesMapHost::stats() {
   result.largest_free = free_.largest() * bytes_map::kGrain;
   result.free_extents = free_.extents().size();
   result.max_batch = max_batch_;
+  result.refs_out = refs_out_;
   return result;
 }
 
@@ -462,6 +511,7 @@ void BytesMapHost::apply(MapOperation operation, const Batch& batch,
 
 BytesMapResult BytesMapHost::update(MapOperation operation, const ByteStrings& keys,
                                     const ByteStrings* values, MapStatus* status) {
+  check_quiet("a batch that changes the map");
   check(keys, kMostBytesOfKey, "key");
   if (values != nullptr) {
     check(*values, kMostBytesOfValue, "value");

@@ -10,6 +10,7 @@
 #include "bytes_map/free_space.hpp"
 #include "bytes_map/kernels.hpp"
 #include "bytes_map/records.hpp"
+#include "holdfast/bytes_map.hpp"
 #include "holdfast/durable.hpp"
 
 namespace holdfast::bytes_map {
@@ -46,8 +47,8 @@ struct Pairs {
 
 namespace holdfast::detail {
 
-// Invariant: between calls, what is free is what no word of the index names; or `broken_` says why
-// nothing is known.
+// Invariant: between calls, what is free is what no word of the index names; or refs are out, and
+// it is some of that; or `broken_` says why nothing is known.
 class BytesMapHost {
  public:
   BytesMapHost(Region& region, std::string where, bytes_map::BytesMapObject object,
@@ -59,6 +60,8 @@ class BytesMapHost {
   // nothing changed.
   void survey();
   void reserve(const BytesMapReserve& wanted);
+  BytesMapRef ref(std::uint64_t record_bytes);
+  void quiesce();
 
   BytesMapResult update(MapOperation operation, const ByteStrings& keys, const ByteStrings* values,
                         MapStatus* status);
@@ -89,6 +92,8 @@ class BytesMapHost {
     std::vector<bytes_map::RecordHead> heads;
   };
 
+  // Throws invalid_argument while refs are out.
+  void check_quiet(const char* call) const;
   void check(const ByteStrings& strings, std::uint64_t most, const char* what) const;
   void stage(const ByteStrings& strings, Staged& to);
   // Finds keys, which are staged, in the index and compares them with those of records; of those
@@ -117,6 +122,8 @@ class BytesMapHost {
   std::uint32_t max_batch_;
   bytes_map::FreeSpace free_;
   std::string broken_;
+  bool refs_out_ = false;
+  std::vector<DeviceBuffer<unsigned long long>> taken_;  // of refs that have room for records
 
   Staged keys_, values_;
   DeviceBuffer<std::uint64_t> digests_, words_, key_at_, value_at_;

@@ -2,6 +2,7 @@
 // memory behind it move at once.
 #include "bytes_map/kernels.hpp"
 
+#include "holdfast/bytes_map_ref.hpp"
 #include "holdfast/kernel.hpp"
 
 namespace holdfast::bytes_map {
@@ -10,11 +11,6 @@ namespace {
 constexpr unsigned kThreads = 256;
 constexpr unsigned kWidth = 8;
 using Group = MapGroup<kWidth>;
-
-struct Grain {
-  std::uint64_t low;
-  std::uint64_t high;
-};
 
 __device__ std::uint64_t thread_number() {
   return std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -39,42 +35,6 @@ __device__ Grain grain_of(const DeviceStrings& strings, std::uint32_t op, std::u
   return grain;
 }
 
-__device__ Grain grain_at(const std::byte* record, std::uint64_t i) {
-  const uint4 bits = reinterpret_cast<const uint4*>(record)[i];
-  return {std::uint64_t{bits.y} << 32 | bits.x, std::uint64_t{bits.w} << 32 | bits.z};
-}
-
-__device__ void store_grain(std::byte* record, std::uint64_t i, const Grain& grain) {
-  uint4 bits;
-  bits.x = static_cast<std::uint32_t>(grain.low);
-  bits.y = static_cast<std::uint32_t>(grain.low >> 32);
-  bits.z = static_cast<std::uint32_t>(grain.high);
-  bits.w = static_cast<std::uint32_t>(grain.high >> 32);
-  reinterpret_cast<uint4*>(record)[i] = bits;
-}
-
-// The bytes of a grain of a string of `bytes` bytes at `to`, which may begin anywhere.
-__device__ void write_out(std::byte* to, std::uint64_t i, std::uint64_t bytes, const Grain& grain) {
-  const std::uint64_t left = bytes - i * kGrain;
-  std::byte* const at = to + i * kGrain;
-  if (left >= kGrain && reinterpret_cast<std::uintptr_t>(at) % kGrain == 0) {
-    store_grain(at, 0, grain);
-    return;
-  }
-  const unsigned count = left < kGrain ? static_cast<unsigned>(left) : unsigned{kGrain};
-  for (unsigned byte = 0; byte < count; ++byte) {
-    const std::uint64_t word = byte < 8 ? grain.low : grain.high;
-    at[byte] = static_cast<std::byte>(word >> byte % 8 * 8);
-  }
-}
-
-__device__ std::uint64_t sum_over(const Group& group, std::uint64_t value) {
-  for (unsigned step = kWidth / 2; step != 0; step /= 2) {
-    value += group.from(value, group.rank ^ step);
-  }
-  return value;
-}
-
 __global__ void digest_kernel(DeviceStrings keys, std::uint32_t count, unsigned digest_bits,
                               std::uint64_t* digests) {
   const Group group;
@@ -92,12 +52,6 @@ __global__ void digest_kernel(DeviceStrings keys, std::uint32_t count, unsigned 
     const std::uint64_t sum = sum_over(group, terms[half]);
     if (group.rank == half) digests[2 * op + half] = digest_of(half, sum, bytes, digest_bits);
   }
-}
-
-__device__ RecordHead head_of(const std::byte* record) {
-  const Grain grain = grain_at(record, 0);
-  return {static_cast<std::uint32_t>(grain.low), static_cast<std::uint32_t>(grain.low >> 32),
-          grain.high};
 }
 
 __device__ bool has_key(const Group& group, const Lookup& lookup, std::uint32_t op,
@@ -221,8 +175,8 @@ __global__ void head_kernel(Writing writing) {
   const std::uint32_t key_bytes = length(writing.keys), value_bytes = length(writing.values);
   std::byte* const record = writing.records.at(at);
   store_grain(record, 0,
-              {std::uint64_t{value_bytes} << 32 | key_bytes,
-               sum_of(writing.sums[op], key_bytes, value_bytes, at.first)});
+              grain_of(RecordHead{key_bytes, value_bytes,
+                                  sum_of(writing.sums[op], key_bytes, value_bytes, at.first)}));
   writing.marks.mark(record, kGrain);
 }
 

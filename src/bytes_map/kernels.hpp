@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "bytes_map/chunk.hpp"
+#include "holdfast/bytes_map_record.hpp"
 #include "holdfast/page_marks.hpp"
 #include "holdfast/stream.hpp"
 

@@ -171,6 +171,10 @@ BytesMapResult BytesMap::erase(const ByteStrings& keys, MapStatus* status) {
 
 void BytesMap::reserve(const BytesMapReserve& wanted) { host_->usable().reserve(wanted); }
 
+BytesMapRef BytesMap::ref(std::uint64_t record_bytes) { return host_->usable().ref(record_bytes); }
+
+void BytesMap::quiesce() { host_->usable().quiesce(); }
+
 void BytesMap::find(const ByteStrings& keys, std::uint64_t* offsets, BytesFound* found,
                     const Room& room) const {
   host_->usable().find(keys, offsets, found, room);

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bytes_map/chunk.hpp"
+#include "holdfast/bytes_map_record.hpp"
 #include "holdfast/region.hpp"
 #include "holdfast/stream.hpp"
 

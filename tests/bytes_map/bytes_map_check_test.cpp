@@ -16,34 +16,43 @@ TEST_P(BytesMapCheck, FindsNoFailure) {
   EXPECT_TRUE(nothing_fails(report)) << to_string(report.verdict) << all_of(report.void_reasons);
   EXPECT_TRUE(report.complete) << all_of(report.limits);
   EXPECT_TRUE(report.schedules_complete);
-  EXPECT_GT(report.states, 10u);
+  EXPECT_GT(report.states, 7u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, BytesMapCheck,
                          ::testing::Values("bytes_map_insert", "bytes_map_update",
-                                           "bytes_map_erase", "bytes_map_grow"),
+                                           "bytes_map_erase", "bytes_map_grow",
+                                           "bytes_map_ref_insert", "bytes_map_ref_update",
+                                           "bytes_map_ref_erase"),
                          [](const auto& of) { return std::string(of.param); });
 
-// Where the host does not wait for a record before the index names it, a crash leaves a key whose
-// record is not there.
-class BytesMapCheckOfMutants : public ::testing::TestWithParam<const char*> {};
+// Where the host does not wait for a record before the index names it, or a kernel's group does not
+// make its own durable, a crash leaves a key whose record is not there.
+struct Waits {
+  const char* program;
+  const char* file;  // where
+};
+class BytesMapCheckOfMutants : public ::testing::TestWithParam<Waits> {};
 
-TEST_P(BytesMapCheckOfMutants, AHostThatDoesNotWaitForARecordIsNoticed) {
+TEST_P(BytesMapCheckOfMutants, WhoDoesNotWaitForARecordIsNoticed) {
   Options options;
   options.nested = false;
   int killed = 0;
   for (const Mutant& mutant :
-       check_mutants({{"usual", [] { return shipped_program(GetParam()); }}}, options, 1)) {
-    const bool of_map = mutant.place.file.find("bytes_map/host.cu") != std::string::npos;
+       check_mutants({{"usual", [] { return shipped_program(GetParam().program); }}}, options, 1)) {
+    const bool is_there = mutant.place.file.find(GetParam().file) != std::string::npos;
     killed +=
-        of_map && mutant.fate == Mutant::Fate::killed && mutant.killer == Mutant::Killer::state;
+        is_there && mutant.fate == Mutant::Fate::killed && mutant.killer == Mutant::Killer::state;
   }
   EXPECT_GE(killed, 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, BytesMapCheckOfMutants,
-                         ::testing::Values("bytes_map_insert", "bytes_map_grow"),
-                         [](const auto& of) { return std::string(of.param); });
+                         ::testing::Values(Waits{"bytes_map_insert", "bytes_map/host.cu"},
+                                           Waits{"bytes_map_grow", "bytes_map/host.cu"},
+                                           Waits{"bytes_map_ref_insert", "hash_map_ref.inl"},
+                                           Waits{"bytes_map_ref_update", "hash_map_ref.inl"}),
+                         [](const auto& of) { return std::string(of.param.program); });
 
 }  // namespace
 }  // namespace holdfast::check

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "bytes_map/bytes_map_test.hpp"
-#include "bytes_map/record.hpp"
+#include "holdfast/bytes_map_record.hpp"
 #include "holdfast/durable.hpp"
 #include "holdfast/hash_map.hpp"
 

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "hash_map/map_test.hpp"
+#include "support/linearizable.hpp"
 #if defined(HOLDFAST_BACKEND_CPU)
 #include "holdfast/cpu/executor.hpp"
 #endif
@@ -77,33 +78,6 @@ bool answers(const Called& called, State& state) {
       return (called.step.found != 0) == state.has_value();
   }
 }
-
-// Wing and Gong's search, with what was tried already left out.
-class Explanation {
- public:
-  explicit Explanation(std::vector<Called> calls) : calls_(std::move(calls)) {}
-  bool exists(const State& first) { return from(0, first); }
-
- private:
-  bool from(U64 done, const State& state) {
-    if (done == (U64{1} << calls_.size()) - 1) return true;
-    if (!tried_.insert({done, state}).second) return false;
-    unsigned long long first_end = ~0ull;
-    for (std::size_t i = 0; i < calls_.size(); ++i) {
-      if ((done >> i & 1) == 0) first_end = std::min(first_end, calls_[i].step.ended);
-    }
-    for (std::size_t i = 0; i < calls_.size(); ++i) {
-      if ((done >> i & 1) != 0 || calls_[i].step.begun > first_end) continue;
-      if (calls_[i].behind >= 0 && (done >> calls_[i].behind & 1) == 0) continue;
-      State next = state;
-      if (answers(calls_[i], next) && from(done | U64{1} << i, next)) return true;
-    }
-    return false;
-  }
-
-  std::vector<Called> calls_;
-  std::set<std::pair<U64, State>> tried_;
-};
 
 std::string text_of(const std::vector<Called>& calls) {
   static constexpr const char* kNames[] = {
@@ -365,7 +339,7 @@ class Histories {
       const auto there = left.find(key_of(key));
       MapStep last{MapCall::find, {}, there != left.end(), key, ~0ull - 1, ~0ull};
       calls.push_back({last, 0, last.found != 0 ? there->second : 0});
-      ASSERT_TRUE(Explanation(calls).exists(state))
+      ASSERT_TRUE(is_explained(calls, state))
           << "key " << key << ", at first " << (state ? *state : 0) << ":\n"
           << text_of(calls);
     }

@@ -1,10 +1,13 @@
-// The map of byte strings at its smallest: batches of one key, or of two.
+// The map of byte strings at its smallest: batches of one key, or of two; and kernels that do the
+// same by a ref, a group for each key.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "checking/sized_offer.hpp"
 #include "holdfast/bytes_map.hpp"
+#include "holdfast/kernel.hpp"
 #include "layers.hpp"
 
 namespace holdfast::check {
@@ -19,6 +22,7 @@ struct Plan {
   // Its index is growing, of which opening moves the keys, and the first piece of what there is for
   // records is full.
   bool grown = false;
+  bool by_ref = false;
   static constexpr std::uint32_t kFillers = 44;  // so that keys are on the level that is emptied
 
   // Records of three grains, so that each has parts that can be lost by themselves.
@@ -41,7 +45,48 @@ struct Plan {
   }
 };
 
+struct Operation {
+  Call call;
+  ByteSpan key, value;
+};
+
+__global__ void apply_kernel(BytesMapRef ref, const Operation* operations) {
+  const BytesMapRef::Group group;
+  const Operation& of = operations[(blockIdx.x * blockDim.x + threadIdx.x) / BytesMapRef::kWidth];
+  switch (of.call) {
+    case Call::insert:
+      ref.insert(group, of.key, of.value);
+      return;
+    case Call::insert_or_assign:
+      ref.insert_or_assign(group, of.key, of.value);
+      return;
+    case Call::erase:
+      ref.erase(group, of.key);
+  }
+}
+
+void apply_by_ref(BytesMap& map, const Plan& plan) {
+  const ByteStringVector keys = plan.strings(Plan::key), values = plan.strings(Plan::after);
+  const PinnedBuffer<std::byte> bytes(keys.bytes.size() + values.bytes.size());
+  std::copy(keys.bytes.begin(), keys.bytes.end(), bytes.data());
+  std::byte* const of_values =
+      std::copy(values.bytes.begin(), values.bytes.end(), bytes.data() + keys.bytes.size()) -
+      values.bytes.size();
+  const PinnedBuffer<Operation> operations(plan.operations);
+  for (std::uint32_t i = 0; i < plan.operations; ++i) {
+    operations[i] = {plan.call,
+                     {bytes.data() + keys.offsets[i], keys[i].size()},
+                     {of_values + values.offsets[i], values[i].size()}};
+  }
+  const BytesMapRef ref =
+      map.ref(plan.call == Call::erase ? 0 : plan.operations * Plan::record_bytes());
+  launch(map.stream(), dim3(1), dim3(plan.operations * BytesMapRef::kWidth), apply_kernel, ref,
+         operations.data());
+  map.stream().synchronize();
+}
+
 void apply(BytesMap& map, const Plan& plan) {
+  if (plan.by_ref) return apply_by_ref(map, plan);
   const ByteStringVector keys = plan.strings(Plan::key), values = plan.strings(Plan::after);
   switch (plan.call) {
     case Call::insert:
@@ -151,7 +196,13 @@ std::vector<Offer> bytes_map_programs() {
           offer("bytes_map_erase", "the same: a batch that erases", {Call::erase, true, 1}),
           offer("bytes_map_grow",
                 "the same: a growth ends, and a batch assigns, whose record is in what was added",
-                {Call::insert_or_assign, true, 1, true})};
+                {Call::insert_or_assign, true, 1, true}),
+          offer("bytes_map_ref_insert", "the same: a kernel inserts by a ref",
+                {Call::insert, false, 1, false, true}),
+          offer("bytes_map_ref_update", "the same: a kernel assigns",
+                {Call::insert_or_assign, true, 1, false, true}),
+          offer("bytes_map_ref_erase", "the same: a kernel erases",
+                {Call::erase, true, 1, false, true})};
 }
 
 }  // namespace holdfast::check

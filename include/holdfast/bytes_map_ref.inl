@@ -1,0 +1,289 @@
+// What bytes_map_ref.hpp declares. Included by it alone. docs/bytes-map.md, "From kernels".
+#pragma once
+
+#include <cstring>
+
+namespace holdfast {
+namespace bytes_map {
+
+// ---- Grains ------------------------------------------------------------------------------------
+
+struct Grain {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+};
+
+__device__ __forceinline__ Grain grain_at(const std::byte* record, std::uint64_t i) {
+  const uint4 bits = reinterpret_cast<const uint4*>(record)[i];
+  return {std::uint64_t{bits.y} << 32 | bits.x, std::uint64_t{bits.w} << 32 | bits.z};
+}
+
+__device__ __forceinline__ void store_grain(std::byte* record, std::uint64_t i,
+                                            const Grain& grain) {
+  uint4 bits;
+  bits.x = static_cast<std::uint32_t>(grain.low);
+  bits.y = static_cast<std::uint32_t>(grain.low >> 32);
+  bits.z = static_cast<std::uint32_t>(grain.high);
+  bits.w = static_cast<std::uint32_t>(grain.high >> 32);
+  reinterpret_cast<uint4*>(record)[i] = bits;
+}
+
+// The bytes of a grain of a string of `bytes` bytes at `to`, which may begin anywhere.
+__device__ __forceinline__ void write_out(std::byte* to, std::uint64_t i, std::uint64_t bytes,
+                                          const Grain& grain) {
+  const std::uint64_t left = bytes - i * kGrain;
+  std::byte* const at = to + i * kGrain;
+  if (left >= kGrain && reinterpret_cast<std::uintptr_t>(at) % kGrain == 0) {
+    store_grain(at, 0, grain);
+    return;
+  }
+  const unsigned count = left < kGrain ? static_cast<unsigned>(left) : unsigned{kGrain};
+  for (unsigned byte = 0; byte < count; ++byte) {
+    const std::uint64_t word = byte < 8 ? grain.low : grain.high;
+    at[byte] = static_cast<std::byte>(word >> byte % 8 * 8);
+  }
+}
+
+// Grain `i` of bytes that may begin anywhere, none of which behind their end is read: zeros.
+__device__ __forceinline__ Grain grain_of(const ByteSpan& span, std::uint64_t i) {
+  const auto* const from = static_cast<const std::byte*>(span.bytes) + i * kGrain;
+  const std::uint64_t left = span.count - i * kGrain;
+  if (left >= kGrain && reinterpret_cast<std::uintptr_t>(from) % 8 == 0) {
+    const auto* const words = reinterpret_cast<const std::uint64_t*>(from);
+    return {words[0], words[1]};
+  }
+  Grain grain;
+  const unsigned count = left < kGrain ? static_cast<unsigned>(left) : unsigned{kGrain};
+  for (unsigned byte = 0; byte < count; ++byte) {
+    std::uint64_t& word = byte < 8 ? grain.low : grain.high;
+    word |= static_cast<std::uint64_t>(from[byte]) << byte % 8 * 8;
+  }
+  return grain;
+}
+
+__device__ __forceinline__ RecordHead head_of(const std::byte* record) {
+  const Grain grain = grain_at(record, 0);
+  return {static_cast<std::uint32_t>(grain.low), static_cast<std::uint32_t>(grain.low >> 32),
+          grain.high};
+}
+
+__device__ __forceinline__ Grain grain_of(const RecordHead& head) {
+  return {std::uint64_t{head.value_bytes} << 32 | head.key_bytes, head.sum};
+}
+
+template <unsigned Width>
+__device__ __forceinline__ std::uint64_t sum_over(const MapGroup<Width>& group,
+                                                  std::uint64_t value) {
+  for (unsigned step = Width / 2; step != 0; step /= 2) {
+    value += group.from(value, group.rank ^ step);
+  }
+  return value;
+}
+
+// Whether a record, whose head is one of its size, is as it was written.
+template <unsigned Width>
+__device__ __forceinline__ bool record_is_whole(const MapGroup<Width>& group,
+                                                const std::byte* record, const RecordHead& head,
+                                                std::uint64_t place) {
+  std::uint64_t terms = 0;
+  const std::uint64_t behind = grains_of(head.key_bytes, head.value_bytes) - 1;
+  for (std::uint64_t i = group.rank; i < behind; i += Width) {
+    const Grain grain = grain_at(record, 1 + i);
+    terms += sum_term(i, grain.low, grain.high);
+  }
+  return sum_of(sum_over(group, terms), head.key_bytes, head.value_bytes, place) == head.sum;
+}
+
+}  // namespace bytes_map
+
+// ---- Records -----------------------------------------------------------------------------------
+
+__device__ inline BytesMapRef::Digest BytesMapRef::digest(const Group& group,
+                                                          const ByteSpan& key) const {
+  std::uint64_t terms[2] = {};
+  for (std::uint64_t i = group.rank; i < bytes_map::grains_for(key.count); i += kWidth) {
+    const bytes_map::Grain grain = bytes_map::grain_of(key, i);
+    for (unsigned half = 0; half < 2; ++half) {
+      terms[half] += bytes_map::digest_term(half, i, grain.low, grain.high);
+    }
+  }
+  std::uint64_t halves[2];
+  for (unsigned half = 0; half < 2; ++half) {
+    const std::uint64_t sum = bytes_map::sum_over(group, terms[half]);
+    halves[half] = bytes_map::digest_of(half, sum, key.count, parts_.digest_bits);
+  }
+  Digest result;
+  memcpy(&result, halves, sizeof(result));
+  return result;
+}
+
+// What a word of the index names was durable before the word was, and is not changed before
+// quiesce(). map_find_word() has a fence behind its look: loads of the record come after it.
+__device__ inline BytesMapRef::Seen BytesMapRef::look(const Group& group, const ByteSpan& key,
+                                                      const Digest& digest) const {
+  using Config = MapConfig<>;
+  const detail::MapView& view = index_.view_;
+  Seen seen;
+  seen.in_slot = detail::map_find_word<detail::MapLongKey, Config, false>(
+      view, group, detail::map_key_of<Config>(digest));
+  if (seen.in_slot == detail::kMapNone) return seen;
+  const std::uint64_t word = seen.in_slot ^ view.empty_value;
+  seen.at = bytes_map::extent_of(word);
+  seen.state = State::damaged;
+  const bytes_map::Chunk chunk = parts_.records.of(seen.at.first);
+  if (!bytes_map::is_word(word) || !chunk.holds(seen.at)) return seen;
+  seen.record = chunk.at(seen.at.first);
+  seen.head = bytes_map::head_of(seen.record);
+  if (!bytes_map::is_head(seen.head, seen.at)) return seen;
+  bool differs = seen.head.key_bytes != key.count;
+  for (std::uint64_t i = group.rank; !differs && i < bytes_map::grains_for(key.count);
+       i += kWidth) {
+    const bytes_map::Grain wanted = bytes_map::grain_of(key, i);
+    const bytes_map::Grain stored = bytes_map::grain_at(seen.record, 1 + i);
+    differs = wanted.low != stored.low || wanted.high != stored.high;
+  }
+  if (group.ballot(differs) == 0) {
+    seen.state = State::same;
+  } else if (bytes_map::record_is_whole(group, seen.record, seen.head, seen.at.first)) {
+    seen.state = State::other;
+  }
+  return seen;
+}
+
+// The first of so many grains of the ref's room; kNoRoom: it has not so many left.
+inline constexpr std::uint64_t kBytesMapNoRoom = ~std::uint64_t{0};
+
+__device__ inline std::uint64_t BytesMapRef::take(const Group& group, std::uint64_t grains) const {
+  std::uint64_t first = kBytesMapNoRoom;
+  if (group.rank == 0 &&
+      grains <= parts_.room.grains) {  // there is no counter where there is no room
+    unsigned long long taken = *const_cast<volatile unsigned long long*>(parts_.taken);
+    // Added only where it fits: a record that is too large leaves room for those that are not.
+    while (first == kBytesMapNoRoom && taken + grains <= parts_.room.grains) {
+      const unsigned long long before = atomicCAS(parts_.taken, taken, taken + grains);
+      if (before == taken) first = parts_.room.first + taken;
+      taken = before;
+    }
+  }
+  return group.from(first, 0);
+}
+
+// A record, which is durable; its word for the index, or 0: there is no room for it.
+__device__ inline std::uint64_t BytesMapRef::write(const Group& group, const ByteSpan& key,
+                                                   const ByteSpan& value) const {
+  const bytes_map::Extent at{take(group, bytes_map::grains_of(key.count, value.count)),
+                             bytes_map::grains_of(key.count, value.count)};
+  if (at.first == kBytesMapNoRoom) return 0;
+  std::byte* const record = parts_.records.at(at);
+  const std::uint64_t of_key = bytes_map::grains_for(key.count);
+  std::uint64_t terms = 0;
+  for (std::uint64_t i = group.rank; i < at.grains - 1; i += kWidth) {
+    const bytes_map::Grain grain =
+        i < of_key ? bytes_map::grain_of(key, i) : bytes_map::grain_of(value, i - of_key);
+    bytes_map::store_grain(record, 1 + i, grain);
+    terms += bytes_map::sum_term(i, grain.low, grain.high);
+  }
+  terms = bytes_map::sum_over(group, terms);
+  if (group.rank == 0) {
+    bytes_map::RecordHead head{static_cast<std::uint32_t>(key.count),
+                               static_cast<std::uint32_t>(value.count), 0};
+    head.sum = bytes_map::sum_of(terms, head.key_bytes, head.value_bytes, at.first);
+    bytes_map::store_grain(record, 0, bytes_map::grain_of(head));
+    parts_.marks.mark(record, at.grains * bytes_map::kGrain);
+  }
+  detail::map_persist(group);
+  return bytes_map::word_of(at);
+}
+
+// Whether the index's word of the key was `before`, and is `after` now.
+__device__ inline bool BytesMapRef::change(const Group& group, const Digest& digest,
+                                           std::uint64_t before, std::uint64_t after) const {
+  using Config = MapConfig<>;
+  using Key = detail::MapLongKey;
+  const detail::MapView& view = index_.view_;
+  const detail::MapKey<Key> key = detail::map_key_of<Config>(digest);
+  const detail::MapSeen<Key> seen = detail::map_see<Key, Config, false>(
+      view, group, detail::map_spot<Key, Config>(view, key, group.rank), key);
+  return seen.look.holding != 0 &&
+         detail::map_exchange<Key, Config>(view, group, seen, before, after);
+}
+
+// ---- Operations --------------------------------------------------------------------------------
+
+// What is there is changed only as the word that was looked at: else another operation of the
+// digest has gone on, and the key that is there may be another one.
+__device__ inline MapStatus BytesMapRef::put(const Group& group, const ByteSpan& key,
+                                             const ByteSpan& value, bool keeps) const {
+  if (key.count > kMostBytesOfKey || value.count > kMostBytesOfValue) return MapStatus::refused;
+  const Digest digest = this->digest(group, key);
+  std::uint64_t word = 0;
+  for (;;) {
+    const Seen seen = look(group, key, digest);
+    if (seen.state == State::other) return MapStatus::refused;
+    if (seen.state != State::absent && keeps) return MapStatus::kept;
+    if (word == 0) word = write(group, key, value);
+    if (word == 0) return MapStatus::no_value;
+    if (seen.state == State::absent) {
+      const MapStatus status = index_.insert(group, digest, &word);
+      if (status != MapStatus::kept) return status;
+    } else if (change(group, digest, seen.in_slot, word ^ index_.view_.empty_value)) {
+      return MapStatus::assigned;
+    }
+  }
+}
+
+__device__ inline MapStatus BytesMapRef::insert(const Group& group, const ByteSpan& key,
+                                                const ByteSpan& value) const {
+  return put(group, key, value, true);
+}
+__device__ inline MapStatus BytesMapRef::insert_or_assign(const Group& group, const ByteSpan& key,
+                                                          const ByteSpan& value) const {
+  return put(group, key, value, false);
+}
+
+__device__ inline MapStatus BytesMapRef::erase(const Group& group, const ByteSpan& key) const {
+  if (key.count > kMostBytesOfKey) return MapStatus::absent;
+  const Digest digest = this->digest(group, key);
+  for (;;) {
+    const Seen seen = look(group, key, digest);
+    if (seen.state == State::absent || seen.state == State::other) return MapStatus::absent;
+    if (change(group, digest, seen.in_slot, detail::kMapGone)) return MapStatus::erased;
+  }
+}
+
+__device__ inline BytesHit BytesMapRef::find(const Group& group, const ByteSpan& key) const {
+  BytesHit hit;
+  if (key.count > kMostBytesOfKey) return hit;
+  const Seen seen = look(group, key, digest(group, key));
+  if (seen.state == State::damaged) hit.found = BytesFound::damaged;
+  if (seen.state != State::same) return hit;
+  hit.found = BytesFound::present;
+  hit.value = seen.record + (1 + bytes_map::grains_for(seen.head.key_bytes)) * bytes_map::kGrain;
+  hit.bytes = seen.head.value_bytes;
+  hit.key_bytes = seen.head.key_bytes;
+  hit.place = seen.at.first;
+  return hit;
+}
+
+__device__ inline BytesFound BytesMapRef::read(const Group& group, const BytesHit& hit,
+                                               void* out) const {
+  if (hit.found != BytesFound::present) return hit.found;
+  const std::uint64_t of_key = bytes_map::grains_for(hit.key_bytes);
+  const std::byte* const record = hit.value - (1 + of_key) * bytes_map::kGrain;
+  auto* const to = static_cast<std::byte*>(out);
+  std::uint64_t terms = 0;
+  for (std::uint64_t i = group.rank; i < of_key + bytes_map::grains_for(hit.bytes); i += kWidth) {
+    const bytes_map::Grain grain = bytes_map::grain_at(record, 1 + i);
+    terms += bytes_map::sum_term(i, grain.low, grain.high);
+    if (i >= of_key) bytes_map::write_out(to, i - of_key, hit.bytes, grain);
+  }
+  terms = bytes_map::sum_over(group, terms);
+  if (bytes_map::sum_of(terms, hit.key_bytes, hit.bytes, hit.place) ==
+      bytes_map::head_of(record).sum) {
+    return BytesFound::present;
+  }
+  for (std::uint64_t i = group.rank; i < hit.bytes; i += kWidth) to[i] = std::byte{0};
+  return BytesFound::damaged;
+}
+
+}  // namespace holdfast
