@@ -7,7 +7,6 @@ run one behind the other, contestant by contestant.
 from __future__ import annotations
 
 import datetime
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -251,11 +250,9 @@ _CELL = ("contestant", "form", "logged", "workload", "drawn_from", "theta", "key
 
 
 def _of_before(path: Path, lines: list[Line]) -> list[Line]:
-    """Returns what the results file has of this commit and was not measured again."""
-    if not path.is_file():
-        return []
-    before = json.loads(path.read_text())
-    if before["commit"] != runner.commit():
+    """Returns what the file has of this commit and machine and was not measured again."""
+    before = runner.measured_here(path)
+    if before is None:
         return []
     again = {tuple(line.get(part) for part in _CELL) for line in lines}
     return [one for one in before["results"] if tuple(map(one.get, _CELL)) not in again]

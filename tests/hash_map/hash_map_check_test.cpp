@@ -30,15 +30,15 @@ TEST_P(HashMapCheck, ChangesOfTheProgramAreNoticed) {
   EXPECT_GE(killed, 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Programs, HashMapCheck,
-                         ::testing::Values("map_insert", "map_insert_small", "map_update",
-                                           "map_erase", "map_make_room", "map_ref_insert",
-                                           "map_ref_update", "map_ref_erase", "map_grow",
-                                           "map_grow_update", "map_grow_erase",
-                                           "map_grow_ref_erase", "map_changes", "map_mixed",
-                                           "map_mixed_insert", "map_mixed_erase",
-                                           "map_mixed_make_room", "map_evict", "map_evict_small"),
-                         [](const auto& of) { return std::string(of.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Programs, HashMapCheck,
+    ::testing::Values("map_insert", "map_insert_small", "map_update", "map_erase", "map_make_room",
+                      "map_ref_insert", "map_ref_update", "map_ref_erase", "map_grow",
+                      "map_grow_update", "map_grow_erase", "map_grow_ref_erase", "map_changes",
+                      "map_mixed", "map_mixed_insert", "map_mixed_erase", "map_mixed_make_room",
+                      "map_mixed_refs_out", "map_mixed_refs_out_erase", "map_evict",
+                      "map_evict_small"),
+    [](const auto& of) { return std::string(of.param); });
 INSTANTIATE_TEST_SUITE_P(LongKeys, HashMapCheck,
                          ::testing::Values("map_long_insert", "map_long_make_room",
                                            "map_long_evict", "map_long_ref_erase", "map_long_grow"),

@@ -75,6 +75,7 @@ struct Plan {
   bool apart = false;    // each group of a kernel has a key of its own
   bool recorded = false;    // the map has a record of changes
   bool in_the_way = false;  // others' keys are, and one has to move
+  bool refs_out = false;    // so that the batch is made as beside others
 
   MapOptions options() const {
     MapOptions options;
@@ -188,6 +189,7 @@ void call_mixed(Map<Key>& map, const Plan& plan, const std::vector<Key>& of) {
 
 template <class Key>
 void call_alone(Map<Key>& map, const Plan& plan) {
+  if (plan.refs_out) (void)map.ref();
   const auto keys = keys_of<Key>(plan);
   const auto values = plan.values(kAfter);
   switch (plan.calls[0]) {
@@ -477,6 +479,20 @@ std::vector<Offer> map_programs() {
             {{Call::mixed_put, kInsert}, false, false, 1, 8, {}, false, false, false, true}),
       offer("map_mixed_erase", "the same: several operations of a key, which erase it",
             {{Call::mixed_erase, kInsert}, false, true, 1, 12, {0}}),
+      offer("map_mixed_refs_out", "a mixed batch while refs are out, which leaves a value",
+            {{Call::mixed_put, kInsert}, false, true, 1, 12, {}, false, false, false, false, true}),
+      offer("map_mixed_refs_out_erase", "the same, which erases the key",
+            {{Call::mixed_erase, kInsert},
+             false,
+             true,
+             1,
+             12,
+             {0},
+             false,
+             false,
+             false,
+             false,
+             true}),
       offer<Long>("map_long_insert", "the same, of keys of 16 bytes: a batch that inserts",
                   {{kInsert, kInsert}, false, false, 1, 12, {}}),
       offer<Long>("map_long_erase", "the same: a batch that erases",
