@@ -108,7 +108,8 @@ class BytesMapHost;
 // that fall, throws invalid_argument with nothing changed.
 //
 // Damage. A key whose record is not as it was written counts as there: a lookup says `damaged`,
-// insert() keeps it, insert_or_assign() and erase() replace and remove it.
+// insert() keeps it, insert_or_assign() and erase() replace and remove it. If the key in the record
+// is damaged that is so of all keys of its digest.
 //
 // Refs. Once ref() was called, and until quiesce(), kernels change the map, and batches look up and
 // export alone: those that change it, and reserve(), throw invalid_argument with nothing changed.
@@ -117,8 +118,9 @@ class BytesMapHost;
 // Invariants, between calls: no two records overlap, and, while no refs are out, all bytes that are
 // no record's are free.
 //
-// Opening it again in the same process ends the earlier map: its calls throw closed. REQUIRES: the
-// region outlives the map, and is not moved meanwhile. Thread safety: one thread at a time.
+// Opening it again in the same process ends the earlier map: its calls throw closed. While refs of
+// that one are out it is refused: invalid_argument. REQUIRES: the region outlives the map, and is
+// not moved meanwhile; the map outlives its refs. Thread safety: one thread at a time.
 class BytesMap {
  public:
   using Options = BytesMapOptions;
@@ -166,14 +168,14 @@ class BytesMap {
   std::uint64_t export_batch(std::uint64_t first, std::uint64_t slots, ByteStringVector& keys,
                              ByteStringVector& values) const;
 
-  // For kernels, until quiesce(), with so many bytes for the records that they write: side by side,
-  // as record_bytes_of() counts them. 0: for lookups and erasures. There may be several refs, each
-  // with its own room. Throws no_space (so many bytes are not free side by side), and as
-  // Region::check_writable().
+  // For kernels, until quiesce(), with so many bytes for the records that they write, rounded up to
+  // a multiple of 16: side by side, as record_bytes_of() counts them. 0: for lookups and erasures.
+  // There may be several refs, each with its own room. Throws no_space (so many bytes are not free
+  // side by side), and as Region::check_writable().
   BytesMapRef ref(std::uint64_t record_bytes = 0);
   // Ends all refs, finds what is free now, and lets batches change the map again. Takes time that
   // grows with the index; does nothing where no ref is out. REQUIRES: kernels with refs have ended.
-  // Throws damaged (the index is: open it again).
+  // Throws damaged (the index is: reopen the region from its last commit).
   void quiesce();
 
   std::uint64_t size() const { return stats().size; }

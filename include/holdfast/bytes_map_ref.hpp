@@ -36,7 +36,7 @@ struct BytesHit {
 };
 
 // A map of byte strings as kernels see it; BytesMap::ref() gives it. Trivially copyable: pass it by
-// value.
+// value. REQUIRES: it is not used behind BytesMap::quiesce(), nor when its map has ended.
 //
 // Contract: that of HashMapRef (hash_map_ref.hpp), per key: linearisable beside one another,
 // lock-free, durable on return, whole or not at all after a crash. Two keys of one digest are never
@@ -47,8 +47,10 @@ struct BytesHit {
 // group inserted the key meanwhile), what is replaced and what is erased comes free at quiesce().
 //
 // A key whose record is damaged counts as there, as in batches: insert() keeps it,
-// insert_or_assign() and erase() replace and remove it. A key of more than kMostBytesOfKey, or a
-// value of more than kMostBytesOfValue bytes is `refused`, and never found.
+// insert_or_assign() and erase() replace and remove it. (If it is the key in the record that is
+// damaged, nobody knows which key of its digest it was: that is so of each of them.) A key of more
+// than kMostBytesOfKey, or a value of more than kMostBytesOfValue bytes is `refused`, and never
+// found.
 class BytesMapRef {
  public:
   using Index = HashMapRef<Bytes<16>>;

@@ -80,18 +80,34 @@ __device__ __forceinline__ std::uint64_t sum_over(const MapGroup<Width>& group,
   return value;
 }
 
-// Whether a record, whose head is one of its size, is as it was written.
-template <unsigned Width>
-__device__ __forceinline__ bool record_is_whole(const MapGroup<Width>& group,
-                                                const std::byte* record, const RecordHead& head,
-                                                std::uint64_t place) {
-  std::uint64_t terms = 0;
-  const std::uint64_t behind = grains_of(head.key_bytes, head.value_bytes) - 1;
-  for (std::uint64_t i = group.rank; i < behind; i += Width) {
-    const Grain grain = grain_at(record, 1 + i);
-    terms += sum_term(i, grain.low, grain.high);
+// The digest of a key of so many bytes, of which at(i) is grain i.
+template <unsigned Width, class GrainAt>
+__device__ __forceinline__ Bytes<16> digest_by(const MapGroup<Width>& group, std::uint64_t bytes,
+                                               unsigned digest_bits, GrainAt&& at) {
+  std::uint64_t terms[2] = {};
+  for (std::uint64_t i = group.rank; i < grains_for(bytes); i += Width) {
+    const Grain grain = at(i);
+    for (unsigned half = 0; half < 2; ++half) {
+      terms[half] += digest_term(half, i, grain.low, grain.high);
+    }
   }
-  return sum_of(sum_over(group, terms), head.key_bytes, head.value_bytes, place) == head.sum;
+  std::uint64_t halves[2];
+  for (unsigned half = 0; half < 2; ++half) {
+    halves[half] = digest_of(half, sum_over(group, terms[half]), bytes, digest_bits);
+  }
+  Bytes<16> result;
+  memcpy(&result, halves, sizeof(result));
+  return result;
+}
+
+// Whether a record, whose head is one of its size, has a key of this digest: else its key is not as
+// it was written.
+template <unsigned Width>
+__device__ __forceinline__ bool has_digest(const MapGroup<Width>& group, const std::byte* record,
+                                           const RecordHead& head, unsigned digest_bits,
+                                           const Bytes<16>& digest) {
+  return digest_by(group, head.key_bytes, digest_bits,
+                   [&](std::uint64_t i) { return grain_at(record, 1 + i); }) == digest;
 }
 
 }  // namespace bytes_map
@@ -100,21 +116,8 @@ __device__ __forceinline__ bool record_is_whole(const MapGroup<Width>& group,
 
 __device__ inline BytesMapRef::Digest BytesMapRef::digest(const Group& group,
                                                           const ByteSpan& key) const {
-  std::uint64_t terms[2] = {};
-  for (std::uint64_t i = group.rank; i < bytes_map::grains_for(key.count); i += kWidth) {
-    const bytes_map::Grain grain = bytes_map::grain_of(key, i);
-    for (unsigned half = 0; half < 2; ++half) {
-      terms[half] += bytes_map::digest_term(half, i, grain.low, grain.high);
-    }
-  }
-  std::uint64_t halves[2];
-  for (unsigned half = 0; half < 2; ++half) {
-    const std::uint64_t sum = bytes_map::sum_over(group, terms[half]);
-    halves[half] = bytes_map::digest_of(half, sum, key.count, parts_.digest_bits);
-  }
-  Digest result;
-  memcpy(&result, halves, sizeof(result));
-  return result;
+  return bytes_map::digest_by(group, key.count, parts_.digest_bits,
+                              [&](std::uint64_t i) { return bytes_map::grain_of(key, i); });
 }
 
 // What a word of the index names was durable before the word was, and is not changed before
@@ -144,7 +147,7 @@ __device__ inline BytesMapRef::Seen BytesMapRef::look(const Group& group, const 
   }
   if (group.ballot(differs) == 0) {
     seen.state = State::same;
-  } else if (bytes_map::record_is_whole(group, seen.record, seen.head, seen.at.first)) {
+  } else if (bytes_map::has_digest(group, seen.record, seen.head, parts_.digest_bits, digest)) {
     seen.state = State::other;
   }
   return seen;

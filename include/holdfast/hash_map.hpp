@@ -337,8 +337,9 @@ const MapKernels& map_kernels();
 // Invariants, between calls: a key is in one slot at most, one of those that its hashes give; no
 // two slots name one place of a value; every place that no slot names is free.
 //
-// Opening it again in the same process ends the earlier map: its calls throw closed. REQUIRES: the
-// region outlives the map, and is not moved meanwhile. Thread safety: one thread at a time.
+// Opening it again in the same process ends the earlier map: its calls throw closed. While refs of
+// that one are out it is refused: invalid_argument. REQUIRES: the region outlives the map, and is
+// not moved meanwhile; the map outlives its refs. Thread safety: one thread at a time.
 template <class Key, class Config = MapConfig<>>
 class HashMap : public detail::MapBase {
   static_assert((std::is_unsigned_v<Key> && (sizeof(Key) == 4 || sizeof(Key) == 8)) ||

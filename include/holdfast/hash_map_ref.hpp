@@ -241,7 +241,8 @@ struct MapGroup {
 
 #endif  // HOLDFAST_DEVICE_CODE
 
-// A map as kernels see it; HashMap::ref() gives it. Trivially copyable: pass it by value.
+// A map as kernels see it; HashMap::ref() gives it. Trivially copyable: pass it by value. REQUIRES:
+// it is not used behind HashMap::quiesce(), nor when its map has ended.
 //
 // Contract. Operations of one key are linearisable, whoever makes them beside one another: each
 // takes effect at one moment between its call and its return, in all of its words or none. (Of two

@@ -296,6 +296,8 @@ void BytesMapHost::look(Batch& batch, bool compare) {
   lookup.words = upload(stream(), words_, batch.words.data(), count);
   lookup.found = upload(stream(), found_, batch.found.data(), count);
   if (compare) lookup.keys = keys_.view();
+  lookup.digests = digests_.data();
+  lookup.digest_bits = object_.parameters().digest_bits;
   lookup.heads = room_for(heads_, count);
   lookup.seen = room_for(seen_, count);
   lookup.count = batch.count;
@@ -333,35 +335,11 @@ void BytesMapHost::read(Batch& batch, const std::vector<Piece>& pieces,
   stream().synchronize();
 }
 
-// All that are `same` are taken for absent meanwhile: their records are not read.
-void BytesMapHost::settle_others(Batch& batch) {
-  std::vector<Piece> pieces;
-  std::vector<Seen> before = batch.seen;
-  for (std::uint32_t op = 0; op < batch.count; ++op) {
-    if (batch.seen[op] == Seen::other) {
-      add_pieces(op, bytes_map::extent_of(batch.words[op]).grains, pieces);
-    } else {
-      batch.seen[op] = Seen::absent;
-    }
-  }
-  if (pieces.empty()) {
-    batch.seen = std::move(before);
-    return;
-  }
-  upload(stream(), seen_, batch.seen.data(), batch.count);
-  read(batch, pieces, nullptr, nullptr, nullptr, nullptr);
-  for (std::uint32_t op = 0; op < batch.count; ++op) {
-    if (before[op] != Seen::other) batch.seen[op] = before[op];
-  }
-  upload(stream(), seen_, batch.seen.data(), batch.count);
-  stream().synchronize();
-}
-
 BytesMapHost::Batch BytesMapHost::look_up(const ByteStrings& keys) {
   Batch batch;
   batch.count = static_cast<std::uint32_t>(keys.count);
   stage(keys, keys_);
-  std::uint64_t* const digests = room_for(digests_, 2 * keys.count);
+  Digest* const digests = room_for(digests_, keys.count);
   bytes_map::digest_keys(stream(), keys_.view(), batch.count, object_.parameters().digest_bits,
                          digests);
   batch.digests.resize(keys.count);
@@ -371,7 +349,6 @@ BytesMapHost::Batch BytesMapHost::look_up(const ByteStrings& keys) {
   stream().synchronize();
   index_.find(batch.digests.data(), batch.words.data(), batch.found.data(), keys.count);
   look(batch, true);
-  settle_others(batch);
   return batch;
 }
 

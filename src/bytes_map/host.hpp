@@ -96,12 +96,10 @@ class BytesMapHost {
   void check_quiet(const char* call) const;
   void check(const ByteStrings& strings, std::uint64_t most, const char* what) const;
   void stage(const ByteStrings& strings, Staged& to);
-  // Finds keys, which are staged, in the index and compares them with those of records; of those
-  // that differ it finds out whether the records are whole.
+  // Finds keys in the index and compares them with those of records.
   Batch look_up(const ByteStrings& keys);
   // Fills heads and seen. Without keys to compare: of words as they are.
   void look(Batch& batch, bool compare);
-  void settle_others(Batch& batch);
   // Reads the records of those that are `wanted`; which are damaged is known then.
   void read(Batch& batch, const std::vector<bytes_map::Piece>& pieces,
             const std::vector<std::uint64_t>* key_at, std::byte* keys_out,
@@ -126,7 +124,8 @@ class BytesMapHost {
   std::vector<DeviceBuffer<unsigned long long>> taken_;  // of refs that have room for records
 
   Staged keys_, values_;
-  DeviceBuffer<std::uint64_t> digests_, words_, key_at_, value_at_;
+  DeviceBuffer<bytes_map::Digest> digests_;
+  DeviceBuffer<std::uint64_t> words_, key_at_, value_at_;
   DeviceBuffer<std::uint8_t> found_;
   DeviceBuffer<bytes_map::Seen> seen_;
   DeviceBuffer<bytes_map::RecordHead> heads_;

@@ -36,22 +36,15 @@ __device__ Grain grain_of(const DeviceStrings& strings, std::uint32_t op, std::u
 }
 
 __global__ void digest_kernel(DeviceStrings keys, std::uint32_t count, unsigned digest_bits,
-                              std::uint64_t* digests) {
+                              Bytes<16>* digests) {
   const Group group;
   const std::uint64_t op = thread_number() / kWidth;
   if (op >= count) return;
   const auto of = static_cast<std::uint32_t>(op);
   const std::uint64_t bytes = keys.offsets[of + 1] - keys.offsets[of];
-  std::uint64_t terms[2] = {};
-  for (std::uint64_t i = group.rank; i < grains_for(bytes); i += kWidth) {
-    const Grain grain = grain_of(keys, of, i);
-    terms[0] += digest_term(0, i, grain.low, grain.high);
-    terms[1] += digest_term(1, i, grain.low, grain.high);
-  }
-  for (unsigned half = 0; half < 2; ++half) {
-    const std::uint64_t sum = sum_over(group, terms[half]);
-    if (group.rank == half) digests[2 * op + half] = digest_of(half, sum, bytes, digest_bits);
-  }
+  const Bytes<16> digest =
+      digest_by(group, bytes, digest_bits, [&](std::uint64_t i) { return grain_of(keys, of, i); });
+  if (group.rank == 0) digests[op] = digest;
 }
 
 __device__ bool has_key(const Group& group, const Lookup& lookup, std::uint32_t op,
@@ -83,8 +76,11 @@ __global__ void look_kernel(Lookup lookup) {
       const std::byte* const record = chunk.at(at.first);
       head = head_of(record);
       if (is_head(head, at)) {
-        const bool same = lookup.keys.bytes == nullptr || has_key(group, lookup, op, record, head);
-        seen = same ? Seen::same : Seen::other;
+        if (lookup.keys.bytes == nullptr || has_key(group, lookup, op, record, head)) {
+          seen = Seen::same;
+        } else if (has_digest(group, record, head, lookup.digest_bits, lookup.digests[op])) {
+          seen = Seen::other;
+        }
       }
     }
   }
@@ -127,8 +123,7 @@ __global__ void read_kernel(Reading reading, const Piece* pieces, std::uint64_t 
 __global__ void judge_kernel(Reading reading) {
   const std::uint64_t op = thread_number();
   if (op >= reading.count) return;
-  const Seen seen = reading.seen[op];
-  if (seen != Seen::same && seen != Seen::other) return;
+  if (reading.seen[op] != Seen::same) return;
   const RecordHead head = reading.heads[op];
   const std::uint64_t first = extent_of(reading.words[op]).first;
   if (sum_of(reading.sums[op], head.key_bytes, head.value_bytes, first) != head.sum) {
@@ -183,7 +178,7 @@ __global__ void head_kernel(Writing writing) {
 }  // namespace
 
 void digest_keys(Stream& stream, const DeviceStrings& keys, std::uint32_t count,
-                 unsigned digest_bits, std::uint64_t* digests) {
+                 unsigned digest_bits, Bytes<16>* digests) {
   launch(stream, dim3(blocks_for(count, kThreads / kWidth)), dim3(kThreads), digest_kernel, keys,
          count, digest_bits, digests);
 }

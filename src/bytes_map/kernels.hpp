@@ -29,8 +29,8 @@ inline constexpr std::uint64_t kPieceGrains = 128;
 enum class Seen : std::uint8_t {
   absent = 0,
   same = 1,     // as its key is
-  other = 2,    // a record of another key, or a damaged one
-  damaged = 3,  // the word, or the record
+  other = 2,    // a record of another key
+  damaged = 3,  // the word, or the record's lengths or key
 };
 
 struct Lookup {
@@ -38,6 +38,8 @@ struct Lookup {
   const std::uint64_t* words;  // of the index, one for each operation
   const std::uint8_t* found;   // whether it had one
   DeviceStrings keys;          // no bytes: there is nothing to compare
+  const Bytes<16>* digests;    // of keys
+  unsigned digest_bits;
   RecordHead* heads;
   Seen* seen;
   std::uint32_t count;
@@ -66,9 +68,8 @@ struct Writing {
   std::uint32_t count;
 };
 
-// Two words for each key.
 void digest_keys(Stream& stream, const DeviceStrings& keys, std::uint32_t count,
-                 unsigned digest_bits, std::uint64_t* digests);
+                 unsigned digest_bits, Bytes<16>* digests);
 // Compares keys with those of records, and gives their heads.
 void look(Stream& stream, const Lookup& lookup);
 // Reads records whole, and tells those whose sum is wrong.

@@ -3,6 +3,7 @@
 
 #include "bytes_map/host.hpp"
 #include "hash_map/format.hpp"
+#include "hash_map/table.hpp"
 
 namespace holdfast {
 
@@ -132,6 +133,7 @@ BytesMap BytesMap::open(Region& region, std::string_view name, std::uint32_t max
   if (!bytes_map::has_index(region, index)) {
     throw Error(Errc::not_found, where + ": its creation was cut off: create it again");
   }
+  map::check_no_refs(region, index, where);
   bytes_map::BytesMapParameters parameters = object.parameters();
   if (max_batch != 0) parameters.max_batch = max_batch;
   (void)parameters.parts();  // refuses max_batch

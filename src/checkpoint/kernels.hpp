@@ -19,7 +19,13 @@ struct Part {
   std::uint64_t offset;
   std::uint64_t first_chunk;  // chunks of the parts before it
 };
+// What a block copies at a time: four steps of its threads. Of a small group's bytes larger chunks
+// would leave most of a device idle, and a block wait for itself. On the CPU a block is what costs.
+#if defined(HOLDFAST_BACKEND_CPU)
 inline constexpr std::uint64_t kChunkBytes = 64 << 10;
+#else
+inline constexpr std::uint64_t kChunkBytes = 16 << 10;
+#endif
 inline std::uint64_t chunks_of(std::uint64_t bytes) {
   return (bytes + kChunkBytes - 1) / kChunkBytes;
 }

@@ -51,13 +51,27 @@ class Users {
   }
   std::uint64_t take_over(std::uint64_t offset, User* user) {
     const std::lock_guard lock(mutex_);
-    users_[offset] = {++last_, user};
+    users_[offset] = {++last_, user, false};
     return last_;
   }
   void leave(std::uint64_t offset, std::uint64_t number) {
     const std::lock_guard lock(mutex_);
     const auto found = users_.find(offset);
-    if (found != users_.end() && found->second.number == number) found->second.user = nullptr;
+    if (found == users_.end() || found->second.number != number) return;
+    found->second.user = nullptr;
+    found->second.is_lent = false;
+  }
+  // Whether kernels that nobody is told of may use what the user has, so that no other may take
+  // over. It ends with the user.
+  void lend(std::uint64_t offset, std::uint64_t number, bool is_lent) {
+    const std::lock_guard lock(mutex_);
+    const auto found = users_.find(offset);
+    if (found != users_.end() && found->second.number == number) found->second.is_lent = is_lent;
+  }
+  bool is_lent(std::uint64_t offset) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = users_.find(offset);
+    return found != users_.end() && found->second.is_lent;
   }
   bool is_user(std::uint64_t offset, std::uint64_t number) const {
     const std::lock_guard lock(mutex_);
@@ -76,6 +90,7 @@ class Users {
   struct Entry {
     std::uint64_t number;
     User* user;  // null: it has nothing under way, or has left
+    bool is_lent = false;
   };
   std::map<std::uint64_t, Entry> users_;  // by offset of the object
 };

@@ -448,6 +448,10 @@ core::Use core::RegionAccess::take_over(const Region& region, std::string_view o
   return {users, offset, users->take_over(offset, user)};
 }
 
+bool core::RegionAccess::is_lent(const Region& region, std::string_view object) {
+  return alive(region.impl_).domain->users()->is_lent(region.object(object).offset);
+}
+
 void core::RegionAccess::writer_begins(const Region& region) {
   alive(region.impl_).domain->writer_begins();
 }

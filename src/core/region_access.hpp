@@ -28,6 +28,9 @@ class Use {
   ~Use() {
     if (users_) users_->leave(offset_, number_);
   }
+  void lend(bool is_lent) {
+    if (users_) users_->lend(offset_, number_, is_lent);
+  }
   bool lasts() const { return users_ && users_->is_user(offset_, number_); }
 
  private:
@@ -57,6 +60,8 @@ struct RegionAccess {
   // From now on the caller is its user, and whoever was that before is not. `user`, if it is not
   // null, outlives the result. Throws not_found.
   static Use take_over(const Region& region, std::string_view object, User* user = nullptr);
+  // Whether its user has lent it to kernels (Use::lend()). Throws not_found.
+  static bool is_lent(const Region& region, std::string_view object);
 };
 
 }  // namespace holdfast::core

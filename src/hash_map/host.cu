@@ -163,6 +163,7 @@ MapView MapHost::give_ref() {
   stream.synchronize();  // places that were given back may still be sorted
   if (changes && !refs_out_) whole([&] { changes->forget(stream); });
   refs_out_ = true;
+  use.lend(true);
   return view(false);
 }
 

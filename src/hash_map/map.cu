@@ -84,6 +84,7 @@ std::shared_ptr<MapHost> MapBase::open(Region& region, std::string_view name, co
   map::MapParameters shape = table.made;
   if (options.max_batch != 0) shape.max_batch = options.max_batch;
   (void)shape.parts();  // refuses max_batch
+  map::check_no_refs(region, name, where);
   core::Use use = take_over(region, name);
   MapOptions::Directory directory = options.directory;
   map::Memory memory = memory_for(region, table.now, table.growing, shape.max_batch, directory,

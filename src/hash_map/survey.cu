@@ -68,6 +68,7 @@ MapRecovery MapHost::survey() {
 
 void MapHost::quiesce() {
   region.check_writable("quiesce()");
+  use.lend(false);  // whatever follows: where it fails, the map has to be opened again
   whole([&] {
     stream.synchronize();
     refs_out_ = false;

@@ -5,6 +5,7 @@
 
 #include "core/format.hpp"
 #include "core/growth.hpp"
+#include "core/region_access.hpp"
 #include "undo_log/medium_store.hpp"
 
 namespace holdfast::map {
@@ -177,6 +178,15 @@ bool is_there(Region& region, std::string_view name) {
     return error.code() != Errc::not_found;
   }
   return true;
+}
+
+void check_no_refs(const Region& region, std::string_view name, const std::string& where) {
+  if (!core::RegionAccess::is_lent(region, concat(name, ".", kTable))) return;
+  throw Error(
+      Errc::invalid_argument,
+      concat(where,
+             " is open in this process, and refs of it are out, which kernels may "
+             "still use: wait for them, and quiesce() it, or end it, before it is opened again"));
 }
 
 Table create_table(Region& region, std::string_view name, const std::string& where,

@@ -39,6 +39,9 @@ void check_name(std::string_view name);  // throws invalid_argument
 // Whether there is a map of this name, damaged or not.
 bool is_there(Region& region, std::string_view name);
 
+// Throws invalid_argument where refs of an earlier opening are out. REQUIRES: there is such a map.
+void check_no_refs(const Region& region, std::string_view name, const std::string& where);
+
 // Throw as Durable::create() and open(); and damaged. What growths of a map of this name have left
 // that was removed is removed by the first.
 Table create_table(Region& region, std::string_view name, const std::string& where,

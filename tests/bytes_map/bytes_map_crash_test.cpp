@@ -21,23 +21,7 @@ class BytesMapCrash : public Scratch {
 
 TEST_F(BytesMapCrash, KilledAtAnyMomentEachOperationIsThereWholeOrNot) {
   std::mt19937_64 random(test_seed());
-  BytesOpened::create(path(), shape()).close();
-  std::uint64_t next = 0;
-  for (int round = 0; round < 12; ++round) {
-    BytesOpened before = BytesOpened::open(path());
-    const Oracle held = before.contents();
-    before.abandon();
-    const auto [done, begun] = batches_told(
-        next, told_until_killed<ToldBatch>(
-                  "BytesMapChild.DISABLED_RunsUntilKilled", arenas(),
-                  {{"HOLDFAST_TEST_PATH", path()}, {"HOLDFAST_TEST_BATCH", std::to_string(next)}},
-                  random));
-    BytesOpened opened = BytesOpened::open(path());
-    ASSERT_NO_FATAL_FAILURE(expect_follows(opened, held, next, done, begun));
-    next = begun;
-    opened.abandon();
-  }
-  EXPECT_GT(next, 12u);
+  expect_survives_kills("BytesMapChild.DISABLED_RunsUntilKilled", path(), arenas(), random);
 }
 
 #ifdef HOLDFAST_INTERCEPT

@@ -333,6 +333,60 @@ TEST_F(BytesMapRefTest, WhileRefsAreOutBatchesChangeNothing) {
   ASSERT_NO_FATAL_FAILURE(opened.expect_holds({{"a", "3"}, {"b", "2"}}));
 }
 
+// Else two of them would have one room.
+TEST_F(BytesMapRefTest, WhileRefsAreOutAMapIsNotOpenedAgain) {
+  BytesOpened opened = BytesOpened::create(path(), BytesOpened::shape(100, 1 << 16));
+  std::optional<BytesMapRef> ref = opened.map->ref(1000);
+  const auto open = [&] { BytesMap::open(*opened.region, "map"); };
+  EXPECT_EQ(error_of(open, {"bytes map 'map'", "quiesce()"}), Errc::invalid_argument);
+  EXPECT_EQ(one(*ref, BytesCall::insert, "a", "1").status, MapStatus::inserted);
+  opened.map->quiesce();
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds({{"a", "1"}}));
+  BytesMap again = BytesMap::open(*opened.region, "map");
+  EXPECT_EQ(error_of([&] { opened.map->quiesce(); }), Errc::closed);
+  ref = again.ref(1000);
+  EXPECT_EQ(error_of(open), Errc::invalid_argument);
+  EXPECT_EQ(one(*ref, BytesCall::insert, "b", "2").status, MapStatus::inserted);
+  // It may be opened again when the map has ended.
+  { const BytesMap ends = std::move(again); }
+  *opened.map = BytesMap::open(*opened.region, "map");
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds({{"a", "1"}, {"b", "2"}}));
+}
+
+// Of two keys of one digest the other is there, and its value damaged: that is none of this one's.
+TEST_F(BytesMapRefTest, ADamagedValueIsItsOwnKeysBusiness) {
+  BytesMapOptions shape = BytesOpened::shape(100, 1 << 16);
+  shape.digest_bits = 1;
+  BytesOpened opened = BytesOpened::create(path(), shape);
+  const std::string value = string_of(1, 100);
+  opened.put({"the one"}, {value});
+  std::string other;
+  for (int i = 0; other.empty(); ++i) {
+    MapStatus status{};
+    const std::string key = "other" + std::to_string(i);
+    opened.map->insert(ByteStringVector({key}), ByteStringVector({""}), &status);
+    if (status == MapStatus::refused) other = key;
+  }
+  const auto records = opened.region->find<std::uint8_t>("map.records");
+  const std::string_view bytes(reinterpret_cast<const char*>(&records[0]), records.size());
+  ASSERT_NE(bytes.find(value), std::string_view::npos);
+  records[bytes.find(value)] ^= 1;
+  std::vector<BytesFound> found;
+  opened.map->find(ByteStringVector({"the one", other}), found);
+  EXPECT_EQ(found, (std::vector<BytesFound>{BytesFound::damaged, BytesFound::absent}));
+  MapStatus status{};
+  opened.map->insert_or_assign(ByteStringVector({other}), ByteStringVector({"x"}), &status);
+  EXPECT_EQ(status, MapStatus::refused);
+  opened.map->erase(ByteStringVector({other}), &status);
+  EXPECT_EQ(status, MapStatus::absent);
+  const BytesMapRef ref = opened.map->ref(1000);
+  EXPECT_EQ(one(ref, BytesCall::insert_or_assign, other, "x").status, MapStatus::refused);
+  EXPECT_EQ(one(ref, BytesCall::erase, other).status, MapStatus::absent);
+  EXPECT_EQ(one(ref, BytesCall::find, other).found, BytesFound::absent);
+  EXPECT_EQ(one(ref, BytesCall::find, "the one").read, BytesFound::damaged);
+  opened.map->quiesce();
+}
+
 TEST_F(BytesMapRefTest, ARoomThatIsNotFreeIsRefused) {
   BytesOpened opened = BytesOpened::create(path(), BytesOpened::shape(100, 6400));
   for (const U64 bytes : {U64{6401}, ~U64{0}, ~U64{0} - 14}) {
@@ -413,23 +467,7 @@ TEST(BytesMapRefChild, DISABLED_RunsUntilKilled) {
 
 TEST_F(BytesMapRefTest, KilledAtAnyMomentEachOperationIsThereWholeOrNot) {
   std::mt19937_64 random(test_seed());
-  BytesOpened::create(path(), BytesOpened::shape(200, 1 << 20)).close();
-  U64 next = 0;
-  for (int round = 0; round < 12; ++round) {
-    BytesOpened before = BytesOpened::open(path());
-    const Oracle held = before.contents();
-    before.abandon();
-    const auto [done, begun] = batches_told(
-        next, told_until_killed<ToldBatch>(
-                  "BytesMapRefChild.DISABLED_RunsUntilKilled", arenas(),
-                  {{"HOLDFAST_TEST_PATH", path()}, {"HOLDFAST_TEST_BATCH", std::to_string(next)}},
-                  random));
-    BytesOpened opened = BytesOpened::open(path());
-    ASSERT_NO_FATAL_FAILURE(expect_follows(opened, held, next, done, begun));
-    next = begun;
-    opened.abandon();
-  }
-  EXPECT_GT(next, 12u);
+  expect_survives_kills("BytesMapRefChild.DISABLED_RunsUntilKilled", path(), arenas(), random);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "hash_map/map_test.hpp"
+#include "support/error_of.hpp"
 #include "support/linearizable.hpp"
 #if defined(HOLDFAST_BACKEND_CPU)
 #include "holdfast/cpu/executor.hpp"
@@ -553,6 +554,22 @@ TEST_F(HashMapRefTest, OpeningPutsInOrderWhatARefLeft) {
   EXPECT_EQ(opened.map->recovery().erased, 1u);
   EXPECT_EQ(opened.map->recovery().cleared, 0u);
   ASSERT_NO_FATAL_FAILURE(opened.expect_holds({{2, 2}}));
+}
+
+TEST_F(HashMapRefTest, WhileRefsAreOutAMapIsNotOpenedAgain) {
+  using Map = HashMap<U64>;
+  auto opened = MapOpened<Map>::create(path(), map_options(100, 16));
+  opened.map->ref();
+  const auto open = [&] { Map::open(*opened.region, "map"); };
+  EXPECT_EQ(error_of(open, {"hash map 'map'", "quiesce()"}), Errc::invalid_argument);
+  opened.map->quiesce();
+  Map again = Map::open(*opened.region, "map");
+  EXPECT_EQ(error_of([&] { opened.map->quiesce(); }), Errc::closed);
+  again.ref();
+  opened.map.reset();  // is not the one that has refs out
+  EXPECT_EQ(error_of(open), Errc::invalid_argument);
+  { const Map ends = std::move(again); }
+  open();
 }
 
 }  // namespace
