@@ -16,7 +16,9 @@ TEST_P(BytesMapCheck, FindsNoFailure) {
   EXPECT_TRUE(nothing_fails(report)) << to_string(report.verdict) << all_of(report.void_reasons);
   EXPECT_TRUE(report.complete) << all_of(report.limits);
   EXPECT_TRUE(report.schedules_complete);
-  EXPECT_GT(report.states, 7u);
+  // One store of eight bytes is all that an erasure by a ref makes.
+  const bool is_one_store = std::string(GetParam()) == "bytes_map_ref_erase";
+  EXPECT_GT(report.states, is_one_store ? 7u : 10u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, BytesMapCheck,
