@@ -71,6 +71,14 @@ HOLDFAST_BOTH_SIDES constexpr bool is_head(const RecordHead& head, const Extent&
          grains_of(head.key_bytes, head.value_bytes) == extent.grains;
 }
 
+// What became of a lookup.
+enum class Seen : std::uint8_t {
+  absent = 0,
+  same = 1,     // as its key is
+  other = 2,    // a record of another key
+  damaged = 3,  // the word, or the record's lengths or key
+};
+
 // ---- Sums --------------------------------------------------------------------------------------
 // Of terms, one for each grain, so that threads sum them in any order.
 

@@ -86,19 +86,11 @@ class BytesMapRef {
 
  private:
 #if HOLDFAST_DEVICE_CODE
-  // What is known of a key.
-  enum class State { absent, same, other, damaged };
-  struct Seen {
-    State state = State::absent;
-    std::uint64_t in_slot = detail::kMapNone;  // the index's word, as its slot has it
-    const std::byte* record = nullptr;
-    bytes_map::RecordHead head{};
-    bytes_map::Extent at;
-  };
+  struct Look;
   using Digest = Bytes<16>;
 
   __device__ Digest digest(const Group& group, const ByteSpan& key) const;
-  __device__ Seen look(const Group& group, const ByteSpan& key, const Digest& digest) const;
+  __device__ Look look(const Group& group, const ByteSpan& key, const Digest& digest) const;
   __device__ std::uint64_t write(const Group& group, const ByteSpan& key,
                                  const ByteSpan& value) const;
   __device__ std::uint64_t take(const Group& group, std::uint64_t grains) const;

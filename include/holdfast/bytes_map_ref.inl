@@ -100,19 +100,51 @@ __device__ __forceinline__ Bytes<16> digest_by(const MapGroup<Width>& group, std
   return result;
 }
 
-// Whether a record, whose head is one of its size, has a key of this digest: else its key is not as
-// it was written.
-template <unsigned Width>
-__device__ __forceinline__ bool has_digest(const MapGroup<Width>& group, const std::byte* record,
-                                           const RecordHead& head, unsigned digest_bits,
-                                           const Bytes<16>& digest) {
-  return digest_by(group, head.key_bytes, digest_bits,
-                   [&](std::uint64_t i) { return grain_at(record, 1 + i); }) == digest;
+// The record that a word of the index names.
+struct Named {
+  const std::byte* record = nullptr;  // null: the word is none, or the record's lengths are not its
+  RecordHead head{};
+  Extent at;
+};
+__device__ __forceinline__ Named named_by(const Chunks& records, std::uint64_t word) {
+  Named named;
+  named.at = extent_of(word);
+  const Chunk chunk = records.of(named.at.first);
+  if (!is_word(word) || !chunk.holds(named.at)) return named;
+  const std::byte* const record = chunk.at(named.at.first);
+  named.head = head_of(record);
+  if (is_head(named.head, named.at)) named.record = record;
+  return named;
+}
+
+// What a record is to a key of so many bytes, of which at(i) is grain i: another key's, if the key
+// that it has is of the same digest, and else damaged. REQUIRES: there is a record.
+template <unsigned Width, class GrainAt>
+__device__ __forceinline__ Seen compare(const MapGroup<Width>& group, const Named& named,
+                                        std::uint64_t bytes, GrainAt&& at, unsigned digest_bits,
+                                        const Bytes<16>& digest) {
+  bool differs = named.head.key_bytes != bytes;
+  for (std::uint64_t i = group.rank; !differs && i < grains_for(bytes); i += Width) {
+    const Grain wanted = at(i);
+    const Grain stored = grain_at(named.record, 1 + i);
+    differs = wanted.low != stored.low || wanted.high != stored.high;
+  }
+  if (group.ballot(differs) == 0) return Seen::same;
+  const Bytes<16> its = digest_by(group, named.head.key_bytes, digest_bits,
+                                  [&](std::uint64_t i) { return grain_at(named.record, 1 + i); });
+  return its == digest ? Seen::other : Seen::damaged;
 }
 
 }  // namespace bytes_map
 
 // ---- Records -----------------------------------------------------------------------------------
+
+// What is known of a key.
+struct BytesMapRef::Look {
+  bytes_map::Seen state = bytes_map::Seen::absent;
+  std::uint64_t in_slot = detail::kMapNone;  // the index's word, as its slot has it
+  bytes_map::Named named;
+};
 
 __device__ inline BytesMapRef::Digest BytesMapRef::digest(const Group& group,
                                                           const ByteSpan& key) const {
@@ -122,40 +154,26 @@ __device__ inline BytesMapRef::Digest BytesMapRef::digest(const Group& group,
 
 // What a word of the index names was durable before the word was, and is not changed before
 // quiesce(). map_find_word() has a fence behind its look: loads of the record come after it.
-__device__ inline BytesMapRef::Seen BytesMapRef::look(const Group& group, const ByteSpan& key,
+__device__ inline BytesMapRef::Look BytesMapRef::look(const Group& group, const ByteSpan& key,
                                                       const Digest& digest) const {
   using Config = MapConfig<>;
   const detail::MapView& view = index_.view_;
-  Seen seen;
+  Look seen;
   seen.in_slot = detail::map_find_word<detail::MapLongKey, Config, false>(
       view, group, detail::map_key_of<Config>(digest));
   if (seen.in_slot == detail::kMapNone) return seen;
-  const std::uint64_t word = seen.in_slot ^ view.empty_value;
-  seen.at = bytes_map::extent_of(word);
-  seen.state = State::damaged;
-  const bytes_map::Chunk chunk = parts_.records.of(seen.at.first);
-  if (!bytes_map::is_word(word) || !chunk.holds(seen.at)) return seen;
-  seen.record = chunk.at(seen.at.first);
-  seen.head = bytes_map::head_of(seen.record);
-  if (!bytes_map::is_head(seen.head, seen.at)) return seen;
-  bool differs = seen.head.key_bytes != key.count;
-  for (std::uint64_t i = group.rank; !differs && i < bytes_map::grains_for(key.count);
-       i += kWidth) {
-    const bytes_map::Grain wanted = bytes_map::grain_of(key, i);
-    const bytes_map::Grain stored = bytes_map::grain_at(seen.record, 1 + i);
-    differs = wanted.low != stored.low || wanted.high != stored.high;
-  }
-  if (group.ballot(differs) == 0) {
-    seen.state = State::same;
-  } else if (bytes_map::has_digest(group, seen.record, seen.head, parts_.digest_bits, digest)) {
-    seen.state = State::other;
-  }
+  seen.named = bytes_map::named_by(parts_.records, seen.in_slot ^ view.empty_value);
+  seen.state = bytes_map::Seen::damaged;
+  if (seen.named.record == nullptr) return seen;
+  seen.state = bytes_map::compare(
+      group, seen.named, key.count, [&](std::uint64_t i) { return bytes_map::grain_of(key, i); },
+      parts_.digest_bits, digest);
   return seen;
 }
 
-// The first of so many grains of the ref's room; kNoRoom: it has not so many left.
 inline constexpr std::uint64_t kBytesMapNoRoom = ~std::uint64_t{0};
 
+// The first of so many grains of the ref's room; kBytesMapNoRoom: it has not so many left.
 __device__ inline std::uint64_t BytesMapRef::take(const Group& group, std::uint64_t grains) const {
   std::uint64_t first = kBytesMapNoRoom;
   if (group.rank == 0 &&
@@ -221,12 +239,12 @@ __device__ inline MapStatus BytesMapRef::put(const Group& group, const ByteSpan&
   const Digest digest = this->digest(group, key);
   std::uint64_t word = 0;
   for (;;) {
-    const Seen seen = look(group, key, digest);
-    if (seen.state == State::other) return MapStatus::refused;
-    if (seen.state != State::absent && keeps) return MapStatus::kept;
+    const Look seen = look(group, key, digest);
+    if (seen.state == bytes_map::Seen::other) return MapStatus::refused;
+    if (seen.state != bytes_map::Seen::absent && keeps) return MapStatus::kept;
     if (word == 0) word = write(group, key, value);
     if (word == 0) return MapStatus::no_value;
-    if (seen.state == State::absent) {
+    if (seen.state == bytes_map::Seen::absent) {
       const MapStatus status = index_.insert(group, digest, &word);
       if (status != MapStatus::kept) return status;
     } else if (change(group, digest, seen.in_slot, word ^ index_.view_.empty_value)) {
@@ -248,8 +266,9 @@ __device__ inline MapStatus BytesMapRef::erase(const Group& group, const ByteSpa
   if (key.count > kMostBytesOfKey) return MapStatus::absent;
   const Digest digest = this->digest(group, key);
   for (;;) {
-    const Seen seen = look(group, key, digest);
-    if (seen.state == State::absent || seen.state == State::other) return MapStatus::absent;
+    const Look seen = look(group, key, digest);
+    if (seen.state == bytes_map::Seen::absent || seen.state == bytes_map::Seen::other)
+      return MapStatus::absent;
     if (change(group, digest, seen.in_slot, detail::kMapGone)) return MapStatus::erased;
   }
 }
@@ -257,14 +276,15 @@ __device__ inline MapStatus BytesMapRef::erase(const Group& group, const ByteSpa
 __device__ inline BytesHit BytesMapRef::find(const Group& group, const ByteSpan& key) const {
   BytesHit hit;
   if (key.count > kMostBytesOfKey) return hit;
-  const Seen seen = look(group, key, digest(group, key));
-  if (seen.state == State::damaged) hit.found = BytesFound::damaged;
-  if (seen.state != State::same) return hit;
+  const Look seen = look(group, key, digest(group, key));
+  if (seen.state == bytes_map::Seen::damaged) hit.found = BytesFound::damaged;
+  if (seen.state != bytes_map::Seen::same) return hit;
   hit.found = BytesFound::present;
-  hit.value = seen.record + (1 + bytes_map::grains_for(seen.head.key_bytes)) * bytes_map::kGrain;
-  hit.bytes = seen.head.value_bytes;
-  hit.key_bytes = seen.head.key_bytes;
-  hit.place = seen.at.first;
+  hit.value = seen.named.record +
+              (1 + bytes_map::grains_for(seen.named.head.key_bytes)) * bytes_map::kGrain;
+  hit.bytes = seen.named.head.value_bytes;
+  hit.key_bytes = seen.named.head.key_bytes;
+  hit.place = seen.named.at.first;
   return hit;
 }
 

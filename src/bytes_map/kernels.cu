@@ -47,19 +47,6 @@ __global__ void digest_kernel(DeviceStrings keys, std::uint32_t count, unsigned 
   if (group.rank == 0) digests[op] = digest;
 }
 
-__device__ bool has_key(const Group& group, const Lookup& lookup, std::uint32_t op,
-                        const std::byte* record, const RecordHead& head) {
-  const std::uint64_t bytes = lookup.keys.offsets[op + 1] - lookup.keys.offsets[op];
-  if (head.key_bytes != bytes) return false;
-  bool same = true;
-  for (std::uint64_t i = group.rank; i < grains_for(bytes); i += kWidth) {
-    const Grain wanted = grain_of(lookup.keys, op, i);
-    const Grain stored = grain_at(record, 1 + i);
-    same = same && wanted.low == stored.low && wanted.high == stored.high;
-  }
-  return group.ballot(!same) == 0;
-}
-
 __global__ void look_kernel(Lookup lookup) {
   const Group group;
   const std::uint64_t number = thread_number() / kWidth;
@@ -68,20 +55,16 @@ __global__ void look_kernel(Lookup lookup) {
   RecordHead head{};
   Seen seen = Seen::absent;
   if (lookup.found[op] != 0) {
-    const std::uint64_t word = lookup.words[op];
-    const Extent at = extent_of(word);
+    const Named named = named_by(lookup.records, lookup.words[op]);
+    head = named.head;
     seen = Seen::damaged;
-    const Chunk chunk = lookup.records.of(at.first);
-    if (is_word(word) && chunk.holds(at)) {
-      const std::byte* const record = chunk.at(at.first);
-      head = head_of(record);
-      if (is_head(head, at)) {
-        if (lookup.keys.bytes == nullptr || has_key(group, lookup, op, record, head)) {
-          seen = Seen::same;
-        } else if (has_digest(group, record, head, lookup.digest_bits, lookup.digests[op])) {
-          seen = Seen::other;
-        }
-      }
+    if (named.record != nullptr && lookup.keys.bytes == nullptr) {
+      seen = Seen::same;
+    } else if (named.record != nullptr) {
+      const std::uint64_t bytes = lookup.keys.offsets[op + 1] - lookup.keys.offsets[op];
+      seen = compare(
+          group, named, bytes, [&](std::uint64_t i) { return grain_of(lookup.keys, op, i); },
+          lookup.digest_bits, lookup.digests[op]);
     }
   }
   if (group.rank != 0) return;

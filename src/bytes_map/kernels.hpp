@@ -25,14 +25,6 @@ struct Piece {
 };
 inline constexpr std::uint64_t kPieceGrains = 128;
 
-// What became of a lookup.
-enum class Seen : std::uint8_t {
-  absent = 0,
-  same = 1,     // as its key is
-  other = 2,    // a record of another key
-  damaged = 3,  // the word, or the record's lengths or key
-};
-
 struct Lookup {
   Chunks records;
   const std::uint64_t* words;  // of the index, one for each operation

@@ -366,7 +366,6 @@ TEST_F(CheckpointTest, MisuseIsRefused) {
   EXPECT_EQ(error_of([&] { full.save(stream_, "g"); }), Errc::no_space);
 }
 
-// On the medium a zero byte ends a name.
 // Kernels copy by the widest words that a buffer's address and size allow.
 TEST_F(CheckpointTest, BuffersOfAnyAddressAndSizeComeBack) {
   constexpr std::size_t kSizes[] = {1,  2,  3,  4,  5,  6,  7,  8,     9,
@@ -398,6 +397,7 @@ TEST_F(CheckpointTest, BuffersOfAnyAddressAndSizeComeBack) {
   }
 }
 
+// On the medium a zero byte ends a name.
 TEST_F(CheckpointTest, NamesHaveNoZeroBytes) {
   Checkpoint checkpoint = make();
   const std::string zero("a\0x", 3);

@@ -105,6 +105,11 @@ struct Plan {
   }
 };
 
+Plan while_refs_are_out(Plan plan) {
+  plan.refs_out = true;
+  return plan;
+}
+
 // A block, of one group, for each call.
 // What an operation has changed is durable before anything that follows its return. Of what it has
 // only seen that is not promised.
@@ -480,19 +485,9 @@ std::vector<Offer> map_programs() {
       offer("map_mixed_erase", "the same: several operations of a key, which erase it",
             {{Call::mixed_erase, kInsert}, false, true, 1, 12, {0}}),
       offer("map_mixed_refs_out", "a mixed batch while refs are out, which leaves a value",
-            {{Call::mixed_put, kInsert}, false, true, 1, 12, {}, false, false, false, false, true}),
+            while_refs_are_out({{Call::mixed_put, kInsert}, false, true, 1, 12, {}})),
       offer("map_mixed_refs_out_erase", "the same, which erases the key",
-            {{Call::mixed_erase, kInsert},
-             false,
-             true,
-             1,
-             12,
-             {0},
-             false,
-             false,
-             false,
-             false,
-             true}),
+            while_refs_are_out({{Call::mixed_erase, kInsert}, false, true, 1, 12, {0}})),
       offer<Long>("map_long_insert", "the same, of keys of 16 bytes: a batch that inserts",
                   {{kInsert, kInsert}, false, false, 1, 12, {}}),
       offer<Long>("map_long_erase", "the same: a batch that erases",
