@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "bytes_map/host.hpp"
+#include "durable/is_whole.hpp"
 #include "hash_map/format.hpp"
 #include "hash_map/table.hpp"
 
@@ -30,29 +31,6 @@ void check_name(std::string_view name) {
   if (name.size() <= kMostNameBytes) return;
   throw wrong(concat("its name '", name, "' has ", name.size(), " bytes, and ", kMostNameBytes,
                      " are the most: give it a shorter one"));
-}
-
-// Whether it is whole; if not, what there is of it is of a creation that was cut off. Throws what
-// else is wrong.
-template <class Object>
-bool is_whole(Region& region, std::string_view name) {
-  try {
-    (void)Object::open(region, name);
-  } catch (const Error& error) {
-    if (error.code() != Errc::not_found) throw;
-    return false;
-  }
-  return true;
-}
-
-// Whether there is a map of its index's name, of these types or others. Throws damaged.
-bool has_index(Region& region, const std::string& index) {
-  try {
-    return is_whole<map::MapObject>(region, index);
-  } catch (const Error& error) {
-    if (error.code() == Errc::damaged) throw;
-    return true;
-  }
 }
 
 Records records_of(Region& region, std::string_view name, const std::string& where,
@@ -101,8 +79,8 @@ BytesMap BytesMap::create(Region& region, std::string_view name, const Options& 
   const bytes_map::BytesMapParameters parameters = bytes_map::parameters_of(options);
   const std::string index = bytes_map::index_name(name);
   const std::string where = bytes_map::place_of(name, region);
-  const bool has_records = bytes_map::is_whole<bytes_map::BytesMapObject>(region, name);
-  if (bytes_map::has_index(region, index)) {
+  const bool has_records = is_whole<bytes_map::BytesMapObject>(region, name);
+  if (is_taken<map::MapObject>(region, index)) {
     throw Error(Errc::already_exists,
                 where +
                     ": there is one, or a map of the name of its index: open it, or give "
@@ -120,7 +98,7 @@ BytesMap BytesMap::create(Region& region, std::string_view name, const Options& 
     host->survey();
     return BytesMap(std::move(host));
   } catch (const Error&) {
-    if (!bytes_map::has_index(region, index)) bytes_map::BytesMapObject::remove(region, name);
+    if (!is_taken<map::MapObject>(region, index)) bytes_map::BytesMapObject::remove(region, name);
     throw;
   }
 }
@@ -130,7 +108,7 @@ BytesMap BytesMap::open(Region& region, std::string_view name, std::uint32_t max
   const std::string where = bytes_map::place_of(name, region);
   const std::string index = bytes_map::index_name(name);
   auto object = bytes_map::BytesMapObject::open(region, name);
-  if (!bytes_map::has_index(region, index)) {
+  if (!is_taken<map::MapObject>(region, index)) {
     throw Error(Errc::not_found, where + ": its creation was cut off: create it again");
   }
   map::check_no_refs(region, index, where);

@@ -14,8 +14,9 @@
 namespace holdfast {
 
 struct KvStore::Impl {
-  Impl(Region& r, core::Use user, std::uint64_t most)
-      : region(r), use(std::move(user)), max_batch(most) {}
+  // `what`: it is, for messages.
+  Impl(Region& r, core::Use user, std::uint64_t most, std::string what)
+      : region(r), use(std::move(user)), max_batch(most), where(std::move(what)) {}
   virtual ~Impl() = default;
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -42,7 +43,7 @@ struct KvStore::Impl {
   Region& region;
   core::Use use;
   std::uint64_t max_batch;
-  std::string where = detail::concat("key-value store 'kvs' of region '", region.path(), "'");
+  std::string where;
   Order order = Order::automatic;
   Stream stream;
   Event marks[5];
@@ -53,6 +54,11 @@ namespace kv {
 
 inline constexpr const char* kName = "kvs";
 inline constexpr std::uint32_t kMaxBatch = 1u << 26;
+
+// What messages call the store of a region.
+inline std::string where_of(const Region& region) {
+  return detail::concat("key-value store '", kName, "' of region '", region.path(), "'");
+}
 
 // The layouts. REQUIRES: the options that all layouts have are checked.
 std::shared_ptr<KvStore::Impl> create_in_place(Region& region, const KvStore::Options& options);

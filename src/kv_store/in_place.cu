@@ -99,7 +99,7 @@ struct Buffers {
 class InPlaceStore : public KvStore::Impl {
  public:
   InPlaceStore(Region& r, StoreObject o, core::Use user, Buffers b)
-      : Impl(r, std::move(user), o.parameters().max_batch),
+      : Impl(r, std::move(user), o.parameters().max_batch, where_of(r)),
         object_(std::move(o)),
         buffers_(std::move(b)) {}
   ~InPlaceStore() override {

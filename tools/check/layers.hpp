@@ -15,5 +15,6 @@ std::vector<Offer> kv_lookups_programs();
 std::vector<Offer> map_programs();
 std::vector<Offer> map_evict_programs();
 std::vector<Offer> bytes_map_programs();
+std::vector<Offer> log_map_programs();
 
 }  // namespace holdfast::check

@@ -11,7 +11,7 @@ std::vector<Offer> shipped_programs() {
   for (const auto& some :
        {checked_append::offers(), undo_log_programs(), checkpoint_programs(),
         region_metadata_programs(), kv_log_programs(), kv_lookups_programs(), map_programs(),
-        map_evict_programs(), bytes_map_programs(), programs_of_folders()}) {
+        map_evict_programs(), bytes_map_programs(), log_map_programs(), programs_of_folders()}) {
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;

@@ -15,8 +15,8 @@ namespace holdfast::kv::log {
 
 using detail::concat;
 
-LogStore::LogStore(Region& r, LogObject object, core::Use user, Memory memory)
-    : Impl(r, std::move(user), object.parameters().max_batch),
+LogStore::LogStore(Region& r, LogObject object, core::Use user, Memory memory, std::string what)
+    : Impl(r, std::move(user), object.parameters().max_batch, std::move(what)),
       object_(std::move(object)),
       memory_(std::move(memory)),
       shift_(base_.shift),
@@ -344,25 +344,33 @@ detail::KvView LogStore::view() {
   return with_index([](const auto& index) { return index.view(); });
 }
 
-std::uint64_t LogStore::scan(std::uint64_t* keys, std::uint64_t* values, std::uint64_t limit) {
+void LogStore::list(const std::function<void(const detail::KvPair*, std::uint64_t)>& take) {
   check_whole();
   constexpr std::uint64_t kPiece = std::uint64_t{1} << 18;
   const std::uint64_t all = with_index([](const auto& index) { return index.listed(); });
   const DeviceBuffer<KvPair> listed(std::min(kPiece, all));
-  std::vector<KvPair> pairs(listed.size());
-  std::uint64_t records = 0;
   for (std::uint64_t first = 0; first < all; first += kPiece) {
     const std::uint64_t count = std::min(kPiece, all - first);
     with_index([&](const auto& index) { launch_list(stream, index, first, count, listed.data()); });
-    copy_async(stream, pairs.data(), listed.data(), count * sizeof(KvPair));
+    take(listed.data(), count);
+  }
+  stream.synchronize();
+}
+
+std::uint64_t LogStore::scan(std::uint64_t* keys, std::uint64_t* values, std::uint64_t limit) {
+  std::vector<KvPair> pairs;
+  std::uint64_t records = 0;
+  list([&](const KvPair* listed, std::uint64_t count) {
+    pairs.resize(count);
+    copy_async(stream, pairs.data(), listed, count * sizeof(KvPair));
     stream.synchronize();
-    for (std::uint64_t i = 0; i < count; ++i) {
-      if (pairs[i].key == 0) continue;
-      if (records < limit && keys != nullptr) keys[records] = ~pairs[i].key;
-      if (records < limit && values != nullptr) values[records] = pairs[i].value;
+    for (const KvPair& pair : pairs) {
+      if (pair.key == 0) continue;
+      if (records < limit && keys != nullptr) keys[records] = ~pair.key;
+      if (records < limit && values != nullptr) values[records] = pair.value;
       ++records;
     }
-  }
+  });
   return records;
 }
 
@@ -414,17 +422,38 @@ KvStore::Stats LogStore::stats() {
 
 KvStore::Timing LogStore::timing() { return timed_ ? Impl::timing() : KvStore::Timing{}; }
 
-}  // namespace holdfast::kv::log
-
-namespace holdfast::kv {
-
 namespace {
 
-core::Use take_over_log(const Region& region) {
-  return core::RegionAccess::take_over(region, detail::concat(kName, ".", log::kRecords));
+core::Use take_over(const Region& region, std::string_view name) {
+  return core::RegionAccess::take_over(region, concat(name, ".", kRecords));
 }
 
 }  // namespace
+
+std::shared_ptr<LogStore> create_store(Region& region, std::string_view name,
+                                       const std::string& what, const KvStore::Options& options) {
+  const LogParameters shape = shape_of(options);
+  (void)LogObject::bytes(shape);  // refuses parameters before there is memory for them
+  Memory memory = Memory::make(shape, options.index);
+  LogObject object = LogObject::create(region, name, shape);
+  return std::make_shared<LogStore>(region, std::move(object), take_over(region, name),
+                                    std::move(memory), what);
+}
+
+std::shared_ptr<LogStore> open_store(Region& region, std::string_view name, const std::string& what,
+                                     KvStore::Index index) {
+  LogObject object = LogObject::open(region, name);
+  core::Use use = take_over(region, name);
+  Memory memory = Memory::make(object.parameters(), index);
+  auto store = std::make_shared<LogStore>(region, std::move(object), std::move(use),
+                                          std::move(memory), what);
+  store->load();
+  return store;
+}
+
+}  // namespace holdfast::kv::log
+
+namespace holdfast::kv {
 
 bool is_log(const Region& region) {
   return region.contains(detail::concat(kName, ".", log::kRecords)) &&
@@ -432,22 +461,11 @@ bool is_log(const Region& region) {
 }
 
 std::shared_ptr<KvStore::Impl> create_log(Region& region, const KvStore::Options& options) {
-  const log::LogParameters shape = log::shape_of(options);
-  (void)log::LogObject::bytes(shape);  // refuses parameters before there is memory for them
-  log::Memory memory = log::Memory::make(shape, options.index);
-  log::LogObject object = log::LogObject::create(region, kName, shape);
-  return std::make_shared<log::LogStore>(region, std::move(object), take_over_log(region),
-                                         std::move(memory));
+  return log::create_store(region, kName, where_of(region), options);
 }
 
 std::shared_ptr<KvStore::Impl> open_log(Region& region, KvStore::Index index) {
-  log::LogObject object = log::LogObject::open(region, kName);
-  core::Use use = take_over_log(region);
-  log::Memory memory = log::Memory::make(object.parameters(), index);
-  auto store =
-      std::make_shared<log::LogStore>(region, std::move(object), std::move(use), std::move(memory));
-  store->load();
-  return store;
+  return log::open_store(region, kName, where_of(region), index);
 }
 
 std::uint64_t log_region_bytes(const KvStore::Options& options) {

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <deque>
+#include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kv_store/impl.hpp"
@@ -20,7 +23,8 @@ namespace holdfast::kv::log {
 // have it, or `broken_` says why nothing is known.
 class LogStore : public KvStore::Impl {
  public:
-  LogStore(Region& region, LogObject object, core::Use use, Memory memory);
+  // `what`: it is, for messages.
+  LogStore(Region& region, LogObject object, core::Use use, Memory memory, std::string what);
   ~LogStore() override {
     close();
     end_work();
@@ -35,6 +39,9 @@ class LogStore : public KvStore::Impl {
            std::size_t count) override;
   detail::KvView view() override;
   std::uint64_t scan(std::uint64_t* keys, std::uint64_t* values, std::uint64_t limit) override;
+  // Calls take(pairs, count) for all of the index, piece by piece: `pairs` are in device memory,
+  // where key 0 is none, until work that it has put into `stream` has ended.
+  void list(const std::function<void(const detail::KvPair*, std::uint64_t)>& take);
   std::string verify() override;
   void await_cache() override {}
   KvStore::Stats stats() override;
@@ -142,5 +149,12 @@ class LogStore : public KvStore::Impl {
   Stream beside_;
   Event keys_in_, values_in_;
 };
+
+// The durable object of this name. `what`: as messages call it. Thrown as by KvStore::create() and
+// open(). REQUIRES: the options that all layouts have are checked.
+std::shared_ptr<LogStore> create_store(Region& region, std::string_view name,
+                                       const std::string& what, const KvStore::Options& options);
+std::shared_ptr<LogStore> open_store(Region& region, std::string_view name, const std::string& what,
+                                     KvStore::Index index);
 
 }  // namespace holdfast::kv::log

@@ -1,0 +1,124 @@
+// A hash map of 8-byte keys and values of one size that lives in a region and is changed a batch at
+// a time, each batch a transaction. Its index is in device memory alone; on the medium a change
+// appends a record of 16 bytes to a log, and stores the value to a place that is free.
+//
+// Source: the log and its index are those of KvStore::Layout::log (docs/kv-log.md); values at a
+// place of their own and an offset in the index, GPHash (FAST '25), section 3.2.3. docs/log-map.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "holdfast/config.hpp"
+#include "holdfast/kv_store.hpp"
+#include "holdfast/region.hpp"
+#include "holdfast/stream.hpp"
+
+namespace holdfast {
+
+namespace detail {
+class LogMapHost;
+}
+
+// Beside HashMap (hash_map.hpp): a batch is in the map whole or not at all, changes are faster, and
+// there is device memory for each pair; there are no refs for kernels that change it, no growth and
+// no cache.
+//
+// Invariants: once insert_or_assign() or erase() returned, the batch survives what the region's
+// persist rung survives; after any crash, a batch is in the map whole or not at all, and no place
+// of a value is lost.
+//
+// Opening it again in the same process ends the earlier map, also where open() then throws
+// no_memory. A map that was ended so, one that was moved from, and one whose region is closed throw
+// Errc::closed; in a forked child a map throws in_use.
+//
+// REQUIRES: the region outlives the map, and is not moved meanwhile.
+// Thread safety: one thread at a time.
+class LogMap {
+ public:
+  static constexpr std::uint64_t kReservedKey = KvStore::kReservedKey;  // cannot be stored
+  static constexpr std::uint32_t kMostValueBytes = 4096;
+  static constexpr std::uint32_t kMostBatch = 1u << 24;
+
+  struct Options {
+    std::uint64_t capacity = 0;     // pairs; 1 to 2^29
+    std::uint32_t value_bytes = 0;  // a multiple of 4; 4 to kMostValueBytes
+    std::uint32_t max_batch = 0;    // operations of a batch at most; 1 to kMostBatch
+    // Records of 16 bytes that the log takes. 0: twice the capacity and two batches.
+    std::uint64_t log_records = 0;
+    KvStore::Index index = KvStore::Index::automatic;  // until the map is opened again
+  };
+
+  // What one batch did. A key that occurs twice in a batch counts once, with its last value.
+  struct Result {
+    std::uint64_t inserted = 0;  // keys that were not there
+    std::uint64_t assigned = 0;  // keys that were
+    std::uint64_t erased = 0;
+  };
+
+  struct Stats {
+    std::uint64_t size = 0;  // pairs
+    std::uint64_t capacity = 0;
+    std::uint64_t places = 0;  // for values: the capacity and a batch
+    std::uint64_t free_places = 0;
+    std::uint32_t value_bytes = 0;
+    std::uint32_t max_batch = 0;
+    KvStore::Stats index;  // segments, amplification
+  };
+
+  // A kill leaves the map whole or absent. Throws invalid_argument (an option; a name of more than
+  // 40 bytes), already_exists, no_space (the message says what it takes), no_memory (the index does
+  // not fit into device memory), and as Durable::create().
+  static LogMap create(Region& region, std::string_view name, const Options& options);
+  // Opens, and takes back a batch that a crash cut off. Throws not_found, invalid_argument (of that
+  // name is something else), damaged, no_memory, and as Durable::open().
+  static LogMap open(Region& region, std::string_view name,
+                     KvStore::Index index = KvStore::Index::automatic);
+  // Removes it. REQUIRES: it is not open. A kill leaves it whole, or absent with something for the
+  // next creation to remove. Throws as open() what it finds wrong, and as Durable::remove().
+  static void remove(Region& region, std::string_view name);
+  // Bytes that a region must have. Throws invalid_argument.
+  static std::uint64_t region_bytes(const Options& options);
+
+  LogMap(LogMap&&) noexcept;
+  LogMap& operator=(LogMap&&) noexcept;
+  ~LogMap();
+
+  // Stores `count` pairs as one transaction. `keys`: count words; `values`: count rows of
+  // value_bytes, without gaps. Both are host, device or region memory. Throws invalid_argument
+  // (more than max_batch, a key is kReservedKey, one of the two is null), unsupported (a region
+  // that is open for reading), no_space (there would be more pairs than the capacity, or the log is
+  // too full), no_memory (for values that kernels cannot read where they are); the map is then
+  // unchanged. Returns when the transaction is committed.
+  Result insert_or_assign(const std::uint64_t* keys, const void* values, std::size_t count);
+  // Removes keys as one transaction; those that are absent are passed over. Otherwise as above.
+  Result erase(const std::uint64_t* keys, std::size_t count);
+
+  // found[i] is 1 where keys[i] is there, and row i of `values` has its value then; else found[i]
+  // is 0, and row i is as it was. `values` may be null: what is there. Throws invalid_argument
+  // (more than max_batch; keys or found are null), no_memory.
+  void find(const std::uint64_t* keys, void* values, std::uint8_t* found, std::size_t count);
+
+  // Copies out up to `limit` pairs, in no order that means anything; returns how many there are.
+  // `keys` and `values` are the host's, and may be null. Throws no_memory.
+  std::uint64_t scan(std::uint64_t* keys, void* values, std::uint64_t limit);
+
+  // Checks the log and its index (KvStore::verify()), and that each value has a place of its own
+  // and all others are free. Values have no checksums of their own. Returns the empty string, or
+  // what is wrong.
+  std::string verify();
+
+  std::uint64_t size() const;
+  Stats stats() const;
+  Recovery recovery() const;  // of open()
+  Stream& stream();           // in which batches and lookups end
+
+ private:
+  explicit LogMap(std::shared_ptr<detail::LogMapHost> host);
+  detail::Shared<detail::LogMapHost> host_;
+};
+
+}  // namespace holdfast

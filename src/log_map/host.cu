@@ -1,0 +1,369 @@
+// Batches and lookups of a log map.
+#include "log_map/host.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "core/kernel_memory.hpp"
+#include "core/reason.hpp"
+#include "holdfast/kernel.hpp"
+#include "kv_store/rules.hpp"
+
+namespace holdfast {
+
+namespace log_map {
+
+Memory::Memory(std::uint32_t places, std::uint32_t max_batch)
+    : ring(places),
+      used((places + 31) / 32),
+      keys(max_batch),
+      place(max_batch),
+      sorted(max_batch),
+      ops(max_batch),
+      sorted_ops(max_batch),
+      freed(max_batch),
+      found(max_batch),
+      sorter(max_batch) {
+  for (auto& each : taken) each = DeviceBuffer<std::uint64_t>(max_batch);
+}
+
+}  // namespace log_map
+
+namespace detail {
+namespace {
+
+// Rows that kernels cannot read where they are come by pieces of about so many bytes.
+constexpr std::uint64_t kPieceBytes = std::uint64_t{64} << 20;
+
+Error wrong(const std::string& where, const std::string& what) {
+  return Error(Errc::invalid_argument, concat(where, ": ", what));
+}
+
+}  // namespace
+
+LogMapHost::LogMapHost(Region& region, std::string where, log_map::LogMapObject object,
+                       std::shared_ptr<kv::log::LogStore> index)
+    : region_(region),
+      where_(std::move(where)),
+      object_(std::move(object)),
+      index_(std::move(index)),
+      places_(static_cast<std::uint32_t>(object_.parameters().places)),
+      rows_{reinterpret_cast<std::byte*>(object_.part<std::uint8_t>(log_map::kValues).data()),
+            object_.parameters().value_bytes, object_.parameters().stride(), region.marks()},
+      memory_(places_, static_cast<std::uint32_t>(index_->max_batch)) {
+  log_map::launch_count_up(stream(), memory_.ops.data(),
+                           static_cast<std::uint32_t>(index_->max_batch));
+}
+
+LogMapHost::~LogMapHost() {
+  for (Stream* each : {&behind_, &writer_, &index_->stream}) {
+    try {
+      each->synchronize();
+    } catch (const Error&) {
+      // Whoever made the work was told; nothing of it runs any more.
+    }
+  }
+}
+
+LogMapHost& LogMapHost::usable() {
+  (void)index_->usable();
+  if (broken_.empty()) return *this;
+  throw Error(Errc::device, concat(where_, ": an earlier call failed (", broken_,
+                                   "): open it again to go on from what is durable"));
+}
+
+// What `body` throws breaks the map, unless it was refused before anything was changed.
+template <class Body>
+auto LogMapHost::whole(Body&& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    if (error.code() != Errc::no_space && error.code() != Errc::invalid_argument &&
+        error.code() != Errc::no_memory) {
+      core::keep_reason(broken_, error);
+    }
+    throw;
+  } catch (const std::exception& error) {
+    core::keep_reason(broken_, error);
+    throw;
+  }
+}
+
+void LogMapHost::check_batch(const void* keys, std::size_t count) const {
+  if (count > index_->max_batch) {
+    throw wrong(where_, concat("a batch of ", count, " operations; this map takes ",
+                               index_->max_batch, " at most (max_batch): split the batch"));
+  }
+  if (count != 0 && keys == nullptr) {
+    throw wrong(where_, "a batch without keys: give one for each operation");
+  }
+}
+
+std::byte* LogMapHost::rows(std::uint64_t bytes) {
+  if (memory_.rows.size() < bytes) memory_.rows = DeviceBuffer<std::byte>(bytes);
+  return memory_.rows.data();
+}
+
+// What the last batch has left to do reads the index and its keys.
+void LogMapHost::begin(const std::uint64_t* keys, std::uint32_t count) {
+  if (batches_ != 0) settled_.wait(stream());
+  copy_async(stream(), memory_.keys.data(), keys, count * sizeof(*keys));
+}
+
+// ---- Changes ------------------------------------------------------------------------------------
+
+// Values are stored while keys are looked up, to places that no pair has: before the commit nothing
+// of the batch counts, and of a crash nothing has to be taken back.
+LogMap::Result LogMapHost::assign(const std::uint64_t* keys, const void* values,
+                                  std::size_t count) {
+  region_.check_writable("a batch");
+  check_batch(keys, count);
+  if (count == 0) return {};
+  if (values == nullptr) {
+    throw wrong(where_, "a batch without values: give a row for each key, or erase()");
+  }
+  return whole([&] {
+    const auto operations = static_cast<std::uint32_t>(count);
+    std::uint64_t* const taken = memory_.taken[batches_ % 2].data();
+    begin(keys, operations);
+    if (head_ + count > ready_ && batches_ != 0) settled_.wait(writer_);
+    log_map::launch_take(writer_, ring_, head_, operations, taken);
+    store(values, operations, taken);
+    written_.record(writer_);
+    log_map::launch_look(stream(), view(), memory_.keys.data(), operations, memory_.place.data(),
+                         nullptr);
+    written_.wait(stream());
+    const KvStore::BatchResult done = change(taken, count);
+    head_ += count;
+    settle(taken, operations, count - done.inserted);
+    return LogMap::Result{done.inserted, done.updated, 0};
+  });
+}
+
+LogMap::Result LogMapHost::erase(const std::uint64_t* keys, std::size_t count) {
+  region_.check_writable("a batch");
+  check_batch(keys, count);
+  if (count == 0) return {};
+  return whole([&] {
+    const auto operations = static_cast<std::uint32_t>(count);
+    begin(keys, operations);
+    log_map::launch_look(stream(), view(), memory_.keys.data(), operations, memory_.place.data(),
+                         nullptr);
+    const KvStore::BatchResult done = change(nullptr, count);
+    settle(nullptr, operations, done.removed);
+    return LogMap::Result{0, 0, done.removed};
+  });
+}
+
+// What the index refuses it does not know to be this map's.
+KvStore::BatchResult LogMapHost::change(const std::uint64_t* places, std::size_t count) {
+  try {
+    return index_->update(memory_.keys.data(), places, count);
+  } catch (const Error& error) {
+    throw Error(error.code(), concat(where_, ": ", error.what()));
+  }
+}
+
+void LogMapHost::store(const void* values, std::uint32_t count, const std::uint64_t* to) {
+  const std::uint64_t each = rows_.value_bytes;
+  const auto* const from = static_cast<const std::byte*>(values);
+  if (core::readable_by_kernels(values, count * each)) {
+    log_map::launch_store(writer_, rows_, from, to, count);
+    return;
+  }
+  const auto of_piece =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(count, kPieceBytes / each));
+  std::byte* const room = rows(of_piece * each);
+  for (std::uint32_t first = 0; first < count; first += of_piece) {
+    const std::uint32_t rows = std::min(of_piece, count - first);
+    copy_async(writer_, room, from + first * each, rows * each);
+    log_map::launch_store(writer_, rows_, room, to + first, rows);
+  }
+}
+
+void LogMapHost::settle(const std::uint64_t* taken, std::uint32_t count, std::uint64_t freed) {
+  ready_ = tail_;
+  log_map::launch_settle(behind_, view(), memory_.keys.data(), taken, memory_.place.data(), count,
+                         memory_.used.data(), memory_.freed.data());
+  if (freed != 0) {
+    memory_.sorter.sort(behind_, memory_.freed.data(), memory_.sorted.data(), memory_.ops.data(),
+                        memory_.sorted_ops.data(), count,
+                        static_cast<unsigned>(std::bit_width(places_)));
+    log_map::launch_append(behind_, ring_, tail_, memory_.sorted.data(),
+                           static_cast<std::uint32_t>(freed));
+  }
+  tail_ += freed;
+  ++batches_;
+  settled_.record(behind_);
+}
+
+// ---- Lookups ------------------------------------------------------------------------------------
+
+bool LogMapHost::reads_in_order(std::size_t count) const {
+  return kv::ordering_pays(std::uint64_t{places_} * rows_.stride, false, count, false);
+}
+
+void LogMapHost::find(const std::uint64_t* keys, void* values, std::uint8_t* found,
+                      std::size_t count) {
+  check_batch(keys, count);
+  if (count == 0) return;
+  if (found == nullptr) {
+    throw wrong(where_, "find() was given no place for found: give one for each key");
+  }
+  whole([&] {
+    const auto operations = static_cast<std::uint32_t>(count);
+    begin(keys, operations);
+    log_map::launch_look(stream(), view(), memory_.keys.data(), operations, memory_.place.data(),
+                         memory_.found.data());
+    copy_async(stream(), found, memory_.found.data(), count);
+    if (values != nullptr) read(operations, values);
+    stream().synchronize();
+  });
+}
+
+// Where many are read from more memory than addresses are translated for at speed, in the order of
+// these.
+void LogMapHost::read(std::uint32_t count, void* values) {
+  const std::uint64_t each = rows_.value_bytes;
+  const bool reachable = core::readable_by_kernels(values, count * each);
+  auto* const out = reachable ? static_cast<std::byte*>(values) : rows(count * each);
+  const std::uint32_t* place = memory_.place.data();
+  const std::uint32_t* op = nullptr;
+  if (reads_in_order(count)) {
+    memory_.sorter.sort(stream(), memory_.place.data(), memory_.sorted.data(), memory_.ops.data(),
+                        memory_.sorted_ops.data(), count,
+                        static_cast<unsigned>(std::bit_width(places_)));
+    place = memory_.sorted.data();
+    op = memory_.sorted_ops.data();
+  }
+  log_map::launch_gather(stream(), rows_, place, op, count, out);
+  if (reachable) return;
+  std::vector<std::byte> read(count * each);
+  std::vector<std::uint8_t> is_there(count);
+  copy_async(stream(), read.data(), out, read.size());
+  copy_async(stream(), is_there.data(), memory_.found.data(), count);
+  stream().synchronize();
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (is_there[i] == 0) continue;
+    std::memcpy(static_cast<std::byte*>(values) + i * each, read.data() + i * each, each);
+  }
+}
+
+std::uint64_t LogMapHost::scan(std::uint64_t* keys, void* values, std::uint64_t limit) {
+  const std::uint64_t each = rows_.value_bytes;
+  std::vector<detail::KvPair> pairs;
+  std::vector<std::uint32_t> places;
+  std::uint64_t all = 0;
+  const auto take = [&](const detail::KvPair* listed, std::uint64_t count) {
+    pairs.resize(count);
+    copy_async(stream(), pairs.data(), listed, count * sizeof(*listed));
+    stream().synchronize();
+    places.clear();
+    const std::uint64_t first = all;
+    for (const detail::KvPair& pair : pairs) {
+      if (pair.key == 0) continue;
+      if (all < limit && keys != nullptr) keys[all] = ~pair.key;
+      if (all < limit) places.push_back(static_cast<std::uint32_t>(pair.value));
+      ++all;
+    }
+    if (values == nullptr || places.empty()) return;
+    const DeviceBuffer<std::uint32_t> of_piece(places.size());
+    std::byte* const room = rows(places.size() * each);
+    copy_async(stream(), of_piece.data(), places.data(), of_piece.bytes());
+    log_map::launch_gather(stream(), rows_, of_piece.data(), nullptr,
+                           static_cast<std::uint32_t>(places.size()), room);
+    copy_async(stream(), static_cast<std::byte*>(values) + first * each, room,
+               places.size() * each);
+    stream().synchronize();
+  };
+  whole([&] { index_->list(take); });
+  return all;
+}
+
+// ---- All of it ----------------------------------------------------------------------------------
+
+LogMapHost::Used LogMapHost::used_places() const {
+  Used used{DeviceBuffer<std::uint32_t>(memory_.used.size()), {}};
+  const DeviceBuffer<log_map::Faults> faults(1);
+  index_->list([&](const detail::KvPair* pairs, std::uint64_t count) {
+    log_map::launch_mark_used(stream(), pairs, count, places_, used.bits.data(), faults.data());
+  });
+  copy_async(stream(), &used.faults, faults.data(), sizeof(used.faults));
+  stream().synchronize();
+  return used;
+}
+
+void LogMapHost::survey() {
+  Used used = used_places();
+  if (used.faults.outside + used.faults.twice != 0) {
+    throw Error(Errc::damaged,
+                concat(where_, ": ", used.faults.outside, " of its pairs have a place that there ",
+                       "is not, and ", used.faults.twice, " the place of another; reopen the ",
+                       "region from its last commit"));
+  }
+  memory_.used = std::move(used.bits);
+  const DeviceBuffer<std::uint32_t> counts(blocks_for(places_, log_map::kPlacesOfBlock));
+  log_map::launch_count_free(stream(), memory_.used.data(), places_, counts.data());
+  std::vector<std::uint32_t> first(counts.size());
+  copy_async(stream(), first.data(), counts.data(), counts.bytes());
+  stream().synchronize();
+  std::uint32_t free = 0;
+  for (std::uint32_t& each : first) free += std::exchange(each, free);
+  copy_async(stream(), counts.data(), first.data(), counts.bytes());
+  log_map::launch_list_free(stream(), memory_.used.data(), ring_, counts.data());
+  stream().synchronize();
+  tail_ = ready_ = free;
+}
+
+std::string LogMapHost::verify() {
+  return whole([&]() -> std::string {
+    std::string wrong = index_->verify();
+    if (!wrong.empty()) return wrong;
+    behind_.synchronize();
+    const Used used = used_places();
+    if (used.faults.outside + used.faults.twice != 0) {
+      return concat(used.faults.outside, " pairs have a place that there is not, and ",
+                    used.faults.twice, " the place of another");
+    }
+    const DeviceBuffer<unsigned long long> differing(1);
+    log_map::launch_compare(stream(), used.bits.data(), memory_.used.data(),
+                            static_cast<std::uint32_t>(memory_.used.size()), differing.data());
+    // Each place once: those that are used, and those of the ring.
+    std::vector<std::uint32_t> bits(memory_.used.size()), ring(memory_.ring.size());
+    unsigned long long apart = 0;
+    copy_async(stream(), bits.data(), memory_.used.data(), memory_.used.bytes());
+    copy_async(stream(), ring.data(), memory_.ring.data(), memory_.ring.bytes());
+    copy_async(stream(), &apart, differing.data(), sizeof(apart));
+    stream().synchronize();
+    if (apart != 0) return concat("of ", 32 * apart, " places it is not known which are used");
+    const std::uint64_t size = index_->stats().records;
+    if (tail_ - head_ + size != places_) {
+      return concat("of ", places_, " places ", size, " are used and ", tail_ - head_, " free");
+    }
+    for (std::uint64_t at = head_; at < tail_; ++at) {
+      const std::uint32_t place = ring[at % places_];
+      std::uint32_t& word = bits[place / 32];
+      if ((word >> place % 32 & 1) != 0) return concat("place ", place, " is free and used");
+      word |= 1u << place % 32;
+    }
+    return "";
+  });
+}
+
+LogMap::Stats LogMapHost::stats() const {
+  LogMap::Stats result;
+  result.index = index_->stats();
+  result.size = result.index.records;
+  result.capacity = result.index.capacity;
+  result.places = places_;
+  result.free_places = tail_ - head_;
+  result.value_bytes = rows_.value_bytes;
+  result.max_batch = static_cast<std::uint32_t>(index_->max_batch);
+  return result;
+}
+
+}  // namespace detail
+}  // namespace holdfast

@@ -1,0 +1,115 @@
+// A log map's host side.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "holdfast/durable.hpp"
+#include "holdfast/log_map.hpp"
+#include "holdfast/sort.hpp"
+#include "kv_store/log/log_store.hpp"
+#include "log_map/kernels.hpp"
+
+namespace holdfast::log_map {
+
+// The durable object of the values. docs/format.md.
+struct LogMapParameters {
+  static constexpr const char* kTypeName = "log map";
+  static constexpr std::uint32_t kVersion = 1;
+  std::uint64_t places;
+  std::uint32_t value_bytes;
+  std::uint32_t reserved;  // 0
+
+  std::uint32_t stride() const;     // of a place
+  std::vector<Part> parts() const;  // throws invalid_argument
+};
+using LogMapObject = Durable<LogMapParameters>;
+inline constexpr const char* kValues = "values";
+
+// Device memory of a map. Throws no_memory.
+struct Memory {
+  Memory(std::uint32_t places, std::uint32_t max_batch);
+
+  DeviceBuffer<std::uint32_t> ring;  // of free places
+  DeviceBuffer<std::uint32_t> used;  // a bit for each place
+  DeviceBuffer<std::uint64_t> keys;
+  DeviceBuffer<std::uint64_t> taken[2];  // by operation; of one batch and of the next
+  DeviceBuffer<std::uint32_t> place, sorted, ops, sorted_ops, freed;
+  DeviceBuffer<std::uint8_t> found;
+  DeviceBuffer<std::byte> rows;  // made when they are needed
+  PairSorter sorter;
+};
+
+}  // namespace holdfast::log_map
+
+namespace holdfast::detail {
+
+// Invariant: between calls, `used` has a bit for each place that a pair of the index names, and the
+// ring has all others, each once; or `broken_` says why nothing is known. (Both may still be under
+// way in `behind_`, which whoever needs them waits for.)
+class LogMapHost {
+ public:
+  LogMapHost(Region& region, std::string where, log_map::LogMapObject object,
+             std::shared_ptr<kv::log::LogStore> index);
+  ~LogMapHost();
+  LogMapHost(const LogMapHost&) = delete;
+  LogMapHost& operator=(const LogMapHost&) = delete;
+
+  // This, for who may use it. Throws closed, in_use in a forked child, and device: an earlier call
+  // failed.
+  LogMapHost& usable();
+  void survey();  // makes the ring. Throws damaged
+
+  LogMap::Result assign(const std::uint64_t* keys, const void* values, std::size_t count);
+  LogMap::Result erase(const std::uint64_t* keys, std::size_t count);
+  void find(const std::uint64_t* keys, void* values, std::uint8_t* found, std::size_t count);
+  std::uint64_t scan(std::uint64_t* keys, void* values, std::uint64_t limit);
+  std::string verify();
+  LogMap::Stats stats() const;
+  const Recovery& recovery() const { return index_->recovery; }
+  Stream& stream() const { return index_->stream; }
+
+ private:
+  struct Used {
+    DeviceBuffer<std::uint32_t> bits;
+    log_map::Faults faults;
+  };
+  void check_batch(const void* keys, std::size_t count) const;
+  void begin(const std::uint64_t* keys, std::uint32_t count);
+  KvStoreRef view() const { return KvStoreRef(index_->view()); }
+  // Commits that the batch's keys have these places; null: that they are erased.
+  KvStore::BatchResult change(const std::uint64_t* places, std::size_t count);
+  // Stores rows to the places that `to` names, from whichever memory.
+  void store(const void* values, std::uint32_t count, const std::uint64_t* to);
+  // Behind the commit: `freed` places come to the ring, in the order of addresses.
+  void settle(const std::uint64_t* taken, std::uint32_t count, std::uint64_t freed);
+  // Of what was looked up.
+  void read(std::uint32_t count, void* values);
+  bool reads_in_order(std::size_t count) const;
+  Used used_places() const;
+  std::byte* rows(std::uint64_t bytes);
+  template <class Body>
+  auto whole(Body&& body);
+
+  Region& region_;
+  std::string where_;
+  log_map::LogMapObject object_;
+  std::shared_ptr<kv::log::LogStore> index_;
+  std::uint32_t places_;
+  log_map::Rows rows_;
+  log_map::Memory memory_;
+  log_map::Ring ring_{memory_.ring.data(), places_};
+  std::uint64_t head_ = 0;   // of the ring: what is taken next
+  std::uint64_t tail_ = 0;   // where places that come free go
+  std::uint64_t ready_ = 0;  // what is in front of it does not wait for `behind_`
+  std::uint64_t batches_ = 0;
+  std::string broken_;
+  Stream writer_;  // values, beside lookups
+  Stream behind_;  // what nobody waits for
+  Event written_, settled_;
+};
+
+}  // namespace holdfast::detail

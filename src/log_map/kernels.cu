@@ -1,0 +1,244 @@
+#include "log_map/kernels.hpp"
+
+#include <algorithm>
+
+#include "holdfast/kernel.hpp"
+
+namespace holdfast::log_map {
+namespace {
+
+constexpr unsigned kThreads = 256;
+// Rows are stored by so many blocks at most: a thread's stores wait for their durability together,
+// at its end.
+constexpr unsigned kMostBlocks = 2048;
+
+struct alignas(16) Wide {
+  std::uint64_t halves[2];
+};
+
+__device__ std::uint64_t thread_of_grid() {
+  return std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+}
+
+__device__ std::uint32_t free_in(const std::uint32_t* used, std::uint32_t places,
+                                 std::uint64_t word) {
+  const std::uint64_t first = word * 32;
+  if (first >= places) return 0;
+  const std::uint32_t free = ~used[word];
+  const std::uint64_t left = places - first;
+  return left < 32 ? free & ((1u << left) - 1) : free;
+}
+
+__global__ void take(Ring ring, std::uint32_t first, std::uint32_t count, std::uint64_t* to) {
+  const std::uint64_t i = thread_of_grid();
+  if (i >= count) return;
+  const std::uint64_t at = first + i;
+  to[i] = ring.at[at < ring.places ? at : at - ring.places];
+}
+
+template <class Unit>
+__global__ void store(Rows rows, const std::byte* from, const std::uint64_t* place,
+                      std::uint32_t count) {
+  const std::uint32_t units = rows.value_bytes / static_cast<std::uint32_t>(sizeof(Unit));
+  const std::uint64_t all = std::uint64_t{count} * units;
+  const std::uint64_t step = std::uint64_t{gridDim.x} * blockDim.x;
+  for (std::uint64_t i = thread_of_grid(); i < all; i += step) {
+    const std::uint64_t row = i / units;
+    const auto unit = static_cast<std::uint32_t>(i - row * units);
+    std::byte* const to = rows.values + place[row] * rows.stride;
+    reinterpret_cast<Unit*>(to)[unit] = reinterpret_cast<const Unit*>(from)[i];
+    if (unit == 0) rows.marks.mark(to, rows.value_bytes);
+  }
+  persist();
+}
+
+__global__ void look(KvStoreRef index, const std::uint64_t* keys, std::uint32_t count,
+                     std::uint32_t* place, std::uint8_t* found) {
+  const std::uint64_t i = thread_of_grid();
+  if (i >= count) return;
+  std::uint64_t at = kNone;
+  const bool is_there = index.find(keys[i], &at);
+  place[i] = is_there ? static_cast<std::uint32_t>(at) : kNone;
+  if (found != nullptr) found[i] = is_there ? 1 : 0;
+}
+
+// Whether the place was used.
+__device__ bool give_back(std::uint32_t* used, std::uint32_t place) {
+  const std::uint32_t bit = 1u << place % 32;
+  return (atomicAnd(&used[place / 32], ~bit) & bit) != 0;
+}
+
+// Of a key that occurs more than once the index has one operation's place; the other operations'
+// were not used. Of an erased one, whoever is first gives its place back.
+__global__ void settle(KvStoreRef index, const std::uint64_t* keys, const std::uint64_t* mine,
+                       const std::uint32_t* old, std::uint32_t count, std::uint32_t* used,
+                       std::uint32_t* freed) {
+  const std::uint64_t i = thread_of_grid();
+  if (i >= count) return;
+  if (mine != nullptr) {
+    std::uint64_t now = kNone;
+    const auto place = static_cast<std::uint32_t>(mine[i]);
+    if (!index.find(keys[i], &now) || now != place) {
+      freed[i] = place;
+      return;
+    }
+    atomicOr(&used[place / 32], 1u << place % 32);
+  }
+  freed[i] = old[i] != kNone && give_back(used, old[i]) ? old[i] : kNone;
+}
+
+__global__ void append(Ring ring, std::uint32_t first, const std::uint32_t* places,
+                       std::uint32_t count) {
+  const std::uint64_t i = thread_of_grid();
+  if (i >= count) return;
+  const std::uint64_t at = first + i;
+  ring.at[at < ring.places ? at : at - ring.places] = places[i];
+}
+
+__global__ void count_up(std::uint32_t* to, std::uint32_t count) {
+  const std::uint64_t i = thread_of_grid();
+  if (i < count) to[i] = static_cast<std::uint32_t>(i);
+}
+
+template <class Unit>
+__global__ void gather(Rows rows, const std::uint32_t* place, const std::uint32_t* op,
+                       std::uint32_t count, std::byte* out) {
+  const std::uint32_t units = rows.value_bytes / static_cast<std::uint32_t>(sizeof(Unit));
+  const std::uint64_t i = thread_of_grid();
+  if (i >= std::uint64_t{count} * units) return;
+  const std::uint64_t row = i / units;
+  if (place[row] == kNone) return;
+  const std::byte* const from = rows.values + std::uint64_t{place[row]} * rows.stride;
+  std::byte* const to = out + std::uint64_t{op == nullptr ? row : op[row]} * rows.value_bytes;
+  reinterpret_cast<Unit*>(to)[i - row * units] =
+      reinterpret_cast<const Unit*>(from)[i - row * units];
+}
+
+__global__ void mark_used(const detail::KvPair* pairs, std::uint64_t count, std::uint32_t places,
+                          std::uint32_t* used, Faults* faults) {
+  const std::uint64_t i = thread_of_grid();
+  if (i >= count || pairs[i].key == 0) return;
+  const std::uint64_t place = pairs[i].value;
+  if (place >= places) {
+    atomicAdd(&faults->outside, 1ull);
+    return;
+  }
+  const std::uint32_t bit = 1u << place % 32;
+  if ((atomicOr(&used[place / 32], bit) & bit) != 0) atomicAdd(&faults->twice, 1ull);
+}
+
+// Of the block's words, how many places are free in front of this thread's; *all: in all of them.
+__device__ std::uint32_t free_before(std::uint32_t mine, std::uint32_t* all) {
+  __shared__ std::uint32_t counts[kThreads];
+  counts[threadIdx.x] = mine;
+  __syncthreads();
+  std::uint32_t before = 0, sum = 0;
+  for (unsigned i = 0; i < kThreads; ++i) {
+    if (i == threadIdx.x) before = sum;
+    sum += counts[i];
+  }
+  *all = sum;
+  return before;
+}
+
+__global__ void count_free(const std::uint32_t* used, std::uint32_t places, std::uint32_t* counts) {
+  std::uint32_t all = 0;
+  const std::uint32_t free = free_in(used, places, thread_of_grid());
+  (void)free_before(static_cast<std::uint32_t>(__popc(free)), &all);
+  if (threadIdx.x == 0) counts[blockIdx.x] = all;
+}
+
+__global__ void list_free(const std::uint32_t* used, Ring ring, const std::uint32_t* first) {
+  std::uint32_t all = 0;
+  const std::uint64_t word = thread_of_grid();
+  std::uint32_t free = free_in(used, ring.places, word);
+  std::uint32_t to =
+      first[blockIdx.x] + free_before(static_cast<std::uint32_t>(__popc(free)), &all);
+  for (; free != 0; free &= free - 1) {
+    const auto bit = static_cast<std::uint32_t>(__ffs(static_cast<int>(free)) - 1);
+    ring.at[to++] = static_cast<std::uint32_t>(word * 32) + bit;
+  }
+}
+
+__global__ void compare(const std::uint32_t* a, const std::uint32_t* b, std::uint32_t words,
+                        unsigned long long* differing) {
+  const std::uint64_t i = thread_of_grid();
+  if (i < words && a[i] != b[i]) atomicAdd(differing, 1ull);
+}
+
+bool has_wide_units(const Rows& rows, const void* address) {
+  return rows.value_bytes % sizeof(Wide) == 0 &&
+         reinterpret_cast<std::uintptr_t>(address) % sizeof(Wide) == 0;
+}
+
+}  // namespace
+
+void launch_take(Stream& stream, const Ring& ring, std::uint64_t head, std::uint32_t count,
+                 std::uint64_t* to) {
+  launch(stream, blocks_for(count, kThreads), kThreads, take, ring,
+         static_cast<std::uint32_t>(head % ring.places), count, to);
+}
+
+void launch_store(Stream& stream, const Rows& rows, const std::byte* from,
+                  const std::uint64_t* place, std::uint32_t count) {
+  const bool wide = has_wide_units(rows, from);
+  const std::uint64_t units =
+      std::uint64_t{count} * (rows.value_bytes / (wide ? sizeof(Wide) : sizeof(std::uint32_t)));
+  const unsigned blocks = std::min(blocks_for(units, kThreads), kMostBlocks);
+  launch(stream, blocks, kThreads, wide ? store<Wide> : store<std::uint32_t>, rows, from, place,
+         count);
+}
+
+void launch_look(Stream& stream, const KvStoreRef& index, const std::uint64_t* keys,
+                 std::uint32_t count, std::uint32_t* place, std::uint8_t* found) {
+  launch(stream, blocks_for(count, kThreads), kThreads, look, index, keys, count, place, found);
+}
+
+void launch_settle(Stream& stream, const KvStoreRef& index, const std::uint64_t* keys,
+                   const std::uint64_t* mine, const std::uint32_t* old, std::uint32_t count,
+                   std::uint32_t* used, std::uint32_t* freed) {
+  launch(stream, blocks_for(count, kThreads), kThreads, settle, index, keys, mine, old, count, used,
+         freed);
+}
+
+void launch_append(Stream& stream, const Ring& ring, std::uint64_t tail,
+                   const std::uint32_t* places, std::uint32_t count) {
+  launch(stream, blocks_for(count, kThreads), kThreads, append, ring,
+         static_cast<std::uint32_t>(tail % ring.places), places, count);
+}
+
+void launch_count_up(Stream& stream, std::uint32_t* to, std::uint32_t count) {
+  launch(stream, blocks_for(count, kThreads), kThreads, count_up, to, count);
+}
+
+void launch_gather(Stream& stream, const Rows& rows, const std::uint32_t* place,
+                   const std::uint32_t* op, std::uint32_t count, std::byte* out) {
+  const bool wide = has_wide_units(rows, out);
+  const std::uint64_t units =
+      std::uint64_t{count} * (rows.value_bytes / (wide ? sizeof(Wide) : sizeof(std::uint32_t)));
+  launch(stream, blocks_for(units, kThreads), kThreads, wide ? gather<Wide> : gather<std::uint32_t>,
+         rows, place, op, count, out);
+}
+
+void launch_mark_used(Stream& stream, const detail::KvPair* pairs, std::uint64_t count,
+                      std::uint32_t places, std::uint32_t* used, Faults* faults) {
+  launch(stream, blocks_for(count, kThreads), kThreads, mark_used, pairs, count, places, used,
+         faults);
+}
+
+void launch_count_free(Stream& stream, const std::uint32_t* used, std::uint32_t places,
+                       std::uint32_t* counts) {
+  launch(stream, blocks_for(places, kPlacesOfBlock), kThreads, count_free, used, places, counts);
+}
+
+void launch_list_free(Stream& stream, const std::uint32_t* used, const Ring& ring,
+                      const std::uint32_t* first) {
+  launch(stream, blocks_for(ring.places, kPlacesOfBlock), kThreads, list_free, used, ring, first);
+}
+
+void launch_compare(Stream& stream, const std::uint32_t* a, const std::uint32_t* b,
+                    std::uint32_t words, unsigned long long* differing) {
+  launch(stream, blocks_for(words, kThreads), kThreads, compare, a, b, words, differing);
+}
+
+}  // namespace holdfast::log_map

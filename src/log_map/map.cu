@@ -1,0 +1,169 @@
+// The interface of a log map, and its objects.
+#include <utility>
+
+#include "durable/is_whole.hpp"
+#include "log_map/host.hpp"
+
+namespace holdfast {
+
+using detail::concat;
+using detail::LogMapHost;
+
+namespace log_map {
+namespace {
+
+constexpr std::size_t kMostNameBytes = 40;
+constexpr std::uint32_t kAlignment = 16;  // of a place
+using Index = kv::log::LogObject;
+
+Error wrong(const std::string& what) { return Error(Errc::invalid_argument, "log map: " + what); }
+
+std::string place_of(std::string_view name, const Region& region) {
+  return concat("log map '", name, "' of region '", region.path(), "'");
+}
+
+std::string index_name(std::string_view name) { return concat(name, ".index"); }
+// As messages call it.
+std::string index_place(const std::string& where) { return "the index of " + where; }
+
+// What can be wrong with more than one of them is refused here, in the map's own words.
+void check_options(const LogMap::Options& options) {
+  const auto check = [](const char* option, std::uint64_t given, std::uint64_t most,
+                        const char* what) {
+    if (given != 0 && given <= most) return;
+    throw wrong(concat(option, " ", given, "; give 1 to ", most, " ", what));
+  };
+  check("capacity", options.capacity, kv::log::kMostPairs, "pairs");
+  check("max_batch", options.max_batch, LogMap::kMostBatch, "operations");
+  using Form = KvStore::Index;
+  kv::check_option("index", options.index, {Form::automatic, Form::whole, Form::fingerprints},
+                   "Index::automatic, Index::whole or Index::fingerprints");
+}
+
+KvStore::Options index_options(const LogMap::Options& options) {
+  KvStore::Options result;
+  result.capacity = options.capacity;
+  result.max_batch = options.max_batch;
+  result.layout = KvStore::Layout::log;
+  result.log_records = options.log_records;
+  result.index = options.index;
+  return result;
+}
+
+// A batch takes a place for each of its operations before those of older values come free.
+LogMapParameters parameters_of(const LogMap::Options& options) {
+  check_options(options);
+  const LogMapParameters result{options.capacity + options.max_batch, options.value_bytes, 0};
+  (void)result.parts();
+  return result;
+}
+
+}  // namespace
+
+std::uint32_t LogMapParameters::stride() const {
+  return (value_bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+std::vector<Part> LogMapParameters::parts() const {
+  if (value_bytes == 0 || value_bytes > LogMap::kMostValueBytes || value_bytes % 4 != 0) {
+    throw wrong(concat("value_bytes ", value_bytes, "; give a multiple of 4, 4 to ",
+                       LogMap::kMostValueBytes));
+  }
+  if (places == 0 || places > kv::log::kMostPairs + LogMap::kMostBatch || reserved != 0) {
+    throw wrong(concat(places, " places for values; there are none of such a shape"));
+  }
+  return {Part::array<std::uint8_t>(kValues, places * stride())};
+}
+
+}  // namespace log_map
+
+LogMap::LogMap(std::shared_ptr<LogMapHost> host) : host_(std::move(host), "log map") {}
+LogMap::LogMap(LogMap&&) noexcept = default;
+LogMap& LogMap::operator=(LogMap&&) noexcept = default;
+LogMap::~LogMap() = default;
+
+// The index comes last, and without it there is no map: values without one are of a creation that
+// was cut off.
+LogMap LogMap::create(Region& region, std::string_view name, const Options& options) {
+  if (name.size() > log_map::kMostNameBytes) {
+    throw log_map::wrong(concat("its name '", name, "' has ", name.size(), " bytes, and ",
+                                log_map::kMostNameBytes, " are the most: give it a shorter one"));
+  }
+  const log_map::LogMapParameters parameters = log_map::parameters_of(options);
+  const std::string where = log_map::place_of(name, region);
+  const std::string index = log_map::index_name(name);
+  const bool has_values = is_whole<log_map::LogMapObject>(region, name);
+  if (is_taken<log_map::Index>(region, index)) {
+    throw Error(Errc::already_exists,
+                where +
+                    ": there is one, or an object of the name of its index: open it, or give "
+                    "another name");
+  }
+  if (has_values) log_map::LogMapObject::remove(region, name);
+  auto object = log_map::LogMapObject::create(region, name, parameters);
+  try {
+    auto host = std::make_shared<LogMapHost>(
+        region, where, std::move(object),
+        kv::log::create_store(region, index, log_map::index_place(where),
+                              log_map::index_options(options)));
+    host->survey();
+    return LogMap(std::move(host));
+  } catch (const Error&) {
+    if (!is_taken<log_map::Index>(region, index)) log_map::LogMapObject::remove(region, name);
+    throw;
+  }
+}
+
+LogMap LogMap::open(Region& region, std::string_view name, KvStore::Index form) {
+  region.check_writable("opening a log map");
+  const std::string where = log_map::place_of(name, region);
+  const std::string index = log_map::index_name(name);
+  auto object = log_map::LogMapObject::open(region, name);
+  if (!is_taken<log_map::Index>(region, index)) {
+    throw Error(Errc::not_found, where + ": its creation was cut off: create it again");
+  }
+  auto store = kv::log::open_store(region, index, log_map::index_place(where), form);
+  auto host = std::make_shared<LogMapHost>(region, where, std::move(object), std::move(store));
+  host->survey();
+  return LogMap(std::move(host));
+}
+
+void LogMap::remove(Region& region, std::string_view name) {
+  region.check_writable("removing a log map");
+  (void)log_map::LogMapObject::open(region, name);  // throws what it is, if no log map
+  const std::string index = log_map::index_name(name);
+  if (is_taken<log_map::Index>(region, index)) log_map::Index::remove(region, index);
+  log_map::LogMapObject::remove(region, name);
+}
+
+std::uint64_t LogMap::region_bytes(const Options& options) {
+  constexpr std::uint64_t kRoom = std::uint64_t{1} << 20;  // for some other objects
+  const log_map::LogMapParameters parameters = log_map::parameters_of(options);
+  return kv::log_region_bytes(log_map::index_options(options)) +
+         log_map::LogMapObject::bytes(parameters) + kRoom;
+}
+
+LogMap::Result LogMap::insert_or_assign(const std::uint64_t* keys, const void* values,
+                                        std::size_t count) {
+  return host_->usable().assign(keys, values, count);
+}
+
+LogMap::Result LogMap::erase(const std::uint64_t* keys, std::size_t count) {
+  return host_->usable().erase(keys, count);
+}
+
+void LogMap::find(const std::uint64_t* keys, void* values, std::uint8_t* found, std::size_t count) {
+  host_->usable().find(keys, values, found, count);
+}
+
+std::uint64_t LogMap::scan(std::uint64_t* keys, void* values, std::uint64_t limit) {
+  return host_->usable().scan(keys, values, limit);
+}
+
+std::string LogMap::verify() { return host_->usable().verify(); }
+std::uint64_t LogMap::size() const { return host_->usable().stats().size; }
+LogMap::Stats LogMap::stats() const { return host_->usable().stats(); }
+Recovery LogMap::recovery() const { return host_->usable().recovery(); }
+Stream& LogMap::stream() { return host_->stream(); }
+
+}  // namespace holdfast

@@ -1,0 +1,149 @@
+// The log map against an oracle: batches of all sizes from all kinds of memory, reopened as it was
+// closed and as it was killed.
+#include "log_map/log_map_test.hpp"
+
+#include "support/sanitized.hpp"
+
+namespace holdfast::test {
+namespace {
+
+class LogMapTest : public Scratch {};
+
+struct ValuesOf {
+  std::uint32_t bytes;
+  Form form;
+};
+class LogMapOfValues : public Scratch, public ::testing::WithParamInterface<ValuesOf> {};
+INSTANTIATE_TEST_SUITE_P(Values, LogMapOfValues,
+                         ::testing::Values(ValuesOf{4, Form::whole}, ValuesOf{20, Form::whole},
+                                           ValuesOf{128, Form::whole}, ValuesOf{4096, Form::whole},
+                                           ValuesOf{48, Form::fingerprints}),
+                         [](const auto& info) {
+                           return std::to_string(info.param.bytes) +
+                                  (info.param.form == Form::whole ? "_whole" : "_fingerprints");
+                         });
+
+TEST_P(LogMapOfValues, RandomProgramsAgreeWithAMap) {
+  const std::uint64_t seed = test_seed();
+  const auto [bytes, form] = GetParam();
+  LogMapOpened opened = LogMapOpened::create(path(), log_map_options(1500, bytes, 1200, 0, form));
+  std::mt19937_64 random(seed);
+  Oracle oracle;
+  const int rounds = kSanitized ? 12 : 40;
+  for (int round = 0; round < rounds; ++round) {
+    SCOPED_TRACE(round);
+    const std::size_t count = random() % 3 == 0 ? 1 + random() % 4 : 1 + random() % 1200;
+    const NumberedBatch batch(random(), count, random() % 4 == 0 ? 1 + count / 3 : 1500, bytes);
+    ASSERT_NO_FATAL_FAILURE(expect_equal(batch.apply(opened), batch.apply(oracle)));
+    ASSERT_NO_FATAL_FAILURE(opened.expect_found(batch.keys, oracle));
+    if (random() % 4 != 0) continue;
+    ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+    if (random() % 2 == 0) {
+      opened.abandon();
+    } else {
+      opened.kill();
+    }
+    opened = LogMapOpened::open(path(), form);
+    EXPECT_FALSE(opened.map->recovery().needed);
+  }
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+}
+
+// Every place is taken many times over.
+TEST_F(LogMapTest, PlacesComeFreeAndAreTakenAgain) {
+  LogMapOpened opened = LogMapOpened::create(path(), log_map_options(100, 32, 50, 4096));
+  Oracle oracle;
+  for (std::uint64_t n = 0; n < 60; ++n) {
+    SCOPED_TRACE(n);
+    const NumberedBatch batch(n, 50, 100, 32);
+    batch.apply(opened);
+    batch.apply(oracle);
+    ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+  }
+  EXPECT_GT(opened.map->stats().index.batches * 50, 10 * opened.map->stats().places);
+}
+
+template <class Buffer>
+void expect_takes_from(const std::string& path) {
+  constexpr std::size_t kCount = 3000;
+  constexpr std::size_t kBytes = 64;
+  LogMapOpened opened = LogMapOpened::create(path, log_map_options(5000, kBytes, kCount));
+  const NumberedBatch batch(4, kCount, 4000, kBytes);
+  Oracle oracle;
+  batch.apply(oracle);
+  const Buffer keys(8 * kCount), rows(batch.rows.size()), out(batch.rows.size()), found(kCount);
+  Stream stream;
+  copy_async(stream, keys.data(), batch.keys.data(), keys.size());
+  copy_async(stream, rows.data(), batch.rows.data(), rows.size());
+  stream.synchronize();
+  const auto* const words = reinterpret_cast<const std::uint64_t*>(keys.data());
+  opened.map->insert_or_assign(words, rows.data(), kCount);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+  opened.map->find(words, out.data(), reinterpret_cast<std::uint8_t*>(found.data()), kCount);
+  Rows read(out.size());
+  std::vector<std::uint8_t> there(kCount);
+  copy_async(stream, read.data(), out.data(), read.size());
+  copy_async(stream, there.data(), found.data(), there.size());
+  stream.synchronize();
+  EXPECT_EQ(there, std::vector<std::uint8_t>(kCount, 1));
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const Row row(read.begin() + i * kBytes, read.begin() + (i + 1) * kBytes);
+    ASSERT_EQ(row, oracle[batch.keys[i]]) << i;
+  }
+  EXPECT_EQ(opened.map->erase(words, kCount).erased, oracle.size());
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds({}));
+}
+
+TEST_F(LogMapTest, TakesBatchesFromDeviceMemory) {
+  expect_takes_from<DeviceBuffer<std::byte>>(path());
+}
+TEST_F(LogMapTest, TakesBatchesFromPinnedMemory) {
+  expect_takes_from<PinnedBuffer<std::byte>>(path());
+}
+
+// Addresses of rows that are no multiples of what is stored at once.
+TEST_F(LogMapTest, TakesRowsFromAnyAddress) {
+  LogMapOpened opened = LogMapOpened::create(path(), log_map_options(100, 32, 100));
+  const NumberedBatch batch(4, 60, 80, 32);
+  const PinnedBuffer<std::byte> rows(batch.rows.size() + 4);
+  std::memcpy(rows.data() + 4, batch.rows.data(), batch.rows.size());
+  opened.map->insert_or_assign(batch.keys.data(), rows.data() + 4, batch.keys.size());
+  Oracle oracle;
+  batch.apply(oracle);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+}
+
+TEST_F(LogMapTest, AKeyThatABatchErasesTwiceComesFreeOnce) {
+  LogMapOpened opened = LogMapOpened::create(path(), log_map_options(100, 16, 100));
+  const NumberedBatch batch(4, 60, 40, 16);
+  batch.apply(opened);
+  Oracle oracle;
+  batch.apply(oracle);
+  const Keys twice{batch.keys[0], batch.keys[0], batch.keys[1], batch.keys[0], 1000, 1000};
+  for (const std::uint64_t key : twice) oracle.erase(key);
+  opened.erase(twice);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+}
+
+TEST_F(LogMapTest, TwoMapsOfARegionAreApart) {
+  const LogMap::Options shape = log_map_options(300, 16, 100);
+  RegionOptions options;
+  options.size = 2 * LogMap::region_bytes(shape);
+  Region region = Region::create(path(), options);
+  LogMap one = LogMap::create(region, "one", shape);
+  LogMap two = LogMap::create(region, "two", shape);
+  const Keys keys{1, 2, 3};
+  const Row a = row_of(1, 48), b = row_of(2, 48);
+  one.insert_or_assign(keys.data(), a.data(), 3);
+  two.insert_or_assign(keys.data(), b.data(), 3);
+  EXPECT_EQ(one.erase(keys.data(), 1).erased, 1u);
+  Row read(48);
+  std::uint8_t found[3];
+  two.find(keys.data(), read.data(), found, 3);
+  EXPECT_EQ(read, b);
+  EXPECT_EQ(one.size(), 2u);
+  EXPECT_EQ(two.size(), 3u);
+}
+
+}  // namespace
+}  // namespace holdfast::test

@@ -1,0 +1,157 @@
+// What tests of a log map share: a map with its region, an oracle, and random batches.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "holdfast/log_map.hpp"
+#include "support/scratch.hpp"
+
+namespace holdfast::test {
+
+using Keys = std::vector<std::uint64_t>;
+using Row = std::vector<std::byte>;
+using Rows = std::vector<std::byte>;
+using Oracle = std::map<std::uint64_t, Row>;
+using Form = KvStore::Index;
+
+inline LogMap::Options log_map_options(std::uint64_t capacity, std::uint32_t value_bytes,
+                                       std::uint32_t max_batch, std::uint64_t log_records = 0,
+                                       Form form = Form::automatic) {
+  LogMap::Options options;
+  options.capacity = capacity;
+  options.value_bytes = value_bytes;
+  options.max_batch = max_batch;
+  options.log_records = log_records;
+  options.index = form;
+  return options;
+}
+
+// What `number` says, in every byte of a row.
+inline Row row_of(std::uint64_t number, std::size_t bytes) {
+  Row row(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) {
+    number = number * 6364136223846793005ull + 1442695040888963407ull;
+    row[i] = static_cast<std::byte>(number >> 56);
+  }
+  return row;
+}
+
+struct LogMapOpened {
+  std::unique_ptr<Region> region;
+  std::unique_ptr<LogMap> map;
+
+  static LogMapOpened create(const std::string& path, const LogMap::Options& shape) {
+    RegionOptions options;
+    options.size = LogMap::region_bytes(shape);
+    auto region = std::make_unique<Region>(Region::create(path, options));
+    auto map = std::make_unique<LogMap>(LogMap::create(*region, "map", shape));
+    return {std::move(region), std::move(map)};
+  }
+  static LogMapOpened open(const std::string& path, Form form = Form::automatic) {
+    auto region = std::make_unique<Region>(Region::open(path));
+    auto map = std::make_unique<LogMap>(LogMap::open(*region, "map", form));
+    return {std::move(region), std::move(map)};
+  }
+  // Closes the map, and leaves the region as a crash would.
+  void abandon() {
+    map.reset();
+    region->abandon();
+  }
+  // As a process that is killed between two batches.
+  void kill() {
+    region->abandon();
+    map.reset();
+  }
+  std::size_t value_bytes() const { return map->stats().value_bytes; }
+
+  LogMap::Result put(const Keys& keys, const Rows& rows) const {
+    return map->insert_or_assign(keys.data(), rows.data(), keys.size());
+  }
+  LogMap::Result erase(const Keys& keys) const { return map->erase(keys.data(), keys.size()); }
+
+  Oracle contents() const {
+    const std::uint64_t size = map->scan(nullptr, nullptr, 0);
+    Keys keys(size);
+    Rows rows(size * value_bytes());
+    EXPECT_EQ(map->scan(keys.data(), rows.data(), size), size);
+    Oracle result;
+    for (std::size_t i = 0; i < size; ++i) {
+      const std::byte* const row = rows.data() + i * value_bytes();
+      result[keys[i]] = Row(row, row + value_bytes());
+    }
+    EXPECT_EQ(result.size(), size) << "a key was there twice";
+    return result;
+  }
+  void expect_found(const Keys& keys, const Oracle& expected) const {
+    const std::size_t each = value_bytes();
+    const std::byte untouched{0x5a};
+    Rows rows(keys.size() * each, untouched);
+    std::vector<std::uint8_t> found(keys.size(), 7);
+    map->find(keys.data(), rows.data(), found.data(), keys.size());
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const auto at = expected.find(keys[i]);
+      ASSERT_EQ(found[i], at == expected.end() ? 0 : 1) << "key " << keys[i];
+      const Row wanted = at == expected.end() ? Row(each, untouched) : at->second;
+      ASSERT_EQ(std::memcmp(rows.data() + i * each, wanted.data(), each), 0) << "key " << keys[i];
+    }
+  }
+  void expect_holds(const Oracle& expected) const {
+    ASSERT_EQ(contents(), expected);
+    ASSERT_EQ(map->verify(), "");
+    const LogMap::Stats stats = map->stats();
+    ASSERT_EQ(stats.size, expected.size());
+    ASSERT_EQ(stats.free_places, stats.places - expected.size()) << "places were lost";
+  }
+};
+
+// Batch `n` of keys below `below`: every fourth erases. Some keys occur more than once.
+struct NumberedBatch {
+  NumberedBatch(std::uint64_t n, std::size_t count, std::uint64_t below, std::size_t value_bytes)
+      : erases(n % 4 == 3), keys(count), bytes(value_bytes) {
+    std::mt19937_64 random(n);
+    for (std::uint64_t& key : keys) key = random() % below;
+    if (erases) return;
+    for (std::size_t i = 0; i < count; ++i) {
+      const Row row = row_of(n << 32 | i, value_bytes);
+      rows.insert(rows.end(), row.begin(), row.end());
+    }
+  }
+  LogMap::Result apply(const LogMapOpened& opened) const {
+    return erases ? opened.erase(keys) : opened.put(keys, rows);
+  }
+  LogMap::Result apply(Oracle& oracle) const {
+    LogMap::Result result;
+    Oracle touched;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const bool is_new = touched.emplace(keys[i], Row()).second;
+      const bool was_there = oracle.count(keys[i]) != 0;
+      if (erases) {
+        result.erased += oracle.erase(keys[i]);
+        continue;
+      }
+      if (is_new) ++(was_there ? result.assigned : result.inserted);
+      const auto row = rows.begin() + static_cast<std::ptrdiff_t>(i * bytes);
+      oracle[keys[i]] = Row(row, row + static_cast<std::ptrdiff_t>(bytes));
+    }
+    return result;
+  }
+  bool erases;
+  Keys keys;
+  Rows rows;
+  std::size_t bytes;
+};
+
+inline void expect_equal(const LogMap::Result& found, const LogMap::Result& expected) {
+  EXPECT_EQ(found.inserted, expected.inserted);
+  EXPECT_EQ(found.assigned, expected.assigned);
+  EXPECT_EQ(found.erased, expected.erased);
+}
+
+}  // namespace holdfast::test
