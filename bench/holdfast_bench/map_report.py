@@ -112,6 +112,18 @@ def strings() -> str:
     return table(["", "by", "at once", "M operations/s"], rows)
 
 
+def log_map() -> str:
+    """The log map beside the hash map, on the same batches."""
+    lines = _lines("log_map_bench", "log_map")
+    batches = sorted({x["batch"] for x in lines})
+    rows: list[list[object]] = []
+    for operation in dict.fromkeys(x["operation"] for x in lines):
+        for kind in dict.fromkeys(x["map"] for x in lines):
+            here = {x["batch"]: x for x in lines if (x["operation"], x["map"]) == (operation, kind)}
+            rows.append([f"`{operation}`", kind.replace("_", " "), *(_rate(here[n]) for n in batches)])
+    return table(["", "", *(f"{n:,}" for n in batches)], rows)
+
+
 def shapes() -> str:
     """How full a table is at the first key that does not fit, by its shape."""
     rows: list[list[object]] = []
@@ -156,6 +168,7 @@ def stores() -> str:
 
 TABLES = {
     "map-stores": stores,
+    "log-map": log_map,
     "map-aged": lambda: speed("map_aged", 128),
     "map-mixed": mixed,
     "map-strings": strings,

@@ -13,8 +13,6 @@ namespace holdfast {
 
 namespace detail {
 
-class LogMapHost;  // has a store's index
-
 // How a store lays out its pairs. none: there is no store.
 enum class KvLayout : std::uint32_t { none, buckets, index, fingerprints };
 
@@ -104,7 +102,6 @@ class KvStoreRef {
 
  private:
   friend class KvStore;
-  friend class detail::LogMapHost;
   explicit KvStoreRef(const detail::KvView& view) : view_(view) {}
 
   detail::KvView view_;

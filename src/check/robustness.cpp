@@ -302,14 +302,50 @@ class Phase {
   bool gave_up_ = false;
 };
 
+// Streams with kernels that the host has not waited for.
+class Unwaited {
+ public:
+  explicit Unwaited(const Trace& trace) : trace_(trace) {}
+  bool none() const { return last_.empty(); }
+  bool is_only(std::uint32_t stream) const { return last_.size() == 1 && last_.contains(stream); }
+  void clear() { last_.clear(); }
+  // `task`: 0 where it is not known.
+  void launch(std::uint32_t stream, std::uint32_t task) { last_[stream] = task; }
+  // The host's wait, also for what the stream had waited for.
+  void wait(const Op& op) {
+    if (op.stream == 0) return last_.clear();
+    const auto kernel = last_.find(op.stream);
+    if (kernel == last_.end()) return;
+    const std::uint32_t last = kernel->second;
+    last_.erase(kernel);
+    // By stream, up to which task. A task waits for earlier ones.
+    std::map<std::uint32_t, std::uint32_t> done{{op.stream, last}};
+    for (std::uint32_t i = last; i > 0; --i) {
+      const TraceTask& task = trace_.tasks[i];
+      const auto at = done.find(task.stream);
+      if (task.waits_for == 0 || at == done.end() || at->second < i) continue;
+      std::uint32_t& other = done[trace_.tasks[task.waits_for].stream];
+      other = std::max(other, task.waits_for);
+    }
+    std::erase_if(last_, [&](const auto& other) {
+      const auto at = done.find(other.first);
+      return other.second != 0 && at != done.end() && other.second <= at->second;
+    });
+  }
+
+ private:
+  const Trace& trace_;
+  std::map<std::uint32_t, std::uint32_t> last_;  // by stream: its last kernel
+};
+
 }  // namespace
 
 std::vector<WeakReason> find_weak(const Trace& trace) {
   std::vector<WeakReason> reasons;
   std::set<std::pair<std::uint32_t, std::uint32_t>> known;
   std::vector<std::uint32_t> ops;
-  std::set<std::uint32_t> streams;  // of the kernels in `ops`
-  std::uint32_t launch = 0;         // the last that began
+  Unwaited streams(trace);   // of the kernels in `ops`
+  std::uint32_t launch = 0;  // the last that began
   const auto end_phase = [&] {
     if (!ops.empty()) Phase(trace, std::move(ops), reasons, known).run();
     ops.clear();
@@ -318,14 +354,14 @@ std::vector<WeakReason> find_weak(const Trace& trace) {
   for (std::uint32_t i = 0; i < trace.ops.size() && reasons.size() < kMaxReasons; ++i) {
     const Op& op = trace.ops[i];
     const std::uint32_t of = trace.threads[op.thread].launch;
-    // A kernel comes behind all others of its stream; the host's wait behind those it waited for.
+    // A kernel comes behind all others of its stream, and behind what the host has waited for.
     if (of > launch) {
       launch = of;
-      if (streams.size() == 1 && streams.contains(op.stream)) end_phase();
-      streams.insert(op.stream);
-    } else if (op.kind == OpKind::synchronize && op.group == 0 &&
-               (op.stream == 0 || (streams.size() == 1 && streams.contains(op.stream)))) {
-      end_phase();
+      if (streams.is_only(op.stream)) end_phase();
+      streams.launch(op.stream, trace.threads[op.thread].task);
+    } else if (op.kind == OpKind::synchronize && op.group == 0) {
+      streams.wait(op);
+      if (streams.none()) end_phase();
     }
     ops.push_back(i);
   }

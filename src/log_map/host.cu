@@ -133,8 +133,8 @@ LogMap::Result LogMapHost::assign(const std::uint64_t* keys, const void* values,
     log_map::launch_take(writer_, ring_, head_, operations, taken);
     store(values, operations, taken);
     written_.record(writer_);
-    log_map::launch_look(stream(), view(), memory_.keys.data(), operations, memory_.place.data(),
-                         nullptr);
+    log_map::launch_look(stream(), index_->view(), memory_.keys.data(), operations,
+                         memory_.place.data(), nullptr);
     written_.wait(stream());
     const KvStore::BatchResult done = change(taken, count);
     head_ += count;
@@ -150,8 +150,8 @@ LogMap::Result LogMapHost::erase(const std::uint64_t* keys, std::size_t count) {
   return whole([&] {
     const auto operations = static_cast<std::uint32_t>(count);
     begin(keys, operations);
-    log_map::launch_look(stream(), view(), memory_.keys.data(), operations, memory_.place.data(),
-                         nullptr);
+    log_map::launch_look(stream(), index_->view(), memory_.keys.data(), operations,
+                         memory_.place.data(), nullptr);
     const KvStore::BatchResult done = change(nullptr, count);
     settle(nullptr, operations, done.removed);
     return LogMap::Result{0, 0, done.removed};
@@ -184,10 +184,14 @@ void LogMapHost::store(const void* values, std::uint32_t count, const std::uint6
   }
 }
 
+// The commit may be known before its kernel has ended, and cleaning may follow it: the index is
+// read behind both.
 void LogMapHost::settle(const std::uint64_t* taken, std::uint32_t count, std::uint64_t freed) {
   ready_ = tail_;
-  log_map::launch_settle(behind_, view(), memory_.keys.data(), taken, memory_.place.data(), count,
-                         memory_.used.data(), memory_.freed.data());
+  changed_.record(stream());
+  changed_.wait(behind_);
+  log_map::launch_settle(behind_, index_->view(), memory_.keys.data(), taken, memory_.place.data(),
+                         count, memory_.used.data(), memory_.freed.data());
   if (freed != 0) {
     memory_.sorter.sort(behind_, memory_.freed.data(), memory_.sorted.data(), memory_.ops.data(),
                         memory_.sorted_ops.data(), count,
@@ -216,8 +220,8 @@ void LogMapHost::find(const std::uint64_t* keys, void* values, std::uint8_t* fou
   whole([&] {
     const auto operations = static_cast<std::uint32_t>(count);
     begin(keys, operations);
-    log_map::launch_look(stream(), view(), memory_.keys.data(), operations, memory_.place.data(),
-                         memory_.found.data());
+    log_map::launch_look(stream(), index_->view(), memory_.keys.data(), operations,
+                         memory_.place.data(), memory_.found.data());
     copy_async(stream(), found, memory_.found.data(), count);
     if (values != nullptr) read(operations, values);
     stream().synchronize();

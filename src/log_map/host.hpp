@@ -79,7 +79,6 @@ class LogMapHost {
   };
   void check_batch(const void* keys, std::size_t count) const;
   void begin(const std::uint64_t* keys, std::uint32_t count);
-  KvStoreRef view() const { return KvStoreRef(index_->view()); }
   // Commits that the batch's keys have these places; null: that they are erased.
   KvStore::BatchResult change(const std::uint64_t* places, std::size_t count);
   // Stores rows to the places that `to` names, from whichever memory.
@@ -109,7 +108,7 @@ class LogMapHost {
   std::string broken_;
   Stream writer_;  // values, beside lookups
   Stream behind_;  // what nobody waits for
-  Event written_, settled_;
+  Event written_, changed_, settled_;
 };
 
 }  // namespace holdfast::detail

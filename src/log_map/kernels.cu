@@ -52,12 +52,19 @@ __global__ void store(Rows rows, const std::byte* from, const std::uint64_t* pla
   persist();
 }
 
-__global__ void look(KvStoreRef index, const std::uint64_t* keys, std::uint32_t count,
+// Ordered with all batches.
+__device__ bool find(const detail::KvView& index, std::uint64_t key, std::uint64_t* place) {
+  return index.layout == detail::KvLayout::fingerprints
+             ? detail::kv_find_by_fingerprint<detail::KvLoads::plain>(index, key, place)
+             : detail::kv_find_in_index<detail::KvLoads::plain>(index, key, place);
+}
+
+__global__ void look(detail::KvView index, const std::uint64_t* keys, std::uint32_t count,
                      std::uint32_t* place, std::uint8_t* found) {
   const std::uint64_t i = thread_of_grid();
   if (i >= count) return;
   std::uint64_t at = kNone;
-  const bool is_there = index.find(keys[i], &at);
+  const bool is_there = find(index, keys[i], &at);
   place[i] = is_there ? static_cast<std::uint32_t>(at) : kNone;
   if (found != nullptr) found[i] = is_there ? 1 : 0;
 }
@@ -70,7 +77,7 @@ __device__ bool give_back(std::uint32_t* used, std::uint32_t place) {
 
 // Of a key that occurs more than once the index has one operation's place; the other operations'
 // were not used. Of an erased one, whoever is first gives its place back.
-__global__ void settle(KvStoreRef index, const std::uint64_t* keys, const std::uint64_t* mine,
+__global__ void settle(detail::KvView index, const std::uint64_t* keys, const std::uint64_t* mine,
                        const std::uint32_t* old, std::uint32_t count, std::uint32_t* used,
                        std::uint32_t* freed) {
   const std::uint64_t i = thread_of_grid();
@@ -78,7 +85,7 @@ __global__ void settle(KvStoreRef index, const std::uint64_t* keys, const std::u
   if (mine != nullptr) {
     std::uint64_t now = kNone;
     const auto place = static_cast<std::uint32_t>(mine[i]);
-    if (!index.find(keys[i], &now) || now != place) {
+    if (!find(index, keys[i], &now) || now != place) {
       freed[i] = place;
       return;
     }
@@ -128,17 +135,18 @@ __global__ void mark_used(const detail::KvPair* pairs, std::uint64_t count, std:
 }
 
 // Of the block's words, how many places are free in front of this thread's; *all: in all of them.
+// By one thread: under the checker each look of another at shared memory is an event.
 __device__ std::uint32_t free_before(std::uint32_t mine, std::uint32_t* all) {
-  __shared__ std::uint32_t counts[kThreads];
-  counts[threadIdx.x] = mine;
+  __shared__ std::uint32_t before[kThreads + 1];
+  before[threadIdx.x + 1] = mine;
   __syncthreads();
-  std::uint32_t before = 0, sum = 0;
-  for (unsigned i = 0; i < kThreads; ++i) {
-    if (i == threadIdx.x) before = sum;
-    sum += counts[i];
+  if (threadIdx.x == 0) {
+    before[0] = 0;
+    for (unsigned i = 1; i <= kThreads; ++i) before[i] += before[i - 1];
   }
-  *all = sum;
-  return before;
+  __syncthreads();
+  *all = before[kThreads];
+  return before[threadIdx.x];
 }
 
 __global__ void count_free(const std::uint32_t* used, std::uint32_t places, std::uint32_t* counts) {
@@ -189,12 +197,12 @@ void launch_store(Stream& stream, const Rows& rows, const std::byte* from,
          count);
 }
 
-void launch_look(Stream& stream, const KvStoreRef& index, const std::uint64_t* keys,
+void launch_look(Stream& stream, const detail::KvView& index, const std::uint64_t* keys,
                  std::uint32_t count, std::uint32_t* place, std::uint8_t* found) {
   launch(stream, blocks_for(count, kThreads), kThreads, look, index, keys, count, place, found);
 }
 
-void launch_settle(Stream& stream, const KvStoreRef& index, const std::uint64_t* keys,
+void launch_settle(Stream& stream, const detail::KvView& index, const std::uint64_t* keys,
                    const std::uint64_t* mine, const std::uint32_t* old, std::uint32_t count,
                    std::uint32_t* used, std::uint32_t* freed) {
   launch(stream, blocks_for(count, kThreads), kThreads, settle, index, keys, mine, old, count, used,

@@ -43,11 +43,11 @@ void launch_take(Stream& stream, const Ring& ring, std::uint64_t head, std::uint
 void launch_store(Stream& stream, const Rows& rows, const std::byte* from,
                   const std::uint64_t* place, std::uint32_t count);
 // place[i]: of keys[i], or kNone. `found`: may be null.
-void launch_look(Stream& stream, const KvStoreRef& index, const std::uint64_t* keys,
+void launch_look(Stream& stream, const detail::KvView& index, const std::uint64_t* keys,
                  std::uint32_t count, std::uint32_t* place, std::uint8_t* found);
 // Behind the commit of a batch: which places it has made free (freed[i], or kNone), and who has one
 // now. `mine`: the places that it took, null: it erased. `old`: what launch_look() found before.
-void launch_settle(Stream& stream, const KvStoreRef& index, const std::uint64_t* keys,
+void launch_settle(Stream& stream, const detail::KvView& index, const std::uint64_t* keys,
                    const std::uint64_t* mine, const std::uint32_t* old, std::uint32_t count,
                    std::uint32_t* used, std::uint32_t* freed);
 // The ring goes on with `count` places.

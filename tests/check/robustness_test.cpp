@@ -169,6 +169,47 @@ TEST(Robustness, WithoutACycleThereIsNoReason) {
   EXPECT_TRUE(reasons_of(replaced(streams, "synchronize S1")).empty());
 }
 
+// A kernel of stream 1 and, behind one of stream 2 that the host waits for, one of stream 3.
+// `joined`: stream 2 has waited for stream 1.
+Trace three_streams(bool joined) {
+  Trace trace;
+  trace.tasks = {{}, {1, 0, 0}, {2, 0, joined ? 1u : 0u}, {2, 0, 0}, {3, 0, 0}};
+  const std::uint32_t task_of[] = {1, 3, 4};
+  for (std::uint32_t launch = 1; launch <= 3; ++launch) {
+    trace.threads.push_back({launch, 0, 0, task_of[launch - 1]});
+  }
+  const auto access = [&](std::uint32_t launch, OpKind kind, std::uint64_t address) {
+    Op op;
+    op.kind = kind;
+    op.scope = Scope::device;
+    op.strong = true;
+    op.thread = kCopyThread + launch;
+    op.stream = launch;
+    op.size = 8;
+    op.address = address;
+    const std::uint64_t value = launch;
+    if (kind == OpKind::write) op.value = trace.keep(&value, sizeof(value));
+    trace.ops.push_back(op);
+  };
+  const auto store_and_look = [&](std::uint32_t launch, std::uint64_t stored, std::uint64_t seen) {
+    access(launch, OpKind::write, stored);
+    access(launch, OpKind::read, seen);
+  };
+  store_and_look(1, 64, 128);
+  store_and_look(2, 192, 256);
+  Op wait;
+  wait.kind = OpKind::synchronize;
+  wait.stream = 2;
+  trace.ops.push_back(wait);
+  store_and_look(3, 128, 64);
+  return trace;
+}
+
+TEST(Robustness, TheHostWaitsForWhatAStreamHasWaitedFor) {
+  EXPECT_FALSE(find_weak(three_streams(false)).empty());
+  EXPECT_TRUE(find_weak(three_streams(true)).empty());
+}
+
 TEST(Robustness, TheHostTakesPart) {
   const std::string program =
       "thread T0 block 0 { strong.system x = 1; ~; r0 = strong.system y }\n"
