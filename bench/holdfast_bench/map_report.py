@@ -120,7 +120,9 @@ def log_map() -> str:
     for operation in dict.fromkeys(x["operation"] for x in lines):
         for kind in dict.fromkeys(x["map"] for x in lines):
             here = {x["batch"]: x for x in lines if (x["operation"], x["map"]) == (operation, kind)}
-            rows.append([f"`{operation}`", kind.replace("_", " "), *(_rate(here[n]) for n in batches)])
+            rows.append(
+                [f"`{operation}`", kind.replace("_", " "), *(_rate(here[n]) for n in batches)]
+            )
     return table(["", "", *(f"{n:,}" for n in batches)], rows)
 
 

@@ -47,7 +47,8 @@ class LogMap {
     std::uint64_t capacity = 0;     // pairs; 1 to 2^29
     std::uint32_t value_bytes = 0;  // a multiple of 4; 4 to kMostValueBytes
     std::uint32_t max_batch = 0;    // operations of a batch at most; 1 to kMostBatch
-    // Records of 16 bytes that the log takes. 0: twice the capacity and two batches.
+    // Records of 16 bytes that the log takes, rounded up to whole segments, and to 2,048. 0: twice
+    // the capacity and two batches.
     std::uint64_t log_records = 0;
     KvStore::Index index = KvStore::Index::automatic;  // until the map is opened again
   };
@@ -70,17 +71,19 @@ class LogMap {
   };
 
   // A kill leaves the map whole or absent. Throws invalid_argument (an option; a name of more than
-  // 40 bytes), already_exists, no_space (the message says what it takes), no_memory (the index does
-  // not fit into device memory), and as Durable::create().
+  // 39 bytes), already_exists (also for an object of another kind), no_space (the message says what
+  // it takes), no_memory (the index does not fit into device memory), and as Durable::create();
+  // it is absent then.
   static LogMap create(Region& region, std::string_view name, const Options& options);
   // Opens, and takes back a batch that a crash cut off. Throws not_found, invalid_argument (of that
-  // name is something else), damaged, no_memory, and as Durable::open().
+  // name is something else), damaged, no_memory, unsupported (a region that is open for
+  // reading: recovery stores to it), and as Durable::open().
   static LogMap open(Region& region, std::string_view name,
                      KvStore::Index index = KvStore::Index::automatic);
   // Removes it. REQUIRES: it is not open. A kill leaves it whole, or absent with something for the
   // next creation to remove. Throws as open() what it finds wrong, and as Durable::remove().
   static void remove(Region& region, std::string_view name);
-  // Bytes that a region must have. Throws invalid_argument.
+  // Bytes that suffice for a region with such a map alone. Throws invalid_argument.
   static std::uint64_t region_bytes(const Options& options);
 
   LogMap(LogMap&&) noexcept;
@@ -114,7 +117,9 @@ class LogMap {
   std::uint64_t size() const;
   Stats stats() const;
   Recovery recovery() const;  // of open()
-  Stream& stream();           // in which batches and lookups end
+  // Batches and lookups begin behind what it has under way, and have ended when they return. A map
+  // that another has ended gives it, too.
+  Stream& stream();
 
  private:
   explicit LogMap(std::shared_ptr<detail::LogMapHost> host);

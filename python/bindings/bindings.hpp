@@ -188,6 +188,7 @@ void bind_history(nb::module_& module);
 void bind_ranks(nb::module_& module);
 void bind_inspect(nb::module_& module);
 void bind_bytes_map(nb::module_& module);
+void bind_log_map(nb::module_& module);
 void bind_map(nb::module_& module);
 void bind_memory_server(nb::module_& module);
 void bind_partner_memory(nb::module_& module);

@@ -29,6 +29,7 @@ NB_MODULE(HOLDFAST_PYTHON_MODULE, module) {
   python::bind_region(module);
   python::bind_store(module);
   python::bind_map(module);
+  python::bind_log_map(module);
   python::bind_bytes_map(module);
   python::bind_checkpoint(module);
   python::bind_ranks(module);

@@ -9,8 +9,18 @@
 #include "bindings.hpp"
 #include "held.hpp"
 #include "holdfast/kv_store.hpp"
+#include "index_form.hpp"
 
 namespace holdfast::python {
+
+KvStore::Index index_named(const std::string& name) {
+  if (name == "automatic") return KvStore::Index::automatic;
+  if (name == "whole") return KvStore::Index::whole;
+  if (name == "fingerprints") return KvStore::Index::fingerprints;
+  throw Error(Errc::invalid_argument,
+              "index is '" + name + "': use automatic, whole or fingerprints");
+}
+
 namespace {
 
 using namespace nb::literals;
@@ -37,14 +47,6 @@ KvStore::Layout layout_named(const std::string& name) {
   if (name == "in_place") return KvStore::Layout::in_place;
   if (name == "log") return KvStore::Layout::log;
   throw Error(Errc::invalid_argument, "layout is '" + name + "': use in_place or log");
-}
-
-KvStore::Index index_named(const std::string& name) {
-  if (name == "automatic") return KvStore::Index::automatic;
-  if (name == "whole") return KvStore::Index::whole;
-  if (name == "fingerprints") return KvStore::Index::fingerprints;
-  throw Error(Errc::invalid_argument,
-              "index is '" + name + "': use automatic, whole or fingerprints");
 }
 
 const char* name_of(KvStore::Index index) {

@@ -13,6 +13,7 @@ from ._bytes_map import BytesMap, ByteStrings
 from ._checkpoint import Checkpoint, PendingSave, StoredBuffer
 from ._errors import Error
 from ._history import History, Ticket
+from ._log_map import LogMap
 from ._map import Map
 from ._map_changes import MapChanges, MapVersion
 from ._map_evict import MapEvicted
@@ -54,6 +55,7 @@ __all__ = [
     "History",
     "HistorySnapshot",
     "KeyValueStore",
+    "LogMap",
     "Map",
     "MapApplied",
     "MapChanges",

@@ -702,6 +702,79 @@ def map_recorded(region: Region, name: str) -> int:
 def map_region_bytes(key_bytes: int, capacity: int, value_bytes: int, max_batch: int, value_places: int, changes: int) -> int:
     """Bytes that a region must have for such a map."""
 
+class LogMapResult:
+    """What a batch did; a key that it has twice counts once."""
+
+    @property
+    def inserted(self) -> int:
+        """keys that were not there"""
+
+    @property
+    def assigned(self) -> int:
+        """keys that were"""
+
+    @property
+    def erased(self) -> int: ...
+
+    def __repr__(self) -> str: ...
+
+class LogMapStats:
+    """What a log map holds."""
+
+    @property
+    def size(self) -> int:
+        """pairs"""
+
+    @property
+    def capacity(self) -> int:
+        """pairs"""
+
+    @property
+    def places(self) -> int:
+        """for values: the capacity and a batch"""
+
+    @property
+    def free_places(self) -> int:
+        """of these"""
+
+    @property
+    def value_bytes(self) -> int: ...
+
+    @property
+    def max_batch(self) -> int: ...
+
+    @property
+    def index(self) -> StoreStats:
+        """of its log: segments, amplification"""
+
+    def __repr__(self) -> str: ...
+
+class LogMap:
+    """A log map's handle; holdfast.LogMap wraps it."""
+
+    def insert_or_assign(self, keys: int, values: int, count: int, streams: Sequence[int]) -> LogMapResult: ...
+
+    def erase(self, keys: int, count: int, streams: Sequence[int]) -> LogMapResult: ...
+
+    def find(self, keys: int, values: int, found: int, count: int, streams: Sequence[int]) -> None: ...
+
+    def scan(self, keys: int, values: int, limit: int) -> int: ...
+
+    def close(self) -> None: ...
+
+    def verify(self) -> str: ...
+
+    def stats(self) -> LogMapStats: ...
+
+    def recovery(self) -> RecoveryReport: ...
+
+def create_log_map(region: Region, name: str, capacity: int, value_bytes: int, max_batch: int, log_records: int, index: str) -> LogMap: ...
+
+def open_log_map(region: Region, name: str, index: str) -> LogMap: ...
+
+def log_map_region_bytes(capacity: int, value_bytes: int, max_batch: int, log_records: int) -> int:
+    """Bytes that a region must have for such a map."""
+
 class BytesMapResult:
     """How many operations of a batch had which MapStatus."""
 

@@ -17,6 +17,7 @@ from ._map_evict import MapEvicted, insert_and_evict, scores_of
 from ._map_mixed import MapApplied, numbers_of
 from ._map_types import (
     Element,
+    _agreed,
     _bytes_dtype,
     _is_of_bytes,
     _is_plain,
@@ -147,22 +148,11 @@ class Map(Closing):
 
     def _types_to_open(self, key: Any, value: Any) -> tuple[Element, Element]:
         stored = _stored_types(self.region, self.name) or (None, None)
-        return (
-            self._agreed("key", None if key is None else _key_of(key), stored[0]),
-            self._agreed("value", None if value is None else _value_of(value), stored[1]),
-        )
-
-    def _agreed(self, what: str, asked: Element | None, has: Element | None) -> Element:
         where = f"map '{self.name}' of region {self.region.path}"
-        if asked is not None and has is not None and asked != has:
-            raise Error(
-                f"{where} has {what}s of {has}, and is opened for {asked}: give what it has, or "
-                "nothing"
-            )
-        one = asked or has
-        if one is None:
-            raise Error(f"{where} was not made by Python: give the type of its {what}")
-        return one
+        return (
+            _agreed(where, "key", None if key is None else _key_of(key), stored[0]),
+            _agreed(where, "value", None if value is None else _value_of(value), stored[1]),
+        )
 
     @staticmethod
     def region_bytes(

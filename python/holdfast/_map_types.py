@@ -182,6 +182,18 @@ def _types_of(text: str) -> tuple[Element, Element] | None:
     return key, value
 
 
+def _agreed(where: str, what: str, asked: Element | None, has: Element | None) -> Element:
+    """Returns what the keys or values of a map are that is opened."""
+    if asked is not None and has is not None and asked != has:
+        raise Error(
+            f"{where} has {what}s of {has}, and is opened for {asked}: give what it has, or nothing"
+        )
+    one = asked or has
+    if one is None:
+        raise Error(f"{where} was not made by Python: give the type of its {what}")
+    return one
+
+
 def _store_types(region: Region, name: str, key: Element, value: Element) -> None:
     wanted = _types_object(name)
     if wanted in region:

@@ -5,10 +5,12 @@
 #include <bit>
 #include <cstring>
 #include <exception>
+#include <span>
 #include <utility>
 
 #include "core/kernel_memory.hpp"
 #include "core/reason.hpp"
+#include "core/stream_end.hpp"
 #include "holdfast/kernel.hpp"
 #include "kv_store/rules.hpp"
 
@@ -53,19 +55,11 @@ LogMapHost::LogMapHost(Region& region, std::string where, log_map::LogMapObject 
       places_(static_cast<std::uint32_t>(object_.parameters().places)),
       rows_{reinterpret_cast<std::byte*>(object_.part<std::uint8_t>(log_map::kValues).data()),
             object_.parameters().value_bytes, object_.parameters().stride(), region.marks()},
-      memory_(places_, static_cast<std::uint32_t>(index_->max_batch)) {
-  log_map::launch_count_up(stream(), memory_.ops.data(),
-                           static_cast<std::uint32_t>(index_->max_batch));
-}
+      memory_(places_, static_cast<std::uint32_t>(index_->max_batch)) {}
 
 LogMapHost::~LogMapHost() {
-  for (Stream* each : {&behind_, &writer_, &index_->stream}) {
-    try {
-      each->synchronize();
-    } catch (const Error&) {
-      // Whoever made the work was told; nothing of it runs any more.
-    }
-  }
+  const core::StreamEnd ends[] = {core::StreamEnd(behind_), core::StreamEnd(writer_),
+                                  core::StreamEnd(stream())};
 }
 
 LogMapHost& LogMapHost::usable() {
@@ -128,6 +122,9 @@ LogMap::Result LogMapHost::assign(const std::uint64_t* keys, const void* values,
   return whole([&] {
     const auto operations = static_cast<std::uint32_t>(count);
     std::uint64_t* const taken = memory_.taken[batches_ % 2].data();
+    // What the caller has made stream() wait for may be what fills the rows.
+    asked_.record(stream());
+    asked_.wait(writer_);
     begin(keys, operations);
     if (head_ + count > ready_ && batches_ != 0) settled_.wait(writer_);
     log_map::launch_take(writer_, ring_, head_, operations, taken);
@@ -247,6 +244,7 @@ void LogMapHost::read(std::uint32_t count, void* values) {
   if (reachable) return;
   std::vector<std::byte> read(count * each);
   std::vector<std::uint8_t> is_there(count);
+  const core::StreamEnd end(stream());
   copy_async(stream(), read.data(), out, read.size());
   copy_async(stream(), is_there.data(), memory_.found.data(), count);
   stream().synchronize();
@@ -258,16 +256,16 @@ void LogMapHost::read(std::uint32_t count, void* values) {
 
 std::uint64_t LogMapHost::scan(std::uint64_t* keys, void* values, std::uint64_t limit) {
   const std::uint64_t each = rows_.value_bytes;
-  std::vector<detail::KvPair> pairs;
+  std::vector<detail::KvPair> pairs(index_->listed_at_once());
   std::vector<std::uint32_t> places;
   std::uint64_t all = 0;
+  const core::StreamEnd end(stream());
   const auto take = [&](const detail::KvPair* listed, std::uint64_t count) {
-    pairs.resize(count);
     copy_async(stream(), pairs.data(), listed, count * sizeof(*listed));
     stream().synchronize();
     places.clear();
     const std::uint64_t first = all;
-    for (const detail::KvPair& pair : pairs) {
+    for (const detail::KvPair& pair : std::span(pairs).first(count)) {
       if (pair.key == 0) continue;
       if (all < limit && keys != nullptr) keys[all] = ~pair.key;
       if (all < limit) places.push_back(static_cast<std::uint32_t>(pair.value));
@@ -275,6 +273,7 @@ std::uint64_t LogMapHost::scan(std::uint64_t* keys, void* values, std::uint64_t 
     }
     if (values == nullptr || places.empty()) return;
     const DeviceBuffer<std::uint32_t> of_piece(places.size());
+    const core::StreamEnd end_of_piece(stream());
     std::byte* const room = rows(places.size() * each);
     copy_async(stream(), of_piece.data(), places.data(), of_piece.bytes());
     log_map::launch_gather(stream(), rows_, of_piece.data(), nullptr,
@@ -292,6 +291,7 @@ std::uint64_t LogMapHost::scan(std::uint64_t* keys, void* values, std::uint64_t 
 LogMapHost::Used LogMapHost::used_places() const {
   Used used{DeviceBuffer<std::uint32_t>(memory_.used.size()), {}};
   const DeviceBuffer<log_map::Faults> faults(1);
+  const core::StreamEnd end(stream());
   index_->list([&](const detail::KvPair* pairs, std::uint64_t count) {
     log_map::launch_mark_used(stream(), pairs, count, places_, used.bits.data(), faults.data());
   });
@@ -301,6 +301,8 @@ LogMapHost::Used LogMapHost::used_places() const {
 }
 
 void LogMapHost::survey() {
+  log_map::launch_count_up(stream(), memory_.ops.data(),
+                           static_cast<std::uint32_t>(memory_.ops.size()));
   Used used = used_places();
   if (used.faults.outside + used.faults.twice != 0) {
     throw Error(Errc::damaged,
@@ -310,8 +312,9 @@ void LogMapHost::survey() {
   }
   memory_.used = std::move(used.bits);
   const DeviceBuffer<std::uint32_t> counts(blocks_for(places_, log_map::kPlacesOfBlock));
-  log_map::launch_count_free(stream(), memory_.used.data(), places_, counts.data());
   std::vector<std::uint32_t> first(counts.size());
+  const core::StreamEnd end(stream());
+  log_map::launch_count_free(stream(), memory_.used.data(), places_, counts.data());
   copy_async(stream(), first.data(), counts.data(), counts.bytes());
   stream().synchronize();
   std::uint32_t free = 0;
@@ -333,11 +336,12 @@ std::string LogMapHost::verify() {
                     used.faults.twice, " the place of another");
     }
     const DeviceBuffer<unsigned long long> differing(1);
-    log_map::launch_compare(stream(), used.bits.data(), memory_.used.data(),
-                            static_cast<std::uint32_t>(memory_.used.size()), differing.data());
     // Each place once: those that are used, and those of the ring.
     std::vector<std::uint32_t> bits(memory_.used.size()), ring(memory_.ring.size());
     unsigned long long apart = 0;
+    const core::StreamEnd end(stream());
+    log_map::launch_compare(stream(), used.bits.data(), memory_.used.data(),
+                            static_cast<std::uint32_t>(memory_.used.size()), differing.data());
     copy_async(stream(), bits.data(), memory_.used.data(), memory_.used.bytes());
     copy_async(stream(), ring.data(), memory_.ring.data(), memory_.ring.bytes());
     copy_async(stream(), &apart, differing.data(), sizeof(apart));

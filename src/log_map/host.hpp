@@ -108,7 +108,7 @@ class LogMapHost {
   std::string broken_;
   Stream writer_;  // values, beside lookups
   Stream behind_;  // what nobody waits for
-  Event written_, changed_, settled_;
+  Event asked_, written_, changed_, settled_;
 };
 
 }  // namespace holdfast::detail

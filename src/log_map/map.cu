@@ -1,6 +1,7 @@
 // The interface of a log map, and its objects.
 #include <utility>
 
+#include "core/format.hpp"
 #include "durable/is_whole.hpp"
 #include "log_map/host.hpp"
 
@@ -12,7 +13,9 @@ using detail::LogMapHost;
 namespace log_map {
 namespace {
 
-constexpr std::size_t kMostNameBytes = 40;
+// "<name>.index.snapshots" is the longest name of a part.
+constexpr std::size_t kMostNameBytes =
+    core::kNameBytes - 1 - std::string_view(".index.snapshots").size();
 constexpr std::uint32_t kAlignment = 16;  // of a place
 using Index = kv::log::LogObject;
 
@@ -26,6 +29,45 @@ std::string index_name(std::string_view name) { return concat(name, ".index"); }
 // As messages call it.
 std::string index_place(const std::string& where) { return "the index of " + where; }
 
+// What is thrown by parts of a map that know nothing of it says whose it is.
+template <class Body>
+decltype(auto) told(const std::string& where, Body&& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    if (what.find(where) != std::string::npos) throw;
+    throw Error(error.code(), concat(where, ": ", what));
+  }
+}
+
+void check_form(KvStore::Index form) {
+  using Form = KvStore::Index;
+  kv::check_option("index", form, {Form::automatic, Form::whole, Form::fingerprints},
+                   "Index::automatic, Index::whole or Index::fingerprints");
+}
+
+// Of a creation that failed, and of names that nobody had before it. What failed is thrown on,
+// whatever comes of this: what is left then is what a kill would have left.
+void remove_parts(Region& region, std::string_view name, const std::string& index) noexcept {
+  try {
+    if (is_taken<Index>(region, index)) Index::remove(region, index);
+    if (is_taken<LogMapObject>(region, name)) LogMapObject::remove(region, name);
+  } catch (const std::exception&) {
+  }
+}
+
+// Whether values of a creation that was cut off are there.
+bool has_values(Region& region, std::string_view name, const std::string& where) {
+  try {
+    return is_whole<LogMapObject>(region, name);
+  } catch (const Error& error) {
+    if (error.code() != Errc::invalid_argument) throw;
+    throw Error(Errc::already_exists,
+                where + ": an object of another kind has this name: give another one");
+  }
+}
+
 // What can be wrong with more than one of them is refused here, in the map's own words.
 void check_options(const LogMap::Options& options) {
   const auto check = [](const char* option, std::uint64_t given, std::uint64_t most,
@@ -35,9 +77,7 @@ void check_options(const LogMap::Options& options) {
   };
   check("capacity", options.capacity, kv::log::kMostPairs, "pairs");
   check("max_batch", options.max_batch, LogMap::kMostBatch, "operations");
-  using Form = KvStore::Index;
-  kv::check_option("index", options.index, {Form::automatic, Form::whole, Form::fingerprints},
-                   "Index::automatic, Index::whole or Index::fingerprints");
+  check_form(options.index);
 }
 
 KvStore::Options index_options(const LogMap::Options& options) {
@@ -52,7 +92,10 @@ KvStore::Options index_options(const LogMap::Options& options) {
 
 // A batch takes a place for each of its operations before those of older values come free.
 LogMapParameters parameters_of(const LogMap::Options& options) {
-  check_options(options);
+  told("log map", [&] {
+    check_options(options);
+    (void)kv::log::shape_of(index_options(options)).parts();
+  });
   const LogMapParameters result{options.capacity + options.max_batch, options.value_bytes, 0};
   (void)result.parts();
   return result;
@@ -71,6 +114,11 @@ std::vector<Part> LogMapParameters::parts() const {
   }
   if (places == 0 || places > kv::log::kMostPairs + LogMap::kMostBatch || reserved != 0) {
     throw wrong(concat(places, " places for values; there are none of such a shape"));
+  }
+  if (places > core::kMaxRegionBytes / stride()) {
+    throw wrong(concat(places, " places for values (the capacity and max_batch) of value_bytes ",
+                       value_bytes, "; a region has at most ", core::kMaxRegionBytes,
+                       " bytes: give fewer pairs, or smaller values"));
   }
   return {Part::array<std::uint8_t>(kValues, places * stride())};
 }
@@ -92,7 +140,7 @@ LogMap LogMap::create(Region& region, std::string_view name, const Options& opti
   const log_map::LogMapParameters parameters = log_map::parameters_of(options);
   const std::string where = log_map::place_of(name, region);
   const std::string index = log_map::index_name(name);
-  const bool has_values = is_whole<log_map::LogMapObject>(region, name);
+  const bool has_values = log_map::has_values(region, name, where);
   if (is_taken<log_map::Index>(region, index)) {
     throw Error(Errc::already_exists,
                 where +
@@ -100,32 +148,42 @@ LogMap LogMap::create(Region& region, std::string_view name, const Options& opti
                     "another name");
   }
   if (has_values) log_map::LogMapObject::remove(region, name);
-  auto object = log_map::LogMapObject::create(region, name, parameters);
+  // Whatever fails from here on, the map is absent.
   try {
-    auto host = std::make_shared<LogMapHost>(
-        region, where, std::move(object),
-        kv::log::create_store(region, index, log_map::index_place(where),
-                              log_map::index_options(options)));
-    host->survey();
-    return LogMap(std::move(host));
-  } catch (const Error&) {
-    if (!is_taken<log_map::Index>(region, index)) log_map::LogMapObject::remove(region, name);
+    return log_map::told(where, [&] {
+      auto object = log_map::LogMapObject::create(region, name, parameters);
+      auto store = kv::log::create_store(region, index, log_map::index_place(where),
+                                         log_map::index_options(options));
+      auto host = std::make_shared<LogMapHost>(region, where, std::move(object), std::move(store));
+      host->survey();
+      return LogMap(std::move(host));
+    });
+  } catch (const Error& error) {
+    log_map::remove_parts(region, name, index);
+    if (error.code() != Errc::no_space) throw;
+    throw Error(Errc::no_space, concat(error.what(), ". All of the map takes about ",
+                                       region_bytes(options), " bytes"));
+  } catch (...) {
+    log_map::remove_parts(region, name, index);
     throw;
   }
 }
 
 LogMap LogMap::open(Region& region, std::string_view name, KvStore::Index form) {
-  region.check_writable("opening a log map");
   const std::string where = log_map::place_of(name, region);
-  const std::string index = log_map::index_name(name);
-  auto object = log_map::LogMapObject::open(region, name);
-  if (!is_taken<log_map::Index>(region, index)) {
-    throw Error(Errc::not_found, where + ": its creation was cut off: create it again");
-  }
-  auto store = kv::log::open_store(region, index, log_map::index_place(where), form);
-  auto host = std::make_shared<LogMapHost>(region, where, std::move(object), std::move(store));
-  host->survey();
-  return LogMap(std::move(host));
+  return log_map::told(where, [&] {
+    region.check_writable("opening a log map");
+    log_map::check_form(form);
+    const std::string index = log_map::index_name(name);
+    auto object = log_map::LogMapObject::open(region, name);
+    if (!is_taken<log_map::Index>(region, index)) {
+      throw Error(Errc::not_found, where + ": its creation was cut off: create it again");
+    }
+    auto store = kv::log::open_store(region, index, log_map::index_place(where), form);
+    auto host = std::make_shared<LogMapHost>(region, where, std::move(object), std::move(store));
+    host->survey();
+    return LogMap(std::move(host));
+  });
 }
 
 void LogMap::remove(Region& region, std::string_view name) {
@@ -139,8 +197,10 @@ void LogMap::remove(Region& region, std::string_view name) {
 std::uint64_t LogMap::region_bytes(const Options& options) {
   constexpr std::uint64_t kRoom = std::uint64_t{1} << 20;  // for some other objects
   const log_map::LogMapParameters parameters = log_map::parameters_of(options);
-  return kv::log_region_bytes(log_map::index_options(options)) +
-         log_map::LogMapObject::bytes(parameters) + kRoom;
+  return log_map::told("log map", [&] {
+    return kv::log_region_bytes(log_map::index_options(options)) +
+           log_map::LogMapObject::bytes(parameters) + kRoom;
+  });
 }
 
 LogMap::Result LogMap::insert_or_assign(const std::uint64_t* keys, const void* values,

@@ -20,6 +20,7 @@ TEST_F(LogMapMisuse, OptionsThatCannotBeAreRefused) {
   refused(log_map_options(10, 16, 10, 1ull << 32), "log");
   refused(log_map_options(10'000, 16, 10, 2048), "log");
   refused(log_map_options(10, 16, 10, 0, static_cast<Form>(9)), "index");
+  refused(log_map_options(1ull << 29, 4096, 10), "value_bytes");
 }
 
 TEST_F(LogMapMisuse, BatchesThatCannotBeChangeNothing) {
@@ -74,8 +75,14 @@ TEST_F(LogMapMisuse, NamesThatAreTakenOrUnknownAreRefused) {
   (void)region.allocate<std::uint32_t>("array", 4);
   EXPECT_EQ(error_of([&] { (void)LogMap::open(region, "map"); }), Errc::not_found);
   EXPECT_EQ(error_of([&] { LogMap::remove(region, "map"); }), Errc::not_found);
-  EXPECT_EQ(error_of([&] { (void)LogMap::create(region, std::string(41, 'x'), shape); }, {"40"}),
+  EXPECT_EQ(error_of([&] { (void)LogMap::create(region, std::string(40, 'x'), shape); }, {"39"}),
             Errc::invalid_argument);
+  {
+    const std::string longest(39, 'x');
+    (void)LogMap::create(region, longest, shape);
+    EXPECT_EQ(LogMap::open(region, longest).size(), 0u);
+    LogMap::remove(region, longest);
+  }
   std::optional<LogMap> map(LogMap::create(region, "map", shape));
   EXPECT_EQ(error_of([&] { (void)LogMap::create(region, "map", shape); }, {"'map'"}),
             Errc::already_exists);
@@ -86,6 +93,10 @@ TEST_F(LogMapMisuse, NamesThatAreTakenOrUnknownAreRefused) {
   (void)KvStore::create(region, of_store);
   EXPECT_EQ(error_of([&] { (void)LogMap::open(region, "kvs"); }), Errc::invalid_argument);
   EXPECT_EQ(error_of([&] { LogMap::remove(region, "kvs"); }), Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { (void)LogMap::create(region, "kvs", shape); }, {"'kvs'", "another"}),
+            Errc::already_exists);
+  EXPECT_EQ(error_of([&] { (void)LogMap::open(region, "map", static_cast<Form>(9)); }, {"index"}),
+            Errc::invalid_argument);
   map.reset();
   const std::size_t objects = region.objects().size();
   LogMap::remove(region, "map");
@@ -117,7 +128,9 @@ TEST_F(LogMapMisuse, ARegionThatIsTooSmallHoldsNothingOfIt) {
     RegionOptions options;
     options.size = options.max_size = size;
     Region region = Region::create(path(std::to_string(size)), options);
-    EXPECT_EQ(error_of([&] { (void)LogMap::create(region, "map", shape); }), Errc::no_space);
+    const std::string takes = std::to_string(LogMap::region_bytes(shape));
+    EXPECT_EQ(error_of([&] { (void)LogMap::create(region, "map", shape); }, {"'map'", takes}),
+              Errc::no_space);
     EXPECT_TRUE(region.objects().empty());
   }
 }

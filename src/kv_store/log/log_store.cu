@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <span>
 #include <utility>
 
 #include "core/kernel_memory.hpp"
+#include "core/stream_end.hpp"
 #include "holdfast/kernel.hpp"
 #include "kv_store/log/append.hpp"
 #include "kv_store/rules.hpp"
@@ -344,13 +346,18 @@ detail::KvView LogStore::view() {
   return with_index([](const auto& index) { return index.view(); });
 }
 
+std::uint64_t LogStore::listed_at_once() const {
+  constexpr std::uint64_t kPiece = std::uint64_t{1} << 18;
+  return std::min(kPiece, with_index([](const auto& index) { return index.listed(); }));
+}
+
 void LogStore::list(const std::function<void(const detail::KvPair*, std::uint64_t)>& take) {
   check_whole();
-  constexpr std::uint64_t kPiece = std::uint64_t{1} << 18;
   const std::uint64_t all = with_index([](const auto& index) { return index.listed(); });
-  const DeviceBuffer<KvPair> listed(std::min(kPiece, all));
-  for (std::uint64_t first = 0; first < all; first += kPiece) {
-    const std::uint64_t count = std::min(kPiece, all - first);
+  const DeviceBuffer<KvPair> listed(listed_at_once());
+  const core::StreamEnd end(stream);
+  for (std::uint64_t first = 0; first < all; first += listed.size()) {
+    const std::uint64_t count = std::min<std::uint64_t>(listed.size(), all - first);
     with_index([&](const auto& index) { launch_list(stream, index, first, count, listed.data()); });
     take(listed.data(), count);
   }
@@ -358,13 +365,13 @@ void LogStore::list(const std::function<void(const detail::KvPair*, std::uint64_
 }
 
 std::uint64_t LogStore::scan(std::uint64_t* keys, std::uint64_t* values, std::uint64_t limit) {
-  std::vector<KvPair> pairs;
+  std::vector<KvPair> pairs(listed_at_once());
   std::uint64_t records = 0;
+  const core::StreamEnd end(stream);
   list([&](const KvPair* listed, std::uint64_t count) {
-    pairs.resize(count);
     copy_async(stream, pairs.data(), listed, count * sizeof(KvPair));
     stream.synchronize();
-    for (const KvPair& pair : pairs) {
+    for (const KvPair& pair : std::span(pairs).first(count)) {
       if (pair.key == 0) continue;
       if (records < limit && keys != nullptr) keys[records] = ~pair.key;
       if (records < limit && values != nullptr) values[records] = pair.value;

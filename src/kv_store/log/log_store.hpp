@@ -42,6 +42,7 @@ class LogStore : public KvStore::Impl {
   // Calls take(pairs, count) for all of the index, piece by piece: `pairs` are in device memory,
   // where key 0 is none, until work that it has put into `stream` has ended.
   void list(const std::function<void(const detail::KvPair*, std::uint64_t)>& take);
+  std::uint64_t listed_at_once() const;  // pairs of a piece at most
   std::string verify() override;
   void await_cache() override {}
   KvStore::Stats stats() override;
@@ -65,7 +66,7 @@ class LogStore : public KvStore::Impl {
   bool ordered(std::size_t count, bool updates) const;
   // Calls function(index), of whichever form.
   template <class Function>
-  decltype(auto) with_index(Function&& function) {
+  decltype(auto) with_index(Function&& function) const {
     return std::visit(function, index_);
   }
   Outcome await_outcome();
