@@ -184,21 +184,26 @@ void LogMapHost::store(const void* values, std::uint32_t count, const std::uint6
 // The commit may be known before its kernel has ended, and cleaning may follow it: the index is
 // read behind both.
 void LogMapHost::settle(const std::uint64_t* taken, std::uint32_t count, std::uint64_t freed) {
-  ready_ = tail_;
-  changed_.record(stream());
-  changed_.wait(behind_);
-  log_map::launch_settle(behind_, index_->view(), memory_.keys.data(), taken, memory_.place.data(),
-                         count, memory_.used.data(), memory_.freed.data());
-  if (freed != 0) {
-    memory_.sorter.sort(behind_, memory_.freed.data(), memory_.sorted.data(), memory_.ops.data(),
-                        memory_.sorted_ops.data(), count,
-                        static_cast<unsigned>(std::bit_width(places_)));
-    log_map::launch_append(behind_, ring_, tail_, memory_.sorted.data(),
-                           static_cast<std::uint32_t>(freed));
+  try {
+    ready_ = tail_;
+    changed_.record(stream());
+    changed_.wait(behind_);
+    log_map::launch_settle(behind_, index_->view(), memory_.keys.data(), taken,
+                           memory_.place.data(), count, memory_.used.data(), memory_.freed.data());
+    if (freed != 0) {
+      memory_.sorter.sort(behind_, memory_.freed.data(), memory_.sorted.data(), memory_.ops.data(),
+                          memory_.sorted_ops.data(), count,
+                          static_cast<unsigned>(std::bit_width(places_)));
+      log_map::launch_append(behind_, ring_, tail_, memory_.sorted.data(),
+                             static_cast<std::uint32_t>(freed));
+    }
+    tail_ += freed;
+    ++batches_;
+    settled_.record(behind_);
+  } catch (const std::exception& error) {
+    core::keep_reason(broken_, error);  // whatever it is: the batch is committed
+    throw;
   }
-  tail_ += freed;
-  ++batches_;
-  settled_.record(behind_);
 }
 
 // ---- Lookups ------------------------------------------------------------------------------------

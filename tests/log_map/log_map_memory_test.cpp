@@ -1,4 +1,6 @@
 // Memory that runs out at each allocation of a creation in turn.
+#include <optional>
+
 #include "log_map/log_map_test.hpp"
 #include "support/failing_memory.hpp"
 
@@ -34,6 +36,51 @@ TEST_F(LogMapMemory, ACreationThatFailsIsNoneAndCanBeMadeAgain) {
     if (!failed) break;
   }
   EXPECT_GT(failures, 10);
+}
+
+// What the map holds, or nothing where it says that it has to be opened again.
+std::optional<Oracle> contents_of(const LogMapOpened& opened) {
+  try {
+    if (const std::string wrong = opened.map->verify(); !wrong.empty()) ADD_FAILURE() << wrong;
+    return opened.contents();
+  } catch (const Error& error) {
+    EXPECT_TRUE(error.code() == Errc::device || error.code() == Errc::no_memory) << error.what();
+    return std::nullopt;
+  }
+}
+
+TEST_F(LogMapMemory, ABatchThatFailsIsThereWholeOrNotAndNoPlaceIsLost) {
+  LogMapOpened opened = LogMapOpened::create(path(), log_map_options(200, 32, 100, 2048));
+  Oracle oracle;
+  int failures = 0;
+  for (std::uint64_t which = 0, n = 0;; ++which, ++n) {
+    SCOPED_TRACE(which);
+    ASSERT_LT(which, 100'000u);
+    const NumberedBatch batch(n, 80, 200, 32);
+    Oracle after = oracle;
+    batch.apply(after);
+    bool done = true;
+    FailingMemory memory(which, Fails::once);
+    try {
+      batch.apply(opened);
+    } catch (const std::exception&) {
+      done = false;
+    }
+    const bool failed = memory.end();
+    failures += done ? 0 : 1;
+    std::optional<Oracle> now = contents_of(opened);
+    if (!now) {
+      opened.kill();
+      opened = LogMapOpened::open(path());
+      now = contents_of(opened);
+    }
+    ASSERT_TRUE(now.has_value());
+    ASSERT_TRUE(*now == after || (!done && *now == oracle));
+    oracle = *now;
+    ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+    if (!failed && n > 8) break;  // batches of both kinds, and cleaning
+  }
+  EXPECT_GT(failures, 5);
 }
 
 }  // namespace
