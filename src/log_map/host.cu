@@ -57,7 +57,9 @@ LogMapHost::LogMapHost(Region& region, std::string where, log_map::LogMapObject 
             object_.parameters().value_bytes, object_.parameters().stride(), region.marks()},
       memory_(places_, static_cast<std::uint32_t>(index_->max_batch)) {}
 
-LogMapHost::~LogMapHost() {
+LogMapHost::~LogMapHost() { end_work(); }
+
+void LogMapHost::end_work() noexcept {
   const core::StreamEnd ends[] = {core::StreamEnd(behind_), core::StreamEnd(writer_),
                                   core::StreamEnd(stream())};
 }
@@ -69,18 +71,21 @@ LogMapHost& LogMapHost::usable() {
                                    "): open it again to go on from what is durable"));
 }
 
-// What `body` throws breaks the map, unless it was refused before anything was changed.
+// What `body` throws breaks the map, unless it was refused before anything was changed. Nothing of
+// it is under way then: it may use the caller's arrays, and the region, which may be closed next.
 template <class Body>
 auto LogMapHost::whole(Body&& body) {
   try {
     return body();
   } catch (const Error& error) {
+    end_work();
     if (error.code() != Errc::no_space && error.code() != Errc::invalid_argument &&
         error.code() != Errc::no_memory) {
       core::keep_reason(broken_, error);
     }
     throw;
   } catch (const std::exception& error) {
+    end_work();
     core::keep_reason(broken_, error);
     throw;
   }
@@ -188,8 +193,11 @@ void LogMapHost::settle(const std::uint64_t* taken, std::uint32_t count, std::ui
     ready_ = tail_;
     changed_.record(stream());
     changed_.wait(behind_);
-    log_map::launch_settle(behind_, index_->view(), memory_.keys.data(), taken,
-                           memory_.place.data(), count, memory_.used.data(), memory_.freed.data());
+    const KvView index = index_->view();
+    log_map::launch_settle(behind_, index, memory_.keys.data(), taken, memory_.place.data(), count,
+                           memory_.used.data(), memory_.freed.data());
+    // Its lookups read the region, which the caller may close next.
+    if (index.layout == KvLayout::fingerprints) behind_.synchronize();
     if (freed != 0) {
       memory_.sorter.sort(behind_, memory_.freed.data(), memory_.sorted.data(), memory_.ops.data(),
                           memory_.sorted_ops.data(), count,

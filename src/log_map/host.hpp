@@ -90,6 +90,7 @@ class LogMapHost {
   bool reads_in_order(std::size_t count) const;
   Used used_places() const;
   std::byte* rows(std::uint64_t bytes);
+  void end_work() noexcept;  // waits for it
   template <class Body>
   auto whole(Body&& body);
 

@@ -125,6 +125,25 @@ TEST_F(LogMapTest, AKeyThatABatchErasesTwiceComesFreeOnce) {
   ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
 }
 
+// Whatever a batch leaves to do, it does without the region.
+TEST_F(LogMapTest, TheRegionMayBeClosedBehindABatch) {
+  for (const Form form : {Form::whole, Form::fingerprints}) {
+    for (std::uint64_t n = 0; n < (kSanitized ? 4 : 20); ++n) {
+      LogMapOpened opened = LogMapOpened::create(path(), log_map_options(3000, 32, 3000, 0, form));
+      Oracle oracle;
+      for (std::uint64_t batch = 4; batch < 6; ++batch) {
+        NumberedBatch(batch, 2900, 2900, 32).apply(opened);
+        NumberedBatch(batch, 2900, 2900, 32).apply(oracle);
+      }
+      opened.kill();
+      opened = LogMapOpened::open(path(), form);
+      ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+      opened.abandon();
+      Region::destroy(path());
+    }
+  }
+}
+
 TEST_F(LogMapTest, TwoMapsOfARegionAreApart) {
   const LogMap::Options shape = log_map_options(300, 16, 100);
   RegionOptions options;
