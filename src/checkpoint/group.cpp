@@ -6,6 +6,7 @@
 
 #include "core/format.hpp"
 #include "core/region_access.hpp"
+#include "core/stream_end.hpp"
 
 namespace holdfast::checkpoint {
 namespace {
@@ -264,13 +265,8 @@ std::shared_ptr<Event> Group::free_end() {
 }
 
 // What was queued of a save that failed ends here, before anything that it uses can go away.
-void Group::settle(Stream& stream) noexcept {
-  try {
-    stream.synchronize();
-  } catch (const Error&) {
-    // The caller throws what came first.
-  }
-}
+// The caller throws what came first.
+void Group::settle(Stream& stream) noexcept { const core::StreamEnd end(stream); }
 
 void Group::save(Region& region, Stream& stream, std::uint64_t tag, std::uint64_t threshold) {
   bind(region, stream);

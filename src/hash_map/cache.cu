@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "core/stream_end.hpp"
 #include "hash_map/host.hpp"
 #include "holdfast/kernel.hpp"
 
@@ -277,13 +278,8 @@ Cache::Cache(const MapCache& options, const MapParameters& shape)
       misses_(1),
       counters_(2) {}
 
-Cache::~Cache() {
-  try {
-    loader_.synchronize();
-  } catch (const Error&) {
-    // Whoever uses the map meets the device's errors by its own stream.
-  }
-}
+// Whoever uses the map meets the device's errors by its own stream.
+Cache::~Cache() { const core::StreamEnd end(loader_); }
 
 MapCacheView Cache::view() const {
   MapCacheView result;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/kernel_memory.hpp"
+#include "core/stream_end.hpp"
 #include "holdfast/kernel.hpp"
 #include "kv_store/rules.hpp"
 
@@ -107,13 +108,7 @@ MapHost::MapHost(Region& r, std::string place, map::Table table, core::Use user,
   }
 }
 
-MapHost::~MapHost() {
-  try {
-    stream.synchronize();
-  } catch (const Error&) {
-    // Whoever made the work was told; nothing of it runs any more.
-  }
-}
+MapHost::~MapHost() { const core::StreamEnd end(stream); }
 
 MapHost& MapHost::usable() {
   (void)region.path();

@@ -1,6 +1,7 @@
 // The interface of the store, over whichever layout it has.
 #include <utility>
 
+#include "core/stream_end.hpp"
 #include "kv_store/impl.hpp"
 #include "kv_store/rules.hpp"
 
@@ -61,13 +62,7 @@ KvStore::Timing KvStore::Impl::timing() {
   return {between(0), between(1), between(2), between(3)};
 }
 
-void KvStore::Impl::end_work() noexcept {
-  try {
-    stream.synchronize();
-  } catch (const Error&) {
-    // Whoever made the work was told; nothing of it runs any more.
-  }
-}
+void KvStore::Impl::end_work() noexcept { const core::StreamEnd end(stream); }
 
 KvStore::KvStore(std::shared_ptr<Impl> impl) : impl_(std::move(impl), "store") {}
 KvStore::KvStore(KvStore&&) noexcept = default;

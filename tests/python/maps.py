@@ -29,6 +29,19 @@ def seed_of() -> int:
     return seed
 
 
+class ByDlpack:
+    """An array of another library, as far as DLPack tells."""
+
+    def __init__(self, array: Array) -> None:
+        self._array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self._array.__dlpack_device__()
+
+
 def region_for(path: Path, *kinds: tuple[Any, Any], capacity: int = 400) -> holdfast.Region:
     size = sum(Map.region_bytes(capacity, key, value, MAX_BATCH) for key, value in kinds)
     return holdfast.create(path, size)

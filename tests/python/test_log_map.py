@@ -13,7 +13,16 @@ import pytest
 import holdfast
 import log_map_worker
 from holdfast import KeyValueStore, LogMap, Map
-from maps import MAX_BATCH, Array, expect_refused, exported, lines_until_killed, rows_of, seed_of
+from maps import (
+    MAX_BATCH,
+    Array,
+    ByDlpack,
+    expect_refused,
+    exported,
+    lines_until_killed,
+    rows_of,
+    seed_of,
+)
 
 CAPACITY = 400
 VALUES = ["float32", ("float32", 16), "int64", ("uint8", 4096), ("float16", (2, 3))]
@@ -264,17 +273,6 @@ def test_opened_again_the_earlier_one_is_closed(table: Any) -> None:
             call()
         assert raised.value.code == "closed"
     assert again.contains([1]).all()
-
-
-class ByDlpack:
-    def __init__(self, array: Array) -> None:
-        self._array = array
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self._array.__dlpack__(**options)
-
-    def __dlpack_device__(self) -> Any:
-        return self._array.__dlpack_device__()
 
 
 def test_arrays_of_other_libraries(table: Any) -> None:

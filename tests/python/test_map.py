@@ -21,6 +21,7 @@ from holdfast._backend import ext
 from maps import (
     MAX_BATCH,
     Array,
+    ByDlpack,
     expect_refused,
     exported,
     lines_until_killed,
@@ -443,17 +444,6 @@ class OnDevice:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         return {**self._array.__array_interface__, "version": 3}
-
-
-class ByDlpack:
-    def __init__(self, array: Array) -> None:
-        self._array = array
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self._array.__dlpack__(**options)
-
-    def __dlpack_device__(self) -> Any:
-        return self._array.__dlpack_device__()
 
 
 def test_arrays_of_other_libraries(table: Map) -> None:
