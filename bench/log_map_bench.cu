@@ -2,9 +2,10 @@
 // batches of upserts and of lookups of uniform keys, all of which are there.
 //
 //   log_map_bench [--keys=N] [--value_bytes=N] [--load=PERCENT] [--batches=N] [--least=LOG2]
-//                 [--most=LOG2] [--hash_map=0|1] [--host=0|1]
+//                 [--most=LOG2] [--age=N] [--hash_map=0|1] [--host=0|1]
 //
-// --load: pairs of 100 that there is room for. Batches of 2^least to 2^most operations, in device
+// --load: pairs of 100 that there is room for. --age: as many upserts come first as N times the
+// places that values have, in batches of 2^most. Batches of 2^least to 2^most operations, in device
 // memory (--host=1: pinned host memory).
 #include <vector>
 
@@ -26,6 +27,7 @@ struct Run {
   std::uint32_t value_bytes;
   int batches;
   std::uint64_t least, most;
+  std::uint64_t age;
   bool host;
 };
 
@@ -47,6 +49,7 @@ void measure(const char* map, const char* operation, Batch<Key>& batch, const Ru
       .count("pairs", run.keys)
       .count("capacity", run.capacity)
       .count("batch", count)
+      .count("age", run.age)
       .number("million_per_s", static_cast<double>(count) / took / 1e6)
       .number("gb_per_s", static_cast<double>(count) * run.value_bytes / took / 1e9)
       .number("batch_ms", took * 1e3)
@@ -65,6 +68,11 @@ void measure_all(const char* map, Batch<Key>& batch, const Run& run, Upsert&& up
     }
   });
   bench::Line("log_map_load").text("map", map).number("seconds", loading).print();
+  for (std::uint64_t left = run.age * (run.capacity + most); left > 0;
+       left -= std::min<std::uint64_t>(left, most)) {
+    batch.draw(run.keys, most);
+    upsert(most);
+  }
   for (std::uint64_t log = run.least; log <= run.most; log += 2) {
     const std::size_t count = std::size_t{1} << log;
     measure(map, "insert_or_assign", batch, run, count, [&] { upsert(count); });
@@ -115,14 +123,15 @@ int main(int argc, char** argv) {
                                 {"batches", 5},
                                 {"least", 12},
                                 {"most", 16},
+                                {"age", 0},
                                 {"hash_map", 1},
                                 {"host", 0}});
   if (options["most"] < options["least"] || options["most"] > 24 ||
       (std::uint64_t{1} << options["most"]) > options["keys"] || options["load"] < 1 ||
-      options["load"] > 90) {
+      options["load"] > 90 || options["age"] > 100) {
     std::fprintf(stderr,
                  "log_map_bench: --least to --most are batches of at most --keys operations, and "
-                 "of 2^24; --load is 1 to 90 percent\n");
+                 "of 2^24; --load is 1 to 90 percent, --age at most 100\n");
     return 2;
   }
   const Run run{options["keys"],
@@ -131,6 +140,7 @@ int main(int argc, char** argv) {
                 static_cast<int>(options["batches"]),
                 options["least"],
                 options["most"],
+                options["age"],
                 options["host"] != 0};
   try {
     Batch<Key> batch(std::size_t{1} << run.most, run.value_bytes, run.host);

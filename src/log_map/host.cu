@@ -19,14 +19,14 @@ namespace holdfast {
 namespace log_map {
 
 Memory::Memory(std::uint32_t places, std::uint32_t max_batch)
-    : ring(places),
-      used((places + 31) / 32),
+    : used((places + 31) / 32),
+      list(places),
+      scratch(blocks_for(places, kPlacesOfBlock)),
       keys(max_batch),
       place(max_batch),
       sorted(max_batch),
       ops(max_batch),
       sorted_ops(max_batch),
-      freed(max_batch),
       found(max_batch),
       sorter(max_batch) {
   for (auto& each : taken) each = DeviceBuffer<std::uint64_t>(max_batch);
@@ -131,16 +131,15 @@ LogMap::Result LogMapHost::assign(const std::uint64_t* keys, const void* values,
     asked_.record(stream());
     asked_.wait(writer_);
     begin(keys, operations);
-    if (head_ + count > ready_ && batches_ != 0) settled_.wait(writer_);
-    log_map::launch_take(writer_, ring_, head_, operations, taken);
+    take(operations, taken);
     store(values, operations, taken);
     written_.record(writer_);
     log_map::launch_look(stream(), index_->view(), memory_.keys.data(), operations,
                          memory_.place.data(), nullptr);
     written_.wait(stream());
     const KvStore::BatchResult done = change(taken, count);
-    head_ += count;
-    settle(taken, operations, count - done.inserted);
+    taken_ += count;
+    settle(taken, operations);
     return LogMap::Result{done.inserted, done.updated, 0};
   });
 }
@@ -155,9 +154,20 @@ LogMap::Result LogMapHost::erase(const std::uint64_t* keys, std::size_t count) {
     log_map::launch_look(stream(), index_->view(), memory_.keys.data(), operations,
                          memory_.place.data(), nullptr);
     const KvStore::BatchResult done = change(nullptr, count);
-    settle(nullptr, operations, done.removed);
+    settle(nullptr, operations);
     return LogMap::Result{0, 0, done.removed};
   });
+}
+
+void LogMapHost::take(std::uint32_t count, std::uint64_t* to) {
+  if (taken_ + count > listed_) {
+    if (batches_ != 0) settled_.wait(writer_);
+    log_map::launch_list_free(writer_, memory_.used.data(), places_, memory_.list.data(),
+                              memory_.scratch.data());
+    taken_ = 0;
+    listed_ = free_places();
+  }
+  log_map::launch_take(writer_, memory_.list.data() + taken_, count, to);
 }
 
 // What the index refuses it does not know to be this map's.
@@ -188,24 +198,15 @@ void LogMapHost::store(const void* values, std::uint32_t count, const std::uint6
 
 // The commit may be known before its kernel has ended, and cleaning may follow it: the index is
 // read behind both.
-void LogMapHost::settle(const std::uint64_t* taken, std::uint32_t count, std::uint64_t freed) {
+void LogMapHost::settle(const std::uint64_t* taken, std::uint32_t count) {
   try {
-    ready_ = tail_;
     changed_.record(stream());
     changed_.wait(behind_);
     const KvView index = index_->view();
     log_map::launch_settle(behind_, index, memory_.keys.data(), taken, memory_.place.data(), count,
-                           memory_.used.data(), memory_.freed.data());
+                           memory_.used.data());
     // Its lookups read the region, which the caller may close next.
     if (index.layout == KvLayout::fingerprints) behind_.synchronize();
-    if (freed != 0) {
-      memory_.sorter.sort(behind_, memory_.freed.data(), memory_.sorted.data(), memory_.ops.data(),
-                          memory_.sorted_ops.data(), count,
-                          static_cast<unsigned>(std::bit_width(places_)));
-      log_map::launch_append(behind_, ring_, tail_, memory_.sorted.data(),
-                             static_cast<std::uint32_t>(freed));
-    }
-    tail_ += freed;
     ++batches_;
     settled_.record(behind_);
   } catch (const std::exception& error) {
@@ -324,18 +325,6 @@ void LogMapHost::survey() {
                        "region from its last commit"));
   }
   memory_.used = std::move(used.bits);
-  const DeviceBuffer<std::uint32_t> counts(blocks_for(places_, log_map::kPlacesOfBlock));
-  std::vector<std::uint32_t> first(counts.size());
-  const core::StreamEnd end(stream());
-  log_map::launch_count_free(stream(), memory_.used.data(), places_, counts.data());
-  copy_async(stream(), first.data(), counts.data(), counts.bytes());
-  stream().synchronize();
-  std::uint32_t free = 0;
-  for (std::uint32_t& each : first) free += std::exchange(each, free);
-  copy_async(stream(), counts.data(), first.data(), counts.bytes());
-  log_map::launch_list_free(stream(), memory_.used.data(), ring_, counts.data());
-  stream().synchronize();
-  tail_ = ready_ = free;
 }
 
 std::string LogMapHost::verify() {
@@ -349,23 +338,23 @@ std::string LogMapHost::verify() {
                     used.faults.twice, " the place of another");
     }
     const DeviceBuffer<unsigned long long> differing(1);
-    // Each place once: those that are used, and those of the ring.
-    std::vector<std::uint32_t> bits(memory_.used.size()), ring(memory_.ring.size());
+    std::vector<std::uint32_t> bits(memory_.used.size()), list(listed_ - taken_);
     unsigned long long apart = 0;
     const core::StreamEnd end(stream());
     log_map::launch_compare(stream(), used.bits.data(), memory_.used.data(),
                             static_cast<std::uint32_t>(memory_.used.size()), differing.data());
     copy_async(stream(), bits.data(), memory_.used.data(), memory_.used.bytes());
-    copy_async(stream(), ring.data(), memory_.ring.data(), memory_.ring.bytes());
+    copy_async(stream(), list.data(), memory_.list.data() + taken_, list.size() * sizeof(list[0]));
     copy_async(stream(), &apart, differing.data(), sizeof(apart));
     stream().synchronize();
     if (apart != 0) return concat("of ", 32 * apart, " places it is not known which are used");
-    const std::uint64_t size = index_->stats().records;
-    if (tail_ - head_ + size != places_) {
-      return concat("of ", places_, " places ", size, " are used and ", tail_ - head_, " free");
+    std::uint64_t used_bits = 0;
+    for (const std::uint32_t word : bits) used_bits += static_cast<unsigned>(std::popcount(word));
+    if (used_bits != index_->stats().records) {
+      return concat(index_->stats().records, " pairs have ", used_bits, " places");
     }
-    for (std::uint64_t at = head_; at < tail_; ++at) {
-      const std::uint32_t place = ring[at % places_];
+    // What is left of the list is free, and there once.
+    for (const std::uint32_t place : list) {
       std::uint32_t& word = bits[place / 32];
       if ((word >> place % 32 & 1) != 0) return concat("place ", place, " is free and used");
       word |= 1u << place % 32;
@@ -380,7 +369,7 @@ LogMap::Stats LogMapHost::stats() const {
   result.size = result.index.records;
   result.capacity = result.index.capacity;
   result.places = places_;
-  result.free_places = tail_ - head_;
+  result.free_places = free_places();
   result.value_bytes = rows_.value_bytes;
   result.max_batch = static_cast<std::uint32_t>(index_->max_batch);
   return result;

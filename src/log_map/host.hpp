@@ -33,11 +33,12 @@ inline constexpr const char* kValues = "values";
 struct Memory {
   Memory(std::uint32_t places, std::uint32_t max_batch);
 
-  DeviceBuffer<std::uint32_t> ring;  // of free places
-  DeviceBuffer<std::uint32_t> used;  // a bit for each place
+  DeviceBuffer<std::uint32_t> used;     // a bit for each place
+  DeviceBuffer<std::uint32_t> list;     // of places that are free, in rising order
+  DeviceBuffer<std::uint32_t> scratch;  // for making the list
   DeviceBuffer<std::uint64_t> keys;
   DeviceBuffer<std::uint64_t> taken[2];  // by operation; of one batch and of the next
-  DeviceBuffer<std::uint32_t> place, sorted, ops, sorted_ops, freed;
+  DeviceBuffer<std::uint32_t> place, sorted, ops, sorted_ops;
   DeviceBuffer<std::uint8_t> found;
   DeviceBuffer<std::byte> rows;  // made when they are needed
   PairSorter sorter;
@@ -47,9 +48,9 @@ struct Memory {
 
 namespace holdfast::detail {
 
-// Invariant: between calls, `used` has a bit for each place that a pair of the index names, and the
-// ring has all others, each once; or `broken_` says why nothing is known. (Both may still be under
-// way in `behind_`, which whoever needs them waits for.)
+// Invariants, between calls: `used` has a bit for each place that a pair of the index names (which
+// may be under way in `behind_`: whoever needs it waits for that); no place of the list from
+// `taken_` on has one. Or `broken_` says why nothing is known.
 class LogMapHost {
  public:
   LogMapHost(Region& region, std::string where, log_map::LogMapObject object,
@@ -61,7 +62,7 @@ class LogMapHost {
   // This, for who may use it. Throws closed, in_use in a forked child, and device: an earlier call
   // failed.
   LogMapHost& usable();
-  void survey();  // makes the ring. Throws damaged
+  void survey();  // finds what is used. Throws damaged
 
   LogMap::Result assign(const std::uint64_t* keys, const void* values, std::size_t count);
   LogMap::Result erase(const std::uint64_t* keys, std::size_t count);
@@ -83,8 +84,12 @@ class LogMapHost {
   KvStore::BatchResult change(const std::uint64_t* places, std::size_t count);
   // Stores rows to the places that `to` names, from whichever memory.
   void store(const void* values, std::uint32_t count, const std::uint64_t* to);
-  // Behind the commit: `freed` places come to the ring, in the order of addresses.
-  void settle(const std::uint64_t* taken, std::uint32_t count, std::uint64_t freed);
+  // The next `count` places of the list, which is made anew if it has fewer: in the order of their
+  // addresses a batch's are as near each other as what is used leaves them, however old the map is.
+  void take(std::uint32_t count, std::uint64_t* to);
+  // Behind the commit: which places are used now.
+  void settle(const std::uint64_t* taken, std::uint32_t count);
+  std::uint64_t free_places() const { return places_ - index_->stats().records; }
   // Of what was looked up.
   void read(std::uint32_t count, void* values);
   bool reads_in_order(std::size_t count) const;
@@ -101,10 +106,8 @@ class LogMapHost {
   std::uint32_t places_;
   log_map::Rows rows_;
   log_map::Memory memory_;
-  log_map::Ring ring_{memory_.ring.data(), places_};
-  std::uint64_t head_ = 0;   // of the ring: what is taken next
-  std::uint64_t tail_ = 0;   // where places that come free go
-  std::uint64_t ready_ = 0;  // what is in front of it does not wait for `behind_`
+  std::uint64_t taken_ = 0;   // of the list
+  std::uint64_t listed_ = 0;  // in it
   std::uint64_t batches_ = 0;
   std::string broken_;
   Stream writer_;  // values, beside lookups

@@ -29,11 +29,9 @@ __device__ std::uint32_t free_in(const std::uint32_t* used, std::uint32_t places
   return left < 32 ? free & ((1u << left) - 1) : free;
 }
 
-__global__ void take(Ring ring, std::uint32_t first, std::uint32_t count, std::uint64_t* to) {
+__global__ void take(const std::uint32_t* list, std::uint32_t count, std::uint64_t* to) {
   const std::uint64_t i = thread_of_grid();
-  if (i >= count) return;
-  const std::uint64_t at = first + i;
-  to[i] = ring.at[at < ring.places ? at : at - ring.places];
+  if (i < count) to[i] = list[i];
 }
 
 template <class Unit>
@@ -69,37 +67,18 @@ __global__ void look(detail::KvView index, const std::uint64_t* keys, std::uint3
   if (found != nullptr) found[i] = is_there ? 1 : 0;
 }
 
-// Whether the place was used.
-__device__ bool give_back(std::uint32_t* used, std::uint32_t place) {
-  const std::uint32_t bit = 1u << place % 32;
-  return (atomicAnd(&used[place / 32], ~bit) & bit) != 0;
-}
-
 // Of a key that occurs more than once the index has one operation's place; the other operations'
-// were not used. Of an erased one, whoever is first gives its place back.
+// were not used.
 __global__ void settle(detail::KvView index, const std::uint64_t* keys, const std::uint64_t* mine,
-                       const std::uint32_t* old, std::uint32_t count, std::uint32_t* used,
-                       std::uint32_t* freed) {
+                       const std::uint32_t* old, std::uint32_t count, std::uint32_t* used) {
   const std::uint64_t i = thread_of_grid();
   if (i >= count) return;
   if (mine != nullptr) {
     std::uint64_t now = kNone;
     const auto place = static_cast<std::uint32_t>(mine[i]);
-    if (!find(index, keys[i], &now) || now != place) {
-      freed[i] = place;
-      return;
-    }
-    atomicOr(&used[place / 32], 1u << place % 32);
+    if (find(index, keys[i], &now) && now == place) atomicOr(&used[place / 32], 1u << place % 32);
   }
-  freed[i] = old[i] != kNone && give_back(used, old[i]) ? old[i] : kNone;
-}
-
-__global__ void append(Ring ring, std::uint32_t first, const std::uint32_t* places,
-                       std::uint32_t count) {
-  const std::uint64_t i = thread_of_grid();
-  if (i >= count) return;
-  const std::uint64_t at = first + i;
-  ring.at[at < ring.places ? at : at - ring.places] = places[i];
+  if (old[i] != kNone) atomicAnd(&used[old[i] / 32], ~(1u << old[i] % 32));
 }
 
 __global__ void count_up(std::uint32_t* to, std::uint32_t count) {
@@ -134,9 +113,9 @@ __global__ void mark_used(const detail::KvPair* pairs, std::uint64_t count, std:
   if ((atomicOr(&used[place / 32], bit) & bit) != 0) atomicAdd(&faults->twice, 1ull);
 }
 
-// Of the block's words, how many places are free in front of this thread's; *all: in all of them.
-// By one thread: under the checker each look of another at shared memory is an event.
-__device__ std::uint32_t free_before(std::uint32_t mine, std::uint32_t* all) {
+// How much the threads of the block in front of this one have; *all: all of them. By one thread:
+// under the checker each look of another at shared memory is an event.
+__device__ std::uint32_t sum_before(std::uint32_t mine, std::uint32_t* all) {
   __shared__ std::uint32_t before[kThreads + 1];
   before[threadIdx.x + 1] = mine;
   __syncthreads();
@@ -149,22 +128,50 @@ __device__ std::uint32_t free_before(std::uint32_t mine, std::uint32_t* all) {
   return before[threadIdx.x];
 }
 
+// The words of `used` that a thread has, one after the other.
+constexpr std::uint32_t kWordsOfThread = kPlacesOfBlock / 32 / kThreads;
+
+__device__ std::uint32_t free_of_thread(const std::uint32_t* used, std::uint32_t places) {
+  std::uint32_t free = 0;
+  for (std::uint32_t i = 0; i < kWordsOfThread; ++i) {
+    free += static_cast<std::uint32_t>(
+        __popc(free_in(used, places, thread_of_grid() * kWordsOfThread + i)));
+  }
+  return free;
+}
+
 __global__ void count_free(const std::uint32_t* used, std::uint32_t places, std::uint32_t* counts) {
   std::uint32_t all = 0;
-  const std::uint32_t free = free_in(used, places, thread_of_grid());
-  (void)free_before(static_cast<std::uint32_t>(__popc(free)), &all);
+  (void)sum_before(free_of_thread(used, places), &all);
   if (threadIdx.x == 0) counts[blockIdx.x] = all;
 }
 
-__global__ void list_free(const std::uint32_t* used, Ring ring, const std::uint32_t* first) {
+// Of each block's count where its places begin, by one block.
+__global__ void add_up(std::uint32_t* counts, std::uint32_t blocks) {
+  const std::uint32_t each = (blocks + kThreads - 1) / kThreads;
+  const std::uint32_t first = threadIdx.x * each;
+  const std::uint32_t end = first + each < blocks ? first + each : blocks;
+  std::uint32_t mine = 0;
+  for (std::uint32_t i = first; i < end; ++i) mine += counts[i];
   std::uint32_t all = 0;
-  const std::uint64_t word = thread_of_grid();
-  std::uint32_t free = free_in(used, ring.places, word);
-  std::uint32_t to =
-      first[blockIdx.x] + free_before(static_cast<std::uint32_t>(__popc(free)), &all);
-  for (; free != 0; free &= free - 1) {
-    const auto bit = static_cast<std::uint32_t>(__ffs(static_cast<int>(free)) - 1);
-    ring.at[to++] = static_cast<std::uint32_t>(word * 32) + bit;
+  std::uint32_t before = sum_before(mine, &all);
+  for (std::uint32_t i = first; i < end; ++i) {
+    const std::uint32_t count = counts[i];
+    counts[i] = before;
+    before += count;
+  }
+}
+
+__global__ void list_free(const std::uint32_t* used, std::uint32_t places, std::uint32_t* list,
+                          const std::uint32_t* first) {
+  std::uint32_t all = 0;
+  std::uint32_t to = first[blockIdx.x] + sum_before(free_of_thread(used, places), &all);
+  for (std::uint32_t i = 0; i < kWordsOfThread; ++i) {
+    const std::uint64_t word = thread_of_grid() * kWordsOfThread + i;
+    for (std::uint32_t free = free_in(used, places, word); free != 0; free &= free - 1) {
+      const auto bit = static_cast<std::uint32_t>(__ffs(static_cast<int>(free)) - 1);
+      list[to++] = static_cast<std::uint32_t>(word * 32) + bit;
+    }
   }
 }
 
@@ -181,10 +188,9 @@ bool has_wide_units(const Rows& rows, const void* address) {
 
 }  // namespace
 
-void launch_take(Stream& stream, const Ring& ring, std::uint64_t head, std::uint32_t count,
+void launch_take(Stream& stream, const std::uint32_t* list, std::uint32_t count,
                  std::uint64_t* to) {
-  launch(stream, blocks_for(count, kThreads), kThreads, take, ring,
-         static_cast<std::uint32_t>(head % ring.places), count, to);
+  launch(stream, blocks_for(count, kThreads), kThreads, take, list, count, to);
 }
 
 void launch_store(Stream& stream, const Rows& rows, const std::byte* from,
@@ -204,15 +210,9 @@ void launch_look(Stream& stream, const detail::KvView& index, const std::uint64_
 
 void launch_settle(Stream& stream, const detail::KvView& index, const std::uint64_t* keys,
                    const std::uint64_t* mine, const std::uint32_t* old, std::uint32_t count,
-                   std::uint32_t* used, std::uint32_t* freed) {
-  launch(stream, blocks_for(count, kThreads), kThreads, settle, index, keys, mine, old, count, used,
-         freed);
-}
-
-void launch_append(Stream& stream, const Ring& ring, std::uint64_t tail,
-                   const std::uint32_t* places, std::uint32_t count) {
-  launch(stream, blocks_for(count, kThreads), kThreads, append, ring,
-         static_cast<std::uint32_t>(tail % ring.places), places, count);
+                   std::uint32_t* used) {
+  launch(stream, blocks_for(count, kThreads), kThreads, settle, index, keys, mine, old, count,
+         used);
 }
 
 void launch_count_up(Stream& stream, std::uint32_t* to, std::uint32_t count) {
@@ -234,14 +234,12 @@ void launch_mark_used(Stream& stream, const detail::KvPair* pairs, std::uint64_t
          faults);
 }
 
-void launch_count_free(Stream& stream, const std::uint32_t* used, std::uint32_t places,
-                       std::uint32_t* counts) {
-  launch(stream, blocks_for(places, kPlacesOfBlock), kThreads, count_free, used, places, counts);
-}
-
-void launch_list_free(Stream& stream, const std::uint32_t* used, const Ring& ring,
-                      const std::uint32_t* first) {
-  launch(stream, blocks_for(ring.places, kPlacesOfBlock), kThreads, list_free, used, ring, first);
+void launch_list_free(Stream& stream, const std::uint32_t* used, std::uint32_t places,
+                      std::uint32_t* list, std::uint32_t* scratch) {
+  const unsigned blocks = blocks_for(places, kPlacesOfBlock);
+  launch(stream, blocks, kThreads, count_free, used, places, scratch);
+  launch(stream, 1, kThreads, add_up, scratch, blocks);
+  launch(stream, blocks, kThreads, list_free, used, places, list, scratch);
 }
 
 void launch_compare(Stream& stream, const std::uint32_t* a, const std::uint32_t* b,

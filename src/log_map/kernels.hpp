@@ -12,7 +12,7 @@ namespace holdfast::log_map {
 
 inline constexpr std::uint32_t kNone = ~0u;  // no place
 // Places that a block of list_free() has.
-inline constexpr std::uint32_t kPlacesOfBlock = 256 * 32;
+inline constexpr std::uint32_t kPlacesOfBlock = 256 * 4 * 32;
 
 // Where values are.
 struct Rows {
@@ -20,12 +20,6 @@ struct Rows {
   std::uint32_t value_bytes;
   std::uint32_t stride;
   PageMarks marks;
-};
-
-// Places that are free, in the order in which they are taken; in device memory, all of them.
-struct Ring {
-  std::uint32_t* at;
-  std::uint32_t places;  // that there are
 };
 
 // What a survey finds wrong.
@@ -36,23 +30,19 @@ struct Faults {
 
 // All are stream-ordered.
 
-// to[i]: the place of operation i, the next ones of the ring.
-void launch_take(Stream& stream, const Ring& ring, std::uint64_t head, std::uint32_t count,
-                 std::uint64_t* to);
+// Widens: to[i] = list[i].
+void launch_take(Stream& stream, const std::uint32_t* list, std::uint32_t count, std::uint64_t* to);
 // Stores row i of `from` to place[i], durably once the kernel has ended.
 void launch_store(Stream& stream, const Rows& rows, const std::byte* from,
                   const std::uint64_t* place, std::uint32_t count);
 // place[i]: of keys[i], or kNone. `found`: may be null.
 void launch_look(Stream& stream, const detail::KvView& index, const std::uint64_t* keys,
                  std::uint32_t count, std::uint32_t* place, std::uint8_t* found);
-// Behind the commit of a batch: which places it has made free (freed[i], or kNone), and who has one
-// now. `mine`: the places that it took, null: it erased. `old`: what launch_look() found before.
+// Behind the commit of a batch: which places are used. `mine`: those that it took, null: it erased.
+// `old`: what launch_look() found before.
 void launch_settle(Stream& stream, const detail::KvView& index, const std::uint64_t* keys,
                    const std::uint64_t* mine, const std::uint32_t* old, std::uint32_t count,
-                   std::uint32_t* used, std::uint32_t* freed);
-// The ring goes on with `count` places.
-void launch_append(Stream& stream, const Ring& ring, std::uint64_t tail,
-                   const std::uint32_t* places, std::uint32_t count);
+                   std::uint32_t* used);
 void launch_count_up(Stream& stream, std::uint32_t* to, std::uint32_t count);
 // Row op[i] of `out` is the value of place[i], if that is one. `op` null: i.
 void launch_gather(Stream& stream, const Rows& rows, const std::uint32_t* place,
@@ -61,12 +51,10 @@ void launch_gather(Stream& stream, const Rows& rows, const std::uint32_t* place,
 // A bit of `used` for the place of each pair of a piece of the index.
 void launch_mark_used(Stream& stream, const detail::KvPair* pairs, std::uint64_t count,
                       std::uint32_t places, std::uint32_t* used, Faults* faults);
-// How many are free in each block of kPlacesOfBlock places.
-void launch_count_free(Stream& stream, const std::uint32_t* used, std::uint32_t places,
-                       std::uint32_t* counts);
-// The ring, in the order of places. `first`: where each block's begin.
-void launch_list_free(Stream& stream, const std::uint32_t* used, const Ring& ring,
-                      const std::uint32_t* first);
+// list[0], list[1], ...: the places that are not `used`, in rising order. `scratch`: a word for
+// each kPlacesOfBlock places.
+void launch_list_free(Stream& stream, const std::uint32_t* used, std::uint32_t places,
+                      std::uint32_t* list, std::uint32_t* scratch);
 // Counts the words in which two maps of bits differ, to *differing.
 void launch_compare(Stream& stream, const std::uint32_t* a, const std::uint32_t* b,
                     std::uint32_t words, unsigned long long* differing);
