@@ -1,6 +1,9 @@
-// Checkpoints against the copy engine: bandwidth by size, the cost of small ones, and how long an
-// asynchronous one holds the stream.
+// Checkpoints against the copy engine: bandwidth by size, the cost of small ones, how long an
+// asynchronous one holds the stream, and what a small one costs that is long behind the last.
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <functional>
 
 #include "bench.hpp"
 #include "holdfast/kernel.hpp"
@@ -16,6 +19,7 @@ using holdfast::DeviceBuffer;
 using holdfast::Stream;
 
 __global__ void touch(std::uint8_t* bytes) { bytes[0] += 1; }
+__global__ void nothing() {}
 
 struct Setup {
   explicit Setup(std::uint64_t bytes)
@@ -50,13 +54,17 @@ struct Setup {
   Checkpoint checkpoint;
 };
 
+void by_engine(Setup& setup, bool engine) {
+  holdfast::testing::set_engine_threshold(setup.checkpoint, engine ? 1 : ~std::uint64_t{0});
+}
+
 void saves(std::uint64_t bytes, std::uint64_t repeat) {
   Setup setup(bytes);
   const double copy = setup.median_of(repeat, [&] {
     holdfast::copy_async(setup.stream, setup.pinned.data(), setup.data.data(), bytes);
   });
   for (const bool engine : {false, true}) {
-    holdfast::testing::set_engine_threshold(setup.checkpoint, engine ? 1 : ~std::uint64_t{0});
+    by_engine(setup, engine);
     const double save =
         setup.median_of(repeat, [&] { setup.checkpoint.save(setup.stream, "g", 1); });
     const double restore =
@@ -111,11 +119,76 @@ void asides(std::uint64_t bytes, std::uint64_t repeat) {
       .print();
 }
 
+// What is between two calls.
+struct Between {
+  const char* what;
+  std::function<void(Setup&)> wait;
+};
+
+// A program does other things for milliseconds between two saves, and the next one finds the way to
+// the device cold: by how much, beside what a launch and a copy alone take then.
+void apart(std::uint64_t bytes, std::uint64_t repeat) {
+  constexpr double kSeconds = 2e-3;
+  const auto until = [](auto&& body) {
+    const auto begun = std::chrono::steady_clock::now();
+    while (std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count() <
+           kSeconds) {
+      body();
+    }
+  };
+  const std::vector<Between> all = {
+      {"nothing", [](Setup&) {}},
+      {"2 ms of the host", [&](Setup&) { until([] {}); }},
+      {"2 ms of kernels, each waited for",
+       [&](Setup& setup) {
+         until([&] {
+           holdfast::launch(setup.stream, dim3(1), dim3(1), touch, setup.data.data());
+           setup.stream.synchronize();
+         });
+       }},
+  };
+  Setup setup(bytes);
+  const auto measure = [&](const Between& between, const char* call, auto&& body) {
+    std::vector<double> times;
+    for (std::uint64_t i = 0; i < repeat + 2; ++i) {
+      between.wait(setup);
+      const double took = seconds([&] {
+        body();
+        setup.stream.synchronize();
+      });
+      if (i >= 2) times.push_back(took);
+    }
+    std::sort(times.begin(), times.end());
+    bench::Line("checkpoint_apart")
+        .text("between", between.what)
+        .text("call", call)
+        .count("bytes", bytes)
+        .number("us", 1e6 * median(times))
+        .number("p10_us", 1e6 * times[times.size() / 10])
+        .number("p90_us", 1e6 * times[times.size() * 9 / 10])
+        .print();
+  };
+  for (const Between& between : all) {
+    measure(between, "a launch",
+            [&] { holdfast::launch(setup.stream, dim3(1), dim3(1), nothing); });
+    measure(between, "a copy", [&] {
+      holdfast::copy_async(setup.stream, setup.pinned.data(), setup.data.data(), bytes);
+    });
+    for (const bool engine : {false, true}) {
+      by_engine(setup, engine);
+      measure(between, engine ? "a save by the copy engine" : "a save by a kernel",
+              [&] { setup.checkpoint.save(setup.stream, "g", 1); });
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bench::Options options(argc, argv, {{"max_mib", 1024}, {"repeat", 15}});
+  const bench::Options options(argc, argv,
+                               {{"max_mib", 1024}, {"repeat", 15}, {"apart_bytes", 138'496}});
   try {
+    apart(options["apart_bytes"], 20 * options["repeat"]);
     const std::uint64_t most = options["max_mib"] << 20;
     for (std::uint64_t bytes = 4096; bytes <= most; bytes *= 4) saves(bytes, options["repeat"]);
     for (std::uint64_t bytes = 1u << 20; bytes <= most; bytes *= 4) {

@@ -120,6 +120,20 @@ def checkpoints() -> str:
     return table(header, rows)
 
 
+def apart() -> str:
+    """What a launch, a copy and a save cost by what came between two of them."""
+    _, lines = load("checkpoint_bench")
+    rows: dict[str, list[object]] = {}
+    calls: dict[str, None] = {}
+    for line in lines:
+        if line["benchmark"] != "checkpoint_apart":
+            continue
+        row = rows.setdefault(line["between"], [line["between"]])
+        row.append(f"{line['us']:.1f} ({line['p10_us']:.1f} to {line['p90_us']:.1f})")
+        calls[line["call"]] = None
+    return table(["between two calls", *(f"{call}, µs" for call in calls)], list(rows.values()))
+
+
 def asides() -> str:
     """How long an asynchronous save holds the stream."""
     _, lines = load("checkpoint_bench")
@@ -265,6 +279,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "inputs": inputs,
     "checkpoints": checkpoints,
     "asides": asides,
+    "apart": apart,
     "shares": shares,
     "torch": torch,
     "resumes": resumes,

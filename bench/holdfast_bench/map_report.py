@@ -112,9 +112,9 @@ def strings() -> str:
     return table(["", "by", "at once", "M operations/s"], rows)
 
 
-def log_map() -> str:
+def log_map(name: str) -> str:
     """The log map beside the hash map, on the same batches."""
-    lines = _lines("log_map_bench", "log_map")
+    lines = _lines(name, "log_map")
     batches = sorted({x["batch"] for x in lines})
     rows: list[list[object]] = []
     for operation in dict.fromkeys(x["operation"] for x in lines):
@@ -170,7 +170,8 @@ def stores() -> str:
 
 TABLES = {
     "map-stores": stores,
-    "log-map": log_map,
+    "log-map": lambda: log_map("log_map_bench"),
+    "log-map-aged": lambda: log_map("log_map_aged"),
     "map-aged": lambda: speed("map_aged", 128),
     "map-mixed": mixed,
     "map-strings": strings,
