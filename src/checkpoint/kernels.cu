@@ -99,28 +99,25 @@ __device__ std::uint64_t copy_chunk(const Part& part, std::uint64_t first, std::
   return sum;
 }
 
-// The sum over the block, in thread 0. All threads call it.
-__device__ std::uint64_t block_sum(std::uint64_t value) {
-  __shared__ std::uint64_t sums[kThreads];
-  sums[threadIdx.x] = value;
-  for (unsigned distance = kThreads / 2; distance > 0; distance /= 2) {
-    __syncthreads();
-    if (threadIdx.x < distance) sums[threadIdx.x] += sums[threadIdx.x + distance];
+// Adds up a warp's words. Without shared memory: a kernel that has some waits, behind one that had
+// another amount, until the device has divided its caches anew, 8 us of a save of 20 on an H100.
+__device__ void add_of_warp(std::uint64_t mine, std::uint64_t* to) {
+  auto sum = static_cast<unsigned long long>(mine);
+  for (int distance = 16; distance > 0; distance /= 2) {
+    sum += __shfl_xor_sync(0xffffffffu, sum, distance);
   }
-  return threadIdx.x == 0 ? sums[0] : 0;
+  if (sum != 0 && threadIdx.x % 32 == 0) {
+    atomicAdd(reinterpret_cast<unsigned long long*>(to), sum);
+  }
 }
 
-// REQUIRES: the copy is durable. The sequence comes last: until it is there, the slot's check fails
-// or its sequence is the older one.
+// REQUIRES: the copy is durable. No order of the four words is relied on: of those of two saves the
+// check fits neither.
 __device__ void store_slot(const Publication& publication, std::uint64_t sum,
                            const PageMarks& marks) {
-  Slot* const slot = publication.slot;
-  marks.mark(slot, sizeof(*slot));
-  slot->tag = publication.tag;
-  slot->data = sum;
-  slot->self = check_of(publication.tag, sum, publication.sequence);
-  persist();
-  slot->sequence = publication.sequence;
+  marks.mark(publication.slot, sizeof(Slot));
+  *publication.slot = {publication.tag, sum, check_of(publication.tag, sum, publication.sequence),
+                       publication.sequence};
   persist();
 }
 
@@ -139,10 +136,9 @@ __global__ void copy_parts(const Part* parts, std::uint32_t count, std::uint64_t
     if (threadIdx.x == 0) marks.mark(part.marked + first, bytes);
   }
   if (on_medium) persist();
-  sum = block_sum(sum);  // its barriers stand between every thread's persist() and what follows
+  add_of_warp(sum, &tally->sum);
+  __syncthreads();
   if (threadIdx.x != 0) return;
-  atomicAdd(reinterpret_cast<unsigned long long*>(&tally->sum),
-            static_cast<unsigned long long>(sum));
   __threadfence();
   if (atomicAdd(&tally->blocks_done, 1u) != gridDim.x - 1) return;
   __threadfence();
