@@ -31,6 +31,10 @@ class LogMapHost;
 // persist rung survives; after any crash, a batch is in the map whole or not at all, and no place
 // of a value is lost.
 //
+// A call that fails for another reason than one that it names, or for want of memory on the host,
+// ends the map: each call throws Errc::device then, until it is opened again. The batch that it was
+// part of is whole or absent, as behind a crash, and may be there.
+//
 // Opening it again in the same process ends the earlier map, also where open() then throws
 // no_memory. A map that was ended so, one that was moved from, and one whose region is closed throw
 // Errc::closed; in a forked child a map throws in_use.
@@ -44,11 +48,11 @@ class LogMap {
   static constexpr std::uint32_t kMostBatch = 1u << 24;
 
   struct Options {
-    std::uint64_t capacity = 0;     // pairs; 1 to 2^29
+    std::uint64_t capacity = 0;     // pairs; 1 to 2^29, and as many values as a region can have
     std::uint32_t value_bytes = 0;  // a multiple of 4; 4 to kMostValueBytes
     std::uint32_t max_batch = 0;    // operations of a batch at most; 1 to kMostBatch
     // Records of 16 bytes that the log takes, rounded up to whole segments, and to 2,048. 0: twice
-    // the capacity and two batches.
+    // the capacity and two batches. Fewer than the capacity and a batch need is invalid_argument.
     std::uint64_t log_records = 0;
     KvStore::Index index = KvStore::Index::automatic;  // until the map is opened again
   };
@@ -71,13 +75,13 @@ class LogMap {
   };
 
   // A kill leaves the map whole or absent. Throws invalid_argument (an option; a name of more than
-  // 39 bytes), already_exists (also for an object of another kind), no_space (the message says what
-  // it takes), no_memory (the index does not fit into device memory), and as Durable::create();
-  // it is absent then.
+  // 39 bytes), already_exists (also for a durable object of another kind), no_space (the message
+  // says what it takes), no_memory (the index does not fit into device memory), and as
+  // Durable::create(); it is absent then.
   static LogMap create(Region& region, std::string_view name, const Options& options);
   // Opens, and takes back a batch that a crash cut off. Throws not_found, invalid_argument (of that
-  // name is something else), damaged, no_memory, unsupported (a region that is open for
-  // reading: recovery stores to it), and as Durable::open().
+  // name is something else; an index that is none), damaged, no_memory, unsupported (a region that
+  // is open for reading: recovery stores to it), and as Durable::open().
   static LogMap open(Region& region, std::string_view name,
                      KvStore::Index index = KvStore::Index::automatic);
   // Removes it. REQUIRES: it is not open. A kill leaves it whole, or absent with something for the
@@ -92,17 +96,18 @@ class LogMap {
 
   // Stores `count` pairs as one transaction. `keys`: count words; `values`: count rows of
   // value_bytes, without gaps. Both are host, device or region memory. Throws invalid_argument
-  // (more than max_batch, a key is kReservedKey, one of the two is null), unsupported (a region
-  // that is open for reading), no_space (there would be more pairs than the capacity, or the log is
-  // too full), no_memory (for values that kernels cannot read where they are); the map is then
-  // unchanged. Returns when the transaction is committed.
+  // (more than max_batch, a key is kReservedKey, one of the two is null and count is not 0),
+  // unsupported (a region that is open for reading), no_space (there would be more pairs than the
+  // capacity, or the log is too full), no_memory (device memory for values that kernels cannot read
+  // where they are); the map is then unchanged. Returns when the transaction is committed.
   Result insert_or_assign(const std::uint64_t* keys, const void* values, std::size_t count);
   // Removes keys as one transaction; those that are absent are passed over. Otherwise as above.
   Result erase(const std::uint64_t* keys, std::size_t count);
 
   // found[i] is 1 where keys[i] is there, and row i of `values` has its value then; else found[i]
-  // is 0, and row i is as it was. `values` may be null: what is there. Throws invalid_argument
-  // (more than max_batch; keys or found are null), no_memory.
+  // is 0, and row i is as it was. `values` may be null: what is there. All are host, device or
+  // region memory, `values` and `found` such as may be written to. Throws invalid_argument (more
+  // than max_batch; keys or found are null), no_memory.
   void find(const std::uint64_t* keys, void* values, std::uint8_t* found, std::size_t count);
 
   // Copies out up to `limit` pairs, in no order that means anything; returns how many there are.

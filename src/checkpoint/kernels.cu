@@ -99,8 +99,7 @@ __device__ std::uint64_t copy_chunk(const Part& part, std::uint64_t first, std::
   return sum;
 }
 
-// Adds up a warp's words. Without shared memory: a kernel that has some waits, behind one that had
-// another amount, until the device has divided its caches anew, 8 us of a save of 20 on an H100.
+// Adds up a warp's words, by shuffles: a tree over the block has a barrier for each of its steps.
 __device__ void add_of_warp(std::uint64_t mine, std::uint64_t* to) {
   auto sum = static_cast<unsigned long long>(mine);
   for (int distance = 16; distance > 0; distance /= 2) {

@@ -11,7 +11,10 @@ namespace holdfast::core {
 class StreamEnd {
  public:
   explicit StreamEnd(Stream& stream) : stream_(stream) {}
+  // The stream was waited for: nothing is left to do, where a wait would be noticed.
+  void has_come() noexcept { waits_ = false; }
   ~StreamEnd() {
+    if (!waits_) return;
     try {
       stream_.synchronize();
     } catch (const Error&) {
@@ -23,6 +26,7 @@ class StreamEnd {
 
  private:
   Stream& stream_;
+  bool waits_ = true;
 };
 
 }  // namespace holdfast::core

@@ -21,13 +21,13 @@ bool is_whole(Region& region, std::string_view name) {
   return true;
 }
 
-// Whether there is an object of this name, of this type or another. Throws damaged.
+// Whether there is an object of this name, of this type or another. Throws damaged, no_memory.
 template <class Object>
 bool is_taken(Region& region, std::string_view name) {
   try {
     return is_whole<Object>(region, name);
   } catch (const Error& error) {
-    if (error.code() == Errc::damaged) throw;
+    if (error.code() == Errc::damaged || error.code() == Errc::no_memory) throw;
     return true;
   }
 }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/stream_end.hpp"
 #include "holdfast/durable.hpp"
 #include "kv_store/audit.hpp"
 #include "kv_store/batch.hpp"
@@ -216,6 +217,7 @@ void InPlaceStore::get(const std::uint64_t* keys, std::uint64_t* values, std::ui
     buffers_.values_out = DeviceBuffer<std::uint64_t>(max_batch);
     buffers_.found_out = DeviceBuffer<std::uint8_t>(max_batch);
   }
+  core::StreamEnd end(stream);  // what is queued uses the caller's arrays
   marks[0].record(stream);
   buffers_.planner.load(stream, keys, nullptr, count);
   marks[1].record(stream);
@@ -230,6 +232,7 @@ void InPlaceStore::get(const std::uint64_t* keys, std::uint64_t* values, std::ui
   copy_async(stream, found, buffers_.found_out.data(), count);
   marks[4].record(stream);
   stream.synchronize();
+  end.has_come();
 }
 
 std::uint64_t InPlaceStore::scan(std::uint64_t* keys, std::uint64_t* values, std::uint64_t limit) {

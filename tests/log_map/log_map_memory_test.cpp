@@ -22,6 +22,9 @@ TEST_F(LogMapMemory, ACreationThatFailsIsNoneAndCanBeMadeAgain) {
     FailingMemory memory(which, Fails::once);
     try {
       (void)LogMap::create(region, "map", shape);
+    } catch (const Error& error) {
+      made = false;
+      EXPECT_NE(error.code(), Errc::already_exists) << error.what();
     } catch (const std::exception&) {
       made = false;
     }
@@ -81,6 +84,66 @@ TEST_F(LogMapMemory, ABatchThatFailsIsThereWholeOrNotAndNoPlaceIsLost) {
     if (!failed && n > 8) break;  // batches of both kinds, and cleaning
   }
   EXPECT_GT(failures, 5);
+}
+
+// Calls body() with each of its allocations failing in turn, and between() between two of them,
+// with the number of the next.
+template <class Body, class Between>
+int with_failures(Body&& body, Between&& between) {
+  int failures = 0;
+  for (std::uint64_t which = 0; which < 100'000; ++which) {
+    SCOPED_TRACE(which);
+    between();
+    FailingMemory memory(which, Fails::once);
+    try {
+      body();
+    } catch (const std::exception&) {
+      ++failures;
+    }
+    if (!memory.end()) return failures;
+  }
+  ADD_FAILURE() << "there is no end to its allocations";
+  return failures;
+}
+
+class LogMapMemoryOf : public Scratch, public ::testing::WithParamInterface<Form> {};
+INSTANTIATE_TEST_SUITE_P(Forms, LogMapMemoryOf, ::testing::Values(Form::whole, Form::fingerprints),
+                         [](const auto& info) {
+                           return info.param == Form::whole ? "whole" : "fingerprints";
+                         });
+
+// What was queued for a call that failed uses its buffers no more (a sanitizer tells, or malloc()).
+TEST_P(LogMapMemoryOf, OpeningsAndLooksThatFailLeaveNothingUnderWay) {
+  LogMapOpened opened =
+      LogMapOpened::create(path(), log_map_options(200, 32, 100, 2048, GetParam()));
+  Oracle oracle;
+  Keys keys;
+  for (std::uint64_t n = 0; n < 40; ++n) {
+    const NumberedBatch batch(n, 80, 200, 32);
+    batch.apply(oracle);
+    batch.apply(opened);
+    keys = batch.keys;
+  }
+  const auto again = [&] {
+    opened.kill();
+    opened = LogMapOpened::open(path(), GetParam());
+    ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+  };
+  std::vector<std::uint8_t> found(keys.size());
+  Rows rows(keys.size() * 32);
+  const int failures = with_failures(
+      [&] {
+        opened.map.reset();
+        opened.map = std::make_unique<LogMap>(LogMap::open(*opened.region, "map", GetParam()));
+      },
+      again);
+  EXPECT_GT(failures, 10);
+  EXPECT_GT(with_failures([&] { (void)opened.map->verify(); }, again), 5);
+  EXPECT_GT(
+      with_failures([&] { opened.map->find(keys.data(), rows.data(), found.data(), keys.size()); },
+                    again),
+      2);
+  EXPECT_GT(with_failures([&] { (void)opened.contents(); }, again), 5);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/stream_end.hpp"
 #include "kv_store/log/block_sum.hpp"
 #include "undo_log/medium_store.hpp"
 
@@ -360,6 +361,7 @@ class Extents {
                          piece.snapshot ? Extent::kBySnapshot : header.records - header.tombstones,
                          piece.rank});
     }
+    const core::StreamEnd end(stream);
     copy_async(stream, extents_.data(), extents.data(), extents_.bytes());
     stream.synchronize();
   }
@@ -369,6 +371,7 @@ class Extents {
   // The first piece whose records are not as its header says, in words; else nothing.
   std::string wrong(Stream& stream, const Survey& survey, std::uint32_t shift) const {
     std::vector<unsigned long long> sums(sums_.size());
+    const core::StreamEnd end(stream);
     copy_async(stream, sums.data(), sums_.data(), sums_.bytes());
     stream.synchronize();
     for (std::size_t i = 0; i < sums.size(); ++i) {
@@ -404,6 +407,7 @@ void for_each_stage(Stream& stream, const IndexBase& index, const Survey& survey
   }
   Stream copies;
   Event copied[2], dealt[2];
+  const core::StreamEnd ends[] = {core::StreamEnd(copies), core::StreamEnd(stream)};
   bool used[2] = {false, false};
   unsigned turn = 0;
   std::size_t from = 0;
@@ -453,8 +457,9 @@ template <class Form>
 Census take_census(Stream& stream, const Form& index, const Record* records, unsigned* live,
                    unsigned* tombs) {
   const DeviceBuffer<Census> census(1);
-  launch_census(stream, index, records, live, tombs, census.data());
   Census result{};
+  const core::StreamEnd end(stream);
+  launch_census(stream, index, records, live, tombs, census.data());
   copy_async(stream, &result, census.data(), sizeof(result));
   stream.synchronize();
   return result;
@@ -506,6 +511,7 @@ std::string audit_log(Stream& stream, const Form& index, const Survey& survey,
   }
   if (census.digest != survey.last.digest) return "the pairs are not those that the last run left";
   std::vector<unsigned> counted(segments), noted(segments);
+  const core::StreamEnd end(stream);
   for (const auto& [counts, notes] :
        {std::pair(live.data(), index.live), std::pair(tombs.data(), index.tombs)}) {
     copy_async(stream, counted.data(), counts, segments * sizeof(unsigned));
@@ -531,6 +537,7 @@ void drop_headers(Stream& stream, const Medium& medium,
                   const std::vector<std::uint32_t>& positions) {
   if (positions.empty()) return;
   const DeviceBuffer<std::uint32_t> list(positions.size());
+  const core::StreamEnd end(stream);
   copy_async(stream, list.data(), positions.data(), list.bytes());
   launch(stream, blocks_for(positions.size(), kBlock), kBlock, zero_checks, medium, list.data(),
          static_cast<std::uint32_t>(positions.size()));

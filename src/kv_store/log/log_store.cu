@@ -317,6 +317,7 @@ void LogStore::get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_
     memory_.found_out = DeviceBuffer<std::uint8_t>(max_batch);
   }
   timed_ = true;
+  core::StreamEnd end(stream);  // what is queued uses the caller's arrays
   marks[0].record(stream);
   copy_async(stream, memory_.keys.data(), keys, count * sizeof(*keys));
   marks[1].record(stream);
@@ -327,6 +328,7 @@ void LogStore::get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_
   copy_async(stream, found, memory_.found_out.data(), count);
   marks[4].record(stream);
   stream.synchronize();
+  end.has_come();
 }
 
 // Of the keys that came into device memory.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/stream_end.hpp"
 #include "kv_store/log/block_sum.hpp"
 #include "undo_log/medium_store.hpp"
 
@@ -113,6 +114,7 @@ std::uint64_t count_missing(Stream& stream, const Form& index, const SnapshotWor
                             const std::vector<std::uint64_t>& taken) {
   const DeviceBuffer<std::uint64_t> flags(taken.size());
   const DeviceBuffer<unsigned long long> missing(1);
+  const core::StreamEnd end(stream);
   copy_async(stream, flags.data(), taken.data(), flags.bytes());
   launch(stream, blocks_for(index.positions, kBlock), kBlock, find_missing<Form>, index, snapshots,
          flags.data(), missing.data());
