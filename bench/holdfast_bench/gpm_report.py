@@ -62,7 +62,7 @@ def inputs() -> str:
     for size in SIZES:
         for name, lines in MEASURED.modes(size).items():
             gpm = lines["gpm"]
-            steps = mark(str(gpm["steps"]), gpm)
+            steps = mark(str(gpm["steps"]), gpm, gpm)
             row = [TITLES[name], size, gpm["input"], steps, verified(lines), same_end(lines)]
             rows.append(row)
     header = ["workload", "size", "input", "steps measured", "verified", "same end"]

@@ -8,7 +8,6 @@ from .gpm.results import Line, Results
 from .gpm.tables import table
 from .kept import FIGURES, RESULTS
 from .plots import pyplot
-from .power import sets, title
 
 SHARES = (50, 75)  # of the log that is live, in percent: a results file each
 MEASURED = Results(RESULTS, ("cuda",))
@@ -151,26 +150,6 @@ def draw_kept() -> None:
     draw(FIGURES / "kvlog-open.svg")
 
 
-def power() -> str:
-    """Returns the table of both layouts at the power rung, beside their rivals."""
-    report = MEASURED.report("power_layouts")
-    lines = sets(report)
-    if not lines:
-        return "Not measured yet: `holdfast bench power --disk FOLDER`."
-    cells: dict[str, dict[int, str]] = {}
-    for x in lines:
-        ratio = f" ({x['ratio_to_plain']:.3g})" if "ratio_to_plain" in x else ""
-        cells.setdefault(title(x), {})[x["batch"]] = f"{_us(x['ms_per_batch'] * 1e3)}{ratio}"
-    batches = sorted({x["batch"] for x in lines})
-    rows: list[list[object]] = [
-        [name, *(of.get(batch, "") for batch in batches)] for name, of in cells.items()
-    ]
-    where = f"{report.where}, {report.head['date'][:10]}, commit `{report.head['commit'][:9]}`:"
-    return f"{where}\n\n" + table(
-        ["a batch and its part of the commit", *(f"{b:,}" for b in batches)], rows
-    )
-
-
 def readme_rows() -> list[list[object]]:
     """Returns the README's row: the largest batch of the log, without cleaning and with it."""
     lines = _of(MEASURED.report(f"kvlog_{SHARES[0]}").lines, "kvs_layout_set")
@@ -191,4 +170,4 @@ def readme_rows() -> list[list[object]]:
     return [[what, result]]
 
 
-TABLES = {"layouts": part, "log-opening": opening, "power-layouts": power}
+TABLES = {"layouts": part, "log-opening": opening}

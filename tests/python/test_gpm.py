@@ -384,6 +384,24 @@ def test_what_is_of_another_run_is_marked_and_beats_nobody(tmp_path: Path) -> No
     assert gpm.Results(tmp_path).modes("paper")["srad"]["gpm"]["cost_seconds"] == 0.2
 
 
+def test_a_row_that_is_of_one_other_run_is_compared(tmp_path: Path) -> None:
+    costs = (("cap-fs", 1.0), ("cap-mm", 0.5), ("gpm", 0.2))
+    all_of_it = [mode("srad", m, cost, commit="c0ffee") for m, cost in costs]
+    write(tmp_path, "gpm_modes_paper", [mode("bfs", "gpm", 1.0), *all_of_it])
+    made = gpm.tables.fig9(gpm.Results(tmp_path), "paper")
+    assert "‡" not in made
+    assert "2.5 (CAP-mm)" in row_of(made, "SRAD")
+
+
+def test_modes_of_one_commit_are_a_row(tmp_path: Path) -> None:
+    rivals = [mode("srad", "cap-fs", 1.0), mode("srad", "gpm", 0.2)]
+    write(tmp_path, "gpm_rivals_paper", rivals)
+    write(tmp_path, "gpm_modes_paper", [mode("srad", "eadr", 0.1)])
+    assert set(gpm.Results(tmp_path).modes("paper")["srad"]) == {"cap-fs", "gpm", "eadr"}
+    write(tmp_path, "gpm_rivals_paper", rivals, commit="c0ffee")
+    assert set(gpm.Results(tmp_path).modes("paper")["srad"]) == {"eadr"}
+
+
 def test_a_variant_is_shown_by_its_figure_alone(run: Run, tmp_path: Path) -> None:
     answer = run("bench", "gpm-fig9", "--only", "bfs", "--modes", "cap-fs,gpm", "--results",
                  tmp_path, "--size", "test", "--cpu-threads", "1")  # fmt: skip

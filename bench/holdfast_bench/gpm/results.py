@@ -127,14 +127,15 @@ def copied_by_engine(line: Line) -> bool:
     return line["mode"] == "ndp" or float(line["bytes_per_step"]) >= 4 << 20
 
 
-def of_another_run(line: Line) -> bool:
-    """Says whether a line was added to its file from a run of another commit, which it names."""
-    return "commit" in line
+def of_another_run(line: Line, beside: Line) -> bool:
+    """Says whether two lines of a row are of different runs: what was added names its commit."""
+    return bool(line.get("commit") != beside.get("commit"))
 
 
 def best_rival(lines: dict[str, Line]) -> str | None:
-    """Returns the mode of these, measured in one run, that GPM has the least over."""
-    there = [mode for mode in RIVALS if mode in lines and not of_another_run(lines[mode])]
+    """Returns the mode of these, measured in one run with GPM, that it has the least over."""
+    gpm = lines.get("gpm", {})
+    there = [mode for mode in RIVALS if mode in lines and not of_another_run(lines[mode], gpm)]
     return min(there, key=lambda mode: float(lines[mode]["cost_seconds"]), default=None)
 
 
@@ -210,14 +211,17 @@ class Results:
     ) -> dict[str, dict[str, Line]]:
         """Returns the lines of a size by workload and mode, in the paper's order.
 
-        Of what the figures' own run left out, those of gpm-rivals, which measures the same. What
-        of_another_run() is true of is added to these.
+        Of what the figures' own run left out, those of gpm-rivals, which measures the same: also
+        modes of a workload, where both are of one commit. What was added of other runs is last.
         """
         usual = self.report(results_name("gpm_modes", size, medium))
-        others = self._beside(results_name("gpm_rivals", size, medium), usual) if usual else {}
-        own = by_mode([line for line in usual.lines if not of_another_run(line)])
-        added = by_mode([line for line in usual.lines if of_another_run(line)])
+        name = results_name("gpm_rivals", size, medium)
+        others = self._beside(name, usual) if usual else {}
+        own = by_mode([line for line in usual.lines if "commit" not in line])
+        added = by_mode([line for line in usual.lines if "commit" in line])
         found = {**others, **own}
+        if others and self.report(name).head["commit"] == usual.head["commit"]:
+            found |= {name: {**others.get(name, {}), **lines} for name, lines in own.items()}
         for name, lines in added.items():
             found[name] = {**lines, **found.get(name, {})}
         wanted = [

@@ -90,12 +90,12 @@ MARKS = {
 }
 
 
-def mark(text: str, line: Line | None) -> str:
+def mark(text: str, line: Line, beside: Line) -> str:
     """Marks what was measured with fewer steps than its size says, or in another run."""
-    if not line or text == "-":
+    if text == "-":
         return text
     fewer = " †" if line.get("fewer_steps") else ""
-    return f"{text}{fewer}{' ‡' if of_another_run(line) else ''}"
+    return f"{text}{fewer}{' ‡' if of_another_run(line, beside) else ''}"
 
 
 def explained(made: str) -> str:
@@ -124,11 +124,16 @@ def lacks_delta(lines: dict[str, Line], name: str) -> bool:
 
 def _speedup(results: Results, size: str, name: str, mode: str) -> str:
     both = results.pair(size, name, mode, "cap-fs")
-    return mark(ratio({mode: both[0], "cap-fs": both[1]}, "cap-fs", mode), both[0]) if both else "-"
+    if both is None:
+        return "-"
+    return mark(ratio({mode: both[0], "cap-fs": both[1]}, "cap-fs", mode), *both)
 
 
 def _cost(lines: dict[str, Line], mode: str = "gpm") -> str:
-    return mark(time(lines[mode]["cost_seconds"]), lines[mode]) if mode in lines else "-"
+    if mode not in lines:
+        return "-"
+    line = lines[mode]
+    return mark(time(line["cost_seconds"]), line, lines.get("cap-fs", line))
 
 
 STORES = (
