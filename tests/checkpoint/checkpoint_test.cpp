@@ -516,6 +516,48 @@ TEST_F(CheckpointTest, DamageIsFoundWhereverItIs) {
   expect(2);
 }
 
+// The words of a slot are stored in no order: whichever of them a crash has kept, the save before
+// it counts, also where two saves are of the same tag or the same bytes.
+TEST_F(CheckpointTest, AnyPartOfASlotLeavesTheSaveBefore) {
+  using Words = std::vector<std::uint64_t>;
+  for (const bool same : {false, true}) {
+    const auto value = [&](std::uint64_t number) {
+      return same ? 7.0f : static_cast<float>(number);
+    };
+    const auto tag = [&](std::uint64_t number) { return same ? 7 : number; };
+    Checkpoint checkpoint = make();
+    const auto save = [&](std::uint64_t number) {
+      set(value(number));
+      checkpoint.save(stream_, "model", tag(number));
+      stream_.synchronize();
+    };
+    for (std::uint64_t number = 1; number <= 2; ++number) save(number);
+    const checkpoint::Layout layout = checkpoint::layout_of(
+        checkpoint::copy_bytes_of({{"weights", "f32", kWeights, 4}, {"odd", "u8", kBytes, 1}}), 2);
+    auto* const slot = reinterpret_cast<std::uint64_t*>(
+        static_cast<unsigned char*>(region_->address(region_->object("training/model"))) +
+        layout.slots + checkpoint::kSlotDistance);  // of the first save, and of the third
+    const Words before = read(slot, 4);
+    save(3);
+    const Words after = read(slot, 4);
+    for (unsigned kept = 0; kept < 16; ++kept) {
+      SCOPED_TRACE(kept);
+      Words mixed = before;
+      for (unsigned i = 0; i < 4; ++i) {
+        if ((kept >> i & 1) != 0) mixed[i] = after[i];
+      }
+      write(slot, mixed);
+      const std::uint64_t last = mixed == after ? 3 : 2;
+      set(0);
+      Checkpoint again = make();
+      EXPECT_EQ(again.restore(stream_, "model"), tag(last));
+      expect(value(last));
+    }
+    checkpoint = Checkpoint(*region_, "training");
+    region_->remove("training/model");
+  }
+}
+
 TEST_F(CheckpointTest, ACommitTakesInWhatWasSaved) {
   {
     Checkpoint checkpoint = make();
