@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -354,6 +355,9 @@ def test_fewer_steps_are_marked(tmp_path: Path) -> None:
     assert settings.fewer_steps("gpkvs", "gpufs") == 2
     assert settings.run("hotspot", "cpu").steps == 2 != settings.run("hotspot", "gpm").steps
     assert settings.fewer_steps("gpkvs", "gpm") == settings.run("gpkvs", "gpm").steps == 0
+    under = dataclasses.replace(settings, medium="optane")
+    assert (under.fewer_steps("srad", "gpm"), under.fewer_steps("srad", "gpufs")) == (3, 2)
+    assert (under.fewer_steps("bfs", "gpm"), settings.fewer_steps("srad", "gpm")) == (0, 0)
     assert settings.fewer_steps("gpdb_update", "gpm") == 0  # more than the size says
     assert gpm.Settings(tmp_path, size="real").run("black_scholes", "gpm").steps == 0
     lines = [mode("black_scholes", "cap-fs", 0.4, fewer_steps=True)]
