@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/reason.hpp"
+#include "core/stream_end.hpp"
 
 namespace holdfast::detail {
 
@@ -117,6 +118,9 @@ BytesMapHost::BytesMapHost(Region& region, std::string where, bytes_map::BytesMa
       index_(std::move(index)),
       max_batch_(max_batch) {}
 
+// Its buffers end before the index, whose stream it is.
+BytesMapHost::~BytesMapHost() { const core::StreamEnd end(stream()); }
+
 BytesMapHost& BytesMapHost::usable() {
   (void)index_.value_bytes();  // throws closed
   if (!broken_.empty()) {
@@ -199,6 +203,7 @@ BytesMapRef BytesMapHost::ref(std::uint64_t record_bytes) {
   parts.digest_bits = object_.parameters().digest_bits;
   if (grains != 0) {
     DeviceBuffer<unsigned long long> taken(1);
+    const core::StreamEnd end(stream());
     fill_async(stream(), taken.data(), 0, sizeof(unsigned long long));
     stream().synchronize();  // who uses the ref may do so on another stream
     parts.taken = taken.data();
@@ -282,15 +287,17 @@ void BytesMapHost::stage(const ByteStrings& strings, Staged& to) {
   const std::uint64_t first = strings.offsets[0];
   const std::uint64_t bytes = strings.offsets[strings.count] - first;
   std::byte* const at = room_for(to.bytes, bytes + bytes_map::kReadBehind);
-  if (bytes != 0) copy_async(stream(), at, strings.bytes + first, bytes);
   std::vector<std::uint64_t> moved(strings.offsets, strings.offsets + strings.count + 1);
   for (std::uint64_t& each : moved) each -= first;
+  const core::StreamEnd end(stream());
+  if (bytes != 0) copy_async(stream(), at, strings.bytes + first, bytes);
   upload(stream(), to.offsets, moved.data(), moved.size());
   stream().synchronize();
 }
 
 void BytesMapHost::look(Batch& batch, bool compare) {
   const std::size_t count = batch.count;
+  const core::StreamEnd end(stream());
   bytes_map::Lookup lookup{};
   lookup.records = records_.view();
   lookup.words = upload(stream(), words_, batch.words.data(), count);
@@ -313,6 +320,7 @@ void BytesMapHost::read(Batch& batch, const std::vector<Piece>& pieces,
                         const std::vector<std::uint64_t>* key_at, std::byte* keys_out,
                         const std::uint64_t* value_at, std::byte* values_out) {
   if (pieces.empty()) return stream().synchronize();  // what the caller has queued
+  const core::StreamEnd end(stream());
   bytes_map::Reading reading{};
   reading.records = records_.view();
   reading.words = words_.data();
@@ -338,6 +346,7 @@ void BytesMapHost::read(Batch& batch, const std::vector<Piece>& pieces,
 BytesMapHost::Batch BytesMapHost::look_up(const ByteStrings& keys) {
   Batch batch;
   batch.count = static_cast<std::uint32_t>(keys.count);
+  const core::StreamEnd end(stream());
   stage(keys, keys_);
   Digest* const digests = room_for(digests_, keys.count);
   bytes_map::digest_keys(stream(), keys_.view(), batch.count, object_.parameters().digest_bits,
@@ -374,6 +383,7 @@ void BytesMapHost::find(const ByteStrings& keys, std::uint64_t* offsets, BytesFo
     if (!there) found[op] = found_of(batch.seen[op]);
     if (batch.seen[op] == Seen::other) batch.seen[op] = Seen::absent;
   }
+  const core::StreamEnd end(stream());
   const std::uint64_t bytes = offsets[batch.count];
   std::byte* const staged = room_for(values_out_, std::max<std::uint64_t>(bytes, 1));
   std::byte* const to = room(bytes);
@@ -413,6 +423,7 @@ std::uint64_t BytesMapHost::export_pairs(const Pairs& pairs, std::size_t first, 
   std::byte* const values_out = room_for(values_out_, std::max<std::uint64_t>(value_bytes, 1));
   read(batch, pieces, &key_at, keys_out, value_at.data(), values_out);
   std::vector<std::byte> key_in(key_bytes), value_in(value_bytes);
+  const core::StreamEnd end(stream());
   copy_async(stream(), key_in.data(), keys_out, key_bytes);
   copy_async(stream(), value_in.data(), values_out, value_bytes);
   stream().synchronize();
@@ -450,6 +461,7 @@ void BytesMapHost::write(const std::vector<std::uint64_t>& words) {
     if (words[op] != 0) add_pieces(op, bytes_map::extent_of(words[op]).grains, pieces);
   }
   if (pieces.empty()) return;
+  const core::StreamEnd end(stream());
   bytes_map::Writing writing{};
   writing.records = records_.view();
   writing.words = upload(stream(), words_, words.data(), words.size());

@@ -53,6 +53,9 @@ class BytesMapHost {
  public:
   BytesMapHost(Region& region, std::string where, bytes_map::BytesMapObject object,
                bytes_map::Records records, bytes_map::Index index, std::uint32_t max_batch);
+  ~BytesMapHost();
+  BytesMapHost(const BytesMapHost&) = delete;
+  BytesMapHost& operator=(const BytesMapHost&) = delete;
 
   // This, for who may use it. Throws closed; and device: an earlier call failed.
   BytesMapHost& usable();

@@ -9,6 +9,7 @@
 
 #include "core/guard.hpp"
 #include "core/host_asks.hpp"
+#include "core/stream_end.hpp"
 
 namespace holdfast {
 
@@ -215,6 +216,8 @@ std::shared_ptr<Commit::State> Committer::start(Stream& stream, Unchanged unchan
     state->queue(stream, [this, unchanged](Commit::State& commit) { run(commit, unchanged); });
     marks_.taken(stream);
   } catch (...) {
+    // What is queued would clear marks that a later commit has to see.
+    { const StreamEnd end(stream); }
     *compare_everything_ = true;  // the marks may have been cleared, and no one has seen them
     state->give_up("it could not be queued");
     throw;

@@ -135,6 +135,7 @@ std::string MapHost::verify_level(std::size_t level, Audit& audit) {
   const std::uint64_t piece = std::max<std::uint64_t>(1, (std::uint64_t{16} << 20) / bucket_bytes);
   const bool compare = has_directory() && !refs_out_;
   std::vector<std::byte> table, directory;
+  const core::StreamEnd end(stream);
   for (std::uint64_t first = 0; first < buckets; first += piece) {
     const std::uint64_t count = std::min(piece, buckets - first);
     table.resize(count * bucket_bytes);
@@ -171,6 +172,7 @@ std::string MapHost::verify() {
   }
   std::vector<std::uint32_t> ring(shape().places), free;
   unsigned long long ends[2];
+  const core::StreamEnd end(stream);
   copy_async(stream, ends, memory_.ends.data(), sizeof(ends));
   copy_async(stream, ring.data(), memory_.free.data(), memory_.free.bytes());
   stream.synchronize();

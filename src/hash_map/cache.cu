@@ -426,11 +426,12 @@ MapCacheStats Cache::stats(Stream& stream) const {
 std::string Cache::audit(Stream& stream, const Table& table, const std::vector<bool>& named) const {
   std::vector<MapCacheEntry> entries(entries_.size());
   std::vector<std::uint32_t> place_of_row(rows_count_);
+  const std::size_t bytes = shape_.value_bytes;
+  std::vector<std::byte> row_bytes(bytes), value(bytes);
+  const core::StreamEnd end(stream);
   copy_async(stream, entries.data(), entries_.data(), entries_.bytes());
   copy_async(stream, place_of_row.data(), place_of_row_.data(), place_of_row_.bytes());
   stream.synchronize();
-  const std::size_t bytes = shape_.value_bytes;
-  std::vector<std::byte> row_bytes(bytes), value(bytes);
   std::uint64_t serving = 0;
   for (std::uint64_t place = 0; place < entries.size(); ++place) {
     const MapCacheEntry& entry = entries[place];

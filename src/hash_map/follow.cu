@@ -83,6 +83,8 @@ MapChanges MapHost::export_changes(const MapVersion& since, std::uint64_t most, 
   const std::size_t key_bytes = shape().key_bytes, value_bytes = shape().value_bytes;
   const DeviceBuffer<std::byte> keys_out(count * key_bytes), erased_out(count * key_bytes);
   const DeviceBuffer<unsigned long long> counts(2);
+  unsigned long long found[2];
+  const core::StreamEnd end(stream);
   fill_async(stream, counts.data(), 0, counts.bytes());
   fill_async(stream, memory_.report.data(), 0, sizeof(map::Report));
   MapBatch batch = lookups(keys, erased, count);
@@ -99,7 +101,6 @@ MapChanges MapHost::export_changes(const MapVersion& since, std::uint64_t most, 
                   counts.data()};
   launch(stream, dim3(blocks_for(std::uint64_t{count} * kWidth, kThreads)), dim3(kThreads),
          sort_changes, batch, to, shape().key_bytes, shape().value_bytes);
-  unsigned long long found[2];
   copy_async(stream, found, counts.data(), sizeof(found));
   stream.synchronize();
   result.upserts = found[0];

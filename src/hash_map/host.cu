@@ -200,6 +200,7 @@ std::byte* MapHost::reach_out(void* values, std::size_t bytes) {
 void MapHost::bring_out(void* to, std::size_t count, const std::vector<std::uint8_t>& wanted) {
   const std::size_t each = shape().value_bytes;
   std::vector<std::byte> values(count * each);
+  const core::StreamEnd end(stream);
   copy_async(stream, values.data(), memory_.values_out.data(), values.size());
   stream.synchronize();
   for (std::size_t i = 0; i < count; ++i) {
@@ -338,6 +339,7 @@ MapResult MapHost::end_batch(const MapView& view, const MapBatch& batch, void* o
   marks[2].record(stream);
   report(view, batch);
   std::vector<MapStatus> staged(out != nullptr && batch.out != out ? batch.count : 0);
+  core::StreamEnd end(stream);
   const auto copy_statuses = [&] {
     if (!staged.empty()) copy_async(stream, staged.data(), memory_.status.data(), batch.count);
     if (status != nullptr) copy_async(stream, status, memory_.status.data(), batch.count);
@@ -367,6 +369,7 @@ MapResult MapHost::end_batch(const MapView& view, const MapBatch& batch, void* o
     for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] = gets(i, staged[i]) ? 1 : 0;
     bring_out(out, batch.count, wanted);
   }
+  end.has_come();
   size_ -= evicts ? evicting->evicted : 0;
   return finish(memory_.report_host[0], evicts && changes ? evicting->went : batch.count);
 }
@@ -515,18 +518,17 @@ void MapHost::find(const void* keys, void* values, std::uint8_t* found, std::siz
   if (count == 0) return;
   MapBatch batch = lookups(keys, found, count);
   batch.out = reach_out(values, count * shape().value_bytes);
+  std::vector<std::uint8_t> wanted(batch.out != values ? count : 0);
+  core::StreamEnd end(stream);
   marks[0].record(stream);
   take_keys(batch, keys);
   look_up(batch, true);
   if (batch.out != nullptr) score(view(batch.alone), batch);
   copy_async(stream, found, memory_.found.data(), count);
-  std::vector<std::uint8_t> wanted;
-  if (batch.out != values) {
-    wanted.resize(count);
-    copy_async(stream, wanted.data(), memory_.found.data(), count);
-  }
+  if (!wanted.empty()) copy_async(stream, wanted.data(), memory_.found.data(), count);
   marks[3].record(stream);
   stream.synchronize();
+  end.has_come();
   if (!wanted.empty()) bring_out(values, count, wanted);
 }
 
@@ -545,6 +547,7 @@ void MapHost::find_async(Stream& by, const void* keys, void* values, std::uint8_
   reached(values, shape().value_bytes, "values");
   reached(found, 1, "places for found");
   batch.out = static_cast<std::byte*>(values);
+  core::StreamEnd end(stream);  // of one that fails
   handed_over.record(by);
   handed_over.wait(stream);
   marks[0].record(stream);
@@ -555,6 +558,7 @@ void MapHost::find_async(Stream& by, const void* keys, void* values, std::uint8_
   marks[3].record(stream);
   handed_over.record(stream);
   handed_over.wait(by);
+  end.has_come();
 }
 
 // Keys where kernels read them, and room for a value each.
@@ -578,6 +582,7 @@ MapStats MapHost::stats() {
   stats.value_places = shape().places;
   if (shape().places != 0) {
     unsigned long long ends[2];
+    const core::StreamEnd end(stream);
     copy_async(stream, ends, memory_.ends.data(), sizeof(ends));
     stream.synchronize();
     stats.free_places = ends[1] - std::min<std::uint64_t>(ends[0], limit_);

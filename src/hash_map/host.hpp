@@ -9,6 +9,7 @@
 
 #include "core/reason.hpp"
 #include "core/region_access.hpp"
+#include "core/stream_end.hpp"
 #include "hash_map/cache.hpp"
 #include "hash_map/changes.hpp"
 #include "hash_map/format.hpp"
@@ -222,6 +223,8 @@ class MapHost {
     try {
       return body();
     } catch (const std::exception& error) {
+      // Who opens it again looks at the table, and the caller's arrays may be gone.
+      { const core::StreamEnd end(stream); }
       core::keep_reason(broken_, error);
       throw;
     }

@@ -120,6 +120,8 @@ MapResult MapHost::make_mixed(const MapOp* operations, const void* keys, const v
     memory_.sources = DeviceBuffer<std::uint32_t>(max_batch_);
   }
   MapBatch batch = begin_batch(values, out, count);
+  std::vector<MapOp> kinds(out != nullptr && batch.out != out ? count : 0);
+  core::StreamEnd end(stream);
   const MapView seen = view(batch.alone);
   take_keys(batch, keys);
   copy_async(stream, memory_.kinds.data(), operations, count * sizeof(MapOp));
@@ -145,18 +147,19 @@ MapResult MapHost::make_mixed(const MapOp* operations, const void* keys, const v
     if (out != nullptr) launch_hand_out(stream, batch, mixed.source, shape().value_bytes);
   };
   apply_all();
-  std::vector<MapOp> kinds(out != nullptr && batch.out != out ? count : 0);
   copy_async(stream, kinds.data(), memory_.kinds.data(), kinds.size() * sizeof(MapOp));
   const auto gets = [&](std::size_t i, MapStatus of) {
     return (of == MapStatus::kept && kinds[i] == MapOp::find) ||
            ((of == MapStatus::kept || of == MapStatus::inserted) &&
             kinds[i] == MapOp::find_or_insert);
   };
-  return end_batch(seen, batch, out, status, gets, [&] {
+  const MapResult result = end_batch(seen, batch, out, status, gets, [&] {
     mixed.again = true;
     types_.kernels->make_mixed_room(stream, seen, batch, mixed, memory_.locks.data());
     apply_all();
   });
+  end.has_come();
+  return result;
 }
 
 // Values over the link in the order of their addresses, in front of all changes, behind which the

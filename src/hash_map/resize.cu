@@ -35,13 +35,14 @@ void MapHost::list_more_places(DeviceBuffer<std::uint32_t> larger) {
   const std::uint64_t free = limit_ - head_;
   const std::uint64_t at = before != 0 ? head_ % before : 0;
   const std::uint64_t piece = std::min(free, before - at);
+  const std::uint64_t added = larger.size() - before;
+  const unsigned long long ends[2] = {0, free + added};
+  const core::StreamEnd end(stream);
   copy_async(stream, larger.data(), memory_.free.data() + at, piece * sizeof(std::uint32_t));
   copy_async(stream, larger.data() + piece, memory_.free.data(),
              (free - piece) * sizeof(std::uint32_t));
-  const std::uint64_t added = larger.size() - before;
   map::launch_append_places(stream, larger.data() + free, static_cast<std::uint32_t>(before),
                             static_cast<std::uint32_t>(added));
-  const unsigned long long ends[2] = {0, free + added};
   copy_async(stream, memory_.ends.data(), ends, sizeof(ends));
   stream.synchronize();
   head_ = ends[0];
@@ -69,6 +70,7 @@ void MapHost::grow() {
   const std::uint64_t on_top = std::uint64_t{next.buckets} * types_.ways;
   DeviceBuffer<unsigned long long> scores(memory_.scores ? on_top + slots() : 0);
   stream.synchronize();
+  const core::StreamEnd end(stream);
   const map::Added added = map::make_room(region, stream, table_, next);
   whole([&] {
     map::begin_growth(region, stream, table_, next, added);

@@ -180,8 +180,9 @@ void MapHost::scores(const void* keys, std::uint64_t* scores, std::uint8_t* foun
     throw Error(Errc::invalid_argument,
                 where + ": scores() was given no place for scores: give it one for each key");
   }
-  take_keys(batch, keys);
   const DeviceBuffer<unsigned long long> out(count);
+  const core::StreamEnd end(stream);
+  take_keys(batch, keys);
   types_.kernels->scores_of(stream, view(true), batch, out.data());
   copy_async(stream, scores, out.data(), out.bytes());
   copy_async(stream, found, memory_.found.data(), count);

@@ -40,6 +40,9 @@ MapRecovery MapHost::survey() {
   }
   const bool unclean = found.cleared + found.gone + found.loose != 0;
   const DeviceBuffer<std::uint8_t> duplicate(found.duplicates != 0 ? this->slots() : 0);
+  const unsigned long long ends[2] = {0, 0};
+  unsigned long long tail = 0;
+  const core::StreamEnd end(stream);
   if (found.duplicates != 0) {
     types_.kernels->find_duplicates(stream, view(true), duplicate.data());
     types_.kernels->mend(stream, view(true), duplicate.data());
@@ -49,8 +52,6 @@ MapRecovery MapHost::survey() {
     stream.synchronize();
     load_directory();
   }
-  const unsigned long long ends[2] = {0, 0};
-  unsigned long long tail = 0;
   if (shape().places != 0) {
     copy_async(stream, memory_.ends.data(), ends, sizeof(ends));
     map::launch_list_free(stream, view(true), memory_.used.data());
@@ -92,6 +93,8 @@ std::uint64_t MapHost::export_batch(std::uint64_t first, std::uint64_t slots, vo
   const DeviceBuffer<std::byte> values_out(values != nullptr ? piece * value_bytes : 0);
   const DeviceBuffer<unsigned long long> counter(1);
   std::uint64_t pairs = 0;
+  unsigned long long found = 0;
+  const core::StreamEnd end(stream);
   for (std::uint64_t from = first; from < first + slots; from += piece) {
     fill_async(stream, counter.data(), 0, sizeof(unsigned long long));
     const std::uint64_t some = std::min(piece, first + slots - from);
@@ -102,7 +105,6 @@ std::uint64_t MapHost::export_batch(std::uint64_t first, std::uint64_t slots, vo
       types_.kernels->collect(stream, view(!refs_out_), from, some, keys_out.data(),
                               values_out.data(), counter.data());
     }
-    unsigned long long found = 0;
     copy_async(stream, &found, counter.data(), sizeof(found));
     stream.synchronize();
     copy_async(stream, static_cast<std::byte*>(keys) + pairs * key_bytes, keys_out.data(),

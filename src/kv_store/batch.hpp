@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/stream_end.hpp"
 #include "holdfast/sort.hpp"
 #include "kv_store/table.hpp"
 
@@ -26,6 +27,9 @@ class BatchPlanner {
   // Finds what a batch with chains changes, into batch.changes. Later work of the stream finds its
   // values, too.
   void choose(Stream& stream, const Table& table, const Batch& batch, Outcome* outcome);
+
+  // Waits for what comes beside, of a batch that nobody has chosen of.
+  void end_work() noexcept { const core::StreamEnd end(beside_); }
 
  private:
   std::uint32_t count_ = 0;

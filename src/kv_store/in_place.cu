@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/reason.hpp"
 #include "core/stream_end.hpp"
 #include "holdfast/durable.hpp"
 #include "kv_store/audit.hpp"
@@ -120,6 +121,7 @@ class InPlaceStore : public KvStore::Impl {
   void get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* found,
            std::size_t count) override;
   detail::KvView view() override {
+    check_whole();
     await_cache();
     return table_.view();
   }
@@ -136,6 +138,8 @@ class InPlaceStore : public KvStore::Impl {
   auto undo_pairs() const { return undo(log_, UndoPair{table_}); }
   auto undo_counters() const { return undo(meta_, PutBack<Counters>{counters_, table_.marks}); }
 
+  void check_whole() const;  // throws device: an earlier call failed
+  void apply(const std::uint64_t* keys, const std::uint64_t* values, std::size_t count);
   // Begins to load the copy. REQUIRES: the table is as a committed batch left it.
   void load_copy();
 
@@ -149,6 +153,7 @@ class InPlaceStore : public KvStore::Impl {
   Buffers buffers_;
   std::optional<Stream> loader_;  // of the copy, behind other work
   bool loading_ = false;
+  std::string broken_;
 };
 
 void InPlaceStore::recover() {
@@ -159,9 +164,39 @@ void InPlaceStore::recover() {
 KvStore::BatchResult InPlaceStore::update(const std::uint64_t* keys, const std::uint64_t* values,
                                           std::size_t count) {
   region.check_writable("a batch");
+  check_whole();
   check_count(count);
   if (count == 0) return {};
   await_cache();
+  try {
+    apply(keys, values, count);
+  } catch (const std::exception& error) {
+    // What is queued uses the caller's arrays. Of the batch the medium may have a part, which the
+    // next opening takes back.
+    buffers_.planner.end_work();
+    end_work();
+    core::keep_reason(broken_, error);
+    throw;
+  }
+  const Outcome done = buffers_.outcome_host[0];
+  if (done.reserved_keys != 0) {
+    throw Error(Errc::invalid_argument,
+                concat("store: ", done.reserved_keys, " operation(s) have the key ", kReservedKey,
+                       ", which marks an empty place and cannot be "
+                       "stored; nothing of this batch was"));
+  }
+  return {done.inserted, done.updated, done.evicted, done.removed};
+}
+
+void InPlaceStore::check_whole() const {
+  if (broken_.empty()) return;
+  throw Error(Errc::device,
+              concat(where, ": an earlier call failed (", broken_, "): open it again"));
+}
+
+// To its end: when it returns, the batch is committed, and its outcome is there.
+void InPlaceStore::apply(const std::uint64_t* keys, const std::uint64_t* values,
+                         std::size_t count) {
   marks[0].record(stream);
   buffers_.planner.load(stream, keys, values, count);
   fill_async(stream, buffers_.outcome.data(), 0, sizeof(Outcome));
@@ -179,15 +214,6 @@ KvStore::BatchResult InPlaceStore::update(const std::uint64_t* keys, const std::
   marks[4].record(stream);
   copy_async(stream, buffers_.outcome_host.data(), buffers_.outcome.data(), sizeof(Outcome));
   transaction_.finish(stream, undo_pairs(), undo_counters());
-
-  const Outcome done = buffers_.outcome_host[0];
-  if (done.reserved_keys != 0) {
-    throw Error(Errc::invalid_argument,
-                concat("store: ", done.reserved_keys, " operation(s) have the key ", kReservedKey,
-                       ", which marks an empty place and cannot be "
-                       "stored; nothing of this batch was"));
-  }
-  return {done.inserted, done.updated, done.evicted, done.removed};
 }
 
 void InPlaceStore::load_copy() {
@@ -212,10 +238,12 @@ void InPlaceStore::get(const std::uint64_t* keys, std::uint64_t* values, std::ui
                        std::size_t count) {
   check_count(count);
   if (count == 0) return;
+  check_whole();
   await_cache();
   if (buffers_.values_out.size() == 0) {
-    buffers_.values_out = DeviceBuffer<std::uint64_t>(max_batch);
+    DeviceBuffer<std::uint64_t> values_out(max_batch);
     buffers_.found_out = DeviceBuffer<std::uint8_t>(max_batch);
+    buffers_.values_out = std::move(values_out);
   }
   core::StreamEnd end(stream);  // what is queued uses the caller's arrays
   marks[0].record(stream);
@@ -236,6 +264,7 @@ void InPlaceStore::get(const std::uint64_t* keys, std::uint64_t* values, std::ui
 }
 
 std::uint64_t InPlaceStore::scan(std::uint64_t* keys, std::uint64_t* values, std::uint64_t limit) {
+  check_whole();
   std::uint64_t records = 0;
   for_each_bucket(table_, stream, [&](std::uint64_t, const Bucket& bucket) {
     for (const Pair& pair : bucket.ways) {
@@ -249,6 +278,7 @@ std::uint64_t InPlaceStore::scan(std::uint64_t* keys, std::uint64_t* values, std
 }
 
 std::string InPlaceStore::verify() {
+  check_whole();
   if (transaction_.interrupted()) return "a transaction is open";
   await_cache();
   return audit(table_, stream, stats().records);

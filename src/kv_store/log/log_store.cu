@@ -313,8 +313,9 @@ void LogStore::get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_
   check_count(count);
   if (count == 0) return;
   if (memory_.values_out.size() == 0) {
-    memory_.values_out = DeviceBuffer<std::uint64_t>(max_batch);
+    DeviceBuffer<std::uint64_t> values_out(max_batch);
     memory_.found_out = DeviceBuffer<std::uint8_t>(max_batch);
+    memory_.values_out = std::move(values_out);
   }
   timed_ = true;
   core::StreamEnd end(stream);  // what is queued uses the caller's arrays
