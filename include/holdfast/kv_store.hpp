@@ -22,8 +22,7 @@ namespace holdfast {
 // A region holds one store, the durable object "kvs", of one of two layouts:
 // - in_place: a set-associative table. A key has a few places, and where all of them are taken by
 //   others, a SET of it evicts one.
-// - log: batches are appended to a log of records, which is cleaned behind them; what finds a key
-// is
+// - log: batches are appended to a log of records, which is cleaned behind them; keys are found by
 //   an index in device memory, made again at each opening. Nothing is evicted: a SET for which
 //   there is no room is refused. docs/kv-log.md.
 //
@@ -33,6 +32,10 @@ namespace holdfast {
 // Opening it again in the same process ends the earlier store and its refs, also where open() then
 // throws no_memory: it has one user, the last. A store that was ended so, one that was moved from,
 // and one whose region is closed throw Errc::closed; in a forked child a store throws in_use.
+//
+// A batch that fails for another reason than one that set() names, such as memory that runs out on
+// the host, ends the store: each call throws Errc::device then, until it is opened again. The batch
+// is whole or absent then, as behind a crash.
 //
 // REQUIRES: the region outlives the store, and is not moved meanwhile.
 // Thread safety: one thread at a time per store; one store at a time per region. Kernels with a ref

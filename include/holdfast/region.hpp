@@ -249,7 +249,9 @@ class Region {
   // atomically. The stream waits for those writers, and is then held only while changed pages are
   // copied aside; the disk is written behind it. What the host stores itself is not ordered by the
   // stream: it waits for Commit::wait_snapshot() first.
-  // On a dax domain it is a host-side fence; on device and emulated it throws unsupported.
+  // On a dax domain it is a host-side fence; on device and emulated it throws unsupported. Where it
+  // cannot be queued it waits for the stream, and throws no_memory or std::bad_alloc; the next
+  // commit looks at every page.
   // REQUIRES: other work on other streams that writes the region is ordered before or after it by
   // events.
   Commit commit(Stream& stream);

@@ -172,10 +172,11 @@ KvStore::BatchResult InPlaceStore::update(const std::uint64_t* keys, const std::
     apply(keys, values, count);
   } catch (const std::exception& error) {
     // What is queued uses the caller's arrays. Of the batch the medium may have a part, which the
-    // next opening takes back.
+    // next opening takes back; but a log that is full has been told of, and the batch taken back.
     buffers_.planner.end_work();
     end_work();
-    core::keep_reason(broken_, error);
+    const auto* const known = dynamic_cast<const Error*>(&error);
+    if (known == nullptr || known->code() != Errc::log_full) core::keep_reason(broken_, error);
     throw;
   }
   const Outcome done = buffers_.outcome_host[0];
