@@ -461,7 +461,7 @@ void BytesMapHost::write(const std::vector<std::uint64_t>& words) {
     if (words[op] != 0) add_pieces(op, bytes_map::extent_of(words[op]).grains, pieces);
   }
   if (pieces.empty()) return;
-  const core::StreamEnd end(stream());
+  core::StreamEnd end(stream());
   bytes_map::Writing writing{};
   writing.records = records_.view();
   writing.words = upload(stream(), words_, words.data(), words.size());
@@ -474,6 +474,7 @@ void BytesMapHost::write(const std::vector<std::uint64_t>& words) {
   const Piece* const from = upload(stream(), pieces_, pieces.data(), pieces.size());
   bytes_map::write_records(stream(), writing, from, pieces.size());
   stream().synchronize();  // they are durable from here on
+  end.has_come();
 }
 
 // Operations that have no status yet, in the index.
