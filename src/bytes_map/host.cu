@@ -289,15 +289,16 @@ void BytesMapHost::stage(const ByteStrings& strings, Staged& to) {
   std::byte* const at = room_for(to.bytes, bytes + bytes_map::kReadBehind);
   std::vector<std::uint64_t> moved(strings.offsets, strings.offsets + strings.count + 1);
   for (std::uint64_t& each : moved) each -= first;
-  const core::StreamEnd end(stream());
+  core::StreamEnd end(stream());
   if (bytes != 0) copy_async(stream(), at, strings.bytes + first, bytes);
   upload(stream(), to.offsets, moved.data(), moved.size());
   stream().synchronize();
+  end.has_come();
 }
 
 void BytesMapHost::look(Batch& batch, bool compare) {
   const std::size_t count = batch.count;
-  const core::StreamEnd end(stream());
+  core::StreamEnd end(stream());
   bytes_map::Lookup lookup{};
   lookup.records = records_.view();
   lookup.words = upload(stream(), words_, batch.words.data(), count);
@@ -314,13 +315,14 @@ void BytesMapHost::look(Batch& batch, bool compare) {
   copy_async(stream(), batch.heads.data(), lookup.heads, count * sizeof(RecordHead));
   copy_async(stream(), batch.seen.data(), lookup.seen, count * sizeof(Seen));
   stream().synchronize();
+  end.has_come();
 }
 
 void BytesMapHost::read(Batch& batch, const std::vector<Piece>& pieces,
                         const std::vector<std::uint64_t>* key_at, std::byte* keys_out,
                         const std::uint64_t* value_at, std::byte* values_out) {
   if (pieces.empty()) return stream().synchronize();  // what the caller has queued
-  const core::StreamEnd end(stream());
+  core::StreamEnd end(stream());
   bytes_map::Reading reading{};
   reading.records = records_.view();
   reading.words = words_.data();
@@ -341,12 +343,13 @@ void BytesMapHost::read(Batch& batch, const std::vector<Piece>& pieces,
   bytes_map::read_records(stream(), reading, from, pieces.size());
   copy_async(stream(), batch.seen.data(), reading.seen, batch.count * sizeof(Seen));
   stream().synchronize();
+  end.has_come();
 }
 
 BytesMapHost::Batch BytesMapHost::look_up(const ByteStrings& keys) {
   Batch batch;
   batch.count = static_cast<std::uint32_t>(keys.count);
-  const core::StreamEnd end(stream());
+  core::StreamEnd end(stream());
   stage(keys, keys_);
   Digest* const digests = room_for(digests_, keys.count);
   bytes_map::digest_keys(stream(), keys_.view(), batch.count, object_.parameters().digest_bits,
@@ -356,6 +359,7 @@ BytesMapHost::Batch BytesMapHost::look_up(const ByteStrings& keys) {
   batch.words.resize(keys.count);
   batch.found.resize(keys.count);
   stream().synchronize();
+  end.has_come();
   index_.find(batch.digests.data(), batch.words.data(), batch.found.data(), keys.count);
   look(batch, true);
   return batch;
