@@ -51,10 +51,10 @@ class KvLogInput : public LogForms {
     return opened.store->set(keys.data(), values.data(), made.keys.size());
   }
   // One that has the reserved key somewhere.
-  void be_refused(const LogOpened& opened, std::uint64_t keys, bool erases) {
+  void be_refused(const LogOpened& opened, std::uint64_t keys, bool erases, Place of_values) {
     Pairs made = pairs(keys);
     made.keys[random() % made.keys.size()] = KvStore::kReservedKey;
-    EXPECT_EQ(error_of([&] { give(opened, made, erases, place(), place()); }, {"1 operation"}),
+    EXPECT_EQ(error_of([&] { give(opened, made, erases, place(), of_values); }, {"1 operation"}),
               Errc::invalid_argument);
   }
 
@@ -102,8 +102,10 @@ TEST_P(KvLogInput, WhatRefusedBatchesLeaveNeverCounts) {
     const LogMedium medium(*opened.region);
     const Words words = medium.copy();
     for (std::uint64_t again = random() % 3; again > 0; --again) {
-      be_refused(opened, 1500, random() % 4 == 0);
+      be_refused(opened, 1500, random() % 4 == 0, place());
     }
+    // Of a log that is empty, one that certainly begins to append.
+    if (round == 0) be_refused(opened, 1500, false, Place::pinned);
     const KvStore::Stats behind = opened.store->stats();
     EXPECT_EQ(behind.batches, before.batches);
     // What made room for them is no part of it.
