@@ -128,6 +128,8 @@ class BytesMap {
   // A kill leaves the map whole or absent. A name has 40 bytes at most. Throws as
   // HashMap::create().
   static BytesMap create(Region& region, std::string_view name, const Options& options);
+  // Removes it, with what growths have added, and otherwise as HashMap::remove().
+  static void remove(Region& region, std::string_view name);
   // Opens it, and finds what is free: reads the index once, and no record. Throws damaged (with
   // nothing changed), and as HashMap::open(). `max_batch`: 0: as it was made.
   static BytesMap open(Region& region, std::string_view name, std::uint32_t max_batch = 0);

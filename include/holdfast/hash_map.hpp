@@ -277,6 +277,7 @@ class MapBase {
   // Whether there is one, damaged or not, or another durable object; what a creation that was cut
   // off has left is none.
   static bool is_there(Region& region, std::string_view name);
+  static void remove(Region& region, std::string_view name);
   // What it was made with as MapOptions::changes. Throws damaged, and as Durable::open().
   static std::uint64_t recorded(Region& region, std::string_view name);
 
@@ -355,7 +356,8 @@ class HashMap : public detail::MapBase {
 
   // A kill leaves the map whole or absent. A name has 46 bytes at most: with that of any growth's
   // object behind it, it is one of the region's. Throws invalid_argument (options, name),
-  // already_exists, no_space (the message says what it takes), no_memory, and as Durable::create().
+  // already_exists, no_space (the message says what it takes), no_memory, and as Durable::create();
+  // there is none then, or what was there before.
   static HashMap create(Region& region, std::string_view name, const Options& options,
                         EmptyKey<Key> empty_key = {}, EmptyValue empty_value = {}) {
     return HashMap(
@@ -367,6 +369,12 @@ class HashMap : public detail::MapBase {
   static HashMap open(Region& region, std::string_view name, const MapOpenOptions& options = {}) {
     return HashMap(MapBase::open(region, name, types(), options));
   }
+  // Removes it, with what growths have added and its record of changes, whatever the types of its
+  // keys and values. Whoever has it open in this process is ended, as by open(). A kill leaves it
+  // whole, or absent with something for the next creation to remove. Throws not_found,
+  // invalid_argument (it is no hash map; refs of it are out, which kernels may still use), and as
+  // Durable::remove().
+  static void remove(Region& region, std::string_view name) { MapBase::remove(region, name); }
   // Bytes that a region must have to hold it and nothing else.
   static std::uint64_t region_bytes(const Options& options) {
     return MapBase::region_bytes(types(), options);

@@ -155,7 +155,8 @@ class KvStore {
 
   // A kill leaves the store whole or absent. Throws invalid_argument, already_exists, no_space (the
   // message says what it takes), no_memory (also Cache::on, and where the index of the layout log
-  // does not fit; it names what does), and as Durable::create().
+  // does not fit; it names what does), and as Durable::create(); there is none then, or what was
+  // there before.
   static KvStore create(Region& region, const Options& options);
   // Opens, and takes back a batch that a crash cut off. Throws not_found, damaged, unsupported (a
   // store of an earlier version, which has to be made again), invalid_argument (no such cache or
@@ -164,6 +165,10 @@ class KvStore {
   // that.
   static KvStore open(Region& region, Cache cache = Cache::automatic,
                       Index index = Index::automatic);
+  // Removes it, whichever layout it has; whoever has it open in this process is ended, as by
+  // open(). A kill leaves it whole, or absent with something for the next creation to remove.
+  // Throws not_found, and as Durable::remove().
+  static void remove(Region& region);
   // Bytes that a region must have for a store of these options. Throws invalid_argument.
   static std::uint64_t region_bytes(const Options& options);
 

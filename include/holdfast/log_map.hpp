@@ -84,8 +84,9 @@ class LogMap {
   // is open for reading: recovery stores to it), and as Durable::open().
   static LogMap open(Region& region, std::string_view name,
                      KvStore::Index index = KvStore::Index::automatic);
-  // Removes it. REQUIRES: it is not open. A kill leaves it whole, or absent with something for the
-  // next creation to remove. Throws as open() what it finds wrong, and as Durable::remove().
+  // Removes it; whoever has it open in this process is ended, as by open(). A kill leaves it whole,
+  // or absent with something for the next creation to remove. Throws not_found, invalid_argument
+  // (it is no log map), and as Durable::remove().
   static void remove(Region& region, std::string_view name);
   // Bytes that suffice for a region with such a map alone. Throws invalid_argument.
   static std::uint64_t region_bytes(const Options& options);

@@ -178,6 +178,12 @@ void bind_bytes_map(nb::module_& module) {
       });
   module.def("create_bytes_map", &create, "region"_a, "name"_a, "capacity"_a, "record_bytes"_a,
              "max_batch"_a);
+  module.def(
+      "remove_bytes_map",
+      [](const std::shared_ptr<RegionHandle>& region, const std::string& name) {
+        region->with([&](Region& open) { BytesMap::remove(open, name); });
+      },
+      "region"_a, "name"_a);
   module.def("open_bytes_map", &open, "region"_a, "name"_a, "max_batch"_a);
   module.def(
       "bytes_map_region_bytes",

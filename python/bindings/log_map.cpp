@@ -142,6 +142,12 @@ void bind_log_map(nb::module_& module) {
       .def("recovery", ask([](LogMap& map) -> Recovery { return map.recovery(); }));
   module.def("create_log_map", &create, "region"_a, "name"_a, "capacity"_a, "value_bytes"_a,
              "max_batch"_a, "log_records"_a, "index"_a);
+  module.def(
+      "remove_log_map",
+      [](const std::shared_ptr<RegionHandle>& region, const std::string& name) {
+        region->with([&](Region& open) { LogMap::remove(open, name); });
+      },
+      "region"_a, "name"_a);
   module.def("open_log_map", &open, "region"_a, "name"_a, "index"_a);
   module.def(
       "log_map_region_bytes",

@@ -63,6 +63,7 @@ class LongMap : public detail::MapBase {
   using MapBase::find;
   using MapBase::is_there;
   using MapBase::recorded;
+  using MapBase::remove;
   using MapBase::scores;
 
  private:
@@ -134,6 +135,15 @@ MapScores scores_named(const std::string& name) {
   throw Error(Errc::invalid_argument, "scores are '" + name + "': use none, lru, lfu or custom");
 }
 
+MapCache::Policy policy_named(const std::string& name) {
+  if (name == "frozen") return MapCache::Policy::frozen;
+  if (name == "lfu") return MapCache::Policy::lfu;
+  if (name == "lru") return MapCache::Policy::lru;
+  if (name == "random") return MapCache::Policy::random;
+  throw Error(Errc::invalid_argument,
+              "policy of a cache is '" + name + "': use lfu, lru, frozen or random");
+}
+
 MapOptions options_of(std::uint64_t capacity, std::uint32_t value_bytes, std::uint32_t max_batch,
                       std::uint64_t value_places, std::uint64_t changes,
                       const std::string& directory = "automatic") {
@@ -152,10 +162,11 @@ std::string named(const std::string& name) { return "hash map '" + name + "'"; }
 Handle create_map(const std::shared_ptr<RegionHandle>& region, const std::string& name,
                   std::uint32_t key_bytes, std::uint64_t capacity, std::uint32_t value_bytes,
                   std::uint32_t max_batch, std::uint64_t value_places, std::uint64_t changes,
-                  const std::string& directory, const std::string& scores) {
+                  const std::string& directory, const std::string& scores, const MapCache& cache) {
   MapOptions options =
       options_of(capacity, value_bytes, max_batch, value_places, changes, directory);
   options.scores = scores_named(scores);
+  options.cache = cache;
   AnyMap map = region->with([&](Region& open) {
     return key_bytes == 4   ? AnyMap{Map32::create(open, name, options)}
            : key_bytes == 8 ? AnyMap{Map64::create(open, name, options)}
@@ -168,15 +179,19 @@ bool has_map(const std::shared_ptr<RegionHandle>& region, const std::string& nam
   return region->with([&](Region& open) { return LongMap::is_there(open, name); });
 }
 
+void remove_map(const std::shared_ptr<RegionHandle>& region, const std::string& name) {
+  region->with([&](Region& open) { LongMap::remove(open, name); });
+}
+
 std::uint64_t recorded(const std::shared_ptr<RegionHandle>& region, const std::string& name) {
   return region->with([&](Region& open) { return LongMap::recorded(open, name); });
 }
 
 Handle open_map(const std::shared_ptr<RegionHandle>& region, const std::string& name,
                 std::uint32_t key_bytes, std::uint32_t value_bytes, std::uint32_t max_batch,
-                const std::string& directory, const std::string& scores) {
-  const MapOpenOptions options{
-      value_bytes, max_batch, directory_named(directory), {}, scores_named(scores)};
+                const std::string& directory, const std::string& scores, const MapCache& cache) {
+  const MapOpenOptions options{value_bytes, max_batch, directory_named(directory), cache,
+                               scores_named(scores)};
   AnyMap map = region->with([&](Region& open) {
     return key_bytes == 4   ? AnyMap{Map32::open(open, name, options)}
            : key_bytes == 8 ? AnyMap{Map64::open(open, name, options)}
@@ -392,6 +407,23 @@ void bind_records(nb::module_& module) {
       .def_ro("evicted", &MapEviction::evicted, "pairs that were in the map")
       .def_prop_ro("count", &MapEviction::count, "those, and of the batch those that are not done");
 
+  nb::class_<MapCache>(module, "MapCache", "As holdfast.MapCache, which checks.")
+      .def(
+          "__init__",
+          [](MapCache* self, std::uint64_t bytes, const std::string& policy,
+             std::uint32_t load_every) {
+            new (self) MapCache{bytes, policy_named(policy), load_every};
+          },
+          "bytes"_a, "policy"_a, "load_every"_a);
+  nb::class_<MapCacheStats>(module, "MapCacheStats", "What a map's cache does.")
+      .def_ro("rows", &MapCacheStats::rows, "values that there is room for; 0: there is no cache")
+      .def_ro("hits", &MapCacheStats::hits, "lookups that found their value here")
+      .def_ro("misses", &MapCacheStats::misses, "and on the medium, since the map was opened")
+      .def_ro("loads", &MapCacheStats::loads, "that are done")
+      .def("__repr__", [](const MapCacheStats& stats) {
+        return detail::concat("MapCacheStats(rows=", stats.rows, ", hits=", stats.hits,
+                              ", misses=", stats.misses, ", loads=", stats.loads, ")");
+      });
   nb::class_<MapStats>(module, "MapStats", "What a map holds.")
       .def_ro("size", &MapStats::size, "pairs")
       .def_ro("capacity", &MapStats::capacity, "slots")
@@ -401,6 +433,9 @@ void bind_records(nb::module_& module) {
       .def_ro("free_places", &MapStats::free_places, "of these")
       .def_ro("max_batch", &MapStats::max_batch)
       .def_ro("directory", &MapStats::directory, "there is one")
+      .def_ro("left_to_move", &MapStats::left_to_move,
+              "buckets that migrate() has to empty yet; 0: the table does not grow")
+      .def_ro("cache", &MapStats::cache)
       .def("__repr__", [](const MapStats& stats) {
         return detail::concat("MapStats(size=", stats.size, ", capacity=", stats.capacity,
                               ", value_bytes=", stats.value_bytes, ")");
@@ -447,6 +482,12 @@ void bind_map(nb::module_& module) {
       return handle->with([&](AnyMap& any) { return any.with(function); });
     };
   };
+  const auto tell = [](auto&& function) {
+    return [function](const Handle& handle, std::uint64_t number) {
+      return handle->with(
+          [&](AnyMap& any) { return any.with([&](auto& map) { return function(map, number); }); });
+    };
+  };
   nb::class_<MapHandle>(module, "Map", "A map's handle; holdfast.Map wraps it.")
       .def("accumulate", &accumulate, "element"_a, "keys"_a, "deltas"_a, "count"_a, "status"_a,
            "streams"_a)
@@ -467,6 +508,13 @@ void bind_map(nb::module_& module) {
       .def("version", ask([](auto& map) -> MapVersion { return map.version(); }))
       .def("followed", ask([](auto& map) -> MapVersion { return map.followed(); }))
       .def("set_order", &set_order, "order"_a)
+      .def("reserve", tell([](auto& map, std::uint64_t slots) { map.reserve(slots); }),
+           "capacity"_a)
+      .def("grow", ask([](auto& map) { map.grow(); }))
+      .def("migrate", tell([](auto& map, std::uint64_t n) -> bool { return map.migrate(n); }),
+           "buckets"_a)
+      .def("load_cache", ask([](auto& map) { map.load_cache(); }))
+      .def("await_cache", ask([](auto& map) { map.await_cache(); }))
       .def("close", [](const Handle& handle) { handle->close(); })
       .def("verify", ask([](auto& map) -> std::string { return map.verify(); }))
       .def("stats", ask([](auto& map) -> MapStats { return map.stats(); }))
@@ -474,9 +522,10 @@ void bind_map(nb::module_& module) {
       .def("timing", ask([](auto& map) -> MapTiming { return map.timing(); }));
   module.def("create_map", &create_map, "region"_a, "name"_a, "key_bytes"_a, "capacity"_a,
              "value_bytes"_a, "max_batch"_a, "value_places"_a, "changes"_a, "directory"_a,
-             "scores"_a);
+             "scores"_a, "cache"_a);
   module.def("open_map", &open_map, "region"_a, "name"_a, "key_bytes"_a, "value_bytes"_a,
-             "max_batch"_a, "directory"_a, "scores"_a);
+             "max_batch"_a, "directory"_a, "scores"_a, "cache"_a);
+  module.def("remove_map", &remove_map, "region"_a, "name"_a);
   module.def("has_map", &has_map, "region"_a, "name"_a,
              "Whether there is a map of this name, whole or damaged, or another durable object.");
   module.def("map_recorded", &recorded, "region"_a, "name"_a,

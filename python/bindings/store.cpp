@@ -252,6 +252,12 @@ void bind_store(nb::module_& module) {
       });
   module.def("create_store", &create_store, "region"_a, "capacity"_a, "max_batch"_a, "cache"_a,
              "layout"_a, "log_records"_a, "index"_a);
+  module.def(
+      "remove_store",
+      [](const std::shared_ptr<RegionHandle>& region) {
+        region->with([](Region& open) { KvStore::remove(open); });
+      },
+      "region"_a);
   module.def("open_store", &open_store, "region"_a, "cache"_a, "index"_a);
   module.def(
       "store_region_bytes",

@@ -17,6 +17,7 @@ from ._log_map import LogMap
 from ._map import Map
 from ._map_changes import MapChanges, MapVersion
 from ._map_evict import MapEvicted
+from ._map_memory import MapCache
 from ._map_mixed import MapApplied
 from ._memory_server import MemoryServer
 from ._partner_memory import PartnerMemory
@@ -58,6 +59,7 @@ __all__ = [
     "LogMap",
     "Map",
     "MapApplied",
+    "MapCache",
     "MapChanges",
     "MapEvicted",
     "MapOp",

@@ -13,7 +13,7 @@ from ._backend import ext
 from ._closing import Closing
 from ._errors import Error, checked_number, checked_text
 from ._map import MOST_OPERATIONS
-from ._region import Region
+from ._region import Region, checked_region
 
 MOST_KEY_BYTES = 64 << 10
 MOST_VALUE_BYTES = 16 << 20
@@ -116,9 +116,7 @@ class BytesMap(Closing):
         record_bytes: int | None = None,
         max_batch: int | None = None,
     ) -> None:
-        if not isinstance(region, Region):
-            raise Error(f"the region of a map is {region!r}: give one of create() or open()")
-        self.region = region
+        self.region = checked_region(region, "a map")
         self.name = checked_text(name, "the name of a map")
         most = (
             0 if max_batch is None else checked_number(max_batch, "max_batch", 1, MOST_OPERATIONS)
@@ -150,6 +148,12 @@ class BytesMap(Closing):
             region._handle, name, checked_number(capacity, "capacity", 1),
             checked_number(record_bytes, "record_bytes", 1), max_batch or 1 << 16,
         )  # fmt: skip
+
+    @staticmethod
+    def remove(region: Region, name: str = "map") -> None:
+        """Removes the map of this name; as Map.remove()."""
+        handle = checked_region(region, "a map")._handle
+        ext.remove_bytes_map(handle, checked_text(name, "the name of a map"))
 
     @staticmethod
     def region_bytes(capacity: int, record_bytes: int, max_batch: int = 1 << 16) -> int:

@@ -455,6 +455,8 @@ class Store:
 
 def create_store(region: Region, capacity: int, max_batch: int, cache: str, layout: str, log_records: int, index: str) -> Store: ...
 
+def remove_store(region: Region) -> None: ...
+
 def open_store(region: Region, cache: str, index: str) -> Store: ...
 
 def store_region_bytes(capacity: int, max_batch: int, layout: str, log_records: int) -> int:
@@ -552,6 +554,32 @@ class MapEviction:
     def count(self) -> int:
         """those, and of the batch those that are not done"""
 
+class MapCache:
+    """As holdfast.MapCache, which checks."""
+
+    def __init__(self, bytes: int, policy: str, load_every: int) -> None: ...
+
+class MapCacheStats:
+    """What a map's cache does."""
+
+    @property
+    def rows(self) -> int:
+        """values that there is room for; 0: there is no cache"""
+
+    @property
+    def hits(self) -> int:
+        """lookups that found their value here"""
+
+    @property
+    def misses(self) -> int:
+        """and on the medium, since the map was opened"""
+
+    @property
+    def loads(self) -> int:
+        """that are done"""
+
+    def __repr__(self) -> str: ...
+
 class MapStats:
     """What a map holds."""
 
@@ -583,6 +611,13 @@ class MapStats:
     @property
     def directory(self) -> bool:
         """there is one"""
+
+    @property
+    def left_to_move(self) -> int:
+        """buckets that migrate() has to empty yet; 0: the table does not grow"""
+
+    @property
+    def cache(self) -> MapCacheStats: ...
 
     def __repr__(self) -> str: ...
 
@@ -677,6 +712,16 @@ class Map:
 
     def set_order(self, order: str) -> None: ...
 
+    def reserve(self, capacity: int) -> None: ...
+
+    def grow(self) -> None: ...
+
+    def migrate(self, buckets: int) -> bool: ...
+
+    def load_cache(self) -> None: ...
+
+    def await_cache(self) -> None: ...
+
     def close(self) -> None: ...
 
     def verify(self) -> str: ...
@@ -687,9 +732,11 @@ class Map:
 
     def timing(self) -> MapTiming: ...
 
-def create_map(region: Region, name: str, key_bytes: int, capacity: int, value_bytes: int, max_batch: int, value_places: int, changes: int, directory: str, scores: str) -> Map: ...
+def create_map(region: Region, name: str, key_bytes: int, capacity: int, value_bytes: int, max_batch: int, value_places: int, changes: int, directory: str, scores: str, cache: MapCache) -> Map: ...
 
-def open_map(region: Region, name: str, key_bytes: int, value_bytes: int, max_batch: int, directory: str, scores: str) -> Map: ...
+def open_map(region: Region, name: str, key_bytes: int, value_bytes: int, max_batch: int, directory: str, scores: str, cache: MapCache) -> Map: ...
+
+def remove_map(region: Region, name: str) -> None: ...
 
 def has_map(region: Region, name: str) -> bool:
     """
@@ -769,6 +816,8 @@ class LogMap:
     def recovery(self) -> RecoveryReport: ...
 
 def create_log_map(region: Region, name: str, capacity: int, value_bytes: int, max_batch: int, log_records: int, index: str) -> LogMap: ...
+
+def remove_log_map(region: Region, name: str) -> None: ...
 
 def open_log_map(region: Region, name: str, index: str) -> LogMap: ...
 
@@ -865,6 +914,8 @@ class BytesMap:
     def recovery(self) -> MapRecovery: ...
 
 def create_bytes_map(region: Region, name: str, capacity: int, record_bytes: int, max_batch: int) -> BytesMap: ...
+
+def remove_bytes_map(region: Region, name: str) -> None: ...
 
 def open_bytes_map(region: Region, name: str, max_batch: int) -> BytesMap: ...
 

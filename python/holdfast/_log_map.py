@@ -12,7 +12,7 @@ from ._errors import Error, checked_number, checked_text
 from ._map import _ROOM_FOR_TYPES, MOST_OPERATIONS
 from ._map_arrays import _FOUND, _Arrays
 from ._map_types import Element, _agreed, _store_types, _stored_types, _types_object, _value_of
-from ._region import Region
+from ._region import Region, checked_region
 
 _KEY = Element("uint64", 8)
 
@@ -55,9 +55,7 @@ class LogMap(Closing):
         log_records: int = 0,
         index: str = "automatic",
     ) -> None:
-        if not isinstance(region, Region):
-            raise Error(f"the region of a map is {region!r}: give one of create() or open()")
-        self.region = region
+        self.region = checked_region(region, "a map")
         self.name = checked_text(name, "the name of a map")
         checked_text(index, "index")
         asked = None if value is None else _value_of(value)
@@ -111,6 +109,18 @@ class LogMap(Closing):
                 "that it was made for"
             )
         return value
+
+    @staticmethod
+    def remove(region: Region, name: str = "map") -> None:
+        """Removes the map of this name.
+
+        One that is open is ended, and raises Error (closed) from then on. Raises Error (not_found;
+        invalid_argument: it is none).
+        """
+        handle = checked_region(region, "a map")._handle
+        ext.remove_log_map(handle, checked_text(name, "the name of a map"))
+        if _stored_types(region, name) is not None:
+            handle.remove(_types_object(name))
 
     @staticmethod
     def region_bytes(

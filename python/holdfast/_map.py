@@ -14,6 +14,7 @@ from ._errors import Error, checked_number, checked_text
 from ._map_arrays import _FOUND, _STATUS, _Arrays
 from ._map_changes import MapChanges, MapVersion, native_version, version_of
 from ._map_evict import MapEvicted, insert_and_evict, scores_of
+from ._map_memory import MapCache, MapMemory, native_cache
 from ._map_mixed import MapApplied, numbers_of
 from ._map_types import (
     Element,
@@ -27,7 +28,7 @@ from ._map_types import (
     _types_object,
     _value_of,
 )
-from ._region import Region
+from ._region import Region, checked_region
 
 # Operations that a batch can have.
 MOST_OPERATIONS = 2**24
@@ -37,7 +38,7 @@ _EXPORTED = 1 << 16  # slots that are looked at in one step
 _TYPES_OF_SUMS = ("float32", "float64", "int32", "uint32", "int64", "uint64")
 
 
-class Map(Closing):
+class Map(MapMemory, Closing):
     """A hash map in a region, updated in place on the GPU, a batch at a time (docs/map.md).
 
     >>> row = ("float32", 64)
@@ -63,6 +64,8 @@ class Map(Closing):
     and then there are no versions); of a map that is there, what it was made with, or 0. `scores`:
     "lru", "lfu" or "custom", for insert_and_evict(); without it, or with "none", there are none.
     They take 8 bytes of the GPU's memory for each slot, and are all 0 when a map is opened.
+    `cache`: a holdfast.MapCache, for values that lookups take from the GPU's memory; it is empty
+    when a map is opened, and turns the directory on. reserve() makes a map larger that is there.
 
     Arrays are of NumPy, PyTorch or CuPy, or have __cuda_array_interface__ or __dlpack__; keys of
     shape (n,), values of (n, *row). They are contiguous and of the map's types, never converted;
@@ -93,13 +96,13 @@ class Map(Closing):
         directory: str = "automatic",
         changes: int = 0,
         scores: str | None = None,
+        cache: MapCache | None = None,
     ) -> None:
-        if not isinstance(region, Region):
-            raise Error(f"the region of a map is {region!r}: give one of create() or open()")
-        self.region = region
+        self.region = checked_region(region, "a map")
         self.name = checked_text(name, "the name of a map")
         checked_text(directory, "directory")
         policy = "none" if scores is None else checked_text(scores, "scores")
+        cached = native_cache(cache)
         self._bytes_key = _bytes_dtype(key) if key is not None else None
         most = (
             0 if max_batch is None else checked_number(max_batch, "max_batch", 1, MOST_OPERATIONS)
@@ -109,8 +112,9 @@ class Map(Closing):
             self._key, self._value = self._types_to_open(key, value)
             self._check_recorded(checked_number(changes, "changes"))
             self._map = ext.open_map(
-                region._handle, name, self._key.nbytes, self._value.nbytes, most, directory, policy
-            )
+                region._handle, name, self._key.nbytes, self._value.nbytes, most, directory, policy,
+                cached,
+            )  # fmt: skip
             return
         if capacity is None:
             cut_off = ", whose creation was cut off" if has_header else ""
@@ -129,7 +133,7 @@ class Map(Closing):
         try:
             self._map = ext.create_map(
                 region._handle, name, self._key.nbytes, slots, self._value.nbytes,
-                most or 1 << 16, places, recorded, directory, policy,
+                most or 1 << 16, places, recorded, directory, policy, cached,
             )  # fmt: skip
         except Error:
             region._handle.remove(_types_object(name))
@@ -153,6 +157,18 @@ class Map(Closing):
             _agreed(where, "key", None if key is None else _key_of(key), stored[0]),
             _agreed(where, "value", None if value is None else _value_of(value), stored[1]),
         )
+
+    @staticmethod
+    def remove(region: Region, name: str = "map") -> None:
+        """Removes the map of this name.
+
+        One that is open is ended, and raises Error (closed) from then on. Raises Error (not_found;
+        invalid_argument: it is none).
+        """
+        handle = checked_region(region, "a map")._handle
+        ext.remove_map(handle, checked_text(name, "the name of a map"))
+        if _stored_types(region, name) is not None:
+            handle.remove(_types_object(name))
 
     @staticmethod
     def region_bytes(

@@ -349,6 +349,13 @@ class Region:
         return f"<holdfast.Region {self.path}: {self.domain}, {self.size} bytes{reading}>"
 
 
+def checked_region(region: Any, of: str) -> Region:
+    """Returns `region`, that of `of`, if it is one."""
+    if not isinstance(region, Region):
+        raise Error(f"the region of {of} is {region!r}: give one of create() or open()")
+    return region
+
+
 def path_text(path: str | os.PathLike[str]) -> str:
     """Returns a path as the library takes it. Raises Error invalid_argument: not UTF-8."""
     text = os.fspath(path)

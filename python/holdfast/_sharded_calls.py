@@ -19,7 +19,7 @@ from ._rows import Order
 
 _OPERATIONS = (
     "insert", "insert_or_assign", "find_or_insert", "assign", "erase", "accumulate", "find",
-    "contains", "size", "load", "insert_and_evict",
+    "contains", "size", "load", "insert_and_evict", "reserve",
 )  # fmt: skip
 _INSERTED, _KEPT, _SUPERSEDED = 1, 3, 6  # MapStatus
 _BINS = 256  # of an owner's keys, at first
@@ -169,7 +169,7 @@ class Calls:
         """
         if self._beside is not None:
             self._beside.settle()
-        if error is None and self.loads and operation not in ("load", "size"):
+        if error is None and self.loads and operation not in ("load", "size", "reserve"):
             error = Error(
                 f"{self._where}: a load() from map {self.loads} was cut off: call it again first",
                 "conflict",

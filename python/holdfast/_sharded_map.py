@@ -16,7 +16,7 @@ from ._map import _ROOM_FOR_TYPES, _TYPES_OF_SUMS, Map
 from ._map_arrays import _FOUND, _SCORE, _STATUS
 from ._map_evict import rooms_for
 from ._map_types import _types_text
-from ._region import Region
+from ._region import Region, checked_region
 from ._region import open as open_region
 from ._rows import Rows
 from ._sharded_calls import Call, Calls, error_of
@@ -72,11 +72,11 @@ class ShardedMap(Closing):
     the next ones are exchanged. Default: 2^20, or as many as have 128 MiB of rows.
 
     Making and opening a map, insert(), insert_or_assign(), find_or_insert(), assign(), erase(),
-    accumulate(), insert_and_evict(), find(), contains(), size() and load() are collective: all
-    ranks call them, in the same order, with arguments of any count, also none. A call is one batch
-    of all ranks' operations, in the order of ranks: of several on one key the last one of the
-    highest rank counts, and the others are superseded. Once it has returned on one rank it is
-    durable on all.
+    accumulate(), insert_and_evict(), find(), contains(), size(), reserve() and load() are
+    collective: all ranks call them, in the same order, with arguments of any count, also none. A
+    call is one batch of all ranks' operations, in the order of ranks: of several on one key the
+    last one of the highest rank counts, and the others are superseded. Once it has returned on one
+    rank it is durable on all.
     Where one rank refuses its arguments, all raise Error, and nothing has changed. Of a call that
     ends in any other way (a crash, Error rank_lost, or an error of one shard, which all raise) each
     operation is there whole or not at all. After rank_lost all ranks have to end, and to open the
@@ -126,8 +126,7 @@ class ShardedMap(Closing):
         """Returns what each rank has, by rank."""
 
         def look() -> None:
-            if not isinstance(self.region, Region):
-                raise Error(f"the region of a map is {self.region!r}: give one of create()")
+            checked_region(self.region, "a map")
             if chunk is not None:
                 checked_number(chunk, "chunk", 1)
             if self.ranks > _shard_set.MOST_SHARDS:
@@ -157,6 +156,20 @@ class ShardedMap(Closing):
         ids = [shard.map_id for shard in found if shard.rank >= 0]
         self.id = ids[0] if ids else f"{int(proposed[0, 0]):012x}"
         return making
+
+    @staticmethod
+    def remove(region: Region, name: str = "map") -> None:
+        """Removes the shard that `region` has; as Map.remove(). Not collective: of each rank."""
+        marks = _shard_set.Marks(checked_region(region, "a map"), name)
+        shard = marks.read()
+        if shard.rank < 0:
+            raise Error(f"region {region.path} has no shard of a map '{name}'", "not_found")
+        # One that is cut off leaves the shard, or what a creation that is cut off leaves.
+        marks.remove("loads")
+        marks.remove("whole")
+        if shard.made:
+            Map.remove(region, name)
+        marks.remove("shard")
 
     @staticmethod
     def region_bytes(
@@ -276,6 +289,13 @@ class ShardedMap(Closing):
         self._calls.agree("size", error_of(lambda: sizes.append(self.shard.size)))
         return int(self._exchange.gather([sizes[0]]).sum())
 
+    def reserve(self, capacity: int) -> None:
+        """Grows this rank's shard until it has so many slots, as Map.reserve(). Collective.
+
+        Where one rank raises, all do; the shards of others may have grown.
+        """
+        self._calls.agree("reserve", error_of(lambda: self.shard.reserve(capacity)))
+
     def load(self, shards: Sequence[Region | str | os.PathLike[str]], name: str = "") -> int:
         """Takes over all pairs of a map with another number of shards. Returns how many.
 
@@ -303,7 +323,8 @@ class ShardedMap(Closing):
             if lacking:
                 raise Error(
                     f"{self._where}: {lacking} of the old shards' pairs found no room; they are "
-                    "still there: load them into a map with a larger capacity",
+                    "still there: reserve() more room and load() again, or load them into a map "
+                    "with a larger capacity",
                     "no_space",
                 )
             error = error_of(lambda: self._marks.remove("loads"))

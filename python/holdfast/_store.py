@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ._backend import ext
 from ._errors import Error, checked_number
-from ._region import Region
+from ._region import Region, checked_region
 
 U64 = npt.NDArray[np.uint64]
 
@@ -134,6 +134,11 @@ class KeyValueStore:
         store.region = region
         store._store = ext.open_store(region._handle, cache, index)
         return store
+
+    @staticmethod
+    def remove(region: Region) -> None:
+        """Removes the store of `region`; as Map.remove()."""
+        ext.remove_store(checked_region(region, "a store")._handle)
 
     @staticmethod
     def region_bytes(

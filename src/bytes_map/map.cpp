@@ -2,7 +2,9 @@
 #include <utility>
 
 #include "bytes_map/host.hpp"
+#include "durable/creation.hpp"
 #include "durable/is_whole.hpp"
+#include "durable/removal.hpp"
 #include "hash_map/format.hpp"
 #include "hash_map/table.hpp"
 
@@ -90,17 +92,27 @@ BytesMap BytesMap::create(Region& region, std::string_view name, const Options& 
   if (has_records) bytes_map::BytesMapObject::remove(region, name);
   bytes_map::Records::remove_all(region, name);  // of one that was removed
   auto object = bytes_map::BytesMapObject::create(region, name, parameters);
-  try {
-    auto made = bytes_map::Index::create(region, index, bytes_map::index_options(options));
-    auto records = bytes_map::records_of(region, name, where, object);
-    auto host = std::make_shared<BytesMapHost>(region, where, std::move(object), std::move(records),
-                                               std::move(made), options.max_batch);
-    host->survey();
-    return BytesMap(std::move(host));
-  } catch (const Error&) {
-    if (!is_taken<map::MapObject>(region, index)) bytes_map::BytesMapObject::remove(region, name);
-    throw;
-  }
+  return finish_creation(
+      [&] {
+        auto made = bytes_map::Index::create(region, index, bytes_map::index_options(options));
+        auto records = bytes_map::records_of(region, name, where, object);
+        auto host =
+            std::make_shared<BytesMapHost>(region, where, std::move(object), std::move(records),
+                                           std::move(made), options.max_batch);
+        host->survey();
+        return BytesMap(std::move(host));
+      },
+      [&] { remove(region, name); });
+}
+
+// The index first: without it there is no map.
+void BytesMap::remove(Region& region, std::string_view name) {
+  region.check_writable("removing a bytes map");
+  check_removable<bytes_map::BytesMapObject>(region, name);
+  const std::string index = bytes_map::index_name(name);
+  remove_if_there([&] { map::remove_table(region, index, bytes_map::place_of(name, region)); });
+  bytes_map::BytesMapObject::remove(region, name);
+  bytes_map::Records::remove_all(region, name);
 }
 
 BytesMap BytesMap::open(Region& region, std::string_view name, std::uint32_t max_batch) {

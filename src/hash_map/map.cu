@@ -1,6 +1,7 @@
 // The interface of a map of any types.
 #include <utility>
 
+#include "durable/creation.hpp"
 #include "hash_map/host.hpp"
 
 namespace holdfast::detail {
@@ -38,12 +39,10 @@ map::Table make_table(Region& region, std::string_view name, const std::string& 
     map::ChangesObject::create(region, map::changes_name(name),
                                map::changes_parameters(changes, shape.key_bytes, shape.max_batch));
   }
-  try {
-    return map::create_table(region, name, where, shape);
-  } catch (const Error&) {
-    if (makes) map::remove_changes(region, name);
-    throw;
-  }
+  return finish_creation([&] { return map::create_table(region, name, where, shape); },
+                         [&] {
+                           if (makes) map::remove_changes(region, name);
+                         });
 }
 
 }  // namespace
@@ -60,14 +59,25 @@ std::shared_ptr<MapHost> MapBase::create(Region& region, std::string_view name,
       memory_for(region, shape, false, shape.max_batch, directory, options.cache, options.scores);
   const std::string where = place_of(name, region);
   map::Table table = make_table(region, name, where, shape, options.changes);
-  core::Use use = take_over(region, name);
-  const auto host = std::make_shared<MapHost>(region, where, std::move(table), std::move(use),
-                                              types, shape.max_batch, directory, std::move(memory));
-  host->changes =
-      map::Changes::load(region, host->stream, name, where, shape.key_bytes, shape.max_batch);
-  host->survey();
-  if (host->changes) host->changes->begin(host->stream);
-  return host;
+  return finish_creation(
+      [&] {
+        core::Use use = take_over(region, name);
+        const auto host =
+            std::make_shared<MapHost>(region, where, std::move(table), std::move(use), types,
+                                      shape.max_batch, directory, std::move(memory));
+        host->changes =
+            map::Changes::load(region, host->stream, name, where, shape.key_bytes, shape.max_batch);
+        host->survey();
+        if (host->changes) host->changes->begin(host->stream);
+        return host;
+      },
+      [&] { remove(region, name); });
+}
+
+void MapBase::remove(Region& region, std::string_view name) {
+  region.check_writable("removing a hash map");
+  map::remove_table(region, name, place_of(name, region));
+  map::remove_changes(region, name);
 }
 
 std::shared_ptr<MapHost> MapBase::open(Region& region, std::string_view name, const MapTypes& types,

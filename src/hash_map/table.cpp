@@ -6,6 +6,8 @@
 #include "core/format.hpp"
 #include "core/growth.hpp"
 #include "core/region_access.hpp"
+#include "durable/creation.hpp"
+#include "durable/removal.hpp"
 #include "undo_log/medium_store.hpp"
 
 namespace holdfast::map {
@@ -152,6 +154,16 @@ void remove_remains(Region& region, const std::string& object) {
   if (region.contains(object) && is_own(region.object(object))) region.remove(object);
 }
 
+// Of a map of this name, which is gone.
+void remove_growths(Region& region, std::string_view name) {
+  Table removed;
+  removed.name = name;
+  for (std::uint32_t growth = 1; growth <= kMostGrowths; ++growth) {
+    remove_remains(region, level_name(removed, growth));
+    remove_remains(region, values_name(removed, growth));
+  }
+}
+
 }  // namespace
 
 void check_name(std::string_view name) {
@@ -191,15 +203,16 @@ void check_no_refs(const Region& region, std::string_view name, const std::strin
 
 Table create_table(Region& region, std::string_view name, const std::string& where,
                    const MapParameters& shape) {
-  if (!is_there(region, name)) {
-    Table removed;  // one of this name, of which growths are left
-    removed.name = name;
-    for (std::uint32_t growth = 1; growth <= kMostGrowths; ++growth) {
-      remove_remains(region, level_name(removed, growth));
-      remove_remains(region, values_name(removed, growth));
-    }
-  }
-  return table_of(region, name, where, MapObject::create(region, name, shape));
+  if (!is_there(region, name)) remove_growths(region, name);
+  const MapObject object = MapObject::create(region, name, shape);
+  return finish_creation([&] { return table_of(region, name, where, object); },
+                         [&] { MapObject::remove(region, name); });
+}
+
+void remove_table(Region& region, std::string_view name, const std::string& where) {
+  if (region.contains(concat(name, ".", kTable))) check_no_refs(region, name, where);
+  remove_in_use<MapObject>(region, name, kTable);
+  remove_growths(region, name);
 }
 
 Table open_table(Region& region, std::string_view name, const std::string& where) {

@@ -47,6 +47,9 @@ void check_no_refs(const Region& region, std::string_view name, const std::strin
 Table create_table(Region& region, std::string_view name, const std::string& where,
                    const MapParameters& shape);
 Table open_table(Region& region, std::string_view name, const std::string& where);
+// With what growths have added. Throws invalid_argument (it is none; refs of it are out), and as
+// Durable::remove().
+void remove_table(Region& region, std::string_view name, const std::string& where);
 
 // What the table is once it has grown. Throws invalid_argument (too large, or its name too long),
 // unsupported (version 1).

@@ -7,6 +7,8 @@
 
 #include "core/reason.hpp"
 #include "core/stream_end.hpp"
+#include "durable/creation.hpp"
+#include "durable/removal.hpp"
 #include "holdfast/durable.hpp"
 #include "kv_store/audit.hpp"
 #include "kv_store/batch.hpp"
@@ -307,10 +309,14 @@ std::shared_ptr<KvStore::Impl> create_in_place(Region& region, const KvStore::Op
   (void)StoreObject::bytes(parameters);  // refuses parameters before there is memory for them
   Buffers buffers(region, parameters, options.cache);
   StoreObject object = StoreObject::create(region, kName, parameters);
-  auto store = std::make_shared<InPlaceStore>(region, std::move(object), take_over(region),
-                                              std::move(buffers));
-  store->begin_empty();
-  return store;
+  return finish_creation(
+      [&] {
+        auto store = std::make_shared<InPlaceStore>(region, std::move(object), take_over(region),
+                                                    std::move(buffers));
+        store->begin_empty();
+        return store;
+      },
+      [&] { StoreObject::remove(region, kName); });
 }
 
 std::shared_ptr<KvStore::Impl> open_in_place(Region& region, KvStore::Cache cache) {
@@ -322,6 +328,8 @@ std::shared_ptr<KvStore::Impl> open_in_place(Region& region, KvStore::Cache cach
   store->recover();
   return store;
 }
+
+void remove_in_place(Region& region) { remove_in_use<StoreObject>(region, kName, kTable); }
 
 std::uint64_t in_place_region_bytes(const KvStore::Options& options) {
   return StoreObject::region_bytes(parameters_of(options));

@@ -90,6 +90,11 @@ KvStore KvStore::open(Region& region, Cache cache, Index index) {
                                     : kv::open_in_place(region, cache));
 }
 
+void KvStore::remove(Region& region) {
+  region.check_writable("removing a store");
+  return kv::is_log(region) ? kv::remove_log(region) : kv::remove_in_place(region);
+}
+
 KvStore::BatchResult KvStore::set(const std::uint64_t* keys, const std::uint64_t* values,
                                   std::size_t count) {
   Impl& self = impl_->usable();

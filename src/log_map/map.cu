@@ -2,7 +2,9 @@
 #include <utility>
 
 #include "core/format.hpp"
+#include "durable/creation.hpp"
 #include "durable/is_whole.hpp"
+#include "durable/removal.hpp"
 #include "log_map/host.hpp"
 
 namespace holdfast {
@@ -45,16 +47,6 @@ void check_form(KvStore::Index form) {
   using Form = KvStore::Index;
   kv::check_option("index", form, {Form::automatic, Form::whole, Form::fingerprints},
                    "Index::automatic, Index::whole or Index::fingerprints");
-}
-
-// Of a creation that failed, and of names that nobody had before it. What failed is thrown on,
-// whatever comes of this: what is left then is what a kill would have left.
-void remove_parts(Region& region, std::string_view name, const std::string& index) noexcept {
-  try {
-    if (is_taken<Index>(region, index)) Index::remove(region, index);
-    if (is_taken<LogMapObject>(region, name)) LogMapObject::remove(region, name);
-  } catch (const std::exception&) {
-  }
 }
 
 // Whether values of a creation that was cut off are there.
@@ -148,24 +140,24 @@ LogMap LogMap::create(Region& region, std::string_view name, const Options& opti
                     "another name");
   }
   if (has_values) log_map::LogMapObject::remove(region, name);
-  // Whatever fails from here on, the map is absent.
   try {
     return log_map::told(where, [&] {
       auto object = log_map::LogMapObject::create(region, name, parameters);
-      auto store = kv::log::create_store(region, index, log_map::index_place(where),
-                                         log_map::index_options(options));
-      auto host = std::make_shared<LogMapHost>(region, where, std::move(object), std::move(store));
-      host->survey();
-      return LogMap(std::move(host));
+      return finish_creation(
+          [&] {
+            auto store = kv::log::create_store(region, index, log_map::index_place(where),
+                                               log_map::index_options(options));
+            auto host =
+                std::make_shared<LogMapHost>(region, where, std::move(object), std::move(store));
+            host->survey();
+            return LogMap(std::move(host));
+          },
+          [&] { remove(region, name); });
     });
   } catch (const Error& error) {
-    log_map::remove_parts(region, name, index);
     if (error.code() != Errc::no_space) throw;
     throw Error(Errc::no_space, concat(error.what(), ". All of the map takes about ",
                                        region_bytes(options), " bytes"));
-  } catch (...) {
-    log_map::remove_parts(region, name, index);
-    throw;
   }
 }
 
@@ -188,9 +180,8 @@ LogMap LogMap::open(Region& region, std::string_view name, KvStore::Index form) 
 
 void LogMap::remove(Region& region, std::string_view name) {
   region.check_writable("removing a log map");
-  (void)log_map::LogMapObject::open(region, name);  // throws what it is, if no log map
-  const std::string index = log_map::index_name(name);
-  if (is_taken<log_map::Index>(region, index)) log_map::Index::remove(region, index);
+  check_removable<log_map::LogMapObject>(region, name);
+  remove_if_there([&] { kv::log::remove_store(region, log_map::index_name(name)); });
   log_map::LogMapObject::remove(region, name);
 }
 

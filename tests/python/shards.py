@@ -23,7 +23,8 @@ def shard_of(
     """This rank's shard, opened, or made where there is none."""
     given: dict[str, Any] = {"max_batch": 64, "timeout": 20, **options}
     size = ShardedMap.region_bytes(capacity, key, value, given["max_batch"])
-    region = holdfast.open_or_create(region_path(folder, group.rank, name), size)
+    path = region_path(folder, group.rank, name)
+    region = holdfast.open_or_create(path, size, max_size=64 << 20)
     return ShardedMap(region, "m", group=group, key=key, value=value, capacity=capacity, **given)
 
 

@@ -460,7 +460,7 @@ def test_a_load_refuses_what_is_no_whole_set(folder: Path) -> None:
     run_threads(2, body)
 
 
-def test_a_load_into_too_small_a_map_can_be_made_elsewhere(folder: Path) -> None:
+def test_a_load_into_too_small_a_map_can_be_made_elsewhere_or_again(folder: Path) -> None:
     filled(folder, 2, 500)
     paths = [region_path(folder, rank) for rank in range(2)]
 
@@ -473,8 +473,15 @@ def test_a_load_into_too_small_a_map_can_be_made_elsewhere(folder: Path) -> None
             table.insert([1], [2])
         done(table)
 
+    def larger(group: ThreadGroup) -> None:
+        table = shard_of(folder, group, name="small", capacity=100)
+        table.reserve(1000)
+        assert table.load([paths[group.rank]]) == 500
+        done(table)
+
     run_threads(2, small)
-    assert len(pairs_of(folder, 2, "shard")) == 500
+    run_threads(2, larger)
+    assert len(pairs_of(folder, 2, "small")) == len(pairs_of(folder, 2, "shard")) == 500
 
 
 @pytest.mark.parametrize("words", [("int32", 1), ("int64", 1), ("int64", 3)])

@@ -8,6 +8,8 @@
 
 #include "core/kernel_memory.hpp"
 #include "core/stream_end.hpp"
+#include "durable/creation.hpp"
+#include "durable/removal.hpp"
 #include "holdfast/kernel.hpp"
 #include "kv_store/log/append.hpp"
 #include "kv_store/rules.hpp"
@@ -446,8 +448,12 @@ std::shared_ptr<LogStore> create_store(Region& region, std::string_view name,
   (void)LogObject::bytes(shape);  // refuses parameters before there is memory for them
   Memory memory = Memory::make(shape, options.index);
   LogObject object = LogObject::create(region, name, shape);
-  return std::make_shared<LogStore>(region, std::move(object), take_over(region, name),
-                                    std::move(memory), what);
+  return finish_creation(
+      [&] {
+        return std::make_shared<LogStore>(region, std::move(object), take_over(region, name),
+                                          std::move(memory), what);
+      },
+      [&] { LogObject::remove(region, name); });
 }
 
 std::shared_ptr<LogStore> open_store(Region& region, std::string_view name, const std::string& what,
@@ -461,13 +467,19 @@ std::shared_ptr<LogStore> open_store(Region& region, std::string_view name, cons
   return store;
 }
 
+void remove_store(Region& region, std::string_view name) {
+  remove_in_use<LogObject>(region, name, kRecords);
+}
+
 }  // namespace holdfast::kv::log
 
 namespace holdfast::kv {
 
 bool is_log(const Region& region) {
-  return region.contains(detail::concat(kName, ".", log::kRecords)) &&
-         region.contains(detail::concat(kName, ".header"));
+  const auto has = [&](const char* part) {
+    return region.contains(detail::concat(kName, ".", part));
+  };
+  return has("header") && (has(log::kRecords) || has(log::kCommit));
 }
 
 std::shared_ptr<KvStore::Impl> create_log(Region& region, const KvStore::Options& options) {
@@ -477,6 +489,8 @@ std::shared_ptr<KvStore::Impl> create_log(Region& region, const KvStore::Options
 std::shared_ptr<KvStore::Impl> open_log(Region& region, KvStore::Index index) {
   return log::open_store(region, kName, where_of(region), index);
 }
+
+void remove_log(Region& region) { log::remove_store(region, kName); }
 
 std::uint64_t log_region_bytes(const KvStore::Options& options) {
   return log::LogObject::region_bytes(log::shape_of(options));

@@ -157,5 +157,7 @@ std::shared_ptr<LogStore> create_store(Region& region, std::string_view name,
                                        const std::string& what, const KvStore::Options& options);
 std::shared_ptr<LogStore> open_store(Region& region, std::string_view name, const std::string& what,
                                      KvStore::Index index);
+// As KvStore::remove().
+void remove_store(Region& region, std::string_view name);
 
 }  // namespace holdfast::kv::log
