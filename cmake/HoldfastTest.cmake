@@ -1,8 +1,9 @@
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
-# holdfast_test(NAME FILE... [OPTIMISED] [RESOURCE_LOCK WHAT]): a test program; .cu files are kernels.
-# Tests that name the same resource do not run at once.
+# holdfast_test(NAME FILE... [OPTIMISED] [RESOURCE_LOCK WHAT] [ONLY TEST...]): a test program; .cu files
+# are kernels. Tests that name the same resource do not run at once. ONLY: of its tests those of these
+# names are run (patterns of --gtest_filter), and there has to be one of each.
 #
 # Most of what there is to compile is tests' host files, in every preset. They are compiled to be
 # compiled soon: without optimisation, and without the checks of undefined behaviour that the library's
@@ -13,7 +14,7 @@ if(HOLDFAST_SANITIZE)
   list(APPEND test_host_options -fno-sanitize=undefined)
 endif()
 function(holdfast_test name)
-  cmake_parse_arguments(arg "OPTIMISED" "RESOURCE_LOCK" "" ${ARGN})
+  cmake_parse_arguments(arg "OPTIMISED" "RESOURCE_LOCK" "ONLY" ${ARGN})
   set(kernels ${arg_UNPARSED_ARGUMENTS})
   list(FILTER kernels INCLUDE REGEX "\\.cu$")
   set(hosts ${arg_UNPARSED_ARGUMENTS})
@@ -28,6 +29,11 @@ function(holdfast_test name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${name} PRIVATE holdfast GTest::gtest GTest::gtest_main)
   holdfast_warnings(${name})
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 300 RESOURCE_LOCK
-                                                                  "${arg_RESOURCE_LOCK}")
+  list(JOIN arg_ONLY ":" only)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_FILTER "${only}"
+                       PROPERTIES TIMEOUT 300 RESOURCE_LOCK "${arg_RESOURCE_LOCK}")
+  foreach(test ${arg_ONLY})
+    add_test(NAME ${name}.has.${test} COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:${name}> -DTEST=${test}
+                                              -P ${PROJECT_SOURCE_DIR}/cmake/HasTest.cmake)
+  endforeach()
 endfunction()
