@@ -71,6 +71,9 @@ class KvStore {
     fingerprints,  // of keys, and positions: lookups read their records over the link, in order
   };
 
+  // Of a batch of several kinds.
+  enum class Op : std::uint8_t { set = 0, erase = 1 };
+
   struct Options {
     // Pairs; Layout::in_place: rounded up to a power of two of 8 or more, 16 bytes each.
     std::uint64_t capacity = 0;
@@ -187,6 +190,14 @@ class KvStore {
   // Removes `count` keys as one transaction; keys that are absent are passed over. Otherwise as
   // set().
   BatchResult erase(const std::uint64_t* keys, std::size_t count);
+
+  // Sets and removes as one transaction: operations[i] says which of both is done with keys[i], and
+  // of an ERASE values[i] is not read. Of operations on a key the last one counts, alone: a key
+  // that was there and is erased and set is `updated`. The three are host, device or region memory;
+  // `operations`, where they are the host's, are read before the call waits for anything. Otherwise
+  // as set(), and throws invalid_argument where an operation is none.
+  BatchResult apply(const Op* operations, const std::uint64_t* keys, const std::uint64_t* values,
+                    std::size_t count);
 
   // Looks up `count` keys, all in the state that the last batch left. values[i] is 0 and found[i]
   // is 0 where a key is absent. All three are host, device or region memory. Throws

@@ -21,6 +21,11 @@ __global__ void find_buckets(Table kvs, const std::uint64_t* keys, std::uint32_t
   if (key == kReservedKey) atomicAdd(&outcome->reserved_keys, 1u);
 }
 
+__global__ void claim_keys(Batch batch, std::uint32_t* claim_of) {
+  const std::uint32_t op = thread_in_row();
+  if (op < batch.count) claim_of[op] = enter_claim(batch.claims, batch.keys, op);
+}
+
 // Whether the next link is of the same chain and the same key.
 __device__ bool is_followed_by_its_key(const Batch& batch, std::uint32_t i) {
   return i + 1 < batch.count && batch.chain_bucket[i + 1] == batch.chain_bucket[i] &&
@@ -72,11 +77,21 @@ BatchPlanner::BatchPlanner(std::uint32_t max_batch)
       changes_(max_batch),
       sorter_(max_batch) {}
 
+void BatchPlanner::reserve_mixed() {
+  if (kinds_.size() != 0) return;
+  const std::size_t most = keys_.size();
+  claims_ = DeviceBuffer<unsigned long long>(claims_for(most));
+  claim_of_ = DeviceBuffer<std::uint32_t>(most);
+  kinds_ = DeviceBuffer<KvStore::Op>(most);
+}
+
 void BatchPlanner::load(Stream& stream, const std::uint64_t* keys, const std::uint64_t* values,
-                        std::size_t count) {
+                        std::size_t count, const KvStore::Op* kinds) {
   count_ = static_cast<std::uint32_t>(count);
   has_values_ = values != nullptr;
+  has_kinds_ = kinds != nullptr;
   copy_async(stream, keys_.data(), keys, count * sizeof(*keys));
+  if (has_kinds_) copy_async(stream, kinds_.data(), kinds, count);
   if (!has_values_) return;
   keys_in_.record(stream);
   keys_in_.wait(beside_);
@@ -107,6 +122,13 @@ Batch BatchPlanner::plan(Stream& stream, const Table& table, bool ordered, bool 
               changes_.data(),
               count_,
               ordered};
+  if (has_kinds_) {
+    tag_ = next_tag(stream, tag_, claims_);
+    batch.kinds = kinds_.data();
+    batch.claim_of = claim_of_.data();
+    batch.claims = {claims_.data(), static_cast<std::uint32_t>(claims_.size() - 1), tag_};
+    launch(stream, grid, block, claim_keys, batch, claim_of_.data());
+  }
   if (!ordered && !chains) return batch;
   // Chains need the sort in either order: it is what keeps operations of one bucket in turn.
   sorter_.sort(stream, bucket_.data(), sorted_bucket_.data(), op_.data(), sorted_op_.data(), count_,

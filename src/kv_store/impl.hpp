@@ -27,9 +27,18 @@ struct KvStore::Impl {
   // Waits for the stream: whatever a layout has in device memory ends before it.
   void end_work() noexcept;
 
-  // Arguments are checked but for the number of operations. `values`: null to erase.
+  // The kinds of a batch that has both. In the host's memory.
+  struct Mixed {
+    const Op* operations;
+    std::size_t erases;  // how many of them
+  };
+  // Arguments are checked but for the number of operations. `values`: null to erase. `mixed`: null
+  // where all are alike.
   virtual BatchResult update(const std::uint64_t* keys, const std::uint64_t* values,
-                             std::size_t count) = 0;
+                             std::size_t count, const Mixed* mixed) = 0;
+  // The same of any kinds.
+  BatchResult apply(const Op* operations, const std::uint64_t* keys, const std::uint64_t* values,
+                    std::size_t count);
   virtual void get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* found,
                    std::size_t count) = 0;
   // For lookups, once all that they read is loaded.

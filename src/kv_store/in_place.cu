@@ -119,7 +119,7 @@ class InPlaceStore : public KvStore::Impl {
   void recover();
 
   KvStore::BatchResult update(const std::uint64_t* keys, const std::uint64_t* values,
-                              std::size_t count) override;
+                              std::size_t count, const Mixed* mixed) override;
   void get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* found,
            std::size_t count) override;
   detail::KvView view() override {
@@ -141,7 +141,8 @@ class InPlaceStore : public KvStore::Impl {
   auto undo_counters() const { return undo(meta_, PutBack<Counters>{counters_, table_.marks}); }
 
   void check_whole() const;  // throws device: an earlier call failed
-  void apply(const std::uint64_t* keys, const std::uint64_t* values, std::size_t count);
+  void carry_out(const std::uint64_t* keys, const std::uint64_t* values, const KvStore::Op* kinds,
+                 std::size_t count);
   // Begins to load the copy. REQUIRES: the table is as a committed batch left it.
   void load_copy();
 
@@ -164,14 +165,15 @@ void InPlaceStore::recover() {
 }
 
 KvStore::BatchResult InPlaceStore::update(const std::uint64_t* keys, const std::uint64_t* values,
-                                          std::size_t count) {
+                                          std::size_t count, const Mixed* mixed) {
   region.check_writable("a batch");
   check_whole();
   check_count(count);
   if (count == 0) return {};
   await_cache();
+  if (mixed != nullptr) buffers_.planner.reserve_mixed();
   try {
-    apply(keys, values, count);
+    carry_out(keys, values, mixed != nullptr ? mixed->operations : nullptr, count);
   } catch (const std::exception& error) {
     // What is queued uses the caller's arrays. Of the batch the medium may have a part, which the
     // next opening takes back; but a log that is full has been told of, and the batch taken back.
@@ -198,10 +200,10 @@ void InPlaceStore::check_whole() const {
 }
 
 // To its end: when it returns, the batch is committed, and its outcome is there.
-void InPlaceStore::apply(const std::uint64_t* keys, const std::uint64_t* values,
-                         std::size_t count) {
+void InPlaceStore::carry_out(const std::uint64_t* keys, const std::uint64_t* values,
+                             const KvStore::Op* kinds, std::size_t count) {
   marks[0].record(stream);
-  buffers_.planner.load(stream, keys, values, count);
+  buffers_.planner.load(stream, keys, values, count, kinds);
   fill_async(stream, buffers_.outcome.data(), 0, sizeof(Outcome));
   marks[1].record(stream);
   const Batch batch =

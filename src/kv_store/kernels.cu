@@ -1,5 +1,6 @@
 #include "kv_store/kernels.hpp"
 
+#include "kv_store/impl.hpp"
 #include "kv_store/replacement.hpp"
 
 namespace holdfast::kv {
@@ -48,38 +49,76 @@ struct Set {
     if (group.way != chosen) return;
     if (same && way.written_by != kNone && way.written_by > op) return;
     if (!same && way.written_by != kNone) ++tally.inserted, ++tally.evicted;
-    way = {key, op};
+    way.key = key;
+    way.written_by = op;
+  }
+  __device__ static void count(std::uint64_t key_before, const Way& way, Tally& tally) {
+    if (way.written_by == kNone) return;
+    if (key_before == way.key) {
+      ++tally.updated;
+    } else {
+      ++tally.inserted;
+      if (key_before != 0) ++tally.evicted;
+    }
   }
 };
 
 struct Erase {
   __device__ static void apply(const Group&, Way& way, std::uint64_t key, std::uint32_t op,
                                Tally&) {
-    if (way.key == key) way = {0, op};
+    if (way.key != key) return;
+    way.key = 0;
+    way.written_by = op;
+  }
+  __device__ static void count(std::uint64_t, const Way& way, Tally& tally) {
+    tally.removed += way.written_by != kNone;
   }
 };
 
-__device__ void count_way(std::uint64_t key_before, const Way& way, Tally& tally) {
-  if (way.written_by == kNone) return;
-  if (key_before == way.key) {
-    ++tally.updated;
-  } else if (way.key == 0) {
-    ++tally.removed;
-  } else {
-    ++tally.inserted;
-    if (key_before != 0) ++tally.evicted;
+// Of a mixed batch, in which a chain's links are one for each key (link_at()): a way that an ERASE
+// has emptied takes another key.
+struct Either {
+  __device__ static void apply(const Group& group, Way& way, std::uint64_t key, std::uint32_t link,
+                               Tally& tally) {
+    const std::uint32_t op = link & ~(kPassed | kErases);
+    if ((link & kPassed) != 0) return;
+    if ((link & kErases) != 0) {
+      tally.removed += way.key == key;
+      return Erase::apply(group, way, key, op, tally);
+    }
+    const Way held = way;
+    Tally evicted_again;  // what the batch itself had set there counts when it is evicted
+    Set::apply(group, way, key, op, evicted_again);
+    if (way.written_by == held.written_by) return;
+    if (held.key == key) {
+      ++tally.updated;
+    } else {
+      ++tally.inserted;
+      tally.evicted += held.key != 0;
+    }
   }
-}
+  __device__ static void count(std::uint64_t, const Way&, Tally&) {}
+
+  // Beside the number of an operation: it is not the last of its key; it is an ERASE.
+  static constexpr std::uint32_t kPassed = 1u << 31;
+  static constexpr std::uint32_t kErases = 1u << 30;
+  static_assert(kMaxBatch <= kErases);
+};
 
 // A link of a chain.
 struct Link {
-  std::uint32_t op = 0;
+  std::uint32_t op = 0;   // of a mixed batch with Either's bits
   std::uint64_t key = 0;  // as buckets hold it
 };
 
 __device__ Link link_at(const Batch& batch, std::uint32_t index) {
   const std::uint32_t op = batch.chain_op[index];
-  return {op, ~batch.keys[op]};
+  Link link{op, ~batch.keys[op]};
+  if (batch.mixed()) {
+    if (batch.erases(op)) link.op |= Either::kErases;
+    if (!is_last_claim(batch.claims, batch.claim_of[op], op)) link.op |= Either::kPassed;
+  }
+  return link;
 }
 
 __device__ bool is_link_of(const Batch& batch, std::uint32_t bucket, std::uint32_t index) {
@@ -167,7 +206,7 @@ __device__ void apply_chain(const Group& group, const Batch& batch, const Chain&
                             const Pair& before, Tally& tally) {
   Way way{before.key};
   apply_links<Operation>(group, batch, chain, way, tally);
-  count_way(before.key, way, tally);
+  Operation::count(before.key, way, tally);
 
   const bool changes = way.written_by != kNone;
   const unsigned changed = group.ways_where(changes);
@@ -219,8 +258,10 @@ __global__ void log_and_store(Table kvs, Log log, Batch batch, const Outcome* ou
 }  // namespace
 
 void launch_choose(Stream& stream, const Table& kvs, const Batch& batch, Outcome* outcome) {
-  launch(stream, blocks_for(batch.count, kBlock), kBlock,
-         batch.erases() ? choose_changes<Erase> : choose_changes<Set>, kvs, batch, outcome);
+  const auto kernel = batch.mixed()    ? choose_changes<Either>
+                      : batch.erases() ? choose_changes<Erase>
+                                       : choose_changes<Set>;
+  launch(stream, blocks_for(batch.count, kBlock), kBlock, kernel, kvs, batch, outcome);
 }
 
 void launch_store(Stream& stream, const Table& kvs, const UndoLog& log, const Batch& batch,

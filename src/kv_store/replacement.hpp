@@ -24,7 +24,7 @@ __device__ inline Replacement replacement_of_thread(const Batch& batch, const Ou
   mine.change = batch.changes[position];
   if (mine.change.bucket == kNone) return mine;
   const std::uint32_t op = mine.change.op;
-  if (!batch.erases()) mine.after = Pair{~batch.keys[op], batch.values[op]};
+  if (!batch.erases(op)) mine.after = Pair{~batch.keys[op], batch.values[op]};
   const Pair& before = mine.change.before;
   mine.needed = mine.after.key != before.key || mine.after.value != before.value;
   return mine;

@@ -1,6 +1,9 @@
 // The interface of the store, over whichever layout it has.
+#include <algorithm>
 #include <utility>
+#include <vector>
 
+#include "core/kernel_memory.hpp"
 #include "core/stream_end.hpp"
 #include "kv_store/impl.hpp"
 #include "kv_store/rules.hpp"
@@ -62,6 +65,35 @@ KvStore::Timing KvStore::Impl::timing() {
   return {between(0), between(1), between(2), between(3)};
 }
 
+KvStore::BatchResult KvStore::Impl::apply(const Op* operations, const std::uint64_t* keys,
+                                          const std::uint64_t* values, std::size_t count) {
+  check_count(count);
+  std::vector<Op> copied;
+  if (core::in_device_memory(operations, count)) {
+    copied.resize(count);
+    copy_async(stream, copied.data(), operations, count);
+    stream.synchronize();
+    operations = copied.data();
+  }
+  const auto none = std::find_if(operations, operations + count, [](Op operation) {
+    return operation != Op::set && operation != Op::erase;
+  });
+  if (none != operations + count) {
+    throw Error(Errc::invalid_argument,
+                concat("store: operation ", none - operations, " of a batch is ",
+                       static_cast<int>(*none), "; give Op::set (0) or Op::erase (1)"));
+  }
+  const auto erases =
+      static_cast<std::size_t>(std::count(operations, operations + count, Op::erase));
+  const Mixed mixed{operations, erases};
+  const bool is_mixed = erases != 0 && erases != count;
+  core::StreamEnd end(stream);  // what is queued uses `mixed`
+  const BatchResult done =
+      update(keys, erases == count ? nullptr : values, count, is_mixed ? &mixed : nullptr);
+  end.has_come();
+  return done;
+}
+
 void KvStore::Impl::end_work() noexcept { const core::StreamEnd end(stream); }
 
 KvStore::KvStore(std::shared_ptr<Impl> impl) : impl_(std::move(impl), "store") {}
@@ -100,13 +132,22 @@ KvStore::BatchResult KvStore::set(const std::uint64_t* keys, const std::uint64_t
   Impl& self = impl_->usable();
   check_given(keys, count, "set() was given no keys: give one for each value");
   check_given(values, count, "set() was given no values: give one for each key, or erase()");
-  return self.update(keys, values, count);
+  return self.update(keys, values, count, nullptr);
 }
 
 KvStore::BatchResult KvStore::erase(const std::uint64_t* keys, std::size_t count) {
   Impl& self = impl_->usable();
   check_given(keys, count, "erase() was given no keys: give those that are to go");
-  return self.update(keys, nullptr, count);
+  return self.update(keys, nullptr, count, nullptr);
+}
+
+KvStore::BatchResult KvStore::apply(const Op* operations, const std::uint64_t* keys,
+                                    const std::uint64_t* values, std::size_t count) {
+  Impl& self = impl_->usable();
+  check_given(operations, count, "apply() was given no operations: give one for each key");
+  check_given(keys, count, "apply() was given no keys: give one for each operation");
+  check_given(values, count, "apply() was given no values: give one for each key, or erase()");
+  return self.apply(operations, keys, values, count);
 }
 
 void KvStore::get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* found,

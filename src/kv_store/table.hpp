@@ -6,6 +6,7 @@
 #include "holdfast/kernel.hpp"
 #include "holdfast/kv_store.hpp"
 #include "holdfast/undo_log.hpp"
+#include "kv_store/claims.hpp"
 
 namespace holdfast::kv {
 
@@ -88,8 +89,17 @@ struct Batch {
 
   std::uint32_t count;
   bool ordered;  // by bucket: positions are the links' places
+  // Of SETs and ERASEs together, by operation: what it is, and which is the last of its key. Null:
+  // all are alike.
+  const KvStore::Op* kinds = nullptr;
+  const std::uint32_t* claim_of = nullptr;
+  Claims claims{};
 
-  __host__ __device__ bool erases() const { return values == nullptr; }
+  __host__ __device__ bool mixed() const { return kinds != nullptr; }
+  __host__ __device__ bool erases() const { return values == nullptr; }  // all of it
+  __device__ bool erases(std::uint32_t of) const {
+    return mixed() ? kinds[of] == KvStore::Op::erase : erases();
+  }
   __device__ std::uint32_t position_of(std::uint32_t link) const {
     return ordered ? link : chain_op[link];
   }

@@ -173,7 +173,7 @@ void LogMapHost::take(std::uint32_t count, std::uint64_t* to) {
 // What the index refuses it does not know to be this map's.
 KvStore::BatchResult LogMapHost::change(const std::uint64_t* places, std::size_t count) {
   try {
-    return index_->update(memory_.keys.data(), places, count);
+    return index_->update(memory_.keys.data(), places, count, nullptr);
   } catch (const Error& error) {
     throw Error(error.code(), concat(where_, ": ", error.what()));
   }

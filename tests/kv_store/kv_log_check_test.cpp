@@ -49,6 +49,11 @@ TEST_P(KvLogCheck, OneBatchPasses) {
   expect_nothing_fails(report);
 }
 
+TEST_P(KvLogCheck, NoStateOfABatchOfBothKindsFails) {
+  expect_no_failure(of_form("kv_log_apply"), 2, 3000);  // which are all of one schedule
+  expect_no_failure(of_form("kv_log_apply"), 5, 1500);
+}
+
 // Without the fence in front of the commit word, and the like.
 TEST(KvLogCheckMutants, ChangesOfTheProgramAreNoticed) {
   Options options = budget(600);

@@ -13,10 +13,16 @@ namespace {
 
 using Pairs = std::map<std::uint64_t, std::uint64_t>;
 
+using Op = KvStore::Op;
+
 struct LogBatch {
-  bool erases = false;
+  std::vector<Op> operations;  // one: of all keys
   std::vector<std::uint64_t> keys;
-  std::vector<std::uint64_t> values;  // SET
+  std::vector<std::uint64_t> values;  // of a batch of ERASEs alone: none
+
+  Op operation(std::size_t i) const {
+    return operations.size() == 1 ? operations[0] : operations[i];
+  }
 };
 
 // What the program does, and what the store holds after each of its batches.
@@ -31,7 +37,7 @@ struct LogPlan {
   void add(LogBatch batch) {
     Pairs pairs = after.back();
     for (std::size_t i = 0; i < batch.keys.size(); ++i) {
-      if (batch.erases) {
+      if (batch.operation(i) == Op::erase) {
         pairs.erase(batch.keys[i]);
       } else {
         pairs[batch.keys[i]] = batch.values[i];
@@ -43,12 +49,12 @@ struct LogPlan {
   void set(const std::vector<std::uint64_t>& keys) {
     std::vector<std::uint64_t> values;
     for (const std::uint64_t key : keys) values.push_back((batches.size() + 1) << 32 | key);
-    add({false, keys, values});
+    add({{Op::set}, keys, values});
   }
   void erase_absent(std::uint32_t count) {
     std::vector<std::uint64_t> keys;
     for (std::uint64_t i = 0; i < count; ++i) keys.push_back(5000 + i);
-    add({true, keys, {}});
+    add({{Op::erase}, keys, {}});
   }
 };
 
@@ -74,7 +80,7 @@ std::shared_ptr<LogPlan> batches_plan(std::uint32_t operations) {
   plan->set(keys);
   std::vector<std::uint64_t> gone(keys.begin(), keys.begin() + (operations + 1) / 2);
   gone.back() = 1000;
-  plan->add({true, gone, {}});
+  plan->add({{Op::erase}, gone, {}});
   plan->set(keys);
   return plan;
 }
@@ -83,6 +89,24 @@ std::shared_ptr<LogPlan> set_plan(std::uint32_t operations) {
   auto plan = std::make_shared<LogPlan>();
   plan->options = options_of(2 * operations, operations);
   plan->set(numbers(operations));
+  return plan;
+}
+
+// Behind a SET of one key, operations of all kinds together: the key is erased, one that is not
+// there is erased, a new one is set, and one is set and erased.
+std::shared_ptr<LogPlan> mixed_plan(std::uint32_t operations) {
+  auto plan = std::make_shared<LogPlan>();
+  plan->options = options_of(64, 64);
+  plan->set({1});
+  plan->first = plan->batches.size();
+  const LogBatch all{
+      {Op::set, Op::erase, Op::erase, Op::set, Op::erase}, {3, 1, 2, 4, 4}, {33, 0, 0, 44, 0}};
+  if (operations < 2 || operations > all.keys.size()) {
+    throw Error(Errc::invalid_argument, "a mixed batch has 2 to 5 operations");
+  }
+  plan->add({{all.operations.begin(), all.operations.begin() + operations},
+             {all.keys.begin(), all.keys.begin() + operations},
+             {all.values.begin(), all.values.begin() + operations}});
   return plan;
 }
 
@@ -145,7 +169,9 @@ std::shared_ptr<LogPlan> snapshot_plan(std::uint32_t operations) {
 }
 
 void apply(KvStore& store, const LogBatch& batch) {
-  if (batch.erases) {
+  if (batch.operations.size() > 1) {
+    store.apply(batch.operations.data(), batch.keys.data(), batch.values.data(), batch.keys.size());
+  } else if (batch.operation(0) == Op::erase) {
     store.erase(batch.keys.data(), batch.keys.size());
   } else {
     store.set(batch.keys.data(), batch.values.data(), batch.keys.size());
@@ -219,23 +245,24 @@ Program make(std::shared_ptr<const LogPlan> plan) {
   return program;
 }
 
-unsigned operations_of(const Sizes& sizes) {
+unsigned operations_of(const Sizes& sizes, unsigned usual) {
   if (sizes.blocks != 0 || sizes.persists != 0 || sizes.threads > 64) {
     throw Error(Errc::invalid_argument, "the log has one size, --threads: operations, 1 to 64");
   }
-  return sizes.threads == 0 ? 1 : sizes.threads;
+  return sizes.threads == 0 ? usual : sizes.threads;
 }
 
 // Of an index of that form.
-Offer offer(const std::string& name, const std::string& summary, Plan plan, KvStore::Index form) {
+Offer offer(const std::string& name, const std::string& summary, Plan plan, KvStore::Index form,
+            unsigned operations) {
   const auto program = [=](const Sizes& sizes) {
-    const std::shared_ptr<LogPlan> made_plan = plan(operations_of(sizes));
+    const std::shared_ptr<LogPlan> made_plan = plan(operations_of(sizes, operations));
     made_plan->options.index = form;
     Program made = make(made_plan);
     made.name = name;
     return made;
   };
-  return {name, summary, true, program, {{1, 0, 0}}};
+  return {name, summary, true, program, {{operations, 0, 0}}};
 }
 
 }  // namespace
@@ -244,13 +271,15 @@ std::vector<Offer> kv_log_programs() {
   using Index = KvStore::Index;
   const std::string of_fingerprints = ", with an index of fingerprints";
   std::vector<Offer> offers;
-  const auto add = [&](const std::string& name, const std::string& summary, Plan plan) {
-    offers.push_back(offer(name, summary, plan, Index::whole));
-    offers.push_back(
-        offer(name + "_fingerprints", summary + of_fingerprints, plan, Index::fingerprints));
+  const auto add = [&](const std::string& name, const std::string& summary, Plan plan,
+                       unsigned operations = 1) {
+    offers.push_back(offer(name, summary, plan, Index::whole, operations));
+    offers.push_back(offer(name + "_fingerprints", summary + of_fingerprints, plan,
+                           Index::fingerprints, operations));
   };
   add("kv_log", "the key-value store as a log: SET, ERASE and SET again", batches_plan);
   add("kv_log_set", "the same: one SET of new keys", set_plan);
+  add("kv_log_apply", "the same: a batch of SETs and ERASEs together", mixed_plan, 2);
   add("kv_log_cleaning", "the same: a SET, behind which a segment is cleaned", cleaning_plan);
   add("kv_log_snapshot", "the same: SETs, each in a store that is opened and closed",
       snapshot_plan);

@@ -13,10 +13,16 @@ namespace {
 
 using Pairs = std::map<std::uint64_t, std::uint64_t>;
 
+using Op = KvStore::Op;
+
 struct BatchOfOperations {
-  bool erases = false;
+  std::vector<Op> operations;  // one: of all keys
   std::vector<std::uint64_t> keys;
-  std::vector<std::uint64_t> values;  // SET
+  std::vector<std::uint64_t> values;  // of a batch of ERASEs alone: none
+
+  Op operation(std::size_t i) const {
+    return operations.size() == 1 ? operations[0] : operations[i];
+  }
 };
 
 // What the program does, and what the store holds after each of its batches.
@@ -40,7 +46,7 @@ struct Plan {
     auto buckets = after.back();
     for (std::size_t i = 0; i < batch.keys.size(); ++i) {
       Pairs& bucket = buckets[bucket_of(batch.keys[i])];
-      if (batch.erases) {
+      if (batch.operation(i) == Op::erase) {
         bucket.erase(batch.keys[i]);
       } else {
         bucket[batch.keys[i]] = batch.values[i];
@@ -92,7 +98,7 @@ std::vector<std::uint64_t> values_for(const std::vector<std::uint64_t>& keys, st
 
 // Half of the operations have a bucket to themselves, three of the others share one. Every other
 // key is there before, and so is one that no operation names.
-std::shared_ptr<const Plan> mixed_plan(std::uint32_t operations, const Kind& kind) {
+std::shared_ptr<Plan> shared_plan(std::uint32_t operations, const Kind& kind) {
   auto plan = std::make_shared<Plan>();
   shape(*plan, operations, kind);
   std::vector<std::uint64_t> buckets;
@@ -108,17 +114,30 @@ std::shared_ptr<const Plan> mixed_plan(std::uint32_t operations, const Kind& kin
   for (std::size_t i = 0; i + 1 < plan->keys.size(); i += 2) before.push_back(plan->keys[i]);
   if (before.size() < operations) before.push_back(bystander);
   plan->keys.pop_back();
-  plan->add({false, before, values_for(before, 1)});
+  plan->add({{Op::set}, before, values_for(before, 1)});
   plan->first = 1;
+  return plan;
+}
 
-  plan->add({false, plan->keys, values_for(plan->keys, 2)});
+std::shared_ptr<const Plan> mixed_plan(std::uint32_t operations, const Kind& kind) {
+  const std::shared_ptr<Plan> plan = shared_plan(operations, kind);
+  plan->add({{Op::set}, plan->keys, values_for(plan->keys, 2)});
   std::vector<std::uint64_t> gone;
   for (std::size_t i = 0; i < plan->keys.size(); ++i) {
     // Every third key, and others that are not there.
     gone.push_back(i % 3 == 0 ? plan->keys[i] : plan->keys[i] + (std::uint64_t{1} << 40));
   }
-  plan->add({true, gone, {}});
-  plan->add({false, plan->keys, values_for(plan->keys, 4)});
+  plan->add({{Op::erase}, gone, {}});
+  plan->add({{Op::set}, plan->keys, values_for(plan->keys, 4)});
+  return plan;
+}
+
+// One batch of both: of three keys one is erased, whether it is there or not.
+std::shared_ptr<const Plan> apply_plan(std::uint32_t operations, const Kind& kind) {
+  const std::shared_ptr<Plan> plan = shared_plan(operations, kind);
+  std::vector<Op> kinds;
+  for (std::uint32_t i = 0; i < operations; ++i) kinds.push_back(i % 3 == 0 ? Op::erase : Op::set);
+  plan->add({kinds, plan->keys, values_for(plan->keys, 2)});
   return plan;
 }
 
@@ -129,12 +148,14 @@ std::shared_ptr<const Plan> set_plan(std::uint32_t operations, const Kind& kind)
   std::vector<std::uint64_t> buckets;
   for (std::uint32_t i = 0; i < operations; ++i) buckets.push_back(i);
   plan->keys = keys_in(*plan, buckets);
-  plan->add({false, plan->keys, values_for(plan->keys, 1)});
+  plan->add({{Op::set}, plan->keys, values_for(plan->keys, 1)});
   return plan;
 }
 
 void apply(KvStore& store, const BatchOfOperations& batch) {
-  if (batch.erases) {
+  if (batch.operations.size() > 1) {
+    store.apply(batch.operations.data(), batch.keys.data(), batch.values.data(), batch.keys.size());
+  } else if (batch.operation(0) == Op::erase) {
     store.erase(batch.keys.data(), batch.keys.size());
   } else {
     store.set(batch.keys.data(), batch.values.data(), batch.keys.size());
@@ -235,6 +256,10 @@ std::function<Program(const Sizes&)> mixed(const Kind& kind) {
   return [kind](const Sizes& sizes) { return make(mixed_plan(sizes.threads, kind)); };
 }
 
+std::function<Program(const Sizes&)> both(const Kind& kind) {
+  return [kind](const Sizes& sizes) { return make(apply_plan(sizes.threads, kind)); };
+}
+
 std::function<Program(const Sizes&)> set(const Kind& kind) {
   return [kind](const Sizes& sizes) { return make(set_plan(sizes.threads, kind)); };
 }
@@ -261,6 +286,10 @@ std::vector<holdfast::check::Offer> check_programs() {
                   holdfast::check::set({}), few_set),
       sized_offer("gpkvs_set_cached", "the same, reading a copy of the table in device memory",
                   {8, 0, 0}, holdfast::check::set(holdfast::check::kCached), few_set),
+      sized_offer("gpkvs_apply", "the key-value store: a batch of SETs and ERASEs together",
+                  {8, 0, 0}, holdfast::check::both({}), few),
+      sized_offer("gpkvs_apply_cached", "the same, reading a copy of the table in device memory",
+                  {8, 0, 0}, holdfast::check::both(holdfast::check::kCached), few),
   };
 }
 

@@ -37,6 +37,25 @@ __global__ void claim_keys(KeysIn in, Batch batch, Outcome* outcome) {
   if (op < batch.count) claim(batch, in, op, in.from[op], outcome);
 }
 
+// Operations of a block stay together, and in no order.
+__global__ void order_records(const KvStore::Op* kinds, std::uint32_t count, std::uint32_t sets,
+                              std::uint32_t* order, std::uint32_t* cursors) {
+  __shared__ std::uint32_t counts[2];
+  __shared__ std::uint32_t begins[2];
+  if (threadIdx.x < 2) counts[threadIdx.x] = 0;
+  __syncthreads();
+  const std::uint32_t op = thread_in_row();
+  const unsigned kind = op < count && kinds[op] == KvStore::Op::erase;
+  const std::uint32_t rank = op < count ? atomicAdd(&counts[kind], 1u) : 0;
+  __syncthreads();
+  if (threadIdx.x < 2) {
+    const std::uint32_t first = threadIdx.x == 0 ? 0 : sets;
+    begins[threadIdx.x] = first + atomicAdd(&cursors[threadIdx.x], counts[threadIdx.x]);
+  }
+  __syncthreads();
+  if (op < count) order[begins[kind] + rank] = op;
+}
+
 // The link brings keys, and values of the pages ahead, and takes these pages' records meanwhile.
 __global__ void claim_ahead(Medium medium, KeysIn in, Batch batch, RunPlan run, Ahead ahead,
                             Work work) {
@@ -74,12 +93,15 @@ template <class Form>
 __global__ void look_keys(Form index, Batch batch, Outcome* outcome) {
   if (outcome->reserved_keys != 0) return;
   const std::uint32_t op = thread_in_row();
-  add_up(op < batch.count ? look(index, batch, op) : Tally{}, batch.erases(), outcome);
+  add_up(op < batch.count ? look(index, batch, op) : Tally{}, batch, outcome);
 }
 
-// `found`: of the key. Of a SET `pair` is the record; an ERASE has one if its key is there.
-__device__ Record record_of(bool erases, std::uint32_t found, const Record& pair) {
-  if (!erases) return pair;
+// `found`: of the key. Of a SET `pair` is the record; an ERASE has one if its key is there. Where
+// the batch has ERASEs, too, a SET has one if it is the last of its key: the ERASE of a key that
+// was not there has none to stand behind it.
+__device__ Record record_of(const Batch& batch, bool erases, std::uint32_t found,
+                            const Record& pair) {
+  if (!erases) return batch.mixed() && found == kNone ? Record{0, 0} : pair;
   const bool removes = found != kNone && (found & kPresentBit) != 0;
   return {removes ? pair.key : 0, 0};
 }
@@ -118,12 +140,17 @@ __global__ void step(Medium medium, Form index, Batch batch, RunPlan run, Ahead 
   __shared__ LineWords values;
   __shared__ Record records[kBlock];
   if (work.outcome->reserved_keys != 0) return;
-  const bool erases = batch.erases();
   const std::uint32_t page = ahead.page_of(blockIdx.x);
   const bool appends = page >= ahead.pages;
   const Spot spot = spot_of(run, page);
+  std::uint32_t op = spot.number;
+  bool erases = batch.erases();
   std::uint64_t value = 0;
-  if (!erases) {
+  if (batch.mixed()) {
+    erases = spot.number >= run.records - run.tombstones;
+    if (spot.stores) op = batch.order[spot.number];
+    if (spot.stores && !erases) value = batch.values[op];
+  } else if (!erases) {
     const bool kept = !appends && ahead.values != nullptr;
     const unsigned at = values.load(kept ? ahead.values : batch.values, spot.number, batch.count);
     __syncthreads();
@@ -133,12 +160,12 @@ __global__ void step(Medium medium, Form index, Batch batch, RunPlan run, Ahead 
   std::uint32_t found = kNone;
   unsigned long long sum = 0;
   if (spot.stores) {
-    pair.key = ~batch.keys[spot.number];
-    if (!looks) found = batch.slots[spot.number];
+    pair.key = ~batch.keys[op];
+    if (!looks) found = batch.slots[op];
   }
   if (appends) {
     if (spot.stores) {
-      const Record record = record_of(erases, found, pair);
+      const Record record = record_of(batch, erases, found, pair);
       records[threadIdx.x] = record;
       sum = sum_of(spot, record);
     }
@@ -153,7 +180,7 @@ __global__ void step(Medium medium, Form index, Batch batch, RunPlan run, Ahead 
   Tally tally;
   bool lives = false;
   if (spot.stores) {
-    if (looks && is_last_of_key(batch, spot.number)) {
+    if (looks && is_last_of_key(batch, op)) {
       const Place place = find_place(index, pair.key);
       tally = tally_of(index, erases, pair.key, place);
       found = found_at(place);
@@ -162,13 +189,15 @@ __global__ void step(Medium medium, Form index, Batch batch, RunPlan run, Ahead 
     if (lives && !erases) tally.digest += digest_of(pair);
   }
   const auto live = static_cast<unsigned>(__syncthreads_count(lives));
+  unsigned tombs = batch.erases() ? live : 0;
+  if (batch.mixed()) tombs = static_cast<unsigned>(__syncthreads_count(lives && erases));
   if (threadIdx.x == 0 && live != 0) {
     const std::uint32_t segment = spot.position >> run.shift;
     atomicAdd(&index.live[segment], live);
-    if (erases) atomicAdd(&index.tombs[segment], live);
+    if (tombs != 0) atomicAdd(&index.tombs[segment], tombs);
   }
   if (appends) add_sums(work, spot, sum);
-  add_up(tally, erases, work.outcome);
+  add_up(tally, batch, work.outcome);
   if (appends && looks && is_appender()) persist();
   if (!is_last_block(work.outcome, gridDim.x) || seen(work.outcome->lost) != 0) return;
   commit_run(medium, run, work);
@@ -177,22 +206,23 @@ __global__ void step(Medium medium, Form index, Batch batch, RunPlan run, Ahead 
 // ---- A small batch ------------------------------------------------------------------------------
 
 __device__ Record pair_of(const Batch& batch, std::uint32_t op) {
-  return {~batch.keys[op], batch.erases() ? 0 : batch.values[op]};
+  return {~batch.keys[op], batch.erases(op) ? 0 : batch.values[op]};
 }
 
-// Not persisted yet: each thread's records are with what it persists in commit_run().
+// A thread has the record of its number. Not persisted yet: each thread's records are with what it
+// persists in commit_run(). `op`: of the thread.
 __device__ void append_small(const Medium& medium, const Batch& batch, const RunPlan& run,
-                             const Work& work) {
-  const std::uint32_t op = threadIdx.x;
-  const bool appends = op < batch.count;
-  const std::uint32_t mine = appends ? run.piece_of(op) : kNone;
+                             std::uint32_t op, const Work& work) {
+  const std::uint32_t number = threadIdx.x;
+  const bool appends = number < batch.count;
+  const std::uint32_t mine = appends ? run.piece_of(number) : kNone;
   unsigned long long of_record = 0;
   if (appends) {
-    const std::uint32_t position = run.position_of(op);
-    const Record record = record_of(batch.erases(), batch.slots[op], pair_of(batch, op));
+    const std::uint32_t position = run.position_of(number);
+    const Record record = record_of(batch, batch.erases(op), batch.slots[op], pair_of(batch, op));
     medium.records[position] = record;
     medium.marks.mark(&medium.records[position], sizeof(Record));
-    of_record = record_sum(record.key, record.value, op - run.begin_of(mine));
+    of_record = record_sum(record.key, record.value, number - run.begin_of(mine));
   }
   for (std::uint32_t piece = 0; piece < run.pieces; ++piece) {
     const unsigned long long sum = block_sum(mine == piece ? of_record : 0);
@@ -206,9 +236,10 @@ template <class Form>
 __device__ void apply_small(const Form& index, const Batch& batch, const RunPlan& run,
                             std::uint32_t op, const SegmentCounts& counts, Outcome* outcome) {
   Tally tally;
-  if (apply(index, batch.erases(), batch.slots[op], pair_of(batch, op), run.position_of(op),
-            &tally)) {
-    counts.add(op, batch.erases());
+  const std::uint32_t number = threadIdx.x;
+  const bool erases = batch.erases(op);
+  if (apply(index, erases, batch.slots[op], pair_of(batch, op), run.position_of(number), &tally)) {
+    counts.add(number, erases);
   }
   if (tally.fresh != 0) atomicAdd(&outcome->slots, 1ull);
   if (tally.lost != 0) atomicAdd(&outcome->lost, 1ull);
@@ -235,6 +266,7 @@ struct SmallBatch {
   std::uint32_t slots[kSmallBatch];
   std::uint64_t keys[kSmallBatch];
   std::uint64_t values[kSmallBatch];
+  KvStore::Op kinds[kSmallBatch];
 };
 
 // REQUIRES: all threads of the block call, one for each operation at least.
@@ -248,12 +280,18 @@ __device__ Batch take_in(const Batch& given, SmallBatch& own) {
   if (op < given.count) {
     own.keys[op] = given.keys[op];
     if (!given.erases()) own.values[op] = given.values[op];
+    if (given.mixed()) own.kinds[op] = given.kinds[op];
   }
   __syncthreads();
   constexpr std::uint32_t kTag = 1;  // any but 0
-  return {own.keys,     given.erases() ? nullptr : own.values,
-          given.count,  {own.claims, claims - 1, kTag},
-          own.claim_of, own.slots};
+  return {own.keys,
+          given.erases() ? nullptr : own.values,
+          given.count,
+          {own.claims, claims - 1, kTag},
+          own.claim_of,
+          own.slots,
+          given.mixed() ? own.kinds : nullptr,
+          given.order};
 }
 
 // One block, a thread for each operation: no launch, copy or wait but one of each.
@@ -263,7 +301,9 @@ __global__ void small_batch(Medium medium, Form index, Batch given, RunPlan run,
   __shared__ SmallBatch own;
   __shared__ unsigned live[SegmentCounts::kPieces];
   __shared__ unsigned tombs[SegmentCounts::kPieces];
-  const std::uint32_t op = threadIdx.x;
+  const std::uint32_t number = threadIdx.x;
+  const bool orders = given.mixed() && number < given.count;
+  const std::uint32_t op = orders ? given.order[number] : number;
   const Batch batch = take_in(given, own);
   Outcome* const outcome = &own.outcome;
   const Work work{outcome, own.sums};
@@ -273,13 +313,13 @@ __global__ void small_batch(Medium medium, Form index, Batch given, RunPlan run,
   if (*const_cast<volatile std::uint32_t*>(&outcome->reserved_keys) == 0) {
     Tally tally;
     if (op < batch.count) tally = look(index, batch, op);
-    const bool sets = !batch.erases() && op < batch.count && batch.slots[op] != kNone;
+    const bool sets = op < batch.count && !batch.erases(op) && batch.slots[op] != kNone;
     if (sets) tally.digest += digest_of(pair_of(batch, op));
-    add_up(tally, batch.erases(), outcome);
+    add_up(tally, batch, outcome);
     __threadfence_block();
     __syncthreads();
     if (seen(outcome->lost) == 0) {
-      append_small(medium, batch, run, work);
+      append_small(medium, batch, run, op, work);
       commit_run(medium, run, work);
       const SegmentCounts counts(live, tombs, run, 0);
       if (op < batch.count) apply_small(index, batch, run, op, counts, outcome);
@@ -288,7 +328,7 @@ __global__ void small_batch(Medium medium, Form index, Batch given, RunPlan run,
   }
   __threadfence_block();
   __syncthreads();
-  if (op == 0) tell(*outcome, report, ticket);
+  if (threadIdx.x == 0) tell(*outcome, report, ticket);
 }
 
 template <class Form>
@@ -319,6 +359,12 @@ void launch_claim_ahead(Stream& stream, const Medium& medium, const KeysIn& keys
                         const Work& work) {
   launch(stream, dim3(pages_of(run)), dim3(kBlock), claim_ahead, medium, keys, batch, run, ahead,
          work);
+}
+
+void launch_order(Stream& stream, const KvStore::Op* kinds, std::uint32_t count, std::uint32_t sets,
+                  std::uint32_t* order, std::uint32_t* cursors) {
+  launch(stream, blocks_for(count, kBlock), kBlock, order_records, kinds, count, sets, order,
+         cursors);
 }
 
 template <class Form>

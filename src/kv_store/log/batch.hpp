@@ -51,7 +51,16 @@ struct Batch {
   std::uint32_t* claim_of;  // by operation: its key's entry
   std::uint32_t* slots;     // by operation: kNone (not the last), or a slot and kPresentBit
 
-  __host__ __device__ bool erases() const { return values == nullptr; }
+  // Of SETs and ERASEs together: what each operation is, and the operations in the order of their
+  // records, with all ERASEs behind. Null: all are alike, and in their order.
+  const KvStore::Op* kinds = nullptr;
+  const std::uint32_t* order = nullptr;
+
+  __host__ __device__ bool mixed() const { return kinds != nullptr; }
+  __host__ __device__ bool erases() const { return values == nullptr; }  // all of it
+  __device__ bool erases(std::uint32_t op) const {
+    return mixed() ? kinds[op] == KvStore::Op::erase : erases();
+  }
 };
 inline constexpr std::uint32_t kPresentBit = 0x80000000u;  // there are 2^30 slots at most
 
@@ -101,6 +110,10 @@ void launch_claim(Stream& stream, const KeysIn& keys, const Batch& batch, Outcom
 void launch_claim_ahead(Stream& stream, const Medium& medium, const KeysIn& keys,
                         const Batch& batch, const RunPlan& run, const Ahead& ahead,
                         const Work& work);
+
+// Fills `order` of a mixed batch, whose first ERASE has the record `sets`. `cursors`: two zeros.
+void launch_order(Stream& stream, const KvStore::Op* kinds, std::uint32_t count, std::uint32_t sets,
+                  std::uint32_t* order, std::uint32_t* cursors);
 
 // Looks the keys up, which adds up the counts. REQUIRES: claimed.
 template <class Form>

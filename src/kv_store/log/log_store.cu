@@ -156,13 +156,45 @@ void LogStore::stage(Batch& batch, const std::uint64_t* keys, const std::uint64_
   if (values != nullptr) batch.values = within_reach(values, memory_.staged.data() + kSmallBatch);
 }
 
+// Of a large one all comes into device memory, where it is read in another order.
+void LogStore::begin_mixed(Batch& batch, const Mixed& mixed) {
+  const std::uint32_t sets = batch.count - static_cast<std::uint32_t>(mixed.erases);
+  Memory::Mixed& memory = *memory_.mixed;
+  if (batch.count <= kSmallBatch) {
+    std::uint32_t next[2] = {0, sets};
+    for (std::uint32_t op = 0; op < batch.count; ++op) {
+      memory.kinds_in[op] = mixed.operations[op];
+      memory.order_in[next[static_cast<unsigned>(mixed.operations[op])]++] = op;
+    }
+    batch.kinds = memory.kinds_in.data();
+    batch.order = memory.order_in.data();
+    return;
+  }
+  const std::size_t bytes = batch.count * sizeof(*batch.keys);
+  if (keys_at_ != batch.keys) copy_async(stream, memory_.keys.data(), keys_at_, bytes);
+  keys_at_ = batch.keys;
+  if (!values_beside_ && !core::in_device_memory(batch.values, bytes)) {
+    copy_async(stream, memory_.values.data(), batch.values, bytes);
+    batch.values = memory_.values.data();
+  }
+  copy_async(stream, memory.kinds.data(), mixed.operations, batch.count);
+  fill_async(stream, memory.cursors.data(), 0, memory.cursors.bytes());
+  launch_order(stream, memory.kinds.data(), batch.count, sets, memory.order.data(),
+               memory.cursors.data());
+  batch.kinds = memory.kinds.data();
+  batch.order = memory.order.data();
+}
+
 KvStore::BatchResult LogStore::update(const std::uint64_t* keys, const std::uint64_t* values,
-                                      std::size_t count) {
+                                      std::size_t count, const Mixed* mixed) {
   region.check_writable("a batch");
   check_whole();
   check_count(count);
   if (count == 0) return {};
   const auto operations = static_cast<std::uint32_t>(count);
+  if (mixed != nullptr && !memory_.mixed) {
+    memory_.mixed.emplace(static_cast<std::uint32_t>(max_batch));
+  }
   try {
     make_room(operations);
     const bool small = operations <= kSmallBatch;
@@ -170,9 +202,12 @@ KvStore::BatchResult LogStore::update(const std::uint64_t* keys, const std::uint
     if (!small) marks[0].record(stream);
     Batch batch = begin_batch(keys, values, operations);
     if (!small) marks[1].record(stream);
-    const bool sure = batch.erases() || is_sure(operations);
+    if (mixed != nullptr) begin_mixed(batch, *mixed);
+    // Which SETs of a mixed batch have a record is known once all of its keys are claimed.
+    const bool sure = batch.erases() || (is_sure(operations) && (small || mixed == nullptr));
     if (!sure) check_counts(batch);
-    RunPlan run = plan(operations, batch.erases() ? operations : 0);
+    const std::size_t erases = mixed != nullptr ? mixed->erases : batch.erases() ? count : 0;
+    RunPlan run = plan(operations, erases);
     run.before.batches += 1;
     const Outcome done = small ? run_small(batch, run) : run_large(batch, run, sure);
     const KvStore::BatchResult result = finish(batch, run, done);
@@ -260,7 +295,7 @@ void LogStore::check_counts(Batch batch) {
     const Outcome found = await_outcome();
     if (found.reserved_keys != 0) return;  // it is refused for that
     const std::uint64_t pairs = pairs_ + found.inserted;
-    if (pairs > shape_.capacity) {
+    if (pairs - found.removed > shape_.capacity) {
       throw Error(Errc::no_space,
                   concat("store: a batch with ", found.inserted, " new keys, and ", pairs_,
                          " pairs are there; its capacity is ", shape_.capacity,

@@ -34,7 +34,7 @@ class LogStore : public KvStore::Impl {
   void load();
 
   KvStore::BatchResult update(const std::uint64_t* keys, const std::uint64_t* values,
-                              std::size_t count) override;
+                              std::size_t count, const Mixed* mixed) override;
   void get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* found,
            std::size_t count) override;
   detail::KvView view() override;
@@ -55,6 +55,7 @@ class LogStore : public KvStore::Impl {
   Work work() const;
   Batch begin_batch(const std::uint64_t* keys, const std::uint64_t* values, std::uint32_t count);
   void stage(Batch& batch, const std::uint64_t* keys, const std::uint64_t* values);
+  void begin_mixed(Batch& batch, const Mixed& mixed);
   Outcome run_small(const Batch& batch, const RunPlan& run);
   Outcome run_large(Batch batch, const RunPlan& run, bool sure);
   void check_counts(Batch batch);  // looks up, and throws no_space

@@ -13,7 +13,8 @@ __device__ inline bool is_last_of_key(const Batch& batch, std::uint32_t op) {
 
 struct Tally {
   unsigned inserted = 0;
-  unsigned replaced = 0;  // updated; of an ERASE: removed
+  unsigned updated = 0;
+  unsigned removed = 0;
   unsigned revived = 0;
   unsigned lost = 0;
   unsigned fresh = 0;  // slots that were empty and are not any more
@@ -21,17 +22,23 @@ struct Tally {
 };
 
 // REQUIRES: all threads of the block call.
-__device__ inline void add_up(const Tally& tally, bool erases, Outcome* outcome) {
+__device__ inline void add_up(const Tally& tally, const Batch& batch, Outcome* outcome) {
   constexpr unsigned kBits = 12;
   static_assert(kSmallBatch < 1u << kBits && kBlock < 1u << kBits, "five counts are in one word");
-  const unsigned mine[5] = {tally.inserted, tally.replaced, tally.revived, tally.lost, tally.fresh};
+  const unsigned mine[5] = {tally.inserted, tally.updated + tally.removed, tally.revived,
+                            tally.lost, tally.fresh};
   unsigned long long counts = 0;
   for (unsigned i = 0; i < 5; ++i) counts |= static_cast<unsigned long long>(mine[i]) << i * kBits;
   counts = block_sum(counts);
   const unsigned long long digest = block_sum(tally.digest);
+  const unsigned long long removed = batch.mixed() ? block_sum(tally.removed) : 0;
   if (threadIdx.x != 0) return;
+  if (removed != 0) {
+    atomicAdd(&outcome->removed, removed);
+    counts -= removed << kBits;
+  }
   unsigned long long* const totals[5] = {&outcome->inserted,
-                                         erases ? &outcome->removed : &outcome->updated,
+                                         batch.erases() ? &outcome->removed : &outcome->updated,
                                          &outcome->revived, &outcome->lost, &outcome->slots};
   for (unsigned i = 0; i < 5; ++i) {
     const unsigned long long count = counts >> i * kBits & ((1u << kBits) - 1);
@@ -54,7 +61,7 @@ __device__ Tally tally_of(const Form& index, bool erases, std::uint64_t key, con
     tally.lost = erases ? 0 : 1;
     return tally;
   }
-  tally.replaced = place.present;
+  (erases ? tally.removed : tally.updated) = place.present;
   if (place.present) tally.digest -= pair_digest(key, place.value);
   if (erases) return tally;
   tally.inserted = !place.present;
@@ -68,7 +75,7 @@ template <class Form>
 __device__ Tally note_place(const Form& index, const Batch& batch, std::uint32_t op,
                             const Place& place) {
   batch.slots[op] = found_at(place);
-  return tally_of(index, batch.erases(), ~batch.keys[op], place);
+  return tally_of(index, batch.erases(op), ~batch.keys[op], place);
 }
 
 template <class Form>

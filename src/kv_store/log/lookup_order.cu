@@ -61,7 +61,7 @@ __global__ void look_in_order(FingerprintIndex index, Batch batch, Order order, 
   const std::uint32_t i = thread_in_row();
   Tally tally;
   if (i < batch.count) tally = look_at(index, batch, order.numbers[i], order.records[i]);
-  add_up(tally, batch.erases(), outcome);
+  add_up(tally, batch, outcome);
 }
 
 __global__ void find_candidates_of_keys(FingerprintIndex index, const std::uint64_t* keys,

@@ -41,6 +41,15 @@ class Memory {
                                      std::size_t{kSmallBatch}};  // keys and values of a small batch
   // For the lists and counts of cleaning, as of runs: each is through before the next is written.
   PinnedBuffer<std::uint32_t> segments_in, victims_in, counts_out;
+  // Of mixed batches; made at the first one.
+  struct Mixed {
+    explicit Mixed(std::uint32_t max_batch) : kinds(max_batch), order(max_batch) {}
+    DeviceBuffer<KvStore::Op> kinds;
+    DeviceBuffer<std::uint32_t> order, cursors{2};
+    PinnedBuffer<KvStore::Op> kinds_in{kSmallBatch};  // of a small one
+    PinnedBuffer<std::uint32_t> order_in{kSmallBatch};
+  };
+  std::optional<Mixed> mixed;
   DeviceBuffer<std::uint64_t> values_out;  // made at the first get()
   DeviceBuffer<std::uint8_t> found_out;
 
