@@ -26,7 +26,7 @@ namespace holdfast {
 //   an index in device memory, made again at each opening. Nothing is evicted: a SET for which
 //   there is no room is refused. docs/kv-log.md.
 //
-// Invariants: once set() or erase() returned, the batch survives what the region's persist rung
+// Invariants: once set(), erase() or apply() returned, the batch survives what the region's persist rung
 // survives; after any crash, a batch is in the store whole or not at all.
 //
 // Opening it again in the same process ends the earlier store and its refs, also where open() then

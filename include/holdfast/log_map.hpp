@@ -27,9 +27,9 @@ class LogMapHost;
 // there is device memory for each pair; there are no refs for kernels that change it, no growth and
 // no cache.
 //
-// Invariants: once insert_or_assign() or erase() returned, the batch survives what the region's
-// persist rung survives; after any crash, a batch is in the map whole or not at all, and no place
-// of a value is lost.
+// Invariants: once insert_or_assign(), erase() or apply() returned, the batch survives what the
+// region's persist rung survives; after any crash, a batch is in the map whole or not at all, and
+// no place of a value is lost.
 //
 // A call that fails for another reason than one that it names, or for want of memory on the host,
 // ends the map: each call throws Errc::device then, until it is opened again. The batch that it was
@@ -46,6 +46,7 @@ class LogMap {
   static constexpr std::uint64_t kReservedKey = KvStore::kReservedKey;  // cannot be stored
   static constexpr std::uint32_t kMostValueBytes = 4096;
   static constexpr std::uint32_t kMostBatch = 1u << 24;
+  using Op = KvStore::Op;
 
   struct Options {
     std::uint64_t capacity = 0;     // pairs; 1 to 2^29, and as many values as a region can have
@@ -104,6 +105,14 @@ class LogMap {
   Result insert_or_assign(const std::uint64_t* keys, const void* values, std::size_t count);
   // Removes keys as one transaction; those that are absent are passed over. Otherwise as above.
   Result erase(const std::uint64_t* keys, std::size_t count);
+
+  // Stores and removes as one transaction: operations[i] says which of both is done with keys[i],
+  // and where it is an erasure row i of `values` means nothing. Of operations on a key the last one
+  // counts, alone: a key that was there and is erased and stored is `assigned`. `operations` are
+  // as `keys`; the host's are read before the call waits for anything. Otherwise as
+  // insert_or_assign(), and throws invalid_argument where an operation is none.
+  Result apply(const Op* operations, const std::uint64_t* keys, const void* values,
+               std::size_t count);
 
   // found[i] is 1 where keys[i] is there, and row i of `values` has its value then; else found[i]
   // is 0, and row i is as it was. `values` may be null: what is there. All are host, device or

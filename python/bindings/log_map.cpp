@@ -85,6 +85,15 @@ LogMap::Result erase(const Handle& handle, std::uintptr_t keys, std::size_t coun
   });
 }
 
+LogMap::Result apply(const Handle& handle, std::uintptr_t operations, std::uintptr_t keys,
+                     std::uintptr_t values, std::size_t count, const Natives& natives) {
+  return handle->with([&](LogMap& map) {
+    wait_for(natives);
+    return map.apply(at<const LogMap::Op>(operations), at<const std::uint64_t>(keys),
+                     at<const void>(values), count);
+  });
+}
+
 void find(const Handle& handle, std::uintptr_t keys, std::uintptr_t values, std::uintptr_t found,
           std::size_t count, const Natives& natives) {
   handle->with([&](LogMap& map) {
@@ -134,6 +143,7 @@ void bind_log_map(nb::module_& module) {
   nb::class_<LogMapHandle>(module, "LogMap", "A log map's handle; holdfast.LogMap wraps it.")
       .def("insert_or_assign", &insert_or_assign, "keys"_a, "values"_a, "count"_a, "streams"_a)
       .def("erase", &erase, "keys"_a, "count"_a, "streams"_a)
+      .def("apply", &apply, "operations"_a, "keys"_a, "values"_a, "count"_a, "streams"_a)
       .def("find", &find, "keys"_a, "values"_a, "found"_a, "count"_a, "streams"_a)
       .def("scan", &scan, "keys"_a, "values"_a, "limit"_a)
       .def("close", [](const Handle& handle) { handle->close(); })

@@ -26,6 +26,7 @@ namespace {
 using namespace nb::literals;
 
 using Input = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig>;
+using Kinds = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig>;
 template <class T>
 using Output = nb::ndarray<nb::numpy, T, nb::ndim<1>, nb::c_contig>;
 
@@ -86,7 +87,8 @@ Handle open_store(const std::shared_ptr<RegionHandle>& region, const std::string
   }));
 }
 
-void check_place(const Input& array, const char* what) {
+template <class Array>
+void check_place(const Array& array, const char* what) {
   const bool on_host = array.device_type() == nb::device::cpu::value;
   if (!on_host && std::string(backend::name()) != "cuda") {
     throw Error(Errc::unsupported, std::string(what) +
@@ -130,6 +132,22 @@ std::tuple<Output<std::uint64_t>, Output<bool>> get(const Handle& handle, const 
 KvStore::BatchResult erase(const Handle& handle, const Input& keys) {
   check_place(keys, "keys");
   return handle->with([&](KvStore& store) { return store.erase(keys.data(), keys.size()); });
+}
+
+KvStore::BatchResult apply(const Handle& handle, const Kinds& operations, const Input& keys,
+                           const Input& values) {
+  check_place(operations, "operations");
+  check_place(keys, "keys");
+  check_place(values, "values");
+  if (keys.size() != values.size() || keys.size() != operations.size()) {
+    throw Error(Errc::invalid_argument,
+                detail::concat("there are ", operations.size(), " operations, ", keys.size(),
+                               " keys and ", values.size(), " values"));
+  }
+  return handle->with([&](KvStore& store) {
+    return store.apply(reinterpret_cast<const KvStore::Op*>(operations.data()), keys.data(),
+                       values.data(), keys.size());
+  });
 }
 
 std::tuple<Output<std::uint64_t>, Output<std::uint64_t>> scan(const Handle& handle) {
@@ -233,6 +251,7 @@ void bind_store(nb::module_& module) {
       .def("set", &set, "keys"_a, "values"_a)
       .def("get", &get, "keys"_a)
       .def("erase", &erase, "keys"_a)
+      .def("apply", &apply, "operations"_a, "keys"_a, "values"_a)
       .def("scan", &scan)
       .def("set_order", &set_order, "order"_a)
       .def("verify",

@@ -10,11 +10,13 @@ from ._backend import ext
 from ._closing import Closing
 from ._errors import Error, checked_number, checked_text
 from ._map import _ROOM_FOR_TYPES, MOST_OPERATIONS
-from ._map_arrays import _FOUND, _Arrays
+from ._map_arrays import _FOUND, _STATUS, _Arrays
+from ._map_mixed import numbers_of
 from ._map_types import Element, _agreed, _store_types, _stored_types, _types_object, _value_of
 from ._region import Region, checked_region
 
 _KEY = Element("uint64", 8)
+_OPERATIONS = {"insert_or_assign": 0, "erase": 1}
 
 
 class LogMap(Closing):
@@ -154,6 +156,23 @@ class LogMap(Closing):
         given = arrays.given(keys, "keys", _KEY, None)
         streams = arrays.streams()
         return self._map.erase(given.address, given.shape[0], streams)
+
+    def apply(
+        self, operations: Any, keys: Any, values: Any, *, stream: Any = None
+    ) -> ext.LogMapResult:
+        """Stores pairs and removes keys as one transaction.
+
+        `operations` says what is made with each key: "insert_or_assign" or "erase", or an array of
+        uint8, 0 or 1. `values` has a row for each, of which those of keys that are erased mean
+        nothing. Of operations on one key the last one counts, alone.
+        """
+        arrays = self._arrays("apply", stream)
+        given = arrays.given(keys, "keys", _KEY, None)
+        count = given.shape[0]
+        kinds = arrays.given(numbers_of(operations, _OPERATIONS), "operations", _STATUS, count)
+        rows = arrays.given(values, "values", self._value, count)
+        streams = arrays.streams()
+        return self._map.apply(kinds.address, given.address, rows.address, count, streams)
 
     def find(
         self, keys: Any, *, out: Any = None, found: Any = None, stream: Any = None

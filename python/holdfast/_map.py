@@ -15,7 +15,7 @@ from ._map_arrays import _FOUND, _STATUS, _Arrays
 from ._map_changes import MapChanges, MapVersion, native_version, version_of
 from ._map_evict import MapEvicted, insert_and_evict, scores_of
 from ._map_memory import MapCache, MapMemory, native_cache
-from ._map_mixed import MapApplied, numbers_of
+from ._map_mixed import MapApplied, map_operations, numbers_of
 from ._map_types import (
     Element,
     _agreed,
@@ -270,7 +270,7 @@ class Map(MapMemory, Closing):
         arrays = self._arrays("apply", stream)
         given = self._given_keys(arrays, keys)
         count = given.shape[0]
-        kinds = arrays.given(numbers_of(operations), "operations", _STATUS, count)
+        kinds = arrays.given(numbers_of(operations, map_operations()), "operations", _STATUS, count)
         to = 0
         if values is not None:
             to = arrays.given(values, "values", self._value, count).address

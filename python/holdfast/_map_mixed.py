@@ -19,8 +19,12 @@ class MapApplied(NamedTuple):
     result: ext.MapResult  # how many had which
 
 
-def numbers_of(operations: Any) -> Any:
-    """Returns operations as an array of MapOp's numbers; arrays as they are."""
+def map_operations() -> dict[str, int]:
+    return {one.name: int(one) for one in ext.MapOp}
+
+
+def numbers_of(operations: Any, known: dict[str, int]) -> Any:
+    """Returns operations as an array of the numbers of those that are known; arrays as they are."""
     if is_array(operations) and not (
         isinstance(operations, np.ndarray) and operations.dtype.kind == "U"
     ):
@@ -28,19 +32,17 @@ def numbers_of(operations: Any) -> Any:
     if isinstance(operations, (str, bytes)):
         raise Error(f"operations are {operations!r}: give one for each key, in a list or an array")
     try:
-        return np.array([_number_of(one) for one in operations], np.uint8)
+        return np.array([_number_of(one, known) for one in operations], np.uint8)
     except TypeError:
         raise Error(
             f"operations are {operations!r}: give one for each key, in a list or an array"
         ) from None
 
 
-def _number_of(operation: Any) -> int:
-    if isinstance(operation, ext.MapOp):
-        return int(operation)
-    numbers = {one.name: int(one) for one in ext.MapOp}
-    if str(operation) not in numbers:
+def _number_of(operation: Any, known: dict[str, int]) -> int:
+    name = getattr(operation, "name", None) or str(operation)
+    if name not in known:
         raise Error(
-            f"operation {operation!r} is none that there is: give one of {', '.join(numbers)}"
+            f"operation {operation!r} is none that there is: give one of {', '.join(known)}"
         )
-    return numbers[str(operation)]
+    return known[name]

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ._backend import ext
 from ._errors import Error, checked_number
+from ._map_mixed import numbers_of
 from ._region import Region, checked_region
 
 U64 = npt.NDArray[np.uint64]
@@ -17,6 +18,7 @@ U64 = npt.NDArray[np.uint64]
 RESERVED_KEY = 2**64 - 1
 # Operations that a batch can have.
 MOST_OPERATIONS = 2**26
+_OPERATIONS = {"set": 0, "erase": 1}
 
 
 def _as_u64(values: Any, what: str) -> Any:
@@ -159,6 +161,23 @@ class KeyValueStore:
     def erase(self, keys: npt.ArrayLike) -> ext.BatchResult:
         """Removes keys as one transaction; absent ones are passed over."""
         return self._store.erase(_as_u64(keys, "keys"))
+
+    def apply(self, operations: Any, keys: npt.ArrayLike, values: npt.ArrayLike) -> ext.BatchResult:
+        """Stores pairs and removes keys as one transaction.
+
+        `operations` says what is made with each key: "set" or "erase", or an array of uint8, 0 or
+        1. `values` has one for each, of which those of keys that are erased mean nothing. Of
+        operations on one key the last one counts, alone.
+        """
+        kinds = numbers_of(operations, _OPERATIONS)
+        if isinstance(kinds, np.ndarray):
+            if kinds.dtype != np.uint8 or kinds.ndim != 1:
+                raise Error(
+                    f"operations are of type {kinds.dtype} and shape {kinds.shape}: give names, or "
+                    "one number for each key, of uint8"
+                )
+            kinds = np.ascontiguousarray(kinds)
+        return self._store.apply(kinds, _as_u64(keys, "keys"), _as_u64(values, "values"))
 
     def scan(self) -> tuple[U64, U64]:
         """Returns all keys and their values, in the order of the table, the index, or the log."""

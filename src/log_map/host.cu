@@ -115,9 +115,10 @@ void LogMapHost::begin(const std::uint64_t* keys, std::uint32_t count) {
 // ---- Changes ------------------------------------------------------------------------------------
 
 // Values are stored while keys are looked up, to places that no pair has: before the commit nothing
-// of the batch counts, and of a crash nothing has to be taken back.
-LogMap::Result LogMapHost::assign(const std::uint64_t* keys, const void* values,
-                                  std::size_t count) {
+// of the batch counts, and of a crash nothing has to be taken back. An operation that erases has a
+// place for its row, too, which nothing names then.
+LogMap::Result LogMapHost::assign(const KvStore::Op* operations, const std::uint64_t* keys,
+                                  const void* values, std::size_t count) {
   region_.check_writable("a batch");
   check_batch(keys, count);
   if (count == 0) return {};
@@ -125,22 +126,22 @@ LogMap::Result LogMapHost::assign(const std::uint64_t* keys, const void* values,
     throw wrong(where_, "a batch without values: give a row for each key, or erase()");
   }
   return whole([&] {
-    const auto operations = static_cast<std::uint32_t>(count);
+    const auto rows = static_cast<std::uint32_t>(count);
     std::uint64_t* const taken = memory_.taken[batches_ % 2].data();
     // What the caller has made stream() wait for may be what fills the rows.
     asked_.record(stream());
     asked_.wait(writer_);
-    begin(keys, operations);
-    take(operations, taken);
-    store(values, operations, taken);
+    begin(keys, rows);
+    take(rows, taken);
+    store(values, rows, taken);
     written_.record(writer_);
-    log_map::launch_look(stream(), index_->view(), memory_.keys.data(), operations,
-                         memory_.place.data(), nullptr);
+    log_map::launch_look(stream(), index_->view(), memory_.keys.data(), rows, memory_.place.data(),
+                         nullptr);
     written_.wait(stream());
-    const KvStore::BatchResult done = change(taken, count);
+    const KvStore::BatchResult done = change(operations, taken, count);
     taken_ += count;
-    settle(taken, operations);
-    return LogMap::Result{done.inserted, done.updated, 0};
+    settle(taken, rows);
+    return LogMap::Result{done.inserted, done.updated, done.removed};
   });
 }
 
@@ -153,7 +154,7 @@ LogMap::Result LogMapHost::erase(const std::uint64_t* keys, std::size_t count) {
     begin(keys, operations);
     log_map::launch_look(stream(), index_->view(), memory_.keys.data(), operations,
                          memory_.place.data(), nullptr);
-    const KvStore::BatchResult done = change(nullptr, count);
+    const KvStore::BatchResult done = change(nullptr, nullptr, count);
     settle(nullptr, operations);
     return LogMap::Result{0, 0, done.removed};
   });
@@ -171,9 +172,12 @@ void LogMapHost::take(std::uint32_t count, std::uint64_t* to) {
 }
 
 // What the index refuses it does not know to be this map's.
-KvStore::BatchResult LogMapHost::change(const std::uint64_t* places, std::size_t count) {
+KvStore::BatchResult LogMapHost::change(const KvStore::Op* operations, const std::uint64_t* places,
+                                        std::size_t count) {
+  const std::uint64_t* const keys = memory_.keys.data();
   try {
-    return index_->update(memory_.keys.data(), places, count, nullptr);
+    return operations != nullptr ? index_->apply(operations, keys, places, count)
+                                 : index_->update(keys, places, count, nullptr);
   } catch (const Error& error) {
     throw Error(error.code(), concat(where_, ": ", error.what()));
   }

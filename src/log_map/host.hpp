@@ -64,7 +64,9 @@ class LogMapHost {
   LogMapHost& usable();
   void survey();  // finds what is used. Throws damaged
 
-  LogMap::Result assign(const std::uint64_t* keys, const void* values, std::size_t count);
+  // `operations`: null where all of them store.
+  LogMap::Result assign(const KvStore::Op* operations, const std::uint64_t* keys,
+                        const void* values, std::size_t count);
   LogMap::Result erase(const std::uint64_t* keys, std::size_t count);
   void find(const std::uint64_t* keys, void* values, std::uint8_t* found, std::size_t count);
   std::uint64_t scan(std::uint64_t* keys, void* values, std::uint64_t limit);
@@ -80,8 +82,10 @@ class LogMapHost {
   };
   void check_batch(const void* keys, std::size_t count) const;
   void begin(const std::uint64_t* keys, std::uint32_t count);
-  // Commits that the batch's keys have these places; null: that they are erased.
-  KvStore::BatchResult change(const std::uint64_t* places, std::size_t count);
+  // Commits that the batch's keys have these places; null: that they are erased, as some of them
+  // are by `operations`.
+  KvStore::BatchResult change(const KvStore::Op* operations, const std::uint64_t* places,
+                              std::size_t count);
   // Stores rows to the places that `to` names, from whichever memory.
   void store(const void* values, std::uint32_t count, const std::uint64_t* to);
   // The next `count` places of the list, which is made anew if it has fewer: in the order of their

@@ -196,7 +196,17 @@ std::uint64_t LogMap::region_bytes(const Options& options) {
 
 LogMap::Result LogMap::insert_or_assign(const std::uint64_t* keys, const void* values,
                                         std::size_t count) {
-  return host_->usable().assign(keys, values, count);
+  return host_->usable().assign(nullptr, keys, values, count);
+}
+
+LogMap::Result LogMap::apply(const Op* operations, const std::uint64_t* keys, const void* values,
+                             std::size_t count) {
+  if (operations != nullptr || count == 0) {
+    return host_->usable().assign(operations, keys, values, count);
+  }
+  throw log_map::wrong(
+      "a batch without operations: give one for each key, or use "
+      "insert_or_assign() or erase()");
 }
 
 LogMap::Result LogMap::erase(const std::uint64_t* keys, std::size_t count) {

@@ -135,5 +135,28 @@ TEST_F(LogMapMisuse, ARegionThatIsTooSmallHoldsNothingOfIt) {
   }
 }
 
+TEST_F(LogMapMisuse, OperationsThatAreNoneAreRefused) {
+  const LogMapOpened opened = LogMapOpened::create(path(), log_map_options(100, 16, 100));
+  const NumberedBatch first(4, 60, 40, 16);
+  Oracle oracle;
+  first.apply(opened);
+  first.apply(oracle);
+  NumberedBatch batch(1, 60, 40, 16);
+  const auto refused = [&](const LogMap::Op* operations, const std::vector<std::string>& words) {
+    const auto give = [&] {
+      opened.map->apply(operations, batch.keys.data(), batch.rows.data(), batch.keys.size());
+    };
+    EXPECT_EQ(error_of(give, words), Errc::invalid_argument);
+    ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+  };
+  refused(nullptr, {"without operations"});
+  batch.operations[17] = static_cast<LogMap::Op>(9);
+  refused(batch.operations.data(), {"operation 17", "9"});
+  batch.operations[17] = LogMap::Op::erase;
+  batch.keys[3] = LogMap::kReservedKey;
+  refused(batch.operations.data(), {"1 operation"});
+  EXPECT_EQ(opened.map->apply(nullptr, nullptr, nullptr, 0).inserted, 0u);
+}
+
 }  // namespace
 }  // namespace holdfast::test

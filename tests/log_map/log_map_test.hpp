@@ -111,38 +111,48 @@ struct LogMapOpened {
   }
 };
 
-// Batch `n` of keys below `below`: every fourth erases. Some keys occur more than once.
+// Batch `n` of keys below `below`: every fourth erases, another one does both. Some keys occur more
+// than once.
 struct NumberedBatch {
+  using Op = LogMap::Op;
+
   NumberedBatch(std::uint64_t n, std::size_t count, std::uint64_t below, std::size_t value_bytes)
-      : erases(n % 4 == 3), keys(count), bytes(value_bytes) {
+      : operations(count, n % 4 == 3 ? Op::erase : Op::set),
+        mixed(n % 4 == 1),
+        keys(count),
+        bytes(value_bytes) {
     std::mt19937_64 random(n);
     for (std::uint64_t& key : keys) key = random() % below;
-    if (erases) return;
+    if (n % 4 == 3) return;
     for (std::size_t i = 0; i < count; ++i) {
       const Row row = row_of(n << 32 | i, value_bytes);
       rows.insert(rows.end(), row.begin(), row.end());
     }
+    if (!mixed) return;
+    for (Op& operation : operations) operation = random() % 3 == 0 ? Op::erase : Op::set;
   }
   LogMap::Result apply(const LogMapOpened& opened) const {
-    return erases ? opened.erase(keys) : opened.put(keys, rows);
+    if (!mixed) return rows.empty() ? opened.erase(keys) : opened.put(keys, rows);
+    return opened.map->apply(operations.data(), keys.data(), rows.data(), keys.size());
   }
+  // Of a key the last operation counts.
   LogMap::Result apply(Oracle& oracle) const {
+    std::map<std::uint64_t, std::size_t> last;
+    for (std::size_t i = 0; i < keys.size(); ++i) last[keys[i]] = i;
     LogMap::Result result;
-    Oracle touched;
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      const bool is_new = touched.emplace(keys[i], Row()).second;
-      const bool was_there = oracle.count(keys[i]) != 0;
-      if (erases) {
-        result.erased += oracle.erase(keys[i]);
+    for (const auto& [key, i] : last) {
+      if (operations[i] == Op::erase) {
+        result.erased += oracle.erase(key);
         continue;
       }
-      if (is_new) ++(was_there ? result.assigned : result.inserted);
+      ++(oracle.count(key) != 0 ? result.assigned : result.inserted);
       const auto row = rows.begin() + static_cast<std::ptrdiff_t>(i * bytes);
-      oracle[keys[i]] = Row(row, row + static_cast<std::ptrdiff_t>(bytes));
+      oracle[key] = Row(row, row + static_cast<std::ptrdiff_t>(bytes));
     }
     return result;
   }
-  bool erases;
+  std::vector<Op> operations;
+  bool mixed;
   Keys keys;
   Rows rows;
   std::size_t bytes;
