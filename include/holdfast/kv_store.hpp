@@ -26,8 +26,8 @@ namespace holdfast {
 //   an index in device memory, made again at each opening. Nothing is evicted: a SET for which
 //   there is no room is refused. docs/kv-log.md.
 //
-// Invariants: once set(), erase() or apply() returned, the batch survives what the region's persist rung
-// survives; after any crash, a batch is in the store whole or not at all.
+// Invariants: once set(), erase() or apply() returned, the batch survives what the region's persist
+// rung survives; after any crash, a batch is in the store whole or not at all.
 //
 // Opening it again in the same process ends the earlier store and its refs, also where open() then
 // throws no_memory: it has one user, the last. A store that was ended so, one that was moved from,
@@ -192,10 +192,11 @@ class KvStore {
   BatchResult erase(const std::uint64_t* keys, std::size_t count);
 
   // Sets and removes as one transaction: operations[i] says which of both is done with keys[i], and
-  // of an ERASE values[i] is not read. Of operations on a key the last one counts, alone: a key
-  // that was there and is erased and set is `updated`. The three are host, device or region memory;
-  // `operations`, where they are the host's, are read before the call waits for anything. Otherwise
-  // as set(), and throws invalid_argument where an operation is none.
+  // of an ERASE values[i] means nothing. Of operations on a key the last one counts, alone: a key
+  // that was there and is erased and set is `updated`. What is erased is room for what is set. The
+  // three are host, device or region memory; `operations`, where they are the host's, are read
+  // before the call waits for anything. Otherwise as set(), and throws invalid_argument where an
+  // operation is none.
   BatchResult apply(const Op* operations, const std::uint64_t* keys, const std::uint64_t* values,
                     std::size_t count);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/warp_sum.hpp"
 #include "holdfast/kernel.hpp"
 
 namespace holdfast::checkpoint {
@@ -101,11 +102,8 @@ __device__ std::uint64_t copy_chunk(const Part& part, std::uint64_t first, std::
 
 // Adds up a warp's words, by shuffles: a tree over the block has a barrier for each of its steps.
 __device__ void add_of_warp(std::uint64_t mine, std::uint64_t* to) {
-  auto sum = static_cast<unsigned long long>(mine);
-  for (int distance = 16; distance > 0; distance /= 2) {
-    sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-  }
-  if (sum != 0 && threadIdx.x % 32 == 0) {
+  const unsigned long long sum = core::warp_sum(mine);
+  if (sum != 0 && threadIdx.x % core::kWarp == 0) {
     atomicAdd(reinterpret_cast<unsigned long long*>(to), sum);
   }
 }

@@ -1,5 +1,7 @@
 #include "kv_store/kernels.hpp"
 
+#include <type_traits>
+
 #include "kv_store/impl.hpp"
 #include "kv_store/replacement.hpp"
 
@@ -75,34 +77,39 @@ struct Erase {
   }
 };
 
-// Of a mixed batch, in which a chain's links are one for each key (link_at()): a way that an ERASE
-// has emptied takes another key.
+// Of a mixed batch, in which a chain's links are one for each key (link_at()). All ERASEs come
+// first: what they leave is room for what is set.
 struct Either {
-  __device__ static void apply(const Group& group, Way& way, std::uint64_t key, std::uint32_t link,
-                               Tally& tally) {
-    const std::uint32_t op = link & ~(kPassed | kErases);
-    if ((link & kPassed) != 0) return;
-    if ((link & kErases) != 0) {
-      tally.removed += way.key == key;
-      return Erase::apply(group, way, key, op, tally);
-    }
-    const Way held = way;
-    Tally evicted_again;  // what the batch itself had set there counts when it is evicted
-    Set::apply(group, way, key, op, evicted_again);
-    if (way.written_by == held.written_by) return;
-    if (held.key == key) {
-      ++tally.updated;
-    } else {
-      ++tally.inserted;
-      tally.evicted += held.key != 0;
-    }
-  }
-  __device__ static void count(std::uint64_t, const Way&, Tally&) {}
-
   // Beside the number of an operation: it is not the last of its key; it is an ERASE.
   static constexpr std::uint32_t kPassed = 1u << 31;
   static constexpr std::uint32_t kErases = 1u << 30;
   static_assert(kMaxBatch <= kErases);
+
+  struct Erases {
+    __device__ static void apply(const Group& group, Way& way, std::uint64_t key,
+                                 std::uint32_t link, Tally& tally) {
+      if ((link & (kPassed | kErases)) != kErases) return;
+      tally.removed += way.key == key;
+      Erase::apply(group, way, key, link & ~kErases, tally);
+    }
+  };
+  struct Sets {
+    __device__ static void apply(const Group& group, Way& way, std::uint64_t key,
+                                 std::uint32_t link, Tally& tally) {
+      if ((link & (kPassed | kErases)) != 0) return;
+      const Way held = way;
+      Tally counted_here;  // which Set leaves in part to count()
+      Set::apply(group, way, key, link, counted_here);
+      if (way.written_by == held.written_by) return;
+      if (held.key == key) {
+        ++tally.updated;
+      } else {
+        ++tally.inserted;
+        tally.evicted += held.key != 0;
+      }
+    }
+  };
+  __device__ static void count(std::uint64_t, const Way&, Tally&) {}
 };
 
 // A link of a chain.
@@ -205,7 +212,12 @@ template <class Operation>
 __device__ void apply_chain(const Group& group, const Batch& batch, const Chain& chain,
                             const Pair& before, Tally& tally) {
   Way way{before.key};
-  apply_links<Operation>(group, batch, chain, way, tally);
+  if constexpr (std::is_same_v<Operation, Either>) {
+    apply_links<Either::Erases>(group, batch, chain, way, tally);
+    apply_links<Either::Sets>(group, batch, chain, way, tally);
+  } else {
+    apply_links<Operation>(group, batch, chain, way, tally);
+  }
   Operation::count(before.key, way, tally);
 
   const bool changes = way.written_by != kNone;

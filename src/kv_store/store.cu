@@ -68,24 +68,23 @@ KvStore::Timing KvStore::Impl::timing() {
 KvStore::BatchResult KvStore::Impl::apply(const Op* operations, const std::uint64_t* keys,
                                           const std::uint64_t* values, std::size_t count) {
   check_count(count);
-  std::vector<Op> copied;
+  // Of the host's memory, too: what is counted here has to be what kernels read.
+  std::vector<Op> kinds(count);
   if (core::in_device_memory(operations, count)) {
-    copied.resize(count);
-    copy_async(stream, copied.data(), operations, count);
+    copy_async(stream, kinds.data(), operations, count);
     stream.synchronize();
-    operations = copied.data();
+  } else {
+    std::copy_n(operations, count, kinds.begin());
   }
-  const auto none = std::find_if(operations, operations + count, [](Op operation) {
-    return operation != Op::set && operation != Op::erase;
-  });
-  if (none != operations + count) {
+  const auto none = std::find_if(kinds.begin(), kinds.end(),
+                                 [](Op kind) { return kind != Op::set && kind != Op::erase; });
+  if (none != kinds.end()) {
     throw Error(Errc::invalid_argument,
-                concat("store: operation ", none - operations, " of a batch is ",
+                concat("store: operation ", none - kinds.begin(), " of a batch is ",
                        static_cast<int>(*none), "; give Op::set (0) or Op::erase (1)"));
   }
-  const auto erases =
-      static_cast<std::size_t>(std::count(operations, operations + count, Op::erase));
-  const Mixed mixed{operations, erases};
+  const auto erases = static_cast<std::size_t>(std::count(kinds.begin(), kinds.end(), Op::erase));
+  const Mixed mixed{kinds.data(), erases};
   const bool is_mixed = erases != 0 && erases != count;
   core::StreamEnd end(stream);  // what is queued uses `mixed`
   const BatchResult done =

@@ -213,7 +213,35 @@ TEST_P(KvMixed, OfAKeyTheLastOperationCountsAlone) {
   }
 }
 
-// One that is erased makes room for one that is set.
+// Wherever in the batch it stands.
+TEST_P(KvMixed, WhatIsErasedIsRoomInAFullBucket) {
+  if (is_log()) GTEST_SKIP() << "there are no buckets";
+  for (const bool sets_first : {false, true}) {
+    for (std::uint64_t n = 1; n <= 8; ++n) {
+      LogOpened opened =
+          LogOpened::create(path(std::to_string(8 * n + (sets_first ? 1 : 0))), shape(8, 64));
+      Map oracle;
+      Mixture fill, sets, erases;
+      for (std::uint64_t key = 0; key < 8; ++key) fill.add(Op::set, key, key);
+      give(opened, fill);
+      fill.apply_to(oracle);
+      for (std::uint64_t key = 0; key < n; ++key) {
+        sets.add(Op::set, 100 + key, key);
+        erases.add(Op::erase, key);
+      }
+      Mixture batch = sets_first ? sets : erases;
+      const Mixture& rest = sets_first ? erases : sets;
+      for (std::size_t i = 0; i < n; ++i) {
+        batch.add(rest.operations[i], rest.keys[i], rest.values[i]);
+      }
+      expect_equal(give(opened, batch), {n, 0, 0, n});
+      batch.apply_to(oracle);
+      ASSERT_NO_FATAL_FAILURE(expect_holds(opened, oracle));
+    }
+  }
+}
+
+// One that is erased is room for one that is set.
 TEST_P(KvMixed, AFullLogTakesABatchThatErasesAsManyAsItSets) {
   if (!is_log()) GTEST_SKIP() << "a table evicts";
   for (const std::uint64_t half : {200u, 1500u}) {

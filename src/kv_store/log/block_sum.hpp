@@ -1,19 +1,12 @@
 // Sums over a block.
 #pragma once
 
-#include "holdfast/kernel.hpp"
+#include "core/warp_sum.hpp"
 
 namespace holdfast::kv::log {
 
-inline constexpr unsigned kWarp = 32;
-
-// The sum over the warp, in all of its threads. REQUIRES: all of them call.
-__device__ inline unsigned long long warp_sum(unsigned long long mine) {
-  for (unsigned distance = kWarp / 2; distance > 0; distance /= 2) {
-    mine += __shfl_xor_sync(0xffffffffu, mine, distance);
-  }
-  return mine;
-}
+using core::kWarp;
+using core::warp_sum;
 
 // The sum over the threads of the warp up to each. REQUIRES: all of them call; blocks of one
 // dimension.
