@@ -83,6 +83,9 @@ class DurableObject {
     void* address;
   };
   void find_parts(Region& region, const std::vector<Part>& parts);
+  void make(Region& region, Stream& stream, std::string_view name, const Identity& identity,
+            const void* parameters, const std::vector<Part>& parts);
+  void take_back(Region& region, std::string_view name, const std::vector<Part>& parts);
 
   struct State {
     std::string name;

@@ -93,7 +93,8 @@ class KvStore {
     Index index = Index::automatic;  // Layout::log: until the store is opened again
   };
 
-  // What one batch did. A key that occurs twice in a batch counts once, with its last value.
+  // What one batch did. A key that occurs twice in a batch counts once, with its last value; but of
+  // set() in place each time that it was evicted in between, by another key of the batch.
   struct BatchResult {
     std::uint64_t inserted = 0;  // keys that were not in the store
     std::uint64_t updated = 0;   // keys that were

@@ -10,7 +10,8 @@ import numpy as np
 from ._backend import ext
 from ._buffers import Buffer, buffer_of, is_array, is_torch
 from ._errors import Error
-from ._map_types import KEY_TYPES, Element
+from ._map_types import Element
+from ._numbers import integers
 from ._streams import stream_number
 
 _FOUND = Element("bool", 1)
@@ -73,13 +74,10 @@ class _Arrays:
         if element.numpy is None:
             raise self.wrong(what, f"is no array: NumPy has no {element.dtype}, give a tensor")
         try:
-            made = np.asarray(values, dtype=element.numpy)
-            if (
-                element.dtype in KEY_TYPES
-                and np.asarray(values).dtype.kind not in "iu"
-                and made.size
-            ):
-                raise ValueError(f"{values!r} are no integers")
+            if np.dtype(element.numpy).kind in "iu":
+                made = integers(values, element.numpy)
+            else:
+                made = np.asarray(values, dtype=element.numpy)
         except (OverflowError, ValueError, TypeError) as error:
             raise self.wrong(what, f"is not made of {element.dtype}: {error}") from None
         return made.reshape(1, *made.shape) if made.ndim == len(element.shape) else made

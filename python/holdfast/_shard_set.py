@@ -157,7 +157,11 @@ def check_opened(where: str, found: list[Shard]) -> bool:
                 f"{where}: {shard}: open it as holdfast.Map, or give another name", "conflict"
             )
         if shard.whole and not shard.made:
-            raise Error(f"{where}: the table of {shard} is not there", "damaged")
+            raise Error(
+                f"{where}: {shard}, whose table is gone: reopen the regions from their last "
+                "commits, or remove() what there is of the map and make it again",
+                "damaged",
+            )
     if there:
         check_set(where, there, len(found))
     for rank, shard in enumerate(found):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -114,13 +114,26 @@ class ShardedMap(Closing):
             self.shard = Map(region, name, key=key, value=value, capacity=capacity, **options)
 
         error = error_of(open_shard)
-        _shard_set.agree(self._exchange, self._where, error)
+        try:
+            _shard_set.agree(self._exchange, self._where, error)
+        except Error:
+            if made:
+                self._take_back()
+            raise
         most = max(1, min(_CHUNK, _CHUNK_BYTES // self.shard.value.nbytes))
         self._calls = Calls(self._exchange, self.shard, self._where, self.id, chunk or most)
         self._calls.loads = next((one.loads for one in found if one.loads), "")
         if not self._shard.whole:
             error = error_of(self._marks.store_whole)
             _shard_set.agree(self._exchange, self._where, error)
+
+    def _take_back(self) -> None:
+        """Removes what this rank has made of a map that could not be made."""
+        with suppress(Error):  # what is left is of a creation that was cut off
+            if not self._shard.made and f"{self.name}.header" in self.region:
+                Map.remove(self.region, self.name)
+            if self._shard.rank < 0:
+                self._marks.remove("shard")
 
     def _look(self, key: Any, value: Any, chunk: int | None) -> list[_shard_set.Shard]:
         """Returns what each rank has, by rank."""

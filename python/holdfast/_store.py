@@ -10,6 +10,7 @@ import numpy.typing as npt
 from ._backend import ext
 from ._errors import Error, checked_number
 from ._map_mixed import numbers_of
+from ._numbers import integers
 from ._region import Region, checked_region
 
 U64 = npt.NDArray[np.uint64]
@@ -34,7 +35,7 @@ def _as_u64(values: Any, what: str) -> Any:
     if hasattr(values, "__dlpack__"):
         return values
     try:
-        return np.asarray(values, dtype=np.uint64).reshape(-1)
+        return integers(values, np.uint64).reshape(-1)
     except (OverflowError, ValueError, TypeError) as error:
         raise ValueError(f"{what} must be integers from 0 to 2**64 - 1: {error}") from None
 

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "bytes_map/host.hpp"
+#include "core/guard.hpp"
 #include "durable/creation.hpp"
 #include "durable/is_whole.hpp"
 #include "durable/removal.hpp"
@@ -76,7 +77,7 @@ MapOptions index_options(const BytesMapOptions& options) {
 
 BytesMap::BytesMap(std::shared_ptr<BytesMapHost> host) : host_(std::move(host), "bytes map") {}
 
-BytesMap BytesMap::create(Region& region, std::string_view name, const Options& options) {
+BytesMap BytesMap::create(Region& region, std::string_view name, const Options& options) try {
   bytes_map::check_name(name);
   const bytes_map::BytesMapParameters parameters = bytes_map::parameters_of(options);
   const std::string index = bytes_map::index_name(name);
@@ -103,6 +104,8 @@ BytesMap BytesMap::create(Region& region, std::string_view name, const Options& 
         return BytesMap(std::move(host));
       },
       [&] { remove(region, name); });
+} catch (const std::exception&) {
+  core::fail("creating a bytes map");
 }
 
 // The index first: without it there is no map.
@@ -115,7 +118,7 @@ void BytesMap::remove(Region& region, std::string_view name) {
   bytes_map::Records::remove_all(region, name);
 }
 
-BytesMap BytesMap::open(Region& region, std::string_view name, std::uint32_t max_batch) {
+BytesMap BytesMap::open(Region& region, std::string_view name, std::uint32_t max_batch) try {
   region.check_writable("opening a bytes map");
   const std::string where = bytes_map::place_of(name, region);
   const std::string index = bytes_map::index_name(name);
@@ -136,6 +139,8 @@ BytesMap BytesMap::open(Region& region, std::string_view name, std::uint32_t max
                                              parameters.max_batch);
   host->survey();
   return BytesMap(std::move(host));
+} catch (const std::exception&) {
+  core::fail("opening a bytes map");
 }
 
 std::uint64_t BytesMap::region_bytes(const Options& options) {

@@ -39,6 +39,10 @@ class Use {
   std::uint64_t number_ = 0;
 };
 
+// What a structure says whose use has ended.
+inline constexpr const char* kEnded =
+    ": another of this process has opened it, or its region, since: use that; or it was removed";
+
 struct RegionAccess {
   // As the functions of Region; of domains only the file domain has surroundings.
   static Region create(const std::string& path, const RegionOptions& options,

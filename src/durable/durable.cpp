@@ -6,6 +6,7 @@
 
 #include "core/format.hpp"
 #include "core/guard.hpp"
+#include "durable/creation.hpp"
 #include "durable/header.hpp"
 #include "undo_log/medium_store.hpp"
 #include "undo_log/undo_log_impl.hpp"
@@ -121,6 +122,14 @@ std::vector<std::string> objects_in(const Header& header, std::string_view name,
   return objects;
 }
 
+// What Python keeps beside a map: that of one called "a.b" is called "a.b_types", which the header
+// of an object "a" has nothing to do with.
+bool stands_beside(std::string_view part) {
+  constexpr std::string_view kEnds[] = {"_types", "_shard", "_whole", "_loads"};
+  return std::any_of(std::begin(kEnds), std::end(kEnds),
+                     [&](std::string_view end) { return part.ends_with(end); });
+}
+
 // An object of a name that is a part's; none: there is no such one. Which names those are that it
 // was made with its header alone says, and so all count that are the object's own (durable.hpp).
 std::string any_part(const Region& region, std::string_view name) {
@@ -129,7 +138,8 @@ std::string any_part(const Region& region, std::string_view name) {
     const std::string_view object = info.name;
     if (!object.starts_with(front)) continue;
     const std::string_view part = object.substr(front.size());
-    if (part != Part::kHeader && part.find('.') == std::string_view::npos) return info.name;
+    const bool is_name = part != Part::kHeader && part.find('.') == std::string_view::npos;
+    if (is_name && !stands_beside(part)) return info.name;
   }
   return {};
 }
@@ -252,6 +262,45 @@ Transaction& DurableObject::transaction_of(State& state) {
   throw Error(Errc::not_found, concat(state.where, " has no transaction"));
 }
 
+// REQUIRES: nothing of it is there.
+void DurableObject::make(Region& region, Stream& stream, std::string_view name,
+                         const Identity& identity, const void* parameters,
+                         const std::vector<Part>& parts) {
+  const Header header = durable::encode(identity, parameters, parts);
+  Header* const to =
+      region.allocate<Header>(object_name(name, Part::kHeader), 1, Tracking::marked).data();
+  store_header(region, stream, to, header);
+  std::optional<Transaction>& transaction = state_->transaction;
+  for (const Part& part : parts) {
+    const std::string object = object_name(name, part.name);
+    switch (part.kind) {
+      case Part::Kind::array:
+        region.allocate_raw(object, part.type, part.element_bytes, part.count, part.tracking);
+        break;
+      case Part::Kind::transaction:
+        transaction = Transaction::create(region, object);
+        break;
+      case Part::Kind::undo_log:
+        transaction->create_log(region, object, part.shape);
+        break;
+    }
+  }
+  find_parts(region, parts);
+  set_magic(region, stream, name, Header::kWhole);
+}
+
+// Of a creation that failed; the header last, as what says what there is.
+void DurableObject::take_back(Region& region, std::string_view name,
+                              const std::vector<Part>& parts) {
+  state_->transaction.reset();
+  std::vector<std::string> objects;
+  for (const Part& part : parts) objects.push_back(object_name(name, part.name));
+  objects.push_back(object_name(name, Part::kHeader));
+  for (const std::string& object : objects) {
+    if (region.contains(object)) region.remove(object);
+  }
+}
+
 DurableObject DurableObject::create(Region& region, std::string_view name, const Identity& identity,
                                     const void* parameters, const PartsOf& parts_of) try {
   region.check_writable("creating a durable object");
@@ -273,27 +322,8 @@ DurableObject DurableObject::create(Region& region, std::string_view name, const
   durable::check_room(region, result.state_->where, parts, remains);
   remove_objects(region, remains);
 
-  const Header header = durable::encode(identity, parameters, parts);
-  Header* const to =
-      region.allocate<Header>(object_name(name, Part::kHeader), 1, Tracking::marked).data();
-  store_header(region, stream, to, header);
-  std::optional<Transaction>& transaction = result.state_->transaction;
-  for (const Part& part : parts) {
-    const std::string object = object_name(name, part.name);
-    switch (part.kind) {
-      case Part::Kind::array:
-        region.allocate_raw(object, part.type, part.element_bytes, part.count, part.tracking);
-        break;
-      case Part::Kind::transaction:
-        transaction = Transaction::create(region, object);
-        break;
-      case Part::Kind::undo_log:
-        transaction->create_log(region, object, part.shape);
-        break;
-    }
-  }
-  result.find_parts(region, parts);
-  set_magic(region, stream, name, Header::kWhole);
+  finish_creation([&] { result.make(region, stream, name, identity, parameters, parts); },
+                  [&] { result.take_back(region, name, parts); });
   return result;
 } catch (const std::exception&) {
   core::fail("creating a durable object");

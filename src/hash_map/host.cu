@@ -113,8 +113,7 @@ MapHost::~MapHost() { const core::StreamEnd end(stream); }
 MapHost& MapHost::usable() {
   (void)region.path();
   if (!use.lasts()) {
-    throw Error(Errc::closed,
-                where + ": another of this process has opened it, or its region, since: use that");
+    throw Error(Errc::closed, where + core::kEnded);
   }
   if (!broken_.empty()) {
     throw Error(Errc::device, where + ": an earlier call failed (" + broken_ + "): open it again");

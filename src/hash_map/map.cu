@@ -1,6 +1,7 @@
 // The interface of a map of any types.
 #include <utility>
 
+#include "core/guard.hpp"
 #include "durable/creation.hpp"
 #include "hash_map/host.hpp"
 
@@ -51,7 +52,7 @@ MapBase::MapBase(std::shared_ptr<MapHost> host) : host_(std::move(host), "hash m
 
 std::shared_ptr<MapHost> MapBase::create(Region& region, std::string_view name,
                                          const MapTypes& types, const MapOptions& options,
-                                         std::uint64_t empty_key, std::uint64_t empty_value) {
+                                         std::uint64_t empty_key, std::uint64_t empty_value) try {
   map::check_name(name);
   const map::MapParameters shape = map::parameters_of(types, options, empty_key, empty_value);
   MapOptions::Directory directory = options.directory;
@@ -72,6 +73,8 @@ std::shared_ptr<MapHost> MapBase::create(Region& region, std::string_view name,
         return host;
       },
       [&] { remove(region, name); });
+} catch (const std::exception&) {
+  core::fail("creating a hash map");
 }
 
 void MapBase::remove(Region& region, std::string_view name) {
@@ -81,7 +84,7 @@ void MapBase::remove(Region& region, std::string_view name) {
 }
 
 std::shared_ptr<MapHost> MapBase::open(Region& region, std::string_view name, const MapTypes& types,
-                                       const MapOpenOptions& options) {
+                                       const MapOpenOptions& options) try {
   region.check_writable("opening a hash map");
   const std::string where = place_of(name, region);
   map::Table table = map::open_table(region, name, where);
@@ -106,6 +109,8 @@ std::shared_ptr<MapHost> MapBase::open(Region& region, std::string_view name, co
   host->recovery = host->survey();
   if (host->changes) host->changes->begin(host->stream);
   return host;
+} catch (const std::exception&) {
+  core::fail("opening a hash map");
 }
 
 std::uint64_t MapBase::region_bytes(const MapTypes& types, const MapOptions& options) {
@@ -159,9 +164,15 @@ void MapBase::set_order(MapOptions::Order order) {
 
 void MapBase::quiesce() { host_->usable().quiesce(); }
 
-void MapBase::reserve(std::uint64_t capacity) { host_->usable().reserve(capacity); }
+void MapBase::reserve(std::uint64_t capacity) try {
+  host_->usable().reserve(capacity);
+} catch (const std::exception&) {
+  core::fail("reserve() of a hash map");
+}
 
-void MapBase::grow() { host_->usable().grow(); }
+void MapBase::grow() try { host_->usable().grow(); } catch (const std::exception&) {
+  core::fail("grow() of a hash map");
+}
 
 bool MapBase::migrate(std::uint64_t buckets) { return host_->usable().migrate(buckets); }
 

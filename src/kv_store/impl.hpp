@@ -27,7 +27,7 @@ struct KvStore::Impl {
   // Waits for the stream: whatever a layout has in device memory ends before it.
   void end_work() noexcept;
 
-  // The kinds of a batch that has both. In the host's memory.
+  // The kinds of a batch that has SETs, and may have ERASEs. In the host's memory.
   struct Mixed {
     const Op* operations;
     std::size_t erases;  // how many of them

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/guard.hpp"
 #include "core/kernel_memory.hpp"
 #include "core/stream_end.hpp"
 #include "kv_store/impl.hpp"
@@ -47,8 +48,7 @@ void check_given(const void* array, std::size_t count, const char* what) {
 KvStore::Impl& KvStore::Impl::usable() {
   (void)region.path();
   if (use.lasts()) return *this;
-  constexpr const char* kSince = ": another of this process has opened it, or its region, since";
-  throw Error(Errc::closed, concat(where, kSince, ": use that"));
+  throw Error(Errc::closed, concat(where, core::kEnded));
 }
 
 void KvStore::Impl::check_count(std::size_t count) const {
@@ -85,10 +85,9 @@ KvStore::BatchResult KvStore::Impl::apply(const Op* operations, const std::uint6
   }
   const auto erases = static_cast<std::size_t>(std::count(kinds.begin(), kinds.end(), Op::erase));
   const Mixed mixed{kinds.data(), erases};
-  const bool is_mixed = erases != 0 && erases != count;
   core::StreamEnd end(stream);  // what is queued uses `mixed`
   const BatchResult done =
-      update(keys, erases == count ? nullptr : values, count, is_mixed ? &mixed : nullptr);
+      update(keys, erases == count ? nullptr : values, count, erases == count ? nullptr : &mixed);
   end.has_come();
   return done;
 }
@@ -108,17 +107,21 @@ std::uint64_t KvStore::region_bytes(const KvStore::Options& options) {
          kRoom;
 }
 
-KvStore KvStore::create(Region& region, const KvStore::Options& options) {
+KvStore KvStore::create(Region& region, const KvStore::Options& options) try {
   check_options(options);
   return KvStore(options.layout == Layout::log ? kv::create_log(region, options)
                                                : kv::create_in_place(region, options));
+} catch (const std::exception&) {
+  core::fail("creating a store");
 }
 
-KvStore KvStore::open(Region& region, Cache cache, Index index) {
+KvStore KvStore::open(Region& region, Cache cache, Index index) try {
   check_cache(cache);
   check_index(index);
   return KvStore(kv::is_log(region) ? kv::open_log(region, index)
                                     : kv::open_in_place(region, cache));
+} catch (const std::exception&) {
+  core::fail("opening a store");
 }
 
 void KvStore::remove(Region& region) {

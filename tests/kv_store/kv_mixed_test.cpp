@@ -289,6 +289,22 @@ TEST_P(KvMixed, AFullBucketEvictsAndCounts) {
   EXPECT_GT(removed, 0u);
 }
 
+// One evicts, whatever the order of the keys that come again and again.
+TEST_P(KvMixed, KeysThatComeAgainInAFullBucketCountOnce) {
+  if (is_log()) GTEST_SKIP() << "there are no buckets";
+  for (const bool erases : {false, true}) {
+    LogOpened opened = LogOpened::create(path(erases ? "both" : "sets"), shape(8, 1000));
+    Mixture batch;
+    for (std::uint64_t i = 0; i < 900; ++i) batch.add(Op::set, i % 9, i);
+    if (erases) batch.add(Op::erase, 77);
+    expect_equal(give(opened, batch), {9, 0, 1, 0});
+    const Map held = opened.contents();
+    EXPECT_EQ(held.size(), 8u);
+    for (const auto& [key, value] : held) EXPECT_EQ(value, 891 + key);
+    ASSERT_EQ(opened.store->verify(), "");
+  }
+}
+
 TEST_P(KvMixed, BatchesOfOneKindAreThose) {
   LogOpened opened = create(4096, 100);
   const Keys keys = {1, 2, 3}, values = {4, 5, 6};

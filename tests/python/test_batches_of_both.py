@@ -97,3 +97,20 @@ def test_names_and_lists(path: Path, make: Any) -> None:
                 table.apply(operations, keys, keys)
             assert refused.value.code == "invalid_argument"
             assert contents(table) == {1: 7, 2: 5, 9: 8}
+
+
+def test_lists_are_of_integers_of_any_size(path: Path, make: Any) -> None:
+    with holdfast.create(path, 8 << 20) as region:
+        table = make(region)
+        names = ["insert_or_assign" if isinstance(table, LogMap) else "set"] * 2
+        table.apply(names, [2**63 + 5, 2], [2**64 - 1, 7])
+        held = {2**63 + 5: 2**64 - 1, 2: 7}
+        assert contents(table) == held
+        for keys in ([1.2, 1.9], ["7", "8"], [True, False], [-1, 2], [2**64, 1], [None, 1]):
+            for given in ((keys, [1, 1]), ([1, 2], keys)):
+                with pytest.raises((holdfast.Error, ValueError), match=r"keys|values"):
+                    table.apply(names, *given)
+                assert contents(table) == held
+        with pytest.raises(holdfast.Error, match="1 operation"):
+            table.apply(names, [2**64 - 1, 2], [1, 1])
+        assert contents(table) == held

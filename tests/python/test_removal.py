@@ -131,3 +131,24 @@ def test_a_shard(path: Path) -> None:
             return size
 
     assert run_threads(2, life) == [100, 100]
+
+
+@pytest.mark.parametrize("wrong", [{"directory": "off"}, {"max_batch": 1 << 20}])
+def test_shards_that_cannot_all_be_made_leave_nothing(path: Path, wrong: dict[str, Any]) -> None:
+    paths = [path.with_name(f"shard{rank}") for rank in range(2)]
+
+    def life(group: ThreadGroup) -> None:
+        options: dict[str, Any] = {"max_batch": 64, "cache": holdfast.MapCache(1 << 14)}
+        size = ShardedMap.region_bytes(512, "uint64", ROW, 64)
+        with holdfast.create(paths[group.rank], size) as region:
+            with pytest.raises(holdfast.Error):
+                ShardedMap(
+                    region, "users", group=group, key="uint64", value=ROW, capacity=512,
+                    **{**options, **(wrong if group.rank == 1 else {})},
+                )  # fmt: skip
+            assert region.objects() == []
+            ShardedMap(
+                region, "users", group=group, key="uint64", value=ROW, capacity=512, **options
+            ).close()
+
+    run_threads(2, life)

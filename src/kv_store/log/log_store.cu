@@ -191,6 +191,7 @@ KvStore::BatchResult LogStore::update(const std::uint64_t* keys, const std::uint
   check_whole();
   check_count(count);
   if (count == 0) return {};
+  if (mixed != nullptr && mixed->erases == 0) mixed = nullptr;  // it is as any other
   const auto operations = static_cast<std::uint32_t>(count);
   if (mixed != nullptr && !memory_.mixed) {
     memory_.mixed.emplace(static_cast<std::uint32_t>(max_batch));
