@@ -12,7 +12,15 @@ from ._errors import Error, checked_number, checked_text
 from ._map import _ROOM_FOR_TYPES, MOST_OPERATIONS
 from ._map_arrays import _FOUND, _STATUS, _Arrays
 from ._map_mixed import numbers_of
-from ._map_types import Element, _agreed, _store_types, _stored_types, _types_object, _value_of
+from ._map_types import (
+    Element,
+    _agreed,
+    _remove_with_types,
+    _store_types,
+    _stored_types,
+    _types_object,
+    _value_of,
+)
 from ._region import Region, checked_region
 
 _KEY = Element("uint64", 8)
@@ -114,15 +122,8 @@ class LogMap(Closing):
 
     @staticmethod
     def remove(region: Region, name: str = "map") -> None:
-        """Removes the map of this name.
-
-        One that is open is ended, and raises Error (closed) from then on. Raises Error (not_found;
-        invalid_argument: it is none).
-        """
-        handle = checked_region(region, "a map")._handle
-        ext.remove_log_map(handle, checked_text(name, "the name of a map"))
-        if _stored_types(region, name) is not None:
-            handle.remove(_types_object(name))
+        """Removes the map of this name; as Map.remove()."""
+        _remove_with_types(region, name, ext.remove_log_map)
 
     @staticmethod
     def region_bytes(

@@ -23,6 +23,7 @@ from ._map_types import (
     _is_of_bytes,
     _is_plain,
     _key_of,
+    _remove_with_types,
     _store_types,
     _stored_types,
     _types_object,
@@ -165,10 +166,7 @@ class Map(MapMemory, Closing):
         One that is open is ended, and raises Error (closed) from then on. Raises Error (not_found;
         invalid_argument: it is none).
         """
-        handle = checked_region(region, "a map")._handle
-        ext.remove_map(handle, checked_text(name, "the name of a map"))
-        if _stored_types(region, name) is not None:
-            handle.remove(_types_object(name))
+        _remove_with_types(region, name, ext.remove_map)
 
     @staticmethod
     def region_bytes(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from . import _types
+from ._backend import ext
 from ._buffers import is_array
-from ._errors import Error
-from ._region import Region
+from ._errors import Error, checked_text
+from ._region import Region, checked_region
 
 KEY_TYPES = ("int32", "uint32", "int64", "uint64")
 _LEAST_LONG_KEY, _MOST_LONG_KEY = 16, 128  # bytes; a multiple of 8
@@ -210,3 +212,12 @@ def _store_types(region: Region, name: str, key: Element, value: Element) -> Non
         region._handle.allocate(wanted, text, 8, 1, "hashed")
     except Error as error:
         raise Error(f"map '{name}' with the types {text}: {error}", error.code) from None
+
+
+def _remove_with_types(
+    region: Region, name: str, remove: Callable[[ext.Region, str], None]
+) -> None:
+    handle = checked_region(region, "a map")._handle
+    remove(handle, checked_text(name, "the name of a map"))
+    if _stored_types(region, name) is not None:
+        handle.remove(_types_object(name))
