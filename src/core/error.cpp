@@ -1,6 +1,7 @@
 #include "holdfast/error.hpp"
 
 #include <new>
+#include <system_error>
 
 #include "core/guard.hpp"
 
@@ -73,6 +74,12 @@ void detail::throw_moved_from(const char* what) {
 
 namespace {
 
+// A thread that cannot be had is memory, or a limit on either, that has run out.
+bool is_lack_of_threads(const std::exception& error) {
+  const auto* const system = dynamic_cast<const std::system_error*>(&error);
+  return system != nullptr && system->code() == std::errc::resource_unavailable_try_again;
+}
+
 // Made while there is memory. An Error is copied without any.
 const Error g_no_memory(Errc::no_memory, "no memory; free some, or raise the limit");
 
@@ -88,6 +95,10 @@ Error core::current_error(const char* what) noexcept {
       return {Errc::no_memory,
               detail::concat("no memory for ", what, "; free some, or raise the limit")};
     } catch (const std::exception& error) {
+      if (is_lack_of_threads(error)) {
+        return {Errc::no_memory, detail::concat("no thread for ", what, " (", error.what(),
+                                                "); free memory, or raise ulimit -u")};
+      }
       return {Errc::io, detail::concat(what, " failed: ", error.what())};
     }
   } catch (...) {

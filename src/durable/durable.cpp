@@ -293,12 +293,12 @@ void DurableObject::make(Region& region, Stream& stream, std::string_view name,
 void DurableObject::take_back(Region& region, std::string_view name,
                               const std::vector<Part>& parts) {
   state_->transaction.reset();
-  std::vector<std::string> objects;
-  for (const Part& part : parts) objects.push_back(object_name(name, part.name));
-  objects.push_back(object_name(name, Part::kHeader));
-  for (const std::string& object : objects) {
+  const auto remove = [&](std::string_view part) {
+    const std::string object = object_name(name, part);
     if (region.contains(object)) region.remove(object);
-  }
+  };
+  for (const Part& part : parts) remove(part.name);
+  remove(Part::kHeader);
 }
 
 DurableObject DurableObject::create(Region& region, std::string_view name, const Identity& identity,
