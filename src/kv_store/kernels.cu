@@ -1,7 +1,5 @@
 #include "kv_store/kernels.hpp"
 
-#include <type_traits>
-
 #include "kv_store/impl.hpp"
 #include "kv_store/replacement.hpp"
 
@@ -41,6 +39,7 @@ struct Tally {
 // Writes one operation's pair into the way that has its key, else an empty one, else the one
 // that the key's hash evicts. Of two operations on one key the later in the batch stays.
 struct Set {
+  static constexpr bool kMixed = false;
   __device__ static void apply(const Group& group, Way& way, std::uint64_t key, std::uint32_t op,
                                Tally& tally) {
     const unsigned same = group.ways_where(way.key == key);
@@ -66,6 +65,7 @@ struct Set {
 };
 
 struct Erase {
+  static constexpr bool kMixed = false;
   __device__ static void apply(const Group&, Way& way, std::uint64_t key, std::uint32_t op,
                                Tally&) {
     if (way.key != key) return;
@@ -80,12 +80,14 @@ struct Erase {
 // Of a mixed batch, in which a chain's links are one for each key (link_at()). All ERASEs come
 // first: what they leave is room for what is set.
 struct Either {
+  static constexpr bool kMixed = true;
   // Beside the number of an operation: it is not the last of its key; it is an ERASE.
   static constexpr std::uint32_t kPassed = 1u << 31;
   static constexpr std::uint32_t kErases = 1u << 30;
   static_assert(kMaxBatch <= kErases);
 
   struct Erases {
+    static constexpr bool kMixed = true;
     __device__ static void apply(const Group& group, Way& way, std::uint64_t key,
                                  std::uint32_t link, Tally& tally) {
       if ((link & (kPassed | kErases)) != kErases) return;
@@ -94,6 +96,7 @@ struct Either {
     }
   };
   struct Sets {
+    static constexpr bool kMixed = true;
     __device__ static void apply(const Group& group, Way& way, std::uint64_t key,
                                  std::uint32_t link, Tally& tally) {
       if ((link & (kPassed | kErases)) != 0) return;
@@ -118,10 +121,12 @@ struct Link {
   std::uint64_t key = 0;  // as buckets hold it
 };
 
+// `mixed`: of a batch that is.
+template <bool mixed>
 __device__ Link link_at(const Batch& batch, std::uint32_t index) {
   const std::uint32_t op = batch.chain_op[index];
   Link link{op, ~batch.keys[op]};
-  if (batch.mixed()) {
+  if constexpr (mixed) {
     if (batch.erases(op)) link.op |= Either::kErases;
     if (!is_last_claim(batch.claims, batch.claim_of[op], op)) link.op |= Either::kPassed;
   }
@@ -164,6 +169,7 @@ struct Chain {
   }
 };
 
+template <bool mixed>
 __device__ Chain chain_of_thread(const Batch& batch) {
   Chain chain;
   const std::uint32_t position = position_of_thread();
@@ -171,7 +177,7 @@ __device__ Chain chain_of_thread(const Batch& batch) {
   if (start == kNone) return chain;
   chain.bucket = batch.bucket[position];
   chain.start = start;
-  chain.first = link_at(batch, start);
+  chain.first = link_at<mixed>(batch, start);
   chain.more = is_link_of(batch, chain.bucket, start + 1);
   return chain;
 }
@@ -196,7 +202,7 @@ __device__ void apply_links(const Group& group, const Batch& batch, const Chain&
     next = last_of_its_key(batch, next);
     const std::uint32_t index = next + group.way;
     const bool mine = is_link_of(batch, chain.bucket, index);
-    const Link link = mine ? link_at(batch, index) : Link{};
+    const Link link = mine ? link_at<Operation::kMixed>(batch, index) : Link{};
     const unsigned links = __popc(group.ways_where(mine));
     for (unsigned i = 0; i < links; ++i) {
       Operation::apply(group, way, group.from(i, link.key), group.from(i, link.op), tally);
@@ -212,7 +218,7 @@ template <class Operation>
 __device__ void apply_chain(const Group& group, const Batch& batch, const Chain& chain,
                             const Pair& before, Tally& tally) {
   Way way{before.key};
-  if constexpr (std::is_same_v<Operation, Either>) {
+  if constexpr (Operation::kMixed) {
     apply_links<Either::Erases>(group, batch, chain, way, tally);
     apply_links<Either::Sets>(group, batch, chain, way, tally);
   } else {
@@ -235,7 +241,7 @@ template <class Operation>
 __global__ void choose_changes(Table kvs, Batch batch, Outcome* outcome) {
   if (outcome->reserved_keys != 0) return;
   const Group group;
-  const Chain mine = chain_of_thread(batch);
+  const Chain mine = chain_of_thread<Operation::kMixed>(batch);
   Pair pairs[kWays];
 #pragma unroll
   for (unsigned member = 0; member < kWays; ++member) {

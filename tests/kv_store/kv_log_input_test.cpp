@@ -169,12 +169,7 @@ TEST_P(KvLogInput, OfALargeBatchAPowerCutLeavesAllOrNothing) {
     const bool erases = round % 4 == 3;
     const Place of_words = round % 2 == 0 ? Place::pinned : Place::pageable;
     const Pairs second = pairs(1500);
-    RegionOptions options;
-    options.size = KvStore::region_bytes(shape);
-    options.domain = Domain::emulated;
-    LogOpened opened{std::make_unique<Region>(Region::create("emulated", options)), nullptr,
-                     GetParam()};
-    opened.store = std::make_unique<KvStore>(KvStore::create(*opened.region, shape));
+    LogOpened opened = LogOpened::emulated(shape);
     give(opened, first, false, Place::pageable, Place::pageable);
     // One fence of each thread of a warp for a page, and 256 behind the headers. Behind the commit
     // word all has to be.

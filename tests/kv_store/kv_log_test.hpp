@@ -63,6 +63,15 @@ struct LogOpened {
     auto store = std::make_unique<KvStore>(KvStore::create(*region, shape));
     return {std::move(region), std::move(store), shape.index};
   }
+  // In memory that a test loses words of.
+  static LogOpened emulated(const KvStore::Options& shape) {
+    RegionOptions options;
+    options.size = KvStore::region_bytes(shape);
+    options.domain = Domain::emulated;
+    auto region = std::make_unique<Region>(Region::create("emulated", options));
+    auto store = std::make_unique<KvStore>(KvStore::create(*region, shape));
+    return {std::move(region), std::move(store), shape.index};
+  }
   static LogOpened open(const std::string& path, const OpenOptions& options = {},
                         Form form = Form::automatic) {
     auto region = std::make_unique<Region>(Region::open(path, options));

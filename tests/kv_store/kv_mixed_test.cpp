@@ -360,13 +360,7 @@ TEST_P(KvMixed, APowerCutLeavesAllOrNothing) {
   unsigned with = 0, without = 0;
   for (unsigned round = 0; round < 40; ++round) {
     SCOPED_TRACE(round);
-    const KvStore::Options options = shape(is_log() ? 4000 : 8192, 1500);
-    RegionOptions of_region;
-    of_region.size = KvStore::region_bytes(options);
-    of_region.domain = Domain::emulated;
-    LogOpened opened{std::make_unique<Region>(Region::create("emulated", of_region)), nullptr,
-                     GetParam().form};
-    opened.store = std::make_unique<KvStore>(KvStore::create(*opened.region, options));
+    LogOpened opened = LogOpened::emulated(shape(is_log() ? 4000 : 8192, 1500));
     Map held;
     const Mixture first = mixture(300, 400);
     give(opened, first);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "checking/kv_batch.hpp"
 #include "holdfast/error.hpp"
 #include "holdfast/kv_store.hpp"
 #include "layers.hpp"
@@ -15,26 +16,16 @@ using Pairs = std::map<std::uint64_t, std::uint64_t>;
 
 using Op = KvStore::Op;
 
-struct LogBatch {
-  std::vector<Op> operations;  // one: of all keys
-  std::vector<std::uint64_t> keys;
-  std::vector<std::uint64_t> values;  // of a batch of ERASEs alone: none
-
-  Op operation(std::size_t i) const {
-    return operations.size() == 1 ? operations[0] : operations[i];
-  }
-};
-
 // What the program does, and what the store holds after each of its batches.
 struct LogPlan {
   KvStore::Options options;
-  std::vector<LogBatch> batches;  // those before `first` are part of set_up()
+  std::vector<KvBatch> batches;  // those before `first` are part of set_up()
   std::size_t first = 0;
   bool reopens = false;          // for each batch; and set_up() leaves no snapshots
   bool cleans = false;           // run() has to copy a record, and set_up() none
   std::vector<Pairs> after{{}};  // [n]: once n batches are in
 
-  void add(LogBatch batch) {
+  void add(KvBatch batch) {
     Pairs pairs = after.back();
     for (std::size_t i = 0; i < batch.keys.size(); ++i) {
       if (batch.operation(i) == Op::erase) {
@@ -99,7 +90,7 @@ std::shared_ptr<LogPlan> mixed_plan(std::uint32_t operations) {
   plan->options = options_of(64, 64);
   plan->set({1});
   plan->first = plan->batches.size();
-  const LogBatch all{
+  const KvBatch all{
       {Op::set, Op::erase, Op::erase, Op::set, Op::erase}, {3, 1, 2, 4, 4}, {33, 0, 0, 44, 0}};
   if (operations < 2 || operations > all.keys.size()) {
     throw Error(Errc::invalid_argument, "a mixed batch has 2 to 5 operations");
@@ -168,16 +159,6 @@ std::shared_ptr<LogPlan> snapshot_plan(std::uint32_t operations) {
   return plan;
 }
 
-void apply(KvStore& store, const LogBatch& batch) {
-  if (batch.operations.size() > 1) {
-    store.apply(batch.operations.data(), batch.keys.data(), batch.values.data(), batch.keys.size());
-  } else if (batch.operation(0) == Op::erase) {
-    store.erase(batch.keys.data(), batch.keys.size());
-  } else {
-    store.set(batch.keys.data(), batch.values.data(), batch.keys.size());
-  }
-}
-
 KvStore open(const LogPlan& plan, Region& region) {
   return KvStore::open(region, KvStore::Cache::automatic, plan.options.index);
 }
@@ -218,7 +199,7 @@ Program make(std::shared_ptr<const LogPlan> plan) {
   program.region_bytes = KvStore::region_bytes(plan->options);
   program.set_up = [plan](Region& region) {
     KvStore store = KvStore::create(region, plan->options);
-    for (std::size_t i = 0; i < plan->first; ++i) apply(store, plan->batches[i]);
+    for (std::size_t i = 0; i < plan->first; ++i) plan->batches[i].give_to(store);
     if (plan->cleans) expect_copied(store, 0);
     // One that is opened behind it ends it without closing it.
     if (plan->reopens) (void)open(*plan, region);
@@ -227,7 +208,7 @@ Program make(std::shared_ptr<const LogPlan> plan) {
     std::optional<KvStore> store(open(*plan, region));
     for (std::size_t i = plan->first; i < plan->batches.size(); ++i) {
       session.start();
-      apply(*store, plan->batches[i]);
+      plan->batches[i].give_to(*store);
       session.acknowledge();
       if (plan->cleans) expect_copied(*store, 1);
       if (!plan->reopens) continue;

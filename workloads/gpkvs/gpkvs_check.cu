@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "checking/kv_batch.hpp"
 #include "checking/sized_offer.hpp"
 #include "holdfast/kernel.hpp"
 #include "holdfast/kv_store.hpp"
@@ -15,22 +16,12 @@ using Pairs = std::map<std::uint64_t, std::uint64_t>;
 
 using Op = KvStore::Op;
 
-struct BatchOfOperations {
-  std::vector<Op> operations;  // one: of all keys
-  std::vector<std::uint64_t> keys;
-  std::vector<std::uint64_t> values;  // of a batch of ERASEs alone: none
-
-  Op operation(std::size_t i) const {
-    return operations.size() == 1 ? operations[0] : operations[i];
-  }
-};
-
 // What the program does, and what the store holds after each of its batches.
 struct Plan {
   KvStore::Options options;
-  std::uint64_t mask = 0;                  // buckets - 1
-  std::vector<std::uint64_t> keys;         // of the operations: an item is one of them
-  std::vector<BatchOfOperations> batches;  // those before `first` are part of set_up()
+  std::uint64_t mask = 0;           // buckets - 1
+  std::vector<std::uint64_t> keys;  // of the operations: an item is one of them
+  std::vector<KvBatch> batches;     // those before `first` are part of set_up()
   std::size_t first = 0;
   // [n]: once n batches are in, by bucket.
   std::vector<std::map<std::uint64_t, Pairs>> after{{}};
@@ -42,7 +33,7 @@ struct Plan {
     const auto found = after[batches_in].find(bucket);
     return found == after[batches_in].end() ? none : found->second;
   }
-  void add(BatchOfOperations batch) {
+  void add(KvBatch batch) {
     auto buckets = after.back();
     for (std::size_t i = 0; i < batch.keys.size(); ++i) {
       Pairs& bucket = buckets[bucket_of(batch.keys[i])];
@@ -152,16 +143,6 @@ std::shared_ptr<const Plan> set_plan(std::uint32_t operations, const Kind& kind)
   return plan;
 }
 
-void apply(KvStore& store, const BatchOfOperations& batch) {
-  if (batch.operations.size() > 1) {
-    store.apply(batch.operations.data(), batch.keys.data(), batch.values.data(), batch.keys.size());
-  } else if (batch.operation(0) == Op::erase) {
-    store.erase(batch.keys.data(), batch.keys.size());
-  } else {
-    store.set(batch.keys.data(), batch.values.data(), batch.keys.size());
-  }
-}
-
 // The store that recovery opened, and how many batches it says are in. Every item depends on that
 // one number; the other counters are an item of their own.
 struct Recovered {
@@ -226,13 +207,13 @@ Program make(std::shared_ptr<const Plan> plan) {
   program.region_bytes = KvStore::region_bytes(plan->options);
   program.set_up = [plan](Region& region) {
     KvStore store = KvStore::create(region, plan->options);
-    for (std::size_t i = 0; i < plan->first; ++i) apply(store, plan->batches[i]);
+    for (std::size_t i = 0; i < plan->first; ++i) plan->batches[i].give_to(store);
   };
   program.run = [plan](Region& region, Session& session) {
     KvStore store = KvStore::open(region, plan->options.cache);
     for (std::size_t i = plan->first; i < plan->batches.size(); ++i) {
       session.start();
-      apply(store, plan->batches[i]);
+      plan->batches[i].give_to(store);
       session.acknowledge();
     }
   };
