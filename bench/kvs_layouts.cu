@@ -75,6 +75,14 @@ class Input {
   KvStore::BatchResult set_all(KvStore& store, bool from_host) const {
     return store.set(keys(from_host), keys(from_host) + count_, count_);
   }
+  void draw_operations(KvStore::Op* operations, std::uint32_t count) {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      operations[i] = next() % 2 == 0 ? KvStore::Op::set : KvStore::Op::erase;
+    }
+  }
+  KvStore::BatchResult apply_all(KvStore& store, const KvStore::Op* operations) const {
+    return store.apply(operations, keys(false), keys(false) + count_, count_);
+  }
   // As set_all(), of those from `first` on.
   KvStore::BatchResult set_from(KvStore& store, std::uint32_t first) const {
     return store.set(device_.data() + first, device_.data() + count_ + first, count_ - first);
@@ -233,6 +241,27 @@ void measure_mixed(KvStore& store, Input& input, const LayoutRun& run) {
       .print();
 }
 
+// SETs and ERASEs of uniform keys in one batch, half of each by chance.
+void measure_apply(KvStore& store, Input& input, const LayoutRun& run) {
+  holdfast::PinnedBuffer<KvStore::Op> operations(run.batch);
+  std::vector<double> times;
+  input.begin_measurement();
+  for (int i = 0; i <= run.batches; ++i) {
+    input.refill(run.batch);
+    input.draw_operations(operations.data(), run.batch);
+    const double took = seconds([&] { input.apply_all(store, operations.data()); });
+    if (i > 0) times.push_back(took);
+  }
+  line_of("kvs_layout_apply", store.stats(), run)
+      .count("batch", run.batch)
+      .count("batches", times.size())
+      .number("million_operations_per_s", run.batch / median(times) / 1e6)
+      .number("p50_us", percentile(times, 0.5) * 1e6)
+      .number("p99_us", percentile(times, 0.99) * 1e6)
+      .number("max_us", percentile(times, 1) * 1e6)
+      .print();
+}
+
 void measure_gets(KvStore& store, Input& input, const LayoutRun& run) {
   const holdfast::DeviceBuffer<std::uint64_t> values(run.batch);
   const holdfast::DeviceBuffer<std::uint8_t> found(run.batch);
@@ -275,6 +304,9 @@ void measure(Layout layout, const LayoutRun& run, Index index = Index::automatic
     }));
   }
   line_of("kvs_layout_open", stats, run).number("milliseconds", median(times) * 1e3).print();
+  KvStore store = KvStore::open(scratch.get(), KvStore::Cache::automatic, index);
+  store.await_cache();
+  measure_apply(store, input, run);
 }
 
 // The snapshots of a region's log, as bytes.

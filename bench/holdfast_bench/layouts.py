@@ -69,6 +69,10 @@ def _others(lines: list[Line]) -> list[list[object]]:
         times = f"{_us(x['p50_us'])} / {_us(x['p99_us'])} / {_us(x['max_us'])}"
         what = f"{x['gets']:,} GETs, then {x['sets']:,} SETs"
         rows.append([what, _title(x), f"{_count(x['million_operations_per_s'])} M/s", times])
+    for x in _of(lines, "kvs_layout_apply"):
+        times = f"{_us(x['p50_us'])} / {_us(x['p99_us'])} / {_us(x['max_us'])}"
+        what = f"{x['batch']:,} SETs and ERASEs in one batch, half of each"
+        rows.append([what, _title(x), f"{_count(x['million_operations_per_s'])} M/s", times])
     for x in _of(lines, "kvs_layout_get"):
         what = f"{x['batch']:,} GETs"
         rows.append([what, _title(x), f"{_count(x['million_gets_per_s'])} M/s", ""])

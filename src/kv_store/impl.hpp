@@ -27,7 +27,7 @@ struct KvStore::Impl {
   // Waits for the stream: whatever a layout has in device memory ends before it.
   void end_work() noexcept;
 
-  // The kinds of a batch that has SETs, and may have ERASEs. In the host's memory.
+  // The kinds of a batch that has SETs, and may have ERASEs. In pinned memory.
   struct Mixed {
     const Op* operations;
     std::size_t erases;  // how many of them
@@ -54,6 +54,7 @@ struct KvStore::Impl {
   std::uint64_t max_batch;
   std::string where;
   Order order = Order::automatic;
+  PinnedBuffer<Op> kinds;  // of a mixed batch; made at the first one
   Stream stream;
   Event marks[5];
   Recovery recovery;

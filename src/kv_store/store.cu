@@ -1,7 +1,7 @@
 // The interface of the store, over whichever layout it has.
 #include <algorithm>
+#include <span>
 #include <utility>
-#include <vector>
 
 #include "core/guard.hpp"
 #include "core/kernel_memory.hpp"
@@ -69,23 +69,29 @@ KvStore::BatchResult KvStore::Impl::apply(const Op* operations, const std::uint6
                                           const std::uint64_t* values, std::size_t count) {
   check_count(count);
   // Of the host's memory, too: what is counted here has to be what kernels read.
-  std::vector<Op> kinds(count);
+  if (kinds.size() == 0) kinds = PinnedBuffer<Op>(max_batch);
   if (core::in_device_memory(operations, count)) {
     copy_async(stream, kinds.data(), operations, count);
     stream.synchronize();
   } else {
-    std::copy_n(operations, count, kinds.begin());
+    std::copy_n(operations, count, kinds.data());
   }
-  const auto none = std::find_if(kinds.begin(), kinds.end(),
-                                 [](Op kind) { return kind != Op::set && kind != Op::erase; });
-  if (none != kinds.end()) {
+  std::size_t erases = 0;
+  unsigned bits = 0;  // that any of them has
+  for (const Op kind : std::span(kinds.data(), count)) {
+    erases += kind == Op::erase;
+    bits |= static_cast<unsigned>(kind);
+  }
+  if (bits > static_cast<unsigned>(Op::erase)) {
+    const auto* const none = std::find_if(kinds.data(), kinds.data() + count, [](Op kind) {
+      return kind != Op::set && kind != Op::erase;
+    });
     throw Error(Errc::invalid_argument,
-                concat("store: operation ", none - kinds.begin(), " of a batch is ",
+                concat("store: operation ", none - kinds.data(), " of a batch is ",
                        static_cast<int>(*none), "; give Op::set (0) or Op::erase (1)"));
   }
-  const auto erases = static_cast<std::size_t>(std::count(kinds.begin(), kinds.end(), Op::erase));
   const Mixed mixed{kinds.data(), erases};
-  core::StreamEnd end(stream);  // what is queued uses `mixed`
+  core::StreamEnd end(stream);  // what is queued uses `kinds`
   const BatchResult done =
       update(keys, erases == count ? nullptr : values, count, erases == count ? nullptr : &mixed);
   end.has_come();

@@ -163,10 +163,9 @@ void LogStore::begin_mixed(Batch& batch, const Mixed& mixed) {
   if (batch.count <= kSmallBatch) {
     std::uint32_t next[2] = {0, sets};
     for (std::uint32_t op = 0; op < batch.count; ++op) {
-      memory.kinds_in[op] = mixed.operations[op];
       memory.order_in[next[static_cast<unsigned>(mixed.operations[op])]++] = op;
     }
-    batch.kinds = memory.kinds_in.data();
+    batch.kinds = mixed.operations;
     batch.order = memory.order_in.data();
     return;
   }

@@ -46,8 +46,7 @@ class Memory {
     explicit Mixed(std::uint32_t max_batch) : kinds(max_batch), order(max_batch) {}
     DeviceBuffer<KvStore::Op> kinds;
     DeviceBuffer<std::uint32_t> order, cursors{2};
-    PinnedBuffer<KvStore::Op> kinds_in{kSmallBatch};  // of a small one
-    PinnedBuffer<std::uint32_t> order_in{kSmallBatch};
+    PinnedBuffer<std::uint32_t> order_in{kSmallBatch};  // of a small one
   };
   std::optional<Mixed> mixed;
   DeviceBuffer<std::uint64_t> values_out;  // made at the first get()
