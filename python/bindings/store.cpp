@@ -254,6 +254,12 @@ void bind_store(nb::module_& module) {
       .def("apply", &apply, "operations"_a, "keys"_a, "values"_a)
       .def("scan", &scan)
       .def("set_order", &set_order, "order"_a)
+      .def(
+          "reserve",
+          [](const Handle& handle, std::uint64_t capacity, std::uint64_t log_records) {
+            handle->with([&](KvStore& store) { store.reserve(capacity, log_records); });
+          },
+          "capacity"_a, "log_records"_a)
       .def("verify",
            [](const Handle& handle) {
              return handle->with([](KvStore& store) { return store.verify(); });

@@ -188,6 +188,16 @@ class KeyValueStore:
         """Checks the whole store. Returns the empty string, or what is wrong."""
         return self._store.verify()
 
+    def reserve(self, capacity: int, log_records: int = 0) -> None:
+        """Makes a log one for `capacity` pairs, of `log_records`, if it has room for fewer.
+
+        It has all its pairs; a kill leaves it as it was, or with its new room. Both are there
+        meanwhile: the region is enlarged up to its max_size. Raises Error (unsupported: the layout
+        in_place; no_space, no_memory), and the store is as it was.
+        """
+        records = checked_number(log_records, "log_records", 0)
+        self._store.reserve(checked_number(capacity, "capacity", 0), records)
+
     def set_order(self, order: str) -> None:
         """How a batch is laid out over the table: "automatic", "ordered" or "unordered"."""
         self._store.set_order(order)

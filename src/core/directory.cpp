@@ -295,6 +295,19 @@ void Directory::remove(std::string_view name) {
   store();
 }
 
+void Directory::rename(const std::vector<Renaming>& names) {
+  check_countable();
+  std::vector<ObjectInfo> renamed = objects_;
+  for (const Renaming& name : names) {
+    std::erase_if(renamed, [&](const ObjectInfo& object) { return object.name == name.to; });
+    for (ObjectInfo& object : renamed) {
+      if (object.name == name.from) object.name = name.to;
+    }
+  }
+  objects_ = std::move(renamed);
+  store();
+}
+
 void Directory::set_region_bytes(std::uint64_t bytes) {
   check_countable();
   region_bytes_ = bytes;

@@ -17,6 +17,11 @@ namespace holdfast::core {
 // invalid_argument; `what` is "object name" or "type name".
 void check_name(std::string_view name, std::size_t field_bytes, const char* what);
 
+struct Renaming {
+  std::string from;
+  std::string to;
+};
+
 // Thread safety: none; Region's mutex stands around it.
 //
 // Invariants: entries are sorted by offset, lie within the region, do not overlap, start at page
@@ -57,6 +62,8 @@ class Directory {
   // Each of these is atomic: a kill, or an exception, leaves the directory before or after it.
   void insert(ObjectInfo object);      // REQUIRES: first_fit() and check_room() passed
   void remove(std::string_view name);  // REQUIRES: it exists
+  // Each has its second name from now on, and who had that one is gone. REQUIRES: the first exist.
+  void rename(const std::vector<Renaming>& names);
   void set_region_bytes(std::uint64_t bytes);
 
  private:

@@ -16,19 +16,23 @@ std::byte* allocate_enlarging(Region& region, const std::string& where, const st
     return allocate();
   } catch (const Error& error) {
     if (error.code() != Errc::no_space) throw;
-    const std::uint64_t bytes = count * element_bytes;
-    const ObjectInfo last = region.objects().back();
-    const std::uint64_t wanted = last.offset + (pages_of(last.bytes()) + pages_of(bytes)) * kPage;
-    if (wanted <= region.size()) throw;  // not for want of bytes
-    if (wanted > region.max_size()) {
-      throw Error(Errc::no_space,
-                  concat(where, ": to grow it takes ", bytes, " bytes for '", object,
-                         "'; the region would have ", wanted, ", and can have ", region.max_size(),
-                         " (max_size): open it with more, or remove something"));
-    }
-    region.grow(wanted);
+    enlarge_for(region, where, object, count * element_bytes);
   }
   return allocate();
+}
+
+void enlarge_for(Region& region, const std::string& where, const std::string& object,
+                 std::uint64_t bytes) {
+  const ObjectInfo last = region.objects().back();
+  const std::uint64_t wanted = last.offset + (pages_of(last.bytes()) + pages_of(bytes)) * kPage;
+  if (wanted <= region.size()) throw;  // not for want of bytes
+  if (wanted > region.max_size()) {
+    throw Error(Errc::no_space,
+                concat(where, ": to grow it takes ", bytes, " bytes for '", object,
+                       "'; the region would have ", wanted, ", and can have ", region.max_size(),
+                       " (max_size): open it with more, or remove something"));
+  }
+  region.grow(wanted);
 }
 
 void refuse_foreign(const Region& region, const std::string& where, const std::string& name,

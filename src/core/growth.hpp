@@ -16,6 +16,12 @@ namespace holdfast::core {
 std::byte* allocate_enlarging(Region& region, const std::string& where, const std::string& object,
                               const char* type, std::uint32_t element_bytes, std::uint64_t count);
 
+// What is done where something that takes `bytes` behind the region's last object has thrown
+// no_space: enlarges the region for it, or throws what was thrown, or no_space, as above.
+// REQUIRES: called by the handler.
+void enlarge_for(Region& region, const std::string& where, const std::string& object,
+                 std::uint64_t bytes);
+
 // Throws already_exists if the region has an object of this name, which `name` needs to grow.
 void refuse_foreign(const Region& region, const std::string& where, const std::string& name,
                     const std::string& object);

@@ -452,6 +452,13 @@ bool core::RegionAccess::is_lent(const Region& region, std::string_view object) 
   return alive(region.impl_).domain->users()->is_lent(region.object(object).offset);
 }
 
+void core::RegionAccess::rename(const Region& region, const std::vector<Renaming>& names) {
+  region.check_writable("renaming objects");
+  for (const Renaming& name : names) (void)region.object(name.from);  // throws not_found
+  const std::lock_guard lock(alive(region.impl_).domain->mutex());
+  alive(region.impl_).directory().rename(names);
+}
+
 void core::RegionAccess::writer_begins(const Region& region) {
   alive(region.impl_).domain->writer_begins();
 }

@@ -6,7 +6,9 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "core/directory.hpp"
 #include "core/domain.hpp"
 #include "holdfast/region.hpp"
 
@@ -51,6 +53,10 @@ struct RegionAccess {
                      const Surroundings& around);
   static Region open_or_create(const std::string& path, const RegionOptions& options,
                                const OpenOptions& opening, const Surroundings& around);
+
+  // Each object has its second name from now on, and who had that one is gone: a kill leaves all of
+  // it done, or nothing. Throws not_found, unsupported (a region that is open for reading).
+  static void rename(const Region& region, const std::vector<Renaming>& names);
 
   // Before the first work of a writer that pending() is told of behind its last, and which commits
   // may meet that are on their way. By itself pending() has to suppose more of them.

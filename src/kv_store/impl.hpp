@@ -39,6 +39,9 @@ struct KvStore::Impl {
   // The same of any kinds.
   BatchResult apply(const Op* operations, const std::uint64_t* keys, const std::uint64_t* values,
                     std::size_t count);
+  // As KvStore::reserve(): the store that is to take this one's place, or null. Whoever has this
+  // one is not its user any more then.
+  virtual std::shared_ptr<Impl> grown(std::uint64_t capacity, std::uint64_t log_records) = 0;
   virtual void get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* found,
                    std::size_t count) = 0;
   // For lookups, once all that they read is loaded.

@@ -120,6 +120,7 @@ class InPlaceStore : public KvStore::Impl {
 
   KvStore::BatchResult update(const std::uint64_t* keys, const std::uint64_t* values,
                               std::size_t count, const Mixed* mixed) override;
+  std::shared_ptr<Impl> grown(std::uint64_t capacity, std::uint64_t log_records) override;
   void get(const std::uint64_t* keys, std::uint64_t* values, std::uint8_t* found,
            std::size_t count) override;
   detail::KvView view() override {
@@ -162,6 +163,13 @@ class InPlaceStore : public KvStore::Impl {
 void InPlaceStore::recover() {
   recovery = transaction_.recover(stream, undo_pairs(), undo_counters());
   load_copy();
+}
+
+std::shared_ptr<KvStore::Impl> InPlaceStore::grown(std::uint64_t, std::uint64_t) {
+  throw Error(Errc::unsupported,
+              concat(where,
+                     ": a table in place has the places that it was made with: copy its pairs "
+                     "into a larger store (holdfast kv convert)"));
 }
 
 KvStore::BatchResult InPlaceStore::update(const std::uint64_t* keys, const std::uint64_t* values,

@@ -38,6 +38,8 @@ void check_options(const KvStore::Options& options) {
                    "Layout::in_place or Layout::log");
 }
 
+constexpr const char* kStore = "store";  // as messages call it
+
 void check_given(const void* array, std::size_t count, const char* what) {
   if (array != nullptr || count == 0) return;
   throw Error(Errc::invalid_argument, concat("store: ", what));
@@ -100,7 +102,7 @@ KvStore::BatchResult KvStore::Impl::apply(const Op* operations, const std::uint6
 
 void KvStore::Impl::end_work() noexcept { const core::StreamEnd end(stream); }
 
-KvStore::KvStore(std::shared_ptr<Impl> impl) : impl_(std::move(impl), "store") {}
+KvStore::KvStore(std::shared_ptr<Impl> impl) : impl_(std::move(impl), kStore) {}
 KvStore::KvStore(KvStore&&) noexcept = default;
 KvStore& KvStore::operator=(KvStore&&) noexcept = default;
 KvStore::~KvStore() = default;
@@ -172,6 +174,16 @@ std::uint64_t KvStore::scan(std::uint64_t* keys, std::uint64_t* values, std::uin
 }
 
 std::string KvStore::verify() { return impl_->usable().verify(); }
+
+void KvStore::reserve(std::uint64_t capacity, std::uint64_t log_records) try {
+  Impl& self = impl_->usable();
+  self.region.check_writable("reserve()");
+  if (std::shared_ptr<Impl> grown = self.grown(capacity, log_records)) {
+    impl_ = detail::Shared<Impl>(std::move(grown), kStore);
+  }
+} catch (const std::exception&) {
+  core::fail("reserve()");
+}
 
 KvStoreRef KvStore::ref() { return KvStoreRef(impl_->usable().view()); }
 

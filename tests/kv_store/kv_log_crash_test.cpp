@@ -71,11 +71,17 @@ Numbered large_numbered(std::uint64_t n) {
 }
 
 // Children are told which program is theirs.
-constexpr const char* kLarge = "HOLDFAST_TEST_LARGE";
+enum class Program { small, large, growing };
+constexpr const char* kProgram = "HOLDFAST_TEST_PROGRAM";
+std::string number_of(Program program) { return std::to_string(static_cast<int>(program)); }
+
+// What a growing log is to have room for at batch `n`.
+std::uint64_t grown(std::uint64_t n) { return 1024 + 30 * std::min<std::uint64_t>(n, 800); }
 
 TEST(KvLogChild, DISABLED_RunsUntilKilled) {
   const LogOpened opened = open_as_given();
-  const bool large = from_environment(kLarge) == "1";
+  const auto program = static_cast<Program>(std::stoi(from_environment(kProgram)));
+  const bool large = program == Program::large;
   for (std::uint64_t n = opened.store->stats().batches;; ++n) {
     // Before each batch, one that is refused, with its records left on the medium.
     if (large && n % 2 == 0) {
@@ -84,6 +90,7 @@ TEST(KvLogChild, DISABLED_RunsUntilKilled) {
       EXPECT_THROW(refused.apply_pinned(opened), Error);
     }
     report(n);
+    if (program == Program::growing && n % 3 == 0) opened.store->reserve(grown(n));
     if (large) {
       large_numbered(n).apply_pinned(opened);
     } else {
@@ -99,7 +106,10 @@ class KvLogCrash : public LogForms {
   static std::string form() { return std::to_string(static_cast<int>(GetParam())); }
 
   // Runs batches in a child that is killed, again and again.
-  void kill_rounds(bool large) {
+  void kill_rounds(Program program) {
+    const bool large = program == Program::large;
+    std::uint64_t most = 0,
+                  grew = 0;  // pairs that there was room for, and how often that had changed
     std::mt19937_64 random(test_seed());
     const KvStore::Options shape = large ? large_shape_of(GetParam()) : shape_of(GetParam());
     const auto numbered = [&](std::uint64_t n) { return large ? large_numbered(n) : Numbered(n); };
@@ -112,7 +122,7 @@ class KvLogCrash : public LogForms {
         Child child("KvLogChild.DISABLED_RunsUntilKilled", {{"HOLDFAST_TEST_PATH", path()},
                                                             {"HOLDFAST_ARENA_DIR", arenas()},
                                                             {kForm, form()},
-                                                            {kLarge, large ? "1" : "0"}});
+                                                            {kProgram, number_of(program)}});
         std::uint64_t message = 0;
         ASSERT_TRUE(child.read(message));
         std::this_thread::sleep_for(
@@ -130,17 +140,22 @@ class KvLogCrash : public LogForms {
       if (opened.contents() != oracle) numbered(applied++).apply(oracle);
       ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle))
           << "neither without nor with the batch in flight";
+      const std::uint64_t capacity = opened.store->stats().capacity;
+      ASSERT_GE(capacity, most);
+      grew += capacity > std::exchange(most, capacity);
       ASSERT_EQ(opened.store->stats().batches, applied);
       ASSERT_FALSE(opened.store->stats().snapshots_refused);
       opened.abandon();
     }
     EXPECT_GT(applied, large || kFewRounds ? 3u : 20u);
+    EXPECT_GT(grew, program == Program::growing ? 2u : 0u);
   }
 };
 HOLDFAST_BOTH_FORMS(KvLogCrash);
 
-TEST_P(KvLogCrash, KilledAtAnyMomentABatchIsThereWholeOrNot) { kill_rounds(false); }
-TEST_P(KvLogCrash, KilledAtAnyMomentALargeBatchIsThereWholeOrNot) { kill_rounds(true); }
+TEST_P(KvLogCrash, KilledAtAnyMomentABatchIsThereWholeOrNot) { kill_rounds(Program::small); }
+TEST_P(KvLogCrash, KilledAtAnyMomentALargeBatchIsThereWholeOrNot) { kill_rounds(Program::large); }
+TEST_P(KvLogCrash, KilledAtAnyMomentAGrowingLogHasWhatItHad) { kill_rounds(Program::growing); }
 
 #ifdef HOLDFAST_INTERCEPT
 
@@ -153,6 +168,57 @@ TEST(KvLogChild, DISABLED_DiesAtAFence) {
   cpu::set_listener(&reaper);
   if (!in_opening) Numbered(number("HOLDFAST_TEST_BATCH"), 24).apply(opened);
   opened.abandon();
+}
+
+TEST(KvLogChild, DISABLED_DiesAtAFenceOfAGrowth) {
+  Reaper reaper(std::stoull(from_environment("HOLDFAST_TEST_FENCES")));
+  LogOpened opened = open_as_given();
+  cpu::set_listener(&reaper);
+  opened.store->reserve(4000);
+  opened.abandon();
+}
+
+TEST_P(KvLogCrash, KilledAtEveryFenceOfAGrowth) {
+  Map held;
+  {
+    const LogOpened made = LogOpened::create(path(), shape_of(GetParam()));
+    for (std::uint64_t batch = 0; batch < 5; ++batch) {
+      Numbered(batch).apply(made);
+      Numbered(batch).apply(held);
+    }
+    made.region->commit();
+  }
+  const std::vector<char> image = read_file(path());
+  bool finished = false;
+  bool grew = false;  // by a fence before
+  int was = 0, is = 0;
+  for (std::uint64_t fence = 0; !finished; fence += fence < 30 ? 1 : 4) {
+    SCOPED_TRACE(fence);
+    ASSERT_LT(fence, 2000u);
+    Region::destroy(path());
+    write_file(path(), image);
+    Child child("KvLogChild.DISABLED_DiesAtAFenceOfAGrowth",
+                {{"HOLDFAST_TEST_PATH", path()},
+                 {"HOLDFAST_ARENA_DIR", arenas()},
+                 {kForm, form()},
+                 {"HOLDFAST_TEST_FENCES", std::to_string(fence)}});
+    const int status = child.wait();
+    finished = status == 0;
+    if (!finished) {
+      ASSERT_EQ(status, 128 + SIGKILL);
+    }
+    ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
+    LogOpened opened = open();
+    const bool has_grown = opened.store->stats().capacity == 4000;
+    EXPECT_EQ(opened.store->stats().capacity, has_grown ? 4000u : 1024u);
+    EXPECT_TRUE(has_grown || !(grew || finished));
+    grew = has_grown;
+    ++(grew ? is : was);
+    ASSERT_NO_FATAL_FAILURE(opened.expect_holds(held));
+    opened.abandon();
+  }
+  EXPECT_GT(was, 5);
+  EXPECT_GT(is, 0);
 }
 
 // Batches that are cleaned behind, so that fences are those of the run, of what cleaning keeps, and

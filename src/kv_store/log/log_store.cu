@@ -19,8 +19,11 @@ namespace holdfast::kv::log {
 
 using detail::concat;
 
-LogStore::LogStore(Region& r, LogObject object, core::Use user, Memory memory, std::string what)
+LogStore::LogStore(Region& r, std::string_view name, LogObject object, core::Use user,
+                   Memory memory, KvStore::Index asked, std::string what)
     : Impl(r, std::move(user), object.parameters().max_batch, std::move(what)),
+      name_(name),
+      asked_(asked),
       object_(std::move(object)),
       memory_(std::move(memory)),
       shift_(base_.shift),
@@ -391,17 +394,19 @@ std::uint64_t LogStore::listed_at_once() const {
   return std::min(kPiece, with_index([](const auto& index) { return index.listed(); }));
 }
 
-void LogStore::list(const std::function<void(const detail::KvPair*, std::uint64_t)>& take) {
+void LogStore::list(const Take& take) { list(stream, take); }
+
+void LogStore::list(Stream& on, const Take& take) {
   check_whole();
   const std::uint64_t all = with_index([](const auto& index) { return index.listed(); });
   const DeviceBuffer<KvPair> listed(listed_at_once());
-  const core::StreamEnd end(stream);
+  const core::StreamEnd end(on);
   for (std::uint64_t first = 0; first < all; first += listed.size()) {
     const std::uint64_t count = std::min<std::uint64_t>(listed.size(), all - first);
-    with_index([&](const auto& index) { launch_list(stream, index, first, count, listed.data()); });
+    with_index([&](const auto& index) { launch_list(on, index, first, count, listed.data()); });
     take(listed.data(), count);
   }
-  stream.synchronize();
+  on.synchronize();
 }
 
 std::uint64_t LogStore::scan(std::uint64_t* keys, std::uint64_t* values, std::uint64_t limit) {
@@ -481,12 +486,13 @@ std::shared_ptr<LogStore> create_store(Region& region, std::string_view name,
                                        const std::string& what, const KvStore::Options& options) {
   const LogParameters shape = shape_of(options);
   (void)LogObject::bytes(shape);  // refuses parameters before there is memory for them
+  drop_growth(region, name);
   Memory memory = Memory::make(shape, options.index);
   LogObject object = LogObject::create(region, name, shape);
   return finish_creation(
       [&] {
-        return std::make_shared<LogStore>(region, std::move(object), take_over(region, name),
-                                          std::move(memory), what);
+        return std::make_shared<LogStore>(region, name, std::move(object), take_over(region, name),
+                                          std::move(memory), options.index, what);
       },
       [&] { LogObject::remove(region, name); });
 }
@@ -496,14 +502,16 @@ std::shared_ptr<LogStore> open_store(Region& region, std::string_view name, cons
   LogObject object = LogObject::open(region, name);
   core::Use use = take_over(region, name);
   Memory memory = Memory::make(object.parameters(), index);
-  auto store = std::make_shared<LogStore>(region, std::move(object), std::move(use),
-                                          std::move(memory), what);
+  auto store = std::make_shared<LogStore>(region, name, std::move(object), std::move(use),
+                                          std::move(memory), index, what);
   store->load();
+  if (!region.read_only()) drop_growth(region, name);
   return store;
 }
 
 void remove_store(Region& region, std::string_view name) {
   remove_in_use<LogObject>(region, name, kRecords);
+  drop_growth(region, name);
 }
 
 }  // namespace holdfast::kv::log

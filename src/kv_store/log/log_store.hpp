@@ -23,8 +23,9 @@ namespace holdfast::kv::log {
 // have it, or `broken_` says why nothing is known.
 class LogStore : public KvStore::Impl {
  public:
-  // `what`: it is, for messages.
-  LogStore(Region& region, LogObject object, core::Use use, Memory memory, std::string what);
+  // `asked`: the form of its index, which `memory` has. `what`: it is, for messages.
+  LogStore(Region& region, std::string_view name, LogObject object, core::Use use, Memory memory,
+           KvStore::Index asked, std::string what);
   ~LogStore() override {
     close();
     end_work();
@@ -40,10 +41,13 @@ class LogStore : public KvStore::Impl {
   detail::KvView view() override;
   std::uint64_t scan(std::uint64_t* keys, std::uint64_t* values, std::uint64_t limit) override;
   // Calls take(pairs, count) for all of the index, piece by piece: `pairs` are in device memory,
-  // where key 0 is none, until work that it has put into `stream` has ended.
-  void list(const std::function<void(const detail::KvPair*, std::uint64_t)>& take);
-  std::uint64_t listed_at_once() const;  // pairs of a piece at most
+  // where key 0 is none, until work that it has put into the stream has ended.
+  using Take = std::function<void(const detail::KvPair*, std::uint64_t)>;
+  void list(const Take& take);              // by `stream`
+  void list(Stream& on, const Take& take);  // REQUIRES: nothing is under way in `stream`
+  std::uint64_t listed_at_once() const;     // pairs of a piece at most
   std::string verify() override;
+  std::shared_ptr<Impl> grown(std::uint64_t capacity, std::uint64_t log_records) override;
   void await_cache() override {}
   KvStore::Stats stats() override;
   KvStore::Timing timing() override;
@@ -96,6 +100,13 @@ class LogStore : public KvStore::Impl {
   void update_states();  // from there; waits
   void sweep();
 
+  // ---- More room (growth.cu) ----
+  KvStore::Options options_with(std::uint64_t capacity, std::uint64_t log_records) const;
+  // Sets all pairs of another, and counts on from there. REQUIRES: nothing was done with it yet.
+  void take_over(LogStore& other);
+  void set_counted(LogStore& other, const std::uint64_t* keys, const std::uint64_t* values,
+                   std::size_t count);
+
   // ---- Snapshots (snapshot_turns.cu) ----
   bool is_sealed(std::uint32_t segment) const;  // no run will reach into it, and it is not free
   void seal();                                  // the tail is left for another segment
@@ -105,6 +116,8 @@ class LogStore : public KvStore::Impl {
   void close() noexcept;
   void add_snapshot_stats(KvStore::Stats& stats) const;
 
+  std::string name_;
+  KvStore::Index asked_;
   LogObject object_;
   LogParameters shape_ = object_.parameters();
   Memory memory_;
@@ -160,5 +173,7 @@ std::shared_ptr<LogStore> open_store(Region& region, std::string_view name, cons
                                      KvStore::Index index);
 // As KvStore::remove().
 void remove_store(Region& region, std::string_view name);
+// Removes what a growth that was cut off has left, if anything.
+void drop_growth(Region& region, std::string_view name);
 
 }  // namespace holdfast::kv::log

@@ -1,0 +1,128 @@
+// A log with more room: another one beside it, which takes its name once it has all that is there.
+#include <algorithm>
+#include <utility>
+
+#include "core/growth.hpp"
+#include "core/region_access.hpp"
+#include "durable/creation.hpp"
+#include "durable/is_whole.hpp"
+#include "durable/removal.hpp"
+#include "kv_store/log/log_store.hpp"
+#include "kv_store/log/rules.hpp"
+
+namespace holdfast::kv::log {
+
+using detail::concat;
+
+namespace {
+
+std::string grown_name(std::string_view name) { return concat(name, ".grown"); }
+
+std::shared_ptr<LogStore> create_enlarging(Region& region, const std::string& name,
+                                           const std::string& what,
+                                           const KvStore::Options& options) {
+  try {
+    return create_store(region, name, what, options);
+  } catch (const Error& error) {
+    if (error.code() != Errc::no_space) throw;
+    core::enlarge_for(region, what, name, LogObject::bytes(shape_of(options)));
+  }
+  return create_store(region, name, what, options);
+}
+
+// The one of this name, which is not in use any more, is gone.
+void give_name(Region& region, const std::string& from, std::string_view name) {
+  std::vector<core::Renaming> names;
+  for (const char* const part : {Part::kHeader, kRecords, kSnapshots, kCommit}) {
+    names.push_back({concat(from, ".", part), concat(name, ".", part)});
+  }
+  core::RegionAccess::rename(region, names);
+}
+
+}  // namespace
+
+void drop_growth(Region& region, std::string_view name) {
+  const std::string grown = grown_name(name);
+  if (!region.contains(concat(grown, ".", Part::kHeader))) return;
+  try {
+    (void)is_whole<LogObject>(region, grown);  // or it is no log
+    LogObject::remove(region, grown);
+  } catch (const Error&) {
+    // It takes room, and nothing else: the next growth says what is wrong with it.
+  }
+}
+
+KvStore::Options LogStore::options_with(std::uint64_t capacity, std::uint64_t log_records) const {
+  KvStore::Options options;
+  options.capacity = std::max(capacity, shape_.capacity);
+  options.max_batch = shape_.max_batch;
+  options.layout = KvStore::Layout::log;
+  options.log_records = log_records;
+  options.index = asked_;
+  if (capacity > shape_.capacity && log_records == 0) {
+    if (shape_of(options).records() < shape_.records()) options.log_records = shape_.records();
+  } else {
+    options.log_records = std::max(log_records, shape_.records());
+  }
+  return options;
+}
+
+// What was counted before goes on: the last run says what all of them did.
+void LogStore::set_counted(LogStore& other, const std::uint64_t* keys, const std::uint64_t* values,
+                           std::size_t count) {
+  counts_.batches = other.counts_.batches - 1;
+  update(keys, values, count, nullptr);
+}
+
+void LogStore::take_over(LogStore& other) {
+  counts_.inserted = other.counts_.inserted - other.pairs_;
+  counts_.updated = other.counts_.updated;
+  removed_ = other.removed_;
+  const PinnedBuffer<KvPair> listed(other.listed_at_once());
+  const std::size_t most = std::min<std::uint64_t>(max_batch, listed.size());
+  const PinnedBuffer<std::uint64_t> keys(most);
+  const PinnedBuffer<std::uint64_t> values(most);
+  std::size_t count = 0;
+  // By this one's stream: what fails there is no failure of the other.
+  other.list(stream, [&](const KvPair* pairs, std::uint64_t there) {
+    copy_async(stream, listed.data(), pairs, there * sizeof(KvPair));
+    stream.synchronize();
+    for (std::uint64_t i = 0; i < there; ++i) {
+      if (listed[i].key == 0) continue;
+      keys[count] = ~listed[i].key;
+      values[count++] = listed[i].value;
+      if (count < most) continue;
+      set_counted(other, keys.data(), values.data(), std::exchange(count, 0));
+    }
+  });
+  if (count != 0) set_counted(other, keys.data(), values.data(), count);
+  batch_records_ = copied_records_ = bytes_stored_ = snapshot_bytes_ = 0;  // as where it is opened
+}
+
+std::shared_ptr<KvStore::Impl> LogStore::grown(std::uint64_t capacity, std::uint64_t log_records) {
+  check_whole();
+  if (capacity <= shape_.capacity && log_records <= shape_.records()) return nullptr;
+  const KvStore::Options options = options_with(capacity, log_records);
+  const std::string grown = grown_name(name_);
+  drop_growth(region, name_);
+  std::shared_ptr<LogStore> next = create_enlarging(region, grown, where, options);
+  return finish_creation(
+      [&] {
+        next->take_over(*this);
+        core::Use ended = core::RegionAccess::take_over(region, concat(name_, ".", kRecords));
+        try {
+          give_name(region, grown, name_);
+        } catch (const std::exception&) {
+          use = std::move(ended);  // it is this one's again
+          throw;
+        }
+        next->name_ = name_;
+        return std::shared_ptr<KvStore::Impl>(next);
+      },
+      [&] {
+        next.reset();
+        LogObject::remove(region, grown);
+      });
+}
+
+}  // namespace holdfast::kv::log

@@ -1,0 +1,267 @@
+// A log that is given more room while it is open: it has all that it had, wherever that is cut off.
+#include <algorithm>
+#include <string>
+
+#include "kv_store/kv_log_test.hpp"
+#include "support/failing_memory.hpp"
+#include "support/sanitized.hpp"
+
+namespace holdfast::test {
+namespace {
+
+constexpr std::uint32_t kBatch = 300;
+constexpr std::uint64_t kEvery = kSanitized ? 7 : 1;  // of the allocations that fail in turn
+constexpr std::uint64_t kCapacity = 700;
+
+std::vector<std::string> names_in(const Region& region) {
+  std::vector<std::string> names;
+  for (const ObjectInfo& object : region.objects()) names.push_back(object.name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool has_remains(const Region& region) {
+  const std::vector<std::string> names = names_in(region);
+  return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+    return name.find("grown") != std::string::npos;
+  });
+}
+
+class KvLogGrowth : public LogForms {
+ protected:
+  // `batches` of a program, of which one in four erases.
+  LogOpened filled(int batches) {
+    LogOpened opened = LogOpened::create(path(), log_options(kCapacity, kBatch, 4096, GetParam()));
+    for (int i = 0; i < batches; ++i) program.step(opened);
+    return opened;
+  }
+  static void expect_counts(const KvStore::Stats& now, const KvStore::Stats& before) {
+    EXPECT_EQ(now.batches, before.batches);
+    EXPECT_EQ(now.total.inserted, before.total.inserted);
+    EXPECT_EQ(now.total.updated, before.total.updated);
+    EXPECT_EQ(now.total.removed, before.total.removed);
+  }
+
+  LogProgram program{test_seed(), kCapacity, kBatch};
+};
+HOLDFAST_BOTH_FORMS(KvLogGrowth);
+
+TEST_P(KvLogGrowth, HasAllThatItHadAndRoomForMore) {
+  LogOpened opened = filled(25);
+  const KvStore::Stats before = opened.store->stats();
+  opened.store->reserve(5000);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(program.oracle));
+  expect_counts(opened.store->stats(), before);
+  EXPECT_EQ(opened.store->stats().capacity, 5000u);
+  EXPECT_EQ(opened.store->stats().bytes_stored, 0u);
+  opened.expect_found(program.asked, program.oracle);
+  EXPECT_FALSE(has_remains(*opened.region));
+  opened.reopen_killed(path());
+  expect_counts(opened.store->stats(), before);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(program.oracle));
+  // As many as it was made for, by whole batches.
+  Map all = program.oracle;
+  for (std::uint64_t key = 10'000; all.size() + kBatch <= 5000; key += kBatch) {
+    Keys keys(kBatch);
+    for (std::size_t i = 0; i < kBatch; ++i) all[keys[i] = key + i] = key;
+    opened.set(keys, Keys(kBatch, key));
+  }
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(all));
+  opened.reopen(path());
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(all));
+}
+
+TEST_P(KvLogGrowth, HistoriesGoOnBehindIt) {
+  LogOpened opened = filled(5);
+  std::mt19937_64 random(test_seed());
+  std::uint64_t capacity = kCapacity;
+  for (int round = 0; round < (kFewRounds ? 4 : 12); ++round) {
+    SCOPED_TRACE(round);
+    capacity += random() % 400;
+    const std::uint64_t records = random() % 2 == 0 ? 0 : 4 * (capacity + kBatch) + random() % 4096;
+    opened.store->reserve(capacity, records);
+    EXPECT_GE(opened.store->stats().capacity, capacity);
+    EXPECT_GE(opened.store->stats().log_records, records);
+    for (std::uint64_t steps = random() % 12; steps > 0; --steps) {
+      ASSERT_NO_FATAL_FAILURE(program.step(opened));
+    }
+    if (random() % 3 == 0) opened.reopen(path());
+    if (random() % 3 == 0) opened.reopen_killed(path());
+    ASSERT_NO_FATAL_FAILURE(opened.expect_holds(program.oracle));
+  }
+  if (random() % 2 == 0) opened.store->erase(program.asked.data(), program.asked.size());
+}
+
+TEST_P(KvLogGrowth, OfAnEmptyLog) {
+  LogOpened opened = filled(0);
+  opened.store->reserve(2000);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds({}));
+  for (int i = 0; i < 5; ++i) ASSERT_NO_FATAL_FAILURE(program.step(opened));
+  opened.reopen_killed(path());
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(program.oracle));
+}
+
+TEST_P(KvLogGrowth, WhatHasAsMuchStaysAsItIs) {
+  LogOpened opened = filled(3);
+  const std::uint64_t records = opened.store->stats().log_records;
+  const std::uint64_t at = opened.region->object("kvs.records").offset;
+  opened.store->reserve(0);
+  opened.store->reserve(kCapacity);
+  opened.store->reserve(1, records);
+  EXPECT_EQ(opened.region->object("kvs.records").offset, at);
+  // Of the same capacity with a longer log, and of a larger one with a log that is no shorter.
+  opened.store->reserve(kCapacity, 2 * records);
+  EXPECT_EQ(opened.store->stats().capacity, kCapacity);
+  EXPECT_GE(opened.store->stats().log_records, 2 * records);
+  opened.store->reserve(kCapacity + 1);
+  EXPECT_EQ(opened.store->stats().capacity, kCapacity + 1);
+  EXPECT_GE(opened.store->stats().log_records, 2 * records);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(program.oracle));
+}
+
+TEST_P(KvLogGrowth, IsThereAfterACommitAndWhatWasBeforeUntilThen) {
+  LogOpened opened = filled(8);
+  opened.region->commit();
+  opened.store->reserve(3000);
+  opened.abandon();
+  opened = LogOpened::open(path(), last_commit(), GetParam());
+  EXPECT_EQ(opened.store->stats().capacity, kCapacity);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(program.oracle));
+  opened.store->reserve(3000);
+  opened.region->commit();
+  opened.abandon();
+  opened = LogOpened::open(path(), last_commit(), GetParam());
+  EXPECT_EQ(opened.store->stats().capacity, 3000u);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(program.oracle));
+}
+
+TEST_P(KvLogGrowth, WhatIsRefusedChangesNothing) {
+  LogOpened opened = filled(6);
+  const auto objects = names_in(*opened.region);
+  const auto refused = [&](Errc code, const std::vector<std::string>& said, auto&& call) {
+    EXPECT_EQ(error_of(call, said), code);
+    EXPECT_EQ(names_in(*opened.region), objects);
+    ASSERT_NO_FATAL_FAILURE(opened.expect_holds(program.oracle));
+  };
+  refused(Errc::invalid_argument, {"capacity"},
+          [&] { opened.store->reserve((std::uint64_t{1} << 29) + 1); });
+  refused(Errc::invalid_argument, {"records"},
+          [&] { opened.store->reserve(0, std::uint64_t{1} << 40); });
+  refused(Errc::no_space, {"kvs", "max_size"},
+          [&] { opened.store->reserve(10'000'000, 40'000'000); });
+  for (int i = 0; i < 3; ++i) ASSERT_NO_FATAL_FAILURE(program.step(opened));
+  opened.region->commit();
+  opened.abandon();
+  opened = LogOpened::open(path(), for_reading(), GetParam());
+  EXPECT_EQ(error_of([&] { opened.store->reserve(5000); }), Errc::unsupported);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(program.oracle));
+}
+
+// Who has put an object of its own where the new log would be made keeps it.
+TEST_P(KvLogGrowth, AnObjectOfAnothersInTheWay) {
+  LogOpened opened = filled(6);
+  opened.region->allocate<std::uint64_t>("kvs.grown.records", 7, Tracking::marked)[3] = 9;
+  EXPECT_EQ(error_of([&] { opened.store->reserve(5000); }, {"kvs.grown.records"}),
+            Errc::already_exists);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(program.oracle));
+  opened.reopen(path());
+  EXPECT_EQ(opened.region->find<std::uint64_t>("kvs.grown.records")[3], 9u);
+  opened.region->remove("kvs.grown.records");
+  opened.store->reserve(5000);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(program.oracle));
+}
+
+TEST_P(KvLogGrowth, WhereMemoryRunsOutTheStoreIsAsItWas) {
+  int failures = 0;
+  bool failed = true;
+  LogOpened opened = filled(6);
+  std::uint64_t capacity = kCapacity;
+  for (std::uint64_t which = 0; failed && !HasFailure(); which += kEvery) {
+    SCOPED_TRACE(which);
+    FailingMemory memory(which, Fails::once);
+    bool grew = true;
+    try {
+      opened.store->reserve(capacity + 100);
+    } catch (const std::exception&) {
+      grew = false;
+    }
+    failed = memory.end();
+    if (grew) capacity += 100;
+    failures += !grew;
+    EXPECT_FALSE(has_remains(*opened.region));
+    EXPECT_EQ(opened.store->stats().capacity, capacity);
+    if (which % 5 != 0) continue;
+    ASSERT_NO_FATAL_FAILURE(opened.expect_holds(program.oracle));
+    ASSERT_NO_FATAL_FAILURE(program.step(opened));
+  }
+  EXPECT_GT(failures, static_cast<int>(20 / kEvery));
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(program.oracle));
+}
+
+// Memory that is gone from an allocation on: what stands then is what a kill there would leave.
+TEST_P(KvLogGrowth, CutOffAnywhereTheStoreIsOneOrTheOther) {
+  LogOpened opened = filled(6);
+  std::uint64_t capacity = kCapacity;
+  int was = 0, is = 0, remains = 0;
+  bool failed = true;
+  for (std::uint64_t which = 0; failed && !HasFailure(); which += kEvery) {
+    SCOPED_TRACE(which);
+    FailingMemory memory(which, Fails::from_there);
+    try {
+      opened.store->reserve(capacity + 100);
+    } catch (const std::exception&) {
+    }
+    failed = memory.end();
+    remains += has_remains(*opened.region);
+    opened.reopen_killed(path());
+    const bool grew = opened.store->stats().capacity == capacity + 100;
+    ++(grew ? is : was);
+    if (grew) capacity += 100;
+    EXPECT_EQ(opened.store->stats().capacity, capacity);
+    EXPECT_FALSE(has_remains(*opened.region));
+    ASSERT_NO_FATAL_FAILURE(opened.expect_holds(program.oracle));
+  }
+  EXPECT_GT(was, 0);
+  EXPECT_GT(is, 0);
+  EXPECT_GT(remains, 0);
+}
+
+TEST_P(KvLogGrowth, WhatACutOffOneLeftGoesWithTheStore) {
+  bool found = false;
+  for (std::uint64_t which = 0; !found; ++which) {
+    ASSERT_LT(which, 2000u);
+    LogOpened opened = filled(2);
+    {
+      FailingMemory memory(which, Fails::from_there);
+      try {
+        opened.store->reserve(2 * kCapacity);
+      } catch (const std::exception&) {
+      }
+    }
+    found = has_remains(*opened.region);
+    opened.store.reset();
+    KvStore::remove(*opened.region);
+    EXPECT_TRUE(names_in(*opened.region).empty());
+    opened.region->close();
+    Region::destroy(path());
+    program.oracle.clear();
+  }
+}
+
+TEST(KvStoreGrowth, InPlaceIsRefusedAndSaysWhatIsNot) {
+  ScratchFolders folders;
+  KvStore::Options shape;
+  shape.capacity = 512;
+  shape.max_batch = 64;
+  RegionOptions options;
+  options.size = KvStore::region_bytes(shape);
+  Region region = Region::create(folders.path(), options);
+  KvStore store = KvStore::create(region, shape);
+  EXPECT_EQ(error_of([&] { store.reserve(1024); }, {"in place", "kv convert"}), Errc::unsupported);
+  const std::uint64_t key = 3;
+  store.set(&key, &key, 1);
+  EXPECT_EQ(store.verify(), "");
+}
+
+}  // namespace
+}  // namespace holdfast::test
