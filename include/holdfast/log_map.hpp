@@ -24,8 +24,7 @@ class LogMapHost;
 }
 
 // Beside HashMap (hash_map.hpp): a batch is in the map whole or not at all, changes are faster, and
-// there is device memory for each pair; there are no refs for kernels that change it, no growth and
-// no cache.
+// there is device memory for each pair; there are no refs for kernels that change it, and no cache.
 //
 // Invariants: once insert_or_assign(), erase() or apply() returned, the batch survives what the
 // region's persist rung survives; after any crash, a batch is in the map whole or not at all, and
@@ -76,9 +75,9 @@ class LogMap {
   };
 
   // A kill leaves the map whole or absent. Throws invalid_argument (an option; a name of more than
-  // 39 bytes), already_exists (also for a durable object of another kind), no_space (the message
-  // says what it takes), no_memory (the index does not fit into device memory), and as
-  // Durable::create(); it is absent then.
+  // 39 bytes, or with ".index.grown" in it), already_exists (also for a durable object of another
+  // kind), no_space (the message says what it takes), no_memory (the index does not fit into device
+  // memory), and as Durable::create(); it is absent then.
   static LogMap create(Region& region, std::string_view name, const Options& options);
   // Opens, and takes back a batch that a crash cut off. Throws not_found, invalid_argument (of that
   // name is something else; an index that is none), damaged, no_memory, unsupported (a region that
@@ -128,6 +127,15 @@ class LogMap {
   // and all others are free. Values have no checksums of their own. Returns the empty string, or
   // what is wrong.
   std::string verify();
+
+  // Makes it a map for `capacity` pairs, of `log_records` (0: as Options::log_records), with all
+  // that it holds, where it has room for fewer of either; else does nothing. All of it is there
+  // twice meanwhile: the region is enlarged for it, up to its max_size. A kill leaves the map as it
+  // was, or with its new room. Throws invalid_argument (as create(); a name of more than 32 bytes,
+  // for more pairs), unsupported (a region that is open for reading), already_exists (an object of
+  // the region has a name that begins with "<name>.index.grown."), no_space, no_memory; the map is
+  // then as it was.
+  void reserve(std::uint64_t capacity, std::uint64_t log_records = 0);
 
   std::uint64_t size() const;
   Stats stats() const;

@@ -147,6 +147,12 @@ void bind_log_map(nb::module_& module) {
       .def("find", &find, "keys"_a, "values"_a, "found"_a, "count"_a, "streams"_a)
       .def("scan", &scan, "keys"_a, "values"_a, "limit"_a)
       .def("close", [](const Handle& handle) { handle->close(); })
+      .def(
+          "reserve",
+          [](const Handle& handle, std::uint64_t capacity, std::uint64_t log_records) {
+            handle->with([&](LogMap& map) { map.reserve(capacity, log_records); });
+          },
+          "capacity"_a, "log_records"_a)
       .def("verify", ask([](LogMap& map) -> std::string { return map.verify(); }))
       .def("stats", ask([](LogMap& map) -> LogMap::Stats { return map.stats(); }))
       .def("recovery", ask([](LogMap& map) -> Recovery { return map.recovery(); }));

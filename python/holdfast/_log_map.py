@@ -237,6 +237,17 @@ class LogMap(Closing):
     def stats(self) -> ext.LogMapStats:
         return self._map.stats()
 
+    def reserve(self, capacity: int, log_records: int = 0) -> None:
+        """Makes it a map for `capacity` pairs, of `log_records`, if it has room for fewer.
+
+        It has all its pairs; a kill leaves it as it was, or with its new room. All of it is there
+        twice meanwhile: the region is enlarged up to its max_size. Raises Error (no_space,
+        no_memory; invalid_argument: for more pairs, of a map whose name has more than 32 bytes),
+        and the map is as it was.
+        """
+        records = checked_number(log_records, "log_records", 0)
+        self._map.reserve(checked_number(capacity, "capacity", 0), records)
+
     def recovery(self) -> ext.RecoveryReport:
         """What opening the map had to undo."""
         return self._map.recovery()

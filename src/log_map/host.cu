@@ -46,9 +46,10 @@ Error wrong(const std::string& where, const std::string& what) {
 
 }  // namespace
 
-LogMapHost::LogMapHost(Region& region, std::string where, log_map::LogMapObject object,
-                       std::shared_ptr<kv::log::LogStore> index)
+LogMapHost::LogMapHost(Region& region, std::string_view name, std::string where,
+                       log_map::LogMapObject object, std::shared_ptr<kv::log::LogStore> index)
     : region_(region),
+      name_(name),
       where_(std::move(where)),
       object_(std::move(object)),
       index_(std::move(index)),

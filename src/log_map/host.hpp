@@ -29,6 +29,11 @@ struct LogMapParameters {
 using LogMapObject = Durable<LogMapParameters>;
 inline constexpr const char* kValues = "values";
 
+// Removes what a growth that was cut off has left of the values, if anything.
+void drop_growth(Region& region, std::string_view name);
+// No map has a name with this in it.
+inline constexpr std::string_view kGrown = ".index.grown";
+
 // Device memory of a map. Throws no_memory.
 struct Memory {
   Memory(std::uint32_t places, std::uint32_t max_batch);
@@ -53,7 +58,7 @@ namespace holdfast::detail {
 // `taken_` on has one. Or `broken_` says why nothing is known.
 class LogMapHost {
  public:
-  LogMapHost(Region& region, std::string where, log_map::LogMapObject object,
+  LogMapHost(Region& region, std::string_view name, std::string where, log_map::LogMapObject object,
              std::shared_ptr<kv::log::LogStore> index);
   ~LogMapHost();
   LogMapHost(const LogMapHost&) = delete;
@@ -72,6 +77,9 @@ class LogMapHost {
   std::uint64_t scan(std::uint64_t* keys, void* values, std::uint64_t limit);
   std::string verify();
   LogMap::Stats stats() const;
+  // As LogMap::reserve(): the one that is to take this one's place, or null.
+  std::shared_ptr<LogMapHost> grown(std::uint64_t capacity, std::uint64_t log_records);
+  const std::string& where() const { return where_; }
   const Recovery& recovery() const { return index_->recovery; }
   Stream& stream() const { return index_->stream; }
 
@@ -100,10 +108,13 @@ class LogMapHost {
   Used used_places() const;
   std::byte* rows(std::uint64_t bytes);
   void end_work() noexcept;  // waits for it
+  // Every place with what it has. REQUIRES: the other has fewer, and nothing under way.
+  void copy_places(const LogMapHost& other);
   template <class Body>
   auto whole(Body&& body);
 
   Region& region_;
+  std::string name_;
   std::string where_;
   log_map::LogMapObject object_;
   std::shared_ptr<kv::log::LogStore> index_;

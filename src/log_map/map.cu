@@ -129,6 +129,11 @@ LogMap LogMap::create(Region& region, std::string_view name, const Options& opti
     throw log_map::wrong(concat("its name '", name, "' has ", name.size(), " bytes, and ",
                                 log_map::kMostNameBytes, " are the most: give it a shorter one"));
   }
+  if (name.find(log_map::kGrown) != std::string_view::npos) {
+    throw log_map::wrong(concat("its name '", name, "' has '", log_map::kGrown,
+                                "' in it, which is what a growing map's index is called: give it "
+                                "another one"));
+  }
   const log_map::LogMapParameters parameters = log_map::parameters_of(options);
   const std::string where = log_map::place_of(name, region);
   const std::string index = log_map::index_name(name);
@@ -140,6 +145,7 @@ LogMap LogMap::create(Region& region, std::string_view name, const Options& opti
                     "another name");
   }
   if (has_values) log_map::LogMapObject::remove(region, name);
+  log_map::drop_growth(region, name);
   try {
     return log_map::told(where, [&] {
       auto object = log_map::LogMapObject::create(region, name, parameters);
@@ -147,8 +153,8 @@ LogMap LogMap::create(Region& region, std::string_view name, const Options& opti
           [&] {
             auto store = kv::log::create_store(region, index, log_map::index_place(where),
                                                log_map::index_options(options));
-            auto host =
-                std::make_shared<LogMapHost>(region, where, std::move(object), std::move(store));
+            auto host = std::make_shared<LogMapHost>(region, name, where, std::move(object),
+                                                     std::move(store));
             host->survey();
             return LogMap(std::move(host));
           },
@@ -172,8 +178,10 @@ LogMap LogMap::open(Region& region, std::string_view name, KvStore::Index form) 
       throw Error(Errc::not_found, where + ": its creation was cut off: create it again");
     }
     auto store = kv::log::open_store(region, index, log_map::index_place(where), form);
-    auto host = std::make_shared<LogMapHost>(region, where, std::move(object), std::move(store));
+    auto host =
+        std::make_shared<LogMapHost>(region, name, where, std::move(object), std::move(store));
     host->survey();
+    log_map::drop_growth(region, name);
     return LogMap(std::move(host));
   });
 }
@@ -182,6 +190,7 @@ void LogMap::remove(Region& region, std::string_view name) {
   region.check_writable("removing a log map");
   check_removable<log_map::LogMapObject>(region, name);
   remove_if_there([&] { kv::log::remove_store(region, log_map::index_name(name)); });
+  log_map::drop_growth(region, name);
   log_map::LogMapObject::remove(region, name);
 }
 
@@ -219,6 +228,12 @@ void LogMap::find(const std::uint64_t* keys, void* values, std::uint8_t* found, 
 
 std::uint64_t LogMap::scan(std::uint64_t* keys, void* values, std::uint64_t limit) {
   return host_->usable().scan(keys, values, limit);
+}
+
+void LogMap::reserve(std::uint64_t capacity, std::uint64_t log_records) {
+  LogMapHost& host = host_->usable();
+  auto grown = log_map::told(host.where(), [&] { return host.grown(capacity, log_records); });
+  if (grown) *this = LogMap(std::move(grown));
 }
 
 std::string LogMap::verify() { return host_->usable().verify(); }

@@ -15,14 +15,21 @@ NumberedBatch numbered(std::uint64_t n) { return {n, kBatch, kMostKeys, kBytes};
 TEST(LogMapChild, DISABLED_RunsUntilKilled) {
   const LogMapOpened opened = LogMapOpened::open(from_environment("HOLDFAST_TEST_PATH"));
   for (std::uint64_t n = std::stoull(from_environment("HOLDFAST_TEST_BATCH"));; ++n) {
+    if (from_environment("HOLDFAST_TEST_GROWS") == "1" && n % 3 == 0) {
+      opened.map->reserve(kMostKeys + 20 * std::min<std::uint64_t>(n, 200));
+    }
     report_batch(n, [&] { numbered(n).apply(opened); });
   }
 }
 
-class LogMapCrash : public Scratch {};
+class LogMapCrash : public Scratch {
+ protected:
+  void kill_rounds(bool grows);
+};
 
-TEST_F(LogMapCrash, KilledAtAnyMomentItHoldsWholeBatches) {
+void LogMapCrash::kill_rounds(bool grows) {
   std::mt19937_64 random(test_seed());
+  std::uint64_t most = kMostKeys;  // pairs that there was room for
   LogMapOpened::create(path(), shape()).abandon();
   Oracle oracle;
   std::uint64_t next = 0;
@@ -30,11 +37,14 @@ TEST_F(LogMapCrash, KilledAtAnyMomentItHoldsWholeBatches) {
     SCOPED_TRACE(round);
     ASSERT_LT(round, 200) << "children are killed before they have done anything";
     const ToldBatches told = batches_told(
-        next, told_until_killed<ToldBatch>(
-                  "LogMapChild.DISABLED_RunsUntilKilled", arenas(),
-                  {{"HOLDFAST_TEST_PATH", path()}, {"HOLDFAST_TEST_BATCH", std::to_string(next)}},
-                  random));
+        next, told_until_killed<ToldBatch>("LogMapChild.DISABLED_RunsUntilKilled", arenas(),
+                                           {{"HOLDFAST_TEST_PATH", path()},
+                                            {"HOLDFAST_TEST_GROWS", grows ? "1" : "0"},
+                                            {"HOLDFAST_TEST_BATCH", std::to_string(next)}},
+                                           random));
     LogMapOpened opened = LogMapOpened::open(path());
+    ASSERT_GE(opened.map->stats().capacity, most);
+    most = opened.map->stats().capacity;
     const std::uint64_t has = opened.map->stats().index.batches;
     ASSERT_GE(has, told.done) << "an acknowledged batch is lost";
     ASSERT_LE(has, told.begun);
@@ -42,7 +52,11 @@ TEST_F(LogMapCrash, KilledAtAnyMomentItHoldsWholeBatches) {
     ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
     opened.abandon();
   }
+  EXPECT_EQ(most > kMostKeys, grows);
 }
+
+TEST_F(LogMapCrash, KilledAtAnyMomentItHoldsWholeBatches) { kill_rounds(false); }
+TEST_F(LogMapCrash, KilledAtAnyMomentAGrowingMapHoldsWholeBatches) { kill_rounds(true); }
 
 // A creation that is cut off is none, and can be made again.
 TEST(LogMapChild, DISABLED_CreatesUntilKilled) {

@@ -1,4 +1,4 @@
-"""A log of numbers that is given more room, by Python and by `holdfast kv grow`."""
+"""Logs that are given more room: a store of numbers, also by `holdfast kv grow`, and a map."""
 
 from __future__ import annotations
 
@@ -101,3 +101,30 @@ def test_kv_grow_of_a_log(run: Run) -> None:
     run("kv", "create", "map.hf", "--capacity", 100, "--layout", "map")
     refused = run("kv", "grow", "map.hf", "--log-records", 1000, "--json")
     assert "--record-bytes" in refused.json["error"]["message"]
+
+
+def test_a_log_map_has_all_that_it_had_and_room_for_more(tmp_path: Path) -> None:
+    size = holdfast.LogMap.region_bytes(500, ("float32", 4), 200)
+    with holdfast.create(tmp_path / "map.hf", size) as region:
+        rows = holdfast.LogMap(region, capacity=500, value=("float32", 4), max_batch=200)
+        keys = np.arange(200, dtype=np.uint64)
+        values = np.arange(800, dtype=np.float32).reshape(200, 4)
+        rows.insert_or_assign(keys, values)
+        rows.reserve(4000)
+        assert rows.stats().capacity == 4000
+        for first in range(1000, 4000, 200):
+            more = np.arange(first, first + 200, dtype=np.uint64)
+            rows.insert_or_assign(more, values)
+        assert rows.size == 200 + 3000
+        found, there = rows.find(keys)
+        assert there.all()
+        assert np.array_equal(found, values)
+        assert rows.verify() == ""
+        with pytest.raises(Error) as told:
+            rows.reserve(50_000_000)
+        assert told.value.code == "no_space"
+        with pytest.raises(Error, match="capacity"):
+            rows.reserve(-1)
+    with holdfast.open(tmp_path / "map.hf") as region:
+        again = holdfast.LogMap(region)
+        assert (again.size, again.stats().capacity) == (3200, 4000)

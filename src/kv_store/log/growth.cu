@@ -30,15 +30,6 @@ std::shared_ptr<LogStore> create_enlarging(Region& region, const std::string& na
   return create_store(region, name, what, options);
 }
 
-// The one of this name, which is not in use any more, is gone.
-void give_name(Region& region, const std::string& from, std::string_view name) {
-  std::vector<core::Renaming> names;
-  for (const char* const part : {Part::kHeader, kRecords, kSnapshots, kCommit}) {
-    names.push_back({concat(from, ".", part), concat(name, ".", part)});
-  }
-  core::RegionAccess::rename(region, names);
-}
-
 }  // namespace
 
 void drop_growth(Region& region, std::string_view name) {
@@ -99,30 +90,48 @@ void LogStore::take_over(LogStore& other) {
   batch_records_ = copied_records_ = bytes_stored_ = snapshot_bytes_ = 0;  // as where it is opened
 }
 
-std::shared_ptr<KvStore::Impl> LogStore::grown(std::uint64_t capacity, std::uint64_t log_records) {
+std::shared_ptr<LogStore> LogStore::copy_beside(std::uint64_t capacity, std::uint64_t log_records) {
   check_whole();
   if (capacity <= shape_.capacity && log_records <= shape_.records()) return nullptr;
-  const KvStore::Options options = options_with(capacity, log_records);
-  const std::string grown = grown_name(name_);
   drop_growth(region, name_);
-  std::shared_ptr<LogStore> next = create_enlarging(region, grown, where, options);
+  std::shared_ptr<LogStore> copy =
+      create_enlarging(region, grown_name(name_), where, options_with(capacity, log_records));
   return finish_creation(
       [&] {
-        next->take_over(*this);
-        core::Use ended = core::RegionAccess::take_over(region, concat(name_, ".", kRecords));
-        try {
-          give_name(region, grown, name_);
-        } catch (const std::exception&) {
-          use = std::move(ended);  // it is this one's again
-          throw;
-        }
-        next->name_ = name_;
-        return std::shared_ptr<KvStore::Impl>(next);
+        copy->take_over(*this);
+        return copy;
       },
+      [&] { drop_copy(copy); });
+}
+
+void LogStore::drop_copy(std::shared_ptr<LogStore>& copy) const {
+  copy.reset();
+  drop_growth(region, name_);
+}
+
+void LogStore::hand_over(LogStore& copy, std::vector<core::Renaming> names) {
+  for (const char* const part : {Part::kHeader, kRecords, kSnapshots, kCommit}) {
+    names.push_back({concat(copy.name_, ".", part), concat(name_, ".", part)});
+  }
+  core::Use ended = core::RegionAccess::take_over(region, concat(name_, ".", kRecords));
+  try {
+    core::RegionAccess::rename(region, names);
+  } catch (const std::exception&) {
+    use = std::move(ended);  // it is this one's again
+    throw;
+  }
+  copy.name_ = name_;
+}
+
+std::shared_ptr<KvStore::Impl> LogStore::grown(std::uint64_t capacity, std::uint64_t log_records) {
+  std::shared_ptr<LogStore> copy = copy_beside(capacity, log_records);
+  if (!copy) return nullptr;
+  return finish_creation(
       [&] {
-        next.reset();
-        LogObject::remove(region, grown);
-      });
+        hand_over(*copy, {});
+        return copy;
+      },
+      [&] { drop_copy(copy); });
 }
 
 }  // namespace holdfast::kv::log

@@ -48,6 +48,13 @@ class LogStore : public KvStore::Impl {
   std::uint64_t listed_at_once() const;     // pairs of a piece at most
   std::string verify() override;
   std::shared_ptr<Impl> grown(std::uint64_t capacity, std::uint64_t log_records) override;
+  // What grown() is made of. A log of that room beside this one, with all its pairs; null where
+  // this one has as much.
+  std::shared_ptr<LogStore> copy_beside(std::uint64_t capacity, std::uint64_t log_records);
+  void drop_copy(std::shared_ptr<LogStore>& copy) const;
+  // The copy has this one's place from now on, and its name, and what else `names` say; by one
+  // store. This one is not in use any more. Where it throws nothing has changed.
+  void hand_over(LogStore& copy, std::vector<core::Renaming> names);
   void await_cache() override {}
   KvStore::Stats stats() override;
   KvStore::Timing timing() override;
