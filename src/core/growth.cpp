@@ -8,17 +8,10 @@ using detail::concat;
 
 std::byte* allocate_enlarging(Region& region, const std::string& where, const std::string& object,
                               const char* type, std::uint32_t element_bytes, std::uint64_t count) {
-  const auto allocate = [&] {
+  return make_enlarging(region, where, object, count * element_bytes, [&] {
     return static_cast<std::byte*>(
         region.allocate_raw(object, type, element_bytes, count, Tracking::marked));
-  };
-  try {
-    return allocate();
-  } catch (const Error& error) {
-    if (error.code() != Errc::no_space) throw;
-    enlarge_for(region, where, object, count * element_bytes);
-  }
-  return allocate();
+  });
 }
 
 void enlarge_for(Region& region, const std::string& where, const std::string& object,

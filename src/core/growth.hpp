@@ -22,6 +22,20 @@ std::byte* allocate_enlarging(Region& region, const std::string& where, const st
 void enlarge_for(Region& region, const std::string& where, const std::string& object,
                  std::uint64_t bytes);
 
+// Does `make`, of something that takes `bytes` there, in a region that is enlarged where it has no
+// room. Throws as it does, and as enlarge_for().
+template <class Make>
+auto make_enlarging(Region& region, const std::string& where, const std::string& object,
+                    std::uint64_t bytes, const Make& make) -> decltype(make()) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    if (error.code() != Errc::no_space) throw;
+    enlarge_for(region, where, object, bytes);
+  }
+  return make();
+}
+
 // Throws already_exists if the region has an object of this name, which `name` needs to grow.
 void refuse_foreign(const Region& region, const std::string& where, const std::string& name,
                     const std::string& object);

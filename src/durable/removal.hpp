@@ -5,6 +5,8 @@
 #include <string_view>
 
 #include "core/region_access.hpp"
+#include "durable/is_whole.hpp"
+#include "holdfast/durable.hpp"
 #include "holdfast/error.hpp"
 #include "holdfast/region.hpp"
 
@@ -28,6 +30,18 @@ void remove_if_there(Removal&& removal) {
     removal();
   } catch (const Error& error) {
     if (error.code() != Errc::not_found) throw;
+  }
+}
+
+// Removes what is there of an object that something that was cut off has left, if it is of this
+// type. What cannot be removed stays: it takes room, and who makes another of its name is told.
+template <class Object>
+void drop_remains(Region& region, std::string_view name) {
+  if (!region.contains(detail::concat(name, ".", Part::kHeader))) return;
+  try {
+    (void)is_whole<Object>(region, name);  // throws where it is of another type
+    Object::remove(region, name);
+  } catch (const Error&) {
   }
 }
 

@@ -10,7 +10,7 @@
 #include "core/region_access.hpp"
 #include "core/stream_end.hpp"
 #include "durable/creation.hpp"
-#include "durable/is_whole.hpp"
+#include "durable/removal.hpp"
 #include "log_map/host.hpp"
 
 namespace holdfast {
@@ -27,28 +27,10 @@ constexpr std::size_t kMostNameBytes =
 
 std::string grown_name(std::string_view name) { return concat(name, kGrown, kEnd); }
 
-LogMapObject create_enlarging(Region& region, const std::string& name, const std::string& where,
-                              const LogMapParameters& parameters) {
-  try {
-    return LogMapObject::create(region, name, parameters);
-  } catch (const Error& error) {
-    if (error.code() != Errc::no_space) throw;
-    core::enlarge_for(region, where, name, LogMapObject::bytes(parameters));
-  }
-  return LogMapObject::create(region, name, parameters);
-}
-
 }  // namespace
 
 void drop_growth(Region& region, std::string_view name) {
-  const std::string grown = grown_name(name);
-  if (name.size() > kMostNameBytes || !region.contains(concat(grown, ".", Part::kHeader))) return;
-  try {
-    (void)is_whole<LogMapObject>(region, grown);  // or it is none
-    LogMapObject::remove(region, grown);
-  } catch (const Error&) {
-    // It takes room, and nothing else: the next growth says what is wrong with it.
-  }
+  if (name.size() <= kMostNameBytes) drop_remains<LogMapObject>(region, grown_name(name));
 }
 
 }  // namespace log_map
@@ -95,8 +77,11 @@ std::shared_ptr<LogMapHost> LogMapHost::grown(std::uint64_t capacity, std::uint6
         log_map::LogMapParameters parameters = object_.parameters();
         if (more_places) parameters.places = capacity + now.max_batch;
         log_map::LogMapObject object =
-            more_places ? log_map::create_enlarging(region_, values, where_, parameters)
-                        : log_map::LogMapObject::open(region_, name_);
+            more_places
+                ? core::make_enlarging(
+                      region_, where_, values, log_map::LogMapObject::bytes(parameters),
+                      [&] { return log_map::LogMapObject::create(region_, values, parameters); })
+                : log_map::LogMapObject::open(region_, name_);
         auto next = std::make_shared<LogMapHost>(region_, name_, where_, std::move(object), index);
         if (more_places) {
           next->copy_places(*this);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "holdfast/durable.hpp"
+#include "support/object_names.hpp"
 
 namespace holdfast::test {
 
@@ -43,13 +44,6 @@ inline const std::vector<std::string>& ledger_objects() {
   static const std::vector<std::string> all = {"books.header", "books.balances", "books.info",
                                                "books.tx",     "books.log",      "books.meta"};
   return all;
-}
-
-inline std::vector<std::string> names_in(const Region& region) {
-  std::vector<std::string> names;
-  for (const ObjectInfo& object : region.objects()) names.push_back(object.name);
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 }  // namespace holdfast::test

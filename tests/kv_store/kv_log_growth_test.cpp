@@ -4,6 +4,7 @@
 
 #include "kv_store/kv_log_test.hpp"
 #include "support/failing_memory.hpp"
+#include "support/object_names.hpp"
 #include "support/sanitized.hpp"
 
 namespace holdfast::test {
@@ -12,13 +13,6 @@ namespace {
 constexpr std::uint32_t kBatch = 300;
 constexpr std::uint64_t kEvery = kSanitized ? 7 : 1;  // of the allocations that fail in turn
 constexpr std::uint64_t kCapacity = 700;
-
-std::vector<std::string> names_in(const Region& region) {
-  std::vector<std::string> names;
-  for (const ObjectInfo& object : region.objects()) names.push_back(object.name);
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 bool has_remains(const Region& region) {
   const std::vector<std::string> names = names_in(region);
@@ -99,6 +93,15 @@ TEST_P(KvLogGrowth, OfAnEmptyLog) {
   for (int i = 0; i < 5; ++i) ASSERT_NO_FATAL_FAILURE(program.step(opened));
   opened.reopen_killed(path());
   ASSERT_NO_FATAL_FAILURE(opened.expect_holds(program.oracle));
+  // And of one that has had pairs.
+  for (const auto& [key, value] : program.oracle) opened.store->erase(&key, 1);
+  const KvStore::Stats before = opened.store->stats();
+  EXPECT_GT(before.total.inserted, 0u);
+  opened.store->reserve(4000);
+  expect_counts(opened.store->stats(), before);
+  opened.reopen_killed(path());
+  expect_counts(opened.store->stats(), before);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds({}));
 }
 
 TEST_P(KvLogGrowth, WhatHasAsMuchStaysAsItIs) {

@@ -5,6 +5,7 @@
 
 #include "log_map/log_map_test.hpp"
 #include "support/failing_memory.hpp"
+#include "support/object_names.hpp"
 #include "support/sanitized.hpp"
 
 namespace holdfast::test {
@@ -13,13 +14,6 @@ namespace {
 constexpr std::uint32_t kBatch = 150;
 constexpr std::uint64_t kCapacity = 400;
 constexpr std::uint64_t kEvery = kSanitized ? 7 : 1;  // of the allocations that fail in turn
-
-std::vector<std::string> names_in(const Region& region) {
-  std::vector<std::string> names;
-  for (const ObjectInfo& object : region.objects()) names.push_back(object.name);
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 class LogMapGrowth : public Scratch, public ::testing::WithParamInterface<std::uint32_t> {
  protected:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,9 +62,10 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
             with pytest.raises(Error) as told:
                 store.reserve(capacity, records)
             assert told.value.code == code
-        for capacity in (-1, 1 << 64, "many", 1.5):
+        wrong: Any
+        for wrong in (-1, 1 << 64, "many", 1.5):
             with pytest.raises(Error, match="capacity"):
-                store.reserve(capacity)  # type: ignore[arg-type]
+                store.reserve(wrong)
         _expect(store)
     region, store = _filled(tmp_path / "b.hf", "in_place")
     with region, pytest.raises(Error, match="kv convert") as told:

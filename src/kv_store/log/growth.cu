@@ -4,8 +4,8 @@
 
 #include "core/growth.hpp"
 #include "core/region_access.hpp"
+#include "core/stream_end.hpp"
 #include "durable/creation.hpp"
-#include "durable/is_whole.hpp"
 #include "durable/removal.hpp"
 #include "kv_store/log/log_store.hpp"
 #include "kv_store/log/rules.hpp"
@@ -18,29 +18,10 @@ namespace {
 
 std::string grown_name(std::string_view name) { return concat(name, ".grown"); }
 
-std::shared_ptr<LogStore> create_enlarging(Region& region, const std::string& name,
-                                           const std::string& what,
-                                           const KvStore::Options& options) {
-  try {
-    return create_store(region, name, what, options);
-  } catch (const Error& error) {
-    if (error.code() != Errc::no_space) throw;
-    core::enlarge_for(region, what, name, LogObject::bytes(shape_of(options)));
-  }
-  return create_store(region, name, what, options);
-}
-
 }  // namespace
 
 void drop_growth(Region& region, std::string_view name) {
-  const std::string grown = grown_name(name);
-  if (!region.contains(concat(grown, ".", Part::kHeader))) return;
-  try {
-    (void)is_whole<LogObject>(region, grown);  // or it is no log
-    LogObject::remove(region, grown);
-  } catch (const Error&) {
-    // It takes room, and nothing else: the next growth says what is wrong with it.
-  }
+  drop_remains<LogObject>(region, grown_name(name));
 }
 
 KvStore::Options LogStore::options_with(std::uint64_t capacity, std::uint64_t log_records) const {
@@ -73,6 +54,7 @@ void LogStore::take_over(LogStore& other) {
   const std::size_t most = std::min<std::uint64_t>(max_batch, listed.size());
   const PinnedBuffer<std::uint64_t> keys(most);
   const PinnedBuffer<std::uint64_t> values(most);
+  const core::StreamEnd end(stream);
   std::size_t count = 0;
   // By this one's stream: what fails there is no failure of the other.
   other.list(stream, [&](const KvPair* pairs, std::uint64_t there) {
@@ -87,6 +69,10 @@ void LogStore::take_over(LogStore& other) {
     }
   });
   if (count != 0) set_counted(other, keys.data(), values.data(), count);
+  if (other.pairs_ == 0 && other.counts_.batches != 0) {
+    keys[0] = 0;  // an ERASE of what is not there, for a run that has the counts
+    set_counted(other, keys.data(), nullptr, 1);
+  }
   batch_records_ = copied_records_ = bytes_stored_ = snapshot_bytes_ = 0;  // as where it is opened
 }
 
@@ -94,8 +80,11 @@ std::shared_ptr<LogStore> LogStore::copy_beside(std::uint64_t capacity, std::uin
   check_whole();
   if (capacity <= shape_.capacity && log_records <= shape_.records()) return nullptr;
   drop_growth(region, name_);
+  const KvStore::Options options = options_with(capacity, log_records);
+  const std::string grown = grown_name(name_);
   std::shared_ptr<LogStore> copy =
-      create_enlarging(region, grown_name(name_), where, options_with(capacity, log_records));
+      core::make_enlarging(region, where, grown, LogObject::bytes(shape_of(options)),
+                           [&] { return create_store(region, grown, where, options); });
   return finish_creation(
       [&] {
         copy->take_over(*this);

@@ -1,0 +1,20 @@
+// What a region holds, by name.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "holdfast/region.hpp"
+
+namespace holdfast::test {
+
+// In the order of the names.
+inline std::vector<std::string> names_in(const Region& region) {
+  std::vector<std::string> names;
+  for (const ObjectInfo& object : region.objects()) names.push_back(object.name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace holdfast::test
