@@ -242,8 +242,8 @@ class LogMap(Closing):
 
         It has all its pairs; a kill leaves it as it was, or with its new room. All of it is there
         twice meanwhile: the region is enlarged up to its max_size. Raises Error (no_space,
-        no_memory; invalid_argument: for more pairs, of a map whose name has more than 32 bytes),
-        and the map is as it was.
+        no_memory; invalid_argument: of a map whose name has more than 32 bytes), and the map is as
+        it was; the region may be larger.
         """
         records = checked_number(log_records, "log_records", 0)
         self._map.reserve(checked_number(capacity, "capacity", 0), records)

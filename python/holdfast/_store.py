@@ -193,7 +193,7 @@ class KeyValueStore:
 
         It has all its pairs; a kill leaves it as it was, or with its new room. Both are there
         meanwhile: the region is enlarged up to its max_size. Raises Error (unsupported: the layout
-        in_place; no_space, no_memory), and the store is as it was.
+        in_place; no_space, no_memory), and the store is as it was; the region may be larger.
         """
         records = checked_number(log_records, "log_records", 0)
         self._store.reserve(checked_number(capacity, "capacity", 0), records)

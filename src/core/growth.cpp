@@ -33,7 +33,7 @@ void refuse_foreign(const Region& region, const std::string& where, const std::s
   if (!region.contains(object)) return;
   throw Error(Errc::already_exists,
               concat(where, ": to grow it makes an object '", object,
-                     "', and the region has one that is not the map's: copy what that holds into "
+                     "', and the region has one that is another's: copy what that holds into "
                      "one whose name does not begin with '",
                      name, ".', and remove() it"));
 }

@@ -20,6 +20,7 @@ namespace {
 
 using detail::concat;
 
+constexpr const char* kParts[] = {Part::kHeader, kValues};
 constexpr std::string_view kEnd = ".map";
 // "<name>.index.grown.map.values" is the longest name of a part.
 constexpr std::size_t kMostNameBytes =
@@ -59,7 +60,8 @@ std::shared_ptr<LogMapHost> LogMapHost::grown(std::uint64_t capacity, std::uint6
   region_.check_writable("reserve()");
   const LogMap::Stats now = stats();
   const bool more_places = capacity > now.capacity;
-  if (more_places && name_.size() > log_map::kMostNameBytes) {
+  if (!more_places && log_records <= now.index.log_records) return nullptr;
+  if (name_.size() > log_map::kMostNameBytes) {
     throw Error(Errc::invalid_argument,
                 concat(where_, ": its name has ", name_.size(), " bytes, and of a map that grows ",
                        log_map::kMostNameBytes,
@@ -69,8 +71,10 @@ std::shared_ptr<LogMapHost> LogMapHost::grown(std::uint64_t capacity, std::uint6
   behind_.synchronize();
   const std::string values = log_map::grown_name(name_);
   log_map::drop_growth(region_, name_);
+  for (const char* const part : log_map::kParts) {
+    core::refuse_foreign(region_, where_, name_, concat(values, ".", part));
+  }
   std::shared_ptr<kv::log::LogStore> index = index_->copy_beside(capacity, log_records);
-  if (!index) return nullptr;
   return finish_creation(
       [&] {
         std::vector<core::Renaming> names;
@@ -85,7 +89,7 @@ std::shared_ptr<LogMapHost> LogMapHost::grown(std::uint64_t capacity, std::uint6
         auto next = std::make_shared<LogMapHost>(region_, name_, where_, std::move(object), index);
         if (more_places) {
           next->copy_places(*this);
-          for (const char* const part : {Part::kHeader, log_map::kValues}) {
+          for (const char* const part : log_map::kParts) {
             names.push_back({concat(values, ".", part), concat(name_, ".", part)});
           }
         }

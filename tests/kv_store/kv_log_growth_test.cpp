@@ -163,13 +163,15 @@ TEST_P(KvLogGrowth, WhatIsRefusedChangesNothing) {
 // Who has put an object of its own where the new log would be made keeps it.
 TEST_P(KvLogGrowth, AnObjectOfAnothersInTheWay) {
   LogOpened opened = filled(6);
-  opened.region->allocate<std::uint64_t>("kvs.grown.records", 7, Tracking::marked)[3] = 9;
-  EXPECT_EQ(error_of([&] { opened.store->reserve(5000); }, {"kvs.grown.records"}),
-            Errc::already_exists);
-  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(program.oracle));
-  opened.reopen(path());
-  EXPECT_EQ(opened.region->find<std::uint64_t>("kvs.grown.records")[3], 9u);
-  opened.region->remove("kvs.grown.records");
+  for (const char* const part : {"header", "records", "snapshots", "commit"}) {
+    const std::string name = std::string("kvs.grown.") + part;
+    opened.region->allocate<std::uint64_t>(name, 7, Tracking::marked)[3] = 9;
+    EXPECT_EQ(error_of([&] { opened.store->reserve(5000); }, {name}), Errc::already_exists);
+    ASSERT_NO_FATAL_FAILURE(opened.expect_holds(program.oracle));
+    opened.reopen(path());
+    EXPECT_EQ(opened.region->find<std::uint64_t>(name)[3], 9u);
+    opened.region->remove(name);
+  }
   opened.store->reserve(5000);
   ASSERT_NO_FATAL_FAILURE(opened.expect_holds(program.oracle));
 }

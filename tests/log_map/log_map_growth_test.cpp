@@ -102,9 +102,15 @@ TEST_P(LogMapGrowth, WhatIsRefusedChangesNothing) {
   refused(Errc::no_space, {"'map'", "max_size"}, [&] { opened.map->reserve(0, 100'000'000); });
   opened.map->reserve(kCapacity);
   run(opened, 3);
-  opened.region->allocate<std::uint64_t>("map.index.grown.records", 7, Tracking::marked)[3] = 9;
-  EXPECT_EQ(error_of([&] { opened.map->reserve(1000); }), Errc::already_exists);
-  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+  for (const char* const part :
+       {"header", "records", "snapshots", "commit", "map.header", "map.values"}) {
+    const std::string name = std::string("map.index.grown.") + part;
+    opened.region->allocate<std::uint64_t>(name, 7, Tracking::marked)[3] = 9;
+    EXPECT_EQ(error_of([&] { opened.map->reserve(1000); }, {name}), Errc::already_exists);
+    ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+    EXPECT_EQ(opened.region->find<std::uint64_t>(name)[3], 9u);
+    opened.region->remove(name);
+  }
   EXPECT_EQ(error_of(
                 [&] {
                   LogMap::create(*opened.region, "map.index.grown.map",
@@ -114,7 +120,7 @@ TEST_P(LogMapGrowth, WhatIsRefusedChangesNothing) {
             Errc::invalid_argument);
 }
 
-TEST_P(LogMapGrowth, ALongNameGrowsItsLogAlone) {
+TEST_P(LogMapGrowth, ALongNameDoesNotGrow) {
   LogMap::Options shape = log_map_options(kCapacity, GetParam(), kBatch);
   RegionOptions options;
   options.size = LogMap::region_bytes(shape);
@@ -122,6 +128,8 @@ TEST_P(LogMapGrowth, ALongNameGrowsItsLogAlone) {
   const std::string longest(39, 'n'), growing(32, 'n');
   LogMap map = LogMap::create(region, longest, shape);
   EXPECT_EQ(error_of([&] { map.reserve(1000); }, {"32"}), Errc::invalid_argument);
+  EXPECT_EQ(error_of([&] { map.reserve(0, 100'000); }, {"32"}), Errc::invalid_argument);
+  map.reserve(kCapacity, 1);  // it has as much
   EXPECT_EQ(map.stats().capacity, kCapacity);
   LogMap::remove(region, longest);
   map = LogMap::create(region, growing, shape);

@@ -90,6 +90,10 @@ def test_kv_grow_of_a_log(run: Run) -> None:
     assert "50,000 pairs" in run("kv", "grow", "a.hf", "--capacity", 10).out
     verified = run("kv", "verify", "a.hf", "--json").json
     assert verified == {"ok": True, "records": 2, "problem": ""}
+    # What is there is more than these.
+    grown = run("kv", "grow", "a.hf", "--capacity", 60_000, "--log-records", 1, "--json")
+    assert grown.json["capacity"] == 60_000
+    assert grown.json["log_records"] >= 400_000
     for words, says in (
         (["--record-bytes", 1000], "--log-records"),
         (["--capacity", 1 << 30], "capacity"),

@@ -26,8 +26,8 @@ def _room_for_strings(capacity: int | None, record_bytes: int | None) -> int:
 
 
 def _room_for_log(capacity: int | None, log_records: int | None) -> int:
-    # What batches take is in the region already.
-    return KeyValueStore.region_bytes(capacity or 1, 1, "log", log_records or 0)
+    # A record takes 16.5 bytes; what batches take the region has already, several times.
+    return max(log_records or 0, 2 * (capacity or 0)) * 20 + (4 << 20)
 
 
 def _grow_strings(

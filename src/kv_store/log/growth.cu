@@ -16,6 +16,8 @@ using detail::concat;
 
 namespace {
 
+constexpr const char* kParts[] = {Part::kHeader, kRecords, kSnapshots, kCommit};
+
 std::string grown_name(std::string_view name) { return concat(name, ".grown"); }
 
 }  // namespace
@@ -82,9 +84,10 @@ std::shared_ptr<LogStore> LogStore::copy_beside(std::uint64_t capacity, std::uin
   drop_growth(region, name_);
   const KvStore::Options options = options_with(capacity, log_records);
   const std::string grown = grown_name(name_);
-  std::shared_ptr<LogStore> copy =
-      core::make_enlarging(region, where, grown, LogObject::bytes(shape_of(options)),
-                           [&] { return create_store(region, grown, where, options); });
+  for (const char* const part : kParts) {
+    core::refuse_foreign(region, where, name_, concat(grown, ".", part));
+  }
+  std::shared_ptr<LogStore> copy = create_store(region, grown, where, options, Room::enlarged);
   return finish_creation(
       [&] {
         copy->take_over(*this);
@@ -99,7 +102,7 @@ void LogStore::drop_copy(std::shared_ptr<LogStore>& copy) const {
 }
 
 void LogStore::hand_over(LogStore& copy, std::vector<core::Renaming> names) {
-  for (const char* const part : {Part::kHeader, kRecords, kSnapshots, kCommit}) {
+  for (const char* const part : kParts) {
     names.push_back({concat(copy.name_, ".", part), concat(name_, ".", part)});
   }
   core::Use ended = core::RegionAccess::take_over(region, concat(name_, ".", kRecords));

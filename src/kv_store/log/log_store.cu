@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "core/growth.hpp"
 #include "core/kernel_memory.hpp"
 #include "core/stream_end.hpp"
 #include "durable/creation.hpp"
@@ -483,12 +484,17 @@ core::Use take_over(const Region& region, std::string_view name) {
 }  // namespace
 
 std::shared_ptr<LogStore> create_store(Region& region, std::string_view name,
-                                       const std::string& what, const KvStore::Options& options) {
+                                       const std::string& what, const KvStore::Options& options,
+                                       Room room) {
   const LogParameters shape = shape_of(options);
   (void)LogObject::bytes(shape);  // refuses parameters before there is memory for them
   drop_growth(region, name);
   Memory memory = Memory::make(shape, options.index);
-  LogObject object = LogObject::create(region, name, shape);
+  // Behind device memory, which may be wanting: a region that was enlarged stays so.
+  const auto create = [&] { return LogObject::create(region, name, shape); };
+  LogObject object = room == Room::as_it_is ? create()
+                                            : core::make_enlarging(region, what, std::string(name),
+                                                                   LogObject::bytes(shape), create);
   return finish_creation(
       [&] {
         return std::make_shared<LogStore>(region, name, std::move(object), take_over(region, name),

@@ -174,8 +174,10 @@ class LogStore : public KvStore::Impl {
 
 // The durable object of this name. `what`: as messages call it. Thrown as by KvStore::create() and
 // open(). REQUIRES: the options that all layouts have are checked.
+enum class Room { as_it_is, enlarged };  // of the region, where it has too little
 std::shared_ptr<LogStore> create_store(Region& region, std::string_view name,
-                                       const std::string& what, const KvStore::Options& options);
+                                       const std::string& what, const KvStore::Options& options,
+                                       Room room = Room::as_it_is);
 std::shared_ptr<LogStore> open_store(Region& region, std::string_view name, const std::string& what,
                                      KvStore::Index index);
 // As KvStore::remove().
