@@ -226,10 +226,11 @@ class KvStore {
   // Options::log_records), with all that it holds, where it has room for fewer of either, and with
   // no less of the other than it has; else does nothing. Both logs, and both indexes, are there
   // meanwhile: the region is enlarged for it, up to its max_size. A kill leaves the store as it
-  // was, or with its new room. Refs of it end, as by open(). Throws unsupported (Layout::in_place;
-  // a region that is open for reading), invalid_argument (as create()), already_exists (an object
-  // of the region has the name of one of the new log's, "kvs.grown.records" for example), no_space,
-  // no_memory; the store is then as it was, and the region may be larger.
+  // was, or with its new room. Refs of it end, as by open(), and stream() is another one. Throws
+  // unsupported (Layout::in_place; a region that is open for reading), invalid_argument (as
+  // create()), already_exists (an object of the region has the name of one of the new log's,
+  // "kvs.grown.records" for example), no_space, no_memory; the store is then as it was, and the
+  // region may be larger.
   void reserve(std::uint64_t capacity, std::uint64_t log_records = 0);
 
   // Returns once the copy in device memory, if there is one, is loaded.

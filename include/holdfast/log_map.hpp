@@ -131,11 +131,11 @@ class LogMap {
   // Makes it a map for `capacity` pairs, of `log_records` (0: as Options::log_records), with all
   // that it holds, where it has room for fewer of either, and with no less of the other than it
   // has; else does nothing. All of it is there twice meanwhile: the region is enlarged for it, up
-  // to its max_size. A kill leaves the map as it was, or with its new room. Throws invalid_argument
-  // (as create(); a name of more than 32 bytes), unsupported (a region that is open for reading),
-  // already_exists (an object of the region has the name of one that it makes,
-  // "<name>.index.grown.records" for example), no_space, no_memory; the map is then as it was, and
-  // the region may be larger.
+  // to its max_size. A kill leaves the map as it was, or with its new room. stream() is another one
+  // then. Throws invalid_argument (as create(); a name of more than 32 bytes), unsupported (a
+  // region that is open for reading), already_exists (an object of the region has the name of one
+  // that it makes, "<name>.index.grown.records" for example), no_space, no_memory; the map is then
+  // as it was, and the region may be larger.
   void reserve(std::uint64_t capacity, std::uint64_t log_records = 0);
 
   std::uint64_t size() const;

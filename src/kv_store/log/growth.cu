@@ -91,6 +91,7 @@ std::shared_ptr<LogStore> LogStore::copy_beside(std::uint64_t capacity, std::uin
   return finish_creation(
       [&] {
         copy->take_over(*this);
+        copy->order = order;
         return copy;
       },
       [&] { drop_copy(copy); });
