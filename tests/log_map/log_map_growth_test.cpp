@@ -51,7 +51,7 @@ TEST_P(LogMapGrowth, HasAllThatItHadAndRoomForMore) {
   EXPECT_EQ(now.places, 3000u + kBatch);
   EXPECT_EQ(now.index.batches, before.index.batches);
   run(opened, 6);
-  for (std::uint64_t key = 1'000'000; oracle.size() + kBatch <= 3000; key += kBatch) {
+  for (std::uint64_t key = 1'000'000; oracle.size() + kBatch + kCapacity <= 3000; key += kBatch) {
     Keys keys(kBatch);
     Rows rows;
     for (std::size_t i = 0; i < kBatch; ++i) {
@@ -194,6 +194,31 @@ TEST_P(LogMapGrowth, CutOffAnywhereTheMapIsOneOrTheOther) {
   EXPECT_GT(was, 0);
   EXPECT_GT(is, 0);
   EXPECT_GT(remains, 0);
+}
+
+// Of the log alone, and of log and places.
+TEST_P(LogMapGrowth, WhatACutOffOneLeftGoesWithTheMap) {
+  std::size_t most = 0;  // objects that there were
+  for (std::uint64_t which = 0; most < whole_names.size() + 6; which += 7) {
+    ASSERT_LT(which, 3000u);
+    LogMapOpened opened = filled(1);
+    EXPECT_EQ(opened.map->verify(), "");
+    {
+      FailingMemory memory(which, Fails::from_there);
+      try {
+        opened.map->reserve(2 * kCapacity);
+      } catch (const std::exception&) {
+      }
+    }
+    most = std::max(most, names_in(*opened.region).size());
+    opened.map.reset();
+    LogMap::remove(*opened.region, "map");
+    ASSERT_TRUE(names_in(*opened.region).empty());
+    opened.region->close();
+    Region::destroy(path());
+    oracle.clear();
+    next = 0;
+  }
 }
 
 }  // namespace
