@@ -135,6 +135,25 @@ double percentile(std::vector<double> values, double share) {
   return values[static_cast<std::size_t>(share * last + 0.5)];
 }
 
+// What a batch takes.
+Line& add_times(Line& line, const std::vector<double>& times) {
+  return line.number("p50_us", percentile(times, 0.5) * 1e6)
+      .number("p99_us", percentile(times, 0.99) * 1e6)
+      .number("max_us", percentile(times, 1) * 1e6);
+}
+
+// Of batches of the measurement that has begun, of which the first is left out.
+template <class Body>
+std::vector<double> times_of_batches(Input& input, const LayoutRun& run, const Body& body) {
+  std::vector<double> times;
+  for (int i = 0; i <= run.batches; ++i) {
+    input.refill(run.batch);
+    const double took = seconds(body);
+    if (i > 0) times.push_back(took);
+  }
+  return times;
+}
+
 constexpr std::uint32_t kSmallRuns = 256;  // SETs
 
 // Whether there is cleaning meanwhile: none before the log is full.
@@ -158,10 +177,8 @@ void print_sets(const KvStore::Stats& before, const KvStore& store,
       .text("cleaning", sets.cleaning == Cleaning::none ? "none" : "steady")
       .count("batch", sets.count)
       .count("batches", times.size())
-      .number("million_sets_per_s", sets.count * static_cast<double>(times.size()) / all / 1e6)
-      .number("p50_us", percentile(times, 0.5) * 1e6)
-      .number("p99_us", percentile(times, 0.99) * 1e6)
-      .number("max_us", percentile(times, 1) * 1e6)
+      .number("million_sets_per_s", sets.count * static_cast<double>(times.size()) / all / 1e6);
+  add_times(line, times)
       .number("last_copy_ms", timing.copy)
       .number("last_order_ms", timing.order)
       .number("last_update_ms", timing.update)
@@ -220,59 +237,39 @@ void measure_mixed(KvStore& store, Input& input, const LayoutRun& run) {
   if (sets == 0) return;
   const holdfast::DeviceBuffer<std::uint64_t> values(gets);
   const holdfast::DeviceBuffer<std::uint8_t> found(gets);
-  std::vector<double> times;
   input.begin_measurement();
-  for (int i = 0; i <= run.batches; ++i) {
-    input.refill(run.batch);
-    const double took = seconds([&] {
-      store.get(input.keys(false), values.data(), found.data(), gets);
-      input.set_from(store, gets);
-    });
-    if (i > 0) times.push_back(took);
-  }
-  line_of("kvs_layout_mixed", store.stats(), run)
-      .count("gets", gets)
+  const std::vector<double> times = times_of_batches(input, run, [&] {
+    store.get(input.keys(false), values.data(), found.data(), gets);
+    input.set_from(store, gets);
+  });
+  Line line = line_of("kvs_layout_mixed", store.stats(), run);
+  line.count("gets", gets)
       .count("sets", sets)
       .count("batches", times.size())
-      .number("million_operations_per_s", run.batch / median(times) / 1e6)
-      .number("p50_us", percentile(times, 0.5) * 1e6)
-      .number("p99_us", percentile(times, 0.99) * 1e6)
-      .number("max_us", percentile(times, 1) * 1e6)
-      .print();
+      .number("million_operations_per_s", run.batch / median(times) / 1e6);
+  add_times(line, times).print();
 }
 
 // SETs and ERASEs of uniform keys in one batch, half of each by chance.
 void measure_apply(KvStore& store, Input& input, const LayoutRun& run) {
-  holdfast::PinnedBuffer<KvStore::Op> operations(run.batch);
-  std::vector<double> times;
+  const holdfast::PinnedBuffer<KvStore::Op> operations(run.batch);
   input.begin_measurement();
-  for (int i = 0; i <= run.batches; ++i) {
-    input.refill(run.batch);
-    input.draw_operations(operations.data(), run.batch);
-    const double took = seconds([&] { input.apply_all(store, operations.data()); });
-    if (i > 0) times.push_back(took);
-  }
-  line_of("kvs_layout_apply", store.stats(), run)
-      .count("batch", run.batch)
+  input.draw_operations(operations.data(), run.batch);
+  const std::vector<double> times =
+      times_of_batches(input, run, [&] { input.apply_all(store, operations.data()); });
+  Line line = line_of("kvs_layout_apply", store.stats(), run);
+  line.count("batch", run.batch)
       .count("batches", times.size())
-      .number("million_operations_per_s", run.batch / median(times) / 1e6)
-      .number("p50_us", percentile(times, 0.5) * 1e6)
-      .number("p99_us", percentile(times, 0.99) * 1e6)
-      .number("max_us", percentile(times, 1) * 1e6)
-      .print();
+      .number("million_operations_per_s", run.batch / median(times) / 1e6);
+  add_times(line, times).print();
 }
 
 void measure_gets(KvStore& store, Input& input, const LayoutRun& run) {
   const holdfast::DeviceBuffer<std::uint64_t> values(run.batch);
   const holdfast::DeviceBuffer<std::uint8_t> found(run.batch);
-  std::vector<double> times;
   input.begin_measurement();
-  for (int i = 0; i <= run.batches; ++i) {
-    input.refill(run.batch);
-    const double took =
-        seconds([&] { store.get(input.keys(false), values.data(), found.data(), run.batch); });
-    if (i > 0) times.push_back(took);
-  }
+  const std::vector<double> times = times_of_batches(
+      input, run, [&] { store.get(input.keys(false), values.data(), found.data(), run.batch); });
   line_of("kvs_layout_get", store.stats(), run)
       .count("batch", run.batch)
       .number("million_gets_per_s", run.batch / median(times) / 1e6)

@@ -30,6 +30,10 @@ def _us(microseconds: float) -> str:
     return f"{microseconds / 1000:.3g} ms"
 
 
+def _times(x: Line) -> str:
+    return f"{_us(x['p50_us'])} / {_us(x['p99_us'])} / {_us(x['max_us'])}"
+
+
 def _count(number: float) -> str:
     return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
 
@@ -53,7 +57,7 @@ def _sets(lines: list[Line]) -> list[list[object]]:
                 cleaned[x["cleaning"]],
                 _count(rate),
                 f"{rate / in_place[x['batch'], x['input']]:.1f}",
-                f"{_us(x['p50_us'])} / {_us(x['p99_us'])} / {_us(x['max_us'])}",
+                _times(x),
                 f"{x['write_amplification']:.2f} / {x['space_amplification']:.2f}"
                 if "write_amplification" in x
                 else "",
@@ -66,13 +70,11 @@ def _others(lines: list[Line]) -> list[list[object]]:
     """Returns a row for each layout's mixed batches, lookups and opening."""
     rows: list[list[object]] = []
     for x in _of(lines, "kvs_layout_mixed"):
-        times = f"{_us(x['p50_us'])} / {_us(x['p99_us'])} / {_us(x['max_us'])}"
         what = f"{x['gets']:,} GETs, then {x['sets']:,} SETs"
-        rows.append([what, _title(x), f"{_count(x['million_operations_per_s'])} M/s", times])
+        rows.append([what, _title(x), f"{_count(x['million_operations_per_s'])} M/s", _times(x)])
     for x in _of(lines, "kvs_layout_apply"):
-        times = f"{_us(x['p50_us'])} / {_us(x['p99_us'])} / {_us(x['max_us'])}"
         what = f"{x['batch']:,} SETs and ERASEs in one batch, half of each"
-        rows.append([what, _title(x), f"{_count(x['million_operations_per_s'])} M/s", times])
+        rows.append([what, _title(x), f"{_count(x['million_operations_per_s'])} M/s", _times(x)])
     for x in _of(lines, "kvs_layout_get"):
         what = f"{x['batch']:,} GETs"
         rows.append([what, _title(x), f"{_count(x['million_gets_per_s'])} M/s", ""])

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 
 namespace holdfast::test {
 
@@ -23,5 +24,23 @@ class FailingMemory {
   // Ends it. Whether there were so many allocations.
   bool end();
 };
+
+// How a body ended of which an allocation failed.
+struct Starved {
+  bool threw = false;
+  bool reached = false;  // there were so many allocations
+};
+template <class Body>
+Starved starve(std::uint64_t which, Fails how, Body&& body) {
+  Starved result;
+  FailingMemory memory(which, how);
+  try {
+    body();
+  } catch (const std::exception&) {
+    result.threw = true;
+  }
+  result.reached = memory.end();
+  return result;
+}
 
 }  // namespace holdfast::test

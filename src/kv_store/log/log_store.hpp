@@ -172,9 +172,10 @@ class LogStore : public KvStore::Impl {
   Event keys_in_, values_in_;
 };
 
+enum class Room { as_it_is, enlarged };  // of the region, where it has too little
+
 // The durable object of this name. `what`: as messages call it. Thrown as by KvStore::create() and
 // open(). REQUIRES: the options that all layouts have are checked.
-enum class Room { as_it_is, enlarged };  // of the region, where it has too little
 std::shared_ptr<LogStore> create_store(Region& region, std::string_view name,
                                        const std::string& what, const KvStore::Options& options,
                                        Room room = Room::as_it_is);
