@@ -264,6 +264,16 @@ void measure_apply(KvStore& store, Input& input, const LayoutRun& run) {
   add_times(line, times).print();
 }
 
+// Room for twice as many pairs, while the store is open: new memory of the region included.
+void measure_growth(KvStore& store, const LayoutRun& run) {
+  const KvStore::Stats before = store.stats();
+  const double took = seconds([&] { store.reserve(2 * before.capacity); });
+  line_of("kvs_layout_grow", store.stats(), run)
+      .count("capacity_before", before.capacity)
+      .number("milliseconds", took * 1e3)
+      .print();
+}
+
 void measure_gets(KvStore& store, Input& input, const LayoutRun& run) {
   const holdfast::DeviceBuffer<std::uint64_t> values(run.batch);
   const holdfast::DeviceBuffer<std::uint8_t> found(run.batch);
@@ -304,6 +314,7 @@ void measure(Layout layout, const LayoutRun& run, Index index = Index::automatic
   KvStore store = KvStore::open(scratch.get(), KvStore::Cache::automatic, index);
   store.await_cache();
   measure_apply(store, input, run);
+  if (layout == Layout::log) measure_growth(store, run);
 }
 
 // The snapshots of a region's log, as bytes.

@@ -15,7 +15,7 @@ struct LayoutRun {
 
 // Prints lines kvs_layout_set (SETs that all update, by batch size and where the input is),
 // kvs_layout_mixed (19 GETs to a SET), kvs_layout_get, kvs_layout_apply (SETs and ERASEs in one
-// batch) and kvs_layout_open for each.
+// batch), kvs_layout_open, and of logs kvs_layout_grow for each.
 void compare_layouts(const LayoutRun& run);
 
 // Prints lines kvs_log_open for logs of a sixteenth of so many records, of a quarter, and of all:

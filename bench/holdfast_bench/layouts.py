@@ -80,6 +80,9 @@ def _others(lines: list[Line]) -> list[list[object]]:
         rows.append([what, _title(x), f"{_count(x['million_gets_per_s'])} M/s", ""])
     for x in _of(lines, "kvs_layout_open"):
         rows.append(["opening after a crash", _title(x), f"{x['milliseconds']:.0f} ms", ""])
+    for x in _of(lines, "kvs_layout_grow"):
+        what = f"growing from {x['capacity_before']:,} pairs to twice as many"
+        rows.append([what, _title(x), f"{x['milliseconds']:.0f} ms", ""])
     return rows
 
 
