@@ -212,7 +212,8 @@ class Results:
         """Returns the lines of a size by workload and mode, in the paper's order.
 
         Of what the figures' own run left out, those of gpm-rivals, which measures the same: also
-        modes of a workload, where both are of one commit. What was added of other runs is last.
+        modes of a workload, where both are of one commit. What was added of other runs is last, or
+        all there is of a workload that this run left out.
         """
         usual = self.report(results_name("gpm_modes", size, medium))
         name = results_name("gpm_rivals", size, medium)
@@ -223,7 +224,7 @@ class Results:
         if others and self.report(name).head["commit"] == usual.head["commit"]:
             found |= {name: {**others.get(name, {}), **lines} for name, lines in own.items()}
         for name, lines in added.items():
-            found[name] = {**lines, **found.get(name, {})}
+            found[name] = {**lines, **(found[name] if name in own else {})}
         wanted = [
             name
             for workload in TITLES
@@ -241,7 +242,7 @@ class Results:
     def _runs(self, size: str) -> list[dict[str, dict[str, Line]]]:
         """Returns the lines of a size by workload and mode, run by run, most rivals of GPM last."""
         usual = self.report(f"gpm_modes_{size}")
-        runs = [self.modes(size, variants=True)]
+        runs = [by_mode(self.report(f"gpm_gpufs_{size}").lines), self.modes(size, variants=True)]
         for name, others in (("gpm_delta", set(DELTA)), ("gpm_rivals", set(RIVALS))):
             found = self._beside(f"{name}_{size}", usual)
             runs.append({w: by for w, by in found.items() if "gpm" in by and others & set(by)})
@@ -250,12 +251,14 @@ class Results:
     def beside(self, size: str) -> dict[str, dict[str, Line]]:
         """Returns the lines of a size by workload and mode, of the run with the most rivals of GPM.
 
-        That is gpm-rivals' or gpm-delta's where there is one for the workload, and otherwise that
-        of modes().
+        That is gpm-rivals' or gpm-delta's where there is one for the workload that has a mode which
+        that of modes() lacks, and otherwise this one.
         """
         found: dict[str, dict[str, Line]] = {}
         for run in self._runs(size):
-            found.update(run)
+            for name, lines in run.items():
+                if not set(lines) <= set(found.get(name, {})):
+                    found[name] = lines
         return {name: found[name] for name in (*TITLES, *VARIANTS) if name in found}
 
     def pair(self, size: str, name: str, mode: str, over: str) -> tuple[Line, Line] | None:
@@ -264,7 +267,7 @@ class Results:
         Of the runs that have both, that with the most rivals. Modes that no run has both of:
         as modes() has them, one of another run.
         """
-        for run in reversed(self._runs(size)):
+        for run in [self.beside(size), *reversed(self._runs(size))]:
             lines = run.get(name, {})
             if mode in lines and over in lines:
                 return lines[mode], lines[over]
