@@ -10,6 +10,7 @@ const std::vector<Offer>& offers() {
   static const std::vector<Offer> all{
       {"holdfast", make_holdfast_map, {8, 16, 32, 64, 128}},
       {"holdfast-no-directory", make_holdfast_map_without_directory, {8, 16, 32, 64, 128}},
+      {"holdfast-log", make_holdfast_log_map, {8}},
       {"slabhash-gpm", make_slabhash_gpm},
       {"clevel-gpm", make_clevel_gpm},
       {"cpu-assisted", make_cpu_map},

@@ -112,8 +112,11 @@ std::unique_ptr<Contestant> make_volatile_map(const Setting& setting);
 std::unique_ptr<Contestant> make_holdfast_map(const Setting& setting);
 std::unique_ptr<Contestant> make_holdfast_map_without_directory(const Setting& setting);
 
-// By name: "holdfast", "holdfast-no-directory", "slabhash-gpm", "clevel-gpm", "cpu-assisted",
-// "volatile".
+// holdfast::LogMap, the same way. Keys of 8 bytes.
+std::unique_ptr<Contestant> make_holdfast_log_map(const Setting& setting);
+
+// By name: "holdfast", "holdfast-no-directory", "holdfast-log", "slabhash-gpm", "clevel-gpm",
+// "cpu-assisted", "volatile".
 struct Offer {
   const char* name;
   std::function<std::unique_ptr<Contestant>(const Setting&)> make;

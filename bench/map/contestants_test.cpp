@@ -38,7 +38,8 @@ std::vector<Case> cases(Which which) {
     if (which == Which::durable && name == "volatile") continue;
     if (which == Which::growing && name != "clevel-gpm" && name.find("holdfast") != 0) continue;
     // Of more than two sizes the others are as the largest.
-    for (const std::uint32_t key_bytes : {offer.key_bytes.front(), offer.key_bytes.back()}) {
+    for (const std::uint32_t key_bytes :
+         std::set{offer.key_bytes.front(), offer.key_bytes.back()}) {
       for (const bool ordered : {false, true}) all.push_back({offer.name, key_bytes, ordered});
     }
   }

@@ -1,4 +1,4 @@
-// Our hash map as a contestant: each batch in the map's own batches, of one operation each.
+// Our maps as contestants: each batch in the map's own batches, of one operation each.
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -6,6 +6,7 @@
 
 #include "device_parts.hpp"
 #include "holdfast/hash_map.hpp"
+#include "holdfast/log_map.hpp"
 #include "medium.hpp"
 
 namespace maps {
@@ -128,12 +129,86 @@ __global__ void take_again(MapStatus* status, const MapStatus* again, std::uint3
     status[row] = again[row];
 }
 
-template <class Key>
+// The hash map.
+template <class K>
+class HashTable : public holdfast::HashMap<K> {
+ public:
+  using Key = K;
+  using Base = holdfast::HashMap<Key>;
+  static std::uint64_t capacity_for(std::uint64_t keys) {
+    return static_cast<std::uint64_t>(static_cast<double>(keys) / kLoad) + 1;
+  }
+  HashTable(holdfast::Region& region, bool fresh, const MapOptions& options, bool ordered)
+      : Base(fresh ? Base::create(region, "map", options)
+                   : Base::open(region, "map",
+                                {options.value_bytes, options.max_batch, options.directory})) {
+    this->set_order(ordered ? MapOptions::Order::automatic : MapOptions::Order::unordered);
+  }
+  double seconds_ordering() const { return this->timing().prepare / 1e3; }
+};
+
+// The log map, which orders where it pays, whatever it is told. Of a batch that it has no room for
+// nothing is done.
+class LogTable : public holdfast::LogMap {
+ public:
+  using Key = std::uint64_t;
+  using Base = holdfast::LogMap;
+  static std::uint64_t capacity_for(std::uint64_t keys) { return keys; }
+  static std::uint64_t region_bytes(const MapOptions& options) {
+    return Base::region_bytes(options_of(options));
+  }
+  LogTable(holdfast::Region& region, bool fresh, const MapOptions& options, bool)
+      : Base(fresh ? Base::create(region, "map", options_of(options)) : Base::open(region, "map")) {
+  }
+  std::uint64_t capacity() const { return stats().capacity; }
+  double seconds_ordering() const { return 0; }
+
+  MapResult insert(const Key* keys, const void* values, std::size_t count, MapStatus* status) {
+    MapResult result;
+    try {
+      result.inserted = Base::insert(keys, values, count, status).inserted;
+    } catch (const holdfast::Error& error) {
+      if (error.code() != holdfast::Errc::no_space) throw;
+      holdfast::fill_async(stream(), status, static_cast<int>(MapStatus::full), count);
+      result.full = count;
+    }
+    return result;
+  }
+  // Of a key that is absent all operations are, so that one that is superseded has a key that is
+  // there.
+  MapResult assign(const Key* keys, const void* values, std::size_t count, MapStatus* status) {
+    MapResult result;
+    result.assigned = Base::assign(keys, values, count, status).assigned;
+    result.superseded = count - result.assigned;
+    return result;
+  }
+  MapResult erase(const Key* keys, std::size_t count, MapStatus* status) {
+    MapResult result;
+    result.erased = Base::erase(keys, count, status).erased;
+    return result;
+  }
+  void contains(const Key* keys, std::uint8_t* found, std::size_t count) {
+    find(keys, nullptr, found, count);
+  }
+  void grow() { reserve(2 * capacity()); }
+  void migrate(std::uint64_t) {}
+
+ private:
+  static Base::Options options_of(const MapOptions& options) {
+    Base::Options result;
+    result.capacity = options.capacity;
+    result.value_bytes = options.value_bytes;
+    result.max_batch = options.max_batch;
+    return result;
+  }
+};
+
+template <class Table>
 class HoldfastMap : public Contestant {
  public:
-  using Map = holdfast::HashMap<Key>;
+  using Key = typename Table::Key;
   using RowsOf = Rows<Key>;
-  HoldfastMap(const Setting& setting, bool directory)
+  HoldfastMap(const Setting& setting, const Promise& promise, MapOptions::Directory directory)
       : setting_(setting),
         sorter_(setting.batch),
         turns_(setting.batch),
@@ -145,23 +220,14 @@ class HoldfastMap : public Contestant {
         found_(std::size_t{setting.batch} * kValueBytes),
         status_(setting.batch),
         again_(setting.batch),
-        there_(setting.batch) {
-    promise_ = {directory ? "holdfast" : "holdfast-no-directory",
-                setting.ordered ? "ordered where it pays" : "as given",
-                "process",
-                "operations",
-                "each operation of a batch is there once run() has returned, and before that whole "
-                "or not at all; of updates of one key the last one is made",
-                0};
+        there_(setting.batch),
+        promise_(promise) {
     // Of one that is made for growing: all of its slots.
     options_.capacity =
-        setting.first_keys != 0
-            ? setting.first_keys
-            : static_cast<std::uint64_t>(static_cast<double>(setting.keys) / kLoad) + 1;
+        setting.first_keys != 0 ? setting.first_keys : Table::capacity_for(setting.keys);
     options_.value_bytes = kValueBytes;
     options_.max_batch = setting.batch;
-    using Directory = MapOptions::Directory;
-    options_.directory = directory ? Directory::on : Directory::off;
+    options_.directory = directory;
     open();
   }
   ~HoldfastMap() override { let_go(); }
@@ -202,13 +268,9 @@ class HoldfastMap : public Contestant {
     MapOptions most = options_;
     most.capacity =
         4 * setting_.keys;  // the last growth that the keys may need, and what was there
-    region_ = open_or_create(setting_.path, Map::region_bytes(options_), fresh,
-                             setting_.first_keys != 0 ? 4 * Map::region_bytes(most) : 0);
-    map_ = fresh ? Map::create(*region_, "map", options_)
-                 : Map::open(*region_, "map",
-                             {options_.value_bytes, options_.max_batch, options_.directory});
-    using Order = MapOptions::Order;
-    map_->set_order(setting_.ordered ? Order::automatic : Order::unordered);
+    region_ = open_or_create(setting_.path, Table::region_bytes(options_), fresh,
+                             setting_.first_keys != 0 ? 4 * Table::region_bytes(most) : 0);
+    map_.emplace(*region_, fresh, options_, setting_.ordered);
   }
 
   static std::uint32_t of(const Batch& batch, Op op) {
@@ -244,7 +306,7 @@ class HoldfastMap : public Contestant {
     const std::uint32_t reads = of(batch, Op::find) + of(batch, Op::read_modify_write);
     std::uint32_t at = of(batch, Op::find);
     bool not_done = false;
-    const auto note = [&] { phases.order += map_->timing().prepare / 1e3; };
+    const auto note = [&] { phases.order += map_->seconds_ordering(); };
     if (reads != 0) {
       map_->find(rows.keys, rows.found, rows.there, reads);
       note();
@@ -305,7 +367,6 @@ class HoldfastMap : public Contestant {
   }
 
   Setting setting_;
-  Promise promise_;
   MapOptions options_;
   holdfast::PairSorter sorter_;
   holdfast::DeviceBuffer<std::uint32_t> turns_, sorted_turns_, numbers_, sorted_numbers_;
@@ -313,19 +374,31 @@ class HoldfastMap : public Contestant {
   holdfast::DeviceBuffer<std::byte> values_, found_;
   holdfast::DeviceBuffer<MapStatus> status_, again_;
   holdfast::DeviceBuffer<std::uint8_t> there_;
+  Promise promise_;
   holdfast::Event times_[2];
   std::optional<holdfast::Region> region_;
-  std::optional<Map> map_;
+  std::optional<Table> map_;
 };
 
+constexpr const char* kOfOperations =
+    "each operation of a batch is there once run() has returned, and before that whole or not at "
+    "all; of updates of one key the last one is made";
+constexpr const char* kOfKinds =
+    "all operations of one kind of a batch are there once run() has returned, and before that all "
+    "or none of them; of updates of one key the last one is made";
+constexpr const char* kOrdered = "ordered where it pays";
+
 template <unsigned... Bytes>
-std::unique_ptr<Contestant> make(const Setting& setting, bool directory) {
+std::unique_ptr<Contestant> make(const Setting& setting, const char* name,
+                                 MapOptions::Directory directory) {
   check(setting, {Bytes...});
+  const Promise promise{
+      name, setting.ordered ? kOrdered : "as given", "process", "operations", kOfOperations, 0};
   std::unique_ptr<Contestant> map;
   const auto make_one = [&](auto key) {
     using Key = decltype(key);
     if (setting.key_bytes == sizeof(Key)) {
-      map = std::make_unique<HoldfastMap<Key>>(setting, directory);
+      map = std::make_unique<HoldfastMap<HashTable<Key>>>(setting, promise, directory);
     }
   };
   (make_one(KeyOf<Bytes>{}), ...);
@@ -335,10 +408,16 @@ std::unique_ptr<Contestant> make(const Setting& setting, bool directory) {
 }  // namespace
 
 std::unique_ptr<Contestant> make_holdfast_map(const Setting& setting) {
-  return make<8, 16, 32, 64, 128>(setting, true);
+  return make<8, 16, 32, 64, 128>(setting, "holdfast", MapOptions::Directory::on);
 }
 std::unique_ptr<Contestant> make_holdfast_map_without_directory(const Setting& setting) {
-  return make<8, 16, 32, 64, 128>(setting, false);
+  return make<8, 16, 32, 64, 128>(setting, "holdfast-no-directory", MapOptions::Directory::off);
+}
+std::unique_ptr<Contestant> make_holdfast_log_map(const Setting& setting) {
+  check(setting, {8});
+  return std::make_unique<HoldfastMap<LogTable>>(
+      setting, Promise{"holdfast-log", kOrdered, "process", "operations", kOfKinds, 0},
+      MapOptions::Directory::automatic);
 }
 
 }  // namespace maps

@@ -14,6 +14,7 @@
 
 #include "holdfast/config.hpp"
 #include "holdfast/kv_store.hpp"
+#include "holdfast/map_status.hpp"
 #include "holdfast/region.hpp"
 #include "holdfast/stream.hpp"
 
@@ -101,9 +102,22 @@ class LogMap {
   // unsupported (a region that is open for reading), no_space (there would be more pairs than the
   // capacity, or the log is too full), no_memory (device memory for values that kernels cannot read
   // where they are); the map is then unchanged. Returns when the transaction is committed.
-  Result insert_or_assign(const std::uint64_t* keys, const void* values, std::size_t count);
-  // Removes keys as one transaction; those that are absent are passed over. Otherwise as above.
-  Result erase(const std::uint64_t* keys, std::size_t count);
+  //
+  // status[i]: what became of operation i, inserted or assigned, and superseded where a later one
+  // has its key; host, device or region memory. Null: nobody asks, which is faster.
+  Result insert_or_assign(const std::uint64_t* keys, const void* values, std::size_t count,
+                          MapStatus* status = nullptr);
+  // Stores, as one transaction, the pairs whose keys are not there when it begins; the others are
+  // `kept`. Otherwise as above; where all are kept nothing is stored.
+  Result insert(const std::uint64_t* keys, const void* values, std::size_t count,
+                MapStatus* status = nullptr);
+  // Stores, as one transaction, the pairs whose keys are there; the others are `absent`. Otherwise
+  // as above.
+  Result assign(const std::uint64_t* keys, const void* values, std::size_t count,
+                MapStatus* status = nullptr);
+  // Removes keys as one transaction: erased; those that are absent are passed over. Of several on
+  // one key any is `erased`, and the others are superseded. Otherwise as above.
+  Result erase(const std::uint64_t* keys, std::size_t count, MapStatus* status = nullptr);
 
   // Stores and removes as one transaction: operations[i] says which of both is done with keys[i],
   // and where it is an erasure row i of `values` means nothing. Of operations on a key the last one

@@ -32,6 +32,15 @@ Memory::Memory(std::uint32_t places, std::uint32_t max_batch)
   for (auto& each : taken) each = DeviceBuffer<std::uint64_t>(max_batch);
 }
 
+Selection::Selection(std::uint32_t max_batch)
+    : passed_over((max_batch + 31) / 32),
+      op(max_batch),
+      old(max_batch),
+      scratch(blocks_for(max_batch, kPlacesOfBlock)),
+      keys(max_batch),
+      place(max_batch),
+      chosen(1) {}
+
 }  // namespace log_map
 
 namespace detail {
@@ -115,20 +124,35 @@ void LogMapHost::begin(const std::uint64_t* keys, std::uint32_t count) {
 
 // ---- Changes ------------------------------------------------------------------------------------
 
+log_map::Changes LogMapHost::all_of(std::uint32_t count) const {
+  return {memory_.keys.data(), memory_.place.data(), nullptr, count};
+}
+
+MapStatus* LogMapHost::statuses(const MapStatus* asked) {
+  if (asked == nullptr) return nullptr;
+  if (status_.size() == 0) status_ = DeviceBuffer<MapStatus>(index_->max_batch);
+  return status_.data();
+}
+
+void LogMapHost::check_pairs(const void* keys, const void* values, std::size_t count) const {
+  region_.check_writable("a batch");
+  check_batch(keys, count);
+  if (count != 0 && values == nullptr) {
+    throw wrong(where_, "a batch without values: give a row for each key, or erase()");
+  }
+}
+
 // Values are stored while keys are looked up, to places that no pair has: before the commit nothing
 // of the batch counts, and of a crash nothing has to be taken back. An operation that erases has a
 // place for its row, too, which nothing names then.
 LogMap::Result LogMapHost::assign(const KvStore::Op* operations, const std::uint64_t* keys,
-                                  const void* values, std::size_t count) {
-  region_.check_writable("a batch");
-  check_batch(keys, count);
+                                  const void* values, std::size_t count, MapStatus* status) {
+  check_pairs(keys, values, count);
   if (count == 0) return {};
-  if (values == nullptr) {
-    throw wrong(where_, "a batch without values: give a row for each key, or erase()");
-  }
   return whole([&] {
     const auto rows = static_cast<std::uint32_t>(count);
     std::uint64_t* const taken = memory_.taken[batches_ % 2].data();
+    (void)statuses(status);
     // What the caller has made stream() wait for may be what fills the rows.
     asked_.record(stream());
     asked_.wait(writer_);
@@ -136,27 +160,90 @@ LogMap::Result LogMapHost::assign(const KvStore::Op* operations, const std::uint
     take(rows, taken);
     store(values, rows, taken);
     written_.record(writer_);
-    log_map::launch_look(stream(), index_->view(), memory_.keys.data(), rows, memory_.place.data(),
+    const log_map::Changes changes = all_of(rows);
+    log_map::launch_look(stream(), index_->view(), changes.keys, rows, memory_.place.data(),
                          nullptr);
     written_.wait(stream());
-    const KvStore::BatchResult done = change(operations, taken, count);
+    const KvStore::BatchResult done = change(operations, changes, taken);
     taken_ += count;
-    settle(taken, rows);
+    settle(changes, taken, status, rows);
     return LogMap::Result{done.inserted, done.updated, done.removed};
   });
 }
 
-LogMap::Result LogMapHost::erase(const std::uint64_t* keys, std::size_t count) {
+// As above, but which operations store is known before any does: what is left out takes no place.
+LogMap::Result LogMapHost::assign_some(log_map::Which which, const std::uint64_t* keys,
+                                       const void* values, std::size_t count, MapStatus* status) {
+  check_pairs(keys, values, count);
+  if (count == 0) return {};
+  return whole([&] {
+    const auto rows = static_cast<std::uint32_t>(count);
+    std::uint64_t* const taken = memory_.taken[batches_ % 2].data();
+    begin(keys, rows);
+    const log_map::Changes changes = choose(which, rows, statuses(status));
+    if (changes.count == 0) {
+      if (status != nullptr) copy_async(stream(), status, status_.data(), rows * sizeof(*status));
+      stream().synchronize();
+      return LogMap::Result{};
+    }
+    take(changes.count, taken);
+    if (changes.op == nullptr) {
+      store(values, rows, taken);
+    } else {
+      log_map::launch_spread(writer_, taken, changes.op, changes.count, selection_->place.data(),
+                             rows);
+      store(values, rows, selection_->place.data());
+    }
+    written_.record(writer_);
+    written_.wait(stream());
+    const KvStore::BatchResult done = change(nullptr, changes, taken);
+    taken_ += changes.count;
+    settle(changes, taken, status, rows);
+    return LogMap::Result{done.inserted, done.updated, 0};
+  });
+}
+
+log_map::Changes LogMapHost::choose(log_map::Which which, std::uint32_t count, MapStatus* status) {
+  if (!selection_) selection_.emplace(static_cast<std::uint32_t>(index_->max_batch));
+  log_map::Selection& selection = *selection_;
+  const log_map::Changes all = all_of(count);
+  log_map::launch_look(stream(), index_->view(), all.keys, count, memory_.place.data(), nullptr);
+  fill_async(stream(), selection.chosen.data(), 0, sizeof(log_map::Chosen));
+  log_map::launch_choose(stream(), which, all.keys, all.old, count, selection.passed_over.data(),
+                         status, selection.chosen.data());
+  log_map::Chosen chosen{};
+  copy_async(stream(), &chosen, selection.chosen.data(), sizeof(chosen));
+  stream().synchronize();
+  if (chosen.reserved_keys != 0) {
+    throw wrong(where_,
+                concat(chosen.reserved_keys, " operation(s) have the key ", LogMap::kReservedKey,
+                       ", which cannot be stored; nothing of this batch was"));
+  }
+  if (chosen.count == count) return all;
+  if (chosen.count != 0) {
+    log_map::launch_list_free(stream(), selection.passed_over.data(), count, selection.op.data(),
+                              selection.scratch.data());
+    log_map::launch_pick(stream(), selection.op.data(), chosen.count, all.keys, all.old,
+                         selection.keys.data(), selection.old.data());
+    asked_.record(stream());
+    asked_.wait(writer_);
+  }
+  return {selection.keys.data(), selection.old.data(), selection.op.data(), chosen.count};
+}
+
+LogMap::Result LogMapHost::erase(const std::uint64_t* keys, std::size_t count, MapStatus* status) {
   region_.check_writable("a batch");
   check_batch(keys, count);
   if (count == 0) return {};
   return whole([&] {
     const auto operations = static_cast<std::uint32_t>(count);
+    const log_map::Changes changes = all_of(operations);
+    (void)statuses(status);
     begin(keys, operations);
-    log_map::launch_look(stream(), index_->view(), memory_.keys.data(), operations,
-                         memory_.place.data(), nullptr);
-    const KvStore::BatchResult done = change(nullptr, nullptr, count);
-    settle(nullptr, operations);
+    log_map::launch_look(stream(), index_->view(), changes.keys, operations, memory_.place.data(),
+                         nullptr);
+    const KvStore::BatchResult done = change(nullptr, changes, nullptr);
+    settle(changes, nullptr, status, operations);
     return LogMap::Result{0, 0, done.removed};
   });
 }
@@ -173,12 +260,12 @@ void LogMapHost::take(std::uint32_t count, std::uint64_t* to) {
 }
 
 // What the index refuses it does not know to be this map's.
-KvStore::BatchResult LogMapHost::change(const KvStore::Op* operations, const std::uint64_t* places,
-                                        std::size_t count) {
-  const std::uint64_t* const keys = memory_.keys.data();
+KvStore::BatchResult LogMapHost::change(const KvStore::Op* operations,
+                                        const log_map::Changes& changes,
+                                        const std::uint64_t* places) {
   try {
-    return operations != nullptr ? index_->apply(operations, keys, places, count)
-                                 : index_->update(keys, places, count, nullptr);
+    return operations != nullptr ? index_->apply(operations, changes.keys, places, changes.count)
+                                 : index_->update(changes.keys, places, changes.count, nullptr);
   } catch (const Error& error) {
     throw Error(error.code(), concat(where_, ": ", error.what()));
   }
@@ -203,15 +290,17 @@ void LogMapHost::store(const void* values, std::uint32_t count, const std::uint6
 
 // The commit may be known before its kernel has ended, and cleaning may follow it: the index is
 // read behind both.
-void LogMapHost::settle(const std::uint64_t* taken, std::uint32_t count) {
+void LogMapHost::settle(const log_map::Changes& changes, const std::uint64_t* taken,
+                        MapStatus* asked, std::uint32_t count) {
   try {
     changed_.record(stream());
     changed_.wait(behind_);
     const KvView index = index_->view();
-    log_map::launch_settle(behind_, index, memory_.keys.data(), taken, memory_.place.data(), count,
-                           memory_.used.data());
+    log_map::launch_settle(behind_, index, changes, taken, memory_.used.data(),
+                           asked != nullptr ? status_.data() : nullptr);
+    if (asked != nullptr) copy_async(behind_, asked, status_.data(), count * sizeof(*asked));
     // Its lookups read the region, which the caller may close next.
-    if (index.layout == KvLayout::fingerprints) behind_.synchronize();
+    if (asked != nullptr || index.layout == KvLayout::fingerprints) behind_.synchronize();
     ++batches_;
     settled_.record(behind_);
   } catch (const std::exception& error) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,6 +50,17 @@ struct Memory {
   PairSorter sorter;
 };
 
+// What a batch of some of its operations takes besides. Throws no_memory.
+struct Selection {
+  explicit Selection(std::uint32_t max_batch);
+
+  DeviceBuffer<std::uint32_t> passed_over;  // a bit for each operation
+  DeviceBuffer<std::uint32_t> op, old, scratch;
+  DeviceBuffer<std::uint64_t> keys;
+  DeviceBuffer<std::uint64_t> place;  // by operation of the batch
+  DeviceBuffer<Chosen> chosen;
+};
+
 }  // namespace holdfast::log_map
 
 namespace holdfast::detail {
@@ -69,10 +81,12 @@ class LogMapHost {
   LogMapHost& usable();
   void survey();  // finds what is used. Throws damaged
 
-  // `operations`: null where all of them store.
+  // `operations`: null where all of them store. `status`: null: nobody asks.
   LogMap::Result assign(const KvStore::Op* operations, const std::uint64_t* keys,
-                        const void* values, std::size_t count);
-  LogMap::Result erase(const std::uint64_t* keys, std::size_t count);
+                        const void* values, std::size_t count, MapStatus* status);
+  LogMap::Result assign_some(log_map::Which which, const std::uint64_t* keys, const void* values,
+                             std::size_t count, MapStatus* status);
+  LogMap::Result erase(const std::uint64_t* keys, std::size_t count, MapStatus* status);
   void find(const std::uint64_t* keys, void* values, std::uint8_t* found, std::size_t count);
   std::uint64_t scan(std::uint64_t* keys, void* values, std::uint64_t limit);
   std::string verify();
@@ -89,18 +103,26 @@ class LogMapHost {
     log_map::Faults faults;
   };
   void check_batch(const void* keys, std::size_t count) const;
+  void check_pairs(const void* keys, const void* values, std::size_t count) const;
   void begin(const std::uint64_t* keys, std::uint32_t count);
+  // All of a batch whose keys begin() has.
+  log_map::Changes all_of(std::uint32_t count) const;
+  // Those that `which` does not leave out, whose status goes to `status`. Waits for them.
+  log_map::Changes choose(log_map::Which which, std::uint32_t count, MapStatus* status);
+  // Where the status of a batch's operations is put together; null: nobody asks.
+  MapStatus* statuses(const MapStatus* asked);
   // Commits that the batch's keys have these places; null: that they are erased, as some of them
   // are by `operations`.
-  KvStore::BatchResult change(const KvStore::Op* operations, const std::uint64_t* places,
-                              std::size_t count);
+  KvStore::BatchResult change(const KvStore::Op* operations, const log_map::Changes& changes,
+                              const std::uint64_t* places);
   // Stores rows to the places that `to` names, from whichever memory.
   void store(const void* values, std::uint32_t count, const std::uint64_t* to);
   // The next `count` places of the list, which is made anew if it has fewer: in the order of their
   // addresses a batch's are as near each other as what is used leaves them, however old the map is.
   void take(std::uint32_t count, std::uint64_t* to);
-  // Behind the commit: which places are used now.
-  void settle(const std::uint64_t* taken, std::uint32_t count);
+  // Behind the commit: which places are used now. `asked`: `count` of them, of the batch.
+  void settle(const log_map::Changes& changes, const std::uint64_t* taken, MapStatus* asked,
+              std::uint32_t count);
   std::uint64_t free_places() const { return places_ - index_->stats().records; }
   // Of what was looked up.
   void read(std::uint32_t count, void* values);
@@ -121,8 +143,10 @@ class LogMapHost {
   std::uint32_t places_;
   log_map::Rows rows_;
   log_map::Memory memory_;
-  std::uint64_t taken_ = 0;   // of the list
-  std::uint64_t listed_ = 0;  // in it
+  std::optional<log_map::Selection> selection_;  // made when it is needed
+  DeviceBuffer<MapStatus> status_;               // the same
+  std::uint64_t taken_ = 0;                      // of the list
+  std::uint64_t listed_ = 0;                     // in it
   std::uint64_t batches_ = 0;
   std::string broken_;
   Stream writer_;  // values, beside lookups

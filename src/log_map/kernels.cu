@@ -34,6 +34,12 @@ __global__ void take(const std::uint32_t* list, std::uint32_t count, std::uint64
   if (i < count) to[i] = list[i];
 }
 
+__global__ void spread(const std::uint64_t* from, const std::uint32_t* op, std::uint32_t count,
+                       std::uint64_t* to) {
+  const std::uint64_t i = thread_of_grid();
+  if (i < count) to[op[i]] = from[i];
+}
+
 template <class Unit>
 __global__ void store(Rows rows, const std::byte* from, const std::uint64_t* place,
                       std::uint32_t count) {
@@ -43,6 +49,7 @@ __global__ void store(Rows rows, const std::byte* from, const std::uint64_t* pla
   for (std::uint64_t i = thread_of_grid(); i < all; i += step) {
     const std::uint64_t row = i / units;
     const auto unit = static_cast<std::uint32_t>(i - row * units);
+    if (static_cast<std::uint32_t>(place[row]) == kNone) continue;
     std::byte* const to = rows.values + place[row] * rows.stride;
     reinterpret_cast<Unit*>(to)[unit] = reinterpret_cast<const Unit*>(from)[i];
     if (unit == 0) rows.marks.mark(to, rows.value_bytes);
@@ -67,18 +74,62 @@ __global__ void look(detail::KvView index, const std::uint64_t* keys, std::uint3
   if (found != nullptr) found[i] = is_there ? 1 : 0;
 }
 
-// Of a key that occurs more than once the index has one operation's place; the other operations'
-// were not used.
-__global__ void settle(detail::KvView index, const std::uint64_t* keys, const std::uint64_t* mine,
-                       const std::uint32_t* old, std::uint32_t count, std::uint32_t* used) {
+// A thread has the operations of a word of bits.
+__global__ void choose(Which which, const std::uint64_t* keys, const std::uint32_t* place,
+                       std::uint32_t count, std::uint32_t* passed_over, MapStatus* status,
+                       Chosen* chosen) {
+  const std::uint64_t word = thread_of_grid();
+  const std::uint64_t first = word * 32;
+  if (first >= count) return;
+  const auto mine = static_cast<std::uint32_t>(count - first < 32 ? count - first : 32);
+  std::uint32_t passed = 0;
+  std::uint32_t reserved = 0;
+  for (std::uint32_t i = 0; i < mine; ++i) {
+    if (keys[first + i] == KvStoreRef::kReservedKey) ++reserved;
+    if ((place[first + i] != kNone) == (which == Which::present)) continue;
+    passed |= 1u << i;
+    if (status == nullptr) continue;
+    status[first + i] = which == Which::present ? MapStatus::absent : MapStatus::kept;
+  }
+  passed_over[word] = passed;
+  const auto left = mine - static_cast<std::uint32_t>(__popc(passed));
+  if (left != 0) atomicAdd(&chosen->count, left);
+  if (reserved != 0) atomicAdd(&chosen->reserved_keys, reserved);
+}
+
+__global__ void pick(const std::uint32_t* op, std::uint32_t count, const std::uint64_t* keys,
+                     const std::uint32_t* place, std::uint64_t* picked_keys,
+                     std::uint32_t* picked_places) {
   const std::uint64_t i = thread_of_grid();
   if (i >= count) return;
+  picked_keys[i] = keys[op[i]];
+  picked_places[i] = place[op[i]];
+}
+
+// Of a key that occurs more than once the index has one operation's place; the other operations'
+// were not used. Of those that erase it whoever frees its place counts.
+__global__ void settle(detail::KvView index, Changes changes, const std::uint64_t* mine,
+                       std::uint32_t* used, MapStatus* status) {
+  const std::uint64_t i = thread_of_grid();
+  if (i >= changes.count) return;
+  const std::uint32_t old = changes.old[i];
+  MapStatus became = MapStatus::superseded;
   if (mine != nullptr) {
     std::uint64_t now = kNone;
     const auto place = static_cast<std::uint32_t>(mine[i]);
-    if (find(index, keys[i], &now) && now == place) atomicOr(&used[place / 32], 1u << place % 32);
+    if (find(index, changes.keys[i], &now) && now == place) {
+      atomicOr(&used[place / 32], 1u << place % 32);
+      became = old == kNone ? MapStatus::inserted : MapStatus::assigned;
+    }
+  } else if (old == kNone) {
+    became = MapStatus::absent;
   }
-  if (old[i] != kNone) atomicAnd(&used[old[i] / 32], ~(1u << old[i] % 32));
+  if (old != kNone) {
+    const std::uint32_t bit = 1u << old % 32;
+    const bool frees = (atomicAnd(&used[old / 32], ~bit) & bit) != 0;
+    if (mine == nullptr && frees) became = MapStatus::erased;
+  }
+  if (status != nullptr) status[changes.op == nullptr ? i : changes.op[i]] = became;
 }
 
 __global__ void count_up(std::uint32_t* to, std::uint32_t count) {
@@ -193,6 +244,12 @@ void launch_take(Stream& stream, const std::uint32_t* list, std::uint32_t count,
   launch(stream, blocks_for(count, kThreads), kThreads, take, list, count, to);
 }
 
+void launch_spread(Stream& stream, const std::uint64_t* from, const std::uint32_t* op,
+                   std::uint32_t count, std::uint64_t* to, std::uint32_t all) {
+  fill_async(stream, to, 0xff, all * sizeof(*to));
+  launch(stream, blocks_for(count, kThreads), kThreads, spread, from, op, count, to);
+}
+
 void launch_store(Stream& stream, const Rows& rows, const std::byte* from,
                   const std::uint64_t* place, std::uint32_t count) {
   const bool wide = has_wide_units(rows, from);
@@ -208,11 +265,25 @@ void launch_look(Stream& stream, const detail::KvView& index, const std::uint64_
   launch(stream, blocks_for(count, kThreads), kThreads, look, index, keys, count, place, found);
 }
 
-void launch_settle(Stream& stream, const detail::KvView& index, const std::uint64_t* keys,
-                   const std::uint64_t* mine, const std::uint32_t* old, std::uint32_t count,
-                   std::uint32_t* used) {
-  launch(stream, blocks_for(count, kThreads), kThreads, settle, index, keys, mine, old, count,
-         used);
+void launch_choose(Stream& stream, Which which, const std::uint64_t* keys,
+                   const std::uint32_t* place, std::uint32_t count, std::uint32_t* passed_over,
+                   MapStatus* status, Chosen* chosen) {
+  const std::uint32_t words = (count + 31) / 32;
+  launch(stream, blocks_for(words, kThreads), kThreads, choose, which, keys, place, count,
+         passed_over, status, chosen);
+}
+
+void launch_pick(Stream& stream, const std::uint32_t* op, std::uint32_t count,
+                 const std::uint64_t* keys, const std::uint32_t* place, std::uint64_t* picked_keys,
+                 std::uint32_t* picked_places) {
+  launch(stream, blocks_for(count, kThreads), kThreads, pick, op, count, keys, place, picked_keys,
+         picked_places);
+}
+
+void launch_settle(Stream& stream, const detail::KvView& index, const Changes& changes,
+                   const std::uint64_t* mine, std::uint32_t* used, MapStatus* status) {
+  launch(stream, blocks_for(changes.count, kThreads), kThreads, settle, index, changes, mine, used,
+         status);
 }
 
 void launch_count_up(Stream& stream, std::uint32_t* to, std::uint32_t count) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "holdfast/kv_store_ref.hpp"
+#include "holdfast/map_status.hpp"
 #include "holdfast/page_marks.hpp"
 #include "holdfast/stream.hpp"
 
@@ -28,21 +29,49 @@ struct Faults {
   unsigned long long twice;    // pairs whose place another one has
 };
 
+// Which operations of a batch store their pairs: those whose keys are there already, or not.
+enum class Which : std::uint8_t { any, absent, present };
+
+// Of a batch.
+struct Chosen {
+  std::uint32_t count;
+  std::uint32_t reserved_keys;
+};
+
+// What a batch changes, in its order. `op`: which of the batch's operations each is; null: all.
+struct Changes {
+  const std::uint64_t* keys;
+  const std::uint32_t* old;  // places, as launch_look() found them
+  const std::uint32_t* op;
+  std::uint32_t count;
+};
+
 // All are stream-ordered.
 
 // Widens: to[i] = list[i].
 void launch_take(Stream& stream, const std::uint32_t* list, std::uint32_t count, std::uint64_t* to);
-// Stores row i of `from` to place[i], durably once the kernel has ended.
+// to[op[i]] = from[i]. The others are kNone.
+void launch_spread(Stream& stream, const std::uint64_t* from, const std::uint32_t* op,
+                   std::uint32_t count, std::uint64_t* to, std::uint32_t all);
+// Stores row i of `from` to place[i], if that is one, durably once the kernel has ended.
 void launch_store(Stream& stream, const Rows& rows, const std::byte* from,
                   const std::uint64_t* place, std::uint32_t count);
 // place[i]: of keys[i], or kNone. `found`: may be null.
 void launch_look(Stream& stream, const detail::KvView& index, const std::uint64_t* keys,
                  std::uint32_t count, std::uint32_t* place, std::uint8_t* found);
-// Behind the commit of a batch: which places are used. `mine`: those that it took, null: it erased.
-// `old`: what launch_look() found before.
-void launch_settle(Stream& stream, const detail::KvView& index, const std::uint64_t* keys,
-                   const std::uint64_t* mine, const std::uint32_t* old, std::uint32_t count,
-                   std::uint32_t* used);
+// A bit of `passed_over` for each operation that `which` leaves out, whose `status` (null: none) is
+// said; adds the others up to *chosen.
+void launch_choose(Stream& stream, Which which, const std::uint64_t* keys,
+                   const std::uint32_t* place, std::uint32_t count, std::uint32_t* passed_over,
+                   MapStatus* status, Chosen* chosen);
+// What of a batch op[0], op[1], ... have: its keys and places.
+void launch_pick(Stream& stream, const std::uint32_t* op, std::uint32_t count,
+                 const std::uint64_t* keys, const std::uint32_t* place, std::uint64_t* picked_keys,
+                 std::uint32_t* picked_places);
+// Behind the commit of a batch: which places are used, and what became of its operations. `mine`:
+// the places that it took, null: it erased. `status`: by operation of the batch; null: nobody asks.
+void launch_settle(Stream& stream, const detail::KvView& index, const Changes& changes,
+                   const std::uint64_t* mine, std::uint32_t* used, MapStatus* status);
 void launch_count_up(Stream& stream, std::uint32_t* to, std::uint32_t count);
 // Row op[i] of `out` is the value of place[i], if that is one. `op` null: i.
 void launch_gather(Stream& stream, const Rows& rows, const std::uint32_t* place,

@@ -204,22 +204,32 @@ std::uint64_t LogMap::region_bytes(const Options& options) {
 }
 
 LogMap::Result LogMap::insert_or_assign(const std::uint64_t* keys, const void* values,
-                                        std::size_t count) {
-  return host_->usable().assign(nullptr, keys, values, count);
+                                        std::size_t count, MapStatus* status) {
+  return host_->usable().assign(nullptr, keys, values, count, status);
+}
+
+LogMap::Result LogMap::insert(const std::uint64_t* keys, const void* values, std::size_t count,
+                              MapStatus* status) {
+  return host_->usable().assign_some(log_map::Which::absent, keys, values, count, status);
+}
+
+LogMap::Result LogMap::assign(const std::uint64_t* keys, const void* values, std::size_t count,
+                              MapStatus* status) {
+  return host_->usable().assign_some(log_map::Which::present, keys, values, count, status);
 }
 
 LogMap::Result LogMap::apply(const Op* operations, const std::uint64_t* keys, const void* values,
                              std::size_t count) {
   if (operations != nullptr || count == 0) {
-    return host_->usable().assign(operations, keys, values, count);
+    return host_->usable().assign(operations, keys, values, count, nullptr);
   }
   throw log_map::wrong(
       "a batch without operations: give one for each key, or use "
       "insert_or_assign() or erase()");
 }
 
-LogMap::Result LogMap::erase(const std::uint64_t* keys, std::size_t count) {
-  return host_->usable().erase(keys, count);
+LogMap::Result LogMap::erase(const std::uint64_t* keys, std::size_t count, MapStatus* status) {
+  return host_->usable().erase(keys, count, status);
 }
 
 void LogMap::find(const std::uint64_t* keys, void* values, std::uint8_t* found, std::size_t count) {

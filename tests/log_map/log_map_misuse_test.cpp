@@ -49,10 +49,23 @@ TEST_F(LogMapMisuse, BatchesThatCannotBeChangeNothing) {
   refused([&] { map.insert_or_assign(reserved.data(), rows.data(), 3); }, Errc::invalid_argument,
           "map 'map'");
   refused([&] { map.erase(reserved.data(), 3); }, Errc::invalid_argument, "map 'map'");
+  for (const auto some : {&LogMap::insert, &LogMap::assign}) {
+    std::vector<MapStatus> told(121, MapStatus::refused);
+    const auto call = [&](const std::uint64_t* keys, const void* values, std::size_t count) {
+      return [=, &map, &told] { (map.*some)(keys, values, count, told.data()); };
+    };
+    refused(call(many.data(), rows.data(), 121), Errc::invalid_argument, "max_batch");
+    refused(call(nullptr, rows.data(), 1), Errc::invalid_argument, "keys");
+    refused(call(many.data(), nullptr, 1), Errc::invalid_argument, "values");
+    refused(call(reserved.data(), rows.data(), 3), Errc::invalid_argument, "map 'map'");
+    EXPECT_EQ(told, std::vector<MapStatus>(121, MapStatus::refused));
+    (map.*some)(nullptr, nullptr, 0, nullptr);
+  }
   Keys fresh(60);
   for (std::size_t i = 0; i < fresh.size(); ++i) fresh[i] = 1000 + i;
   refused([&] { map.insert_or_assign(fresh.data(), rows.data(), fresh.size()); }, Errc::no_space,
           "capacity");
+  refused([&] { map.insert(fresh.data(), rows.data(), fresh.size()); }, Errc::no_space, "capacity");
   map.insert_or_assign(nullptr, nullptr, 0);
   map.erase(nullptr, 0);
   map.find(nullptr, nullptr, nullptr, 0);

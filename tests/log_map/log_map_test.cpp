@@ -2,6 +2,8 @@
 // closed and as it was killed.
 #include "log_map/log_map_test.hpp"
 
+#include <set>
+
 #include "support/sanitized.hpp"
 
 namespace holdfast::test {
@@ -34,7 +36,14 @@ TEST_P(LogMapOfValues, RandomProgramsAgreeWithAMap) {
     SCOPED_TRACE(round);
     const std::size_t count = random() % 3 == 0 ? 1 + random() % 4 : 1 + random() % 1200;
     const NumberedBatch batch(random(), count, random() % 4 == 0 ? 1 + count / 3 : 1500, bytes);
-    ASSERT_NO_FATAL_FAILURE(expect_equal(batch.apply(opened), batch.apply(oracle)));
+    const bool asks = batch.kind != NumberedBatch::Kind::mixed && random() % 2 != 0;
+    std::vector<MapStatus> status(count + 1, MapStatus::refused);
+    const LogMap::Result done = batch.apply(opened, asks ? status.data() : nullptr);
+    if (asks) {
+      ASSERT_NO_FATAL_FAILURE(batch.expect_status(status, oracle));
+    }
+    ASSERT_EQ(status[asks ? count : 0], MapStatus::refused) << "stored to what nobody gave";
+    ASSERT_NO_FATAL_FAILURE(expect_equal(done, batch.apply(oracle)));
     ASSERT_NO_FATAL_FAILURE(opened.expect_found(batch.keys, oracle));
     if (random() % 4 != 0) continue;
     ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
@@ -90,8 +99,29 @@ void expect_takes_from(const std::string& path) {
     const Row row(read.begin() + i * kBytes, read.begin() + (i + 1) * kBytes);
     ASSERT_EQ(row, oracle[batch.keys[i]]) << i;
   }
-  EXPECT_EQ(opened.map->erase(words, kCount).erased, oracle.size());
-  ASSERT_NO_FATAL_FAILURE(opened.expect_holds({}));
+  // Some of the batch, from there, and what became of it to there: half of the keys are erased.
+  std::vector<std::uint64_t> erased;
+  for (std::uint64_t key = 0; key < 2000; ++key) erased.push_back(key);
+  for (const std::uint64_t key : erased) oracle.erase(key);
+  opened.erase(erased);
+  const Oracle before = oracle;
+  const NumberedBatch inserts(10, kCount, 4000, kBytes);
+  copy_async(stream, keys.data(), inserts.keys.data(), keys.size());
+  copy_async(stream, rows.data(), inserts.rows.data(), rows.size());
+  stream.synchronize();
+  const Buffer told(kCount);
+  opened.map->insert(words, rows.data(), kCount, reinterpret_cast<MapStatus*>(told.data()));
+  inserts.apply(oracle);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+  std::vector<MapStatus> status(kCount);
+  copy_async(stream, status.data(), told.data(), kCount);
+  stream.synchronize();
+  ASSERT_NO_FATAL_FAILURE(inserts.expect_status(status, before));
+  std::uint64_t all = 0;
+  for (const std::uint64_t key : std::set(inserts.keys.begin(), inserts.keys.end())) {
+    all += oracle.count(key);
+  }
+  EXPECT_EQ(opened.map->erase(words, kCount).erased, all);
 }
 
 TEST_F(LogMapTest, TakesBatchesFromDeviceMemory) {
@@ -110,6 +140,44 @@ TEST_F(LogMapTest, TakesRowsFromAnyAddress) {
   opened.map->insert_or_assign(batch.keys.data(), rows.data() + 4, batch.keys.size());
   Oracle oracle;
   batch.apply(oracle);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+}
+
+// Nothing is stored where all are left out, and the log does not grow.
+TEST_F(LogMapTest, ABatchThatChangesNothingIsNone) {
+  LogMapOpened opened = LogMapOpened::create(path(), log_map_options(100, 16, 100));
+  const NumberedBatch batch(4, 60, 40, 16);
+  Oracle oracle;
+  std::vector<MapStatus> status(60);
+  const LogMap::Result none =
+      opened.map->assign(batch.keys.data(), batch.rows.data(), 60, status.data());
+  EXPECT_EQ(none.inserted + none.assigned + none.erased, 0u);
+  EXPECT_EQ(status, std::vector<MapStatus>(60, MapStatus::absent));
+  EXPECT_EQ(opened.map->stats().index.batches, 0u);
+  batch.apply(opened);
+  batch.apply(oracle);
+  const LogMap::Result kept =
+      opened.map->insert(batch.keys.data(), batch.rows.data() + 16, 59, status.data());
+  EXPECT_EQ(kept.inserted + kept.assigned + kept.erased, 0u);
+  status.resize(59);
+  EXPECT_EQ(status, std::vector<MapStatus>(59, MapStatus::kept));
+  EXPECT_EQ(opened.map->stats().index.batches, 1u);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+}
+
+// A full map takes inserts of what it has, and a batch that no room is left for changes nothing.
+TEST_F(LogMapTest, AFullMapKeepsWhatItHas) {
+  LogMapOpened opened = LogMapOpened::create(path(), log_map_options(40, 16, 100));
+  Keys keys(40);
+  for (std::uint64_t key = 0; key < 40; ++key) keys[key] = key;
+  const Row rows = row_of(1, 41 * 16);
+  opened.put(keys, rows);
+  Oracle oracle = opened.contents();
+  EXPECT_EQ(opened.map->insert(keys.data(), rows.data() + 16, 40).inserted, 0u);
+  keys.push_back(40);
+  EXPECT_THROW(opened.map->insert(keys.data(), rows.data(), 41), Error);
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
+  EXPECT_EQ(opened.map->assign(keys.data(), rows.data(), 41).assigned, 40u);
   ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
 }
 

@@ -111,51 +111,97 @@ struct LogMapOpened {
   }
 };
 
-// Batch `n` of keys below `below`: every fourth erases, another one does both. Some keys occur more
-// than once.
+// Batch `n` of keys below `below`: every fourth erases, another one stores and erases; of the
+// others one inserts, one assigns, and two store whatever is there. Some keys occur more than once.
 struct NumberedBatch {
   using Op = LogMap::Op;
+  enum class Kind { put, insert, assign, erase, mixed };
 
   NumberedBatch(std::uint64_t n, std::size_t count, std::uint64_t below, std::size_t value_bytes)
-      : operations(count, n % 4 == 3 ? Op::erase : Op::set),
-        mixed(n % 4 == 1),
+      : kind(kind_of(n)),
+        operations(count, kind == Kind::erase ? Op::erase : Op::set),
         keys(count),
         bytes(value_bytes) {
     std::mt19937_64 random(n);
     for (std::uint64_t& key : keys) key = random() % below;
-    if (n % 4 == 3) return;
+    if (kind == Kind::erase) return;
     for (std::size_t i = 0; i < count; ++i) {
       const Row row = row_of(n << 32 | i, value_bytes);
       rows.insert(rows.end(), row.begin(), row.end());
     }
-    if (!mixed) return;
+    if (kind != Kind::mixed) return;
     for (Op& operation : operations) operation = random() % 3 == 0 ? Op::erase : Op::set;
   }
-  LogMap::Result apply(const LogMapOpened& opened) const {
-    if (!mixed) return rows.empty() ? opened.erase(keys) : opened.put(keys, rows);
-    return opened.map->apply(operations.data(), keys.data(), rows.data(), keys.size());
+  static Kind kind_of(std::uint64_t n) {
+    if (n % 4 == 3) return Kind::erase;
+    if (n % 4 == 1) return Kind::mixed;
+    return n % 8 == 2 ? Kind::insert : n % 8 == 6 ? Kind::assign : Kind::put;
+  }
+  // Of a batch of both kinds nothing is said of its operations.
+  LogMap::Result apply(const LogMapOpened& opened, MapStatus* status = nullptr) const {
+    LogMap& map = *opened.map;
+    switch (kind) {
+      case Kind::put:
+        return map.insert_or_assign(keys.data(), rows.data(), keys.size(), status);
+      case Kind::insert:
+        return map.insert(keys.data(), rows.data(), keys.size(), status);
+      case Kind::assign:
+        return map.assign(keys.data(), rows.data(), keys.size(), status);
+      case Kind::erase:
+        return map.erase(keys.data(), keys.size(), status);
+      case Kind::mixed:
+        break;
+    }
+    return map.apply(operations.data(), keys.data(), rows.data(), keys.size());
   }
   // Of a key the last operation counts.
   LogMap::Result apply(Oracle& oracle) const {
-    std::map<std::uint64_t, std::size_t> last;
-    for (std::size_t i = 0; i < keys.size(); ++i) last[keys[i]] = i;
     LogMap::Result result;
-    for (const auto& [key, i] : last) {
+    for (const auto& [key, i] : last_of_keys()) {
+      const bool there = oracle.count(key) != 0;
       if (operations[i] == Op::erase) {
         result.erased += oracle.erase(key);
         continue;
       }
-      ++(oracle.count(key) != 0 ? result.assigned : result.inserted);
+      if (kind == (there ? Kind::insert : Kind::assign)) continue;
+      ++(there ? result.assigned : result.inserted);
       const auto row = rows.begin() + static_cast<std::ptrdiff_t>(i * bytes);
       oracle[key] = Row(row, row + static_cast<std::ptrdiff_t>(bytes));
     }
     return result;
   }
+  // Of what was there before it.
+  void expect_status(const std::vector<MapStatus>& status, const Oracle& before) const {
+    std::map<std::uint64_t, std::size_t> last = last_of_keys();
+    std::map<std::uint64_t, int> erased;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const bool there = before.count(keys[i]) != 0;
+      if (kind == Kind::erase && there) {
+        erased[keys[i]] += status[i] == MapStatus::erased;
+        ASSERT_TRUE(status[i] == MapStatus::erased || status[i] == MapStatus::superseded) << i;
+        continue;
+      }
+      MapStatus expected = there ? MapStatus::assigned : MapStatus::inserted;
+      if (last[keys[i]] != i) expected = MapStatus::superseded;
+      if (kind == Kind::insert && there) expected = MapStatus::kept;
+      if (kind != Kind::put && kind != Kind::insert && !there) expected = MapStatus::absent;
+      ASSERT_EQ(status[i], expected) << "operation " << i << " on key " << keys[i];
+    }
+    for (const auto& [key, times] : erased) ASSERT_EQ(times, 1) << "key " << key;
+  }
+
+  Kind kind;
   std::vector<Op> operations;
-  bool mixed;
   Keys keys;
   Rows rows;
   std::size_t bytes;
+
+ private:
+  std::map<std::uint64_t, std::size_t> last_of_keys() const {
+    std::map<std::uint64_t, std::size_t> last;
+    for (std::size_t i = 0; i < keys.size(); ++i) last[keys[i]] = i;
+    return last;
+  }
 };
 
 inline void expect_equal(const LogMap::Result& found, const LogMap::Result& expected) {
