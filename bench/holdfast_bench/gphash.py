@@ -25,6 +25,7 @@ PROGRAM = "map_rivals_bench"
 CONTESTANTS = {
     "holdfast": "Holdfast",
     "holdfast-no-directory": "Holdfast without its directory",
+    "holdfast-log": "Holdfast's log map",
     "slabhash-gpm": "SlabHash-GPM",
     "clevel-gpm": "Clevel-GPM",
     "cpu-assisted": "CPU-assisted",
@@ -39,6 +40,9 @@ CURVE_BATCH = 1 << 14  # insertions between two load factors
 FORMS = ("given", "ordered")  # of a contestant's batches
 KEY_BYTES = (8, 16, 32, 64, 128)
 RIVALS_KEY_BYTES = (8, 32)  # of contestants that are not the map of this project
+# Of those that are.
+OUR_KEY_BYTES = {"holdfast": KEY_BYTES, "holdfast-no-directory": KEY_BYTES, "holdfast-log": (8,)}
+ORDERS_BY_ITSELF = "holdfast-log"
 SKEWS = (0, 0.5, 0.8, 0.9, 0.99, 1.1, 1.2)  # theta
 # Of the keys: what the first levels of a map that grows are made for.
 FIRST_SHARE = 1 / 64
@@ -184,9 +188,9 @@ EXPERIMENTS = {
     ),
     "gphash-fig8": Experiment("what a batch's time goes to", _fig8, tuple(CONTESTANTS)[:-1]),
     "gphash-fig9": Experiment(
-        "what our map's directory and its ordering bring",
+        "what our map's directory and its ordering bring, and a log for its index",
         _fig9,
-        ("holdfast-no-directory", "holdfast"),
+        tuple(OUR_KEY_BYTES),
     ),
     "gphash-fig10": Experiment("DLRM and PageRank, by fitted generators", _fig10),
     "gphash-fig12a": Experiment("the size of YCSB C's keys", _fig12a),
@@ -199,6 +203,12 @@ def results_name(name: str, size: str) -> str:
     return f"{name.replace('-', '_')}_{size}"
 
 
+def _takes_part(contestant: str, run: Arguments) -> bool:
+    if run.get("log") == 0 and contestant != "slabhash-gpm":
+        return False  # no other has one
+    return run.get("key_bytes", 8) in OUR_KEY_BYTES.get(contestant, RIVALS_KEY_BYTES)
+
+
 def _command_lines(name: str, settings: Settings) -> Iterator[list[str]]:
     experiment, size = EXPERIMENTS[name], SIZES[settings.size]
     if settings.operations is not None:
@@ -208,10 +218,7 @@ def _command_lines(name: str, settings: Settings) -> Iterator[list[str]]:
         if contestant not in experiment.contestants:
             continue
         for run in experiment.runs(size):
-            if run.get("log") == 0 and contestant != "slabhash-gpm":
-                continue  # no other has one
-            ours = contestant.startswith("holdfast")
-            if not ours and run.get("key_bytes", 8) not in RIVALS_KEY_BYTES:
+            if not _takes_part(contestant, run):
                 continue
             given: Arguments = {
                 "contestants": contestant,
@@ -223,6 +230,8 @@ def _command_lines(name: str, settings: Settings) -> Iterator[list[str]]:
             }
             if settings.forms:
                 given["ordered"] = FORMS.index(settings.forms)
+            if contestant == ORDERS_BY_ITSELF:
+                given["ordered"] = FORMS.index("ordered")
             if settings.workloads:
                 of_run = str(given["workloads"]).split(",")
                 asked = [one for one in of_run if one in settings.workloads]

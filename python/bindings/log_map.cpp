@@ -69,19 +69,24 @@ Handle open(const std::shared_ptr<RegionHandle>& region, const std::string& name
 }
 
 // Addresses are of `count` keys, values, or bytes; 0 where there is none.
-LogMap::Result insert_or_assign(const Handle& handle, std::uintptr_t keys, std::uintptr_t values,
-                                std::size_t count, const Natives& natives) {
+using Storing = LogMap::Result (LogMap::*)(const std::uint64_t*, const void*, std::size_t,
+                                           MapStatus*);
+
+template <Storing Call>
+LogMap::Result store(const Handle& handle, std::uintptr_t keys, std::uintptr_t values,
+                     std::size_t count, std::uintptr_t status, const Natives& natives) {
   return handle->with([&](LogMap& map) {
     wait_for(natives);
-    return map.insert_or_assign(at<const std::uint64_t>(keys), at<const void>(values), count);
+    return (map.*Call)(at<const std::uint64_t>(keys), at<const void>(values), count,
+                       at<MapStatus>(status));
   });
 }
 
 LogMap::Result erase(const Handle& handle, std::uintptr_t keys, std::size_t count,
-                     const Natives& natives) {
+                     std::uintptr_t status, const Natives& natives) {
   return handle->with([&](LogMap& map) {
     wait_for(natives);
-    return map.erase(at<const std::uint64_t>(keys), count);
+    return map.erase(at<const std::uint64_t>(keys), count, at<MapStatus>(status));
   });
 }
 
@@ -141,8 +146,13 @@ void bind_log_map(nb::module_& module) {
     return [function](const Handle& handle) { return handle->with(function); };
   };
   nb::class_<LogMapHandle>(module, "LogMap", "A log map's handle; holdfast.LogMap wraps it.")
-      .def("insert_or_assign", &insert_or_assign, "keys"_a, "values"_a, "count"_a, "streams"_a)
-      .def("erase", &erase, "keys"_a, "count"_a, "streams"_a)
+      .def("insert_or_assign", &store<&LogMap::insert_or_assign>, "keys"_a, "values"_a, "count"_a,
+           "status"_a, "streams"_a)
+      .def("insert", &store<&LogMap::insert>, "keys"_a, "values"_a, "count"_a, "status"_a,
+           "streams"_a)
+      .def("assign", &store<&LogMap::assign>, "keys"_a, "values"_a, "count"_a, "status"_a,
+           "streams"_a)
+      .def("erase", &erase, "keys"_a, "count"_a, "status"_a, "streams"_a)
       .def("apply", &apply, "operations"_a, "keys"_a, "values"_a, "count"_a, "streams"_a)
       .def("find", &find, "keys"_a, "values"_a, "found"_a, "count"_a, "streams"_a)
       .def("scan", &scan, "keys"_a, "values"_a, "limit"_a)

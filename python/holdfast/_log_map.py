@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -142,21 +143,46 @@ class LogMap(Closing):
 
     # Batches.
 
-    def insert_or_assign(self, keys: Any, values: Any, *, stream: Any = None) -> ext.LogMapResult:
+    # `status`: an array of uint8 that gets the MapStatus of each operation.
+
+    def insert_or_assign(
+        self, keys: Any, values: Any, *, status: Any = None, stream: Any = None
+    ) -> ext.LogMapResult:
         """Stores pairs as one transaction."""
-        arrays = self._arrays("insert_or_assign", stream)
+        return self._store("insert_or_assign", keys, values, status, stream)
+
+    def insert(
+        self, keys: Any, values: Any, *, status: Any = None, stream: Any = None
+    ) -> ext.LogMapResult:
+        """Stores what is not there, as one transaction. Those that are keep their values."""
+        return self._store("insert", keys, values, status, stream)
+
+    def assign(
+        self, keys: Any, values: Any, *, status: Any = None, stream: Any = None
+    ) -> ext.LogMapResult:
+        """Stores to what is there, as one transaction."""
+        return self._store("assign", keys, values, status, stream)
+
+    def _store(
+        self, operation: str, keys: Any, values: Any, status: Any, stream: Any
+    ) -> ext.LogMapResult:
+        arrays = self._arrays(operation, stream)
         given = arrays.given(keys, "keys", _KEY, None)
         count = given.shape[0]
         rows = arrays.given(values, "values", self._value, count)
-        streams = arrays.streams()
-        return self._map.insert_or_assign(given.address, rows.address, count, streams)
+        became = arrays.status(status, count)
+        call: Callable[..., ext.LogMapResult] = getattr(self._map, operation)
+        return call(given.address, rows.address, count, became, arrays.streams())
 
-    def erase(self, keys: Any, *, stream: Any = None) -> ext.LogMapResult:
-        """Removes keys as one transaction; those that are absent are passed over."""
+    def erase(self, keys: Any, *, status: Any = None, stream: Any = None) -> ext.LogMapResult:
+        """Removes keys as one transaction; those that are absent are passed over.
+
+        Of several operations on one key any is said to have erased it.
+        """
         arrays = self._arrays("erase", stream)
         given = arrays.given(keys, "keys", _KEY, None)
-        streams = arrays.streams()
-        return self._map.erase(given.address, given.shape[0], streams)
+        became = arrays.status(status, given.shape[0])
+        return self._map.erase(given.address, given.shape[0], became, arrays.streams())
 
     def apply(
         self, operations: Any, keys: Any, values: Any, *, stream: Any = None

@@ -413,9 +413,7 @@ class Map(MapMemory, Closing):
         status: Any,
     ) -> ext.MapResult:
         count = keys.shape[0]
-        became = 0
-        if status is not None:
-            became = arrays.given(status, "status", _STATUS, count, written=True).address
+        became = arrays.status(status, count)
         streams = arrays.streams()
         if operation == "accumulate":
             assert values is not None

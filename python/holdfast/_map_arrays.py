@@ -45,6 +45,12 @@ class _Arrays:
             raise self.wrong(what, "does not begin at a multiple of 4 bytes: give a copy of it")
         return self._keep(buffer)
 
+    def status(self, status: Any, count: int) -> int:
+        """Returns where the status of each operation goes; 0: nobody asks."""
+        if status is None:
+            return 0
+        return self.given(status, "status", _STATUS, count, written=True).address
+
     def taken(self, array: Any, what: str, element: Element, keys: Buffer) -> tuple[Any, Buffer]:
         """Returns an array that is written, one for each key, and its memory; None: it is made."""
         count = keys.shape[0]

@@ -16,13 +16,14 @@ import holdfast
 KEYS = 500
 ROW = 6
 MAX_BATCH = 256
+OPERATIONS = ("insert_or_assign", "insert", "assign", "erase")
 Batch = tuple[str, npt.NDArray[np.uint64], npt.NDArray[np.float32]]
 
 
 def batch(seed: int, number: int) -> Batch:
     """Returns operation, keys, some of them twice, and rows, which say key and batch."""
     rng = np.random.default_rng([seed, number])
-    operation = str(rng.choice(["insert_or_assign", "erase"], p=[0.7, 0.3]))
+    operation = str(rng.choice(OPERATIONS, p=[0.4, 0.15, 0.15, 0.3]))
     keys = rng.integers(0, KEYS, MAX_BATCH).astype(np.uint64)
     rows = np.empty((MAX_BATCH, ROW), np.float32)
     rows[:, 0], rows[:, 1:] = keys, number
@@ -35,12 +36,17 @@ def after(there: dict[int, float], batch: Batch) -> dict[int, float]:
     if operation == "erase":
         gone = set(keys.tolist())
         return {key: number for key, number in there.items() if key not in gone}
-    return {**there, **dict(zip(keys.tolist(), rows[:, 1].tolist(), strict=True))}
+    stored = dict(zip(keys.tolist(), rows[:, 1].tolist(), strict=True))
+    if operation == "insert":
+        return {**stored, **there}
+    if operation == "assign":
+        stored = {key: row for key, row in stored.items() if key in there}
+    return {**there, **stored}
 
 
 def apply(table: holdfast.LogMap, batch: Batch) -> Any:
     operation, keys, rows = batch
-    return table.erase(keys) if operation == "erase" else table.insert_or_assign(keys, rows)
+    return table.erase(keys) if operation == "erase" else getattr(table, operation)(keys, rows)
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import holdfast
 import log_map_worker
-from holdfast import KeyValueStore, LogMap, Map
+from holdfast import KeyValueStore, LogMap, Map, MapStatus
 from maps import (
     MAX_BATCH,
     Array,
@@ -51,6 +51,25 @@ def table(path: Path) -> Iterator[Any]:
         yield made(region)
 
 
+def check_status(operation: str, keys: list[int], status: list[int], before: set[int]) -> None:
+    """`before`: the keys that were there."""
+    last = {key: i for i, key in enumerate(keys)}
+    done = {"erase": MapStatus.erased, "insert": MapStatus.inserted, "assign": MapStatus.assigned}
+    for key, at in last.items():
+        said = {status[i] for i in range(at + 1) if keys[i] == key}
+        expected = done.get(operation)
+        if operation == "insert_or_assign":
+            expected = MapStatus.assigned if key in before else MapStatus.inserted
+        if operation == "insert" and key in before:
+            expected = MapStatus.kept
+        if operation in ("assign", "erase") and key not in before:
+            expected = MapStatus.absent
+        assert expected is not None
+        assert expected in said and said <= {expected, MapStatus.superseded}
+        if operation != "erase":
+            assert status[at] == expected
+
+
 @pytest.mark.parametrize("value", VALUES)
 def test_random_batches_leave_what_a_dict_has(path: Path, value: Any) -> None:
     rng = np.random.default_rng(seed_of())
@@ -65,17 +84,24 @@ def test_random_batches_leave_what_a_dict_has(path: Path, value: Any) -> None:
         # The last of a key's rows counts.
         rows = rng.integers(0, 100, (count, *row_type.shape)).astype(row_type.base)
         batch = {key: row.tobytes() for key, row in zip(keys.tolist(), rows, strict=True)}
-        old = batch.keys() & oracle.keys()
-        if step % 3 == 2:
-            result = table.erase(keys)
+        operation = str(rng.choice(log_map_worker.OPERATIONS))
+        status = np.zeros(count, np.uint8) if rng.integers(2) else None
+        before = set(oracle)
+        old = batch.keys() & before
+        if operation == "erase":
+            result = table.erase(keys, status=status)
             assert (result.inserted, result.assigned, result.erased) == (0, 0, len(old))
             for key in old:
                 del oracle[key]
         else:
-            result = table.insert_or_assign(keys, rows)
-            assert (result.inserted, result.assigned) == (len(batch) - len(old), len(old))
+            result = getattr(table, operation)(keys, rows, status=status)
+            inserts, assigns = operation != "assign", operation != "insert"
+            assert result.inserted == inserts * (len(batch) - len(old))
+            assert result.assigned == assigns * len(old)
             assert result.erased == 0
-            oracle.update(batch)
+            oracle.update({k: r for k, r in batch.items() if (assigns if k in old else inserts)})
+        if status is not None:
+            check_status(operation, keys.tolist(), status.tolist(), before)
         asked = rng.integers(0, 300, MAX_BATCH).astype(np.uint64)
         values, found = table.find(asked)
         assert (values.dtype, values.shape[1:]) == (row_type.base, row_type.shape)
