@@ -13,6 +13,8 @@ namespace holdfast {
 
 namespace detail {
 
+class LogMapHost;
+
 // How a store lays out its pairs. none: there is no store.
 enum class KvLayout : std::uint32_t { none, buckets, index, fingerprints };
 
@@ -102,6 +104,7 @@ class KvStoreRef {
 
  private:
   friend class KvStore;
+  friend class detail::LogMapHost;
   explicit KvStoreRef(const detail::KvView& view) : view_(view) {}
 
   detail::KvView view_;

@@ -14,6 +14,7 @@
 
 #include "holdfast/config.hpp"
 #include "holdfast/kv_store.hpp"
+#include "holdfast/log_map_ref.hpp"
 #include "holdfast/map_status.hpp"
 #include "holdfast/region.hpp"
 #include "holdfast/stream.hpp"
@@ -25,7 +26,8 @@ class LogMapHost;
 }
 
 // Beside HashMap (hash_map.hpp): a batch is in the map whole or not at all, changes are faster, and
-// there is device memory for each pair; there are no refs for kernels that change it, and no cache.
+// there is device memory for each pair; kernels look keys up, and change nothing; there is no
+// cache.
 //
 // Invariants: once insert_or_assign(), erase() or apply() returned, the batch survives what the
 // region's persist rung survives; after any crash, a batch is in the map whole or not at all, and
@@ -132,6 +134,10 @@ class LogMap {
   // region memory, `values` and `found` such as may be written to. Throws invalid_argument (more
   // than max_batch; keys or found are null), no_memory.
   void find(const std::uint64_t* keys, void* values, std::uint8_t* found, std::size_t count);
+
+  // For kernels that look keys up by themselves. log_map_ref.hpp says what they see, and for how
+  // long the ref is good.
+  LogMapRef ref();
 
   // Copies out up to `limit` pairs, in no order that means anything; returns how many there are.
   // `keys` and `values` are the host's, and may be null. Throws no_memory.

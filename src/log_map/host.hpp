@@ -88,6 +88,9 @@ class LogMapHost {
                              std::size_t count, MapStatus* status);
   LogMap::Result erase(const std::uint64_t* keys, std::size_t count, MapStatus* status);
   void find(const std::uint64_t* keys, void* values, std::uint8_t* found, std::size_t count);
+  LogMapRef ref() const {
+    return {KvStoreRef(index_->view()), rows_.values, rows_.stride, rows_.value_bytes};
+  }
   std::uint64_t scan(std::uint64_t* keys, void* values, std::uint64_t limit);
   std::string verify();
   LogMap::Stats stats() const;

@@ -236,6 +236,8 @@ void LogMap::find(const std::uint64_t* keys, void* values, std::uint8_t* found, 
   host_->usable().find(keys, values, found, count);
 }
 
+LogMapRef LogMap::ref() { return host_->usable().ref(); }
+
 std::uint64_t LogMap::scan(std::uint64_t* keys, void* values, std::uint64_t limit) {
   return host_->usable().scan(keys, values, limit);
 }

@@ -13,10 +13,13 @@ TEST(LogMapCheck, NoStateOfABatchFails) {
   options.max_states = 400;
   options.schedules = 3;
   options.recovery_schedules = 2;
-  const Report report = check(shipped_program("log_map"), options);
-  EXPECT_NE(report.verdict, Verdict::void_) << all_of(report.limits);
-  for (const Failure& failure : report.failures) ADD_FAILURE() << failure.message;
-  EXPECT_GT(report.nested_states, 40u);
+  for (const char* const name : {"log_map", "log_map_assign"}) {
+    SCOPED_TRACE(name);
+    const Report report = check(shipped_program(name), options);
+    EXPECT_NE(report.verdict, Verdict::void_) << all_of(report.limits);
+    for (const Failure& failure : report.failures) ADD_FAILURE() << failure.message;
+    EXPECT_GT(report.nested_states, 40u);
+  }
 }
 
 TEST(LogMapCheck, TheFenceBehindValuesIsMissed) {
