@@ -48,9 +48,7 @@ def _bests(report: Report) -> dict[str, dict[str, Line]]:
         before = of.get(line["workload"])
         if before is None or _rate(line) > _rate(before):
             of[line["workload"]] = line
-    return dict(
-        sorted(found.items(), key=lambda item: item[0] != "Holdfast, ordered where it pays")
-    )
+    return dict(sorted(found.items(), key=lambda item: item[0] != OURS))
 
 
 def _rate(line: Line) -> float:

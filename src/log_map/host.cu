@@ -212,8 +212,11 @@ log_map::Changes LogMapHost::choose(log_map::Which which, std::uint32_t count, M
   log_map::launch_choose(stream(), which, all.keys, all.old, count, selection.passed_over.data(),
                          status, selection.chosen.data());
   log_map::Chosen chosen{};
-  copy_async(stream(), &chosen, selection.chosen.data(), sizeof(chosen));
-  stream().synchronize();
+  {
+    const core::StreamEnd end(stream());
+    copy_async(stream(), &chosen, selection.chosen.data(), sizeof(chosen));
+    stream().synchronize();
+  }
   if (chosen.reserved_keys != 0) {
     throw wrong(where_,
                 concat(chosen.reserved_keys, " operation(s) have the key ", LogMap::kReservedKey,
