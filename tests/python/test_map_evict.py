@@ -163,8 +163,10 @@ def test_killed_at_any_moment_nothing_that_returned_is_lost(path: Path) -> None:
     rng = np.random.default_rng(seed_of())
     region_for(path, ("int64", ("int64", 4)), capacity=CAPACITY).close()
     there: dict[int, int] = {}
-    batches = 0
-    for _ in range(4):
+    batches = lives = 0
+    while lives < 4 or batches <= 4:  # a busy machine is killed before it has done much
+        lives += 1
+        assert lives < 60
         child = subprocess.Popen(
             [sys.executable, str(WORKER), str(path)], stdout=subprocess.PIPE, text=True
         )
@@ -200,4 +202,3 @@ def test_killed_at_any_moment_nothing_that_returned_is_lost(path: Path) -> None:
         for key, row in rows.items():
             assert row[0] == there.get(key) or key in begun
         there = {key: row[0] for key, row in rows.items()}
-    assert batches > 4

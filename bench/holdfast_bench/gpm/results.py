@@ -212,8 +212,8 @@ class Results:
         """Returns the lines of a size by workload and mode, in the paper's order.
 
         Of what the figures' own run left out, those of gpm-rivals, which measures the same: also
-        modes of a workload, where both are of one commit. What was added of other runs is last, or
-        all there is of a workload that this run left out.
+        modes of a workload, where both are of one commit. What was added of other runs is last, but
+        for all of a workload that this run left out.
         """
         usual = self.report(results_name("gpm_modes", size, medium))
         name = results_name("gpm_rivals", size, medium)
@@ -224,7 +224,8 @@ class Results:
         if others and self.report(name).head["commit"] == usual.head["commit"]:
             found |= {name: {**others.get(name, {}), **lines} for name, lines in own.items()}
         for name, lines in added.items():
-            found[name] = {**lines, **(found[name] if name in own else {})}
+            whole = name not in own and "gpm" in lines
+            found[name] = lines if whole else {**lines, **found.get(name, {})}
         wanted = [
             name
             for workload in TITLES
