@@ -110,15 +110,16 @@ class LogMap {
   Result insert_or_assign(const std::uint64_t* keys, const void* values, std::size_t count,
                           MapStatus* status = nullptr);
   // Stores, as one transaction, the pairs whose keys are not there when it begins; the others are
-  // `kept`. Otherwise as above; where all are kept nothing is stored.
+  // `kept`, all of them. Otherwise as above; where all are kept nothing is stored.
   Result insert(const std::uint64_t* keys, const void* values, std::size_t count,
                 MapStatus* status = nullptr);
-  // Stores, as one transaction, the pairs whose keys are there; the others are `absent`. Otherwise
-  // as above.
+  // Stores, as one transaction, the pairs whose keys are there; the others are `absent`, all of
+  // them. Otherwise as above.
   Result assign(const std::uint64_t* keys, const void* values, std::size_t count,
                 MapStatus* status = nullptr);
-  // Removes keys as one transaction: erased; those that are absent are passed over. Of several on
-  // one key any is `erased`, and the others are superseded. Otherwise as above.
+  // Removes keys as one transaction; operations on those that are not there are `absent`. Of
+  // several on one that is there any is `erased`, and the others are superseded. Otherwise as
+  // above.
   Result erase(const std::uint64_t* keys, std::size_t count, MapStatus* status = nullptr);
 
   // Stores and removes as one transaction: operations[i] says which of both is done with keys[i],

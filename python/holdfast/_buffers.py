@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -104,17 +105,37 @@ def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], unit: int) 
     return True
 
 
+def _cuda_interface(array: Any, what: str) -> dict[str, Any]:
+    """Returns what an array says of itself, in the types that it should have."""
+    try:
+        said = dict(array.__cuda_array_interface__)
+        said["typestr"] = np.dtype(said["typestr"])
+        said["shape"] = tuple(map(operator.index, said["shape"]))
+        address, read_only = said["data"]
+        said["data"] = operator.index(address), read_only
+        if said.get("strides") is not None:
+            said["strides"] = tuple(map(operator.index, said["strides"]))
+            if len(said["strides"]) != len(said["shape"]):
+                raise ValueError("it has not as many strides as extents")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _refuse(
+            what,
+            f"{type(array).__name__} has a __cuda_array_interface__ that is none "
+            f"({type(error).__name__}: {error}): it takes typestr, shape and data",
+        ) from None
+    return said
+
+
 def _of_cuda_interface(array: Any, what: str, only_read: bool) -> Buffer:
-    interface = array.__cuda_array_interface__
-    dtype = np.dtype(interface["typestr"])
-    shape = tuple(interface["shape"])
+    interface = _cuda_interface(array, what)
+    dtype, shape = interface["typestr"], interface["shape"]
     address, read_only = interface["data"]
     strides = interface.get("strides")
     if interface.get("mask") is not None:
         raise _refuse(what, "the array is masked: save its data and its mask as two arrays")
     if not _types.is_buffer_type(dtype.name) or not dtype.isnative:
         raise _refuse(what, f"elements of type {dtype} cannot be saved")
-    if strides is not None and not _is_contiguous(shape, tuple(strides), dtype.itemsize):
+    if strides is not None and not _is_contiguous(shape, strides, dtype.itemsize):
         raise _not_contiguous(what)
     if read_only and not only_read:
         raise _read_only(what)

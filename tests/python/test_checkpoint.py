@@ -192,6 +192,26 @@ def test_dlpack(region: holdfast.Region) -> None:
         checkpoint.add("h", "array", ByDlpack(array))
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"shape": "x"},
+        {"shape": None},
+        {"typestr": "<x9"},
+        {"data": 5},
+        {"data": ("here", False)},
+        {"strides": (8, 8, 8)},
+        {"strides": "no"},
+    ],
+)
+def test_what_claims_to_be_memory_and_is_none_is_refused(
+    region: holdfast.Region, changes: dict[str, Any]
+) -> None:
+    checkpoint = Checkpoint(region, "c")
+    with refused("invalid_argument", "'array'", "__cuda_array_interface__"):
+        checkpoint.add("g", "array", OnDevice(np.zeros(4), **changes))
+
+
 def test_unfit_arrays_are_refused(region: holdfast.Region) -> None:
     checkpoint = Checkpoint(region, "c")
     wide = np.zeros((6, 8), np.float32)
