@@ -163,11 +163,7 @@ LogMap::Result LogMapHost::assign(const KvStore::Op* operations, const std::uint
     const log_map::Changes changes = all_of(rows);
     log_map::launch_look(stream(), index_->view(), changes.keys, rows, memory_.place.data(),
                          nullptr);
-    written_.wait(stream());
-    const KvStore::BatchResult done = change(operations, changes, taken);
-    taken_ += count;
-    settle(changes, taken, status, rows);
-    return LogMap::Result{done.inserted, done.updated, done.removed};
+    return commit(operations, changes, taken, status, rows);
   });
 }
 
@@ -187,20 +183,26 @@ LogMap::Result LogMapHost::assign_some(log_map::Which which, const std::uint64_t
       return LogMap::Result{};
     }
     take(changes.count, taken);
-    if (changes.op == nullptr) {
-      store(values, rows, taken);
-    } else {
-      log_map::launch_spread(writer_, taken, changes.op, changes.count, selection_->place.data(),
-                             rows);
-      store(values, rows, selection_->place.data());
+    const std::uint64_t* of_rows = taken;
+    if (changes.op != nullptr) {
+      std::uint64_t* const spread = selection_->place.data();
+      log_map::launch_spread(writer_, taken, changes.op, changes.count, spread, rows);
+      of_rows = spread;
     }
+    store(values, rows, of_rows);
     written_.record(writer_);
-    written_.wait(stream());
-    const KvStore::BatchResult done = change(nullptr, changes, taken);
-    taken_ += changes.count;
-    settle(changes, taken, status, rows);
-    return LogMap::Result{done.inserted, done.updated, 0};
+    return commit(nullptr, changes, taken, status, rows);
   });
+}
+
+LogMap::Result LogMapHost::commit(const KvStore::Op* operations, const log_map::Changes& changes,
+                                  const std::uint64_t* taken, MapStatus* status,
+                                  std::uint32_t count) {
+  written_.wait(stream());
+  const KvStore::BatchResult done = change(operations, changes, taken);
+  taken_ += changes.count;
+  settle(changes, taken, status, count);
+  return {done.inserted, done.updated, done.removed};
 }
 
 log_map::Changes LogMapHost::choose(log_map::Which which, std::uint32_t count, MapStatus* status) {

@@ -114,6 +114,10 @@ class LogMapHost {
   log_map::Changes choose(log_map::Which which, std::uint32_t count, MapStatus* status);
   // Where the status of a batch's operations is put together; null: nobody asks.
   MapStatus* statuses(const MapStatus* asked);
+  // Behind the values: commits that keys have the places that were taken, and settles it. `count`:
+  // of the batch.
+  LogMap::Result commit(const KvStore::Op* operations, const log_map::Changes& changes,
+                        const std::uint64_t* taken, MapStatus* status, std::uint32_t count);
   // Commits that the batch's keys have these places; null: that they are erased, as some of them
   // are by `operations`.
   KvStore::BatchResult change(const KvStore::Op* operations, const log_map::Changes& changes,

@@ -30,7 +30,7 @@ struct Faults {
 };
 
 // Which operations of a batch store their pairs: those whose keys are there already, or not.
-enum class Which : std::uint8_t { any, absent, present };
+enum class Which : std::uint8_t { absent, present };
 
 // Of a batch.
 struct Chosen {
