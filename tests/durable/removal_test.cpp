@@ -20,7 +20,6 @@ namespace {
 
 using Words = std::vector<std::uint64_t>;
 constexpr std::size_t kCount = 300;
-constexpr std::uint64_t kEvery = kSanitized ? 7 : 1;
 // Too long for a std::string without memory of its own: whoever looks for an object allocates.
 constexpr const char* kName = "all the users of all years";
 

@@ -11,6 +11,7 @@
 #include "history/folder_store.hpp"
 #include "simulated_folder.hpp"
 #include "step_ledger.hpp"
+#include "support/sanitized.hpp"
 #include "support/scratch.hpp"
 
 namespace holdfast {
@@ -244,7 +245,7 @@ class RandomLives {
 TEST(FolderStoreCutTest, WhateverACutLeavesOfRandomLivesIsWhole) {
   const std::uint64_t seed = test::test_seed();
   std::uint64_t cuts = 0;
-  for (std::uint64_t i = 0; i < 1500; ++i) {
+  for (std::uint64_t i = 0; i < 1500 / test::kEvery; ++i) {
     RandomLives scenario(seed + i);
     scenario.run();
     ASSERT_EQ(scenario.lives.failure, "") << "HOLDFAST_TEST_SEED=" << seed + i;

@@ -1,10 +1,7 @@
 // A log that is killed: at any moment, and at every fence of a batch, of cleaning and of opening.
-#include <chrono>
-#include <thread>
-
 #include "kv_store/kv_log_medium.hpp"
 #include "kv_store/kv_log_test.hpp"
-#include "support/process.hpp"
+#include "support/killed_child.hpp"
 #ifdef HOLDFAST_INTERCEPT
 #include "support/reaper.hpp"
 #endif
@@ -89,14 +86,14 @@ TEST(KvLogChild, DISABLED_RunsUntilKilled) {
       refused.keys.back() = KvStore::kReservedKey;
       EXPECT_THROW(refused.apply_pinned(opened), Error);
     }
-    report(n);
-    if (program == Program::growing && n % 3 == 0) opened.store->reserve(grown(n));
-    if (large) {
-      large_numbered(n).apply_pinned(opened);
-    } else {
-      Numbered(n).apply(opened);
-    }
-    report(n + 1);
+    report_batch(n, [&] {
+      if (program == Program::growing && n % 3 == 0) opened.store->reserve(grown(n));
+      if (large) {
+        large_numbered(n).apply_pinned(opened);
+      } else {
+        Numbered(n).apply(opened);
+      }
+    });
   }
 }
 
@@ -108,36 +105,28 @@ class KvLogCrash : public LogForms {
   // Runs batches in a child that is killed, again and again.
   void kill_rounds(Program program) {
     const bool large = program == Program::large;
-    std::uint64_t most = 0,
-                  grew = 0;  // pairs that there was room for, and how often that had changed
+    std::uint64_t most = 0;  // pairs that there was room for
+    int grew = 0;            // how often that had changed
     std::mt19937_64 random(test_seed());
     const KvStore::Options shape = large ? large_shape_of(GetParam()) : shape_of(GetParam());
     const auto numbered = [&](std::uint64_t n) { return large ? large_numbered(n) : Numbered(n); };
     LogOpened::create(path(), shape).region->close();
     Map oracle;
     std::uint64_t applied = 0;
-    for (int round = 0; round < (kFewRounds ? 5 : 15); ++round) {
-      std::uint64_t acknowledged = applied;
-      {
-        Child child("KvLogChild.DISABLED_RunsUntilKilled", {{"HOLDFAST_TEST_PATH", path()},
-                                                            {"HOLDFAST_ARENA_DIR", arenas()},
-                                                            {kForm, form()},
-                                                            {kProgram, number_of(program)}});
-        std::uint64_t message = 0;
-        ASSERT_TRUE(child.read(message));
-        std::this_thread::sleep_for(
-            std::chrono::microseconds(random() % (large ? 60'000 : 30'000)));
-        child.kill();
-        bool started = true;
-        while (child.read(message)) {
-          started = !started;
-          if (!started) acknowledged = message;
-        }
-      }
-      ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
+    const auto enough = [&] {
+      return applied > (large || kFewRounds ? 3u : 20u) &&
+             (program != Program::growing || grew > (kFewRounds ? 1 : 2));
+    };
+    for (KillRounds rounds(kFewRounds ? 5 : 15); rounds.another(enough());) {
+      const ToldBatches told = batches_told(
+          applied,
+          told_until_killed<ToldBatch>(
+              "KvLogChild.DISABLED_RunsUntilKilled", arenas(),
+              {{"HOLDFAST_TEST_PATH", path()}, {kForm, form()}, {kProgram, number_of(program)}},
+              random, rounds.most_microseconds(large ? 60'000 : 30'000)));
       LogOpened opened = open();
-      for (; applied < acknowledged; ++applied) numbered(applied).apply(oracle);
-      if (opened.contents() != oracle) numbered(applied++).apply(oracle);
+      for (; applied < told.done; ++applied) numbered(applied).apply(oracle);
+      if (applied < told.begun && opened.contents() != oracle) numbered(applied++).apply(oracle);
       ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle))
           << "neither without nor with the batch in flight";
       const std::uint64_t capacity = opened.store->stats().capacity;
@@ -147,8 +136,6 @@ class KvLogCrash : public LogForms {
       ASSERT_FALSE(opened.store->stats().snapshots_refused);
       opened.abandon();
     }
-    EXPECT_GT(applied, large || kFewRounds ? 3u : 20u);
-    EXPECT_GT(grew, program == Program::growing ? 2u : 0u);
   }
 };
 HOLDFAST_BOTH_FORMS(KvLogCrash);
@@ -260,7 +247,10 @@ TEST_P(KvLogCrash, KilledAtEveryFenceOfABatchOfCleaningAndOfOpening) {
   bool finished = false;
   bool was_with = false;
   std::uint64_t snapshots = 0;
-  for (std::uint64_t fence = 0; !finished; fence += fence < 60 || fence % 7 == 0 ? 1 : 2) {
+  // All of the first ones, and of the many behind them others in each run.
+  std::mt19937_64 random(test_seed());
+  const auto some = [&] { return 1 + random() % 5; };
+  for (std::uint64_t fence = 0, tried = 0; !finished; fence += fence < 60 ? 1 : some(), ++tried) {
     SCOPED_TRACE(fence);
     ASSERT_LT(fence, 5000u);
     Region::destroy(path());
@@ -270,7 +260,7 @@ TEST_P(KvLogCrash, KilledAtEveryFenceOfABatchOfCleaningAndOfOpening) {
     if (!finished) {
       ASSERT_EQ(status, 128 + SIGKILL);
     }
-    for (std::uint64_t again = 0; fence % 15 == 0 && run(again, true) != 0; ++again) {
+    for (std::uint64_t again = 0; tried % 15 == 0 && run(again, true) != 0; again += some()) {
     }
     ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
     LogOpened opened = open();

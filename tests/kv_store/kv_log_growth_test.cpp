@@ -178,8 +178,6 @@ TEST_P(KvLogGrowth, AnObjectOfAnothersInTheWay) {
 
 #if defined(HOLDFAST_BACKEND_CPU)  // where memory can be made to fail
 
-constexpr std::uint64_t kEvery = kSanitized ? 7 : 1;  // of the allocations that fail in turn
-
 TEST_P(KvLogGrowth, WhereMemoryRunsOutTheStoreIsAsItWas) {
   int failures = 0;
   bool failed = true;

@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "support/sanitized.hpp"
 #include "support/scratch.hpp"
 
 namespace holdfast::test {
@@ -235,7 +236,7 @@ TEST_P(KvStoreRefTest, BehindABatchThatWasTakenBackTheyAnswerWhatWasThere) {
 
 // So large a table takes longer to be copied than a ref to be asked.
 TEST_P(KvStoreRefTest, ARefOfAStoreThatWasOpenedFindsAllOfIt) {
-  create(1 << 21, 4096);
+  create(kSanitized ? 1 << 17 : 1 << 21, 4096);
   Keys keys(4096), values(4096);
   Map expected;
   for (std::size_t i = 0; i < keys.size(); ++i) {

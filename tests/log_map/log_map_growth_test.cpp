@@ -141,8 +141,6 @@ TEST_P(LogMapGrowth, ALongNameDoesNotGrow) {
 
 #if defined(HOLDFAST_BACKEND_CPU)  // where memory can be made to fail
 
-constexpr std::uint64_t kEvery = kSanitized ? 7 : 1;  // of the allocations that fail in turn
-
 TEST_P(LogMapGrowth, WhereMemoryRunsOutTheMapIsAsItWas) {
   LogMapOpened opened = filled(5);
   EXPECT_EQ(opened.map->verify(), "");  // and waits for what the last batch has left to do

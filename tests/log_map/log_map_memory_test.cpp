@@ -3,6 +3,7 @@
 
 #include "log_map/log_map_test.hpp"
 #include "support/failing_memory.hpp"
+#include "support/sanitized.hpp"
 
 namespace holdfast::test {
 namespace {
@@ -92,7 +93,7 @@ TEST_F(LogMapMemory, ABatchThatFailsIsThereWholeOrNotAndNoPlaceIsLost) {
 template <class Body, class Between>
 int with_failures(Body&& body, Between&& between) {
   int failures = 0;
-  for (std::uint64_t which = 0; which < 100'000; ++which) {
+  for (std::uint64_t which = 0; which < 100'000; which += kEvery) {
     SCOPED_TRACE(which);
     between();
     FailingMemory memory(which, Fails::once);
@@ -138,13 +139,14 @@ TEST_P(LogMapMemoryOf, OpeningsAndLooksThatFailLeaveNothingUnderWay) {
         opened.map = std::make_unique<LogMap>(LogMap::open(*opened.region, "map", GetParam()));
       },
       again);
-  EXPECT_GT(failures, 10);
-  EXPECT_GT(with_failures([&] { (void)opened.map->verify(); }, again), 5);
+  constexpr int few = static_cast<int>(5 / kEvery);
+  EXPECT_GT(failures, 2 * few);
+  EXPECT_GT(with_failures([&] { (void)opened.map->verify(); }, again), few);
   EXPECT_GT(
       with_failures([&] { opened.map->find(keys.data(), rows.data(), found.data(), keys.size()); },
                     again),
-      2);
-  EXPECT_GT(with_failures([&] { (void)opened.contents(); }, again), 5);
+      few / 2);
+  EXPECT_GT(with_failures([&] { (void)opened.contents(); }, again), few);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -34,13 +35,41 @@ class ChildAt {
   Child child_;
 };
 
+// Rounds of kills: `least`, and as many more as it takes until enough was done, since children on a
+// busy machine may be killed before they have done anything.
+//   for (KillRounds rounds(12); rounds.another(next > 12);) { ... }
+class KillRounds {
+ public:
+  explicit KillRounds(int least) : least_(least) {}
+  // Whether there is one more: none behind a failure. Fails the test where `enough` is still not
+  // true behind very many.
+  bool another(bool enough) {
+    if ((enough && round_ + 1 >= least_) || ::testing::Test::HasFailure()) return false;
+    if (++round_ < kMost) return true;
+    ADD_FAILURE() << kMost << " children were killed, and have not done enough";
+    return false;
+  }
+  // Of the round that is under way, from 0.
+  int number() const { return round_; }
+  // How long its child may work: longer and longer where `least` rounds were not enough.
+  unsigned most_microseconds(unsigned at_first = kKilledWithin) const {
+    return at_first * static_cast<unsigned>(1 + std::min(std::max(0, round_ - least_) / 10, 40));
+  }
+  static constexpr unsigned kKilledWithin = 20'000;
+
+ private:
+  static constexpr int kMost = 2000;
+  const int least_;
+  int round_ = -1;
+};
+
 // All that a child has reported before it was killed: some time behind its first message, without
 // which the test fails.
 template <class Message>
 std::vector<Message> told_until_killed(const std::string& name, const std::string& arenas,
                                        const Child::Environment& environment,
                                        std::mt19937_64& random,
-                                       unsigned most_microseconds = 20'000) {
+                                       unsigned most_microseconds = KillRounds::kKilledWithin) {
   ChildAt child(name, arenas, environment);
   std::vector<Message> all;
   Message told{};

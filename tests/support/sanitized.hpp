@@ -10,4 +10,7 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
+// Of what is tried one after the other (bytes that flip, allocations that fail) each so-manieth.
+inline constexpr unsigned kEvery = kSanitized ? 7 : 1;
+
 }  // namespace holdfast::test
