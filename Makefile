@@ -97,7 +97,7 @@ test-check: tools
 test-asan: tools
 	cmake --preset asan >/dev/null
 	cmake --build --preset asan -j $(JOBS)
-	HOLDFAST_TEST_ROUNDS=20 HOLDFAST_TEST_HISTORIES=500 ctest --preset asan -j $(JOBS)
+	HOLDFAST_TEST_ROUNDS=20 HOLDFAST_TEST_HISTORIES=100 ctest --preset asan -j $(JOBS)
 
 test-python: install cpu
 	pytest -n $(JOBS) --dist loadfile
@@ -105,7 +105,7 @@ test-python: install cpu
 test-cuda: tools
 ifneq ($(NVCC),)
 	cmake --preset cuda -DCMAKE_CUDA_ARCHITECTURES=90 >/dev/null
-	cmake --build --preset cuda -j $(JOBS)
+	cmake --build --preset cuda -j $(JOBS) --target kernels
 else
 	@echo "holdfast: no nvcc here: the CUDA backend was not compiled"
 endif

@@ -55,6 +55,7 @@ function(holdfast_kernels target)
                           "CUDA among the languages of project()")
     endif()
     set_target_properties(${target} PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON)
+    set_property(GLOBAL APPEND PROPERTY HOLDFAST_KERNEL_TARGETS ${target})
   endif()
 endfunction()
 
