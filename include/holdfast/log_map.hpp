@@ -124,11 +124,12 @@ class LogMap {
 
   // Stores and removes as one transaction: operations[i] says which of both is done with keys[i],
   // and where it is an erasure row i of `values` means nothing. Of operations on a key the last one
-  // counts, alone: a key that was there and is erased and stored is `assigned`. `operations` are
-  // as `keys`; the host's are read before the call waits for anything. Otherwise as
-  // insert_or_assign(), and throws invalid_argument where an operation is none.
+  // counts, alone: a key that was there and is erased and stored is `assigned`. Of erasures of a
+  // key that is erased the status is as of erase(). `operations` are as `keys`; the host's are read
+  // before the call waits for anything. Otherwise as insert_or_assign(), and throws
+  // invalid_argument where an operation is none.
   Result apply(const Op* operations, const std::uint64_t* keys, const void* values,
-               std::size_t count);
+               std::size_t count, MapStatus* status = nullptr);
 
   // found[i] is 1 where keys[i] is there, and row i of `values` has its value then; else found[i]
   // is 0, and row i is as it was. `values` may be null: what is there. All are host, device or

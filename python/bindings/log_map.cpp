@@ -91,11 +91,12 @@ LogMap::Result erase(const Handle& handle, std::uintptr_t keys, std::size_t coun
 }
 
 LogMap::Result apply(const Handle& handle, std::uintptr_t operations, std::uintptr_t keys,
-                     std::uintptr_t values, std::size_t count, const Natives& natives) {
+                     std::uintptr_t values, std::size_t count, std::uintptr_t status,
+                     const Natives& natives) {
   return handle->with([&](LogMap& map) {
     wait_for(natives);
     return map.apply(at<const LogMap::Op>(operations), at<const std::uint64_t>(keys),
-                     at<const void>(values), count);
+                     at<const void>(values), count, at<MapStatus>(status));
   });
 }
 
@@ -153,7 +154,8 @@ void bind_log_map(nb::module_& module) {
       .def("assign", &store<&LogMap::assign>, "keys"_a, "values"_a, "count"_a, "status"_a,
            "streams"_a)
       .def("erase", &erase, "keys"_a, "count"_a, "status"_a, "streams"_a)
-      .def("apply", &apply, "operations"_a, "keys"_a, "values"_a, "count"_a, "streams"_a)
+      .def("apply", &apply, "operations"_a, "keys"_a, "values"_a, "count"_a, "status"_a,
+           "streams"_a)
       .def("find", &find, "keys"_a, "values"_a, "found"_a, "count"_a, "streams"_a)
       .def("scan", &scan, "keys"_a, "values"_a, "limit"_a)
       .def("close", [](const Handle& handle) { handle->close(); })

@@ -185,21 +185,23 @@ class LogMap(Closing):
         return self._map.erase(given.address, given.shape[0], became, arrays.streams())
 
     def apply(
-        self, operations: Any, keys: Any, values: Any, *, stream: Any = None
+        self, operations: Any, keys: Any, values: Any, *, status: Any = None, stream: Any = None
     ) -> ext.LogMapResult:
         """Stores pairs and removes keys as one transaction.
 
         `operations` says what is made with each key: "insert_or_assign" or "erase", or an array of
         uint8, 0 or 1. `values` has a row for each, of which those of keys that are erased mean
-        nothing. Of operations on one key the last one counts, alone.
+        nothing. Of operations on one key the last one counts, alone; of several that erase it any
+        is said to have done so.
         """
         arrays = self._arrays("apply", stream)
         given = arrays.given(keys, "keys", _KEY, None)
         count = given.shape[0]
         kinds = arrays.given(numbers_of(operations, _OPERATIONS), "operations", _STATUS, count)
         rows = arrays.given(values, "values", self._value, count)
+        became = arrays.status(status, count)
         streams = arrays.streams()
-        return self._map.apply(kinds.address, given.address, rows.address, count, streams)
+        return self._map.apply(kinds.address, given.address, rows.address, count, became, streams)
 
     def find(
         self, keys: Any, *, out: Any = None, found: Any = None, stream: Any = None

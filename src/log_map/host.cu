@@ -125,13 +125,19 @@ void LogMapHost::begin(const std::uint64_t* keys, std::uint32_t count) {
 // ---- Changes ------------------------------------------------------------------------------------
 
 log_map::Changes LogMapHost::all_of(std::uint32_t count) const {
-  return {memory_.keys.data(), memory_.place.data(), nullptr, count};
+  return {memory_.keys.data(), memory_.place.data(), nullptr, count, nullptr};
 }
 
 MapStatus* LogMapHost::statuses(const MapStatus* asked) {
   if (asked == nullptr) return nullptr;
   if (status_.size() == 0) status_ = DeviceBuffer<MapStatus>(index_->max_batch);
   return status_.data();
+}
+
+const LogMap::Op* LogMapHost::kinds(const LogMap::Op* operations, std::uint32_t count) {
+  if (kinds_.size() == 0) kinds_ = DeviceBuffer<LogMap::Op>(index_->max_batch);
+  copy_async(stream(), kinds_.data(), operations, count * sizeof(*operations));
+  return kinds_.data();
 }
 
 void LogMapHost::check_pairs(const void* keys, const void* values, std::size_t count) const {
@@ -160,7 +166,8 @@ LogMap::Result LogMapHost::assign(const KvStore::Op* operations, const std::uint
     take(rows, taken);
     store(values, rows, taken);
     written_.record(writer_);
-    const log_map::Changes changes = all_of(rows);
+    log_map::Changes changes = all_of(rows);
+    if (operations != nullptr && status != nullptr) changes.kinds = kinds(operations, rows);
     log_map::launch_look(stream(), index_->view(), changes.keys, rows, memory_.place.data(),
                          nullptr);
     return commit(operations, changes, taken, status, rows);
@@ -233,7 +240,7 @@ log_map::Changes LogMapHost::choose(log_map::Which which, std::uint32_t count, M
     asked_.record(stream());
     asked_.wait(writer_);
   }
-  return {selection.keys.data(), selection.old.data(), selection.op.data(), chosen.count};
+  return {selection.keys.data(), selection.old.data(), selection.op.data(), chosen.count, nullptr};
 }
 
 LogMap::Result LogMapHost::erase(const std::uint64_t* keys, std::size_t count, MapStatus* status) {

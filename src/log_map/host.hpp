@@ -114,6 +114,8 @@ class LogMapHost {
   log_map::Changes choose(log_map::Which which, std::uint32_t count, MapStatus* status);
   // Where the status of a batch's operations is put together; null: nobody asks.
   MapStatus* statuses(const MapStatus* asked);
+  // Operations, where kernels behind the batch read them.
+  const LogMap::Op* kinds(const LogMap::Op* operations, std::uint32_t count);
   // Behind the values: commits that keys have the places that were taken, and settles it. `count`:
   // of the batch.
   LogMap::Result commit(const KvStore::Op* operations, const log_map::Changes& changes,
@@ -152,6 +154,7 @@ class LogMapHost {
   log_map::Memory memory_;
   std::optional<log_map::Selection> selection_;  // made when it is needed
   DeviceBuffer<MapStatus> status_;               // the same
+  DeviceBuffer<LogMap::Op> kinds_;               // the same
   std::uint64_t taken_ = 0;                      // of the list
   std::uint64_t listed_ = 0;                     // in it
   std::uint64_t batches_ = 0;

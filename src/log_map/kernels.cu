@@ -107,27 +107,28 @@ __global__ void pick(const std::uint32_t* op, std::uint32_t count, const std::ui
 }
 
 // Of a key that occurs more than once the index has one operation's place; the other operations'
-// were not used. Of those that erase it whoever frees its place counts.
+// were not used. Of those that erase it whoever frees its place counts: none that stores does so,
+// unless nobody asks.
 __global__ void settle(detail::KvView index, Changes changes, const std::uint64_t* mine,
                        std::uint32_t* used, MapStatus* status) {
   const std::uint64_t i = thread_of_grid();
   if (i >= changes.count) return;
   const std::uint32_t old = changes.old[i];
+  const bool erases =
+      mine == nullptr || (changes.kinds != nullptr && changes.kinds[i] == LogMap::Op::erase);
+  std::uint64_t now = kNone;
+  const bool is_there = mine != nullptr && find(index, changes.keys[i], &now);
   MapStatus became = MapStatus::superseded;
-  if (mine != nullptr) {
-    std::uint64_t now = kNone;
-    const auto place = static_cast<std::uint32_t>(mine[i]);
-    if (find(index, changes.keys[i], &now) && now == place) {
-      atomicOr(&used[place / 32], 1u << place % 32);
-      became = old == kNone ? MapStatus::inserted : MapStatus::assigned;
-    }
-  } else if (old == kNone) {
+  if (is_there && now == static_cast<std::uint32_t>(mine[i])) {
+    atomicOr(&used[now / 32], 1u << now % 32);
+    became = old == kNone ? MapStatus::inserted : MapStatus::assigned;
+  } else if (erases && !is_there && old == kNone) {
     became = MapStatus::absent;
   }
-  if (old != kNone) {
+  if (old != kNone && (changes.kinds == nullptr || erases != is_there)) {
     const std::uint32_t bit = 1u << old % 32;
     const bool frees = (atomicAnd(&used[old / 32], ~bit) & bit) != 0;
-    if (mine == nullptr && frees) became = MapStatus::erased;
+    if (erases && frees) became = MapStatus::erased;
   }
   if (status != nullptr) status[changes.op == nullptr ? i : changes.op[i]] = became;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "holdfast/kv_store_ref.hpp"
+#include "holdfast/log_map.hpp"
 #include "holdfast/map_status.hpp"
 #include "holdfast/page_marks.hpp"
 #include "holdfast/stream.hpp"
@@ -39,11 +40,13 @@ struct Chosen {
 };
 
 // What a batch changes, in its order. `op`: which of the batch's operations each is; null: all.
+// `kinds`: of a batch that stores and erases, where somebody asks what became of its operations.
 struct Changes {
   const std::uint64_t* keys;
   const std::uint32_t* old;  // places, as launch_look() found them
   const std::uint32_t* op;
   std::uint32_t count;
+  const LogMap::Op* kinds = nullptr;
 };
 
 // All are stream-ordered.

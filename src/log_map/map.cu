@@ -219,9 +219,9 @@ LogMap::Result LogMap::assign(const std::uint64_t* keys, const void* values, std
 }
 
 LogMap::Result LogMap::apply(const Op* operations, const std::uint64_t* keys, const void* values,
-                             std::size_t count) {
+                             std::size_t count, MapStatus* status) {
   if (operations != nullptr || count == 0) {
-    return host_->usable().assign(operations, keys, values, count, nullptr);
+    return host_->usable().assign(operations, keys, values, count, status);
   }
   throw log_map::wrong(
       "a batch without operations: give one for each key, or use "

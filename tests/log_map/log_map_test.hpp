@@ -137,7 +137,6 @@ struct NumberedBatch {
     if (n % 4 == 1) return Kind::mixed;
     return n % 8 == 2 ? Kind::insert : n % 8 == 6 ? Kind::assign : Kind::put;
   }
-  // Of a batch of both kinds nothing is said of its operations.
   LogMap::Result apply(const LogMapOpened& opened, MapStatus* status = nullptr) const {
     LogMap& map = *opened.map;
     switch (kind) {
@@ -152,7 +151,7 @@ struct NumberedBatch {
       case Kind::mixed:
         break;
     }
-    return map.apply(operations.data(), keys.data(), rows.data(), keys.size());
+    return map.apply(operations.data(), keys.data(), rows.data(), keys.size(), status);
   }
   // Of a key the last operation counts.
   LogMap::Result apply(Oracle& oracle) const {
@@ -176,7 +175,9 @@ struct NumberedBatch {
     std::map<std::uint64_t, int> erased;
     for (std::size_t i = 0; i < keys.size(); ++i) {
       const bool there = before.count(keys[i]) != 0;
-      if (kind == Kind::erase && there) {
+      const bool erases = operations[i] == Op::erase;
+      const bool goes = operations[last[keys[i]]] == Op::erase;  // the key
+      if (erases && goes && there) {
         erased[keys[i]] += status[i] == MapStatus::erased;
         ASSERT_TRUE(status[i] == MapStatus::erased || status[i] == MapStatus::superseded) << i;
         continue;
@@ -184,7 +185,8 @@ struct NumberedBatch {
       MapStatus expected = there ? MapStatus::assigned : MapStatus::inserted;
       if (last[keys[i]] != i) expected = MapStatus::superseded;
       if (kind == Kind::insert && there) expected = MapStatus::kept;
-      if (kind != Kind::put && kind != Kind::insert && !there) expected = MapStatus::absent;
+      if (kind == Kind::assign && !there) expected = MapStatus::absent;
+      if (erases && goes) expected = MapStatus::absent;
       ASSERT_EQ(status[i], expected) << "operation " << i << " on key " << keys[i];
     }
     for (const auto& [key, times] : erased) ASSERT_EQ(times, 1) << "key " << key;

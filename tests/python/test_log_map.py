@@ -122,6 +122,29 @@ def test_random_batches_leave_what_a_dict_has(path: Path, value: Any) -> None:
     region.close()
 
 
+def test_a_batch_of_both_kinds_says_what_became_of_each(table: Any) -> None:
+    table.insert_or_assign([1, 2, 3, 4], rows_of(1, 2, 3, 4))
+    each = [
+        ("erase", 1, MapStatus.erased),
+        ("insert_or_assign", 5, MapStatus.inserted),
+        ("erase", 6, MapStatus.absent),
+        ("erase", 2, MapStatus.superseded),
+        ("insert_or_assign", 2, MapStatus.assigned),
+        ("insert_or_assign", 3, MapStatus.superseded),
+        ("erase", 3, MapStatus.erased),
+        ("insert_or_assign", 7, MapStatus.superseded),
+        ("erase", 7, MapStatus.absent),
+    ]
+    operations, keys, expected = zip(*each, strict=True)
+    status = np.zeros(len(each), np.uint8)
+    result = table.apply(list(operations), list(keys), rows_of(*range(10, 19)), status=status)
+    assert (result.inserted, result.assigned, result.erased) == (1, 1, 2)
+    assert status.tolist() == list(expected)
+    held, rows = table.export()
+    assert dict(zip(held.tolist(), rows[:, 0].tolist(), strict=True)) == {2: 14, 4: 4, 5: 11}
+    assert table.verify() == ""
+
+
 def test_what_a_call_gives_back(table: Any) -> None:
     result = table.insert_or_assign([3, 4, 3], rows_of(1, 2, 3))
     assert repr(result) == "LogMapResult(inserted=2, assigned=0, erased=0)"
