@@ -125,7 +125,7 @@ void LogMapHost::begin(const std::uint64_t* keys, std::uint32_t count) {
 // ---- Changes ------------------------------------------------------------------------------------
 
 log_map::Changes LogMapHost::all_of(std::uint32_t count) const {
-  return {memory_.keys.data(), memory_.place.data(), nullptr, count, nullptr};
+  return {memory_.keys.data(), memory_.place.data(), nullptr, count};
 }
 
 MapStatus* LogMapHost::statuses(const MapStatus* asked) {
@@ -240,7 +240,7 @@ log_map::Changes LogMapHost::choose(log_map::Which which, std::uint32_t count, M
     asked_.record(stream());
     asked_.wait(writer_);
   }
-  return {selection.keys.data(), selection.old.data(), selection.op.data(), chosen.count, nullptr};
+  return {selection.keys.data(), selection.old.data(), selection.op.data(), chosen.count};
 }
 
 LogMap::Result LogMapHost::erase(const std::uint64_t* keys, std::size_t count, MapStatus* status) {

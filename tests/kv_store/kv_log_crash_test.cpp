@@ -115,7 +115,7 @@ class KvLogCrash : public LogForms {
     std::uint64_t applied = 0;
     const auto enough = [&] {
       return applied > (large || kFewRounds ? 3u : 20u) &&
-             (program != Program::growing || grew > (kFewRounds ? 1 : 2));
+             (program != Program::growing || grew > 2);
     };
     for (KillRounds rounds(kFewRounds ? 5 : 15); rounds.another(enough());) {
       const ToldBatches told = batches_told(
