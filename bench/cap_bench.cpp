@@ -7,8 +7,17 @@
 //   (CAP-mm as the workloads have it);
 // - "stored and flushed": no GPU: threads store 8 bytes at a time and flush their share.
 //
+// With --scattered=N instead: what threads store of N changes at places all over, in the order of
+// their addresses, as they do for a CAP that gathers what changed: "cells written back", 16 bytes
+// each, and "lines past the caches", the whole lines around them.
+//
 //   cap_bench [--mib=N] [--repeat=N] [--max_threads=N, 0: the machine's] [--only_link=1]
+//             [--scattered=N]
+#include <immintrin.h>
+
+#include <algorithm>
 #include <memory>
+#include <random>
 #include <thread>
 
 #include "bench.hpp"
@@ -93,6 +102,60 @@ void stored_and_flushed(const Setting& setting, workload::Team& team) {
   });
 }
 
+void print_scattered(const char* how, const Setting& setting, const workload::Team& team,
+                     std::uint64_t changes, double took) {
+  bench::Line("cap_scattered")
+      .text("how", how)
+      .count("cpu_threads", team.threads())
+      .count("table_bytes", setting.bytes)
+      .count("changes", changes)
+      .number("milliseconds", took * 1e3)
+      .number("million_per_s", static_cast<double>(changes) / took / 1e6)
+      .text("flush", workload::flush_instruction())
+      .print();
+}
+
+void scattered(const Setting& setting, workload::Team& team, std::uint64_t changes) {
+  constexpr std::uint64_t kLine = 64;
+  constexpr std::uint64_t kChunk = 4096;
+  std::mt19937_64 random(changes);
+  std::vector<std::uint64_t> lines(changes);
+  struct alignas(16) Cell {
+    std::uint64_t words[2];
+  };
+  const std::vector<Cell> contents(changes * (kLine / sizeof(Cell)), Cell{{7, 7}});
+  const auto content = [&](std::uint64_t i) {
+    return _mm_load_si128(reinterpret_cast<const __m128i*>(&contents[i]));
+  };
+  const auto place = [&](std::uint64_t i) {
+    return reinterpret_cast<__m128i*>(setting.medium + lines[i] * kLine);
+  };
+  // Drawn anew each time: what was stored to a moment ago may be in the caches.
+  const auto timed = [&](const auto& store) {
+    return bench::warmed(setting.repeat, [&](auto) {
+      for (std::uint64_t& line : lines) line = random() % (setting.bytes / kLine);
+      std::sort(lines.begin(), lines.end());
+      return bench::seconds([&] { team.for_chunks(changes, kChunk, store); });
+    });
+  };
+  print_scattered(
+      "cells written back", setting, team, changes,
+      timed([&](unsigned, std::uint64_t first, std::uint64_t count) {
+        workload::store_scattered(
+            count, [&](std::uint64_t i) { return place(first + i); },
+            [&](std::uint64_t i) { _mm_store_si128(place(first + i), content(first + i)); });
+      }));
+  print_scattered("lines past the caches", setting, team, changes,
+                  timed([&](unsigned, std::uint64_t first, std::uint64_t count) {
+                    for (std::uint64_t i = first; i < first + count; ++i) {
+                      for (unsigned k = 0; k < kLine / 16; ++k) {
+                        _mm_stream_si128(place(i) + k, content(i * (kLine / 16) + k));
+                      }
+                    }
+                    _mm_sfence();
+                  }));
+}
+
 // Powers of two, and the most.
 std::vector<unsigned> thread_counts(unsigned most) {
   std::vector<unsigned> counts;
@@ -104,8 +167,9 @@ std::vector<unsigned> thread_counts(unsigned most) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bench::Options options(argc, argv,
-                               {{"mib", 256}, {"repeat", 5}, {"max_threads", 0}, {"only_link", 0}});
+  const bench::Options options(
+      argc, argv,
+      {{"mib", 256}, {"repeat", 5}, {"max_threads", 0}, {"only_link", 0}, {"scattered", 0}});
   if (options["mib"] == 0 || options["repeat"] == 0) {
     std::fprintf(stderr, "cap_bench: --mib and --repeat are 1 or more\n");
     return 2;
@@ -130,6 +194,10 @@ int main(int argc, char** argv) {
                         link};
   for (const unsigned threads : thread_counts(most)) {
     workload::Team team(threads);
+    if (options["scattered"] != 0) {
+      scattered(setting, team, options["scattered"]);
+      continue;
+    }
     copied_then_flushed(setting, team);
     copied_in_parts(setting, team);
     stored_and_flushed(setting, team);

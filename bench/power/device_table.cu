@@ -23,9 +23,8 @@ __device__ std::uint32_t thread_in_row() { return blockIdx.x * blockDim.x + thre
 __global__ void store_and_mark(kv::Table table, kv::Batch batch, const kv::Outcome* outcome,
                                std::uint8_t* dirty) {
   const kv::Replacement mine = kv::replacement_of_thread(batch, outcome);
-  if (!mine.needed) return;
   kv::store_in_table(table, mine);
-  dirty[mine.change.bucket / kBucketsOfPage] = 1;
+  if (mine.needed) dirty[mine.change.bucket / kBucketsOfPage] = 1;
 }
 
 __global__ void number_pages(const std::uint8_t* dirty, std::uint32_t pages, std::uint32_t* clean,

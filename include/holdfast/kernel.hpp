@@ -15,3 +15,4 @@
 #include "holdfast/launch.hpp"
 #include "holdfast/persist.hpp"
 #include "holdfast/tally.hpp"
+#include "holdfast/whole_lines.hpp"

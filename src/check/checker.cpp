@@ -60,6 +60,7 @@ void Checker::begin_report() {
 void Checker::start(ModelReport& part) {
   model_ = part.model;
   order_ = std::make_unique<Order>(trace_, order_options(moments_));
+  order_->find_constant(machine_.before(), trace_.persistent.begin);
   if (options_.robust) robustness_ = std::make_unique<Robustness>(*order_);
   findings_.clear();
   ever_read_.clear();

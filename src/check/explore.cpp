@@ -78,6 +78,7 @@ bool Explorer::descend(std::size_t point, Choice& choice,
   if (visit_ && !visit_({point, choice.in, result})) return false;
   for (const std::uint32_t cell : result.reads) {
     if (choice.decided.test(cell) || (cells && !cells(cell))) continue;
+    if (order_.is_constant(cell)) continue;
     choice.decided.set(cell);
     const auto& writes = order_.cells()[cell].writes;
     const std::uint32_t versions = order_.versions(cell, where);
@@ -100,7 +101,7 @@ bool Explorer::explore(const std::function<bool(std::uint32_t)>& cells) {
   // do.
   Bitset relevant;
   for (std::uint32_t cell = 0; cells && cell < order_.cells().size(); ++cell) {
-    if (!cells(cell)) continue;
+    if (!cells(cell) || order_.is_constant(cell)) continue;
     for (const std::uint32_t write : order_.cells()[cell].writes) {
       relevant |= order_.down(write);
       relevant.set(write);

@@ -129,6 +129,8 @@ class Machine {
   // How many words were found to differ from run to run; grows.
   std::size_t variable() const { return footprint_.variable(); }
   PersistentRange range() const { return range_; }
+  // What the range held when run() began.
+  std::span<const std::byte> before() const { return base_; }
   // "object+offset" of an address in the region.
   std::string name_of(std::uint64_t address) const;
 

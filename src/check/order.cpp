@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
@@ -502,6 +503,20 @@ std::pair<std::uint32_t, std::uint32_t> Order::cells_of(std::uint64_t address,
   while (end != cells_.end() && end->address < address + size) ++end;
   return {static_cast<std::uint32_t>(begin - cells_.begin()),
           static_cast<std::uint32_t>(end - cells_.begin())};
+}
+
+void Order::find_constant(std::span<const std::byte> base, std::uint64_t begin) {
+  constant_.clear();
+  for (const Cell& cell : cells_) {
+    const std::byte* const held = base.data() + (cell.address - begin);
+    constant_.push_back(
+        std::all_of(cell.writes.begin(), cell.writes.end(), [&](std::uint32_t number) {
+          const Write& write = writes_[number];
+          const std::byte* const stored =
+              trace_->bytes.data() + write.value + (cell.address - write.address);
+          return std::memcmp(stored, held, cell.size) == 0;
+        }));
+  }
 }
 
 std::uint32_t Order::version(std::uint32_t cell, const Bitset& durable) const {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -97,6 +98,12 @@ class Order {
   // How many of the cell's writes have been executed at the point.
   std::uint32_t versions(std::uint32_t cell, const CrashPoint& point) const;
 
+  // Finds the cells that hold the same whichever of their writes are durable. `base`: what the
+  // range, which begins at `begin`, held before all of them.
+  void find_constant(std::span<const std::byte> base, std::uint64_t begin);
+  // Whether it is known to be one: which of its writes are durable makes no other state.
+  bool is_constant(std::uint32_t cell) const { return !constant_.empty() && constant_[cell]; }
+
   // Calls visit(D) for every legal crash state of a point, until it returns false.
   void for_each_state(const CrashPoint& point,
                       const std::function<bool(const Bitset&)>& visit) const;
@@ -119,7 +126,8 @@ class Order {
   const Trace* trace_;
   std::vector<Write> writes_;
   std::vector<Bitset> down_;
-  std::vector<Cell> cells_;  // by address
+  std::vector<Cell> cells_;     // by address
+  std::vector<bool> constant_;  // by cell; empty: nobody has looked
   std::vector<CrashPoint> points_;
   std::vector<FenceUse> fence_uses_;
   std::vector<ReleaseUse> release_uses_;

@@ -121,15 +121,16 @@ std::uint64_t Footprint::masked(std::uint64_t value, std::uint64_t bytes) {
   return value & mask;
 }
 
-void Footprint::note_reading(std::uint64_t word, std::uint8_t bytes, std::uint64_t now,
-                             bool presumed) {
+std::uint8_t Footprint::note_reading(std::uint64_t word, std::uint8_t bytes, std::uint64_t now,
+                                     bool presumed) {
   Known& known = known_[word];
   if (known.run != run_) known = {run_, 0};
   const auto fresh = static_cast<std::uint8_t>(bytes & ~known.bytes);
-  if (fresh == 0) return;
+  if (fresh == 0) return 0;
   known.bytes |= fresh;
   const std::uint64_t what = (presumed ? kPresumed : 0) | word << 8 | fresh;
   readings_.push_back({what, masked(now, what)});
+  return fresh;
 }
 
 void Footprint::replay(std::uint64_t what) {
@@ -157,11 +158,17 @@ void Footprint::read(std::uint64_t address, std::uint64_t size, std::uint64_t ac
                   static_cast<const std::byte*>(value) + (first - address),
                   std::min(begin + 8, end) - first);
     }
-    note_reading(word, bytes, now, presumed);
+    const std::uint8_t fresh = note_reading(word, bytes, now, presumed);
     touch(actor, word, bytes, false);
     for (Plane& plane : planes_) {
-      plane.for_cells(word, address, end,
-                      [&](std::uint32_t cell) { plane.read(cell, run_, presumed); });
+      plane.for_cells(word, address, end, [&](std::uint32_t number) {
+        // Of a cell that the run has overwritten piece by piece nothing is read, as in replay().
+        const Cell& cell = plane.order->cells()[number];
+        const std::uint64_t begin = range_.begin + word * 8;
+        const bool first =
+            (bytes_within(begin, cell.address, cell.address + cell.size) & fresh) != 0;
+        if (first || plane.cell_seen[number] == run_) plane.read(number, run_, presumed);
+      });
     }
   });
 }

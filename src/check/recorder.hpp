@@ -107,7 +107,9 @@ class Footprint {
   template <class Visit>
   void for_words(std::uint64_t address, std::uint64_t size, Visit&& visit);
   void touch(std::uint64_t actor, std::uint64_t word, std::uint8_t bytes, bool writes);
-  void note_reading(std::uint64_t word, std::uint8_t bytes, std::uint64_t now, bool presumed);
+  // Returns the bytes that the run had neither read nor written before.
+  std::uint8_t note_reading(std::uint64_t word, std::uint8_t bytes, std::uint64_t now,
+                            bool presumed);
 
   // What the run has read or written of a word so far.
   struct Known {

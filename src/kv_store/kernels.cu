@@ -230,8 +230,9 @@ __device__ void apply_chain(const Group& group, const Batch& batch, const Chain&
   const unsigned changed = group.ways_where(changes);
   if (!changes) return;
   const unsigned rank = __popc(changed & ((1u << group.way) - 1));
+  const unsigned in_line = changed >> (group.way / kLineCells * kLineCells) & 0xfu;
   batch.changes[batch.position_of(chain.start + rank)] =
-      Change{chain.bucket, group.way, way.written_by, before};
+      Change{chain.bucket, group.way, way.written_by, __popc(in_line) == 1, before};
 }
 
 // Groups of eight threads pick the way for each of their eight operations in turn. What they need
@@ -263,14 +264,16 @@ __global__ void choose_changes(Table kvs, Batch batch, Outcome* outcome) {
 // own: beside stores that wait for the link, reads would wait for them (docs/results.md).
 template <class Log>
 __global__ void log_and_store(Table kvs, Log log, Batch batch, const Outcome* outcome) {
-  const Replacement mine = replacement_of_thread(batch, outcome);
-  if (!mine.needed) return;
-  const Change& change = mine.change;
-  const LogEntry entry{change.bucket, change.way, change.before.key, change.before.value};
-  if (log.insert(entry, log.slot_for(position_of_thread())) != LogStatus::ok) return;
-  kvs.marks.mark(store_in_table(kvs, mine), sizeof(Pair));
-  persist();
-  store_in_copy(kvs, mine);
+  Replacement mine = replacement_of_thread(batch, outcome);
+  if (mine.needed) {
+    const Change& change = mine.change;
+    const LogEntry entry{change.bucket, change.way, change.before.key, change.before.value};
+    mine.needed = log.insert(entry, log.slot_for(position_of_thread())) == LogStatus::ok;
+  }
+  const bool stored = store_in_table(kvs, mine);
+  if (mine.needed) kvs.marks.mark(kvs.place_of(mine.change), sizeof(Pair));
+  if (stored) persist();
+  if (mine.needed) store_in_copy(kvs, mine);
 }
 
 }  // namespace

@@ -30,11 +30,20 @@ __device__ inline Replacement replacement_of_thread(const Batch& batch, const Ou
   return mine;
 }
 
-// Returns the place.
-__device__ inline Pair* store_in_table(const Table& kvs, const Replacement& mine) {
-  Pair* const place = &kvs.buckets[mine.change.bucket].ways[mine.change.way];
-  detail::kv_store_pair(place, mine.after);
-  return place;
+// Stores it; with a copy of the table, where nothing else in its line changes, the whole line.
+// Returns whether this thread has to persist(). REQUIRES: blocks of whole warps, all of whose
+// threads call it.
+__device__ inline bool store_in_table(const Table& kvs, const Replacement& mine) {
+  const auto store = [](Pair* place, const Pair& pair) { detail::kv_store_pair(place, pair); };
+  if (kvs.copy == nullptr) {
+    if (mine.needed) store(kvs.place_of(mine.change), mine.after);
+    return mine.needed;
+  }
+  const LineChange change = !mine.needed        ? LineChange::none
+                            : mine.change.alone ? LineChange::line
+                                                : LineChange::cell;
+  const std::uint64_t at = std::uint64_t{mine.change.bucket} * kWays + mine.change.way;
+  return store_by_lines(kvs.buckets->ways, kvs.copy->ways, change, at, mine.after, store);
 }
 
 // Of a change that is in the table, in the copy that kernels read.

@@ -40,6 +40,15 @@ struct LogEntry {
   std::uint64_t value;
 };
 
+// A way that a batch overwrites, and the operation whose pair goes there.
+struct alignas(16) Change {
+  std::uint32_t bucket = kNone;  // kNone: nothing changes
+  std::uint32_t way = 0;
+  std::uint32_t op = 0;
+  std::uint32_t alone = 0;  // whether nothing else in its line changes
+  Pair before{0, 0};
+};
+
 struct Table {
   Bucket* buckets;
   std::uint64_t mask;  // buckets - 1
@@ -50,6 +59,10 @@ struct Table {
   // Where kernels read.
   __host__ __device__ const Bucket* readable() const { return copy != nullptr ? copy : buckets; }
 
+  __device__ Pair* place_of(const Change& change) const {
+    return &buckets[change.bucket].ways[change.way];
+  }
+
   // For lookups.
   __host__ __device__ detail::KvView view() const {
     return {detail::KvLayout::buckets, readable()->ways, mask};
@@ -59,14 +72,6 @@ struct Table {
   __device__ std::uint32_t bucket_of(std::uint64_t key) const {
     return static_cast<std::uint32_t>(hash(key) & mask);
   }
-};
-
-// A way that a batch overwrites, and the operation whose pair goes there.
-struct alignas(16) Change {
-  std::uint32_t bucket = kNone;  // kNone: nothing changes
-  std::uint32_t way = 0;
-  std::uint32_t op = 0;
-  Pair before{0, 0};
 };
 
 // A batch in device memory. A position is a place in the order in which threads take operations:

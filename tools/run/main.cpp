@@ -71,12 +71,14 @@ struct Steps {
   Json waits = Json::array();
   std::uint64_t bytes = 0;
   std::uint64_t streamed = 0;
+  std::uint64_t unchanged = 0;
   void add(const workload::StepCost& cost) {
     seconds.push_back(cost.seconds);
     persists.push_back(cost.persist_seconds);
     waits.push_back(cost.medium_seconds);
     bytes += cost.bytes;
     streamed += cost.streamed_bytes;
+    unchanged += cost.unchanged_bytes;
   }
 };
 
@@ -163,6 +165,7 @@ int run(const holdfast_run::Arguments& arguments) {
             {"medium_seconds", steps.waits},
             {"bytes_written", steps.bytes},
             {"bytes_streamed", steps.streamed},
+            {"bytes_unchanged", steps.unchanged},
             {"facts", work->facts()}};
   if (const std::string file_io = backing.file_io(); !file_io.empty()) done["file_io"] = file_io;
   const std::string wrong = check(*work, arguments, done);

@@ -131,6 +131,9 @@ class TableWorkload : public workload::Workload {
   std::uint64_t streamed_bytes() const override {
     return table_ ? table_->bytes_logged_in_streams() : 0;
   }
+  std::uint64_t unchanged_bytes() const override {
+    return table_ ? table_->bytes_unchanged() : plain_unchanged_;
+  }
 
  protected:
   virtual std::uint64_t most_updated() const { return 0; }
@@ -207,6 +210,7 @@ class TableWorkload : public workload::Workload {
   std::optional<workload::Delta> delta_;  // where what UPDATE changes is gathered
   std::optional<Table> table_;            // where kernels persist
   std::uint64_t plain_bytes_ = 0;         // that other kernels stored directly
+  std::uint64_t plain_unchanged_ = 0;     // of these, unchanged_bytes()
 };
 
 class InsertWorkload : public TableWorkload {
@@ -286,7 +290,11 @@ class UpdateWorkload : public TableWorkload {
         return;
       }
       backing_->publish(rows_);
-      if (stores_directly(settings_.mode)) plain_bytes_ += updated * 4 * sizeof(std::uint32_t);
+      if (stores_directly(settings_.mode)) {
+        const std::uint64_t around = copy_.size() != 0 ? updated * kAroundChanged : 0;
+        plain_bytes_ += updated * sizeof(Changed) + around;
+        plain_unchanged_ += around;
+      }
     }
     backing_->set_progress(number + 2);
   }
@@ -334,7 +342,7 @@ class UpdateWorkload : public TableWorkload {
     if (table_) {
       table_->keep_copy(backing_->stream());
     } else {
-      copy_ = RowCopy(backing_->stream(), rows_.data, rows_.count);
+      copy_ = copy_of(backing_->stream(), rows_.data, rows_.count);
     }
   }
 
@@ -346,7 +354,7 @@ class UpdateWorkload : public TableWorkload {
 
   bool cached_ = true;
   holdfast::DeviceBuffer<std::uint16_t> carriers_;
-  RowCopy copy_;                      // mode ndp
+  holdfast::DeviceBuffer<Row> copy_;  // mode ndp
   std::optional<PlainUpdate> plain_;  // not in mode cpu
 };
 
@@ -379,8 +387,8 @@ workload::Info update_info() {
   info.kernel_access = holdfast::testing::Access::random;
   info.options["changes"] = workload::kDeltaOrderWords;
   info.options["cache"] =
-      "on (default) or off: a copy in device memory of what UPDATE reads, 32 bytes a row, in modes "
-      "whose kernels store to the medium";
+      "on (default) or off: a copy of the rows in device memory for UPDATE, in modes whose kernels "
+      "store to the medium";
   info.options["log"] =
       "of old values, in the modes gpm and eadr: coalesced (default), or conventional, with 1,024 "
       "partitions under locks";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -103,24 +104,33 @@ __host__ __device__ SecondHalf* half_of(Row* row) { return reinterpret_cast<Seco
 struct Rows {
   Row* table;
   std::uint64_t count;
-  SecondHalf* copy;  // may be null
+  Row* copy;  // may be null
 
   __device__ SecondHalf read(std::uint32_t row) const {
-    return copy != nullptr ? copy[row] : *half_of(table + row);
+    return *half_of((copy != nullptr ? copy : table) + row);
   }
   __device__ void change(std::uint32_t row, const Changed& after) const {
     half_of(table + row)->changed = after;
-    if (copy != nullptr) copy[row].changed = after;
+    if (copy != nullptr) half_of(copy + row)->changed = after;
+  }
+  // The same of each thread that `wants` it: with a copy the whole row, which is a line. All
+  // threads of a block call it. Returns whether this one stored anything to the table.
+  __device__ bool change_together(bool wants, std::uint32_t row, const Changed& after) const {
+    if (copy == nullptr) {
+      if (wants) change(row, after);
+      return wants;
+    }
+    Quarter last;
+    memcpy(&last, &after, sizeof(last));
+    const bool stored = holdfast::store_by_lines(
+        reinterpret_cast<Quarter*>(table), reinterpret_cast<const Quarter*>(copy),
+        wants ? holdfast::LineChange::line : holdfast::LineChange::none,
+        std::uint64_t{row} * kQuarters + kQuarters - 1, last,
+        [](Quarter* place, const Quarter& quarter) { *place = quarter; });
+    if (wants) half_of(copy + row)->changed = after;
+    return stored;
   }
 };
-
-// Neighbouring threads read the two parts of a half.
-__global__ void copy_halves(const Row* rows, std::uint64_t count, SecondHalf* copy) {
-  const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i >= 2 * count) return;
-  const auto* const quarters = reinterpret_cast<const Quarter*>(rows + i / 2);
-  reinterpret_cast<Quarter*>(copy)[i] = quarters[kQuarters / 2 + i % 2];
-}
 
 // What is kept of a change: where kernels persist, in a log, what it overwrites; where the CPU
 // does, what is new.
@@ -150,15 +160,18 @@ __device__ bool keep(const DeltaRef& delta, std::uint32_t slot, std::uint32_t nu
 template <class Log>
 constexpr bool kPersists = !std::is_same_v<Log, DeltaRef>;
 
-// Keeps the change, then stores in place, then persists.
+// Of a row that is selected keeps the change, then stores in place, then persists.
 template <class Log>
-__device__ void update_row(const Rows& rows, std::uint32_t number, const Query& query,
-                           const Log& log, std::uint32_t slot) {
-  const SecondHalf before = rows.read(number);
-  const Changed after = changed_by(query, before.measured);
-  if (!keep(log, slot, number, before.changed, after)) return;
-  rows.change(number, after);
-  if (kPersists<Log>) persist();
+__device__ void update_row(const Rows& rows, bool selected, std::uint32_t number,
+                           const Query& query, const Log& log, std::uint32_t slot) {
+  Changed after{};
+  bool kept = false;
+  if (selected) {
+    const SecondHalf before = rows.read(number);
+    after = changed_by(query, before.measured);
+    kept = keep(log, slot, number, before.changed, after);
+  }
+  if (rows.change_together(kept, number, after) && kPersists<Log>) persist();
 }
 
 // The slot of the `number`-th row that is kept.
@@ -193,8 +206,10 @@ __global__ void update_rows(Rows rows, const std::uint16_t* carriers, Query quer
     atomicAdd(&outcome->updated, selected);
   }
   __syncthreads();
-  for (std::uint32_t i = threadIdx.x; i < selected; i += blockDim.x) {
-    update_row(rows, start + list[i], query, log, slot_of(log, first_slot + i));
+  for (std::uint32_t first = 0; first < selected; first += blockDim.x) {
+    const std::uint32_t i = first + threadIdx.x;
+    const bool there = i < selected;
+    update_row(rows, there, there ? start + list[i] : 0, query, log, slot_of(log, first_slot + i));
   }
 }
 
@@ -226,6 +241,13 @@ void launch_insert(holdfast::Stream& stream, Row* table, std::uint64_t first, co
                    reinterpret_cast<const Quarter*>(rows), quarters, persists);
 }
 
+void launch_numbers(holdfast::Stream& stream, Row* rows, std::uint64_t first, std::uint64_t count) {
+  if (count == 0) return;
+  const unsigned threads = Shape{}.threads;
+  holdfast::launch(stream, dim3(blocks_for(count, threads)), dim3(threads), number_rows_in_place,
+                   rows, first, count);
+}
+
 template <class Log>
 void launch_update(holdfast::Stream& stream, const Rows& rows, const std::uint16_t* carriers,
                    const Query& query, const Log& log, Outcome* outcome, unsigned threads) {
@@ -254,17 +276,14 @@ LogShape row_log_shape(const TableParameters& needs) {
                                 static_cast<std::uint32_t>(entries * sizeof(LogEntry)));
 }
 
-void launch_copy(holdfast::Stream& stream, const Row* rows, std::uint64_t count, SecondHalf* copy) {
-  const unsigned threads = Shape{}.threads;
-  holdfast::launch(stream, dim3(blocks_for(2 * count, threads)), dim3(threads), copy_halves, rows,
-                   count, copy);
-}
-
 }  // namespace
 
-RowCopy::RowCopy(holdfast::Stream& stream, const Row* table, std::uint64_t rows) : halves_(rows) {
-  launch_copy(stream, table, rows, halves_.data());
+holdfast::DeviceBuffer<Row> copy_of(holdfast::Stream& stream, const Row* table,
+                                    std::uint64_t rows) {
+  holdfast::DeviceBuffer<Row> copy(rows);
+  holdfast::copy_async(stream, copy.data(), table, copy.bytes());
   stream.synchronize();
+  return copy;
 }
 
 std::vector<Part> TableParameters::parts() const {
@@ -294,11 +313,12 @@ struct Table::Impl {
   Head* head = object.part<Head>("head").data();
   holdfast::UndoLog head_log = object.log("head_log");
   std::optional<holdfast::UndoLog> row_log;  // none: a table that is only appended to
-  RowCopy copy;
+  holdfast::DeviceBuffer<Row> copy;          // of the table; may be empty
   holdfast::DeviceBuffer<Outcome> outcome{1};
   holdfast::PinnedBuffer<Outcome> outcome_host{1};
   std::uint64_t bytes_stored = 0;
   std::uint64_t bytes_streamed = 0;
+  std::uint64_t bytes_unchanged = 0;
 
   Impl(holdfast::Durable<TableParameters> made, Shape with) : object(std::move(made)), shape(with) {
     if (object.parameters().most_updated != 0) row_log = object.log(kRowLog);
@@ -355,7 +375,7 @@ std::span<Row> Table::rows() const { return impl_->object.part<Row>("rows"); }
 std::span<Head> Table::head_part() const { return impl_->object.part<Head>("head"); }
 
 void Table::keep_copy(holdfast::Stream& stream) {
-  impl_->copy = RowCopy(stream, impl_->table, impl_->rows);
+  impl_->copy = copy_of(stream, impl_->table, impl_->rows);
 }
 
 void Table::recover(holdfast::Stream& stream) {
@@ -373,7 +393,10 @@ void Table::insert(holdfast::Stream& stream, const Row* rows, std::uint64_t coun
   }
   self.begin(stream);
   launch_insert(stream, self.table, first, rows, count, self.shape.threads, true);
-  if (self.copy.data() != nullptr) launch_copy(stream, rows, count, self.copy.data() + first);
+  if (self.copy.data() != nullptr) {
+    holdfast::copy_async(stream, self.copy.data() + first, rows, count * sizeof(Row));
+    launch_numbers(stream, self.copy.data() + first, first, count);
+  }
   self.end(stream, count);
   self.bytes_stored += count * sizeof(Row);
 }
@@ -394,7 +417,9 @@ std::uint64_t Table::update(holdfast::Stream& stream, const std::uint16_t* carri
   });
   const Outcome done = self.end(stream, 0);
   const std::uint64_t logged = done.updated * (sizeof(LogEntry) + sizeof(std::uint32_t));
-  self.bytes_stored += done.updated * sizeof(Changed) + logged;
+  const std::uint64_t around = self.copy.size() != 0 ? done.updated * kAroundChanged : 0;
+  self.bytes_stored += done.updated * sizeof(Changed) + logged + around;
+  self.bytes_unchanged += around;
   if (parameters().layout == LogLayout::coalesced) self.bytes_streamed += logged;
   return done.updated;
 }
@@ -410,16 +435,15 @@ std::uint64_t Table::bytes_stored() const { return impl_->bytes_stored; }
 
 std::uint64_t Table::bytes_logged_in_streams() const { return impl_->bytes_streamed; }
 
+std::uint64_t Table::bytes_unchanged() const { return impl_->bytes_unchanged; }
+
 void store_rows(holdfast::Stream& stream, Row* table, std::uint64_t first, const Row* rows,
                 std::uint64_t count) {
   launch_insert(stream, table, first, rows, count, Shape{}.threads, false);
 }
 
 void number_rows(holdfast::Stream& stream, Row* rows, std::uint64_t first, std::uint64_t count) {
-  if (count == 0) return;
-  const unsigned threads = Shape{}.threads;
-  holdfast::launch(stream, dim3(blocks_for(count, threads)), dim3(threads), number_rows_in_place,
-                   rows, first, count);
+  launch_numbers(stream, rows, first, count);
 }
 
 struct PlainUpdate::Impl {
@@ -430,8 +454,8 @@ struct PlainUpdate::Impl {
 PlainUpdate::PlainUpdate() : impl_(std::make_unique<Impl>()) {}
 PlainUpdate::~PlainUpdate() = default;
 
-std::uint64_t PlainUpdate::run(holdfast::Stream& stream, Row* table, std::uint64_t rows,
-                               SecondHalf* copy, const std::uint16_t* carriers, const Query& query,
+std::uint64_t PlainUpdate::run(holdfast::Stream& stream, Row* table, std::uint64_t rows, Row* copy,
+                               const std::uint16_t* carriers, const Query& query,
                                const DeltaRef& delta) {
   Outcome* const outcome = impl_->outcome.data();
   holdfast::fill_async(stream, outcome, 0, sizeof(Outcome));

@@ -39,19 +39,13 @@ struct SecondHalf {
   Measured measured;
   Changed changed;
 };
+// Of a row that is stored whole.
+inline constexpr std::uint64_t kAroundChanged = sizeof(Row) - sizeof(Changed);
 
-// These halves of a table's rows in device memory, so that no thread of UPDATE waits for the link
-// before it knows what to store. Nothing of it is durable. Thread safety: one thread.
-class RowCopy {
- public:
-  RowCopy() = default;  // none: kernels read the table
-  // Of a table that the device reaches. Throws no_memory.
-  RowCopy(holdfast::Stream& stream, const Row* table, std::uint64_t rows);
-  SecondHalf* data() { return halves_.data(); }
-
- private:
-  holdfast::DeviceBuffer<SecondHalf> halves_;
-};
+// A table's rows in device memory, so that no thread of UPDATE waits for the link before it knows
+// what to store, and stores whole rows, which are lines. Nothing of it is durable. Throws
+// no_memory.
+holdfast::DeviceBuffer<Row> copy_of(holdfast::Stream& stream, const Row* table, std::uint64_t rows);
 
 // How kernels are laid out. Tests and the checker take small blocks.
 struct Shape {
@@ -95,8 +89,9 @@ class Table {
   std::span<Row> rows() const;
   std::span<Head> head_part() const;
 
-  // From now on UPDATE reads a copy of what it needs of the rows. REQUIRES: rows() are filled, and
-  // nobody but this object changes them any more. Throws no_memory: the table is as before.
+  // From now on UPDATE reads a copy of the rows, and stores whole ones. REQUIRES: rows() are
+  // filled, and nobody but this object changes them any more. Throws no_memory: the table is as
+  // before.
   void keep_copy(holdfast::Stream& stream);
 
   // Undoes what a crash cut off: call it before anything else. Safe to be cut off itself. Throws
@@ -115,6 +110,8 @@ class Table {
   std::uint64_t bytes_stored() const;
   // Of these, entries of a coalesced log, a warp's side by side.
   std::uint64_t bytes_logged_in_streams() const;
+  // And what was stored around what changed, as it was.
+  std::uint64_t bytes_unchanged() const;
 
  private:
   struct Impl;
@@ -138,7 +135,7 @@ class PlainUpdate {
   // rows were changed. Waits for the stream. Gathers the changes in `delta`, where
   // it has tiles: cell i of the table is its i-th 16 bytes. They are in the order of rows, but
   // within a block's rows and for blocks that overtake others.
-  std::uint64_t run(holdfast::Stream& stream, Row* table, std::uint64_t rows, SecondHalf* copy,
+  std::uint64_t run(holdfast::Stream& stream, Row* table, std::uint64_t rows, Row* copy,
                     const std::uint16_t* carriers, const Query& query,
                     const workload::DeltaRef& delta);
 

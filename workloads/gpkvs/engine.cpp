@@ -65,7 +65,9 @@ class StoreEngine : public Engine {
     constexpr std::uint64_t kOfWay = kLogOfWay + 16;
     constexpr std::uint64_t kOfBatch = 2 * 48 + 4 + 2 * 8;
     const std::uint64_t ways = done.inserted + done.updated;
-    bytes_stored_ += ways * kOfWay + kOfBatch;
+    const std::uint64_t around = cached() ? ways * kAroundPair : 0;
+    bytes_stored_ += ways * kOfWay + kOfBatch + around;
+    bytes_unchanged_ += around;
     // A warp's entries are side by side, and so are its tails.
     if (options_.log == holdfast::LogLayout::coalesced) bytes_streamed_ += ways * kLogOfWay;
   }
@@ -88,6 +90,7 @@ class StoreEngine : public Engine {
   }
   std::uint64_t bytes_stored() const override { return bytes_stored_; }
   std::uint64_t bytes_streamed() const override { return bytes_streamed_; }
+  std::uint64_t bytes_unchanged() const override { return bytes_unchanged_; }
   bool cached() const override { return store_ && store_->stats().cached; }
 
  private:
@@ -124,6 +127,7 @@ class StoreEngine : public Engine {
   std::optional<KvStore> store_;
   std::uint64_t bytes_stored_ = 0;
   std::uint64_t bytes_streamed_ = 0;
+  std::uint64_t bytes_unchanged_ = 0;
 };
 
 }  // namespace

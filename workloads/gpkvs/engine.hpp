@@ -61,6 +61,8 @@ class Engine {
   virtual std::uint64_t bytes_stored() const = 0;
   // As Workload::streamed_bytes().
   virtual std::uint64_t bytes_streamed() const { return 0; }
+  // As Workload::unchanged_bytes().
+  virtual std::uint64_t bytes_unchanged() const { return 0; }
   // Whether kernels read a copy of the table in device memory. REQUIRES: resume().
   virtual bool cached() const { return false; }
 
@@ -68,6 +70,10 @@ class Engine {
   static std::unique_ptr<Engine> make(workload::Backing& backing, const EngineOptions& options);
   static std::uint64_t medium_bytes(workload::Mode mode, const EngineOptions& options);
 };
+
+// What kernels store around a pair that they change, where they read a copy of the table: at most,
+// as two changes in one line are stored by themselves.
+inline constexpr std::uint64_t kAroundPair = 48;
 
 // Kernels on an array of the backing, without a log: ndp, gpufs, the cap modes.
 std::unique_ptr<Engine> make_plain_engine(workload::Backing& backing, const EngineOptions& options);

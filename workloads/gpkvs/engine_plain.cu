@@ -72,7 +72,10 @@ class PlainEngine : public Engine {
     if (!log_) backing_.publish(array_);
     backing_.set_progress(step + 2);
     if (workload::stores_directly(backing_.mode())) {
-      bytes_stored_ += (done.store.inserted + done.store.updated) * sizeof(kv::Pair);
+      const std::uint64_t ways = done.store.inserted + done.store.updated;
+      const std::uint64_t around = cached() ? ways * kAroundPair : 0;
+      bytes_stored_ += ways * sizeof(kv::Pair) + around;
+      bytes_unchanged_ += around;
     }
   }
 
@@ -103,6 +106,7 @@ class PlainEngine : public Engine {
     return all;
   }
   std::uint64_t bytes_stored() const override { return bytes_stored_; }
+  std::uint64_t bytes_unchanged() const override { return bytes_unchanged_; }
   bool cached() const override { return copy_.size() != 0; }
 
  private:
@@ -174,6 +178,7 @@ class PlainEngine : public Engine {
   holdfast::DeviceBuffer<RivalOutcome> outcome_{1};
   holdfast::PinnedBuffer<RivalOutcome> outcome_host_{1};
   std::uint64_t bytes_stored_ = 0;
+  std::uint64_t bytes_unchanged_ = 0;
 };
 
 }  // namespace

@@ -187,6 +187,7 @@ class KvsWorkload : public workload::Workload {
   std::string verify() override { return oracle::compare(operations_, engine_->pairs(), answers_); }
   std::uint64_t kernel_bytes() const override { return engine_->bytes_stored(); }
   std::uint64_t streamed_bytes() const override { return engine_->bytes_streamed(); }
+  std::uint64_t unchanged_bytes() const override { return engine_->bytes_unchanged(); }
   // "input": where a step's operations are. "log_batches": mode cap_log's. "cache": whether kernels
   // read a copy of the table in device memory, off where they read the medium, none where the table
   // itself is in device or host memory, on of the layout log, whose index is in device memory.

@@ -10,17 +10,16 @@ namespace kv = holdfast::kv;
 
 __global__ void store_unlogged(kv::Table kvs, kv::Batch batch, const kv::Outcome* outcome) {
   const kv::Replacement mine = kv::replacement_of_thread(batch, outcome);
-  if (!mine.needed) return;
   kv::store_in_table(kvs, mine);
-  kv::store_in_copy(kvs, mine);
+  if (mine.needed) kv::store_in_copy(kvs, mine);
 }
 
 __global__ void store_gathered(kv::Table kvs, kv::Batch batch, workload::DeltaRef delta,
                                RivalOutcome* outcome) {
   const kv::Replacement mine = kv::replacement_of_thread(batch, &outcome->store);
   const std::uint32_t slot = workload::take_slot(&outcome->gathered, mine.needed);
-  if (!mine.needed) return;
   kv::store_in_table(kvs, mine);
+  if (!mine.needed) return;
   delta.put(slot, mine.change.bucket * kv::kWays + mine.change.way,
             workload::Cell{{mine.after.key, mine.after.value}});
 }

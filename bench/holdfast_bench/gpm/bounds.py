@@ -73,6 +73,7 @@ def on_optane(line: Line) -> float:
     """Projects a step's time: what was measured, or what the medium would take if that is more."""
     # What a run says is streamed falls so, whatever most of its stores do: a coalesced log.
     streamed = float(line.get("streamed_bytes_per_step", 0))
-    scattered = float(line["bytes_per_step"]) - streamed
+    unchanged = float(line.get("unchanged_bytes_per_step", 0))
+    scattered = float(line["bytes_per_step"]) - streamed - unchanged
     medium = (scattered / OPTANE[pattern(line)] + streamed / OPTANE["aligned"]) / 1e9
     return max(float(line["cost_seconds"]), medium)

@@ -237,6 +237,7 @@ def medians(result: Line) -> Line:
         "persist_seconds": statistics.median(result["persist_seconds"]),
         "bytes_per_step": result["bytes_written"] / steps,
         "streamed_bytes_per_step": result.get("bytes_streamed", 0) / steps,
+        "unchanged_bytes_per_step": result.get("bytes_unchanged", 0) / steps,
         "verified": result["verified"],
         "verified_by": result["verified_by"],
         "verify_seconds": result["verify_seconds"],

@@ -78,6 +78,9 @@ class Workload {
   // Of these, what falls as aligned streams although Info::kernel_access says otherwise: the
   // entries of a coalesced log.
   virtual std::uint64_t streamed_bytes() const { return 0; }
+  // Of kernel_bytes(), those that were stored as they are there, to store whole lines
+  // (holdfast/whole_lines.hpp). What writes lines or larger blocks writes them either way.
+  virtual std::uint64_t unchanged_bytes() const { return 0; }
 
   // What a result has to be read with and the settings do not tell, by name: which of several ways
   // was taken, what kernels read of the medium. REQUIRES: resume().
