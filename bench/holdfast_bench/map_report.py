@@ -168,7 +168,22 @@ def stores() -> str:
     return table(["M/s, batches of " + f"{batch:,}", "its stores alone", "the map", "share"], rows)
 
 
+def bare() -> str:
+    """A table's batches beside the reads and stores of the medium that they come to."""
+    lines = _lines("map_bare", "map_stores")
+    alone = {(x["operation"], x["batch"]): x for x in lines}
+    here = {(x["operation"], x["batch"]): x for x in _lines("map_bare", "map")
+            if x["value_bytes"] == 128}  # fmt: skip
+    batches = list(dict.fromkeys(x["batch"] for x in lines))
+    rows: list[list[object]] = [
+        ["its reads alone", *(_rate(alone["find", batch]) for batch in batches)],
+        ["`find`", *(_rate(here["find", batch]) for batch in batches)],
+    ]
+    return table(["M/s", *(f"{batch:,}" for batch in batches)], rows)
+
+
 TABLES = {
+    "map-bare": bare,
     "map-stores": stores,
     "log-map": lambda: log_map("log_map_bench"),
     "log-map-aged": lambda: log_map("log_map_aged"),

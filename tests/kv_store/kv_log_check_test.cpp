@@ -50,7 +50,7 @@ TEST_P(KvLogCheck, OneBatchPasses) {
 }
 
 TEST_P(KvLogCheck, NoStateOfABatchOfBothKindsFails) {
-  expect_no_failure(of_form("kv_log_apply"), 2, 3000);  // which are all of one schedule
+  expect_no_failure(of_form("kv_log_apply"), 2, 1500);  // of one schedule that is nearly all
   expect_no_failure(of_form("kv_log_apply"), 5, 1500);
 }
 

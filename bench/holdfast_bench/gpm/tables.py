@@ -269,8 +269,9 @@ def delta(results: Results) -> str:
             times = [_cost(lines, mode) for mode in modes]
             threads = "; ".join(str(lines[m]["cpu_threads"]) for m in DELTA[::-1] if m in lines)
             over = [ratio(lines, "cap-delta"), over_best(lines), ratio(lines, "cap-mm")]
-            where = results.report(f"gpm_delta_{size}") or results.report(f"gpm_modes_{size}")
-            rows.append([TITLES[name], size, where.where, *times, threads, *over])
+            report = results.report(f"gpm_delta_{size}") or results.report(f"gpm_modes_{size}")
+            where = next(iter(lines.values())).get("device", report.where)
+            rows.append([TITLES[name], size, where, *times, threads, *over])
     if any(row[1] != "test" for row in rows):
         rows = [row for row in rows if row[1] != "test"]
     if not rows:
@@ -292,7 +293,8 @@ def rivals(results: Results) -> str:
             times = [_cost(lines, mode) for mode in modes]
             best = best_rival(lines)
             won = "-" if best is None else won_with(lines[best])
-            where = [checkpoint_title(name, lines), size, report.where]
+            device = next(iter(lines.values())).get("device", report.where)
+            where = [checkpoint_title(name, lines), size, device]
             rows.append([*where, *times, over_best(lines), won])
     if not rows:
         return "(The rivals have not been measured: `holdfast bench gpm-rivals --size paper`.)"
