@@ -185,6 +185,19 @@ def ordering() -> str:
     return table(["table", *(f"{batch:,}" for batch in batches)], rows)
 
 
+def scatter_wide() -> str:
+    """Stores at random places of a table in the order of their addresses, by their width."""
+    _, lines = load("scatter_wide-cuda")
+    rows: list[list[object]] = [
+        [line["store_bytes"], f"{line['million_stores_per_s']:,.0f}",
+         f"{line['million_stores_per_s'] * line['store_bytes'] / 1e3:.3g}",
+         f"{line['milliseconds']:.2f} ms"]
+        for line in lines if line["order"] == "by address"
+    ]  # fmt: skip
+    stores = f"{lines[0]['stores']:,} take" if lines else "take"
+    return table(["bytes of a store", "M stores/s", "GB/s", stores], rows)
+
+
 def opening() -> str:
     """What opening a region costs."""
     _, lines = load("region_open-cuda")
@@ -418,6 +431,7 @@ TABLES = {
     "log-speedups": log_speedups,
     "store": store,
     "ordering": ordering,
+    "scatter-wide": scatter_wide,
     "opening": opening,
     "commits": commits,
     **layouts.TABLES,

@@ -6,6 +6,8 @@
 namespace holdfast::test {
 namespace {
 
+// [lines]
+// A thread for each task.
 __global__ void store_tasks(LineCell* cells, const LineCell* copy, const LineTask* tasks,
                             std::uint32_t count, std::uint8_t* stored) {
   const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -16,6 +18,7 @@ __global__ void store_tasks(LineCell* cells, const LineCell* copy, const LineTas
   if (mine) persist();
   if (i < count) stored[i] = mine;
 }
+// [end]
 
 template <class T>
 DeviceBuffer<T> on_device(Stream& stream, const std::vector<T>& values) {
