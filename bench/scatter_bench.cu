@@ -1,7 +1,7 @@
 // Stores at random places of a table, each persisted: in order of their addresses, and not. What a
 // store's batches of SETs cannot be faster than.
 //
-//   scatter_bench [--least_mib=N] [--most_mib=N] [--stores=N] [--store_bytes=16|32|64|128]
+//   scatter_bench [--least_mib=N] [--most_mib=N] [--stores=N] [--store_bytes=16|32|64|128, 0: each]
 //                 [--repeat=N]
 //
 // Tables of least_mib to most_mib, each four times the one before. Neighbouring threads store the
@@ -44,8 +44,9 @@ void measure(std::uint64_t bytes, std::uint32_t count, std::uint64_t store_bytes
   holdfast::Stream stream;
   for (const bool by_address : {true, false}) {
     const double took = bench::warmed(repeat, [&](std::uint64_t) {
-      for (auto& place : places)
+      for (auto& place : places) {
         place = static_cast<std::uint32_t>(random() % (bytes / store_bytes));
+      }
       if (by_address) std::sort(places.begin(), places.end());
       holdfast::copy_async(stream, on_device.data(), places.data(), on_device.bytes());
       stream.synchronize();
@@ -80,13 +81,17 @@ int main(int argc, char** argv) {
     const auto stores = static_cast<std::uint32_t>(
         std::clamp<std::uint64_t>(options["stores"], 1, std::uint64_t{1} << 30));
     const std::uint64_t store_bytes = options["store_bytes"];
-    if (store_bytes < 16 || store_bytes > 128 || !std::has_single_bit(store_bytes)) {
-      throw std::invalid_argument("--store_bytes is 16, 32, 64 or 128");
+    if (store_bytes != 0 &&
+        (store_bytes < 16 || store_bytes > 128 || !std::has_single_bit(store_bytes))) {
+      throw std::invalid_argument("--store_bytes is 16, 32, 64 or 128, or 0 for each of them");
     }
     const std::uint64_t least = std::max<std::uint64_t>(options["least_mib"], 1);
     const std::uint64_t most = std::min<std::uint64_t>(options["most_mib"], 32 << 10);
     for (std::uint64_t mib = least; mib <= most; mib *= 4) {
-      measure(mib << 20, stores, store_bytes, options["repeat"]);
+      for (std::uint64_t width = 16; width <= 128; width *= 2) {
+        if (store_bytes != 0 && width != store_bytes) continue;
+        measure(mib << 20, stores, width, options["repeat"]);
+      }
     }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "scatter_bench: %s\n", error.what());

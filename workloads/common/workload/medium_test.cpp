@@ -123,8 +123,9 @@ TEST_P(OnAMedium, ARestoreTakesAsLongAsItsBytes) {
 // Computes for a while, and says that its kernels stored so many bytes.
 class Computing : public workload::Workload {
  public:
-  Computing(std::chrono::milliseconds time, std::uint64_t bytes, std::uint64_t streamed)
-      : time_(time), bytes_(bytes), streamed_(streamed) {}
+  Computing(std::chrono::milliseconds time, std::uint64_t bytes, std::uint64_t streamed,
+            std::uint64_t unchanged)
+      : time_(time), bytes_(bytes), streamed_(streamed), unchanged_(unchanged) {}
   std::string input() const override { return "none"; }
   std::uint64_t steps() const override { return 1; }
   std::uint64_t medium_bytes() const override { return 1 << 20; }
@@ -138,24 +139,26 @@ class Computing : public workload::Workload {
   std::string verify() override { return {}; }
   std::uint64_t kernel_bytes() const override { return done_ * bytes_; }
   std::uint64_t streamed_bytes() const override { return done_ * streamed_; }
+  std::uint64_t unchanged_bytes() const override { return done_ * unchanged_; }
 
  private:
   std::chrono::milliseconds time_;
   std::uint64_t bytes_;
   std::uint64_t streamed_;
+  std::uint64_t unchanged_;
   std::uint64_t done_ = 0;
 };
 
 class KernelStores : public holdfast::test::Scratch {
  protected:
   StepCost step(const char* medium, std::chrono::milliseconds time, std::uint64_t bytes,
-                Access access, std::uint64_t streamed = 0) const {
+                Access access, std::uint64_t streamed = 0, std::uint64_t unchanged = 0) const {
     BackingOptions options;
     options.path = path();
     options.capacity = 1 << 20;
     options.cpu_threads = 1;
     options.medium = MediumModel::parse(medium);
-    Computing work(time, bytes, streamed);
+    Computing work(time, bytes, streamed, unchanged);
     StepCost cost;
     {
       Backing backing(options);
@@ -197,6 +200,15 @@ TEST_F(KernelStores, AreStreamsWhereTheWorkloadSaysSo) {
   EXPECT_LT(streamed.medium_seconds, 0.9);
   const StepCost half = step("optane", milliseconds(0), kBytes / 10, Access::random, kBytes / 20);
   EXPECT_GE(half.seconds, kBytes / 20 / 0.72e9 + kBytes / 20 / 12.5e9);
+}
+
+// The rest of the lines that are stored whole: a second of the medium, if they counted.
+TEST_F(KernelStores, OfWhatIsThereAlreadyCostAMediumNothing) {
+  constexpr std::uint64_t kBytes = 720'000'000;
+  const StepCost whole = step("optane", milliseconds(0), kBytes, Access::random, 0, kBytes);
+  EXPECT_EQ(whole.bytes, kBytes);
+  EXPECT_EQ(whole.unchanged_bytes, kBytes);
+  EXPECT_LT(whole.medium_seconds, 0.9);
 }
 
 TEST(FlushedBytes, AreThoseOfAllThreadsAlsoOfThoseThatEnded) {
