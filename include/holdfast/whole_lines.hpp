@@ -32,9 +32,9 @@ enum class LineChange : unsigned {
 // `copy`, which it leaves as it is. `store(place, cell)` stores a cell. Returns whether this thread
 // stored one, and so has to persist(), whatever it had to store itself.
 //
-// REQUIRES: Cell is of 16 bytes; `cells` begins a line. Four neighbouring threads of a block, the
-// first of them a multiple of four, call it together. What has to be durable before the store is,
-// by the thread whose change it is. copy[i] is what cells[i] is, but for what this kernel changes.
+// REQUIRES: Cell is of 16 bytes; `cells` begins a line. Blocks of one dimension, of a multiple of
+// four threads: 4n to 4n + 3 call it together. What has to be durable before a change is durable,
+// by its own thread: another one stores it. copy[i] is what cells[i] is, but for what changes here.
 template <class Cell, class Store>
 __device__ bool store_by_lines(Cell* cells, const Cell* copy, LineChange change, std::uint64_t at,
                                const Cell& value, const Store& store) {

@@ -506,9 +506,11 @@ std::pair<std::uint32_t, std::uint32_t> Order::cells_of(std::uint64_t address,
 }
 
 void Order::find_constant(std::span<const std::byte> base, std::uint64_t begin) {
+  base_ = base;
+  base_begin_ = begin;
   constant_.clear();
   for (const Cell& cell : cells_) {
-    const std::byte* const held = base.data() + (cell.address - begin);
+    const std::byte* const held = held_at_first(cell);
     constant_.push_back(
         std::all_of(cell.writes.begin(), cell.writes.end(), [&](std::uint32_t number) {
           const Write& write = writes_[number];

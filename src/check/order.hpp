@@ -99,8 +99,12 @@ class Order {
   std::uint32_t versions(std::uint32_t cell, const CrashPoint& point) const;
 
   // Finds the cells that hold the same whichever of their writes are durable. `base`: what the
-  // range, which begins at `begin`, held before all of them.
+  // range, which begins at `begin`, held before all of them; it outlives this.
   void find_constant(std::span<const std::byte> base, std::uint64_t begin);
+  // What a cell held before all of its writes; null: nobody has looked.
+  const std::byte* held_at_first(const Cell& cell) const {
+    return base_.empty() ? nullptr : base_.data() + (cell.address - base_begin_);
+  }
   // Whether it is known to be one: which of its writes are durable makes no other state.
   bool is_constant(std::uint32_t cell) const { return !constant_.empty() && constant_[cell]; }
 
@@ -128,6 +132,8 @@ class Order {
   std::vector<Bitset> down_;
   std::vector<Cell> cells_;     // by address
   std::vector<bool> constant_;  // by cell; empty: nobody has looked
+  std::span<const std::byte> base_;
+  std::uint64_t base_begin_ = 0;
   std::vector<CrashPoint> points_;
   std::vector<FenceUse> fence_uses_;
   std::vector<ReleaseUse> release_uses_;

@@ -49,14 +49,16 @@ Robustness::Robustness(const Order& order) : order_(order) {
   }
 }
 
-// Of versions of the cell; 0 is what it held at first, which equals nothing.
+// Of versions of the cell; 0 is what it held at first.
 bool Robustness::same_value(const Cell& cell, std::uint32_t a, std::uint32_t b) const {
-  if (a == 0 || b == 0) return false;
   const auto at = [&](std::uint32_t version) {
+    if (version == 0) return order_.held_at_first(cell);
     const Write& write = order_.writes()[cell.writes[version - 1]];
     return order_.trace().bytes.data() + write.value + (cell.address - write.address);
   };
-  return std::memcmp(at(a), at(b), cell.size) == 0;
+  const std::byte* const first = at(a);
+  const std::byte* const second = at(b);
+  return first != nullptr && second != nullptr && std::memcmp(first, second, cell.size) == 0;
 }
 
 std::string Robustness::violation(const Bitset& durable, const CrashPoint& point,
@@ -68,7 +70,7 @@ std::string Robustness::violation(const Bitset& durable, const CrashPoint& point
   for (const std::uint32_t number : reads) {
     const Cell& cell = order_.cells()[number];
     std::uint32_t version = order_.version(number, durable);
-    while (version > 1 && same_value(cell, version - 1, version)) --version;
+    while (version > 0 && same_value(cell, version - 1, version)) --version;
     if (version == 0) continue;
     const std::uint32_t write = cell.writes[version - 1];
     made |= before_[write];

@@ -103,6 +103,33 @@ TEST(Robust, TooNarrowAScopeIsFound) {
   EXPECT_EQ(check_robust(unjudged("append_blocks_naive")).verdict, Verdict::failed);
 }
 
+// Two stores without a fence in between, the first of which stores what is there already or not.
+Program published(std::uint64_t payload_before) {
+  Program program;
+  program.name = "published";
+  program.set_up = [=](Region& region) {
+    region.allocate<test::Pair>("pair", 1)[0].payload = payload_before;
+  };
+  program.run = [](Region& region, Session& session) {
+    session.start();
+    Stream stream;
+    launch(stream, 1, 1, test::publish<false>, region.find<test::Pair>("pair").data());
+    stream.synchronize();
+    session.acknowledge();
+  };
+  program.recover = [](Region& region) {
+    const test::Pair* const pair = region.find<test::Pair>("pair").data();
+    check::read(&pair->valid);
+    check::read(&pair->payload);
+  };
+  return program;
+}
+
+TEST(Robust, ValuesCountAndNotWhichStoreLeftThem) {
+  EXPECT_EQ(check_robust(published(0)).verdict, Verdict::failed);
+  EXPECT_TRUE(nothing_fails(check_robust(published(42))));
+}
+
 // A verification that there is is run for what it reads, and not believed.
 TEST(Robust, WhatAVerificationSaysDoesNotCount) {
   Program program = example("append");

@@ -8,6 +8,7 @@
 namespace holdfast::test {
 
 struct Pair {
+  static constexpr const char* kTypeName = "pair";
   alignas(64) std::uint64_t payload;
   alignas(64) std::uint64_t valid;
 };
