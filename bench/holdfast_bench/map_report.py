@@ -169,7 +169,7 @@ def stores() -> str:
 
 
 def bare() -> str:
-    """A table's batches beside the reads and stores of the medium that they come to."""
+    """A table's lookups beside the reads of the medium that they come to."""
     lines = _lines("map_bare", "map_stores")
     alone = {(x["operation"], x["batch"]): x for x in lines}
     here = {(x["operation"], x["batch"]): x for x in _lines("map_bare", "map")

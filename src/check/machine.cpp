@@ -296,13 +296,10 @@ void Machine::restore(std::span<const Level> levels) {
       const std::uint32_t version = order.version(i, *level.durable);
       if (version == 0) continue;
       const Cell& cell = order.cells()[i];
-      const Write& write = order.writes()[cell.writes[version - 1]];
       const std::uint64_t place = cell.address - range_.begin;
       placed_.push_back(static_cast<std::uint32_t>(place / 8));
       footprint_.set_variable(place / 8);
-      std::memcpy(memory + place,
-                  order.trace().bytes.data() + write.value + (cell.address - write.address),
-                  cell.size);
+      std::memcpy(memory + place, order.value(cell, version), cell.size);
     }
   }
 }

@@ -510,15 +510,20 @@ void Order::find_constant(std::span<const std::byte> base, std::uint64_t begin) 
   base_begin_ = begin;
   constant_.clear();
   for (const Cell& cell : cells_) {
-    const std::byte* const held = held_at_first(cell);
-    constant_.push_back(
-        std::all_of(cell.writes.begin(), cell.writes.end(), [&](std::uint32_t number) {
-          const Write& write = writes_[number];
-          const std::byte* const stored =
-              trace_->bytes.data() + write.value + (cell.address - write.address);
-          return std::memcmp(stored, held, cell.size) == 0;
-        }));
+    bool same = true;
+    for (std::uint32_t version = 1; same && version <= cell.writes.size(); ++version) {
+      same = std::memcmp(value(cell, version), value(cell, 0), cell.size) == 0;
+    }
+    constant_.push_back(same);
   }
+}
+
+const std::byte* Order::value(const Cell& cell, std::uint32_t version) const {
+  if (version == 0) {
+    return base_.empty() ? nullptr : base_.data() + (cell.address - base_begin_);
+  }
+  const Write& write = writes_[cell.writes[version - 1]];
+  return trace_->bytes.data() + write.value + (cell.address - write.address);
 }
 
 std::uint32_t Order::version(std::uint32_t cell, const Bitset& durable) const {

@@ -101,10 +101,9 @@ class Order {
   // Finds the cells that hold the same whichever of their writes are durable. `base`: what the
   // range, which begins at `begin`, held before all of them; it outlives this.
   void find_constant(std::span<const std::byte> base, std::uint64_t begin);
-  // What a cell held before all of its writes; null: nobody has looked.
-  const std::byte* held_at_first(const Cell& cell) const {
-    return base_.empty() ? nullptr : base_.data() + (cell.address - base_begin_);
-  }
+  // What a cell holds in one of its versions. 0, what it held before all of its writes, is null
+  // until find_constant() has been told of it.
+  const std::byte* value(const Cell& cell, std::uint32_t version) const;
   // Whether it is known to be one: which of its writes are durable makes no other state.
   bool is_constant(std::uint32_t cell) const { return !constant_.empty() && constant_[cell]; }
 

@@ -51,13 +51,8 @@ Robustness::Robustness(const Order& order) : order_(order) {
 
 // Of versions of the cell; 0 is what it held at first.
 bool Robustness::same_value(const Cell& cell, std::uint32_t a, std::uint32_t b) const {
-  const auto at = [&](std::uint32_t version) {
-    if (version == 0) return order_.held_at_first(cell);
-    const Write& write = order_.writes()[cell.writes[version - 1]];
-    return order_.trace().bytes.data() + write.value + (cell.address - write.address);
-  };
-  const std::byte* const first = at(a);
-  const std::byte* const second = at(b);
+  const std::byte* const first = order_.value(cell, a);
+  const std::byte* const second = order_.value(cell, b);
   return first != nullptr && second != nullptr && std::memcmp(first, second, cell.size) == 0;
 }
 

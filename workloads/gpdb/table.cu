@@ -241,13 +241,6 @@ void launch_insert(holdfast::Stream& stream, Row* table, std::uint64_t first, co
                    reinterpret_cast<const Quarter*>(rows), quarters, persists);
 }
 
-void launch_numbers(holdfast::Stream& stream, Row* rows, std::uint64_t first, std::uint64_t count) {
-  if (count == 0) return;
-  const unsigned threads = Shape{}.threads;
-  holdfast::launch(stream, dim3(blocks_for(count, threads)), dim3(threads), number_rows_in_place,
-                   rows, first, count);
-}
-
 template <class Log>
 void launch_update(holdfast::Stream& stream, const Rows& rows, const std::uint16_t* carriers,
                    const Query& query, const Log& log, Outcome* outcome, unsigned threads) {
@@ -395,7 +388,7 @@ void Table::insert(holdfast::Stream& stream, const Row* rows, std::uint64_t coun
   launch_insert(stream, self.table, first, rows, count, self.shape.threads, true);
   if (self.copy.data() != nullptr) {
     holdfast::copy_async(stream, self.copy.data() + first, rows, count * sizeof(Row));
-    launch_numbers(stream, self.copy.data() + first, first, count);
+    number_rows(stream, self.copy.data() + first, first, count);
   }
   self.end(stream, count);
   self.bytes_stored += count * sizeof(Row);
@@ -443,7 +436,10 @@ void store_rows(holdfast::Stream& stream, Row* table, std::uint64_t first, const
 }
 
 void number_rows(holdfast::Stream& stream, Row* rows, std::uint64_t first, std::uint64_t count) {
-  launch_numbers(stream, rows, first, count);
+  if (count == 0) return;
+  const unsigned threads = Shape{}.threads;
+  holdfast::launch(stream, dim3(blocks_for(count, threads)), dim3(threads), number_rows_in_place,
+                   rows, first, count);
 }
 
 struct PlainUpdate::Impl {
