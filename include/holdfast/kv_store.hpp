@@ -222,15 +222,18 @@ class KvStore {
   // wrong.
   std::string verify();
 
-  // Layout::log: makes it a log for `capacity` pairs, of `log_records` (0: as
-  // Options::log_records), with all that it holds, where it has room for fewer of either, and with
-  // no less of the other than it has; else does nothing. Both logs, and both indexes, are there
-  // meanwhile: the region is enlarged for it, up to its max_size. A kill leaves the store as it
-  // was, or with its new room. Refs of it end, as by open(), and stream() is another one. Throws
-  // unsupported (Layout::in_place; a region that is open for reading), invalid_argument (as
-  // create()), already_exists (an object of the region has the name of one of the new log's,
-  // "kvs.grown.records" for example), no_space, no_memory; the store is then as it was, and the
-  // region may be larger.
+  // Gives it room for `capacity` pairs, as Options::capacity, with all that it holds; where it has
+  // as much, does nothing. Layout::log: also of `log_records` (0: as Options::log_records), and
+  // with no less of either than it has. What it has and what it gets are there together for a
+  // while, on the medium and in device memory: the region is enlarged for it, up to its max_size. A
+  // kill leaves the store as it was, or with its new room. Refs of it end, as by open(), and
+  // stream() may be another one. In place no pair is evicted, and batches and logs stay what they
+  // are.
+  //
+  // Throws unsupported (a region that is open for reading), invalid_argument (as create(), also
+  // log_records in place), already_exists (an object of the region has the name of one that is made
+  // for it, "kvs.grown.records" for example), no_space, no_memory; the store is then as it was, and
+  // the region may be larger.
   void reserve(std::uint64_t capacity, std::uint64_t log_records = 0);
 
   // Returns once the copy in device memory, if there is one, is loaded.

@@ -189,11 +189,12 @@ class KeyValueStore:
         return self._store.verify()
 
     def reserve(self, capacity: int, log_records: int = 0) -> None:
-        """Makes a log one for `capacity` pairs, of `log_records`, if it has room for fewer.
+        """Gives it room for `capacity` pairs, and a log `log_records`, if it has less.
 
-        It has all its pairs; a kill leaves it as it was, or with its new room. Both are there
-        meanwhile: the region is enlarged up to its max_size. Raises Error (unsupported: the layout
-        in_place; no_space, no_memory), and the store is as it was; the region may be larger.
+        It keeps all its pairs; a kill leaves it as it was, or with its new room. A table in place
+        doubles. Old and new are there together for a while: the region is enlarged up to its
+        max_size. Raises Error (invalid_argument, also for `log_records` in place; no_space,
+        no_memory), and the store is as it was; the region may be larger.
         """
         records = checked_number(log_records, "log_records", 0)
         self._store.reserve(checked_number(capacity, "capacity", 0), records)

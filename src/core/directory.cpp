@@ -297,12 +297,17 @@ void Directory::remove(std::string_view name) {
 
 void Directory::rename(const std::vector<Renaming>& names) {
   check_countable();
-  std::vector<ObjectInfo> renamed = objects_;
-  for (const Renaming& name : names) {
-    std::erase_if(renamed, [&](const ObjectInfo& object) { return object.name == name.to; });
-    for (ObjectInfo& object : renamed) {
-      if (object.name == name.from) object.name = name.to;
-    }
+  std::vector<ObjectInfo> renamed;
+  for (const ObjectInfo& object : objects_) {
+    const auto its_own = std::find_if(
+        names.begin(), names.end(), [&](const Renaming& name) { return object.name == name.from; });
+    const bool gives_way = its_own == names.end() &&
+                           std::any_of(names.begin(), names.end(), [&](const Renaming& name) {
+                             return object.name == name.to;
+                           });
+    if (gives_way) continue;
+    renamed.push_back(object);
+    if (its_own != names.end()) renamed.back().name = its_own->to;
   }
   objects_ = std::move(renamed);
   store();

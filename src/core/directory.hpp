@@ -62,7 +62,8 @@ class Directory {
   // Each of these is atomic: a kill, or an exception, leaves the directory before or after it.
   void insert(ObjectInfo object);      // REQUIRES: first_fit() and check_room() passed
   void remove(std::string_view name);  // REQUIRES: it exists
-  // Each has its second name from now on, and who had that one is gone. REQUIRES: the first exist.
+  // All at once: each has its second name from now on, and who had that one and gets no other is
+  // gone. REQUIRES: the first exist; no name is twice among the first, or among the second.
   void rename(const std::vector<Renaming>& names);
   void set_region_bytes(std::uint64_t bytes);
 

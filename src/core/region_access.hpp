@@ -54,8 +54,8 @@ struct RegionAccess {
   static Region open_or_create(const std::string& path, const RegionOptions& options,
                                const OpenOptions& opening, const Surroundings& around);
 
-  // Each object has its second name from now on, and who had that one is gone: a kill leaves all of
-  // it done, or nothing. Throws not_found, unsupported (a region that is open for reading).
+  // As Directory::rename(): a kill leaves all of it done, or nothing. Throws not_found, unsupported
+  // (a region that is open for reading).
   static void rename(const Region& region, const std::vector<Renaming>& names);
 
   // Before the first work of a writer that pending() is told of behind its last, and which commits

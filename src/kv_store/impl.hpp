@@ -77,11 +77,14 @@ inline std::string where_of(const Region& region) {
 std::shared_ptr<KvStore::Impl> create_in_place(Region& region, const KvStore::Options& options);
 std::shared_ptr<KvStore::Impl> open_in_place(Region& region, KvStore::Cache cache);
 void remove_in_place(Region& region);
+// What a growth that was cut off has left, if it is of this layout. May throw std::bad_alloc.
+void drop_in_place_growth(Region& region);
 std::uint64_t in_place_region_bytes(const KvStore::Options& options);
 
 std::shared_ptr<KvStore::Impl> create_log(Region& region, const KvStore::Options& options);
 std::shared_ptr<KvStore::Impl> open_log(Region& region, KvStore::Index index);
 void remove_log(Region& region);
+void drop_log_growth(Region& region);  // as drop_in_place_growth()
 std::uint64_t log_region_bytes(const KvStore::Options& options);
 // Whether what is there under the store's name, whole or not, is of the layout log.
 bool is_log(const Region& region);

@@ -1,10 +1,12 @@
 // The layout in place: a set-associative table in the region, changed under an undo log.
+#include <algorithm>
 #include <bit>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "core/growth.hpp"
 #include "core/reason.hpp"
 #include "core/stream_end.hpp"
 #include "durable/creation.hpp"
@@ -23,6 +25,8 @@ namespace {
 using detail::concat;
 
 constexpr const char* kTable = "table";
+// A store with a larger table that is being made, or with the smaller one that it was made for.
+constexpr const char* kGrown = "kvs.grown";
 constexpr std::uint64_t kMaxBuckets = std::uint64_t{1} << 32;
 constexpr std::uint32_t kPartitions = 1024;  // of the conventional log
 constexpr std::uint32_t kMaxPartitionedBatch =
@@ -83,8 +87,8 @@ StoreParameters parameters_of(const KvStore::Options& options) {
 
 // Makes its caller the one user of the region's store in this process. For lookups: they ask no
 // transaction, and a copy of the table has nothing of another store's batches.
-core::Use take_over(const Region& region) {
-  return core::RegionAccess::take_over(region, concat(kName, ".", kTable));
+core::Use take_over(const Region& region, const char* store = kName) {
+  return core::RegionAccess::take_over(region, concat(store, ".", kTable));
 }
 
 // A store's device memory.
@@ -102,10 +106,11 @@ struct Buffers {
 
 class InPlaceStore : public KvStore::Impl {
  public:
-  InPlaceStore(Region& r, StoreObject o, core::Use user, Buffers b)
+  InPlaceStore(Region& r, StoreObject o, core::Use user, Buffers b, KvStore::Cache cache)
       : Impl(r, std::move(user), o.parameters().max_batch, where_of(r)),
         object_(std::move(o)),
-        buffers_(std::move(b)) {}
+        buffers_(std::move(b)),
+        cache_(cache) {}
   ~InPlaceStore() override {
     try {
       if (loading_) loader_->synchronize();
@@ -144,10 +149,13 @@ class InPlaceStore : public KvStore::Impl {
   void check_whole() const;  // throws device: an earlier call failed
   void carry_out(const std::uint64_t* keys, const std::uint64_t* values, const KvStore::Op* kinds,
                  std::size_t count);
+  // Makes a larger table beside this one, and uses it from then on. Where it throws the store is as
+  // it was.
+  void move_to(const StoreParameters& larger);
   // Begins to load the copy. REQUIRES: the table is as a committed batch left it.
   void load_copy();
 
-  StoreObject object_;
+  StoreObject object_;  // of the table that it had first
   Transaction& transaction_ = object_.transaction();
   UndoLog log_ = object_.log("log");
   UndoLog meta_ = object_.log("meta");
@@ -155,6 +163,7 @@ class InPlaceStore : public KvStore::Impl {
   Table table_{object_.part<Bucket>(kTable).data(), object_.parameters().buckets - 1,
                region.marks()};
   Buffers buffers_;
+  KvStore::Cache cache_;          // as asked for
   std::optional<Stream> loader_;  // of the copy, behind other work
   bool loading_ = false;
   std::string broken_;
@@ -165,11 +174,56 @@ void InPlaceStore::recover() {
   load_copy();
 }
 
-std::shared_ptr<KvStore::Impl> InPlaceStore::grown(std::uint64_t, std::uint64_t) {
-  throw Error(Errc::unsupported,
-              concat(where,
-                     ": a table in place has the places that it was made with: copy its pairs "
-                     "into a larger store (holdfast kv convert)"));
+// The new table comes with a store of its own. What is exchanged is the table, and the header,
+// which says how large it is: counters, transaction and logs are those of before, and the logs name
+// their transaction. So behind it the other store is whole, too, with the smaller table.
+void InPlaceStore::move_to(const StoreParameters& larger) {
+  DeviceBuffer<Bucket> copy = make_copy(cache_, larger.buckets, region.domain() == Domain::device);
+  const StoreObject other =
+      core::make_enlarging(region, where, kGrown, StoreObject::bytes(larger),
+                           [&] { return StoreObject::create(region, kGrown, larger); });
+  const Table table{other.part<Bucket>(kTable).data(), larger.buckets - 1, region.marks(),
+                    copy.data()};
+  Stream spreading;  // what fails there is no failure of this store's
+  launch_spread(spreading, table_, table);
+  spreading.synchronize();
+  std::vector<core::Renaming> names;
+  for (const char* const part : {Part::kHeader, kTable}) {
+    const std::string mine = concat(kName, ".", part);
+    const std::string others = concat(kGrown, ".", part);
+    names.insert(names.end(), {{mine, others}, {others, mine}});
+  }
+  core::Use grown_use = take_over(region, kGrown);
+  core::RegionAccess::rename(region, names);
+  use = std::move(grown_use);
+  table_ = table;
+  buffers_.copy = std::move(copy);
+}
+
+std::shared_ptr<KvStore::Impl> InPlaceStore::grown(std::uint64_t capacity,
+                                                   std::uint64_t log_records) {
+  check_whole();
+  KvStore::Options options;
+  options.capacity = std::max(capacity, (table_.mask + 1) * kWays);
+  options.log_records = log_records;
+  options.max_batch = object_.parameters().max_batch;
+  options.log = object_.parameters().log;
+  const StoreParameters larger = parameters_of(options);
+  if (larger.buckets == table_.mask + 1) return nullptr;
+  await_cache();
+  drop_in_place_growth(region);
+  const auto refuse_foreign = [&](std::string_view part) {
+    core::refuse_foreign(region, where, kName, concat(kGrown, ".", part));
+  };
+  refuse_foreign(Part::kHeader);
+  for (const Part& part : larger.parts()) refuse_foreign(part.name);
+  finish_creation([&] { move_to(larger); }, [&] { drop_in_place_growth(region); });
+  try {
+    drop_in_place_growth(region);
+  } catch (const std::exception&) {
+    // It goes at the next opening.
+  }
+  return nullptr;
 }
 
 KvStore::BatchResult InPlaceStore::update(const std::uint64_t* keys, const std::uint64_t* values,
@@ -314,6 +368,8 @@ KvStore::Stats InPlaceStore::stats() {
 
 }  // namespace
 
+void drop_in_place_growth(Region& region) { drop_remains<StoreObject>(region, kGrown); }
+
 std::shared_ptr<KvStore::Impl> create_in_place(Region& region, const KvStore::Options& options) {
   const StoreParameters parameters = parameters_of(options);
   (void)StoreObject::bytes(parameters);  // refuses parameters before there is memory for them
@@ -322,7 +378,7 @@ std::shared_ptr<KvStore::Impl> create_in_place(Region& region, const KvStore::Op
   return finish_creation(
       [&] {
         auto store = std::make_shared<InPlaceStore>(region, std::move(object), take_over(region),
-                                                    std::move(buffers));
+                                                    std::move(buffers), options.cache);
         store->begin_empty();
         return store;
       },
@@ -333,13 +389,17 @@ std::shared_ptr<KvStore::Impl> open_in_place(Region& region, KvStore::Cache cach
   StoreObject object = StoreObject::open(region, kName);
   core::Use use = take_over(region);  // from when its transaction is taken over
   Buffers buffers(region, object.parameters(), cache);
-  auto store =
-      std::make_shared<InPlaceStore>(region, std::move(object), std::move(use), std::move(buffers));
+  auto store = std::make_shared<InPlaceStore>(region, std::move(object), std::move(use),
+                                              std::move(buffers), cache);
   store->recover();
+  if (!region.read_only()) drop_in_place_growth(region);
   return store;
 }
 
-void remove_in_place(Region& region) { remove_in_use<StoreObject>(region, kName, kTable); }
+void remove_in_place(Region& region) {
+  remove_in_use<StoreObject>(region, kName, kTable);
+  drop_in_place_growth(region);
+}
 
 std::uint64_t in_place_region_bytes(const KvStore::Options& options) {
   return StoreObject::region_bytes(parameters_of(options));

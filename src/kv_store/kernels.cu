@@ -1,5 +1,7 @@
 #include "kv_store/kernels.hpp"
 
+#include <algorithm>
+
 #include "kv_store/impl.hpp"
 #include "kv_store/replacement.hpp"
 
@@ -276,6 +278,22 @@ __global__ void log_and_store(Table kvs, Log log, Batch batch, const Outcome* ou
   if (mine.needed) store_in_copy(kvs, mine);
 }
 
+// A thread has a way of some of the buckets: whole lines are stored, empty ways too.
+__global__ void spread(Table from, Table to) {
+  const std::uint64_t ways = (to.mask + 1) * kWays;
+  const std::uint64_t step = std::uint64_t{gridDim.x} * blockDim.x;
+  for (std::uint64_t i = position_of_thread(); i < ways; i += step) {
+    const std::uint64_t bucket = i / kWays;
+    const auto way = static_cast<unsigned>(i % kWays);
+    Pair pair = from.readable()[bucket & from.mask].ways[way];
+    if (pair.key == 0 || to.bucket_of(~pair.key) != bucket) pair = {0, 0};
+    detail::kv_store_pair(&to.buckets[bucket].ways[way], pair);
+    if (to.copy != nullptr) detail::kv_store_pair(&to.copy[bucket].ways[way], pair);
+    if (way == 0) to.marks.mark(&to.buckets[bucket], sizeof(Bucket));
+  }
+  persist();
+}
+
 }  // namespace
 
 void launch_choose(Stream& stream, const Table& kvs, const Batch& batch, Outcome* outcome) {
@@ -291,6 +309,13 @@ void launch_store(Stream& stream, const Table& kvs, const UndoLog& log, const Ba
     launch(stream, blocks_for(batch.count, kBlock), kBlock, log_and_store<decltype(view)>, kvs,
            view, batch, outcome);
   });
+}
+
+void launch_spread(Stream& stream, const Table& from, const Table& to) {
+  // A thread's stores wait for their durability together, at its end.
+  constexpr unsigned kMostBlocks = 2048;
+  const std::uint64_t ways = (to.mask + 1) * kWays;
+  launch(stream, std::min(blocks_for(ways, kBlock), kMostBlocks), kBlock, spread, from, to);
 }
 
 __global__ void get_from_kvs(Table kvs, Batch batch, std::uint64_t* values, std::uint8_t* found) {

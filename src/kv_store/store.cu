@@ -117,6 +117,9 @@ std::uint64_t KvStore::region_bytes(const KvStore::Options& options) {
 
 KvStore KvStore::create(Region& region, const KvStore::Options& options) try {
   check_options(options);
+  // Of a store whose removal was cut off, of either layout.
+  kv::drop_in_place_growth(region);
+  kv::drop_log_growth(region);
   return KvStore(options.layout == Layout::log ? kv::create_log(region, options)
                                                : kv::create_in_place(region, options));
 } catch (const std::exception&) {

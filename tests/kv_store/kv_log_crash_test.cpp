@@ -9,10 +9,11 @@
 namespace holdfast::test {
 namespace {
 
-// Batch `n`: so small a log is cleaned behind nearly every one. Every fourth erases.
+// So small a log is cleaned behind nearly every batch.
 constexpr std::size_t kBatch = 300;
 constexpr std::uint64_t kKeys = 900;
 KvStore::Options shape_of(Form form) { return log_options(1024, kBatch, 2048, form); }
+Numbered numbered(std::uint64_t n, std::size_t count = kBatch) { return {n, count, kKeys}; }
 
 // Children are told the form by its number.
 constexpr const char* kForm = "HOLDFAST_TEST_FORM";
@@ -20,44 +21,6 @@ Form form_given() { return static_cast<Form>(std::stoi(from_environment(kForm)))
 LogOpened open_as_given() {
   return LogOpened::open(from_environment("HOLDFAST_TEST_PATH"), {}, form_given());
 }
-
-struct Numbered {
-  explicit Numbered(std::uint64_t n, std::size_t count = kBatch, std::uint64_t below = kKeys)
-      : erases(n % 4 == 3), keys(count), values(count) {
-    std::mt19937_64 random(n);
-    for (std::size_t i = 0; i < count; ++i) {
-      keys[i] = random() % below;
-      values[i] = n << 32 | (random() & 0xffffffff);
-    }
-  }
-  void apply(const LogOpened& opened) const {
-    if (erases) {
-      opened.erase(keys);
-    } else {
-      opened.set(keys, values);
-    }
-  }
-  void apply_pinned(const LogOpened& opened) const {
-    const Input from(keys, Place::pinned, 3);
-    const Input with(values, Place::pinned, 5);
-    if (erases) {
-      opened.store->erase(from.data(), keys.size());
-    } else {
-      opened.store->set(from.data(), with.data(), keys.size());
-    }
-  }
-  void apply(Map& oracle) const {
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      if (erases) {
-        oracle.erase(keys[i]);
-      } else {
-        oracle[keys[i]] = values[i];
-      }
-    }
-  }
-  bool erases;
-  Keys keys, values;
-};
 
 // Large ones, of which a part is appended before all keys are known. One of a few sizes each, all
 // of them beyond what a small batch has.
@@ -91,7 +54,7 @@ TEST(KvLogChild, DISABLED_RunsUntilKilled) {
       if (large) {
         large_numbered(n).apply_pinned(opened);
       } else {
-        Numbered(n).apply(opened);
+        numbered(n).apply(opened);
       }
     });
   }
@@ -109,7 +72,7 @@ class KvLogCrash : public LogForms {
     int grew = 0;            // how often that had changed
     std::mt19937_64 random(test_seed());
     const KvStore::Options shape = large ? large_shape_of(GetParam()) : shape_of(GetParam());
-    const auto numbered = [&](std::uint64_t n) { return large ? large_numbered(n) : Numbered(n); };
+    const auto given = [&](std::uint64_t n) { return large ? large_numbered(n) : numbered(n); };
     LogOpened::create(path(), shape).region->close();
     Map oracle;
     std::uint64_t applied = 0;
@@ -125,8 +88,8 @@ class KvLogCrash : public LogForms {
               {{"HOLDFAST_TEST_PATH", path()}, {kForm, form()}, {kProgram, number_of(program)}},
               random, rounds.most_microseconds(large ? 60'000 : 30'000)));
       LogOpened opened = open();
-      for (; applied < told.done; ++applied) numbered(applied).apply(oracle);
-      if (applied < told.begun && opened.contents() != oracle) numbered(applied++).apply(oracle);
+      for (; applied < told.done; ++applied) given(applied).apply(oracle);
+      if (applied < told.begun && opened.contents() != oracle) given(applied++).apply(oracle);
       ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle))
           << "neither without nor with the batch in flight";
       const std::uint64_t capacity = opened.store->stats().capacity;
@@ -153,7 +116,7 @@ TEST(KvLogChild, DISABLED_DiesAtAFence) {
   if (in_opening) cpu::set_listener(&reaper);
   LogOpened opened = open_as_given();
   cpu::set_listener(&reaper);
-  if (!in_opening) Numbered(number("HOLDFAST_TEST_BATCH"), 24).apply(opened);
+  if (!in_opening) numbered(number("HOLDFAST_TEST_BATCH"), 24).apply(opened);
   opened.abandon();
 }
 
@@ -170,8 +133,8 @@ TEST_P(KvLogCrash, KilledAtEveryFenceOfAGrowth) {
   {
     const LogOpened made = LogOpened::create(path(), shape_of(GetParam()));
     for (std::uint64_t batch = 0; batch < 5; ++batch) {
-      Numbered(batch).apply(made);
-      Numbered(batch).apply(held);
+      numbered(batch).apply(made);
+      numbered(batch).apply(held);
     }
     made.region->commit();
   }
@@ -219,14 +182,14 @@ TEST_P(KvLogCrash, KilledAtEveryFenceOfABatchOfCleaningAndOfOpening) {
   for (bool cleans = false; !cleans; ++batch) {
     ASSERT_LT(batch, 200u);
     LogOpened opened = open();
-    Numbered(batch, batch < 6 ? kBatch : 24).apply(opened);
-    Numbered(batch, batch < 6 ? kBatch : 24).apply(held);
+    numbered(batch, batch < 6 ? kBatch : 24).apply(opened);
+    numbered(batch, batch < 6 ? kBatch : 24).apply(held);
     opened.store.reset();
     opened.region->close();
     image = read_file(path());
     opened = open();
     const std::uint64_t before = LogMedium(*opened.region).run();
-    Numbered(batch + 1, 24).apply(opened);
+    numbered(batch + 1, 24).apply(opened);
     cleans = LogMedium(*opened.region).run() == before + 2;
     opened.abandon();
     Region::destroy(path());
@@ -243,7 +206,7 @@ TEST_P(KvLogCrash, KilledAtEveryFenceOfABatchOfCleaningAndOfOpening) {
     return child.wait();
   };
   Map with = held;
-  Numbered(batch, 24).apply(with);
+  numbered(batch, 24).apply(with);
   bool finished = false;
   bool was_with = false;
   std::uint64_t snapshots = 0;

@@ -15,13 +15,6 @@ namespace {
 constexpr std::uint32_t kBatch = 300;
 constexpr std::uint64_t kCapacity = 700;
 
-bool has_remains(const Region& region) {
-  const std::vector<std::string> names = names_in(region);
-  return std::any_of(names.begin(), names.end(), [](const std::string& name) {
-    return name.find("grown") != std::string::npos;
-  });
-}
-
 class KvLogGrowth : public LogForms {
  protected:
   // `batches` of a program, of which one in four erases.
@@ -241,21 +234,6 @@ TEST_P(KvLogGrowth, WhatACutOffOneLeftGoesWithTheStore) {
 }
 
 #endif
-
-TEST(KvStoreGrowth, InPlaceIsRefusedAndSaysWhatIsNot) {
-  ScratchFolders folders;
-  KvStore::Options shape;
-  shape.capacity = 512;
-  shape.max_batch = 64;
-  RegionOptions options;
-  options.size = KvStore::region_bytes(shape);
-  Region region = Region::create(folders.path(), options);
-  KvStore store = KvStore::create(region, shape);
-  EXPECT_EQ(error_of([&] { store.reserve(1024); }, {"in place", "kv convert"}), Errc::unsupported);
-  const std::uint64_t key = 3;
-  store.set(&key, &key, 1);
-  EXPECT_EQ(store.verify(), "");
-}
 
 }  // namespace
 }  // namespace holdfast::test

@@ -176,6 +176,45 @@ class Input {
   const std::uint64_t* words_ = nullptr;
 };
 
+// Batch `n`, of keys below `below`. Every fourth erases.
+struct Numbered {
+  Numbered(std::uint64_t n, std::size_t count, std::uint64_t below)
+      : erases(n % 4 == 3), keys(count), values(count) {
+    std::mt19937_64 random(n);
+    for (std::size_t i = 0; i < count; ++i) {
+      keys[i] = random() % below;
+      values[i] = n << 32 | (random() & 0xffffffff);
+    }
+  }
+  void apply(const LogOpened& opened) const {
+    if (erases) {
+      opened.erase(keys);
+    } else {
+      opened.set(keys, values);
+    }
+  }
+  void apply_pinned(const LogOpened& opened) const {
+    const Input from(keys, Place::pinned, 3);
+    const Input with(values, Place::pinned, 5);
+    if (erases) {
+      opened.store->erase(from.data(), keys.size());
+    } else {
+      opened.store->set(from.data(), with.data(), keys.size());
+    }
+  }
+  void apply(Map& oracle) const {
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (erases) {
+        oracle.erase(keys[i]);
+      } else {
+        oracle[keys[i]] = values[i];
+      }
+    }
+  }
+  bool erases;
+  Keys keys, values;
+};
+
 // Random batches, and what a store holds behind them. `key`: of a number below `keys`.
 class LogProgram {
  public:

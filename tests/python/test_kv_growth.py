@@ -1,4 +1,4 @@
-"""Logs that are given more room: a store of numbers, also by `holdfast kv grow`, and a map."""
+"""Stores of numbers and a log map that are given more room, also by `holdfast kv grow`."""
 
 from __future__ import annotations
 
@@ -68,9 +68,60 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
                 store.reserve(wrong)
         _expect(store)
     region, store = _filled(tmp_path / "b.hf", "in_place")
-    with region, pytest.raises(Error, match="kv convert") as told:
-        store.reserve(1000)
-    assert told.value.code == "unsupported"
+    with region:
+        for capacity, records, code in (
+            (1 << 36, 0, "invalid_argument"),
+            (1 << 32, 0, "no_space"),
+            (1 << 12, 1, "invalid_argument"),
+        ):
+            with pytest.raises(Error) as told:
+                store.reserve(capacity, records)
+            assert told.value.code == code
+        assert store.stats().capacity == 1024
+
+
+def test_a_table_in_place_has_all_that_it_had_and_room_for_more(tmp_path: Path) -> None:
+    path = tmp_path / "a.hf"
+    keys = np.arange(1000, dtype=np.uint64)
+    with holdfast.create(path, KeyValueStore.region_bytes(8, 1000)) as region:
+        store = KeyValueStore.create(region, 8, 1000)
+        assert store.set(keys, keys * 3).evicted == 992
+        held = store.scan()
+        store.reserve(100_000)
+        assert store.stats().capacity == 131_072
+        assert store.stats().total.evicted == 992
+        for was, now in zip(held, store.scan(), strict=True):
+            assert sorted(was.tolist()) == sorted(now.tolist())
+        assert store.verify() == ""
+        assert store.set(keys, keys * 5).evicted == 0
+    with holdfast.open(path) as region:
+        again = KeyValueStore(region)
+        values, found = again.get(keys)
+        assert found.all()
+        assert np.array_equal(values, keys * 5)
+
+
+def test_kv_grow_of_a_table_in_place(run: Run) -> None:
+    run("kv", "create", "a.hf", "--capacity", 8, "--max-batch", 64)
+    run("kv", "put", "a.hf", "1=2", "3=4")
+    answer = run("kv", "grow", "a.hf", "--capacity", 1_000_000, "--json")
+    assert answer.status == 0, answer.err
+    assert answer.json["capacity"] == 1 << 20
+    stat = run("kv", "stat", "a.hf", "--json").json
+    assert (stat["capacity"], stat["layout"]) == (1 << 20, "in_place")
+    assert run("kv", "get", "a.hf", "1", "3", "--json").json["values"] == {"1": 2, "3": 4}
+    assert "1,048,576 pairs" in run("kv", "grow", "a.hf", "--capacity", 10).out
+    verified = run("kv", "verify", "a.hf", "--json").json
+    assert verified == {"ok": True, "records": 2, "problem": ""}
+    for words, says in (
+        (["--record-bytes", 1000], "--record-bytes"),
+        (["--log-records", 1000], "in_place"),
+        ([], "--capacity"),
+    ):
+        refused = run("kv", "grow", "a.hf", *words, "--json")
+        assert refused.status == 1, words
+        assert says in refused.json["error"]["message"]
+    assert not run("inspect", "a.hf", "--json").json["arena"]["exists"]  # a refusal is no crash
 
 
 def test_kv_grow_of_a_log(run: Run) -> None:

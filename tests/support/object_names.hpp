@@ -17,4 +17,12 @@ inline std::vector<std::string> names_in(const Region& region) {
   return names;
 }
 
+// Whether there is anything of a growth that was cut off, or is through.
+inline bool has_remains(const Region& region) {
+  const std::vector<std::string> names = names_in(region);
+  return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+    return name.find("grown") != std::string::npos;
+  });
+}
+
 }  // namespace holdfast::test

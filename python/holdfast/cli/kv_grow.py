@@ -1,4 +1,4 @@
-"""holdfast kv grow: more room in a store of strings, or in a log of numbers."""
+"""holdfast kv grow: more room in a store of strings, or of numbers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,34 @@ _MOST_CAPACITY = 1 << 32  # an index has four times as many slots at most
 _REFUSALS = ("invalid_argument", "no_space", "no_shared_memory", "already_exists", "unsupported")
 
 
-def _room_for_strings(capacity: int | None, record_bytes: int | None) -> int:
-    # The index doubles, so that it may get twice what is asked for; while keys move, the old
-    # levels are there, too.
-    return BytesMap.region_bytes(4 * (capacity or 1), record_bytes or 1)
+def _layout(region: _region.Region) -> str:
+    if kv_strings.is_in(region):
+        return "map"
+    return "in_place" if "kvs.table" in region else "log"
 
 
-def _room_for_log(capacity: int | None, log_records: int | None) -> int:
+def _check(store: Path, layout: str, record_bytes: int | None, log_records: int | None) -> None:
+    if layout == "map" and log_records is not None:
+        raise Error(f"{store} is a map, which has no --log-records: give --record-bytes")
+    if layout != "map" and record_bytes is not None:
+        raise Error(
+            f"{store} is no map, and has no --record-bytes: give --capacity, or --log-records of "
+            "a log"
+        )
+    if layout == "in_place" and log_records is not None:
+        raise Error(f"{store} is of the layout in_place, and no log: give --capacity alone")
+
+
+def _room(
+    layout: str, size: int, capacity: int | None, record_bytes: int | None, log_records: int | None
+) -> int:
+    if layout == "map":
+        # The index doubles, so that it may get twice what is asked for; while keys move, the old
+        # levels are there, too.
+        return BytesMap.region_bytes(4 * (capacity or 1), record_bytes or 1)
+    if layout == "in_place":
+        # Up to twice what is asked for, at 16 bytes; beside it undo logs as large as those there.
+        return size + 32 * (capacity or 0) + (4 << 20)
     # A record takes 16.5 bytes; what batches take the region has already, several times.
     return max(log_records or 0, 2 * (capacity or 0)) * 20 + (4 << 20)
 
@@ -39,13 +60,19 @@ def _grow_strings(
     return {"capacity": stats.capacity, "record_bytes": stats.record_bytes}
 
 
-def _grow_log(
+def _grow_numbers(
     region: _region.Region, capacity: int | None, log_records: int | None
 ) -> dict[str, Any]:
     kv = KeyValueStore.open(region)
     kv.reserve(capacity or 0, log_records or 0)
     stats = kv.stats()
     return {"capacity": stats.capacity, "log_records": stats.log_records}
+
+
+def _of_what(layout: str, now: dict[str, Any]) -> str:
+    if layout == "map":
+        return f" of {common.size_text(now['record_bytes'])} in all"
+    return f", in a log of {now['log_records']:,} records" if layout == "log" else ""
 
 
 @common.command
@@ -67,10 +94,9 @@ def grow(
     arena_folder: common.ArenaFolder = None,
     as_json: common.Json = False,
 ) -> None:
-    """Gives a store of the layout map or log room for more. What has as much stays as it is.
+    """Gives a store room for more. What has as much stays as it is.
 
-    The capacity of a map doubles until it is what is asked for. `kv convert` is for the layout
-    in_place.
+    The capacity of a map, and of the layout in_place, doubles until it is what is asked for.
     """
     if capacity is None and record_bytes is None and log_records is None:
         raise Error(
@@ -79,22 +105,15 @@ def grow(
     with _region.open(
         store, arena_folder=arena_folder, last_commit=last_commit, read_only=True
     ) as region:
-        is_map = kv_strings.is_in(region)
+        layout = _layout(region)
         size = region.size
-    if is_map and log_records is not None:
-        raise Error(f"{store} is a map, which has no --log-records: give --record-bytes")
-    if not is_map and record_bytes is not None:
-        raise Error(f"{store} is no map, and has no --record-bytes: give --log-records, of a log")
-    room = size + (
-        _room_for_strings(capacity, record_bytes)
-        if is_map
-        else _room_for_log(capacity, log_records)
-    )
+    _check(store, layout, record_bytes, log_records)
+    room = _room(layout, size, capacity, record_bytes, log_records)
     opened = _region.open(
         store,
         arena_folder=arena_folder,
         last_commit=last_commit,
-        max_size=min(max(room, 4 * size), _MOST_REGION_BYTES),
+        max_size=min(max(size + room, 4 * size), _MOST_REGION_BYTES),
     )
     aside = opened.open_report.arena_set_aside
     common.note_set_aside(aside)
@@ -102,10 +121,10 @@ def grow(
     now: dict[str, Any] = {}
     with opened:
         try:
-            if is_map:
+            if layout == "map":
                 now = _grow_strings(opened, capacity, record_bytes)
             else:
-                now = _grow_log(opened, capacity, log_records)
+                now = _grow_numbers(opened, capacity, log_records)
         except Error as error:
             if error.code not in _REFUSALS:
                 raise
@@ -116,9 +135,5 @@ def grow(
     result = {"ok": True, "store": str(store), **now, "bytes": size, "arena_set_aside": aside}
     if as_json:
         common.emit(result)
-    elif is_map:
-        records = common.size_text(now["record_bytes"])
-        common.out.print(f"{store}: room for {now['capacity']:,} pairs of {records} in all")
     else:
-        records = f"{now['log_records']:,} records"
-        common.out.print(f"{store}: room for {now['capacity']:,} pairs, in a log of {records}")
+        common.out.print(f"{store}: room for {now['capacity']:,} pairs{_of_what(layout, now)}")

@@ -541,6 +541,8 @@ std::shared_ptr<KvStore::Impl> open_log(Region& region, KvStore::Index index) {
 
 void remove_log(Region& region) { log::remove_store(region, kName); }
 
+void drop_log_growth(Region& region) { log::drop_growth(region, kName); }
+
 std::uint64_t log_region_bytes(const KvStore::Options& options) {
   return log::LogObject::region_bytes(log::shape_of(options));
 }
