@@ -132,30 +132,73 @@ void MapHost::refuse_gap(const MapChanges& of) const {
                                      "followed()"));
 }
 
+// Of counts that are no page's: what is behind the arrays would be read.
+void MapHost::refuse_page(const MapChanges& of, const void* keys, const void* values,
+                          const void* erased) const {
+  const std::uint64_t recorded = of.to.number - of.from.number;
+  if (of.to.number < of.from.number || of.to.seen < of.to.number || of.upserts > recorded ||
+      of.tombstones > recorded - of.upserts) {
+    throw Error(Errc::invalid_argument,
+                concat(where, ": changes from version ", of.from.number, " to ", of.to.number,
+                       ", behind which ", of.to.seen, " were seen, with ", of.upserts,
+                       " upserts and ", of.tombstones,
+                       " tombstones, are no page that export_changes() gives: export them again"));
+  }
+  if ((of.upserts != 0 && (keys == nullptr || values == nullptr)) ||
+      (of.tombstones != 0 && erased == nullptr)) {
+    throw Error(Errc::invalid_argument,
+                where +
+                    ": apply_changes() was given no keys, values or erased keys: give what "
+                    "export_changes() has filled");
+  }
+}
+
+// Throws what a batch of these would, which does nothing then.
+void MapHost::refuse_unstorable(const void* keys, const void* values, std::uint32_t count) {
+  const core::StreamEnd end(stream);
+  MapBatch batch{};
+  batch.count = count;
+  batch.status = memory_.status.data();
+  if (shape().places == 0) batch.values = reach_in(values, count * shape().value_bytes);
+  take_keys(batch, keys);
+  fill_async(stream, memory_.report.data(), 0, sizeof(map::Report));
+  claim(view(true), batch);
+  copy_async(stream, memory_.report_host.data(), memory_.report.data(), sizeof(map::Report));
+  stream.synchronize();
+  check_refused();
+}
+
 MapResult MapHost::apply_changes(const MapChanges& of, const void* keys, const void* values,
                                  const void* erased) {
   region.check_writable("apply_changes()");
   map::Changes& record = recorder("apply_changes()");
   refuse_gap(of);
+  refuse_page(of, keys, values, erased);
+  const auto in_pieces = [&](std::uint64_t count, const void* of_keys, const void* of_values,
+                             const auto& body) {
+    for (std::uint64_t first = 0; first < count; first += max_batch_) {
+      const auto at = [first](const void* all, std::uint64_t bytes) -> const void* {
+        return all == nullptr ? nullptr : static_cast<const std::byte*>(all) + first * bytes;
+      };
+      body(at(of_keys, shape().key_bytes), at(of_values, shape().value_bytes),
+           static_cast<std::uint32_t>(std::min<std::uint64_t>(max_batch_, count - first)));
+    }
+  };
+  const auto refuse = [&](const void* some, const void* of_them, std::uint32_t count) {
+    refuse_unstorable(some, of_them, count);
+  };
+  in_pieces(of.tombstones, erased, nullptr, refuse);
+  in_pieces(of.upserts, keys, values, refuse);
   // From here on some keys may have what is newer than the version.
   whole([&] { record.follow(stream, begun(of)); });
   MapResult result;
-  const auto in_pieces = [&](std::uint64_t count, const auto& body) {
-    for (std::uint64_t first = 0; first < count; first += max_batch_) {
-      add(result, body(first, std::min<std::uint64_t>(max_batch_, count - first)));
-    }
+  const auto change = [&](MapOperation operation) {
+    return [&, operation](const void* some, const void* of_them, std::uint32_t count) {
+      add(result, update(operation, some, of_them, nullptr, count, nullptr));
+    };
   };
-  const auto at = [](const void* of_all, std::uint64_t offset) -> const void* {
-    return of_all == nullptr ? nullptr : static_cast<const std::byte*>(of_all) + offset;
-  };
-  in_pieces(of.tombstones, [&](std::uint64_t first, std::uint64_t count) {
-    return update(MapOperation::erase, at(erased, first * shape().key_bytes), nullptr, nullptr,
-                  count, nullptr);
-  });
-  in_pieces(of.upserts, [&](std::uint64_t first, std::uint64_t count) {
-    return update(MapOperation::insert_or_assign, at(keys, first * shape().key_bytes),
-                  at(values, first * shape().value_bytes), nullptr, count, nullptr);
-  });
+  in_pieces(of.tombstones, erased, nullptr, change(MapOperation::erase));
+  in_pieces(of.upserts, keys, values, change(MapOperation::insert_or_assign));
   if (result.not_done() != 0) {
     throw Error(Errc::no_space,
                 concat(where, ": ", result.not_done(),

@@ -172,6 +172,9 @@ class MapHost {
   void refuse_refs(const char* what) const;
   map::Changes& recorder(const char* what) const;
   void refuse_gap(const MapChanges& of) const;
+  void refuse_page(const MapChanges& of, const void* keys, const void* values,
+                   const void* erased) const;
+  void refuse_unstorable(const void* keys, const void* values, std::uint32_t count);
   void list_values();
   void list_more_places(DeviceBuffer<std::uint32_t> larger);
   void check_count(std::size_t count) const;

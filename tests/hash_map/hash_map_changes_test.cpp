@@ -540,6 +540,69 @@ TEST(HashMapChangesChild, DISABLED_RunsUntilKilled) {
   run_both(source, follower, std::stoull(from_environment("HOLDFAST_TEST_BATCH")), true);
 }
 
+// What cannot be stored, or is no page's, is refused before anything is done.
+TEST_F(HashMapChanges, APageThatCannotBeIsRefusedWhole) {
+  Map& to = *follower_.map;
+  to.follow(source_.map->version());
+  put(0, 40, 1);
+  Page<Map>(*source_.map, to.followed(), 64).apply(to);
+  const std::vector<U64> some{1, 2, 3};
+  source_.map->erase(some.data(), some.size());
+  put(100, 30, 2);
+  const Page<Map> page(*source_.map, to.followed(), 64);
+  ASSERT_EQ(page.changes.tombstones, 3u);
+  const auto held = follower_.contents();
+  const MapVersion at = to.followed();
+  const auto refused = [&](const Page<Map>& bad, const std::vector<std::string>& said) {
+    EXPECT_EQ(error_of([&] { bad.apply(to); }, said), Errc::invalid_argument);
+    EXPECT_EQ(to.followed(), at);
+    EXPECT_EQ(follower_.contents(), held);
+  };
+  for (const bool erased : {false, true}) {
+    Page<Map> bad = page;
+    (erased ? bad.erased : bad.keys)[1] = EmptyKey<U64>{}.value;
+    refused(bad, {"EmptyKey"});
+  }
+  const auto counts = [&](auto&& change) {
+    Page<Map> bad = page;
+    change(bad.changes);
+    refused(bad, {"no page", "export them again"});
+  };
+  counts([](MapChanges& of) { of.upserts = U64{1} << 62; });
+  counts([](MapChanges& of) { of.tombstones = ~U64{0}; });
+  counts([](MapChanges& of) { of.upserts = ~U64{0}, of.tombstones = 2; });
+  counts([](MapChanges& of) { of.to.number = of.from.number - 1; });
+  counts([](MapChanges& of) { of.to.seen = of.to.number - 1; });
+  EXPECT_EQ(error_of([&] { to.apply_changes(page.changes, nullptr, nullptr, nullptr); },
+                     {"no keys, values or erased"}),
+            Errc::invalid_argument);
+  EXPECT_EQ(to.followed(), at);
+  page.apply(to);
+  ASSERT_NO_FATAL_FAILURE(follower_.expect_holds(source_.contents()));
+}
+
+// Values that stand in slots, where two bit patterns are none.
+TEST_F(HashMapChanges, APageWithAValueThatCannotBeStoredIsRefusedWhole) {
+  const Opened from = Opened::create(path("from"), recorded<Map>(8));
+  const Opened to = Opened::create(path("to"), recorded<Map>(8));
+  to.map->follow(from.map->version());
+  const MapVersion at = to.map->followed();
+  const std::vector<U64> some = numbers(0, 20), gone = numbers(0, 5);
+  from.map->insert(some.data(), from.values_of(some).data(), some.size());
+  from.map->erase(gone.data(), gone.size());
+  Page<Map> page(*from.map, at, 64);
+  const std::vector<std::uint32_t> values = page.values;
+  for (const U64 none : {EmptyValue{}.bits, EmptyValue{}.bits ^ 1}) {
+    std::memcpy(&page.values[6], &none, sizeof(none));
+    EXPECT_EQ(error_of([&] { page.apply(*to.map); }, {"EmptyValue"}), Errc::invalid_argument);
+    EXPECT_EQ(to.map->followed(), at);
+    EXPECT_EQ(to.map->size(), 0u);
+  }
+  page.values = values;
+  page.apply(*to.map);
+  ASSERT_NO_FATAL_FAILURE(to.expect_holds(from.contents()));
+}
+
 class HashMapChangesCrash : public HashMapChanges {
  protected:
   void begin() {
