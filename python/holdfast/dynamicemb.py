@@ -10,8 +10,6 @@ same region: nothing has to be dumped or loaded for that.
 
 from __future__ import annotations
 
-import ctypes
-import json
 import sys
 import weakref
 from collections.abc import Iterator
@@ -20,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
+from . import _dynamicemb_files as files
 from ._backend import ext
 from ._errors import Error, checked_number
 from ._map import MOST_OPERATIONS, Map
@@ -148,7 +147,7 @@ class MapStorage:
         founds = torch.zeros(count, dtype=torch.bool, device=device)
         scores = torch.zeros(count, dtype=torch.int64, device=device)
         frequency = lfu_accumulated_frequency
-        for table, at in self._parts(table_ids):
+        for table, at in self._parts(unique_keys, table_ids):
             keys = unique_keys[at].to(torch.int64).contiguous()
             rows, found = self._find(table.rows, keys)
             score, _ = self._find(table.scores, keys)
@@ -176,11 +175,27 @@ class MapStorage:
     ) -> None:
         """Stores rows, as find() gives them under CopyMode.VALUE, in place of those that are there.
 
-        preserve_existing: scores stay as they are. Raises Error (no_space).
+        Values of another type are converted as by Tensor.to(). preserve_existing: scores of rows
+        that are there stay as they are. Raises Error (no_space; and invalid_argument, with nothing
+        stored).
         """
         torch = self._torch
-        with_scores = scores is not None and scores.numel() > 0 and not preserve_existing
-        for table, at in self._parts(table_ids):
+        parts = self._parts(keys, table_ids)
+        count = keys.numel()
+        if list(values.shape) != [count, self._max_value_dim]:
+            raise Error(
+                f"values of shape {list(values.shape)}: give a row of {self._max_value_dim} "
+                f"for each of the {count} keys"
+            )
+        with_scores = scores is not None and scores.numel() > 0
+        if with_scores:
+            assert scores is not None
+            if scores.numel() != count or "float" in str(scores.dtype):
+                raise Error(
+                    f"{scores.numel()} scores of {scores.dtype} for {count} keys: give a whole "
+                    "number for each"
+                )
+        for table, at in parts:
             given = values[at]
             rows = torch.zeros(
                 (given.shape[0], table.columns), dtype=self._dtype, device=given.device
@@ -190,25 +205,43 @@ class MapStorage:
                 first = self._max_dim
                 self._state_of(table, rows)[:] = given[:, first : first + table.state_dim]
             part = keys[at].to(torch.int64).contiguous()
+            if not with_scores:
+                self._store(table, table.rows, part, rows)
+                continue
+            assert scores is not None
+            score = scores[at].to(torch.int64).contiguous()
+            scored = part
+            if preserve_existing:
+                new = ~self._contains(table.rows, part)
+                scored, score = part[new].contiguous(), score[new].contiguous()
             self._store(table, table.rows, part, rows)
-            if with_scores:
-                assert scores is not None
-                self._store(table, table.scores, part, scores[at].to(torch.int64).contiguous())
+            self._store(table, table.scores, scored, score)
 
     def size(self) -> int:
         """Rows of all tables."""
         return sum(len(table.rows) for table in self._tables)
 
-    def _parts(self, table_ids: Tensor) -> Iterator[tuple[_Table, Any]]:
-        """Yields each table that there are keys of, and where they are."""
-        if len(self._tables) == 1:
-            if table_ids.numel() > 0:
-                yield self._tables[0], slice(None)
-            return
-        for number, table in enumerate(self._tables):
-            at = self._torch.nonzero(table_ids == number).flatten()
-            if at.numel() > 0:
-                yield table, at
+    def _table(self, table_id: int) -> _Table:
+        return self._tables[checked_number(table_id, "table_id", 0, len(self._tables) - 1)]
+
+    def _parts(self, keys: Tensor, table_ids: Tensor) -> list[tuple[_Table, Any]]:
+        """Returns each table that there are keys of, and where they are."""
+        count = keys.numel()
+        if table_ids.numel() != count:
+            raise Error(f"{count} keys have {table_ids.numel()} table ids: give one for each")
+        parts = [
+            (table, self._torch.nonzero(table_ids == number).flatten())
+            for number, table in enumerate(self._tables)
+        ]
+        named = sum(at.numel() for _, at in parts)
+        if named != count:
+            raise Error(
+                f"{count - named} of {count} table ids are of no table: give 0 to "
+                f"{len(self._tables) - 1}"
+            )
+        if len(parts) == 1:
+            return [(self._tables[0], slice(None))] if count else []
+        return [(table, at) for table, at in parts if at.numel() > 0]
 
     @staticmethod
     def _state_of(table: _Table, rows: Tensor) -> Tensor:
@@ -230,6 +263,12 @@ class MapStorage:
             rows.find(keys[at], out=values[at], found=found[at], stream=self._stream(keys))
         return values, found
 
+    def _contains(self, rows: Map, keys: Tensor) -> Tensor:
+        found = self._torch.zeros(keys.numel(), dtype=self._torch.bool, device=keys.device)
+        for at in self._batches(keys.numel()):
+            rows.contains(keys[at], found=found[at], stream=self._stream(keys))
+        return found
+
     def _store(self, table: _Table, to: Map, keys: Tensor, values: Tensor) -> None:
         for at in self._batches(keys.numel()):
             table.changed(to.insert_or_assign(keys[at], values[at], stream=self._stream(keys)))
@@ -240,10 +279,10 @@ class MapStorage:
         return self._dtype
 
     def embedding_dim(self, table_id: int) -> int:
-        return self._tables[table_id].dim
+        return self._table(table_id).dim
 
     def value_dim(self, table_id: int) -> int:
-        table = self._tables[table_id]
+        table = self._table(table_id)
         return table.dim + table.state_dim
 
     def max_embedding_dim(self) -> int:
@@ -274,7 +313,7 @@ class MapStorage:
 
         At most batch_size rows at a time; of float32. The states are None where there are none.
         """
-        torch, table = self._torch, self._tables[table_id]
+        torch, table = self._torch, self._table(table_id)
         checked_number(batch_size, "batch_size", 1)
         for first in range(0, table.rows.stats().capacity, batch_size):
             keys = torch.empty(batch_size, dtype=torch.int64, device=device)
@@ -304,16 +343,16 @@ class MapStorage:
         include_meta: bool = True,
         current_score: int | None = None,
     ) -> None:
-        """Writes a table to files. Of least recently used ones scores are ages at `timestamp`."""
-        table = self._tables[table_id]
-        if include_meta:
-            meta = {**self._optimizer.get_opt_args(), "dist_type": table.options.dist_type}
-            if current_score is not None:
-                meta["step_score"] = current_score
-            Path(meta_file_path).write_text(json.dumps(meta))
+        """Writes a table to files. Of least recently used ones scores are ages at `timestamp`.
+
+        They replace those of an earlier dump once they are whole, the meta file last: one that is
+        cut off leaves the earlier dump, or no meta file, without which load() refuses the rest.
+        Raises Error (not_found, no_space, permission, io).
+        """
+        table = self._table(table_id)
         wanted = [emb_key_path, embedding_file_path, score_file_path,
                   opt_file_path if include_optim else None]  # fmt: skip
-        with _opened(wanted, "wb") as files:
+        with files.Dump(wanted, meta_file_path if include_meta else None) as dump:
             for keys, embeddings, states, scores in self.export_keys_values(
                 "cpu", _FILE_ROWS, table_id
             ):
@@ -321,9 +360,11 @@ class MapStorage:
                 if kept is not None:  # what is padding in a row is in no file
                     kept = kept[:, : self._optimizer.get_ckpt_state_dim(table.dim)].contiguous()
                 shown = timestamp - scores if table.lru else scores
-                for file, tensor in zip(files, (keys, embeddings, shown, kept), strict=True):
-                    if file is not None and tensor is not None:
-                        file.write(_bytes_of(tensor))
+                dump.write((keys, embeddings, shown, kept))
+            meta = {**self._optimizer.get_opt_args(), "dist_type": table.options.dist_type}
+            if current_score is not None:
+                meta["step_score"] = current_score
+            dump.finish(meta)
 
     def load(
         self,
@@ -339,33 +380,28 @@ class MapStorage:
         """Inserts what dump() wrote, of this rank's keys. Returns the score that dump() was given.
 
         Optimizer states are as those of new rows where there is no file of them, or the optimizer
-        was another. Raises Error: files that do not fit to each other, or to the table.
+        was another. Raises Error: files that do not fit to each other, or to the table; a meta
+        file that is not there, as of a dump that was cut off ('' in place of its path: without).
         """
-        table = self._tables[table_id]
-        meta: dict[str, Any] = {}
-        if meta_file_path and Path(meta_file_path).exists():
-            meta = json.loads(Path(meta_file_path).read_text())
+        table = self._table(table_id)
+        meta = files.read_meta(meta_file_path)
         dist_type = meta.get("dist_type", "roundrobin")
         if dist_type != table.options.dist_type:
             raise Error(
                 f"{meta_file_path}: the rows were distributed by {dist_type}, and the table's are "
                 f"by {table.options.dist_type}: load it with the same dist_type"
             )
-        other = meta.get("opt_type", self._optimizer.get_opt_args().get("opt_type"))
-        with_states = (
-            include_optim
-            and table.state_dim > 0
-            and opt_file_path is not None
-            and Path(opt_file_path).exists()
-            and other == self._optimizer.get_opt_args().get("opt_type")
-        )
-        if with_states and meta:
-            self._optimizer.set_opt_args(meta)
-        has_scores = score_file_path is not None and Path(score_file_path).exists()
-        paths = [emb_key_path, embedding_file_path, score_file_path if has_scores else None,
-                 opt_file_path if with_states else None]  # fmt: skip
+        own = self._optimizer.get_opt_args().get("opt_type")
+        takes_states = include_optim and table.state_dim > 0 and meta.get("opt_type", own) == own
+        paths = files.files_of_dump(
+            [emb_key_path, embedding_file_path, score_file_path,
+             opt_file_path if takes_states else None],
+            meta,
+        )  # fmt: skip
         widths = [1, table.dim, 1, self._optimizer.get_ckpt_state_dim(table.dim)]
-        self._check_files(paths, widths)
+        files.check_files(paths, widths, meta)
+        if paths[3] is not None and meta:
+            self._optimizer.set_opt_args(meta)
         for keys, embeddings, scores, states in self._read(paths, widths):
             times = scores
             if times is not None and table.lru:
@@ -373,21 +409,6 @@ class MapStorage:
             self._insert_read(table_id, keys, embeddings, times, states)
         step: int | None = meta.get("step_score")
         return step
-
-    @staticmethod
-    def _check_files(paths: list[str | None], widths: list[int]) -> None:
-        count = None
-        for path, width, itemsize in zip(paths, widths, (8, 4, 8, 4), strict=True):
-            if path is None:
-                continue
-            rows, rest = divmod(Path(path).stat().st_size, width * itemsize)
-            if count is None:
-                count = rows
-            if rest or rows != count:
-                raise Error(
-                    f"{path} has {rows} rows of {width * itemsize} bytes and {rest} bytes more; "
-                    f"{paths[0]} has {count} keys: give the files of one dump"
-                )
 
     def _read(
         self, paths: list[str | None], widths: list[int]
@@ -397,12 +418,12 @@ class MapStorage:
         spread = distributed is not None and distributed.is_available()
         spread = spread and distributed.is_initialized()
         world = distributed.get_world_size() if spread else 1
-        with _opened(paths, "rb") as files:
+        with _opened(paths) as opened:
             while True:
                 parts = [
                     self._part(file, width, dtype)
                     for file, width, dtype in zip(
-                        files, widths, (torch.int64, torch.float32) * 2, strict=True
+                        opened, widths, (torch.int64, torch.float32) * 2, strict=True
                     )
                 ]
                 if parts[0] is None:
@@ -440,13 +461,9 @@ class MapStorage:
 
 
 @contextmanager
-def _opened(paths: list[str | None], mode: str) -> Iterator[list[Any]]:
+def _opened(paths: list[str | None]) -> Iterator[list[Any]]:
     with ExitStack() as stack:
-        yield [stack.enter_context(Path(path).open(mode)) if path else None for path in paths]
-
-
-def _bytes_of(tensor: Tensor) -> bytes:
-    return ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+        yield [stack.enter_context(Path(path).open("rb")) if path else None for path in paths]
 
 
 def row_of(dtype: Any, columns: int) -> tuple[Any, int]:

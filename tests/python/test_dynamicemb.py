@@ -147,8 +147,9 @@ class Tables:
             preserve_existing=keep,
         )
         for i, (table, key) in enumerate(pairs):
+            new = (table, key) not in self.there
             _, score = self.there.get((table, key), (None, 0))
-            if scores is not None and not keep:
+            if scores is not None and (new or not keep):
                 score = scores[i]
             row = rows[i].tolist()
             state = row[first : first + self.states[table]]
@@ -358,7 +359,9 @@ def test_files_that_do_not_fit_are_refused(tables: Tables, tmp_path: Path) -> No
     names = paths_in(tmp_path / "dump")
     tables.storage.dump(0, *names)
     meta = json.loads(Path(names[0]).read_text())
-    assert meta == {"opt_type": "adam", "lr": 0.1, "dist_type": "roundrobin"}
+    rows = len(Path(names[1]).read_bytes()) // 8
+    assert meta == {"opt_type": "adam", "lr": 0.1, "dist_type": "roundrobin",
+                    "holdfast": {"rows": rows, "scores": True, "states": True}}  # fmt: skip
     with pytest.raises(holdfast.Error, match=r"embeddings has .* rows of 24 bytes"):
         tables.storage.load(1, *names)
     whole = Path(names[3]).read_bytes()
@@ -369,12 +372,147 @@ def test_files_that_do_not_fit_are_refused(tables: Tables, tmp_path: Path) -> No
     Path(names[0]).write_text(json.dumps({**meta, "dist_type": "continuous"}))
     with pytest.raises(holdfast.Error, match="by continuous, and the table's are by roundrobin"):
         tables.storage.load(0, *names)
+    for text in (b"{", b"\xff\xfe", b"[]", b'{"holdfast": 3}'):
+        Path(names[0]).write_bytes(text)
+        with pytest.raises(holdfast.Error, match="meta is no meta file") as damaged:
+            tables.storage.load(0, *names)
+        assert damaged.value.code == "damaged"
+    Path(names[0]).write_text(json.dumps(meta))
+    for which in (0, 1, 2, 3, 4):
+        kept = Path(names[which]).read_bytes()
+        Path(names[which]).unlink()
+        with pytest.raises(holdfast.Error, match=Path(names[which]).name):
+            tables.storage.load(0, *names)
+        Path(names[which]).write_bytes(kept)
     tables.expect_exported()  # nothing of them was inserted
+    with pytest.raises(holdfast.Error, match="nowhere") as nowhere:
+        tables.storage.dump(0, *[str(tmp_path / "nowhere" / name) for name in "abcde"])
+    assert nowhere.value.code == "not_found"
+
+
+def test_a_dump_without_states_does_not_take_those_of_an_earlier_one(
+    torch: Any, tmp_path: Path
+) -> None:
+    tables = Tables(torch, tmp_path / "a.hf")
+    pairs, rows = some(np.random.default_rng(5), 50, 18)
+    tables.insert(pairs, rows, [1] * 50)
+    names = paths_in(tmp_path / "dump")
+    tables.storage.dump(0, *names)
+    tables.storage.dump(0, *names, include_optim=False)
+    other = Tables(torch, tmp_path / "b.hf")
+    other.storage.load(0, *names)
+    for (table, key), ((embedding, state), score) in tables.there.items():
+        if table == 0:
+            other.there[table, key] = ((embedding, [INITIAL] * len(state)), score)
+    other.expect_exported()
+    for made in (tables, other):
+        made.close()
+        holdfast.destroy(made.path)
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: what handles Exception does not see it."""
+
+
+def cut_off(monkeypatch: pytest.MonkeyPatch, left: int, dump: Any) -> bool:
+    """Dumps, and ends where files change for the `left`-th time. Returns whether it did not."""
+
+    def counted(function: Any) -> Any:
+        def call(*args: Any, **options: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Killed
+            return function(*args, **options)
+
+        return call
+
+    with monkeypatch.context() as patched:
+        for name in ("open", "unlink", "replace"):
+            patched.setattr(Path, name, counted(getattr(Path, name)))
+        patched.setattr(os, "fsync", counted(os.fsync))
+        try:
+            dump()
+        except Killed:
+            return False
+    return True
+
+
+def loaded(torch: Any, path: Path, names: list[str], pairs: Any, rows: Any) -> int | None:
+    """Returns which of two dumps is there, whose rows are `rows` and one more; None: none is."""
+    other = Tables(torch, path)
+    try:
+        step: int = other.storage.load(0, *names)
+        for pair, row in zip(pairs, (rows + (step - 1)).tolist(), strict=True):
+            if pair[0] == 0:
+                other.there[pair] = ((row[:4], row[6:10] + [INITIAL] * 4), step)
+        other.expect_exported()
+    except holdfast.Error as error:
+        assert error.code == "not_found"
+        return None
+    finally:
+        other.close()
+        holdfast.destroy(path)
+    return step
+
+
+def test_a_dump_that_is_cut_off_is_none(
+    monkeypatch: pytest.MonkeyPatch, torch: Any, tmp_path: Path
+) -> None:
+    """At every change of the folder: the earlier dump is there, or this one, or load() refuses."""
+    pairs, rows = some(np.random.default_rng(5), 60, 18)
+    outcomes: list[int | None] = []
+    done = False
+    while not done:
+        names = paths_in(tmp_path / str(len(outcomes)))
+        tables = Tables(torch, tmp_path / "a.hf")
+        storage = tables.storage
+        tables.insert(pairs, rows, [1] * 60)
+        storage.dump(0, *names, current_score=1)
+        tables.insert(pairs, rows + 1, [2] * 60)  # as many rows
+        done = cut_off(
+            monkeypatch,
+            len(outcomes),
+            lambda: storage.dump(0, *names, current_score=2),  # noqa: B023
+        )
+        tables.close()
+        holdfast.destroy(tables.path)
+        outcomes.append(loaded(torch, tmp_path / "b.hf", names, pairs, rows))
+        assert len(outcomes) < 200
+    assert outcomes[-1] == 2
+    assert outcomes == sorted(outcomes, key=lambda step: {1: 0, None: 1, 2: 2}[step])
+    assert set(outcomes) == {1, None, 2}
 
 
 def test_misuse_is_named(torch: Any, tables: Tables) -> None:
     kind = type(tables.storage)
     options = [Options(4, torch.float32)]
+    numbers = tables.integers
+    row = np.ones((2, 18), np.float32)
+    for keys, ids, values, score, says in (
+        ([1, 2], [0, 2], row, None, "1 of 2 table ids are of no table"),
+        ([1, 2], [-1, -1], row, None, "2 of 2 table ids"),
+        ([1, 2], [0], row, None, "2 keys have 1 table ids"),
+        ([1, 2], [0, 1], np.ones((2, 19), np.float32), None, r"\[2, 19\]"),
+        ([1, 2], [0, 1], row, np.ones(2, np.float32), "whole number"),
+        ([1, 2], [0, 1], row, np.ones(3, np.int64), "3 scores"),
+    ):
+        device = tables.storage.device
+        given = torch.tensor(values.tolist(), dtype=torch.float32, device=device)
+        scores = None
+        if score is not None:
+            kind_of = torch.float32 if score.dtype == np.float32 else torch.int64
+            scores = torch.tensor(score.tolist(), dtype=kind_of, device=device)
+        with pytest.raises(holdfast.Error, match=says):
+            tables.storage.insert(numbers(keys), numbers(ids), given, scores)
+    with pytest.raises(holdfast.Error, match="of no table"):
+        tables.storage.find(numbers([1]), numbers([2]), CopyMode.VALUE)
+    for of_table in (2, -1):
+        with pytest.raises(holdfast.Error, match="table_id"):
+            tables.storage.embedding_dim(of_table)
+        with pytest.raises(holdfast.Error, match="table_id"):
+            list(tables.storage.export_keys_values(torch.device("cpu"), 10, of_table))
+    assert tables.storage.size() == 0
     with pytest.raises(holdfast.Error, match="give each group a class of its own") as raised:
         kind(options, Optimizer())
     assert raised.value.code == "in_use"
