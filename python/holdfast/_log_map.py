@@ -51,7 +51,8 @@ class LogMap(Closing):
     batch on one key the last one counts. Error no_space (more pairs than the capacity, or the log
     is too full) leaves the map as it was.
 
-    Opening a map again ends the earlier object, which then raises Error (closed).
+    Opening a map again ends the earlier object, which then raises Error (closed), also where it is
+    refused because of the type of its values.
     Thread safety: any number of threads; calls are made one at a time.
     """
 

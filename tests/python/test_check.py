@@ -202,9 +202,16 @@ def test_bad_usage(run: Run, arguments: list[str], words: str) -> None:
 
 def test_bad_names(run: Run) -> None:
     answer = run("check", "append", "--diagram", "state.png", "--json")
-    assert answer.status == 1
+    assert answer.status == 2
     assert ".svg" in answer.json["error"]["message"]
-    assert run("check", "append", "extra").status == 1
+    for words, says in (
+        (["append", "extra"], "extra"),
+        (["list", "--diagram", "state.svg"], "one program"),
+        (["append", "--brute"], "litmus"),
+    ):
+        answer = run("check", *words)
+        assert answer.status == 2
+        assert says in answer.err
     answer = run("check", "append", "--program", "absent")
     assert answer.status == 1
     assert "absent" in answer.err

@@ -43,7 +43,9 @@ def check(
     persists: Annotated[_Number, typer.Option(min=1, help="Stores of a thread.")] = None,
     model: Annotated[Model | None, typer.Option(help="Persistency model. Default: both.")] = None,
     max_states: Annotated[_Number, typer.Option(min=1, help="Crash states at most.")] = None,
-    max_seconds: Annotated[float | None, typer.Option(min=0, help="Time at most.")] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option(min=0, help="Time at most; 0: no limit.")
+    ] = None,
     seed: Annotated[_Number, typer.Option(min=0, help="Of random states.")] = None,
     schedule: Annotated[
         _Number, typer.Option(min=0, help="Seed of the kernels' schedule; 0: in index order.")
@@ -76,7 +78,9 @@ def check(
     ] = False,
     sizes: Annotated[
         str | None,
-        typer.Option(help="Of mutants: threads x blocks x persists, such as 2,3x2,4x1x2."),
+        typer.Option(
+            help="Of mutants: threads x blocks x persists, such as 2,3x2,4x1x2; 0: by default."
+        ),
     ] = None,
     mutation: Annotated[
         str | None, typer.Option(help="Check with one change, such as drop@kernel.cu:12.")
@@ -133,15 +137,28 @@ def check(
     ]
     options += [name for name, on in flags.items() if on]
     if diagram is not None:
-        check_name(diagram)
-        if mutants or program in ("litmus", "list"):
-            raise Error("--diagram draws a failing state: leave it out here, or check one program")
+        _check_diagram(diagram, drawn=not mutants and program not in ("litmus", "list"))
+    if brute and program != "litmus":
+        raise common.UsageError("--brute is of `litmus`, whose tests it tries in every state")
     if program == "litmus":
         _litmus(paths or [], options, executable, as_json)
     elif paths:
-        raise Error(f"'{paths[0]}' comes after the program: folders go with `litmus` alone")
+        raise common.UsageError(
+            f"'{paths[0]}' comes after the program: folders go with `litmus` alone"
+        )
     else:
         _check([program, *options], executable, diagram, as_json)
+
+
+def _check_diagram(path: Path, *, drawn: bool) -> None:
+    try:
+        check_name(path)
+    except Error as error:
+        raise common.UsageError(str(error)) from None
+    if not drawn:
+        raise common.UsageError(
+            "--diagram draws a failing state: leave it out here, or check one program"
+        )
 
 
 def _check(

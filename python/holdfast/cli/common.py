@@ -26,6 +26,7 @@ from rich.table import Table
 from .._errors import Error
 
 EXIT_FAILED = 1
+EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
@@ -86,6 +87,10 @@ out = Console(file=cast(TextIO, _stdout), highlight=False, emoji=False)
 err = Console(stderr=True, highlight=False, emoji=False)
 
 _Result = TypeVar("_Result")
+
+
+class UsageError(Error):
+    """Of commands whose exit status says more of what went wrong than that something did."""
 
 
 def emit(result: dict[str, Any]) -> None:
@@ -169,6 +174,8 @@ def command(function: Callable[..., _Result]) -> Callable[..., _Result]:
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except Error as error:
             _fail(as_json, error.code, str(error))
+            if isinstance(error, UsageError):
+                raise typer.Exit(EXIT_USAGE) from None
         except (OSError, ValueError, TypeError, BufferError, UnicodeDecodeError) as error:
             _fail(as_json, "invalid_argument", str(error))
         raise typer.Exit(EXIT_FAILED)
