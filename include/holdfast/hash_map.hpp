@@ -540,8 +540,8 @@ class HashMap : public detail::MapBase {
   // the number of `of.from`, with some of them made, and with the opening of `of.to`, and what it
   // has seen: then the same are to be applied again, or others from followed(). Throws, with
   // nothing changed, conflict (they do not begin where followed() is: a gap, or they are in
-  // already), not_found (it follows nothing yet), invalid_argument (a page as export_changes()
-  // gives none, or a key or value that cannot be stored), unsupported; and no_space: pairs found no
+  // already), not_found (it follows nothing yet), invalid_argument (counts or versions that no page
+  // has, or a key or value that cannot be stored), unsupported; and no_space: pairs found no
   // room, and the map is as behind such a crash.
   MapResult apply_changes(const MapChanges& of, const Key* keys, const void* values,
                           const Key* erased) {

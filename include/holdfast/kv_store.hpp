@@ -232,8 +232,9 @@ class KvStore {
   //
   // Throws unsupported (a region that is open for reading), invalid_argument (as create(), also
   // log_records in place), already_exists (an object of the region has the name of one that is made
-  // for it, "kvs.grown.records" for example), no_space, no_memory; the store is then as it was, and
-  // the region may be larger.
+  // for it, "kvs.grown.records" for example), no_space, no_shared_memory, no_memory, and damaged (a
+  // pair in place that is where its key does not belong, which would be lost); the store is then as
+  // it was, and the region may be larger.
   void reserve(std::uint64_t capacity, std::uint64_t log_records = 0);
 
   // Returns once the copy in device memory, if there is one, is loaded.

@@ -345,14 +345,19 @@ class MapStorage:
     ) -> None:
         """Writes a table to files. Of least recently used ones scores are ages at `timestamp`.
 
-        They replace those of an earlier dump once they are whole, the meta file last: one that is
-        cut off leaves the earlier dump, or no meta file, without which load() refuses the rest.
-        Raises Error (not_found, no_space, permission, io).
+        They replace those of an earlier dump once all of them are whole and durable; where that is
+        cut off load() refuses them. Without states a file of them from an earlier dump goes.
+        Raises Error (invalid_argument, not_found, no_space, permission, io).
         """
         table = self._table(table_id)
+        meta = {**self._optimizer.get_opt_args(), "dist_type": table.options.dist_type}
+        if current_score is not None:
+            meta["step_score"] = checked_number(current_score, "current_score", -(2**63))
+        with_states = include_optim and table.state_dim > 0
         wanted = [emb_key_path, embedding_file_path, score_file_path,
-                  opt_file_path if include_optim else None]  # fmt: skip
-        with files.Dump(wanted, meta_file_path if include_meta else None) as dump:
+                  opt_file_path if with_states else None]  # fmt: skip
+        meta_path = meta_file_path if include_meta else None
+        with files.Dump(wanted, meta_path, None if with_states else opt_file_path) as dump:
             for keys, embeddings, states, scores in self.export_keys_values(
                 "cpu", _FILE_ROWS, table_id
             ):
@@ -361,9 +366,6 @@ class MapStorage:
                     kept = kept[:, : self._optimizer.get_ckpt_state_dim(table.dim)].contiguous()
                 shown = timestamp - scores if table.lru else scores
                 dump.write((keys, embeddings, shown, kept))
-            meta = {**self._optimizer.get_opt_args(), "dist_type": table.options.dist_type}
-            if current_score is not None:
-                meta["step_score"] = current_score
             dump.finish(meta)
 
     def load(
@@ -380,27 +382,31 @@ class MapStorage:
         """Inserts what dump() wrote, of this rank's keys. Returns the score that dump() was given.
 
         Optimizer states are as those of new rows where there is no file of them, or the optimizer
-        was another. Raises Error: files that do not fit to each other, or to the table; a meta
-        file that is not there, as of a dump that was cut off ('' in place of its path: without).
+        was another. '' in place of the meta file's path: without one. Raises Error: files of a dump
+        that was cut off, or that do not fit to each other, or to the table.
         """
         table = self._table(table_id)
         meta = files.read_meta(meta_file_path)
         dist_type = meta.get("dist_type", "roundrobin")
         if dist_type != table.options.dist_type:
+            told_by = meta_file_path or "without a meta file"
             raise Error(
-                f"{meta_file_path}: the rows were distributed by {dist_type}, and the table's are "
-                f"by {table.options.dist_type}: load it with the same dist_type"
+                f"{told_by}: the rows were distributed by {dist_type}, and the table's are "
+                f"by {table.options.dist_type}: load it with the same dist_type, and the meta file"
             )
         own = self._optimizer.get_opt_args().get("opt_type")
-        takes_states = include_optim and table.state_dim > 0 and meta.get("opt_type", own) == own
-        paths = files.files_of_dump(
-            [emb_key_path, embedding_file_path, score_file_path,
-             opt_file_path if takes_states else None],
-            meta,
-        )  # fmt: skip
+        with_states = (
+            include_optim
+            and table.state_dim > 0
+            and opt_file_path is not None
+            and Path(opt_file_path).exists()
+            and meta.get("opt_type", own) == own
+        )
+        paths = [emb_key_path, embedding_file_path, score_file_path,
+                 opt_file_path if with_states else None]  # fmt: skip
         widths = [1, table.dim, 1, self._optimizer.get_ckpt_state_dim(table.dim)]
-        files.check_files(paths, widths, meta)
-        if paths[3] is not None and meta:
+        files.check_files(paths, widths)
+        if with_states and meta:
             self._optimizer.set_opt_args(meta)
         for keys, embeddings, scores, states in self._read(paths, widths):
             times = scores

@@ -132,12 +132,12 @@ void MapHost::refuse_gap(const MapChanges& of) const {
                                      "followed()"));
 }
 
-// Of counts that are no page's: what is behind the arrays would be read.
+// Of counts that are no page's, what is behind the arrays would be read.
 void MapHost::refuse_page(const MapChanges& of, const void* keys, const void* values,
                           const void* erased) const {
   const std::uint64_t recorded = of.to.number - of.from.number;
-  if (of.to.number < of.from.number || of.to.seen < of.to.number || of.upserts > recorded ||
-      of.tombstones > recorded - of.upserts) {
+  if (of.to.opening == 0 || of.to.number < of.from.number || of.to.seen < of.to.number ||
+      of.upserts > recorded || of.tombstones > recorded - of.upserts) {
     throw Error(Errc::invalid_argument,
                 concat(where, ": changes from version ", of.from.number, " to ", of.to.number,
                        ", behind which ", of.to.seen, " were seen, with ", of.upserts,

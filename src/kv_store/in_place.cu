@@ -185,8 +185,20 @@ void InPlaceStore::move_to(const StoreParameters& larger) {
   const Table table{other.part<Bucket>(kTable).data(), larger.buckets - 1, region.marks(),
                     copy.data()};
   Stream spreading;  // what fails there is no failure of this store's
-  launch_spread(spreading, table_, table);
-  spreading.synchronize();
+  const DeviceBuffer<std::uint32_t> strays(1);
+  std::uint32_t found = 0;
+  {
+    const core::StreamEnd end(spreading);
+    launch_spread(spreading, table_, table, strays.data());
+    copy_async(spreading, &found, strays.data(), sizeof(found));
+    spreading.synchronize();
+  }
+  if (found != 0) {
+    throw Error(Errc::damaged,
+                concat(where, ": ", found,
+                       " of its pairs are in a bucket where their keys do not belong, and would be "
+                       "lost: reopen the region from its last commit"));
+  }
   std::vector<core::Renaming> names;
   for (const char* const part : {Part::kHeader, kTable}) {
     const std::string mine = concat(kName, ".", part);

@@ -279,13 +279,16 @@ __global__ void log_and_store(Table kvs, Log log, Batch batch, const Outcome* ou
 }
 
 // A thread has a way of some of the buckets: whole lines are stored, empty ways too.
-__global__ void spread(Table from, Table to) {
+__global__ void spread(Table from, Table to, std::uint32_t* strays) {
   const std::uint64_t ways = (to.mask + 1) * kWays;
   const std::uint64_t step = std::uint64_t{gridDim.x} * blockDim.x;
   for (std::uint64_t i = position_of_thread(); i < ways; i += step) {
     const std::uint64_t bucket = i / kWays;
     const auto way = static_cast<unsigned>(i % kWays);
     Pair pair = from.readable()[bucket & from.mask].ways[way];
+    if (pair.key != 0 && bucket <= from.mask && from.bucket_of(~pair.key) != bucket) {
+      atomicAdd(strays, 1u);
+    }
     if (pair.key == 0 || to.bucket_of(~pair.key) != bucket) pair = {0, 0};
     detail::kv_store_pair(&to.buckets[bucket].ways[way], pair);
     if (to.copy != nullptr) detail::kv_store_pair(&to.copy[bucket].ways[way], pair);
@@ -311,11 +314,11 @@ void launch_store(Stream& stream, const Table& kvs, const UndoLog& log, const Ba
   });
 }
 
-void launch_spread(Stream& stream, const Table& from, const Table& to) {
+void launch_spread(Stream& stream, const Table& from, const Table& to, std::uint32_t* strays) {
   // A thread's stores wait for their durability together, at its end.
   constexpr unsigned kMostBlocks = 2048;
   const std::uint64_t ways = (to.mask + 1) * kWays;
-  launch(stream, std::min(blocks_for(ways, kBlock), kMostBlocks), kBlock, spread, from, to);
+  launch(stream, std::min(blocks_for(ways, kBlock), kMostBlocks), kBlock, spread, from, to, strays);
 }
 
 __global__ void get_from_kvs(Table kvs, Batch batch, std::uint64_t* values, std::uint8_t* found) {

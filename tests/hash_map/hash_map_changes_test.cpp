@@ -573,6 +573,7 @@ TEST_F(HashMapChanges, APageThatCannotBeIsRefusedWhole) {
   counts([](MapChanges& of) { of.upserts = ~U64{0}, of.tombstones = 2; });
   counts([](MapChanges& of) { of.to.number = of.from.number - 1; });
   counts([](MapChanges& of) { of.to.seen = of.to.number - 1; });
+  counts([](MapChanges& of) { of.to.opening = 0; });
   EXPECT_EQ(error_of([&] { to.apply_changes(page.changes, nullptr, nullptr, nullptr); },
                      {"no keys, values or erased"}),
             Errc::invalid_argument);

@@ -260,6 +260,35 @@ TEST_P(KvStoreGrowth, AnObjectOfAnothersInTheWay) {
   ASSERT_NO_FATAL_FAILURE(expect_holds(opened, program.oracle));
 }
 
+// A pair that is where its key does not belong would be in neither bucket of the larger table.
+TEST_P(KvStoreGrowth, OfADamagedTableIsRefused) {
+  LogOpened opened = filled(2);
+  opened.abandon();
+  opened = open();
+  const ObjectInfo table = opened.region->object("kvs.table");
+  auto* const pairs = static_cast<std::uint64_t*>(opened.region->address(table));
+  std::size_t at = 0;
+  while (pairs[at] == 0) at += 2;
+  opened.store.reset();
+  int refused = 0;
+  for (unsigned bit = 0; bit < 64; ++bit) {
+    pairs[at] ^= std::uint64_t{1} << bit;
+    opened.store = std::make_unique<KvStore>(KvStore::open(*opened.region, GetParam().cache));
+    if (!opened.store->verify().empty()) {
+      ++refused;
+      EXPECT_EQ(error_of([&] { opened.store->reserve(2 * kCapacity); }, {"kvs", "1 of its pairs"}),
+                Errc::damaged);
+      EXPECT_EQ(opened.store->stats().capacity, kCapacity);
+      EXPECT_FALSE(has_remains(*opened.region));
+    }
+    opened.store.reset();
+    pairs[at] ^= std::uint64_t{1} << bit;
+  }
+  EXPECT_GT(refused, 32);
+  opened.store = std::make_unique<KvStore>(KvStore::open(*opened.region, GetParam().cache));
+  ASSERT_NO_FATAL_FAILURE(expect_holds(opened, program.oracle));
+}
+
 #ifdef HOLDFAST_MEMORY_FAILS
 
 TEST_P(KvStoreGrowth, WhereMemoryRunsOutTheStoreIsAsItWas) {

@@ -17,6 +17,7 @@ import sys
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -359,9 +360,7 @@ def test_files_that_do_not_fit_are_refused(tables: Tables, tmp_path: Path) -> No
     names = paths_in(tmp_path / "dump")
     tables.storage.dump(0, *names)
     meta = json.loads(Path(names[0]).read_text())
-    rows = len(Path(names[1]).read_bytes()) // 8
-    assert meta == {"opt_type": "adam", "lr": 0.1, "dist_type": "roundrobin",
-                    "holdfast": {"rows": rows, "scores": True, "states": True}}  # fmt: skip
+    assert meta == {"opt_type": "adam", "lr": 0.1, "dist_type": "roundrobin"}
     with pytest.raises(holdfast.Error, match=r"embeddings has .* rows of 24 bytes"):
         tables.storage.load(1, *names)
     whole = Path(names[3]).read_bytes()
@@ -372,13 +371,13 @@ def test_files_that_do_not_fit_are_refused(tables: Tables, tmp_path: Path) -> No
     Path(names[0]).write_text(json.dumps({**meta, "dist_type": "continuous"}))
     with pytest.raises(holdfast.Error, match="by continuous, and the table's are by roundrobin"):
         tables.storage.load(0, *names)
-    for text in (b"{", b"\xff\xfe", b"[]", b'{"holdfast": 3}'):
+    for text in (b"{", b"\xff\xfe", b"[]", b'{"step_score": "x"}', b"[" * 100_000):
         Path(names[0]).write_bytes(text)
         with pytest.raises(holdfast.Error, match="meta is no meta file") as damaged:
             tables.storage.load(0, *names)
         assert damaged.value.code == "damaged"
     Path(names[0]).write_text(json.dumps(meta))
-    for which in (0, 1, 2, 3, 4):
+    for which in (0, 1, 2, 3):
         kept = Path(names[which]).read_bytes()
         Path(names[which]).unlink()
         with pytest.raises(holdfast.Error, match=Path(names[which]).name):
@@ -388,6 +387,18 @@ def test_files_that_do_not_fit_are_refused(tables: Tables, tmp_path: Path) -> No
     with pytest.raises(holdfast.Error, match="nowhere") as nowhere:
         tables.storage.dump(0, *[str(tmp_path / "nowhere" / name) for name in "abcde"])
     assert nowhere.value.code == "not_found"
+    for wrong, says in (
+        ([*names[:3], str(tmp_path), names[4]], "is a folder"),
+        ([*names[:3], names[1], names[4]], "given twice"),
+    ):
+        with pytest.raises(holdfast.Error, match=says):
+            tables.storage.dump(0, *wrong)
+    with pytest.raises(holdfast.Error, match="current_score"):
+        tables.storage.dump(0, *names, current_score="x")
+    tables.storage.load(0, *names)  # the earlier one is as it was
+    assert sorted(path.name for path in (tmp_path / "dump").iterdir()) == sorted(
+        Path(name).name for name in names
+    )
 
 
 def test_a_dump_without_states_does_not_take_those_of_an_earlier_one(
@@ -438,49 +449,56 @@ def cut_off(monkeypatch: pytest.MonkeyPatch, left: int, dump: Any) -> bool:
     return True
 
 
-def loaded(torch: Any, path: Path, names: list[str], pairs: Any, rows: Any) -> int | None:
-    """Returns which of two dumps is there, whose rows are `rows` and one more; None: none is."""
+def loaded(torch: Any, path: Path, names: list[str], dumps: dict[int, Any]) -> int | None:
+    """Returns which of the dumps is there, by its scores; None: load() refuses."""
     other = Tables(torch, path)
     try:
-        step: int = other.storage.load(0, *names)
-        for pair, row in zip(pairs, (rows + (step - 1)).tolist(), strict=True):
-            if pair[0] == 0:
-                other.there[pair] = ((row[:4], row[6:10] + [INITIAL] * 4), step)
-        other.expect_exported()
+        other.storage.load(0, *names)
     except holdfast.Error as error:
-        assert error.code == "not_found"
+        assert error.code == "damaged"
         return None
+    else:
+        (scores,) = (part[3] for part in other.storage.export_keys_values("cpu", 10_000, 0))
+        (which,) = set(scores.tolist())
+        other.there = dumps[which]
+        other.expect_exported()
+        return int(which)
     finally:
         other.close()
         holdfast.destroy(path)
-    return step
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"include_meta": False}, {"include_optim": False}], ids=["all", "meta", "optim"]
+)
 def test_a_dump_that_is_cut_off_is_none(
-    monkeypatch: pytest.MonkeyPatch, torch: Any, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, torch: Any, tmp_path: Path, options: dict[str, bool]
 ) -> None:
     """At every change of the folder: the earlier dump is there, or this one, or load() refuses."""
     pairs, rows = some(np.random.default_rng(5), 60, 18)
+    dumps: dict[int, Any] = {1: {}, 2: {}}
+    for which, there in dumps.items():
+        with_states = which == 1 or options.get("include_optim", True)
+        for pair, row in zip(pairs, (rows + which).tolist(), strict=True):
+            if pair[0] == 0:
+                state = row[6:10] if with_states else [INITIAL] * 4
+                there[pair] = ((row[:4], state + [INITIAL] * 4), which)
     outcomes: list[int | None] = []
     done = False
     while not done:
         names = paths_in(tmp_path / str(len(outcomes)))
         tables = Tables(torch, tmp_path / "a.hf")
-        storage = tables.storage
-        tables.insert(pairs, rows, [1] * 60)
-        storage.dump(0, *names, current_score=1)
-        tables.insert(pairs, rows + 1, [2] * 60)  # as many rows
-        done = cut_off(
-            monkeypatch,
-            len(outcomes),
-            lambda: storage.dump(0, *names, current_score=2),  # noqa: B023
-        )
+        dump = tables.storage.dump
+        tables.insert(pairs, rows + 1, [1] * 60)
+        dump(0, *names)
+        tables.insert(pairs, rows + 2, [2] * 60)  # as many rows
+        done = cut_off(monkeypatch, len(outcomes), partial(dump, 0, *names, **options))
         tables.close()
         holdfast.destroy(tables.path)
-        outcomes.append(loaded(torch, tmp_path / "b.hf", names, pairs, rows))
+        outcomes.append(loaded(torch, tmp_path / "b.hf", names, dumps))
         assert len(outcomes) < 200
     assert outcomes[-1] == 2
-    assert outcomes == sorted(outcomes, key=lambda step: {1: 0, None: 1, 2: 2}[step])
+    assert outcomes == sorted(outcomes, key=lambda which: {1: 0, None: 1, 2: 2}[which])
     assert set(outcomes) == {1, None, 2}
 
 

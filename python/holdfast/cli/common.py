@@ -90,7 +90,7 @@ _Result = TypeVar("_Result")
 
 
 class UsageError(Error):
-    """Of commands whose exit status says more of what went wrong than that something did."""
+    """What options cannot be together, where the parser does not know."""
 
 
 def emit(result: dict[str, Any]) -> None:

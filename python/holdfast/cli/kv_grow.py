@@ -14,7 +14,7 @@ from .._store import KeyValueStore
 from . import common, kv_strings
 
 _MOST_REGION_BYTES = 1 << 40
-_MOST_CAPACITY = 1 << 32  # an index has four times as many slots at most
+_MOST_CAPACITY = 1 << 35  # in place; of the others, which have less, they know themselves
 # With these nothing has changed, and what is there is whole.
 _REFUSALS = ("invalid_argument", "no_space", "no_shared_memory", "already_exists", "unsupported")
 
@@ -99,7 +99,7 @@ def grow(
     The capacity of a map, and of the layout in_place, doubles until it is what is asked for.
     """
     if capacity is None and record_bytes is None and log_records is None:
-        raise Error(
+        raise common.UsageError(
             "nothing to grow: give --capacity, or --record-bytes (a map) or --log-records (a log)"
         )
     with _region.open(
