@@ -31,9 +31,9 @@ struct UndoPair {
   }
 };
 
-// Gives each bucket of `to`, a larger table, and of its copy, the pairs of `from` that belong there,
-// each in the way that it has: those of a bucket come from one, so that all have a place. Persisted.
-// Counts pairs of `from` that are in no bucket of theirs, and get none.
+// Gives each bucket of `to`, a larger table, and of its copy, the pairs of `from` that belong
+// there, each in the way that it has: those of a bucket come from one, so that all have a place.
+// Persisted. Counts pairs of `from` that are in no bucket of theirs, and get none.
 void launch_spread(Stream& stream, const Table& from, const Table& to, std::uint32_t* strays);
 
 // Looks up a batch that is ordered with all others. REQUIRES: blocks of whole warps.
