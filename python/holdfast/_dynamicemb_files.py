@@ -36,10 +36,10 @@ class Dump:
     """
 
     def __init__(self, paths: list[str | None], meta_path: str | None, stale: str | None) -> None:
-        self._paths = [*paths, meta_path]
-        self._stale = stale
+        self._paths = [path or None for path in (*paths, meta_path)]
+        self._stale = stale or None
         self._open: list[BinaryIO | None] = []
-        given = [path for path in (*self._paths, stale) if path is not None]
+        given = [path for path in (*self._paths, self._stale) if path is not None]
         for path in given:
             if Path(path).is_dir():
                 raise Error(f"{path} is a folder: give the path of a file")
