@@ -407,16 +407,17 @@ def test_kv_grow_refuses_what_cannot_be(run: Run) -> None:
     run("kv", "put", "a.hf", "a=b")
     run("kv", "create", "numbers.hf", "--capacity", 100)
     before = run("kv", "stat", "a.hf", "--json").json
-    for words, says in (
-        (["a.hf"], "--record-bytes"),
-        (["a.hf", "--record-bytes", 1 << 41], "record_bytes"),
-        (["numbers.hf", "--capacity", 1000], "kv convert"),
-        (["none.hf", "--capacity", 1000], "none.hf"),
+    for words, says, status in (
+        (["a.hf"], "--record-bytes", 2),  # wrong usage
+        (["a.hf", "--record-bytes", 1 << 41], "record_bytes", 1),
+        (["numbers.hf", "--record-bytes", 1 << 20], "no map", 1),
+        (["none.hf", "--capacity", 1000], "none.hf", 1),
+        (["a.hf", "--capacity", 1 << 35], f"capacity {1 << 35}", 1),
     ):
         answer = run("kv", "grow", *words, "--json")
-        assert answer.status == 1, words
+        assert answer.status == status, words
         assert says in answer.json["error"]["message"]
-    for capacity in (0, 1 << 33):
+    for capacity in (0, (1 << 35) + 1):
         assert run("kv", "grow", "a.hf", "--capacity", capacity).status == 2
     assert run("kv", "stat", "a.hf", "--json").json == before
     assert run("kv", "get", "a.hf", "a", "--json").json["values"] == {"a": "b"}

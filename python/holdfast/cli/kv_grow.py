@@ -43,7 +43,7 @@ def _room(
     if layout == "map":
         # The index doubles, so that it may get twice what is asked for; while keys move, the old
         # levels are there, too.
-        return BytesMap.region_bytes(4 * (capacity or 1), record_bytes or 1)
+        return 4 * BytesMap.region_bytes(capacity or 1, record_bytes or 1)
     if layout == "in_place":
         # Up to twice what is asked for, at 16 bytes; beside it undo logs as large as those there.
         return size + 32 * (capacity or 0) + (4 << 20)
