@@ -268,36 +268,38 @@ TEST_F(HashMapCrash, KilledAtEveryFenceEachOperationIsThereWholeOrNot) {
   const auto held = opened.contents();
   opened.close();
   const std::vector<char> image = read_file(path());
-  for (U64 batch = 100; batch < 112; ++batch) {
+  const std::string child = "HashMapChild.DISABLED_DiesAtAFence";
+  const auto opening_ends = [&](U64 fences) {
+    return came_to_its_end(child, arenas(),
+                           {{"HOLDFAST_TEST_PATH", path()},
+                            {"HOLDFAST_TEST_BATCH", "0"},
+                            {"HOLDFAST_TEST_FENCES", std::to_string(fences)},
+                            {"HOLDFAST_TEST_BESIDE", "0"},
+                            {"HOLDFAST_TEST_OPENING", "1"}});
+  };
+  for (U64 batch = 100; batch < 112 && !HasFailure(); ++batch) {
+    SCOPED_TRACE(detail::concat("batch ", batch));
     const Beside beside = batch < 105   ? Beside::nothing
                           : batch < 110 ? Beside::refs
                                         : Beside::growths;
-    const auto ends = [&](U64 fences, bool opening) {
-      return came_to_its_end("HashMapChild.DISABLED_DiesAtAFence", arenas(),
-                             {{"HOLDFAST_TEST_PATH", path()},
-                              {"HOLDFAST_TEST_BATCH", std::to_string(batch)},
-                              {"HOLDFAST_TEST_FENCES", std::to_string(fences)},
-                              {"HOLDFAST_TEST_BESIDE", std::to_string(static_cast<int>(beside))},
-                              {"HOLDFAST_TEST_OPENING", opening ? "1" : "0"}});
-    };
-    bool finished = false;
-    for (U64 fence = 0; !finished; fence += fence < 12 ? 1 : 5) {
-      SCOPED_TRACE(detail::concat("batch ", batch, " fence ", fence));
-      ASSERT_LT(fence, 5000u);
-      Region::destroy(path());
-      write_file(path(), image);
-      finished = ends(fence, false);
-      for (U64 again = 0; fence % 10 == 0 && !ends(again, true); ++again) {
+    Region::destroy(path());
+    write_file(path(), image);
+    const auto look = [&](U64 fence, bool) {
+      for (U64 again = 0; fence % 10 == 0 && !opening_ends(again); ++again) {
         ASSERT_FALSE(HasFailure());
       }
-      ASSERT_FALSE(HasFailure());
       opened = Opened::open(path());
       ASSERT_NO_FATAL_FAILURE(expect_follows(opened, held, batch, kShort));
       const auto now = opened.contents();
       opened.map->reserve(0);
       ASSERT_NO_FATAL_FAILURE(opened.expect_holds(now));
       opened.abandon();
-    }
+    };
+    kill_at_fences(child, path(), arenas(),
+                   {{"HOLDFAST_TEST_BATCH", std::to_string(batch)},
+                    {"HOLDFAST_TEST_BESIDE", std::to_string(static_cast<int>(beside))},
+                    {"HOLDFAST_TEST_OPENING", "0"}},
+                   all_below(12, 5), look);
   }
 }
 

@@ -186,32 +186,17 @@ void kill_at_every_fence(const std::string& path, const std::string& arenas, con
   for (U64 n = 0; opened.map->load_factor() < 1; ++n) evict<Of>(opened, n, 40);
   const auto held = opened.contents();
   opened.close();
-  const std::vector<char> image = read_file(path);
-  bool finished = false;
-  for (U64 fence = 0; !finished; ++fence) {
-    SCOPED_TRACE(fence);
-    ASSERT_LT(fence, 5000u);
-    Region::destroy(path);
-    write_file(path, image);
-    Child child("HashMapEvictChild.DISABLED_DiesAtAFence",
-                {{"HOLDFAST_TEST_PATH", path},
-                 {"HOLDFAST_ARENA_DIR", arenas},
-                 {"HOLDFAST_TEST_KIND", kind},
-                 {"HOLDFAST_TEST_BATCH", "1000"},
-                 {"HOLDFAST_TEST_FENCES", std::to_string(fence)}});
-    const int status = child.wait();
-    finished = status == 0;
-    if (!finished) {
-      ASSERT_EQ(status, 128 + SIGKILL);
-    }
-    ::setenv("HOLDFAST_ARENA_DIR", arenas.c_str(), 1);
+  const auto look = [&](U64, bool finished) {
     opened = Of::open(path);
     ASSERT_NO_FATAL_FAILURE((expect_cut_off<Of>(opened, held, 1000, 8)));
     if (finished) {
       EXPECT_EQ(opened.map->load_factor(), 1.0);
     }
     opened.abandon();
-  }
+  };
+  kill_at_fences("HashMapEvictChild.DISABLED_DiesAtAFence", path, arenas,
+                 {{"HOLDFAST_TEST_KIND", kind}, {"HOLDFAST_TEST_BATCH", "1000"}}, all_below(0, 1),
+                 look);
 }
 
 TEST_F(HashMapEvictKills, KilledAtEveryFenceEachPairIsWhole) {

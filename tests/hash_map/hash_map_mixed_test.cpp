@@ -378,23 +378,19 @@ TEST_F(HashMapMixedKills, KilledAtEveryFenceEachKeyIsAsBeforeItsOperationsOrBehi
   const auto held = opened.contents();
   opened.close();
   const std::vector<char> image = read_file(path());
-  for (U64 batch = 100; batch < 104; ++batch) {
-    bool finished = false;
-    for (U64 fence = 0; !finished; fence += fence < 12 ? 1 : 7) {
-      SCOPED_TRACE(detail::concat("batch ", batch, " fence ", fence));
-      ASSERT_LT(fence, 5000u);
-      Region::destroy(path());
-      write_file(path(), image);
-      finished = came_to_its_end("HashMapMixedChild.DISABLED_DiesAtAFence", arenas(),
-                                 {{"HOLDFAST_TEST_PATH", path()},
-                                  {"HOLDFAST_TEST_BATCH", std::to_string(batch)},
-                                  {"HOLDFAST_TEST_FENCES", std::to_string(fence)},
-                                  {"HOLDFAST_TEST_BESIDE", std::to_string(batch % 2)}});
-      ASSERT_FALSE(HasFailure());
+  for (U64 batch = 100; batch < 104 && !HasFailure(); ++batch) {
+    SCOPED_TRACE(detail::concat("batch ", batch));
+    Region::destroy(path());
+    write_file(path(), image);
+    const auto look = [&](U64, bool) {
       opened = Opened::open(path());
       ASSERT_NO_FATAL_FAILURE(expect_follows(opened, held, numbered(batch, 12)));
       opened.abandon();
-    }
+    };
+    kill_at_fences("HashMapMixedChild.DISABLED_DiesAtAFence", path(), arenas(),
+                   {{"HOLDFAST_TEST_BATCH", std::to_string(batch)},
+                    {"HOLDFAST_TEST_BESIDE", std::to_string(batch % 2)}},
+                   all_below(12, 7), look);
   }
 }
 

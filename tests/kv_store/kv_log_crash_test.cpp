@@ -138,26 +138,9 @@ TEST_P(KvLogCrash, KilledAtEveryFenceOfAGrowth) {
     }
     made.region->commit();
   }
-  const std::vector<char> image = read_file(path());
-  bool finished = false;
   bool grew = false;  // by a fence before
   int was = 0, is = 0;
-  for (std::uint64_t fence = 0; !finished; fence += fence < 30 ? 1 : 4) {
-    SCOPED_TRACE(fence);
-    ASSERT_LT(fence, 2000u);
-    Region::destroy(path());
-    write_file(path(), image);
-    Child child("KvLogChild.DISABLED_DiesAtAFenceOfAGrowth",
-                {{"HOLDFAST_TEST_PATH", path()},
-                 {"HOLDFAST_ARENA_DIR", arenas()},
-                 {kForm, form()},
-                 {"HOLDFAST_TEST_FENCES", std::to_string(fence)}});
-    const int status = child.wait();
-    finished = status == 0;
-    if (!finished) {
-      ASSERT_EQ(status, 128 + SIGKILL);
-    }
-    ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
+  const auto look = [&](std::uint64_t, bool finished) {
     LogOpened opened = open();
     const bool has_grown = opened.store->stats().capacity == 4000;
     EXPECT_EQ(opened.store->stats().capacity, has_grown ? 4000u : 1024u);
@@ -166,7 +149,9 @@ TEST_P(KvLogCrash, KilledAtEveryFenceOfAGrowth) {
     ++(grew ? is : was);
     ASSERT_NO_FATAL_FAILURE(opened.expect_holds(held));
     opened.abandon();
-  }
+  };
+  kill_at_fences("KvLogChild.DISABLED_DiesAtAFenceOfAGrowth", path(), arenas(), {{kForm, form()}},
+                 all_below(30, 4), look);
   EXPECT_GT(was, 5);
   EXPECT_GT(is, 0);
 }
@@ -195,37 +180,28 @@ TEST_P(KvLogCrash, KilledAtEveryFenceOfABatchOfCleaningAndOfOpening) {
     Region::destroy(path());
     write_file(path(), image);
   }
-  const auto run = [&](std::uint64_t fences, bool opening) {
-    Child child("KvLogChild.DISABLED_DiesAtAFence",
-                {{"HOLDFAST_TEST_PATH", path()},
-                 {"HOLDFAST_ARENA_DIR", arenas()},
-                 {kForm, form()},
-                 {"HOLDFAST_TEST_BATCH", std::to_string(batch)},
-                 {"HOLDFAST_TEST_FENCES", std::to_string(fences)},
-                 {"HOLDFAST_TEST_OPENING", opening ? "1" : "0"}});
-    return child.wait();
+  const std::string child = "KvLogChild.DISABLED_DiesAtAFence";
+  const auto opening_ends = [&](std::uint64_t fences) {
+    return came_to_its_end(child, arenas(),
+                           {{"HOLDFAST_TEST_PATH", path()},
+                            {kForm, form()},
+                            {"HOLDFAST_TEST_BATCH", "0"},
+                            {"HOLDFAST_TEST_FENCES", std::to_string(fences)},
+                            {"HOLDFAST_TEST_OPENING", "1"}});
   };
   Map with = held;
   numbered(batch, 24).apply(with);
-  bool finished = false;
   bool was_with = false;
   std::uint64_t snapshots = 0;
+  std::uint64_t tried = 0;
   // All of the first ones, and of the many behind them others in each run.
   std::mt19937_64 random(test_seed());
   const auto some = [&] { return 1 + random() % 5; };
-  for (std::uint64_t fence = 0, tried = 0; !finished; fence += fence < 60 ? 1 : some(), ++tried) {
-    SCOPED_TRACE(fence);
-    ASSERT_LT(fence, 5000u);
-    Region::destroy(path());
-    write_file(path(), image);
-    const int status = run(fence, false);
-    finished = status == 0;
-    if (!finished) {
-      ASSERT_EQ(status, 128 + SIGKILL);
+  const auto look = [&](std::uint64_t, bool finished) {
+    const bool opens_cut_off = tried++ % 15 == 0;
+    for (std::uint64_t at = 0; opens_cut_off && !opening_ends(at); at += some()) {
+      ASSERT_FALSE(HasFailure());
     }
-    for (std::uint64_t again = 0; tried % 15 == 0 && run(again, true) != 0; again += some()) {
-    }
-    ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
     LogOpened opened = open();
     const Map contents = opened.contents();
     const bool is_with = contents == with;
@@ -235,7 +211,13 @@ TEST_P(KvLogCrash, KilledAtEveryFenceOfABatchOfCleaningAndOfOpening) {
     snapshots = std::max(snapshots, opened.store->stats().snapshots_used);
     ASSERT_NO_FATAL_FAILURE(opened.expect_holds(is_with ? with : held));
     opened.abandon();
-  }
+  };
+  kill_at_fences(
+      child, path(), arenas(),
+      {{kForm, form()},
+       {"HOLDFAST_TEST_BATCH", std::to_string(batch)},
+       {"HOLDFAST_TEST_OPENING", "0"}},
+      [&](std::uint64_t fence) { return fence < 60 ? 1 : some(); }, look);
   EXPECT_GT(snapshots, 0u);
 }
 

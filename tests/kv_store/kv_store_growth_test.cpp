@@ -451,26 +451,9 @@ TEST_P(KvStoreGrowth, KilledAtEveryFence) {
     held = made.contents();
     made.region->commit();
   }
-  const std::vector<char> image = read_file(path());
-  bool finished = false;
   bool grew = false;  // by a fence before
   int was = 0, is = 0;
-  for (std::uint64_t fence = 0; !finished; fence += fence < 40 ? 1 : 16) {
-    SCOPED_TRACE(fence);
-    ASSERT_LT(fence, 10'000u);
-    Region::destroy(path());
-    write_file(path(), image);
-    Child child("KvStoreGrowthChild.DISABLED_DiesAtAFence",
-                {{"HOLDFAST_TEST_PATH", path()},
-                 {"HOLDFAST_ARENA_DIR", arenas()},
-                 {kCached, cached},
-                 {"HOLDFAST_TEST_FENCES", std::to_string(fence)}});
-    const int status = child.wait();
-    finished = status == 0;
-    if (!finished) {
-      ASSERT_EQ(status, 128 + SIGKILL);
-    }
-    ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
+  const auto look = [&](std::uint64_t, bool finished) {
     LogOpened opened = open();
     const bool has_grown = opened.store->stats().capacity == 1024;
     EXPECT_EQ(opened.store->stats().capacity, has_grown ? 1024u : 512u);
@@ -480,7 +463,9 @@ TEST_P(KvStoreGrowth, KilledAtEveryFence) {
     ASSERT_NO_FATAL_FAILURE(expect_holds(opened, held));
     EXPECT_FALSE(has_remains(*opened.region));
     opened.abandon();
-  }
+  };
+  kill_at_fences("KvStoreGrowthChild.DISABLED_DiesAtAFence", path(), arenas(), {{kCached, cached}},
+                 all_below(40, 16), look);
   EXPECT_GT(was, 5);
   EXPECT_GT(is, 0);
 }

@@ -501,29 +501,18 @@ TEST_P(CrashedStore, KilledAtEveryFenceOfABatchAndOfItsRecovery) {
     apply_to(with, 1, kSmallBatch);
     opened.region->close();
   }
-  const std::vector<char> image = test::read_file(path());
-  const auto run = [&](std::uint64_t fences, bool recover) {
-    test::Child child("StoreChild.DISABLED_DiesAtAFence",
-                      {{"HOLDFAST_TEST_PATH", path()},
-                       {"HOLDFAST_ARENA_DIR", arenas()},
-                       {"HOLDFAST_TEST_CACHED", cached()},
-                       {"HOLDFAST_TEST_FENCES", std::to_string(fences)},
-                       {"HOLDFAST_TEST_RECOVER", recover ? "1" : "0"}});
-    return child.wait();
+  const std::string child = "StoreChild.DISABLED_DiesAtAFence";
+  const auto recovery_ends = [&](std::uint64_t fences) {
+    return test::came_to_its_end(child, arenas(),
+                                 {{"HOLDFAST_TEST_PATH", path()},
+                                  {"HOLDFAST_TEST_CACHED", cached()},
+                                  {"HOLDFAST_TEST_FENCES", std::to_string(fences)},
+                                  {"HOLDFAST_TEST_RECOVER", "1"}});
   };
-  bool finished = false;
-  for (std::uint64_t fence = 0; !finished; ++fence) {
-    ASSERT_LT(fence, 1000u);
-    Region::destroy(path());
-    test::write_file(path(), image);
-    const int status = run(fence, false);
-    finished = status == 0;
-    if (!finished) {
-      ASSERT_EQ(status, 128 + SIGKILL);
+  const auto look = [&](std::uint64_t fence, bool finished) {
+    for (std::uint64_t again = 0; fence % 5 == 0 && !recovery_ends(again); again += 7) {
+      ASSERT_FALSE(HasFailure());
     }
-    for (std::uint64_t again = 0; fence % 5 == 0 && run(again, true) != 0; again += 7) {
-    }
-    ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
     const Opened opened = Opened::open(path(), GetParam().cache);
     const auto contents = opened.contents();
     if (finished) {
@@ -533,7 +522,10 @@ TEST_P(CrashedStore, KilledAtEveryFenceOfABatchAndOfItsRecovery) {
     }
     EXPECT_EQ(opened.store->verify(), "");
     opened.abandon();
-  }
+  };
+  test::kill_at_fences(child, path(), arenas(),
+                       {{"HOLDFAST_TEST_CACHED", cached()}, {"HOLDFAST_TEST_RECOVER", "0"}},
+                       test::all_below(0, 1), look);
 }
 
 #endif  // HOLDFAST_INTERCEPT

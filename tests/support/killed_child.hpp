@@ -12,7 +12,9 @@
 #include <thread>
 #include <vector>
 
+#include "holdfast/region.hpp"
 #include "support/process.hpp"
+#include "support/scratch.hpp"
 
 namespace holdfast::test {
 
@@ -91,6 +93,33 @@ inline bool came_to_its_end(const std::string& name, const std::string& arenas,
   const int status = child->wait();
   EXPECT_TRUE(status == 0 || status == 128 + SIGKILL) << name << " ended with " << status;
   return status == 0;
+}
+
+// Kills a child at one of its fences after the other, each time with the file at `path` as it is
+// now: the first one, and step(fence) behind that the next, until it comes to its end. Behind each
+// child it is look(fence, finished)'s turn. The child's environment has HOLDFAST_TEST_PATH, and
+// HOLDFAST_TEST_FENCES, for its Reaper.
+template <class Step, class Look>
+void kill_at_fences(const std::string& name, const std::string& path, const std::string& arenas,
+                    const Child::Environment& environment, Step&& step, Look&& look) {
+  const std::vector<char> image = read_file(path);
+  bool finished = false;
+  for (std::uint64_t fence = 0; !finished; fence += step(fence)) {
+    SCOPED_TRACE("fence " + std::to_string(fence));
+    ASSERT_LT(fence, 10'000u) << name << " does not come to its end";
+    Region::destroy(path);
+    write_file(path, image);
+    Child::Environment all = environment;
+    all.emplace_back("HOLDFAST_TEST_PATH", path);
+    all.emplace_back("HOLDFAST_TEST_FENCES", std::to_string(fence));
+    finished = came_to_its_end(name, arenas, all);
+    ASSERT_FALSE(::testing::Test::HasFailure());
+    ASSERT_NO_FATAL_FAILURE(look(fence, finished));
+  }
+}
+// Steps: all of the first ones, and of the many behind them one in `each`.
+inline auto all_below(std::uint64_t first, std::uint64_t each) {
+  return [=](std::uint64_t fence) { return fence < first ? 1 : each; };
 }
 
 // Numbered batches, of which a child reports each as it begins and once it has returned.
