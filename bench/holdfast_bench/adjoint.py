@@ -275,6 +275,7 @@ def readme_rows() -> list[list[object]]:
         rows.append(
             [
                 what,
+                report.where,
                 f"{history['seconds']:.2f} s by a history, {best['revolve']['seconds']:.2f} s "
                 f"by recomputation, {best['memory']['seconds']:.2f} s with all in device memory",
             ]

@@ -93,7 +93,7 @@ def readme_rows() -> list[list[object]]:
 
     printed, assisted = "SlabHash-GPM, as printed", "CPU-assisted, gathered by shard on the device"
     return [
-        [f"{name} of 16 M pairs, best batch of each, times its rivals",
+        [f"{name} of 16 M pairs, best batch of each, times its rivals", _report("5").where,
          f"SlabHash-GPM: {over(ours, printed)}; a map kept by 16 CPU threads: "
          f"{over(ours, assisted)}"]
         for ours, name in ((OURS, "hash map"), (LOGGED, "log map")) if ours in found

@@ -237,14 +237,16 @@ def over_rivals(lines: dict[str, Line], name: str) -> str:
 
 def readme_rows() -> list[list[object]]:
     """What the README shows of this page."""
-    saves = [x for x in load("checkpoint_bench")[1] if x["benchmark"] == "checkpoint_save"]
-    asides_ = [x for x in load("checkpoint_bench")[1] if x["benchmark"] == "checkpoint_aside"]
+    checkpoints = MEASURED.report("checkpoint_bench")
+    saves = [x for x in checkpoints.lines if x["benchmark"] == "checkpoint_save"]
+    asides_ = [x for x in checkpoints.lines if x["benchmark"] == "checkpoint_aside"]
     save = max(saves, key=lambda line: (line["bytes"], line["by"] == "copy engine"))
     aside = max(asides_, key=lambda line: line["bytes"])
     paper = MEASURED.beside("paper")
     rows: list[list[object]] = [
         [
             f"checkpoint of {save['bytes'] / 2**30:g} GiB; by the asynchronous form",
+            checkpoints.where,
             f"{save['gb_per_s']:.0f} GB/s, {100 * save['ratio_to_copy']:.0f} % of the copy engine; "
             f"the next kernel waits {100 * aside['held_to_direct']:.0f} % as long",
         ]
@@ -254,6 +256,7 @@ def readme_rows() -> list[list[object]]:
             rows.append(
                 [
                     f"GPMbench, {title_of(name)} at the paper's size",
+                    gpm.tables.measured_on(paper[name], MEASURED.report("gpm_rivals_paper")),
                     over_rivals(paper[name], name),
                 ]
             )

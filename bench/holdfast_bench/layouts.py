@@ -161,7 +161,8 @@ def draw_kept() -> None:
 
 def readme_rows() -> list[list[object]]:
     """Returns the README's row: the largest batch of the log, without cleaning and with it."""
-    lines = _of(MEASURED.report(f"kvlog_{SHARES[0]}").lines, "kvs_layout_set")
+    report = MEASURED.report(f"kvlog_{SHARES[0]}")
+    lines = _of(report.lines, "kvs_layout_set")
     most = max((x["batch"] for x in lines), default=0)
     here = {
         (_title(x), x["cleaning"]): x["million_sets_per_s"]
@@ -176,7 +177,7 @@ def readme_rows() -> list[list[object]]:
         f"{rate:,.0f} M/s, {rate / in_place:.1f} times the store in place; "
         f"{here['log', 'steady']:,.0f} M/s beside cleaning, half of the log being live"
     )
-    return [[what, result]]
+    return [[what, report.where, result]]
 
 
 TABLES = {"layouts": part, "log-opening": opening}

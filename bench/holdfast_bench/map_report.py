@@ -209,6 +209,7 @@ def readme_rows() -> list[list[object]]:
     find, upsert = (here[name, 1 << 20] for name in ("find", "insert_or_assign"))
     rows: list[list[object]] = [
         ["hash map: 67 M pairs, values of 128 bytes, batches of 1 M",
+         MEASURED.report("map_ordered").where,
          f"{_rate(find)} M finds/s, {_rate(upsert)} M upserts/s, each durable"]
     ]  # fmt: skip
     logged, aged = (
@@ -218,6 +219,7 @@ def readme_rows() -> list[list[object]]:
     )  # fmt: skip
     upserts = f"{_rate(logged['insert_or_assign'])} M upserts/s"
     rows.append(["log map: the same, each batch a transaction",
+                 MEASURED.report("log_map_bench").where,
                  f"{_rate(logged['find'])} M finds/s, {upserts}, "
                  f"{_rate(aged['insert_or_assign'])} once every place was used"])  # fmt: skip
     return rows

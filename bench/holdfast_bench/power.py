@@ -246,7 +246,8 @@ TABLES: dict[str, Callable[[], str]] = {"power": part}
 
 def readme_rows() -> list[list[object]]:
     """Returns the README's row: the largest batch, ours beside the best of each rival."""
-    lines = sets(MEASURED.report(NAME))
+    report = MEASURED.report(NAME)
+    lines = sets(report)
     if not lines:
         return []
     most = max(line["batch"] for line in lines)
@@ -267,7 +268,7 @@ def readme_rows() -> list[list[object]]:
     form = best["Holdfast"]["form"]
     ours = f"{_ms(best['Holdfast']['ms_per_batch'])} ms" + (f" ({form})" if form else "")
     what = f"a batch of {most:,} SETs and its commit to a disk (power rung)"
-    return [[what, "; ".join([ours, *rivals])]]
+    return [[what, report.where, "; ".join([ours, *rivals])]]
 
 
 def draw_kept() -> None:

@@ -30,9 +30,10 @@ TABLES: dict[str, Callable[[], str]] = {name: _table(name) for name in score.tab
 def readme_rows() -> list[list[object]]:
     """Returns the README's rows: one copy, and the paper's hardest shot."""
     rows: list[list[object]] = []
-    for line in MEASURED.report("score-costs", "paper").lines:
+    costs = MEASURED.report("score-costs", "paper")
+    for line in costs.lines:
         if line.get("path") in ("save, GPU tier", "restore, GPU tier", "restore, host tier"):
-            rows.append([f"history: {line['path']}, {line['bytes'] >> 20} MiB",
+            rows.append([f"history: {line['path']}, {line['bytes'] >> 20} MiB", costs.where,
                          f"{line['gb_per_s']:,.0f} GB/s, {100 * line['speed_ratio']:.0f} % of a "
                          "plain copy"])  # fmt: skip
     for size in MEASURED.sizes("score-fig6"):
@@ -44,6 +45,7 @@ def readme_rows() -> list[list[object]]:
                 ours.rate(call) / theirs.rate(call) for call in ("save", "restore")
             )
             rows.append([f"history: Score's hardest shot, at {score.tables.SIZE_WORDS[size]}",
+                         MEASURED.report("score-fig6", size).where,
                          f"saving {saving:.1f} times, restoring {restoring:.1f} times as fast as "
                          "demand paging with the same hints"])  # fmt: skip
     return rows

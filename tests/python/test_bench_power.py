@@ -134,8 +134,9 @@ def test_tables_and_figure_are_of_the_results(
     assert "| 0.25 | 1.5 | 1.75 | 0.585 | 2.5 MB | 3.50 | 1,234 (8) |" in rows[1]
     assert "RocksDB: not there (no librocksdb.so is installed)" in text
     assert "| it survives | nothing | reads |" in text
-    ((what, result),) = power.readme_rows()
+    ((what, where, result),) = power.readme_rows()
     assert "1,024" in str(what)
+    assert where == HEAD["machine"]["device"]
     assert result == "1.75 ms; CAP with fsync, redo log of the pairs 0.9 ms"
 
 

@@ -17,6 +17,7 @@ from .results import (
     TITLES,
     VARIANTS,
     Line,
+    Report,
     Results,
     base,
     best_rival,
@@ -258,6 +259,11 @@ def fig9(results: Results, size: str) -> str:
     return explained(table(header, rows)) + note
 
 
+def measured_on(lines: dict[str, Line], report: Report) -> str:
+    """Says what a workload's lines were measured on: they do, where not on the report's machine."""
+    return str(next(iter(lines.values())).get("device", report.where))
+
+
 def delta(results: Results) -> str:
     """What a step takes in GPM and its rivals, a CAP that knows what changed among them."""
     modes = ("cap-fs", "cap-mm", "ndp", "cpu", "cap-delta-raw", "cap-delta", "gpm")
@@ -270,8 +276,7 @@ def delta(results: Results) -> str:
             threads = "; ".join(str(lines[m]["cpu_threads"]) for m in DELTA[::-1] if m in lines)
             over = [ratio(lines, "cap-delta"), over_best(lines), ratio(lines, "cap-mm")]
             report = results.report(f"gpm_delta_{size}") or results.report(f"gpm_modes_{size}")
-            where = next(iter(lines.values())).get("device", report.where)
-            rows.append([TITLES[name], size, where, *times, threads, *over])
+            rows.append([TITLES[name], size, measured_on(lines, report), *times, threads, *over])
     if any(row[1] != "test" for row in rows):
         rows = [row for row in rows if row[1] != "test"]
     if not rows:
@@ -293,8 +298,7 @@ def rivals(results: Results) -> str:
             times = [_cost(lines, mode) for mode in modes]
             best = best_rival(lines)
             won = "-" if best is None else won_with(lines[best])
-            device = next(iter(lines.values())).get("device", report.where)
-            where = [checkpoint_title(name, lines), size, device]
+            where = [checkpoint_title(name, lines), size, measured_on(lines, report)]
             rows.append([*where, *times, over_best(lines), won])
     if not rows:
         return "(The rivals have not been measured: `holdfast bench gpm-rivals --size paper`.)"
