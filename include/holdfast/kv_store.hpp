@@ -194,7 +194,8 @@ class KvStore {
 
   // Sets and removes as one transaction: operations[i] says which of both is done with keys[i], and
   // of an ERASE values[i] means nothing. Of operations on a key the last one counts, alone: a key
-  // that was there and is erased and set is `updated`. What is erased is room for what is set. The
+  // that was there and is erased and set is `updated`. What is erased is room for what is set (with
+  // Layout::log up to half of the capacity: docs/kv-log.md says why). The
   // three are host, device or region memory; `operations`, where they are the host's, are read
   // before the call waits for anything. Otherwise as set(), and throws invalid_argument where an
   // operation is none.

@@ -36,15 +36,21 @@ constexpr bool kMapLarge = false;  // the sanitizer sees overruns of the heap al
 constexpr bool kMapLarge = true;
 #endif
 
-std::mutex g_mutex;
-std::unordered_map<void*, std::size_t> g_mapped;  // bytes of each large allocation
 struct DeviceMemory {
   std::size_t bytes;
   std::uint64_t number;
 };
-std::map<std::uintptr_t, DeviceMemory> g_device;  // by where they start
-std::uint64_t g_device_allocations = 0;           // ever made
-std::map<std::uintptr_t, std::size_t> g_pinned;   // bytes, by where they start
+struct Known {
+  std::mutex mutex;
+  std::unordered_map<void*, std::size_t> mapped;  // bytes of each large allocation
+  std::map<std::uintptr_t, DeviceMemory> device;  // by where they start
+  std::uint64_t device_allocations = 0;           // ever made
+  std::map<std::uintptr_t, std::size_t> pinned;   // bytes, by where they start
+};
+Known& known() {
+  static Known* const instance = new Known;  // never destroyed: buffers may outlive it
+  return *instance;
+}
 std::atomic<bool> g_any_pinned{false};
 
 // Bytes that control group v2 still grants; the largest number where there is no limit.
@@ -89,8 +95,8 @@ void* allocate(std::size_t bytes, std::size_t alignment) {
     if (memory == MAP_FAILED) throw_no_memory(bytes);
     if (alignment >= core::kLargePage) core::prefer_large_pages(memory, mapped);
     try {
-      const std::lock_guard lock(g_mutex);
-      g_mapped.emplace(memory, mapped);
+      const std::lock_guard lock(known().mutex);
+      known().mapped.emplace(memory, mapped);
     } catch (...) {
       munmap(memory, mapped);
       throw;
@@ -108,10 +114,10 @@ void release(void* address) noexcept {
   if (address == nullptr) return;
   std::size_t mapped = 0;
   {
-    const std::lock_guard lock(g_mutex);
-    if (const auto found = g_mapped.find(address); found != g_mapped.end()) {
+    const std::lock_guard lock(known().mutex);
+    if (const auto found = known().mapped.find(address); found != known().mapped.end()) {
       mapped = found->second;
-      g_mapped.erase(found);
+      known().mapped.erase(found);
     }
   }
   if (mapped != 0) {
@@ -148,10 +154,10 @@ std::size_t free_device_memory() { return available_bytes(); }
 void* allocate_device(std::size_t bytes) try {
   void* const memory = allocate(bytes, kDeviceAlignment);
   try {
-    const std::lock_guard lock(g_mutex);
-    g_device.emplace(reinterpret_cast<std::uintptr_t>(memory),
-                     DeviceMemory{bytes, g_device_allocations + 1});
-    ++g_device_allocations;
+    const std::lock_guard lock(known().mutex);
+    known().device.emplace(reinterpret_cast<std::uintptr_t>(memory),
+                           DeviceMemory{bytes, known().device_allocations + 1});
+    ++known().device_allocations;
   } catch (...) {
     release(memory);
     throw;
@@ -162,16 +168,16 @@ void* allocate_device(std::size_t bytes) try {
 }
 void free_device(void* address) noexcept {
   {
-    const std::lock_guard lock(g_mutex);
-    g_device.erase(reinterpret_cast<std::uintptr_t>(address));
+    const std::lock_guard lock(known().mutex);
+    known().device.erase(reinterpret_cast<std::uintptr_t>(address));
   }
   release(address);
 }
 void* allocate_pinned(std::size_t bytes) try {
   void* const memory = allocate(bytes, core::page_alignment(bytes));
   try {
-    const std::lock_guard lock(g_mutex);
-    g_pinned.emplace(reinterpret_cast<std::uintptr_t>(memory), bytes);
+    const std::lock_guard lock(known().mutex);
+    known().pinned.emplace(reinterpret_cast<std::uintptr_t>(memory), bytes);
     g_any_pinned = true;
   } catch (...) {
     release(memory);
@@ -183,9 +189,9 @@ void* allocate_pinned(std::size_t bytes) try {
 }
 void free_pinned(void* address) noexcept {
   {
-    const std::lock_guard lock(g_mutex);
-    g_pinned.erase(reinterpret_cast<std::uintptr_t>(address));
-    g_any_pinned = !g_pinned.empty();
+    const std::lock_guard lock(known().mutex);
+    known().pinned.erase(reinterpret_cast<std::uintptr_t>(address));
+    g_any_pinned = !known().pinned.empty();
   }
   release(address);
 }
@@ -199,9 +205,9 @@ namespace holdfast::cpu {
 
 std::optional<DeviceAllocation> device_allocation(const void* address) {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
-  const std::lock_guard lock(backend::g_mutex);
-  const auto next = backend::g_device.upper_bound(at);
-  if (next == backend::g_device.begin()) return std::nullopt;
+  const std::lock_guard lock(backend::known().mutex);
+  const auto next = backend::known().device.upper_bound(at);
+  if (next == backend::known().device.begin()) return std::nullopt;
   const auto& [start, memory] = *std::prev(next);
   if (at - start >= memory.bytes) return std::nullopt;
   return DeviceAllocation{start, memory.number};
@@ -210,9 +216,9 @@ std::optional<DeviceAllocation> device_allocation(const void* address) {
 bool is_pinned_memory(const void* address) {
   if (!backend::g_any_pinned.load(std::memory_order_relaxed)) return false;
   const auto at = reinterpret_cast<std::uintptr_t>(address);
-  const std::lock_guard lock(backend::g_mutex);
-  const auto next = backend::g_pinned.upper_bound(at);
-  if (next == backend::g_pinned.begin()) return false;
+  const std::lock_guard lock(backend::known().mutex);
+  const auto next = backend::known().pinned.upper_bound(at);
+  if (next == backend::known().pinned.begin()) return false;
   const auto& [start, bytes] = *std::prev(next);
   return at - start < bytes;
 }
@@ -220,8 +226,8 @@ bool is_pinned_memory(const void* address) {
 bool is_device_memory(const void* address) { return device_allocation(address).has_value(); }
 
 std::uint64_t device_allocations() {
-  const std::lock_guard lock(backend::g_mutex);
-  return backend::g_device_allocations;
+  const std::lock_guard lock(backend::known().mutex);
+  return backend::known().device_allocations;
 }
 
 }  // namespace holdfast::cpu

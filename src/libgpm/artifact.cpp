@@ -7,6 +7,7 @@
 #include <exception>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "holdfast/compat/gpm/change-ddio.h"
 #include "holdfast/compat/gpm_host.hpp"
@@ -46,29 +47,64 @@ bool is_there(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
-// Whether the region in this file has an object of this name. Throws what Region::open() does.
-bool holds(const std::string& path, const char* object) {
+// Throws in_use where this process has the file open as a map or a log.
+void check_not_open(const std::string& path) {
+  const auto refuse_same = [&](const Region& region) {
+    std::error_code ignored;
+    if (!std::filesystem::equivalent(path, region.path(), ignored)) return;
+    throw Error(Errc::in_use, concat("'", path, "' is open in this process: close it first"));
+  };
+  const std::lock_guard lock(registry().mutex);
+  for (const auto& [address, map] : registry().maps) refuse_same(*map.region);
+  for (const auto& [handle, open] : registry().logs) refuse_same(open->region);
+}
+
+// Whether all objects of the region in this file have names that begin so: none has if its creation
+// was cut off. Throws what Region::open() does.
+bool holds_nothing_but(const std::string& path, const std::string& beginning) {
   OpenOptions options;
   options.mode = OpenMode::read_only;
-  Region region = Region::open(path, options);
-  const bool there = region.contains(object);
-  region.close();
-  return there;
+  const Region region = Region::open(path, options);
+  const std::vector<ObjectInfo> objects = region.objects();
+  return std::all_of(objects.begin(), objects.end(), [&](const ObjectInfo& object) {
+    return !beginning.empty() && object.name.starts_with(beginning);
+  });
 }
 
-int whole(const char* what, long long number) {
-  if (number >= 0 && number <= INT_MAX) return static_cast<int>(number);
-  throw Error(Errc::invalid_argument, concat(what, " ", number, ": give 0 to ", INT_MAX));
+// For what refuses both ends of int.
+int clamped(long long number) {
+  return static_cast<int>(std::clamp<long long>(number, INT_MIN, INT_MAX));
 }
 
+// Null: none has all of it. REQUIRES: the registry is locked.
 Region* region_of(const void* address, std::size_t bytes) {
   const auto first = reinterpret_cast<std::uintptr_t>(address);
-  for (const auto& [start, region] : registry().maps) {
+  for (const auto& [start, map] : registry().maps) {
     const auto from = reinterpret_cast<std::uintptr_t>(start);
-    const std::uint64_t size = region->object(kObject).bytes();
-    if (first >= from && bytes <= size && first - from <= size - bytes) return region.get();
+    if (first < from || bytes > map.bytes || first - from > map.bytes - bytes) continue;
+    return map.region.get();
   }
   return nullptr;
+}
+
+// Runs store(stream) on memory of a map, and makes what it stored durable.
+template <class Store>
+bool stored(const char* what, void* to, std::size_t bytes, Store&& store) noexcept {
+  return said(what, false, [&] {
+    {
+      const std::lock_guard lock(registry().mutex);
+      Region* const region = region_of(to, bytes);
+      if (region == nullptr) {
+        throw Error(Errc::invalid_argument, "the target is not within what gpm_map_file() gave");
+      }
+      (void)region->object(kObject);  // throws in a forked child
+    }
+    Stream stream;
+    store(stream);
+    stream.synchronize();
+    persist_by_host(to, bytes);
+    return true;
+  });
 }
 
 }  // namespace
@@ -80,12 +116,17 @@ void* map_file(const char* path, std::size_t* bytes, bool create) noexcept {
       throw Error(Errc::invalid_argument,
                   concat("'", place, "': to open a file give a length of 0; it is told"));
     }
-    const bool reuse = create && is_there(place);
+    bool reuse = create && is_there(place);
+    if (reuse) check_not_open(place);
+    if (reuse && holds_nothing_but(place, "")) {  // its creation was cut off
+      Region::destroy(place);
+      reuse = false;
+    }
     void* const address = gpm_map(place.c_str(), reuse ? 0 : *bytes, create && !reuse);
     std::size_t there = 0;
     {
       const std::lock_guard lock(registry().mutex);
-      there = registry().maps.at(address)->object(kObject).bytes();
+      there = registry().maps.at(address).bytes;
     }
     if (reuse && there != *bytes) {
       gpm_unmap(place.c_str(), address, there);
@@ -109,21 +150,16 @@ bool is_mapped(const void* address, std::size_t bytes) noexcept {
   return region_of(address, bytes) != nullptr;
 }
 
-bool copy(void* to, const void* from, int value, std::size_t bytes) noexcept {
-  return said(from ? "gpm_memcpy" : "gpm_memset", false, [&] {
-    if (!is_mapped(to, bytes)) {
-      throw Error(Errc::invalid_argument, "the target is not within what gpm_map_file() gave");
-    }
-    Stream stream;
-    if (from) {
-      copy_async(stream, to, from, bytes);
-    } else {
-      fill_async(stream, to, static_cast<unsigned char>(value), bytes);
-    }
-    stream.synchronize();
-    persist_by_host(to, bytes);
-    return true;
+bool copy(void* to, const void* from, std::size_t bytes) noexcept {
+  return stored("gpm_memcpy", to, bytes, [&](Stream& stream) {
+    if (from == nullptr && bytes != 0) throw Error(Errc::invalid_argument, "the source is null");
+    copy_async(stream, to, from, bytes);
   });
+}
+
+bool set_bytes(void* to, unsigned char value, std::size_t bytes) noexcept {
+  return stored("gpm_memset", to, bytes,
+                [&](Stream& stream) { fill_async(stream, to, value, bytes); });
 }
 
 // Memory that a killed process leaves behind has what the host stored; a dax domain's caches are
@@ -132,7 +168,10 @@ void persist_by_host(void* address, std::size_t bytes) noexcept {
   said("pmem_mt_persist", false, [&] {
     const std::lock_guard lock(registry().mutex);
     Region* const region = region_of(address, bytes);
-    if (region && region->domain() == Domain::dax) region->commit();
+    if (region == nullptr) {
+      throw Error(Errc::invalid_argument, "the bytes are not within what gpm_map_file() gave");
+    }
+    if (region->domain() == Domain::dax) region->commit();
     return true;
   });
 }
@@ -141,8 +180,10 @@ gpmlog* create_log(const char* path, std::size_t* bytes, int blocks, int threads
                    bool managed) noexcept {
   return said<gpmlog*>(managed ? "gpmlog_create_managed" : "gpmlog_create", nullptr, [&] {
     const std::string place = place_of(path);
+    check_log(*bytes, blocks, threads, managed);
     if (is_there(place)) {
-      if (!holds(place, kTransaction)) {
+      check_not_open(place);
+      if (!holds_nothing_but(place, kLog)) {
         throw Error(Errc::already_exists, concat("'", place, "' is there and no log: remove it"));
       }
       Region::destroy(place);
@@ -180,8 +221,9 @@ gpmcp* create_checkpoint(const char* path, std::size_t bytes, long long elements
                          long long groups) noexcept {
   return said<gpmcp*>("gpmcp_create", nullptr, [&] {
     const std::string place = place_of(path);
-    if (is_there(place)) return reopen_checkpoint(place, bytes, elements, groups);
-    return gpmcp_create(place.c_str(), bytes, whole("elements", elements), whole("groups", groups));
+    const int each = clamped(elements), count = clamped(groups);
+    if (is_there(place)) return reopen_checkpoint(place, bytes, each, count);
+    return gpmcp_create(place.c_str(), bytes, each, count);
   });
 }
 
@@ -199,21 +241,21 @@ bool close_checkpoint(gpmcp* checkpoint) noexcept {
 bool register_element(gpmcp* checkpoint, void* address, std::size_t bytes,
                       long long group) noexcept {
   return said("gpmcp_register", false, [&] {
-    gpmcp_register(checkpoint, address, bytes, whole("group", group));
+    gpmcp_register(checkpoint, address, bytes, clamped(group));
     return true;
   });
 }
 
 bool save(gpmcp* checkpoint, long long group) noexcept {
   return said("gpmcp_checkpoint", false, [&] {
-    gpmcp_checkpoint(checkpoint, whole("group", group));
+    gpmcp_checkpoint(checkpoint, clamped(group));
     return true;
   });
 }
 
 bool restore(gpmcp* checkpoint, long long group) noexcept {
   return said("gpmcp_restore", false, [&] {
-    gpmcp_restore(checkpoint, whole("group", group));
+    gpmcp_restore(checkpoint, clamped(group));
     return true;
   });
 }

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "core/domain.hpp"
 #include "holdfast/checkpoint.hpp"
 #include "holdfast/compat/libgpm.h"
 #include "holdfast/platform.hpp"
@@ -24,7 +23,7 @@ constexpr const char* kLimits = "gpmcp.limits";
 constexpr std::uint64_t kMetadataBytes = std::uint64_t{1} << 20;
 constexpr int kMostGroups = 500;  // a region has 512 objects
 constexpr int kMostElements = 1 << 20;
-constexpr std::size_t kMostBytes = std::size_t{1} << 40;
+using holdfast::gpm::kMostBytes;
 
 // What gpmcp_create() was given, in the region.
 enum Limit : std::size_t { kBytes, kElements, kGroups, kLimitCount };
@@ -92,6 +91,37 @@ std::uint64_t region_bytes(std::size_t size, int elements, int groups) {
 
 }  // namespace
 
+namespace {
+
+// All zero where a crash came while the file was made, before anything was saved.
+Limits limits_in(Region& region) {
+  Limits limits{};
+  if (!region.contains(kLimits)) return limits;
+  const auto there = region.find<std::uint64_t>(kLimits);
+  if (there.size() == limits.size()) {
+    holdfast::Stream stream;
+    holdfast::copy_async(stream, limits.data(), there.data(), sizeof(limits));
+    stream.synchronize();
+  }
+  return limits;
+}
+
+// Whether the file is a checkpoint that was not made to its end. Throws as Region::open() does, and
+// already_exists if it is no checkpoint.
+bool is_unfinished(const std::string& path) {
+  holdfast::OpenOptions options;
+  options.mode = holdfast::OpenMode::read_only;
+  Region region = Region::open(path, options);
+  if (!region.contains(kLimits) && !region.objects().empty()) {
+    throw Error(Errc::already_exists, concat("'", path,
+                                             "' is there and no checkpoint: remove it, or "
+                                             "choose another path"));
+  }
+  return limits_in(region)[kGroups] == 0;
+}
+
+}  // namespace
+
 gpmcp* gpmcp_create(const char* path, std::size_t size, int elements, int groups) {
   if (size == 0 || size > kMostBytes || elements < 1 || elements > kMostElements || groups < 1 ||
       groups > kMostGroups) {
@@ -101,17 +131,16 @@ gpmcp* gpmcp_create(const char* path, std::size_t size, int elements, int groups
                groups, " groups; give 1 to ", kMostBytes, " bytes, 1 to ", kMostElements,
                " elements and 1 to ", kMostGroups, " groups"));
   }
-  holdfast::RegionOptions options;
-  options.size = region_bytes(size, elements, groups);
-  options.domain = holdfast::core::domain_for(path);
-  Region region = Region::create(path, options);
   const Limits limits{size, static_cast<std::uint64_t>(elements),
                       static_cast<std::uint64_t>(groups)};
-  std::uint64_t* const there = region.allocate<std::uint64_t>(kLimits, kLimitCount).data();
-  // The host may be unable to store there: the memory may be the device's.
-  holdfast::Stream stream;
-  holdfast::copy_async(stream, there, limits.data(), sizeof(limits));
-  stream.synchronize();
+  const auto fill = [&](Region& made) {
+    std::uint64_t* const there = made.allocate<std::uint64_t>(kLimits, kLimitCount).data();
+    // The host may be unable to store there: the memory may be the device's.
+    holdfast::Stream stream;
+    holdfast::copy_async(stream, there, limits.data(), sizeof(limits));
+    stream.synchronize();
+  };
+  Region region = holdfast::gpm::make_region(path, region_bytes(size, elements, groups), fill);
   return keep(std::move(region), limits);
 }
 
@@ -123,25 +152,22 @@ gpmcp* gpmcp_open(const char* path) {
                                         "'): the file holds no checkpoint: make one with "
                                         "gpmcp_create()"));
   }
-  const auto there = region.find<std::uint64_t>(kLimits);
-  Limits limits{};
-  if (there.size() == limits.size()) {
-    holdfast::Stream stream;
-    holdfast::copy_async(stream, limits.data(), there.data(), sizeof(limits));
-    stream.synchronize();
-  }
-  // A crash came while the file was made: nothing was saved yet.
+  const Limits limits = limits_in(region);
   if (limits[kGroups] == 0) {
     region.abandon();
     throw Error(Errc::damaged, concat("gpmcp_open('", path,
-                                      "'): it was not made to its end: remove it and call "
-                                      "gpmcp_create()"));
+                                      "'): it was not made to its end, and nothing was saved: "
+                                      "gpmcp_create() makes it anew"));
   }
   return keep(std::move(region), limits);
 }
 
-gpmcp* holdfast::gpm::reopen_checkpoint(const std::string& path, std::size_t bytes,
-                                        long long elements, long long groups) {
+gpmcp* holdfast::gpm::reopen_checkpoint(const std::string& path, std::size_t bytes, int elements,
+                                        int groups) {
+  if (is_unfinished(path)) {
+    Region::destroy(path);
+    return gpmcp_create(path.c_str(), bytes, elements, groups);
+  }
   gpmcp* const checkpoint = gpmcp_open(path.c_str());
   const Limits limits = checkpoint->limits;
   if (limits ==

@@ -2,9 +2,9 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
-#include "core/domain.hpp"
 #include "holdfast/platform.hpp"
 #include "holdfast/undo_log.hpp"
 #include "libgpm/registry.hpp"
@@ -16,19 +16,14 @@ using holdfast::Error;
 using holdfast::Region;
 using holdfast::detail::concat;
 using holdfast::gpm::kLog;
+using holdfast::gpm::kMostBytes;
 using holdfast::gpm::kObject;
 using holdfast::gpm::kTransaction;
+using holdfast::gpm::make_region;
 using holdfast::gpm::OpenLog;
 using holdfast::gpm::registry;
 
 constexpr std::uint64_t kMetadataBytes = std::uint64_t{1} << 20;
-
-Region create_region(const char* path, std::uint64_t bytes) {
-  holdfast::RegionOptions options;
-  options.size = bytes + kMetadataBytes;
-  options.domain = holdfast::core::domain_for(path);
-  return Region::create(path, options);
-}
 
 void set(gpmlog& view, const holdfast::CoalescedLogRef& ref) { view.coalesced = ref; }
 void set(gpmlog& view, const holdfast::ConventionalLogRef& ref) { view.conventional = ref; }
@@ -49,13 +44,17 @@ gpmlog* keep(Region region, holdfast::Transaction transaction, holdfast::UndoLog
 }
 
 gpmlog* create_log(const char* path, const holdfast::LogShape& shape) {
-  Region region = create_region(path, holdfast::UndoLog::object_bytes(shape));
-  auto transaction = holdfast::Transaction::create(region, kTransaction);
-  auto log = transaction.create_log(region, kLog, shape);
-  return keep(std::move(region), std::move(transaction), std::move(log));
+  std::optional<holdfast::Transaction> transaction;
+  std::optional<holdfast::UndoLog> log;
+  Region region =
+      make_region(path, holdfast::UndoLog::object_bytes(shape) + kMetadataBytes, [&](Region& made) {
+        transaction = holdfast::Transaction::create(made, kTransaction);
+        log = transaction->create_log(made, kLog, shape);
+      });
+  return keep(std::move(region), *std::move(transaction), *std::move(log));
 }
 
-// The bytes of each slot if `size` bytes are shared out.
+// The bytes of each slot if `size` bytes are shared out. Throws invalid_argument.
 std::uint32_t share(const char* what, std::size_t size, std::int64_t slots) {
   const std::uint64_t each = slots > 0 ? (size + slots - 1) / slots : 0;
   if (slots <= 0 || slots > holdfast::LogShape::kMaxSlots || size == 0 ||
@@ -68,16 +67,33 @@ std::uint32_t share(const char* what, std::size_t size, std::int64_t slots) {
   return static_cast<std::uint32_t>(each);
 }
 
+// Managed: a slot for each thread; else a partition for each block.
+holdfast::LogShape shape_of(std::size_t size, int blocks, int threads, bool managed) {
+  const std::int64_t slots = blocks > 0 && threads > 0 ? std::int64_t{blocks} * threads : 0;
+  const std::uint32_t each =
+      share(managed ? "gpmlog_create_hcl" : "gpmlog_create_conv", size, slots);
+  const auto count = static_cast<std::uint32_t>(slots);
+  return managed ? holdfast::LogShape::coalesced(count, each)
+                 : holdfast::LogShape::conventional(count, each);
+}
+
 }  // namespace
 
 void* gpm_map(const char* path, std::size_t size, bool create) {
-  if (create && size == 0) {
-    throw Error(Errc::invalid_argument, concat("gpm_map('", path, "'): give a size to create"));
+  if (create && (size == 0 || size > kMostBytes)) {
+    throw Error(Errc::invalid_argument, concat("gpm_map('", path, "'): ", size,
+                                               " bytes to create; give 1 to ", kMostBytes));
   }
-  auto region = std::make_unique<Region>(create ? create_region(path, size) : Region::open(path));
-  void* const address =
-      create ? region->allocate_raw(kObject, "u8", 1, size, holdfast::Tracking::hashed)
-             : region->address(region->object(kObject));
+  const auto allocate = [&](Region& made) {
+    made.allocate_raw(kObject, "u8", 1, size, holdfast::Tracking::hashed);
+  };
+  auto region = std::make_unique<Region>(create ? make_region(path, size + kMetadataBytes, allocate)
+                                                : Region::open(path));
+  if (!region->contains(kObject)) {
+    region->abandon();
+    throw Error(Errc::not_found, concat("gpm_map('", path, "'): the file holds no map"));
+  }
+  void* const address = region->address(region->object(kObject));
   const std::uint64_t there = region->object(kObject).bytes();
   if (there < size) {
     region->abandon();
@@ -85,7 +101,7 @@ void* gpm_map(const char* path, std::size_t size, bool create) {
                 concat("gpm_map('", path, "'): ", size, " bytes asked for; it has ", there));
   }
   const std::lock_guard lock(registry().mutex);
-  registry().maps[address] = std::move(region);
+  registry().maps[address] = {std::move(region), there};
   return address;
 }
 
@@ -95,10 +111,10 @@ void gpm_unmap(const char* path, void* address, std::size_t) {
     const std::lock_guard lock(registry().mutex);
     const auto found = registry().maps.find(address);
     if (found == registry().maps.end()) {
-      throw Error(Errc::invalid_argument,
-                  concat("gpm_unmap('", path, "'): the address is not from gpm_map()"));
+      throw Error(Errc::invalid_argument, concat("gpm_unmap('", path, "'): nothing is mapped at ",
+                                                 address, ": give what the mapping gave, once"));
     }
-    region = std::move(found->second);
+    region = std::move(found->second.region);
     registry().maps.erase(found);
   }
   region->close();
@@ -108,16 +124,15 @@ void gpm_persist_begin() { holdfast::persist_begin(); }
 void gpm_persist_end() { holdfast::persist_end(); }
 
 gpmlog* gpmlog_create_conv(const char* path, std::size_t size, int partitions) {
-  const std::uint32_t each = share("gpmlog_create_conv", size, partitions);
-  return create_log(path,
-                    holdfast::LogShape::conventional(static_cast<std::uint32_t>(partitions), each));
+  return create_log(path, shape_of(size, partitions, 1, false));
 }
 
 gpmlog* gpmlog_create_hcl(const char* path, std::size_t size, int blocks, int threads) {
-  const std::int64_t slots = std::int64_t{blocks} * threads;
-  const std::uint32_t each =
-      share("gpmlog_create_hcl", size, blocks > 0 && threads > 0 ? slots : 0);
-  return create_log(path, holdfast::LogShape::coalesced(static_cast<std::uint32_t>(slots), each));
+  return create_log(path, shape_of(size, blocks, threads, true));
+}
+
+void holdfast::gpm::check_log(std::size_t bytes, int blocks, int threads, bool managed) {
+  (void)shape_of(bytes, blocks, threads, managed);
 }
 
 gpmlog* gpmlog_open(const char* path) {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 
+#include "core/domain.hpp"
 #include "holdfast/compat/gpmlog.hpp"
 #include "holdfast/region.hpp"
 #include "holdfast/stream.hpp"
@@ -19,7 +20,26 @@ namespace holdfast::gpm {
 // Objects of the regions.
 inline constexpr const char* kObject = "gpm";
 inline constexpr const char* kLog = "gpmlog";
-inline constexpr const char* kTransaction = "gpmlog.tx";
+inline constexpr const char* kTransaction = "gpmlog.tx";  // begins as the log's name does
+
+inline constexpr std::size_t kMostBytes = std::size_t{1} << 40;
+
+// A region of this size that make(region) fills. Of one that it cannot fill nothing is left.
+template <class Make>
+Region make_region(const char* path, std::uint64_t bytes, Make&& make) {
+  RegionOptions options;
+  options.size = bytes;
+  options.domain = core::domain_for(path);
+  Region region = Region::create(path, options);
+  try {
+    make(region);
+  } catch (...) {
+    region.abandon();
+    Region::destroy(path);
+    throw;
+  }
+  return region;
+}
 
 // A log with everything that it stands on. Members are let go of from the last to the first.
 struct OpenLog {
@@ -29,14 +49,23 @@ struct OpenLog {
   DeviceBuffer<::gpmlog> view;
 };
 
-// A checkpoint file that was made with these limits. Throws as gpmcp_open(), and already_exists
-// if it was made with others.
-::gpmcp* reopen_checkpoint(const std::string& path, std::size_t bytes, long long elements,
-                           long long groups);
+// A map, with its bytes, which can be asked for in a forked child, too.
+struct OpenMap {
+  std::unique_ptr<Region> region;
+  std::uint64_t bytes;
+};
+
+// A checkpoint file that was made with these limits; one that was not made to its end is made anew.
+// Throws as gpmcp_open() and gpmcp_create(), and already_exists if it was made with others, or is
+// none.
+::gpmcp* reopen_checkpoint(const std::string& path, std::size_t bytes, int elements, int groups);
+
+// Throws invalid_argument where no log has such a shape, as creating it would.
+void check_log(std::size_t bytes, int blocks, int threads, bool managed);
 
 struct Registry {
   std::mutex mutex;
-  std::map<void*, std::unique_ptr<Region>> maps;
+  std::map<void*, OpenMap> maps;
   std::map<::gpmlog*, std::unique_ptr<OpenLog>> logs;
 };
 

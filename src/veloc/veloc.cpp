@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <memory>
@@ -56,6 +57,19 @@ struct Session {
 };
 
 std::unique_ptr<Session> session;
+Session* left_open = nullptr;  // at the program's end
+
+// A program may end without VELOC_Finalize(). At its end ranks can no longer be spoken to.
+void end_session() {
+  if (session && session->ranks) left_open = session.release();
+  session.reset();
+}
+
+void begin_session(const Settings& settings) {
+  session = std::make_unique<Session>(settings);
+  // Behind the first session, so that what it stands on is still there when this is called.
+  [[maybe_unused]] static const int registered = std::atexit(end_session);
+}
 
 Session& current() {
   if (session) return *session;
@@ -77,11 +91,12 @@ std::uint64_t parse_bytes(const std::string& key, const std::string& text) {
   std::string unit = trimmed(text.substr(digits));
   if (unit.size() > 1 && (unit.back() == 'B' || unit.back() == 'b')) unit.pop_back();
   if (unit.size() > 1 && unit.back() == 'i') unit.pop_back();
-  const std::size_t power = unit.empty() ? 0
-                                         : std::string("KMGT").find(static_cast<char>(
-                                               std::toupper(static_cast<unsigned char>(unit[0])))) +
-                                               1;
-  if (digits == 0 || digits > 15 || unit.size() > 1 || power > 4) {
+  const std::string units = " KMGT";
+  const std::size_t power =
+      unit.empty()
+          ? 0
+          : units.find(static_cast<char>(std::toupper(static_cast<unsigned char>(unit[0]))));
+  if (digits == 0 || digits > 15 || unit.size() > 1 || power == units.npos) {
     throw Error(Errc::invalid_argument,
                 concat("'", key, " = ", text, "': give bytes, such as 1048576, 512M or 4G"));
   }
@@ -90,6 +105,14 @@ std::uint64_t parse_bytes(const std::string& key, const std::string& text) {
     throw Error(Errc::invalid_argument, concat("'", key, " = ", text, "': too many bytes"));
   }
   return number << (10 * power);
+}
+
+std::uint64_t parse_count(const std::string& key, const std::string& text) {
+  const bool digits =
+      std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+  if (!text.empty() && digits && text.size() <= 15) return std::stoull(text);
+  throw Error(Errc::invalid_argument,
+              concat("'", key, " = ", text, "': give a number, 0 for all of them"));
 }
 
 // `folder`: of the checkpoints, in `scratch`.
@@ -113,7 +136,7 @@ Settings read_config(const char* file, const std::string& folder) {
     if (key == "scratch") settings.options.disk = value;
     if (key == "gpu_cache") settings.options.gpu_bytes = parse_bytes(key, value);
     if (key == "host_cache") settings.options.host_bytes = parse_bytes(key, value);
-    if (key == "max_versions") settings.max_versions = parse_bytes(key, value);
+    if (key == "max_versions") settings.max_versions = parse_count(key, value);
   }
   if (settings.options.disk.empty()) {
     throw Error(Errc::invalid_argument,
@@ -195,7 +218,13 @@ int guarded(const char* function, Body&& body) {
 
 int restart(Session& now, int version) {
   holdfast::backend::synchronize();
-  now.history.restore(step_of(now.name, version), now.stream);
+  try {
+    now.history.restore(step_of(now.name, version), now.stream);
+  } catch (const Error& error) {
+    if (error.code() != Errc::not_found) throw;
+    throw Error(Errc::not_found, concat("there is no version ", version, " of '", now.name,
+                                        "': VELOC_Restart_test() tells the newest"));
+  }
   now.stream.synchronize();
   now.last_name = now.name;
   now.last_version = version;
@@ -207,8 +236,14 @@ long long recover_size(const std::string& name, int version, int id) {
   guarded("VELOC_Recover_size", [&] {
     // A number that another name has too does not have this name's array.
     History& history = current().history;
-    history.size(step_of(name, version), name_part(name));
-    bytes = static_cast<long long>(history.size(step_of(name, version), part_name(id)));
+    try {
+      history.size(step_of(name, version), name_part(name));
+      bytes = static_cast<long long>(history.size(step_of(name, version), part_name(id)));
+    } catch (const Error& error) {
+      if (error.code() != Errc::not_found) throw;
+      throw Error(Errc::not_found,
+                  concat("version ", version, " of '", name, "' has no piece ", id));
+    }
     return VELOC_SUCCESS;
   });
   return bytes;
@@ -219,7 +254,7 @@ long long recover_size(const std::string& name, int version, int id) {
 int VELOC_Init_single(unsigned int id, const char* config_file) {
   return guarded("VELOC_Init", [&] {
     if (session) throw Error(Errc::in_use, "VELOC_Finalize() comes before another VELOC_Init()");
-    session = std::make_unique<Session>(read_config(config_file, concat("veloc-", id)));
+    begin_session(read_config(config_file, concat("veloc-", id)));
     return VELOC_SUCCESS;
   });
 }
@@ -230,7 +265,7 @@ int VELOC_Init_ranks(const std::shared_ptr<holdfast::RankGroup>& ranks, const ch
     if (!ranks) throw Error(Errc::invalid_argument, "there is no group of ranks");
     Settings settings = read_config(config_file, "veloc");
     settings.options.ranks = ranks;
-    session = std::make_unique<Session>(settings);
+    begin_session(settings);
     return VELOC_SUCCESS;
   });
 }

@@ -1,4 +1,6 @@
 // A log that is killed: at any moment, and at every fence of a batch, of cleaning and of opening.
+#include <numeric>
+
 #include "kv_store/kv_log_medium.hpp"
 #include "kv_store/kv_log_test.hpp"
 #include "support/killed_child.hpp"
@@ -219,6 +221,42 @@ TEST_P(KvLogCrash, KilledAtEveryFenceOfABatchOfCleaningAndOfOpening) {
        {"HOLDFAST_TEST_OPENING", "0"}},
       [&](std::uint64_t fence) { return fence < 60 ? 1 : some(); }, look);
   EXPECT_GT(snapshots, 0u);
+}
+
+// Threads of all kernels.
+class Work : public cpu::Listener {
+ public:
+  void on_event(const cpu::Event& event) override {
+    if (event.kind == cpu::EventKind::thread_begin) ++threads_;
+  }
+  std::uint64_t threads() const { return threads_; }
+
+ private:
+  std::uint64_t threads_ = 0;
+};
+
+// A batch whose new keys have no room beside the tombstones, of which many segments have to go: it
+// is not counted anew for each of them.
+TEST_P(KvLogCrash, WorkBehindManyTombstonesGrowsWithTheBatch) {
+  constexpr std::uint64_t kPairs = 24'000;
+  LogOpened opened = LogOpened::create(path(), log_options(kPairs, kPairs, 0, GetParam()));
+  const auto range = [](std::uint64_t from) {
+    Keys keys(kPairs);
+    std::iota(keys.begin(), keys.end(), from);
+    return keys;
+  };
+  const Keys first = range(0), others = range(kPairs);
+  opened.set(first, first);
+  opened.erase(first);
+  Work work;
+  cpu::set_listener(&work);
+  const auto result = opened.set(others, others);
+  cpu::set_listener(nullptr);
+  EXPECT_EQ(result.inserted, kPairs);
+  EXPECT_LT(work.threads(), 10 * kPairs);
+  Map oracle;
+  for (const auto key : others) oracle[key] = key;
+  ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
 }
 
 #endif  // HOLDFAST_INTERCEPT

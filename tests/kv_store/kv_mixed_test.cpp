@@ -265,6 +265,31 @@ TEST_P(KvMixed, AFullLogTakesABatchThatErasesAsManyAsItSets) {
   }
 }
 
+// What is erased stays in the index until its tombstones are dropped: of a capacity of 1,024 it has
+// room for 1,536 of both.
+TEST_P(KvMixed, WhatTheIndexCannotHoldOfABatchIsRefusedAndSaysHowItGoes) {
+  if (!is_log()) GTEST_SKIP() << "a table has no tombstones";
+  LogOpened opened = LogOpened::create(path(), shape(1024, 4096));
+  Map oracle;
+  Mixture fill, erased, set, both;
+  for (std::uint64_t i = 0; i < 1024; ++i) fill.add(Op::set, i, i);
+  give(opened, fill);
+  fill.apply_to(oracle);
+  for (std::uint64_t i = 0; i < 513; ++i) {
+    for (Mixture* to : {&erased, &both}) to->add(Op::erase, i);
+    for (Mixture* to : {&set, &both}) to->add(Op::set, 10'000 + i, i);
+  }
+  ASSERT_EQ(error_of([&] { give(opened, both); },
+                     {"513 new keys", "1024 pairs", "1536", "batch of its own"}),
+            Errc::no_space);
+  ASSERT_NO_FATAL_FAILURE(expect_holds(opened, oracle));
+  for (const Mixture* part : {&erased, &set}) {
+    give(opened, *part);
+    part->apply_to(oracle);
+  }
+  ASSERT_NO_FATAL_FAILURE(expect_holds(opened, oracle));
+}
+
 TEST_P(KvMixed, AFullBucketEvictsAndCounts) {
   if (is_log()) GTEST_SKIP() << "nothing is evicted";
   SCOPED_TRACE(seed);

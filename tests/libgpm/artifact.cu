@@ -1,5 +1,8 @@
 #include "libgpm/artifact.hpp"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 // As the artifact's sources have them.
 #include "bandwidth_analysis.cuh"
 #include "change-ddio.h"
@@ -90,6 +93,7 @@ __global__ void misuse(gpmlog* log, int* answers) {
   std::uint64_t pair = 1;
   answers[0] = gpmlog_insert(log, &pair, sizeof(pair), 1 << 20);
   answers[1] = gpmlog_insert(log, &pair, sizeof(pair));
+  answers[3] = gpmlog_insert(log, &pair, (std::size_t{1} << 32) + 4, 1);
   answers[2] = 1;
   for (int i = 0; i < 1000 && answers[2] > 0; ++i) answers[2] = gpmlog_insert(log, &pair, 8, 0);
 }
@@ -237,7 +241,7 @@ Answers failures() {
   gpmcp_close(checkpoint);
   gpmlog* const log = gpmlog_create("full.log", 64, 2);
   holdfast::Stream stream;
-  holdfast::PinnedBuffer<int> of_log(3);
+  holdfast::PinnedBuffer<int> of_log(4);
   holdfast::launch(stream, 1, 1, misuse, log, of_log.data());
   stream.synchronize();
   gpmlog_close(log);
@@ -245,7 +249,56 @@ Answers failures() {
   answers.log_unnamed_partition = of_log[1];
   answers.log_full = of_log[2];
   answers.copy_outside = gpm_memcpy(data.data(), of_log.data(), 4, cudaMemcpyHostToDevice);
+  answers.log_long = of_log[3];
+  bytes = 4096;
+  answers.map_too_large = [] {
+    std::size_t most = ~std::size_t{0};
+    return gpm_map_file("huge", most, true) == nullptr;
+  }();
+  answers.log_shape = gpmlog_create("full.log", 64, 0) == nullptr;
+  gpmlog* const opened = gpmlog_open("full.log");
+  answers.log_open = opened != nullptr && gpmlog_create("full.log", 64, 2) == nullptr;
+  gpmlog_close(opened);
+  answers.checkpoint_over_table = gpmcp_create("words", 64, 1, 1) == nullptr;
+  answers.checkpoint_groups = gpmcp_create("groups", 64, 1, 501) == nullptr ? -1 : 0;
+  std::size_t words = 0;
+  void* const map = gpm_map_file("words", words, false);
+  const void* volatile null = nullptr;  // which the compiler would see through
+  answers.copy_null = gpm_memcpy(map, null, 16, cudaMemcpyHostToDevice);
+  gpm_unmap("words", map, words);
   return answers;
+}
+
+std::string create_each() {
+  std::string missing;
+  std::size_t bytes = 4096;
+  void* const map = gpm_map_file("made.map", bytes, true);
+  if (map == nullptr || gpm_unmap("made.map", map, bytes) != cudaSuccess) missing += " map";
+  gpmlog* const log = gpmlog_create("made.log", 1024, 4);
+  log == nullptr ? void(missing += " log") : gpmlog_close(log);
+  std::size_t taken = 1024;
+  gpmlog* const managed = gpmlog_create_managed("made.managed", taken, 1, 4);
+  managed == nullptr ? void(missing += " managed log") : gpmlog_close(managed);
+  gpmcp* const checkpoint = gpmcp_create("made.checkpoint", 4096, 2, 2);
+  checkpoint == nullptr ? void(missing += " checkpoint") : gpmcp_close(checkpoint);
+  return missing;
+}
+
+bool child_calls_come_back() {
+  std::size_t bytes = 4096;
+  void* const map = gpm_map_file("forked", bytes, true);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const std::uint64_t word = 1;
+    const bool come_back = gpm_is_pmem(map, 8) == 1 &&
+                           gpm_memcpy(map, &word, 8, cudaMemcpyHostToDevice) != cudaSuccess &&
+                           gpm_memset(map, 1, 8) != cudaSuccess;
+    ::_exit(come_back ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  gpm_unmap("forked", map, bytes);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 }  // namespace artifact

@@ -15,6 +15,9 @@ struct Answers {  // of calls that are to fail
   bool map_missing, map_length, map_other_size, log_over_table, open_table_as_log;
   long long register_past_end, checkpoint_nothing;
   int log_bad_partition, log_unnamed_partition, log_full, copy_outside;
+  int copy_null, log_long;
+  bool map_too_large, log_shape, log_open, checkpoint_over_table;
+  long long checkpoint_groups;
 };
 
 // The table's words after `updates` updates of all rows.
@@ -28,5 +31,10 @@ std::vector<std::uint32_t> recover();
 // The calls that applications make beside: host copies, partitions, checkpoints.
 std::string use_everything_else();
 Answers failures();
+
+// Makes a map, a log of each kind and a checkpoint, over what is there. Names what was not made.
+std::string create_each();
+// In a forked child: whether the host's calls come back, as failures, where they write.
+bool child_calls_come_back();
 
 }  // namespace artifact

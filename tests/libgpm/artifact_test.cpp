@@ -3,9 +3,13 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <filesystem>
 #include <random>
 
+#include "holdfast/region.hpp"
 #include "libgpm/artifact.hpp"
 #include "support/process.hpp"
 #include "support/scratch.hpp"
@@ -83,12 +87,62 @@ TEST_F(Artifact, WhatCannotBeIsSaidAndReturned) {
   EXPECT_EQ(answers.log_unnamed_partition, -1);
   EXPECT_EQ(answers.log_full, 0);
   EXPECT_NE(answers.copy_outside, 0);
-  for (const char* const words : {"nowhere", "give a length of 0", "remove it first",
-                                  "is there and no log", "no group 1", "gpm_memcpy"}) {
+  EXPECT_NE(answers.copy_null, 0);
+  EXPECT_EQ(answers.log_long, -1);
+  EXPECT_TRUE(answers.map_too_large && answers.log_shape && answers.log_open);
+  EXPECT_FALSE(std::filesystem::exists(path("huge")));
+  EXPECT_TRUE(answers.checkpoint_over_table);
+  EXPECT_EQ(answers.checkpoint_groups, -1);
+  for (const char* const words :
+       {"nowhere", "give a length of 0", "remove it first", "is there and no log", "no group 1",
+        "gpm_memcpy", "the source is null", "is open in this process", "is there and no checkpoint",
+        "1 to 500 groups"}) {
     EXPECT_NE(said.find(words), said.npos) << words << "\n" << said;
   }
   // Nothing of what was refused has changed what is there.
   EXPECT_EQ(artifact::use_everything_else(), "");
+}
+
+TEST_F(Artifact, AForkedChildIsToldThatItMayNot) { EXPECT_TRUE(artifact::child_calls_come_back()); }
+
+TEST(ArtifactChild, DISABLED_CreatesUntilKilled) {
+  for (int i = 0;; ++i) {
+    holdfast::test::report(i);
+    if (artifact::create_each() != "") ::raise(SIGABRT);
+    for (const auto& entry :
+         std::filesystem::directory_iterator(from_environment("HOLDFAST_GPM_FOLDER"))) {
+      holdfast::Region::destroy(entry.path());
+    }
+  }
+}
+
+#if defined(HOLDFAST_BACKEND_CUDA)
+constexpr int kRounds = 5;  // a child makes a context
+#else
+constexpr int kRounds = 60;
+#endif
+
+// Wherever a creation was cut off, the same calls make all of it.
+TEST_F(Artifact, WhatAKilledCreationLeavesIsMadeAnew) {
+  std::mt19937_64 random(holdfast::test::test_seed());
+  for (int round = 0; round < kRounds; ++round) {
+    const std::string folder = path("made");
+    std::filesystem::create_directory(folder);
+    {
+      Child child("ArtifactChild.DISABLED_CreatesUntilKilled",
+                  {{"HOLDFAST_GPM_FOLDER", folder}, {"HOLDFAST_ARENA_DIR", arenas()}});
+      int begun = 0;
+      ASSERT_TRUE(child.read(begun));
+      ::usleep(random() % 20'000);
+      child.kill();
+    }
+    ::setenv("HOLDFAST_GPM_FOLDER", folder.c_str(), 1);
+    ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
+    ASSERT_EQ(artifact::create_each(), "") << round;
+    std::filesystem::remove_all(folder);
+    std::filesystem::remove_all(arenas());
+    std::filesystem::create_directory(arenas());
+  }
 }
 
 }  // namespace

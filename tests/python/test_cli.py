@@ -138,6 +138,54 @@ def test_kv_convert(run: Run, tmp_path: Path) -> None:
     assert run("kv", "verify", "b.hf").status == 0
 
 
+def test_kv_convert_makes_room_where_it_is_not_told_how_much(run: Run) -> None:
+    # In four times as many places a bucket of so many may be full: seen with 1,000 keys in a row.
+    run("kv", "create", "a.hf", "--capacity", 1000, "--layout", "log", "--max-batch", 64)
+    for first in range(0, 1000, 50):
+        run("kv", "put", "a.hf", *[f"{key}={key}" for key in range(first, first + 50)])
+    for capacity, status in ((), 0), (("--capacity", 4000), None):
+        name = f"b{len(capacity)}.hf"
+        answer = run("kv", "convert", "a.hf", name, "--layout", "in_place", *capacity)
+        assert status is None or answer.status == status, answer.err
+        if answer.status == 0:
+            assert run("kv", "stat", name, "--json").json["records"] == 1000
+
+
+def test_kv_convert_that_is_killed(run: Run, tmp_path: Path) -> None:
+    run("kv", "create", "a.hf", "--capacity", 512, "--max-batch", 16)
+    for first in range(0, 96, 16):
+        run("kv", "put", "a.hf", *[f"{key}={key}" for key in range(first, first + 16)])
+    words = ("kv", "convert", "a.hf", "b.hf", "--layout", "log")
+    for batches in range(7):
+        assert killed_at_batch(tmp_path, batches, words) == (batches < 6)
+        if batches < 6:
+            assert not (tmp_path / "b.hf").exists()
+            assert (tmp_path / "b.hf.part").exists()
+    assert run("kv", "stat", "b.hf", "--json").json["records"] == 96
+    assert sorted(path.name for path in tmp_path.glob("b.hf*")) == ["b.hf"]
+
+
+def killed_at_batch(folder: Path, batch: int, words: tuple[str, ...]) -> bool:
+    """Runs the command in a process that kills itself in front of a batch. Says whether it did."""
+    program = f"""
+import os, signal, sys
+from holdfast._store import KeyValueStore
+from holdfast.cli import main
+there, count = KeyValueStore.set, [0]
+def counting(self, keys, values):
+    if count[0] == {batch}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    count[0] += 1
+    return there(self, keys, values)
+KeyValueStore.set = counting
+sys.argv[1:] = {list(words)!r}
+main()
+"""
+    child = subprocess.run([sys.executable, "-c", program], cwd=folder, check=False)
+    assert child.returncode in (0, -signal.SIGKILL), child
+    return child.returncode != 0
+
+
 def test_kv(run: Run) -> None:
     assert run("kv", "create", "a.hf", "--capacity", 1000, "--max-batch", 64).status == 0
     assert run("kv", "create", "a.hf", "--capacity", 1000).status == 1

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "support/process.hpp"
 #include "support/scratch.hpp"
 #include "veloc/listing1.hpp"
 
@@ -62,6 +64,61 @@ TEST_F(VelocTest, VelocsOwnFormsFindTheNewestInAnotherLife) {
   EXPECT_EQ(VELOC_Recover_size(8, 0), -1);  // of the third
   EXPECT_EQ(VELOC_Recover_size(0, 0), 8000);
   ASSERT_EQ(VELOC_Finalize(1), VELOC_SUCCESS);
+}
+
+std::vector<double> saved_field() { return std::vector<double>(1000, 4.5); }
+
+TEST(VelocChild, DISABLED_EndsWithoutFinalize) {
+  static std::vector<double> field = saved_field();
+  const auto file = holdfast::test::from_environment("HOLDFAST_TEST_CONFIG");
+  ASSERT_EQ(VELOC_Init_single(3, file.c_str()), VELOC_SUCCESS);
+  ASSERT_EQ(VELOC_Mem_protect(0, field.data(), field.size(), sizeof(double)), VELOC_SUCCESS);
+  ASSERT_EQ(VELOC_Checkpoint("run", 1), VELOC_SUCCESS);
+}
+
+TEST_F(VelocTest, AProgramThatEndsWithoutFinalizeEndsAsWithIt) {
+  for (const char* const caches : {"", "host_cache = 1M\n", "gpu_cache = 1M\nhost_cache = 1M\n"}) {
+    SCOPED_TRACE(caches);
+    const std::string file = config(caches);
+    {
+      holdfast::test::Child child("VelocChild.DISABLED_EndsWithoutFinalize",
+                                  {{"HOLDFAST_TEST_CONFIG", file}});
+      ASSERT_EQ(child.wait(), 0);
+    }
+    std::vector<double> field(1000);
+    ASSERT_EQ(VELOC_Init_single(3, file.c_str()), VELOC_SUCCESS);
+    ASSERT_EQ(VELOC_Mem_protect(0, field.data(), field.size(), sizeof(double)), VELOC_SUCCESS);
+    EXPECT_EQ(VELOC_Restart("run", 1), VELOC_SUCCESS);
+    EXPECT_EQ(field, saved_field());
+    ASSERT_EQ(VELOC_Finalize(1), VELOC_SUCCESS);
+    std::filesystem::remove_all(scratch_.path("veloc-3"));
+  }
+}
+
+TEST_F(VelocTest, NumbersOfTheConfigurationAreRead) {
+  for (const char* const wrong :
+       {"gpu_cache = 12Q\n", "host_cache = 4GX\n", "host_cache = -1\n", "max_versions = 3x\n",
+        "max_versions = 1K\n", "max_versions = -1\n", "max_versions =\n"}) {
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(VELOC_Init_single(7, config(wrong).c_str()), VELOC_FAILURE) << wrong;
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_NE(said.find("give"), said.npos) << wrong << said;
+  }
+  for (const char* const right :
+       {"gpu_cache = 12k\n", "host_cache = 1MiB\n", "max_versions = 0\n"}) {
+    EXPECT_EQ(VELOC_Init_single(7, config(right).c_str()), VELOC_SUCCESS) << right;
+    ASSERT_EQ(VELOC_Finalize(1), VELOC_SUCCESS);
+  }
+}
+
+TEST_F(VelocTest, WhatIsNotThereIsNamed) {
+  ASSERT_EQ(VELOC_Init_single(7, config("").c_str()), VELOC_SUCCESS);
+  int word = 0;
+  ASSERT_EQ(VELOC_Mem_protect(0, &word, 1, sizeof word), VELOC_SUCCESS);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(VELOC_Restart("run", 12), VELOC_FAILURE);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("no version 12 of 'run'"), said.npos) << said;
 }
 
 TEST_F(VelocTest, WhatCannotBeIsAFailureAndSaysWhy) {

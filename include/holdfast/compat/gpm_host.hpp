@@ -12,8 +12,9 @@ namespace holdfast::gpm {
 void* map_file(const char* path, std::size_t* bytes, bool create) noexcept;
 bool unmap(const char* path, void* address) noexcept;
 bool is_mapped(const void* address, std::size_t bytes) noexcept;
-// Durable on the rung of the region's guarantee. `from` null: zeros the bytes to `value`.
-bool copy(void* to, const void* from, int value, std::size_t bytes) noexcept;
+// Durable on the rung of the region's guarantee.
+bool copy(void* to, const void* from, std::size_t bytes) noexcept;
+bool set_bytes(void* to, unsigned char value, std::size_t bytes) noexcept;
 void persist_by_host(void* address, std::size_t bytes) noexcept;
 gpmlog* create_log(const char* path, std::size_t* bytes, int blocks, int threads,
                    bool managed) noexcept;

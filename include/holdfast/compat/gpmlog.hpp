@@ -1,6 +1,9 @@
 // The handle of libGPM's logs, which libgpm.h and libgpm.cuh share.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include "holdfast/config.hpp"
 #include "holdfast/undo_log_ref.hpp"
 #if HOLDFAST_DEVICE_CODE
@@ -17,6 +20,11 @@ struct gpmlog {
 #if HOLDFAST_DEVICE_CODE
 
 namespace holdfast::detail {
+
+// Of an entry as logs count them: what they cannot count is larger than any entry, and refused.
+__device__ inline std::uint32_t entry_bytes(std::size_t size) {
+  return size < 0xffffffff ? static_cast<std::uint32_t>(size) : 0xffffffff;
+}
 
 // Calls body(log, slot) with the layout's own type and the slot that `partition` means: -1 is the
 // calling thread's.

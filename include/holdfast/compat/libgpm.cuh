@@ -107,11 +107,13 @@ __device__ inline bool names_slot(const gpmlog* log, int partition) {
 
 // ---- Memory ---------------------------------------------------------------------------------
 
-// With `create`: `len` bytes, zero; a file that is there with as many bytes is opened as it is.
+// With `create`: `len` bytes, zero; a file that is there with as many bytes is opened as it is, and
+// one whose creation was cut off is made anew.
 // Without: `len` is 0 before, and the file's bytes behind.
 [[maybe_unused]] static inline void* gpm_map_file(const char* path, std::size_t& len, bool create) {
   return holdfast::gpm::map_file(path, &len, create);
 }
+// The address alone says what; the path is for messages.
 [[maybe_unused]] static inline cudaError_t gpm_unmap(const char* path, void* address, std::size_t) {
   return holdfast::gpm::unmap(path, address) ? cudaSuccess : cudaErrorInvalidValue;
 }
@@ -167,7 +169,7 @@ __host__ __device__ inline cudaError_t gpm_memcpy(void* to, const void* from, st
                                                   [[maybe_unused]] cudaMemcpyKind kind) {
 #if !defined(__CUDA_ARCH__)
   if (!holdfast::gpm::in_kernel()) {
-    return holdfast::gpm::copy(to, from, 0, len) ? cudaSuccess : cudaErrorInvalidValue;
+    return holdfast::gpm::copy(to, from, len) ? cudaSuccess : cudaErrorInvalidValue;
   }
 #endif
 #if defined(__CUDA_ARCH__) || defined(HOLDFAST_BACKEND_CPU)
@@ -180,7 +182,7 @@ __host__ __device__ inline cudaError_t gpm_memcpy(void* to, const void* from, st
 __host__ __device__ inline cudaError_t gpm_memset(void* to, unsigned char value, std::size_t len) {
 #if !defined(__CUDA_ARCH__)
   if (!holdfast::gpm::in_kernel()) {
-    return holdfast::gpm::copy(to, nullptr, value, len) ? cudaSuccess : cudaErrorInvalidValue;
+    return holdfast::gpm::set_bytes(to, value, len) ? cudaSuccess : cudaErrorInvalidValue;
   }
 #endif
 #if defined(__CUDA_ARCH__) || defined(HOLDFAST_BACKEND_CPU)
@@ -206,7 +208,9 @@ __host__ __device__ inline int gpm_is_pmem([[maybe_unused]] const void* address,
 
 // ---- Logs -----------------------------------------------------------------------------------
 
-// A new log, in place of one that is there: `len` bytes in partitions under a lock.
+// A new log, in place of one that is there: `len` bytes in partitions under a lock. What cannot be
+// a log, or is open, is refused with the one that is there untouched; where memory or space is
+// wanting that one is gone.
 [[maybe_unused]] static inline gpmlog* gpmlog_create(const char* path, std::size_t len,
                                                      int partitions, int = 0) {
   return holdfast::gpm::create_log(path, &len, partitions, 1, false);
@@ -234,7 +238,7 @@ __device__ inline int gpmlog_insert(gpmlog* log, const void* entry, std::size_t 
                                     int partition = -1) {
   if (!holdfast::gpm::names_slot(log, partition)) return -1;
   return holdfast::detail::with_gpmlog(log, partition, [&](const auto& ref, std::uint32_t slot) {
-    return holdfast::gpm::answer(ref.insert_bytes(entry, static_cast<std::uint32_t>(size), slot),
+    return holdfast::gpm::answer(ref.insert_bytes(entry, holdfast::detail::entry_bytes(size), slot),
                                  size);
   });
 }
@@ -242,7 +246,7 @@ __device__ inline int gpmlog_insert(gpmlog* log, const void* entry, std::size_t 
 __device__ inline int gpmlog_read(gpmlog* log, void* entry, std::size_t size, int partition = -1) {
   if (!holdfast::gpm::names_slot(log, partition)) return -1;
   return holdfast::detail::with_gpmlog(log, partition, [&](const auto& ref, std::uint32_t slot) {
-    return holdfast::gpm::answer(ref.read_bytes(entry, static_cast<std::uint32_t>(size), slot),
+    return holdfast::gpm::answer(ref.read_bytes(entry, holdfast::detail::entry_bytes(size), slot),
                                  size);
   });
 }
@@ -250,7 +254,7 @@ __device__ inline int gpmlog_read(gpmlog* log, void* entry, std::size_t size, in
 __device__ inline int gpmlog_remove(gpmlog* log, std::size_t size, int partition = -1) {
   if (!holdfast::gpm::names_slot(log, partition)) return -1;
   return holdfast::detail::with_gpmlog(log, partition, [&](const auto& ref, std::uint32_t slot) {
-    return holdfast::gpm::answer(ref.remove(static_cast<std::uint32_t>(size), slot), size);
+    return holdfast::gpm::answer(ref.remove(holdfast::detail::entry_bytes(size), slot), size);
   });
 }
 
@@ -297,7 +301,8 @@ __host__ __device__ inline int gpmlog_get_partitions(gpmlog* log) {
 
 // ---- Checkpoints ----------------------------------------------------------------------------
 
-// A file that is there with the same limits is opened as it is.
+// At most 500 groups. A file that is there with the same limits is opened as it is, and one whose
+// creation was cut off is made anew.
 [[maybe_unused]] static inline gpmcp* gpmcp_create(const char* path, std::size_t size,
                                                    long long elements, long long partitions) {
   return holdfast::gpm::create_checkpoint(path, size, elements, partitions);

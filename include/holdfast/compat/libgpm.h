@@ -42,8 +42,9 @@ void gpmlog_close(gpmlog* log);
 // A checkpoint file: groups of data structures, saved and restored group by group.
 struct gpmcp;
 
-// Makes the file for `groups` groups, numbered from 0, of at most `elements` data structures each,
-// which have at most `size` bytes in all groups together. Throws already_exists, invalid_argument.
+// Makes the file for `groups` groups, at most 500, numbered from 0, of at most `elements` data
+// structures each, which have at most `size` bytes in all groups together. Throws already_exists,
+// invalid_argument.
 gpmcp* gpmcp_create(const char* path, std::size_t size, int elements, int groups);
 // Opens a file as its last user left it, a crash included. Throws not_found, damaged, in_use.
 gpmcp* gpmcp_open(const char* path);
@@ -79,21 +80,21 @@ __device__ inline void gpm_persist() { holdfast::persist(); }
 __device__ inline int gpmlog_insert(gpmlog* log, const void* entry, std::size_t size,
                                     int partition = -1) {
   return holdfast::detail::with_gpmlog(log, partition, [&](const auto& ref, std::uint32_t slot) {
-    return ref.insert_bytes(entry, static_cast<std::uint32_t>(size), slot);
+    return ref.insert_bytes(entry, holdfast::detail::entry_bytes(size), slot);
   });
 }
 
 // Copies out the newest entry, which has `size` bytes.
 __device__ inline int gpmlog_read(gpmlog* log, void* entry, std::size_t size, int partition = -1) {
   return holdfast::detail::with_gpmlog(log, partition, [&](const auto& ref, std::uint32_t slot) {
-    return ref.read_bytes(entry, static_cast<std::uint32_t>(size), slot);
+    return ref.read_bytes(entry, holdfast::detail::entry_bytes(size), slot);
   });
 }
 
 // Drops the newest entry, which has `size` bytes; durable on return.
 __device__ inline int gpmlog_remove(gpmlog* log, std::size_t size, int partition = -1) {
   return holdfast::detail::with_gpmlog(log, partition, [&](const auto& ref, std::uint32_t slot) {
-    return ref.remove(static_cast<std::uint32_t>(size), slot);
+    return ref.remove(holdfast::detail::entry_bytes(size), slot);
   });
 }
 

@@ -10,8 +10,11 @@
 //
 // The configuration file has lines `key = value` and comments behind #: `scratch`, the folder on a
 // local disk (needed); `gpu_cache` and `host_cache`, bytes of the caches, with K, M, G or T behind
-// ("4G"; default 0); `max_versions`, how many of the last versions of each name stay on disk (0:
-// all). VELOC's other keys are accepted and change nothing.
+// ("4G", or "4GB", "4GiB"; default 0); `max_versions`, how many of the last versions of each name
+// stay on disk (0: all). VELOC's other keys are accepted and change nothing.
+//
+// A program of one process that ends without VELOC_Finalize(), by exit() or behind main(), ends as
+// with it; where there are ranks, as if it was killed.
 //
 // Where <mpi.h> was included before this header VELOC_Init() takes a communicator. Then a version
 // counts once every rank has it (holdfast::History, "Ranks"), `scratch` has a folder for each rank,
@@ -61,8 +64,9 @@ int VELOC_Mem_protect(int id, void* address, std::size_t bytes);  // Listing 1
 int VELOC_Mem_unprotect(int id);
 
 // Names have less than VELOC_MAX_NAME characters; versions are 0 or more. A version of a name is
-// saved once. Two names in 2^31 share what they are known by: of those a version can be saved under
-// one of them alone, and under the other is refused.
+// saved once; one that is older than those that `max_versions` keeps goes at once. Two names in
+// 2^31 share what they are known by: of those a version can be saved under one of them alone, and
+// under the other is refused.
 int VELOC_Checkpoint(const char* name, int version);
 // Waits until the last checkpoint is durable.
 int VELOC_Checkpoint_wait();

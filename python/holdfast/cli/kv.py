@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +20,7 @@ from .._csvlines import shortened
 from .._errors import Error
 from .._region import Region
 from .._store import MOST_OPERATIONS, RESERVED_KEY, KeyValueStore
-from . import common, kv_grow, kv_rows, kv_strings
+from . import common, kv_convert, kv_grow, kv_rows, kv_strings
 
 app = typer.Typer(
     help="A key-value store in a file.", no_args_is_help=True, rich_markup_mode="markdown"
@@ -535,8 +536,8 @@ def convert(
         typer.Option(
             min=1,
             max=_MOST_PAIRS,
-            help="Pairs of the new one. Default: those of the old one, and four times the pairs "
-            "that it holds, at least, for --layout in_place.",
+            help="Pairs of the new one. Default: those of the old one, and for --layout in_place "
+            "four times the pairs that it holds, at least, and as many as it takes.",
         ),
     ] = None,
     log_records: LogRecords = 0,
@@ -546,46 +547,20 @@ def convert(
 ) -> None:
     """Copies the pairs of a store into a new one of another layout, or of another size.
 
-    Changes nothing of the old one. Where not every pair finds room in the new one, it is removed.
+    Changes nothing of the old one. The new one has its name once it is whole: until then it is
+    NEW.part, which is left where this is killed, and goes with the next attempt. Where not every
+    pair finds room there is no new one.
     """
     with _read(store, arena_folder, last_commit) as opened:
         kv = _of_numbers(opened, "kv convert")
         keys, values = kv.scan()
         stats = kv.stats()
-    if capacity is None:
-        capacity = max(stats.capacity, 4 * len(keys) if layout == "in_place" else 1)
-    size = KeyValueStore.region_bytes(capacity, stats.max_batch, layout, log_records)
-    region = _region.create(new, size, arena_folder=arena_folder)
-    try:
-        with region:
-            _fill(region, keys, values, capacity, stats.max_batch, layout, log_records)
-    except BaseException:
-        _region.destroy(new, arena_folder=arena_folder)
-        raise
+    shape = kv_convert.Shape(layout, capacity or stats.capacity, stats.max_batch, log_records)
+    if capacity is None and layout == "in_place":
+        shape = replace(shape, capacity=max(stats.capacity, 4 * len(keys)))
+    most = _MOST_PAIRS if capacity is None and layout == "in_place" else shape.capacity
+    kv_convert.make(new, keys, values, shape, most, arena_folder)
     if as_json:
         common.emit({"ok": True, "store": str(new), "records": len(keys), "layout": layout})
     else:
         common.out.print(f"{new}: {len(keys):,} records, layout {layout}")
-
-
-def _fill(
-    region: _region.Region,
-    keys: Any,
-    values: Any,
-    capacity: int,
-    max_batch: int,
-    layout: str,
-    log_records: int,
-) -> None:
-    """Makes a store of these pairs. Raises Error (no_space) where some of them were evicted."""
-    made = KeyValueStore.create(region, capacity, max_batch, layout=layout, log_records=log_records)
-    evicted = 0
-    for first in range(0, len(keys), max_batch):
-        end = first + max_batch
-        evicted += made.set(keys[first:end], values[first:end]).evicted
-    if evicted:
-        raise Error(
-            f"{evicted:,} of {len(keys):,} pairs found no place in full buckets: give a larger "
-            "--capacity",
-            "no_space",
-        )

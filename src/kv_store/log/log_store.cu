@@ -289,9 +289,11 @@ void LogStore::look_up(const Batch& batch) {
   with_index([&](const auto& index) { launch_look(stream, index, batch, work().outcome); });
 }
 
-// Where there may be too many pairs, they are counted before anything is written.
+// Where there may be too many pairs, they are counted before anything is written. Each count is of
+// the whole batch: so twice as many tombstones go each time, should more have to than there are too
+// many, since the batch would have revived some of those that went.
 void LogStore::check_counts(Batch batch) {
-  for (;;) {
+  for (std::uint64_t drop = 1;; drop *= 2) {
     const KeysIn keys = begin_claims(batch, shape_.segments);  // a run has no more pieces
     launch_claim(stream, keys, batch, work().outcome);
     if (values_beside_) values_in_.wait(stream);
@@ -306,14 +308,17 @@ void LogStore::check_counts(Batch batch) {
                          ": erase some, or make a store of a larger capacity. Nothing of this "
                          "batch was stored"));
     }
-    if (pairs + tombstones_ - found.revived > most_entries_) {
-      if (drop_oldest_tombstones()) continue;
+    const std::uint64_t entries = pairs + tombstones_ - found.revived;
+    if (entries > most_entries_) {
+      drop = std::max(drop, entries - most_entries_);
+      if (drop_tombstones(drop)) continue;
       throw Error(Errc::no_space,
-                  concat("store: a batch with ", found.inserted, " new keys; of its log of ",
-                         shape_.records(), " records ", pairs_ + tombstones_, " are live, and ",
-                         most_entries_,
-                         " may be: erase some, or make a store of a larger capacity or log. "
-                         "Nothing of this batch was stored"));
+                  concat("store: a batch with ", found.inserted, " new keys beside ", pairs_,
+                         " pairs, of which those that it erases stay as tombstones, and ",
+                         tombstones_ - found.revived,
+                         " other tombstones; the index and the log hold ", most_entries_,
+                         " together: erase in a batch of its own first, split the batch, or make "
+                         "a store of a larger capacity. Nothing of this batch was stored"));
     }
     // Slots that were given up and that searches still pass by can be taken again: without others
     // searches are longer, and that is all.

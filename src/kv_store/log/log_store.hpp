@@ -102,7 +102,9 @@ class LogStore : public KvStore::Impl {
   // found anything to clean.
   bool clean(std::uint64_t wanted, std::uint64_t most, Choice choice);
   void clean_behind(std::uint32_t count) noexcept;
+  // False: there were none that could go.
   bool drop_oldest_tombstones();
+  bool drop_tombstones(std::uint64_t count);  // at least so many, where there are
   void bring_counts();   // what segments have, into pinned memory, behind what is under way
   void update_states();  // from there; waits
   void sweep();

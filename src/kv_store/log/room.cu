@@ -216,6 +216,13 @@ bool LogStore::drop_oldest_tombstones() {
   return false;
 }
 
+bool LogStore::drop_tombstones(std::uint64_t count) {
+  const std::uint64_t before = tombstones_;
+  while (before - tombstones_ < count && drop_oldest_tombstones()) {
+  }
+  return tombstones_ < before;
+}
+
 void LogStore::sweep() {
   begin_work(1);
   with_index([&](const auto& index) { launch_sweep(stream, index, work().outcome); });
