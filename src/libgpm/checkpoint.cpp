@@ -89,10 +89,6 @@ std::uint64_t region_bytes(std::size_t size, int elements, int groups) {
          kMetadataBytes;
 }
 
-}  // namespace
-
-namespace {
-
 // All zero where a crash came while the file was made, before anything was saved.
 Limits limits_in(Region& region) {
   Limits limits{};

@@ -260,6 +260,13 @@ Answers failures() {
   answers.log_open = opened != nullptr && gpmlog_create("full.log", 64, 2) == nullptr;
   gpmlog_close(opened);
   answers.checkpoint_over_table = gpmcp_create("words", 64, 1, 1) == nullptr;
+  gpmcp* const held = gpmcp_create("held", 64, 1, 1);
+  bytes = 64;
+  void* const held_map = gpm_map_file("held.map", bytes, true);
+  answers.open_again =
+      gpmcp_create("held", 64, 1, 1) != nullptr || gpm_map_file("held.map", bytes, true) != nullptr;
+  gpmcp_close(held);
+  gpm_unmap("held.map", held_map, bytes);
   answers.checkpoint_groups = gpmcp_create("groups", 64, 1, 501) == nullptr ? -1 : 0;
   std::size_t words = 0;
   void* const map = gpm_map_file("words", words, false);

@@ -16,7 +16,7 @@ struct Answers {  // of calls that are to fail
   long long register_past_end, checkpoint_nothing;
   int log_bad_partition, log_unnamed_partition, log_full, copy_outside;
   int copy_null, log_long;
-  bool map_too_large, log_shape, log_open, checkpoint_over_table;
+  bool map_too_large, log_shape, log_open, checkpoint_over_table, open_again;
   long long checkpoint_groups;
 };
 

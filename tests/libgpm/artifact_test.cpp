@@ -93,6 +93,7 @@ TEST_F(Artifact, WhatCannotBeIsSaidAndReturned) {
   EXPECT_FALSE(std::filesystem::exists(path("huge")));
   EXPECT_TRUE(answers.checkpoint_over_table);
   EXPECT_EQ(answers.checkpoint_groups, -1);
+  EXPECT_FALSE(answers.open_again);
   for (const char* const words :
        {"nowhere", "give a length of 0", "remove it first", "is there and no log", "no group 1",
         "gpm_memcpy", "the source is null", "is open in this process", "is there and no checkpoint",
