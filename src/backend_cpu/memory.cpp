@@ -11,6 +11,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <new>
 #include <string>
 #include <unordered_map>
 
@@ -47,8 +48,10 @@ struct Known {
   std::uint64_t device_allocations = 0;           // ever made
   std::map<std::uintptr_t, std::size_t> pinned;   // bytes, by where they start
 };
+// Never destroyed, since buffers may outlive it; and made where no memory is left, too.
 Known& known() {
-  static Known* const instance = new Known;  // never destroyed: buffers may outlive it
+  alignas(Known) static std::byte storage[sizeof(Known)];
+  static Known* const instance = new (storage) Known;
   return *instance;
 }
 std::atomic<bool> g_any_pinned{false};
