@@ -57,7 +57,7 @@ struct Session {
 };
 
 std::unique_ptr<Session> session;
-Session* left_open = nullptr;  // at the program's end
+[[maybe_unused]] Session* left_open = nullptr;  // at the program's end
 
 // A program may end without VELOC_Finalize(). At its end ranks can no longer be spoken to.
 void end_session() {
