@@ -59,16 +59,15 @@ void check_not_open(const std::string& path) {
   for (const auto& [handle, open] : registry().logs) refuse_same(open->region);
 }
 
-// Whether all objects of the region in this file have names that begin so: none has if its creation
-// was cut off. Throws what Region::open() does.
-bool holds_nothing_but(const std::string& path, const std::string& beginning) {
+// Whether the region in this file has a log's objects alone: fewer, or none, if its creation was
+// cut off. Throws what Region::open() does.
+bool is_log(const std::string& path) {
   OpenOptions options;
   options.mode = OpenMode::read_only;
   const Region region = Region::open(path, options);
   const std::vector<ObjectInfo> objects = region.objects();
-  return std::all_of(objects.begin(), objects.end(), [&](const ObjectInfo& object) {
-    return !beginning.empty() && object.name.starts_with(beginning);
-  });
+  return std::all_of(objects.begin(), objects.end(),
+                     [&](const ObjectInfo& object) { return object.name.starts_with(kLog); });
 }
 
 // For what refuses both ends of int.
@@ -116,13 +115,9 @@ void* map_file(const char* path, std::size_t* bytes, bool create) noexcept {
       throw Error(Errc::invalid_argument,
                   concat("'", place, "': to open a file give a length of 0; it is told"));
     }
-    bool reuse = create && is_there(place);
-    if (reuse) check_not_open(place);
-    if (reuse && holds_nothing_but(place, "")) {  // its creation was cut off
-      Region::destroy(place);
-      reuse = false;
-    }
-    void* const address = gpm_map(place.c_str(), reuse ? 0 : *bytes, create && !reuse);
+    const bool reuse = create && is_there(place);
+    void* const address =
+        reuse ? reopen_map(place, *bytes) : gpm_map(place.c_str(), *bytes, create);
     std::size_t there = 0;
     {
       const std::lock_guard lock(registry().mutex);
@@ -183,7 +178,7 @@ gpmlog* create_log(const char* path, std::size_t* bytes, int blocks, int threads
     check_log(*bytes, blocks, threads, managed);
     if (is_there(place)) {
       check_not_open(place);
-      if (!holds_nothing_but(place, kLog)) {
+      if (!is_log(place)) {
         throw Error(Errc::already_exists, concat("'", place, "' is there and no log: remove it"));
       }
       Region::destroy(place);

@@ -102,20 +102,6 @@ Limits limits_in(Region& region) {
   return limits;
 }
 
-// Whether the file is a checkpoint that was not made to its end. Throws as Region::open() does, and
-// already_exists if it is no checkpoint.
-bool is_unfinished(const std::string& path) {
-  holdfast::OpenOptions options;
-  options.mode = holdfast::OpenMode::read_only;
-  Region region = Region::open(path, options);
-  if (!region.contains(kLimits) && !region.objects().empty()) {
-    throw Error(Errc::already_exists, concat("'", path,
-                                             "' is there and no checkpoint: remove it, or "
-                                             "choose another path"));
-  }
-  return limits_in(region)[kGroups] == 0;
-}
-
 }  // namespace
 
 gpmcp* gpmcp_create(const char* path, std::size_t size, int elements, int groups) {
@@ -160,17 +146,24 @@ gpmcp* gpmcp_open(const char* path) {
 
 gpmcp* holdfast::gpm::reopen_checkpoint(const std::string& path, std::size_t bytes, int elements,
                                         int groups) {
-  if (is_unfinished(path)) {
+  Region region = Region::open(path);
+  if (!region.contains(kLimits) && !region.objects().empty()) {
+    region.abandon();
+    throw Error(Errc::already_exists, concat("'", path,
+                                             "' is there and no checkpoint: remove it, or "
+                                             "choose another path"));
+  }
+  const Limits limits = limits_in(region);
+  if (limits[kGroups] == 0) {
+    region.close();
     Region::destroy(path);
     return gpmcp_create(path.c_str(), bytes, elements, groups);
   }
-  gpmcp* const checkpoint = gpmcp_open(path.c_str());
-  const Limits limits = checkpoint->limits;
   if (limits ==
       Limits{bytes, static_cast<std::uint64_t>(elements), static_cast<std::uint64_t>(groups)}) {
-    return checkpoint;
+    return keep(std::move(region), limits);
   }
-  gpmcp_close(checkpoint);
+  region.close();
   throw Error(Errc::already_exists, concat("'", path, "' is there, made for ", limits[kBytes],
                                            " bytes, ", limits[kElements], " elements and ",
                                            limits[kGroups], " groups: remove it first"));

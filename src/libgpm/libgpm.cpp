@@ -77,6 +77,24 @@ holdfast::LogShape shape_of(std::size_t size, int blocks, int threads, bool mana
                  : holdfast::LogShape::conventional(count, each);
 }
 
+// Of a region with at least `size` bytes.
+void* keep_map(Region region, std::size_t size) {
+  const auto refuse = [&](Errc code, const std::string& why) {
+    const std::string message = concat("gpm_map('", region.path(), "'): ", why);
+    region.abandon();
+    throw Error(code, message);
+  };
+  if (!region.contains(kObject)) refuse(Errc::not_found, "the file holds no map");
+  const std::uint64_t there = region.object(kObject).bytes();
+  if (there < size) {
+    refuse(Errc::invalid_argument, concat(size, " bytes asked for; it has ", there));
+  }
+  void* const address = region.address(region.object(kObject));
+  const std::lock_guard lock(registry().mutex);
+  registry().maps[address] = {std::make_unique<Region>(std::move(region)), there};
+  return address;
+}
+
 }  // namespace
 
 void* gpm_map(const char* path, std::size_t size, bool create) {
@@ -87,22 +105,16 @@ void* gpm_map(const char* path, std::size_t size, bool create) {
   const auto allocate = [&](Region& made) {
     made.allocate_raw(kObject, "u8", 1, size, holdfast::Tracking::hashed);
   };
-  auto region = std::make_unique<Region>(create ? make_region(path, size + kMetadataBytes, allocate)
-                                                : Region::open(path));
-  if (!region->contains(kObject)) {
-    region->abandon();
-    throw Error(Errc::not_found, concat("gpm_map('", path, "'): the file holds no map"));
-  }
-  void* const address = region->address(region->object(kObject));
-  const std::uint64_t there = region->object(kObject).bytes();
-  if (there < size) {
-    region->abandon();
-    throw Error(Errc::invalid_argument,
-                concat("gpm_map('", path, "'): ", size, " bytes asked for; it has ", there));
-  }
-  const std::lock_guard lock(registry().mutex);
-  registry().maps[address] = {std::move(region), there};
-  return address;
+  return keep_map(create ? make_region(path, size + kMetadataBytes, allocate) : Region::open(path),
+                  size);
+}
+
+void* holdfast::gpm::reopen_map(const std::string& path, std::size_t bytes) {
+  Region region = Region::open(path);
+  if (!region.objects().empty()) return keep_map(std::move(region), 0);
+  region.close();
+  Region::destroy(path);
+  return gpm_map(path.c_str(), bytes, true);
 }
 
 void gpm_unmap(const char* path, void* address, std::size_t) {

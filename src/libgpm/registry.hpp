@@ -55,6 +55,9 @@ struct OpenMap {
   std::uint64_t bytes;
 };
 
+// Maps a file that is there; one whose creation was cut off is made anew, with so many bytes.
+// Throws as gpm_map().
+void* reopen_map(const std::string& path, std::size_t bytes);
 // A checkpoint file that was made with these limits; one that was not made to its end is made anew.
 // Throws as gpmcp_open() and gpmcp_create(), and already_exists if it was made with others, or is
 // none.

@@ -299,7 +299,7 @@ TEST_F(HashMapCrash, KilledAtEveryFenceEachOperationIsThereWholeOrNot) {
                    {{"HOLDFAST_TEST_BATCH", std::to_string(batch)},
                     {"HOLDFAST_TEST_BESIDE", std::to_string(static_cast<int>(beside))},
                     {"HOLDFAST_TEST_OPENING", "0"}},
-                   all_below(12, 5), look);
+                   5000, all_below(12, 5), look);
   }
 }
 

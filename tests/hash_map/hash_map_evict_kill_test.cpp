@@ -195,8 +195,8 @@ void kill_at_every_fence(const std::string& path, const std::string& arenas, con
     opened.abandon();
   };
   kill_at_fences("HashMapEvictChild.DISABLED_DiesAtAFence", path, arenas,
-                 {{"HOLDFAST_TEST_KIND", kind}, {"HOLDFAST_TEST_BATCH", "1000"}}, all_below(0, 1),
-                 look);
+                 {{"HOLDFAST_TEST_KIND", kind}, {"HOLDFAST_TEST_BATCH", "1000"}}, 5000,
+                 all_below(0, 1), look);
 }
 
 TEST_F(HashMapEvictKills, KilledAtEveryFenceEachPairIsWhole) {

@@ -390,7 +390,7 @@ TEST_F(HashMapMixedKills, KilledAtEveryFenceEachKeyIsAsBeforeItsOperationsOrBehi
     kill_at_fences("HashMapMixedChild.DISABLED_DiesAtAFence", path(), arenas(),
                    {{"HOLDFAST_TEST_BATCH", std::to_string(batch)},
                     {"HOLDFAST_TEST_BESIDE", std::to_string(batch % 2)}},
-                   all_below(12, 7), look);
+                   5000, all_below(12, 7), look);
   }
 }
 

@@ -153,7 +153,7 @@ TEST_P(KvLogCrash, KilledAtEveryFenceOfAGrowth) {
     opened.abandon();
   };
   kill_at_fences("KvLogChild.DISABLED_DiesAtAFenceOfAGrowth", path(), arenas(), {{kForm, form()}},
-                 all_below(30, 4), look);
+                 2000, all_below(30, 4), look);
   EXPECT_GT(was, 5);
   EXPECT_GT(is, 0);
 }
@@ -219,7 +219,7 @@ TEST_P(KvLogCrash, KilledAtEveryFenceOfABatchOfCleaningAndOfOpening) {
       {{kForm, form()},
        {"HOLDFAST_TEST_BATCH", std::to_string(batch)},
        {"HOLDFAST_TEST_OPENING", "0"}},
-      [&](std::uint64_t fence) { return fence < 60 ? 1 : some(); }, look);
+      5000, [&](std::uint64_t fence) { return fence < 60 ? 1 : some(); }, look);
   EXPECT_GT(snapshots, 0u);
 }
 

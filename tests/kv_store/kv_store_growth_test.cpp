@@ -465,7 +465,7 @@ TEST_P(KvStoreGrowth, KilledAtEveryFence) {
     opened.abandon();
   };
   kill_at_fences("KvStoreGrowthChild.DISABLED_DiesAtAFence", path(), arenas(), {{kCached, cached}},
-                 all_below(40, 16), look);
+                 10'000, all_below(40, 16), look);
   EXPECT_GT(was, 5);
   EXPECT_GT(is, 0);
 }

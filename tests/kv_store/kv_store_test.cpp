@@ -524,7 +524,7 @@ TEST_P(CrashedStore, KilledAtEveryFenceOfABatchAndOfItsRecovery) {
     opened.abandon();
   };
   test::kill_at_fences(child, path(), arenas(),
-                       {{"HOLDFAST_TEST_CACHED", cached()}, {"HOLDFAST_TEST_RECOVER", "0"}},
+                       {{"HOLDFAST_TEST_CACHED", cached()}, {"HOLDFAST_TEST_RECOVER", "0"}}, 1000,
                        test::all_below(0, 1), look);
 }
 

@@ -3,14 +3,13 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <random>
 
 #include "holdfast/region.hpp"
 #include "libgpm/artifact.hpp"
+#include "support/killed_child.hpp"
 #include "support/process.hpp"
 #include "support/scratch.hpp"
 
@@ -129,16 +128,11 @@ TEST_F(Artifact, WhatAKilledCreationLeavesIsMadeAnew) {
   for (int round = 0; round < kRounds; ++round) {
     const std::string folder = path("made");
     std::filesystem::create_directory(folder);
-    {
-      Child child("ArtifactChild.DISABLED_CreatesUntilKilled",
-                  {{"HOLDFAST_GPM_FOLDER", folder}, {"HOLDFAST_ARENA_DIR", arenas()}});
-      int begun = 0;
-      ASSERT_TRUE(child.read(begun));
-      ::usleep(random() % 20'000);
-      child.kill();
-    }
+    (void)holdfast::test::told_until_killed<int>("ArtifactChild.DISABLED_CreatesUntilKilled",
+                                                 arenas(), {{"HOLDFAST_GPM_FOLDER", folder}},
+                                                 random);
+    ASSERT_FALSE(HasFailure());
     ::setenv("HOLDFAST_GPM_FOLDER", folder.c_str(), 1);
-    ::setenv("HOLDFAST_ARENA_DIR", arenas().c_str(), 1);
     ASSERT_EQ(artifact::create_each(), "") << round;
     std::filesystem::remove_all(folder);
     std::filesystem::remove_all(arenas());

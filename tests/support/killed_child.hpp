@@ -96,17 +96,18 @@ inline bool came_to_its_end(const std::string& name, const std::string& arenas,
 }
 
 // Kills a child at one of its fences after the other, each time with the file at `path` as it is
-// now: the first one, and step(fence) behind that the next, until it comes to its end. Behind each
-// child it is look(fence, finished)'s turn. The child's environment has HOLDFAST_TEST_PATH, and
-// HOLDFAST_TEST_FENCES, for its Reaper.
+// now: the first one, and step(fence) behind that the next, until it comes to its end, which it has
+// to within `most` fences. Behind each child it is look(fence, finished)'s turn. The child's
+// environment has HOLDFAST_TEST_PATH, and HOLDFAST_TEST_FENCES, for its Reaper.
 template <class Step, class Look>
 void kill_at_fences(const std::string& name, const std::string& path, const std::string& arenas,
-                    const Child::Environment& environment, Step&& step, Look&& look) {
+                    const Child::Environment& environment, std::uint64_t most, Step&& step,
+                    Look&& look) {
   const std::vector<char> image = read_file(path);
   bool finished = false;
   for (std::uint64_t fence = 0; !finished; fence += step(fence)) {
     SCOPED_TRACE("fence " + std::to_string(fence));
-    ASSERT_LT(fence, 10'000u) << name << " does not come to its end";
+    ASSERT_LT(fence, most) << name << " does not come to its end";
     Region::destroy(path);
     write_file(path, image);
     Child::Environment all = environment;

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -555,11 +554,10 @@ def convert(
         kv = _of_numbers(opened, "kv convert")
         keys, values = kv.scan()
         stats = kv.stats()
-    shape = kv_convert.Shape(layout, capacity or stats.capacity, stats.max_batch, log_records)
-    if capacity is None and layout == "in_place":
-        shape = replace(shape, capacity=max(stats.capacity, 4 * len(keys)))
-    most = _MOST_PAIRS if capacity is None and layout == "in_place" else shape.capacity
-    kv_convert.make(new, keys, values, shape, most, arena_folder)
+    grows = capacity is None and layout == "in_place"
+    first = max(stats.capacity, 4 * len(keys)) if grows else capacity or stats.capacity
+    shape = kv_convert.Shape(layout, first, stats.max_batch, log_records)
+    kv_convert.make(new, keys, values, shape, _MOST_PAIRS if grows else first, arena_folder)
     if as_json:
         common.emit({"ok": True, "store": str(new), "records": len(keys), "layout": layout})
     else:
