@@ -86,6 +86,8 @@ class _Arrays:
                 made = np.asarray(values, dtype=element.numpy)
         except (OverflowError, ValueError, TypeError) as error:
             raise self.wrong(what, f"is not made of {element.dtype}: {error}") from None
+        if made.shape == (0,):  # an empty list says nothing of its rows
+            return made.reshape(0, *element.shape)
         return made.reshape(1, *made.shape) if made.ndim == len(element.shape) else made
 
     def _keep(self, buffer: Buffer) -> Buffer:

@@ -228,6 +228,17 @@ def test_bad_input_is_named_and_changes_nothing(
     assert table.verify() == ""
 
 
+def test_empty_lists_are_a_batch_of_nothing(table: Any) -> None:
+    table.insert_or_assign([1], rows_of(3))
+    for call in (table.insert, table.insert_or_assign, table.assign):
+        assert call([], []).inserted == 0
+    assert table.erase([]).erased == 0
+    assert table.apply([], [], []).inserted == 0
+    values, found = table.find([])
+    assert (values.shape, found.shape) == ((0, 4), (0,))
+    assert exported(table) == {1: rows_of(3).tobytes()}
+
+
 def test_what_does_not_fit_changes_nothing(path: Path) -> None:
     with region_for(path, "uint64") as region:
         table = made(region, value="uint64", capacity=100)

@@ -236,6 +236,17 @@ def test_what_a_call_gives_back(table: Map) -> None:
     assert table.contains([3, 6]).tolist() == [True, False]
 
 
+def test_empty_lists_are_a_batch_of_nothing(table: Map) -> None:
+    table.insert([1], rows_of(3))
+    for call in (table.insert, table.insert_or_assign, table.assign, table.accumulate):
+        assert call([], []).inserted == 0
+    values, result = table.find_or_insert([], [])
+    assert (values.shape, result.inserted) == ((0, 4), 0)
+    assert table.erase([]).erased == 0
+    assert table.apply([], [], []).result.inserted == 0
+    assert exported(table) == {1: rows_of(3).tobytes()}
+
+
 def test_export_in_parts(table: Map) -> None:
     table.insert(np.arange(100), np.arange(400, dtype=np.float32).reshape(100, 4))
     seen: dict[int, float] = {}
