@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "core/files.hpp"
+#include "core/shared_memory.hpp"
 
 namespace holdfast::backend {
 
@@ -31,16 +32,19 @@ void* map(int fd, std::size_t bytes) {
   return address == MAP_FAILED ? nullptr : address;
 }
 
-Error no_memory(std::size_t bytes, int error) {
-  return {Errc::no_memory, detail::concat("no room for ", bytes, " bytes of memory to lend: ",
-                                          std::strerror(error), "; lend less or free some")};
+Error no_memory(std::size_t bytes, const std::string& why) {
+  return {Errc::no_memory, detail::concat("no room for ", bytes, " bytes of memory to lend: ", why,
+                                          "; lend less or free some")};
 }
 
 }  // namespace
 
 void* allocate_exported(std::size_t bytes, MemoryHandle& handle) {
+  // The system would take what others need before it says that there is too little.
+  const std::uint64_t free = core::memory_free();
+  if (bytes > free) throw no_memory(bytes, detail::concat(free, " are available on this machine"));
   const int fd = ::memfd_create("holdfast-lent", MFD_CLOEXEC);
-  if (fd < 0) throw no_memory(bytes, errno);
+  if (fd < 0) throw no_memory(bytes, std::strerror(errno));
   struct stat info {};
   // Taken now, so that no store can fail later.
   const bool taken = ::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) == 0;
@@ -48,7 +52,7 @@ void* allocate_exported(std::size_t bytes, MemoryHandle& handle) {
   if (!address) {
     const int error = errno;
     ::close(fd);
-    throw no_memory(bytes, error);
+    throw no_memory(bytes, std::strerror(error));
   }
   const FileHandle file{info.st_dev, info.st_ino, fd};
   handle = {};

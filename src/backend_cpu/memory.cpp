@@ -1,8 +1,6 @@
 // Memory of the CPU backend. "Device memory" is host memory.
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -18,6 +16,7 @@
 #include "core/guard.hpp"
 #include "core/kernel_memory.hpp"
 #include "core/large_pages.hpp"
+#include "core/shared_memory.hpp"
 #include "holdfast/cpu/executor.hpp"
 #include "holdfast/stream.hpp"
 
@@ -56,39 +55,16 @@ Known& known() {
 }
 std::atomic<bool> g_any_pinned{false};
 
-// Bytes that control group v2 still grants; the largest number where there is no limit.
-std::size_t control_group_room() {
-  std::size_t limit = 0, used = 0;
-  std::ifstream limit_file("/sys/fs/cgroup/memory.max");
-  std::ifstream used_file("/sys/fs/cgroup/memory.current");
-  if (!(limit_file >> limit) || !(used_file >> used)) {
-    return std::numeric_limits<std::size_t>::max();
-  }
-  return limit > used ? limit - used : 0;
-}
-
-std::size_t available_bytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string key, unit;
-  std::size_t value = 0;
-  while (file >> key >> value) {
-    std::getline(file, unit);
-    if (key == "MemAvailable:") return std::min(value * 1024, control_group_room());
-  }
-  const long pages = sysconf(_SC_AVPHYS_PAGES);
-  return pages < 0 ? 0 : static_cast<std::size_t>(pages) * kPage;
-}
-
 [[noreturn]] void throw_no_memory(std::size_t bytes) {
   throw Error(Errc::no_memory,
-              detail::concat("no room for ", bytes, " bytes: ", available_bytes(),
+              detail::concat("no room for ", bytes, " bytes: ", core::memory_free(),
                              " are available on this machine; allocate less or free some"));
 }
 
 void* allocate(std::size_t bytes, std::size_t alignment) {
   if (bytes == 0) bytes = 1;
   if (bytes > std::numeric_limits<std::size_t>::max() - kPage ||
-      (bytes >= kChecked && bytes > available_bytes())) {
+      (bytes >= kChecked && bytes > core::memory_free())) {
     throw_no_memory(bytes);
   }
   if (kMapLarge && bytes >= kLarge) {
@@ -152,7 +128,7 @@ void set_device(int /*number*/) {}
 
 bool usable(std::string* /*why*/) noexcept { return true; }
 
-std::size_t free_device_memory() { return available_bytes(); }
+std::size_t free_device_memory() { return core::memory_free(); }
 
 void* allocate_device(std::size_t bytes) try {
   void* const memory = allocate(bytes, kDeviceAlignment);

@@ -558,6 +558,9 @@ TEST_F(PartnerDeviceTest, OneLendsAtAPath) {
   EXPECT_EQ(refused(path(), 4096, {path(), std::to_string(lender_->pid())}), Errc::in_use);
   EXPECT_EQ(refused("", 4096, {"path"}), Errc::invalid_argument);
   EXPECT_EQ(refused(scratch_.path("partner/x"), 0, {}), Errc::invalid_argument);
+  constexpr std::uint64_t kTooMany = std::uint64_t{1} << 50;
+  EXPECT_EQ(refused(scratch_.path("partner/x"), kTooMany, {std::to_string(kTooMany)}),
+            Errc::no_memory);
   EXPECT_EQ(refused(scratch_.path("none/x"), 4096, {scratch_.path("none")}), Errc::not_found);
   const std::string text = scratch_.path("partner/text");
   std::ofstream(text) << std::string(5'000, 'x');
