@@ -52,7 +52,10 @@ void Engine::finish(const history::Transfer& transfer, Outcome outcome,
         unflushed_.erase({step, transfer.from});
       if (tier >= Tier::disk) retain();
     }
-    if (error) note_failure(transfer, error);
+    if (error) {
+      note_failure(transfer, error);
+      retain();  // what is given up counts as coming no more
+    }
     note_evictions();
     forget_if_gone(step);
   });

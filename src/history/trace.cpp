@@ -301,6 +301,7 @@ void Writer::add(const TraceEvent& event, std::uint64_t number) {
 }  // namespace
 
 void Trace::write() const {
+  check_path(path_);  // what has come there since the history was opened
   std::vector<TraceEvent> all = events();
   // What encloses others comes before them.
   std::stable_sort(all.begin(), all.end(), [](const TraceEvent& a, const TraceEvent& b) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +15,7 @@
 
 #include "history/engine.hpp"
 #include "holdfast/history_folder.hpp"
+#include "memory_objects.hpp"
 #include "support/scratch.hpp"
 
 namespace holdfast {
@@ -114,6 +116,36 @@ TEST_F(HistoryPromises, RetentionAppliesOnceTheRemoteTierHasMore) {
   EXPECT_EQ(history.steps(), (std::vector<Step>{18, 19}));
   EXPECT_EQ(files(remote()), (std::vector<Step>{18, 19}));
   EXPECT_EQ(files(disk()), (std::vector<Step>{18, 19}));
+}
+
+// Also once no save comes any more that would let others go: all were taken in front of the first
+// flush that was given up.
+TEST_F(HistoryPromises, WhatTheRemoteTierNeverTakesDoesNotRefuseSaves) {
+  struct Held : test::MemoryObjects {
+    std::atomic<bool> held{true};
+    void put(const std::string& key, std::uint64_t bytes, const Source& source) override {
+      if (!history::step_of_file_name(key)) return MemoryObjects::put(key, bytes, source);
+      held.wait(true);
+      throw Error(Errc::io, "the store is down");
+    }
+  };
+  const auto store = std::make_shared<Held>();
+  HistoryOptions with = options(0);
+  with.disk_bytes = 4 * kUnit;
+  with.remote_store = store;
+  with.keep_last = 2;
+  with.on_error = OnError::warn;
+  History history = History::open(with);
+  for (Step step = 1; step <= 4; ++step) save(history, step, step).wait(Tier::disk);
+  store->held = false;
+  store->held.notify_all();
+  for (Step step = 5; step <= 20; ++step) {
+    EXPECT_EQ(error_of([&] { history.flush(); }), Errc::io);
+    ASSERT_NO_THROW(save(history, step, step).wait(Tier::disk));
+    EXPECT_LE(history.steps().size(), 3u);
+  }
+  EXPECT_EQ(error_of([&] { history.close(); }), Errc::io);
+  EXPECT_EQ(files(disk()), (std::vector<Step>{19, 20}));
 }
 
 // The same without threads: what is on its way to storage may let another go, so a save waits for

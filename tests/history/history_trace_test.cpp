@@ -310,6 +310,28 @@ TEST_F(HistoryTraceTest, AFileThatIsNoTraceIsNotReplaced) {
   }
 }
 
+// Nor one that came since, nor one of that name in the folder that is the working folder by then.
+TEST_F(HistoryTraceTest, WhatComesThereMeanwhileIsNotReplaced) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::create_directory(path("elsewhere"));
+  std::ofstream(path("elsewhere/run.json")) << "mine";
+  HistoryOptions with;
+  with.host_bytes = 1 << 20;
+  with.trace = "run.json";
+  std::filesystem::current_path(folder());
+  History history = History::open(with);
+  std::filesystem::current_path(path("elsewhere"));
+  EXPECT_NO_THROW(history.close());
+  std::filesystem::current_path(before);
+  EXPECT_EQ(std::filesystem::file_size(path("elsewhere/run.json")), 4u);
+  EXPECT_TRUE(std::filesystem::exists(path("run.json")));
+  with.trace = path("later.json");
+  History again = History::open(with);
+  std::ofstream(with.trace) << "mine";
+  EXPECT_EQ(test::error_of([&] { again.close(); }, {with.trace}), Errc::already_exists);
+  EXPECT_EQ(std::filesystem::file_size(with.trace), 4u);
+}
+
 TEST_F(HistoryTraceTest, CloseSaysThatTheTraceCannotBeWrittenAndTheCheckpointsAreSafe) {
   HistoryOptions with = options(0, 1);
   const std::string folder = arenas() + "/gone";
