@@ -110,6 +110,14 @@ std::string check(workload::Workload& work, const holdfast_run::Arguments& argum
   return wrong;
 }
 
+// Two runs that may go on from one another, and have the same data.
+std::string identity_of(const workload::Workload& work, const holdfast_run::Arguments& arguments) {
+  std::string words = work.input() + "\nseed " + std::to_string(arguments.settings.seed);
+  for (const auto& [name, value] : arguments.settings.options) words += "\n" + name + "=" + value;
+  const workload::Digest digest = workload::digest_of(words.data(), words.size());
+  return arguments.name + " " + digest.text();
+}
+
 int run(const holdfast_run::Arguments& arguments) {
   const workload::Info& info = workload::find_workload(arguments.name);
   const Place place(arguments.region);
@@ -124,6 +132,7 @@ int run(const holdfast_run::Arguments& arguments) {
   options.direct_io = arguments.direct_io;
   options.medium = arguments.medium;
   options.last_commit = arguments.last_commit;
+  options.run = identity_of(*work, arguments);
   workload::Backing backing(options);
   work->prepare(backing);
   backing.stream().synchronize();
@@ -136,6 +145,12 @@ int run(const holdfast_run::Arguments& arguments) {
 
   const auto recovering = Clock::now();
   const std::uint64_t first = work->resume();
+  if (first > work->steps()) {
+    throw holdfast::Error(holdfast::Errc::invalid_argument,
+                          "region '" + place.path() + "' has " + std::to_string(first) +
+                              " steps done, and this run has " + std::to_string(work->steps()) +
+                              ": give it as many, or name another region");
+  }
   backing.stream().synchronize();
   const double recovery = since(recovering);
   Steps steps;

@@ -87,15 +87,7 @@ Backing::Backing(const BackingOptions& options) : options_(options) {
     made.medium = holdfast::testing::standing_for(options.medium);
     region_ = std::make_unique<holdfast::Region>(holdfast::Region::create(options.path, made));
   }
-  // The mode is kept, so that no run goes on with another one's half of the data.
-  const std::string mark = concat("mode ", to_string(options.mode));
-  if (region_->contains(kProgress) && !region_->contains(mark)) {
-    throw Error(Errc::invalid_argument,
-                concat("region '", options.path, "' is of a run in another mode than ",
-                       to_string(options.mode), ": remove it, or name another"));
-  }
-  if (!region_->contains(mark)) region_->allocate<std::uint8_t>(mark, 1);
-  if (!region_->contains(kProgress)) region_->allocate<std::uint64_t>(kProgress, 1);
+  claim();
   progress_ = region_->find<std::uint64_t>(kProgress).data();
   if (options.mode == Mode::cap_fs) files_ = files_of_arrays();
   if (uses_files(options.mode)) {
@@ -110,6 +102,35 @@ Backing::Backing(const BackingOptions& options) : options_(options) {
     }
   }
   if (options.mode == Mode::gpufs) calls_ = std::make_unique<FileCalls>();
+}
+
+// Mode and run are kept, as names of objects, in front of all else, so that no run goes on with
+// another one's half of the data, or in a region of something else.
+void Backing::claim() {
+  std::vector<std::string> marks{concat("mode ", to_string(options_.mode))};
+  if (!options_.run.empty()) marks.push_back(concat("run ", options_.run));
+  const auto is_mark = [&](const std::string& name) {
+    return std::find(marks.begin(), marks.end(), name) != marks.end();
+  };
+  bool ours = true;
+  if (region_->contains(kProgress)) {
+    for (const std::string& mark : marks) ours = ours && region_->contains(mark);
+  } else {  // made by nobody, or killed before it was
+    for (const holdfast::ObjectInfo& each : region_->objects()) ours = ours && is_mark(each.name);
+  }
+  if (!ours) {
+    const bool was_closed = !region_->open_report().arena_found;
+    if (was_closed) region_->close();  // as it was
+    throw Error(Errc::invalid_argument,
+                concat("region '", options_.path, "' is of something else than this run in mode ",
+                       to_string(options_.mode),
+                       ", or of one with another input or other options: remove it, or name "
+                       "another"));
+  }
+  for (const std::string& mark : marks) {
+    if (!region_->contains(mark)) region_->allocate<std::uint8_t>(mark, 1);
+  }
+  if (!region_->contains(kProgress)) region_->allocate<std::uint64_t>(kProgress, 1);
 }
 
 // As when the arrays were made: the number is kept before any of them is there.

@@ -42,6 +42,8 @@ struct BackingOptions {
   bool direct_io = true;       // mode cap_fs: files past the page cache, where they can be
   holdfast::testing::MediumModel medium;  // what the region and the files beside it stand for
   bool last_commit = false;               // as in OpenOptions
+  // What runs in it, in at most 50 characters, kept in the region: no other run goes on there.
+  std::string run;
 };
 
 // The file domain's region at `path` holds everything in the modes gpm, ndp, cap_mm, cpu and the
@@ -52,7 +54,8 @@ struct BackingOptions {
 // Thread safety: one thread.
 class Backing {
  public:
-  // Opens what a former process left, or makes it anew. Throws as Region::create and open do.
+  // Opens what a former process left, or makes it anew. Throws as Region::create and open do, and
+  // invalid_argument for what another run, or something else, has there, which stays as it is.
   explicit Backing(const BackingOptions& options);
   ~Backing();
   Backing(const Backing&) = delete;
@@ -212,6 +215,7 @@ class Backing {
   std::unique_ptr<Held> make_held(std::string_view name, std::uint64_t bytes, bool& is_new);
   Held& checked(std::uint32_t id, std::uint64_t offset, std::uint64_t bytes);
   void* address(std::uint32_t id) const;
+  void claim();
   unsigned files_of_arrays();
   void publish_bytes(std::uint32_t id, std::uint64_t offset, std::uint64_t bytes);
   Lane& lane(unsigned thread);

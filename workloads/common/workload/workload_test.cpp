@@ -140,6 +140,31 @@ TEST_P(EachMode, AnotherShapeOrModeIsRefused) {
   EXPECT_EQ(holdfast::test::error_of([&] { Backing backing(other); }), Errc::invalid_argument);
 }
 
+TEST_P(EachMode, AnotherRunOrWhatIsNoneIsRefusedAndStaysAsItIs) {
+  BackingOptions first = options();
+  first.run = "first";
+  { Backing(first).array<std::uint32_t>("a", 1000); }
+  BackingOptions second = first;
+  second.run = "second";
+  EXPECT_EQ(holdfast::test::error_of([&] { Backing backing(second); }, {first.path}),
+            Errc::invalid_argument);
+  EXPECT_NO_THROW(Backing(first).array<std::uint32_t>("a", 1000));
+  Backing::destroy(first.path);
+  {
+    holdfast::RegionOptions made;
+    made.size = 1 << 20;
+    holdfast::Region region = holdfast::Region::create(first.path, made);
+    region.allocate<int>("mine", 10)[3] = 5;
+    region.close();
+  }
+  EXPECT_EQ(holdfast::test::error_of([&] { Backing backing(first); }, {first.path}),
+            Errc::invalid_argument);
+  EXPECT_TRUE(is_empty(arenas()));
+  holdfast::Region region = holdfast::Region::open(first.path);
+  EXPECT_EQ(region.objects().size(), 1u);
+  EXPECT_EQ(region.find<int>("mine")[3], 5);
+}
+
 TEST_P(EachMode, DestroyLeavesNothing) {
   {
     Backing backing(options());
