@@ -41,10 +41,15 @@ def run(
     ] = None,
     as_json: common.Json = False,
 ) -> None:
-    """Runs the benchmark programs and writes a results file for each."""
+    """Runs the benchmark programs and writes a results file for each.
+
+    Those that measure nothing without arguments run where --only names them.
+    """
     found = runner.programs(programs, holdfast.backend)
     chosen = [path for path in found if path.name == only] or [
-        path for path in found if only is None or only in path.name
+        path
+        for path in found
+        if (only in path.name if only else path.name not in runner.WANT_ARGUMENTS)
     ]
     if not chosen:
         raise Error(f"no benchmark program has '{only}' in its name", "not_found")

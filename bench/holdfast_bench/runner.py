@@ -22,6 +22,9 @@ from holdfast._backend import ext
 
 from .kept import ROOT
 
+# They measure nothing that they are not asked for by arguments.
+WANT_ARGUMENTS = ("adjoint_bench", "history_disk_bench")
+
 
 def programs(folder: Path | None, backend: str) -> list[Path]:
     """Returns the benchmark programs: of `folder`, or of the tree's build folder."""

@@ -16,6 +16,7 @@ import pytest
 
 from conftest import Run
 from holdfast.csvfile import hash_text
+from holdfast_bench import runner
 
 COMMANDS = (
     ["doctor"],
@@ -319,7 +320,11 @@ def test_bench(run: Run, tmp_path: Path) -> None:
     program = programs / "stream_bench"
     program.write_text(BENCHMARK)
     program.chmod(0o755)
+    for name in runner.WANT_ARGUMENTS:
+        (programs / name).write_text("#!/bin/sh\nexit 2\n")
+        (programs / name).chmod(0o755)
     options = ["--programs", programs, "--results", results, "--json"]
+    assert run("bench", "run", *options, "--only", "adjoint_bench").status == 1
     answer = run("bench", "run", *options, "--", "--wide")
     assert answer.status == 0, answer.out
     (file,) = results.glob("*.json")
