@@ -55,6 +55,7 @@ if(HOLDFAST_BACKEND STREQUAL "cuda")
   list(JOIN HOLDFAST_PC_FLAGS " " HOLDFAST_PC_FLAGS)
 endif()
 string(TOUPPER ${HOLDFAST_BACKEND} HOLDFAST_PC_BACKEND)
+file(RELATIVE_PATH HOLDFAST_PC_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/holdfast.pc.in ${PROJECT_BINARY_DIR}/holdfast.pc @ONLY)
 install(
   FILES ${PROJECT_BINARY_DIR}/holdfast.pc

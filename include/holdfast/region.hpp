@@ -177,7 +177,8 @@ class Region {
   static Region open_or_create(const std::string& path, const RegionOptions& options,
                                const OpenOptions& opening = {});
 
-  // Removes a region's files, arena included. Throws as open() does for a file that is not ours.
+  // Removes a region's files, arena included: but of a copy of a file that is there, not what a
+  // crash left of that one. Throws as open() does for a file that is not ours.
   static void destroy(const std::string& path, const OpenOptions& options = {});
 
   Region(Region&&) noexcept;
@@ -217,7 +218,10 @@ class Region {
   bool contains(std::string_view name) const;
   ObjectInfo object(std::string_view name) const;  // throws not_found
   std::vector<ObjectInfo> objects() const;         // by offset
-  void remove(std::string_view name);              // throws not_found
+  // A store, map or transaction that is open and has the object ends, as by its own remove().
+  // REQUIRES: no checkpoint, log or pointer to it is used any more. Throws not_found, in_use (a map
+  // whose refs may be in use).
+  void remove(std::string_view name);
   // Enlarges the region; addresses stay valid. Throws invalid_argument past max_size.
   void grow(std::uint64_t new_size);
 

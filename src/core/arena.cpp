@@ -21,9 +21,9 @@ namespace holdfast::core {
 using detail::concat;
 
 std::string arena_folder(const std::string& option) {
-  if (!option.empty()) return option;
+  if (!option.empty()) return from_anywhere(option);
   const char* set = std::getenv("HOLDFAST_ARENA_DIR");
-  return set != nullptr && set[0] != 0 ? set : "/dev/shm";
+  return set != nullptr && set[0] != 0 ? from_anywhere(set) : "/dev/shm";
 }
 
 std::string arena_path(const std::string& folder, const Uuid& uuid) {
@@ -143,6 +143,13 @@ std::optional<FoundArena> find_arena(const std::string& path, const Uuid& uuid, 
   }
   found.header = read_header(fd, path, uuid);
   return found;
+}
+
+std::optional<ArenaHeader> sound_header(int fd, const std::string& path, const Uuid& uuid) try {
+  return read_header(fd, path, uuid);
+} catch (const Error& error) {
+  if (error.code() != Errc::damaged) throw;
+  return std::nullopt;
 }
 
 std::uint64_t check_content(const FoundArena& found, const Uuid& uuid, std::uint64_t least) {

@@ -47,6 +47,9 @@ struct FoundArena {
 // process has or can still write to.
 std::optional<FoundArena> find_arena(const std::string& path, const Uuid& uuid, bool writable);
 
+// The header of an arena that is open already; nothing where it is damaged.
+std::optional<ArenaHeader> sound_header(int fd, const std::string& path, const Uuid& uuid);
+
 // The bytes of the region in it. Reads the directory; writes nothing. Throws damaged, also where
 // the region has fewer than `least`: its image's.
 std::uint64_t check_content(const FoundArena& found, const Uuid& uuid, std::uint64_t least);

@@ -68,6 +68,14 @@ class Users {
     const auto found = users_.find(offset);
     if (found != users_.end() && found->second.number == number) found->second.is_lent = is_lent;
   }
+  // Whoever is its user is none from here on, once what it has under way has ended.
+  void end(std::uint64_t offset) {
+    const std::lock_guard lock(mutex_);
+    const auto found = users_.find(offset);
+    if (found == users_.end()) return;
+    if (found->second.user) found->second.user->settle();
+    found->second = {++last_, nullptr, false};
+  }
   bool is_lent(std::uint64_t offset) const {
     const std::lock_guard lock(mutex_);
     const auto found = users_.find(offset);

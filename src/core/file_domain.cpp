@@ -85,6 +85,13 @@ bool is_there(const ArenaHeader& header) {
          info.st_ino == header.image_inode;
 }
 
+// Whether the arena is of another file that is there: of that one, this one is a copy.
+bool is_of_another(const ArenaHeader& header, const ImageIdentity& identity) {
+  const bool of_this_file =
+      header.image_device == identity.device && header.image_inode == identity.inode;
+  return !of_this_file && is_there(header);
+}
+
 enum class Fate { adopt, discard, set_aside };
 
 // What becomes of the arena that was found. Throws conflict, in_use.
@@ -101,7 +108,7 @@ Fate fate_of(const FoundArena& found, const ArenaNote* noted, const Image& image
   }
   const bool of_this_file =
       header.image_device == identity.device && header.image_inode == identity.inode;
-  if (!of_this_file && is_there(header)) {
+  if (is_of_another(header, identity)) {
     throw Error(Errc::in_use,
                 concat("the arena '", found.path, "' holds what a crashed process left of '",
                        header.image_path, "', and '", identity.path,
@@ -261,6 +268,12 @@ bool exists(const std::string& path) {
 }
 
 }  // namespace
+
+void check_no_arena_is_missing(const Image& image, const ImageIdentity& identity, const Uuid& boot,
+                               const std::string& arena) {
+  const ArenaNote* const noted = arena_in_use(image, identity, boot);
+  if (noted != nullptr) arena_is_missing(*noted, image.path(), arena);
+}
 
 ArenaChoice choose_arena(const Image& image, const ImageIdentity& identity, const Uuid& boot,
                          const OpenOptions& options, bool writable) {
@@ -426,7 +439,9 @@ void FileDomain::make_durable(bool adopted) {
 }
 
 void FileDomain::destroy(const std::string& path, const OpenOptions& options) {
-  const FileStore store(open_image(path), path);
+  UniqueFd fd = open_image(path);
+  const ImageIdentity identity = identify(fd.get(), path);
+  const FileStore store(std::move(fd), path);
   bool whole = true;
   ImageHeader header{};
   try {
@@ -440,7 +455,9 @@ void FileDomain::destroy(const std::string& path, const OpenOptions& options) {
     try {
       const UniqueFd arena_fd = open_own_file(arena, true, "an arena");
       lock_file(arena_fd.get(), true, arena);
-      if (::unlink(arena.c_str()) != 0) throw system_error(errno, "remove", arena);
+      const auto found = sound_header(arena_fd.get(), arena, header.uuid);
+      const bool stays = found && is_of_another(*found, identity);  // what a crash left of that one
+      if (!stays && ::unlink(arena.c_str()) != 0) throw system_error(errno, "remove", arena);
     } catch (const Error& error) {
       if (error.code() != Errc::not_found) throw;
     }

@@ -13,6 +13,11 @@
 
 namespace holdfast::core {
 
+// Throws conflict where what was persisted since the image's last commit should be in an arena, and
+// there is none at `arena`.
+void check_no_arena_is_missing(const Image& image, const ImageIdentity& identity, const Uuid& boot,
+                               const std::string& arena);
+
 class FileDomain : public RegionDomain {
  public:
   static std::unique_ptr<FileDomain> create(const NewRegion& region);

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <random>
 #include <thread>
@@ -21,6 +22,14 @@
 namespace holdfast::core {
 
 using detail::concat;
+
+int UniqueFd::above_standard_streams(int fd) {
+  const int above = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
+  const int error = errno;
+  ::close(fd);
+  errno = error;
+  return above;
+}
 
 void UniqueFd::reset() {
   if (fd_ >= 0) ::close(fd_);
@@ -259,7 +268,15 @@ std::string base_name(const std::string& path) {
 
 std::string absolute_path(const std::string& path) {
   const std::unique_ptr<char, void (*)(void*)> resolved(::realpath(path.c_str(), nullptr), ::free);
-  return resolved ? std::string(resolved.get()) : path;
+  return resolved ? std::string(resolved.get()) : from_anywhere(path);
+}
+
+std::string from_anywhere(const std::string& path) {
+  if (path.empty() || path.front() == '/') return path;
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  if (error) throw system_error(error.value(), "find the working folder for", path);
+  return absolute.string();
 }
 
 void sync_folder_of(const std::string& path) {

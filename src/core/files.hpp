@@ -18,7 +18,9 @@ namespace holdfast::core {
 class UniqueFd {
  public:
   UniqueFd() = default;
-  explicit UniqueFd(int fd) : fd_(fd) {}
+  // A file gets none of the numbers 0 to 2, which are free where a program has closed its standard
+  // streams: what anyone prints there would be written over it.
+  explicit UniqueFd(int fd) : fd_(fd >= 0 && fd <= 2 ? above_standard_streams(fd) : fd) {}
   ~UniqueFd() { reset(); }
   UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   UniqueFd& operator=(UniqueFd&& other) noexcept {
@@ -33,6 +35,7 @@ class UniqueFd {
   void reset();
 
  private:
+  static int above_standard_streams(int fd);  // -1 and errno where there is no other number
   int fd_ = -1;
 };
 
@@ -88,6 +91,8 @@ void sync_folder_of(const std::string& path);
 std::string folder_of(const std::string& path);
 std::string base_name(const std::string& path);
 std::string absolute_path(const std::string& path);
+// The same file or folder whatever the working folder becomes.
+std::string from_anywhere(const std::string& path);
 
 // Reads exactly `bytes`; false if the file ends before. Throws io.
 bool read_exactly(int fd, void* data, std::size_t bytes, std::uint64_t offset,

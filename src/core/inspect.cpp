@@ -23,7 +23,15 @@ ArenaInfo inspect_arena(const core::Image& image, const std::string& path,
   ArenaInfo info;
   info.path = core::arena_path(core::arena_folder(folder), image.uuid());
   struct stat facts {};
-  if (::lstat(info.path.c_str(), &facts) != 0) return info;
+  if (::lstat(info.path.c_str(), &facts) != 0) {
+    try {
+      core::check_no_arena_is_missing(image, core::identify(image.store().fd(), path),
+                                      core::this_boot(), info.path);
+    } catch (const Error& error) {
+      info.problem = error.what();
+    }
+    return info;
+  }
   info.exists = true;
   info.bytes = static_cast<std::uint64_t>(facts.st_size);
   try {

@@ -32,7 +32,8 @@ struct Stat {
 bool read_stat(const std::string& folder, Stat& stat) {
   std::ifstream file(folder + "/stat");
   if (!file.is_open()) return false;
-  std::string text((std::istreambuf_iterator<char>(file)), {});
+  std::string text;
+  std::getline(file, text, '\0');  // nothing of a process that has ended since
   const std::size_t command_end = text.rfind(')');
   if (command_end == std::string::npos) return false;
   std::istringstream words(text.substr(command_end + 1));
@@ -56,12 +57,12 @@ bool is_there(const std::string& folder, Stat& stat) {
 
 bool kill_is_pending(const std::string& folder) {
   std::ifstream file(folder + "/status");
-  file.exceptions(std::ios::badbit);
   for (std::string line; std::getline(file, line);) {
     if (line.rfind("SigPnd:", 0) != 0 && line.rfind("ShdPnd:", 0) != 0) continue;
     if ((std::strtoull(line.c_str() + 7, nullptr, 16) & kKilled) != 0) return true;
   }
-  return false;
+  if (file.bad() && is_shortage(errno)) throw system_error(errno, "read", folder + "/status");
+  return false;  // or it has ended since
 }
 
 std::uint64_t pid_namespace() {

@@ -308,12 +308,27 @@ std::vector<ObjectInfo> Region::objects() const try {
   core::fail("objects()");
 }
 
+// Whether the structure whose user has `used` has the object, too: its parts begin with its name.
+static bool is_part_of_one(std::string_view used, std::string_view object) {
+  const std::size_t end = used.rfind('.');
+  return used == object ||
+         (end != used.npos && object.substr(0, end + 1) == used.substr(0, end + 1));
+}
+
 void Region::remove(std::string_view name) try {
-  Impl& impl = alive(impl_);
   check_writable("remove()");
   object(name);  // throws not_found
-  const std::lock_guard lock(impl.domain->mutex());
-  impl.directory().remove(name);
+  // A structure that is open, and would go on in what comes there next, ends.
+  core::Users& users = *alive(impl_).domain->users();
+  for (const ObjectInfo& each : objects()) {
+    if (!is_part_of_one(each.name, name)) continue;
+    if (users.is_lent(each.offset)) {
+      throw Error(Errc::in_use, concat("object '", name, "' of region '", path(),
+                                       "' is of a map whose refs may be in use: close that first"));
+    }
+    users.end(each.offset);
+  }
+  core::RegionAccess::remove(*this, name);
 } catch (const std::exception&) {
   core::fail("remove()");
 }
@@ -450,6 +465,13 @@ core::Use core::RegionAccess::take_over(const Region& region, std::string_view o
 
 bool core::RegionAccess::is_lent(const Region& region, std::string_view object) {
   return alive(region.impl_).domain->users()->is_lent(region.object(object).offset);
+}
+
+void core::RegionAccess::remove(Region& region, std::string_view name) {
+  region.check_writable("remove()");
+  (void)region.object(name);  // throws not_found
+  const std::lock_guard lock(alive(region.impl_).domain->mutex());
+  alive(region.impl_).directory().remove(name);
 }
 
 void core::RegionAccess::rename(const Region& region, const std::vector<Renaming>& names) {

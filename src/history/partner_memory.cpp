@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/files.hpp"
 #include "core/guard.hpp"
 #include "history/lender_file.hpp"
 #include "holdfast/stream.hpp"
@@ -39,7 +40,7 @@ struct PartnerMemory::Impl {
     std::strncpy(record.device, device_in_words().c_str(), sizeof(record.device) - 1);
     address = backend::allocate_exported(bytes, record.handle);
     try {
-      file.emplace(history::LenderFile::publish(path, record));
+      file.emplace(history::LenderFile::publish(core::from_anywhere(path), record));
     } catch (...) {
       backend::free_exported(address, bytes, record.handle);
       throw;

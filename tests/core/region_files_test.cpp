@@ -13,6 +13,7 @@
 #include "core/files.hpp"
 #include "core/format.hpp"
 #include "holdfast/region.hpp"
+#include "support/in_child.hpp"
 #include "support/process.hpp"
 #include "support/scratch.hpp"
 
@@ -20,6 +21,7 @@ namespace holdfast {
 namespace {
 
 using test::error_of;
+using test::in_child;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
@@ -240,6 +242,59 @@ TEST_F(RegionFilesTest, ACopyAndItsOriginalDoNotShareAnArena) {
   original.close();
   Region copy = Region::open(path("copy"));
   EXPECT_EQ(copy.find<int>("data")[1], 1);
+}
+
+// What a crash left of the original is nowhere else.
+TEST_F(RegionFilesTest, RemovingACopyLeavesTheOriginalWhatACrashLeft) {
+  make(path());
+  std::filesystem::copy_file(path(), path("copy"));
+  {
+    Region region = Region::open(path());
+    region.find<int>("data")[1] = 2;
+    region.abandon();
+  }
+  Region::destroy(path("copy"));
+  EXPECT_FALSE(std::filesystem::exists(path("copy")));
+  {
+    Region region = Region::open(path());
+    EXPECT_EQ(region.find<int>("data")[1], 2);
+    region.abandon();
+  }
+  Region::destroy(path());
+  EXPECT_TRUE(is_empty(arenas()));
+}
+
+// Of the working folder too: it is the one of when the region was opened.
+TEST_F(RegionFilesTest, AnArenaFolderIsMeantFromWhereItWasNamed) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder());
+  std::filesystem::create_directory("near");
+  RegionOptions with = options(kMiB);
+  with.arena_folder = "near";
+  with.max_size = 2 * kMiB;
+  Region region = Region::create(path(), with);
+  EXPECT_FALSE(is_empty(path("near")));
+  std::filesystem::current_path("/");
+  EXPECT_NO_THROW(region.grow(2 * kMiB));
+  region.close();
+  std::filesystem::current_path(before);
+  EXPECT_TRUE(is_empty(path("near")));
+}
+
+// What a daemon, or a library, prints on streams that it has closed.
+TEST_F(RegionFilesTest, WithoutStandardStreamsNoFileTakesTheirNumbers) {
+  EXPECT_EQ(in_child([&] {
+              for (const int number : {0, 1, 2}) ::close(number);
+              Region region = Region::create(path(), options(kMiB));
+              region.allocate<int>("data", 10)[1] = 7;
+              const char text[] = "what somebody prints";
+              for (const int number : {0, 1, 2}) {
+                if (::write(number, text, sizeof text) >= 0) throw std::runtime_error(text);
+              }
+              region.abandon();
+            }),
+            0);
+  EXPECT_EQ(Region::open(path()).find<int>("data")[1], 7);
 }
 
 TEST_F(RegionFilesTest, AMovedRegionOpens) {

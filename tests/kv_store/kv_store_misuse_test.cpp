@@ -117,6 +117,15 @@ TEST_P(KvStoreMisuse, AnOpenThatIsRefusedForItsOptionsLeavesTheEarlierStore) {
   EXPECT_EQ(value_of(store, 1), 6u);
 }
 
+// What it stored would be in whatever comes to stand there.
+TEST_P(KvStoreMisuse, WithoutItsObjectsItIsClosed) {
+  Region region = create_region();
+  KvStore store = KvStore::create(region, shape());
+  set(store, 1, 2);
+  for (const ObjectInfo& each : region.objects()) region.remove(each.name);
+  expect_refused(store, Errc::closed, {path()});
+}
+
 TEST_P(KvStoreMisuse, InAForkedChildItBelongsToTheParent) {
   if (std::strcmp(backend::name(), "cuda") == 0) GTEST_SKIP() << "a forked child cannot use CUDA";
   Region region = create_region();

@@ -143,7 +143,7 @@ def test_pkg_config(prefix: Path, tmp_path: Path) -> None:
     )
     folder = next(prefix.rglob("holdfast.pc")).parent
     flags = succeed(
-        "pkg-config", "--define-prefix", "--cflags", "--libs", "holdfast",
+        "pkg-config", "--cflags", "--libs", "holdfast",
         PKG_CONFIG_PATH=str(folder),
     )  # fmt: skip
     succeed("g++", source, *flags.split(), "-o", "host", cwd=tmp_path)
