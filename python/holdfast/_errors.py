@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -26,6 +27,18 @@ def checked_number(value: Any, what: str, least: int = 0, most: int = 2**64 - 1)
     if not least <= number <= most:
         raise Error(f"{what} is {number}: give a number from {least} to {most}")
     return number
+
+
+def extents_of(shape: Any, what: str) -> tuple[int, ...]:
+    """Returns those of a shape, which one number is, too. Raises Error."""
+    several = isinstance(shape, Iterable) and not isinstance(shape, str | bytes)
+    try:
+        extents = tuple(map(operator.index, shape if several else (shape,)))
+    except TypeError:
+        raise Error(f"{what} is {shape!r}: every extent must be a whole number") from None
+    if any(extent >= 2**63 for extent in extents):
+        raise Error(f"{what} is {shape!r}: that is more than can be addressed")
+    return extents
 
 
 def checked_text(value: Any, what: str) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from . import _types
 from ._backend import ext
 from ._buffers import is_array
-from ._errors import Error, checked_text
+from ._errors import Error, checked_text, extents_of
 from ._region import Region, checked_region
 
 KEY_TYPES = ("int32", "uint32", "int64", "uint64")
@@ -64,10 +64,10 @@ def element_of(spec: Any, what: str) -> Element:
         if len(spec) != 2:
             raise Error(f"{what} is {spec!r}: give a type, or a type and how many in a row")
         spec, extents = spec
-        shape = (extents,) if isinstance(extents, int) else tuple(extents)
+        shape = extents_of(extents, f"the row of {what}")
     elif isinstance(spec, np.dtype) and spec.subdtype is not None:
         spec, shape = spec.subdtype
-    if not all(isinstance(extent, int) and extent >= 1 for extent in shape):
+    if not all(extent >= 1 for extent in shape):
         raise Error(f"{what} has the row {shape!r}: every extent must be at least 1")
     name = _dtype_name(spec, what)
     try:

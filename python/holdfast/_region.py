@@ -9,18 +9,18 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _types
 from ._backend import ext
-from ._errors import Error, checked_number
+from ._errors import Error, checked_number, extents_of
 
 Path = str | os.PathLike[str]
 Array = npt.NDArray[Any]
-Shape = int | tuple[int, ...]
+Shape = SupportsIndex | tuple[SupportsIndex, ...]
 
 _live: weakref.WeakSet[ext.Region] = weakref.WeakSet()
 
@@ -191,7 +191,7 @@ class Region:
         return self.on_device(name)
 
     def _allocate(self, name: str, shape: Shape, dtype: npt.DTypeLike, tracking: str) -> None:
-        extents = (shape,) if isinstance(shape, int) else tuple(shape)
+        extents = extents_of(shape, "the shape")
         type_name, element_bytes, count = _types.to_medium(extents, dtype)
         self._handle.allocate(name, type_name, element_bytes, count, tracking)
 

@@ -45,6 +45,8 @@ def to_medium(shape: tuple[int, ...], dtype: npt.DTypeLike) -> tuple[str, int, i
     elements = 1
     for extent in shape[1:]:
         elements *= extent
+    if resolved.itemsize * elements >= 2**63:
+        raise Error(f"the shape is {shape}: that is more than can be addressed")
     return name, resolved.itemsize * elements, shape[0]
 
 

@@ -103,13 +103,14 @@ class Full:
         self.folder = folder
         self._ballast = folder / "ballast"
 
-    def fill(self) -> None:
+    def fill(self, leaving: int = 0) -> None:
         with self._ballast.open("ab", buffering=0) as ballast:
             try:
                 while True:
                     ballast.write(bytes(1 << 16))
             except OSError:
                 pass
+            ballast.truncate(ballast.tell() - leaving)
 
     def free(self) -> None:
         self._ballast.unlink()

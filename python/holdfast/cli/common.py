@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
@@ -176,11 +177,37 @@ def command(function: Callable[..., _Result]) -> Callable[..., _Result]:
             _fail(as_json, error.code, str(error))
             if isinstance(error, UsageError):
                 raise typer.Exit(EXIT_USAGE) from None
-        except (OSError, ValueError, TypeError, BufferError, UnicodeDecodeError) as error:
+        except OSError as error:
+            _fail(as_json, *_of_system(error))
+        except (ValueError, TypeError, BufferError, UnicodeDecodeError) as error:
             _fail(as_json, "invalid_argument", str(error))
         raise typer.Exit(EXIT_FAILED)
 
     return run
+
+
+_CODES = {
+    errno.ENOENT: "not_found",
+    errno.ENOTDIR: "not_found",
+    errno.EACCES: "permission",
+    errno.EPERM: "permission",
+    errno.EEXIST: "already_exists",
+    errno.ENOSPC: "no_space",
+    errno.EDQUOT: "no_space",
+    errno.EISDIR: "invalid_argument",
+    errno.ELOOP: "invalid_argument",
+    errno.ENAMETOOLONG: "invalid_argument",
+}
+
+
+def _of_system(error: OSError) -> tuple[str, str]:
+    """Returns the code, and what failed with which file."""
+    if error.errno is None or error.strerror is None:
+        return "io", str(error)
+    given = (error.filename, error.filename2)
+    names = [os.fsdecode(name) for name in given if isinstance(name, str | bytes)]
+    message = f"{' and '.join(names)}: {error.strerror}" if names else error.strerror
+    return _CODES.get(error.errno, "io"), message
 
 
 def _fail(as_json: bool, code: str, message: str) -> None:

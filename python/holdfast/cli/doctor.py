@@ -16,9 +16,14 @@ from . import common
 _PROBE_BYTES = 1 << 20
 
 
-def _probe(domain: str) -> dict[str, Any]:
+def _probe(domain: str, where: Path | None) -> dict[str, Any]:
     """Makes a small region of a domain and asks what it guarantees."""
-    with tempfile.TemporaryDirectory(prefix="holdfast-doctor-") as folder:
+    try:
+        temporary = tempfile.TemporaryDirectory(prefix="holdfast-doctor-", dir=where)
+    except OSError as error:
+        reason = f"no region can be made in {where or tempfile.gettempdir()}: {error.strerror}"
+        return {"persist": "none", "commit": "none", "reason": reason, "ok": False}
+    with temporary as folder:
         path = Path(folder) / "probe.hf"
         try:
             region = _region.create(path, _PROBE_BYTES, domain=domain)
@@ -118,9 +123,10 @@ def _report(wanted: Path | None) -> dict[str, Any]:
     platform = ext.Platform()
     usable, why = ext.usable()
     folder = arena.configured_folder()
-    domains = {name: _probe(name) for name in ("file", "device", "emulated")}
-    domains["dax"] = _dax(platform)
     locks = _locks(wanted) if wanted else _locks_here()
+    domains = {"file": _probe("file", wanted)}
+    domains |= {name: _probe(name, None) for name in ("device", "emulated")}
+    domains["dax"] = _dax(platform)
     return {
         "ok": usable and bool(domains["file"]["ok"]) and locks["hold"] is not False,
         "version": ext.version(),

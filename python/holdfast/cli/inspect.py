@@ -81,7 +81,7 @@ def _arena_text(info: ext.ImageInfo) -> str:
     if info.in_use and arena.exists:
         return f"{arena.path}: of the process that has the region open"
     if not arena.exists:
-        return "none: the region was closed, or the machine restarted"
+        return arena.problem or "none: the region was closed, or the machine restarted"
     if not arena.valid:
         return f"{arena.path}: {arena.problem}"
     if arena.this_boot:

@@ -63,14 +63,29 @@ _PREFIXED = re.compile(r"[+-]?0(x[0-9a-f]+|o[0-7]+|b[01]+)", re.ASCII | re.IGNOR
 _MOST_PAIRS = 2**35
 
 
-def _closed_behind(opened: Region) -> Iterator[BytesMap]:
-    """A map of strings; an exit status is an answer, and no failure: the region is closed."""
-    status: typer.Exit | None = None
+def _close_as_it_was(opened: Region) -> None:
+    """Of a region that nothing was stored to: what a crash has left stays."""
+    if opened.open_report.arena_found:
+        opened.abandon()
+    else:
+        opened.close()
+
+
+def _closed_behind(opened: Region, is_read: bool) -> Iterator[BytesMap]:
+    """A map of strings; an exit status is an answer, and no failure: the region is closed.
+
+    So it is behind what fails, if that only reads.
+    """
+    status: typer.Exit | Error | None = None
     with opened as region:
         try:
             yield BytesMap(region, kv_strings.NAME)
         except typer.Exit as answer:
             status = answer
+        except Error as error:
+            if not is_read:
+                raise
+            status = error
     if status is not None:
         raise status
 
@@ -87,11 +102,12 @@ def _open(
         opened = _region.open(path, arena_folder=arena_folder, last_commit=last_commit)
     common.note_set_aside(opened.open_report.arena_set_aside)
     if kv_strings.is_in(opened):
-        yield from _closed_behind(opened)
+        yield from _closed_behind(opened, read_only)
         return
+    if "kvs.header" not in opened:
+        _close_as_it_was(opened)
+        raise Error(f"{path} is a region without a store", "not_found")
     with opened as region:
-        if "kvs.header" not in region:
-            raise Error(f"{path} is a region without a store", "not_found")
         store = KeyValueStore.open(region)
         if store.recovery().needed:
             where = ", in a copy in memory" if read_only else ""

@@ -76,6 +76,8 @@ def _fill(part: Path, keys: Any, values: Any, shape: Shape, arena_folder: Path |
                 end = first + shape.max_batch
                 evicted += store.set(keys[first:end], values[first:end]).evicted
     except BaseException:
+        if not region.closed:  # its last commit has failed
+            region.abandon()
         _region.destroy(part, arena_folder=arena_folder)
         raise
     if evicted:
