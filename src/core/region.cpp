@@ -308,11 +308,12 @@ std::vector<ObjectInfo> Region::objects() const try {
   core::fail("objects()");
 }
 
-// Whether the structure whose user has `used` has the object, too: its parts begin with its name.
+// Whether the structure whose user has `used` has the object, too: NAME.PART both. NAME.OTHER.PART
+// is of another one.
 static bool is_part_of_one(std::string_view used, std::string_view object) {
   const std::size_t end = used.rfind('.');
-  return used == object ||
-         (end != used.npos && object.substr(0, end + 1) == used.substr(0, end + 1));
+  return used == object || (end != used.npos && object.rfind('.') == end &&
+                            object.substr(0, end) == used.substr(0, end));
 }
 
 void Region::remove(std::string_view name) try {
