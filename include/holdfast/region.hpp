@@ -218,9 +218,9 @@ class Region {
   bool contains(std::string_view name) const;
   ObjectInfo object(std::string_view name) const;  // throws not_found
   std::vector<ObjectInfo> objects() const;         // by offset
-  // A store, map or transaction that is open and has the object ends, as by its own remove().
-  // REQUIRES: no checkpoint, log or pointer to it is used any more. Throws not_found, in_use (a map
-  // whose refs may be in use).
+  // A store, map or transaction that is open ends with its table, its records or its words, as by
+  // its own remove(). REQUIRES: nothing else that is open has the object as a part. Throws
+  // not_found, in_use (a map whose refs may be in use).
   void remove(std::string_view name);
   // Enlarges the region; addresses stay valid. Throws invalid_argument past max_size.
   void grow(std::uint64_t new_size);

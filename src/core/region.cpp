@@ -308,27 +308,16 @@ std::vector<ObjectInfo> Region::objects() const try {
   core::fail("objects()");
 }
 
-// Whether the structure whose user has `used` has the object, too: NAME.PART both. NAME.OTHER.PART
-// is of another one.
-static bool is_part_of_one(std::string_view used, std::string_view object) {
-  const std::size_t end = used.rfind('.');
-  return used == object || (end != used.npos && object.rfind('.') == end &&
-                            object.substr(0, end) == used.substr(0, end));
-}
-
 void Region::remove(std::string_view name) try {
   check_writable("remove()");
-  object(name);  // throws not_found
-  // A structure that is open, and would go on in what comes there next, ends.
+  const ObjectInfo info = object(name);  // throws not_found
+  // Whoever is known by it would go on in what comes there next.
   core::Users& users = *alive(impl_).domain->users();
-  for (const ObjectInfo& each : objects()) {
-    if (!is_part_of_one(each.name, name)) continue;
-    if (users.is_lent(each.offset)) {
-      throw Error(Errc::in_use, concat("object '", name, "' of region '", path(),
-                                       "' is of a map whose refs may be in use: close that first"));
-    }
-    users.end(each.offset);
+  if (users.is_lent(info.offset)) {
+    throw Error(Errc::in_use, concat("object '", name, "' of region '", path(),
+                                     "' is of a map whose refs may be in use: close that first"));
   }
+  users.end(info.offset);
   core::RegionAccess::remove(*this, name);
 } catch (const std::exception&) {
   core::fail("remove()");
