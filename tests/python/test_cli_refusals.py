@@ -75,7 +75,7 @@ def test_inspect_tells_of_an_arena_that_is_gone(run: Run, tmp_path: Path, own_ar
     (arena,) = own_arenas.iterdir()
     arena.unlink()
     assert "is gone" in run("inspect", "a.hf", "--json").json["arena"]["problem"]
-    assert "is gone" in " ".join(run("inspect", "a.hf").out.split())
+    assert "is gone" in run("inspect", "a.hf", COLUMNS="2000").out
 
 
 def test_convert_to_a_full_disk_says_so_and_leaves_nothing(
