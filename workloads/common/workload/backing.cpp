@@ -122,9 +122,9 @@ void Backing::claim() {
     const bool was_closed = !region_->open_report().arena_found;
     if (was_closed) region_->close();  // as it was
     throw Error(Errc::invalid_argument,
-                concat("region '", options_.path, "' is of something else than this run in mode ",
+                concat("region '", options_.path, "' is of a run in another mode than ",
                        to_string(options_.mode),
-                       ", or of one with another input or other options: remove it, or name "
+                       ", with another input or other options, or of none: remove it, or name "
                        "another"));
   }
   for (const std::string& mark : marks) {
