@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/growth.hpp"
-#include "core/region_access.hpp"
 
 namespace holdfast::bytes_map {
 
@@ -127,9 +126,7 @@ std::uint64_t Records::missing(std::uint64_t bytes) const {
 const Chunk& Records::add(std::uint64_t grains) {
   const std::string object = object_name(chunks_.size());
   // What a call that failed could not take back.
-  if (region_->contains(object) && is_own(region_->object(object))) {
-    core::RegionAccess::remove(*region_, object);
-  }
+  if (region_->contains(object) && is_own(region_->object(object))) region_->remove(object);
   core::refuse_foreign(*region_, where_, name_, object);
   // Where there is no memory nothing has changed.
   chunks_.reserve(chunks_.size() + 1);
@@ -148,13 +145,13 @@ const Chunk& Records::add(std::uint64_t grains) {
 
 void Records::remove_last() {
   chunks_.pop_back();
-  core::RegionAccess::remove(*region_, object_name(chunks_.size()));
+  region_->remove(object_name(chunks_.size()));
 }
 
 void Records::remove_all(Region& region, std::string_view name) {
   const std::string prefix = prefix_of(name);
   for (const ObjectInfo& each : region.objects()) {
-    if (is_of_growth(each, prefix)) core::RegionAccess::remove(region, each.name);
+    if (is_of_growth(each, prefix)) region.remove(each.name);
   }
 }
 

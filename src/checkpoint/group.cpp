@@ -110,7 +110,7 @@ void Group::bind(Region& region, Stream& stream) {
     stored =
         decode_header(read_header(stream, region.address(info), info.bytes()), info.bytes(), what);
     // A process was killed before the header was there; nothing was saved.
-    if (stored.empty()) core::RegionAccess::remove(region, object_);
+    if (stored.empty()) region.remove(object_);
   }
   if (stored.empty()) {
     make_object(region, stream, given);

@@ -85,11 +85,8 @@ bool is_there(const ArenaHeader& header) {
          info.st_ino == header.image_inode;
 }
 
-// Whether the arena is of another file that is there: of that one, this one is a copy.
-bool is_of_another(const ArenaHeader& header, const ImageIdentity& identity) {
-  const bool of_this_file =
-      header.image_device == identity.device && header.image_inode == identity.inode;
-  return !of_this_file && is_there(header);
+bool is_of(const ArenaHeader& header, const ImageIdentity& identity) {
+  return header.image_device == identity.device && header.image_inode == identity.inode;
 }
 
 enum class Fate { adopt, discard, set_aside };
@@ -106,9 +103,8 @@ Fate fate_of(const FoundArena& found, const ArenaNote* noted, const Image& image
         concat("the arena '", found.path, "' was written in format version ", header.version,
                "; open the region with the build that wrote it once, and close it", fall_back()));
   }
-  const bool of_this_file =
-      header.image_device == identity.device && header.image_inode == identity.inode;
-  if (is_of_another(header, identity)) {
+  const bool of_this_file = is_of(header, identity);
+  if (!of_this_file && is_there(header)) {
     throw Error(Errc::in_use,
                 concat("the arena '", found.path, "' holds what a crashed process left of '",
                        header.image_path, "', and '", identity.path,
@@ -456,7 +452,8 @@ void FileDomain::destroy(const std::string& path, const OpenOptions& options) {
       const UniqueFd arena_fd = open_own_file(arena, true, "an arena");
       lock_file(arena_fd.get(), true, arena);
       const auto found = sound_header(arena_fd.get(), arena, header.uuid);
-      const bool stays = found && is_of_another(*found, identity);  // what a crash left of that one
+      // Of a copy: what a crash left of the original.
+      const bool stays = found && !is_of(*found, identity) && is_there(*found);
       if (!stays && ::unlink(arena.c_str()) != 0) throw system_error(errno, "remove", arena);
     } catch (const Error& error) {
       if (error.code() != Errc::not_found) throw;

@@ -312,13 +312,15 @@ void Region::remove(std::string_view name) try {
   check_writable("remove()");
   const ObjectInfo info = object(name);  // throws not_found
   // Whoever is known by it would go on in what comes there next.
-  core::Users& users = *alive(impl_).domain->users();
+  Impl& impl = alive(impl_);
+  core::Users& users = *impl.domain->users();
   if (users.is_lent(info.offset)) {
     throw Error(Errc::in_use, concat("object '", name, "' of region '", path(),
                                      "' is of a map whose refs may be in use: close that first"));
   }
   users.end(info.offset);
-  core::RegionAccess::remove(*this, name);
+  const std::lock_guard lock(impl.domain->mutex());
+  impl.directory().remove(name);
 } catch (const std::exception&) {
   core::fail("remove()");
 }
@@ -455,13 +457,6 @@ core::Use core::RegionAccess::take_over(const Region& region, std::string_view o
 
 bool core::RegionAccess::is_lent(const Region& region, std::string_view object) {
   return alive(region.impl_).domain->users()->is_lent(region.object(object).offset);
-}
-
-void core::RegionAccess::remove(Region& region, std::string_view name) {
-  region.check_writable("remove()");
-  (void)region.object(name);  // throws not_found
-  const std::lock_guard lock(alive(region.impl_).domain->mutex());
-  alive(region.impl_).directory().remove(name);
 }
 
 void core::RegionAccess::rename(const Region& region, const std::vector<Renaming>& names) {

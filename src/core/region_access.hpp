@@ -72,9 +72,6 @@ struct RegionAccess {
   static Use take_over(const Region& region, std::string_view object, User* user = nullptr);
   // Whether its user has lent it to kernels (Use::lend()). Throws not_found.
   static bool is_lent(const Region& region, std::string_view object);
-
-  // As Region::remove(), for what structures remove of their own: their users stay.
-  static void remove(Region& region, std::string_view name);
 };
 
 }  // namespace holdfast::core

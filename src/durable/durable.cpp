@@ -6,7 +6,6 @@
 
 #include "core/format.hpp"
 #include "core/guard.hpp"
-#include "core/region_access.hpp"
 #include "durable/creation.hpp"
 #include "durable/header.hpp"
 #include "undo_log/medium_store.hpp"
@@ -219,7 +218,7 @@ void refuse_logs_of_the_last(Region& region, std::string_view name, const std::v
 }
 
 void remove_objects(Region& region, const std::vector<std::string>& objects) {
-  for (const std::string& object : objects) core::RegionAccess::remove(region, object);
+  for (const std::string& object : objects) region.remove(object);
 }
 
 void set_magic(Region& region, Stream& stream, std::string_view name, std::uint64_t magic) {
@@ -296,7 +295,7 @@ void DurableObject::take_back(Region& region, std::string_view name,
   state_->transaction.reset();
   const auto remove = [&](std::string_view part) {
     const std::string object = object_name(name, part);
-    if (region.contains(object)) core::RegionAccess::remove(region, object);
+    if (region.contains(object)) region.remove(object);
   };
   for (const Part& part : parts) remove(part.name);
   remove(Part::kHeader);

@@ -151,9 +151,7 @@ void refuse_foreign(const Region& region, const Table& table, const std::string&
 }
 
 void remove_remains(Region& region, const std::string& object) {
-  if (region.contains(object) && is_own(region.object(object))) {
-    core::RegionAccess::remove(region, object);
-  }
+  if (region.contains(object) && is_own(region.object(object))) region.remove(object);
 }
 
 // Of a map of this name, which is gone.
@@ -326,7 +324,7 @@ void end_growth(Region& region, Stream& stream, Table& table) {
   table.levels.pop_back();
   if (table.growths > table.made.levels) {
     // It was in use until now, so it is the map's, of an earlier build, too.
-    core::RegionAccess::remove(region, level_name(table, table.growths - table.made.levels));
+    region.remove(level_name(table, table.growths - table.made.levels));
   }
   tidy(region, table);
 }

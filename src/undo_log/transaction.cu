@@ -180,7 +180,7 @@ void Transaction::Impl::check_region(Region& region) const {
 
 Transaction Transaction::create(Region& region, std::string_view name) {
   Stream stream;
-  if (is_cut_off(region, stream, name)) core::RegionAccess::remove(region, name);
+  if (is_cut_off(region, stream, name)) region.remove(name);
   auto impl = std::make_shared<Impl>(region, name, nullptr);
   if (!region.contains(name)) impl->open_logs(region);
   if (!impl->logs.empty()) {
@@ -246,7 +246,7 @@ void Transaction::remove_log(Region& region, std::string_view name) {
   }
   const auto log = impl_->find(name);
   if (!log) throw Error(Errc::not_found, concat(impl_->where, " has no log '", name, "'"));
-  core::RegionAccess::remove(region, name);
+  region.remove(name);
   std::erase(impl_->logs, log);
 }
 

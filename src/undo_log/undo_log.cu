@@ -5,7 +5,6 @@
 
 #include <cstring>
 
-#include "core/region_access.hpp"
 #include "holdfast/kernel.hpp"
 #include "undo_log/medium_store.hpp"
 #include "undo_log/transaction_impl.hpp"
@@ -157,7 +156,7 @@ std::shared_ptr<UndoLog::Impl> UndoLog::Impl::create(Region& region, std::string
   Stream stream;
   if (region.contains(name) && is_log(region.object(name)) &&
       read_header(region, stream, region.object(name)).magic == 0) {
-    core::RegionAccess::remove(region, name);  // a creation that was cut off
+    region.remove(name);  // a creation that was cut off
   }
   void* const object = region.allocate_raw(name, LogHeader::kTypeName, 1, bytes, Tracking::marked);
   const LogShape whole = whole_shape(shape);
