@@ -8,7 +8,7 @@
 
 namespace holdfast::history {
 
-using detail::concat;
+using holdfast::detail::concat;
 
 namespace {
 
