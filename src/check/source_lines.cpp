@@ -98,7 +98,7 @@ std::string read_all(int descriptor) {
   std::string text;
   std::array<char, 65536> buffer;
   for (;;) {
-    const ssize_t count = read(descriptor, buffer.data(), buffer.size());
+    const ssize_t count = ::read(descriptor, buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return text;
     text.append(buffer.data(), static_cast<std::size_t>(count));

@@ -146,11 +146,15 @@ class Search {
     return copy;
   }
 
+  // What holds of a node alone is looked at once, where it is new.
   void add(Node node) {
+    const std::string key = node.key();
+    if (!seen_.insert(XXH3_64bits(key.data(), key.size())).second) return;
     std::string why;
     if (!node.catalog.valid(&why)) return fail(node, why);
-    const std::string key = node.key();
-    if (seen_.insert(XXH3_64bits(key.data(), key.size())).second) open_.push_back(std::move(node));
+    const std::string wrong = node.judge_all(node.catalog);
+    if (!wrong.empty()) return fail(node, wrong);
+    open_.push_back(std::move(node));
   }
 
   // What must hold across any action.
@@ -161,8 +165,6 @@ class Search {
         after.judge_change(before.catalog, before.owed, after.catalog, evicted, scenario_.tiers);
     if (!lost.empty()) return fail(after, lost);
     after.remember_owed(after.catalog);
-    const std::string wrong = after.judge_all(after.catalog);
-    if (!wrong.empty()) fail(after, wrong);
     add(std::move(after));
   }
 
