@@ -73,9 +73,12 @@ def _bytes_of(string: Any, what: str) -> bytes:
         except UnicodeEncodeError:
             raise Error(f"{what}: {string!r} has no UTF-8: give bytes") from None
     try:
-        return bytes(memoryview(string))
+        view = memoryview(string)
     except TypeError:
         raise Error(f"{what}: {string!r} is neither bytes nor text") from None
+    if view.itemsize != 1:
+        raise Error(f"{what}: {string!r} has elements of {view.itemsize} bytes: give its bytes")
+    return bytes(view)
 
 
 class BytesMap(Closing):

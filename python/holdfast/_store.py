@@ -24,6 +24,8 @@ _OPERATIONS = {"set": 0, "erase": 1}
 
 def _as_u64(values: Any, what: str) -> Any:
     """Returns `values` as the store takes them, without a copy where they are an array."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{what} is a masked array: give a plain one of what is to be taken")
     if isinstance(values, np.ndarray):
         if values.dtype != np.uint64:
             raise TypeError(f"{what} has elements of type {values.dtype}: use .astype(np.uint64)")

@@ -87,7 +87,7 @@ def test_kv_log(run: Run) -> None:
     create = ["kv", "create", "a.hf", "--capacity", 1000, "--max-batch", 64]
     answer = run(*create, "--layout", "tree")
     assert answer.status == 1
-    assert "in_place or log" in answer.err
+    assert "use in_place, log or map" in answer.err
     few = ["--capacity", 100_000, "--layout", "log", "--log-records", 100_000]
     answer = run("kv", "create", "a.hf", *few)
     assert answer.status == 1

@@ -204,6 +204,13 @@ def test_the_command(run: Run) -> None:
         answer = run("crash", "gpkvs", "--set", refused)
         assert answer.status == 1
         assert "layout=log" in answer.err
+    for option in (("--size", "paper"), ("--steps", 0)):
+        answer = run("crash", "gpkvs", *option)
+        assert answer.status == 1
+        assert "gpkvs in mode gpm takes --max-batch" in answer.err
+    answer = run("crash", "srad", "--max-batch", 4096)
+    assert answer.status == 1
+    assert "--max-batch is of gpkvs" in answer.err
     answer = run("crash", "nothing")
     assert answer.status == 1
     assert "gpkvs" in answer.err

@@ -155,6 +155,8 @@ def test_cache(path: Path, cache: str) -> None:
 def test_bad_input_changes_nothing(store: KeyValueStore) -> None:
     store.set([1], [1])
     wide = np.zeros((2, 2), np.uint64)
+    with pytest.raises(TypeError, match="masked array"):
+        store.set(np.ma.array(u64(1, 2), mask=[False, True]), u64(1, 2))
     with pytest.raises(TypeError, match="astype"):
         store.set(np.array([1]), u64(1))
     with pytest.raises(ValueError, match="ravel"):

@@ -68,13 +68,21 @@ def crash(
     kills: Kills = 50,
     seed: Seed = None,
     max_batch: Annotated[
-        int, typer.Option(min=1, max=1 << 22, help="Operations per batch at most.")
-    ] = 4096,
+        int | None,
+        typer.Option(
+            min=1, max=1 << 22, help="Operations per batch of gpkvs at most. Default: 4096."
+        ),
+    ] = None,
     folder: Folder = None,
     arena_folder: ArenaFolder = None,
-    size: Annotated[str, typer.Option(help="Of a workload's input: test, real or paper.")] = "test",
+    size: Annotated[
+        str | None,
+        typer.Option(help="Of another workload's input: test, real or paper. Default: test."),
+    ] = None,
     mode: Annotated[str, typer.Option(help="Of a workload: see `holdfast run --help`.")] = "gpm",
-    steps: Annotated[int, typer.Option(min=0, help="Of a workload. 0: what the size says.")] = 0,
+    steps: Annotated[
+        int | None, typer.Option(min=0, help="Of another workload. 0: what the size says.")
+    ] = None,
     options: Annotated[
         list[str] | None,
         typer.Option("--set", help="NAME=VALUE. gpkvs in mode gpm takes layout=in_place or log."),
@@ -93,16 +101,22 @@ def crash(
     """
     given = options_of(options)
     if application not in APPS or mode != "gpm":
+        if max_batch is not None:
+            raise Error("--max-batch is of gpkvs in mode gpm: others take --set NAME=VALUE")
         what = workloads.Run(
             application,
             mode=mode,
-            size=size,
-            steps=steps,
+            size=size or "test",
+            steps=steps or 0,
             data=workloads.default_data(),
             options=given,
         )
         _resume(what, kills, seed_or_random(seed), folder, as_json)
         return
+    if size is not None or steps is not None:
+        raise Error(
+            f"{application} in mode gpm takes --max-batch; --size and --steps are of others"
+        )
     layout = given.pop("layout", "in_place")
     if given or layout not in ("in_place", "log"):
         raise Error(
@@ -115,7 +129,8 @@ def crash(
         arena_folder=str(arena_folder) if arena_folder else None,
     )
     with campaign_view.View(f"crash {application}", quiet=as_json) as view:
-        campaign = Campaign(APPS[application](max_batch, layout=layout), plan, on_event=view.event)
+        app = APPS[application](max_batch or 4096, layout=layout)
+        campaign = Campaign(app, plan, on_event=view.event)
         view.start(campaign)
         result = campaign.run()
     if as_json:

@@ -203,6 +203,8 @@ def create(
                 f"{common.size_text(result['record_bytes'])} in all"
             )
         return
+    if layout not in ("in_place", "log"):
+        raise Error(f"--layout is '{layout}': use in_place, log or map")
     if record_bytes is not None:
         raise Error("--record-bytes is of the layout map")
     size = KeyValueStore.region_bytes(capacity, max_batch, layout, log_records)
