@@ -64,6 +64,26 @@ def test_version_and_usage(run: Run) -> None:
     assert run("kv", "create", "a.hf").status == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["nonsense"], "nonsense"),
+        (["kv", "create"], "STORE"),
+        (["kv", "create", "a.hf", "--capacity", "none"], "--capacity"),
+        (["crash", "gpkvs", "--kills", 0], "--kills"),
+        (["bench", "gpm-fig9", "--nonsense"], "--nonsense"),
+    ],
+)
+def test_wrong_usage_is_for_machines_where_they_ask(
+    run: Run, words: list[object], what: str
+) -> None:
+    answer = run(*words, "--json")
+    assert answer.status == 2
+    assert answer.json["ok"] is False
+    assert answer.json["error"]["code"] == "invalid_argument"
+    assert what in answer.json["error"]["message"]
+
+
 def test_doctor(run: Run) -> None:
     answer = run("doctor", "--json")
     assert answer.status == 0, answer.out

@@ -16,14 +16,15 @@ from . import common
 
 def bench(context: typer.Context) -> None:
     """Runs the benchmarks and draws their figures. They are part of Holdfast's source tree."""
+    as_json = "--json" in context.args
     try:
         from holdfast_bench.cli import app
     except ModuleNotFoundError as error:
         if error.name != "holdfast_bench":
             raise
-        _absent(context, as_json="--json" in context.args)
+        _absent(context, as_json=as_json)
         return
-    app(context.args, prog_name=context.command_path)
+    raise typer.Exit(app(context.args, prog_name=context.command_path, standalone_mode=not as_json))
 
 
 @common.command

@@ -171,16 +171,16 @@ def command(function: Callable[..., _Result]) -> Callable[..., _Result]:
         try:
             return function(*arguments, **options)
         except KeyboardInterrupt:
-            _fail(as_json, "interrupted", "interrupted")
+            fail(as_json, "interrupted", "interrupted")
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except Error as error:
-            _fail(as_json, error.code, str(error))
+            fail(as_json, error.code, str(error))
             if isinstance(error, UsageError):
                 raise typer.Exit(EXIT_USAGE) from None
         except OSError as error:
-            _fail(as_json, *_of_system(error))
+            fail(as_json, *_of_system(error))
         except (ValueError, TypeError, BufferError, UnicodeDecodeError) as error:
-            _fail(as_json, "invalid_argument", str(error))
+            fail(as_json, "invalid_argument", str(error))
         raise typer.Exit(EXIT_FAILED)
 
     return run
@@ -210,7 +210,8 @@ def _of_system(error: OSError) -> tuple[str, str]:
     return _CODES.get(error.errno, "io"), message
 
 
-def _fail(as_json: bool, code: str, message: str) -> None:
+def fail(as_json: bool, code: str, message: str) -> None:
+    """Prints what failed, for machines or for people."""
     if as_json and not _stdout.failed:
         emit({"ok": False, "error": {"code": code, "message": message}})
     else:
