@@ -336,6 +336,11 @@ def test_kv_of_strings(run: Run) -> None:
     answer = run("kv", "get", "a.hf", "name", "other")
     assert answer.status == 1
     assert answer.out.splitlines() == ["name Grace", "other absent"]
+    # The argument's byte ff, and four characters.
+    assert run("kv", "put", "a.hf", "byte=\udcff", "word=\\xff").status == 0
+    both = run("kv", "get", "a.hf", "byte", "word", "--json").json["values"]
+    assert both == {"byte": {"base64": "/w=="}, "word": "\\xff"}
+    assert run("kv", "del", "a.hf", "byte", "word", "--json").json["removed"] == 2
     arena = run("inspect", "a.hf", "--json").json["arena"]
     assert not arena["exists"]  # what was not there is no crash
     assert run("kv", "del", "a.hf", "empty", "other", "--json").json["removed"] == 1

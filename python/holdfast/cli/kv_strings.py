@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,14 @@ def _shown(string: bytes) -> str:
     return string.decode(errors="backslashreplace")
 
 
+def _for_machines(string: bytes) -> str | dict[str, str]:
+    """Returns text, or what is none in a form that is not taken for another text."""
+    try:
+        return string.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(string).decode()}
+
+
 def _as_bytes(word: str) -> bytes:
     return os.fsencode(word)
 
@@ -86,7 +95,8 @@ def put(kv: BytesMap, pairs: Sequence[str], as_json: bool) -> None:
 
 def get(kv: BytesMap, keys: Sequence[str], as_json: bool) -> None:
     values, found = kv.find([_as_bytes(key) for key in keys])
-    answers = [_shown(values[i]) if there else None for i, there in enumerate(found)]
+    form: Callable[[bytes], Any] = _for_machines if as_json else _shown
+    answers = [form(values[i]) if there else None for i, there in enumerate(found)]
     if as_json:
         common.emit({"ok": bool(found.all()), "values": dict(zip(keys, answers, strict=True))})
     else:
