@@ -288,7 +288,8 @@ void measure_gets(KvStore& store, Input& input, const LayoutRun& run) {
 
 void measure(Layout layout, const LayoutRun& run, Index index = Index::automatic) {
   const KvStore::Options options = options_for(layout, run, index);
-  ScratchRegion scratch(KvStore::region_bytes(options));
+  const std::uint64_t bytes = KvStore::region_bytes(options);
+  ScratchRegion scratch(bytes, 8 * bytes);  // a log grows beside itself, to twice its pairs
   Input input(run.batch, run.pairs);
   {
     KvStore store = KvStore::create(scratch.get(), options);

@@ -13,7 +13,9 @@ namespace bench {
 
 class ScratchRegion {
  public:
-  explicit ScratchRegion(std::uint64_t bytes) : folder_(make_folder()), region_(create(bytes)) {}
+  // `most`: as RegionOptions::max_size.
+  explicit ScratchRegion(std::uint64_t bytes, std::uint64_t most = 0)
+      : folder_(make_folder()), region_(create(bytes, most)) {}
   ~ScratchRegion() {
     region_.abandon();
     try {
@@ -37,9 +39,10 @@ class ScratchRegion {
     if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed in /tmp");
     return pattern;
   }
-  holdfast::Region create(std::uint64_t bytes) {
+  holdfast::Region create(std::uint64_t bytes, std::uint64_t most) {
     holdfast::RegionOptions options;
     options.size = bytes;
+    options.max_size = most;
     return holdfast::Region::create(path(), options);
   }
   std::string folder_;
