@@ -3,7 +3,7 @@
 #              CUDA module where nvcc is present
 # make wheel   builds dist/*.whl, which needs nothing of this machine, and dist/*.tar.gz
 # make test    everything that is tested: C++, Python, the sanitizers, and the CUDA build where
-#              nvcc is present
+#              nvcc is present; long tests try one in ten of what they try, SHARE=1: all of it
 # make lint    formats, types, linters       make format  formats the sources
 # make bench   runs the benchmarks           make results makes docs/results.md of their files
 # make docs    brings what the docs quote up to date
@@ -13,6 +13,7 @@ VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 KILLS ?= 25
+SHARE ?= 10
 
 NVCC := $(shell command -v nvcc || ls $${CUDA_PATH:-/usr/local/cuda}/bin/nvcc 2>/dev/null)
 ifneq ($(NVCC),)
@@ -87,17 +88,17 @@ cpu: tools
 	cmake --build --preset cpu -j $(JOBS)
 
 test-cpu: cpu
-	ctest --preset cpu -j $(JOBS)
+	HOLDFAST_TEST_SHARE=$(SHARE) ctest --preset cpu -j $(JOBS)
 
 test-check: tools
 	cmake --preset cpu-check >/dev/null
 	cmake --build --preset cpu-check -j $(JOBS)
-	ctest --preset cpu-check -j $(JOBS)
+	HOLDFAST_TEST_SHARE=$(SHARE) ctest --preset cpu-check -j $(JOBS)
 
 test-asan: tools
 	cmake --preset asan >/dev/null
 	cmake --build --preset asan -j $(JOBS)
-	HOLDFAST_TEST_ROUNDS=20 HOLDFAST_TEST_HISTORIES=100 ctest --preset asan -j $(JOBS)
+	HOLDFAST_TEST_SHARE=$$((3 * $(SHARE))) ctest --preset asan -j $(JOBS)
 
 test-python: install cpu
 	pytest -n $(JOBS) --dist loadfile

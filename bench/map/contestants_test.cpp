@@ -17,6 +17,7 @@
 #include "holdfast/launch.hpp"
 #include "support/process.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 
 namespace maps {
 namespace {
@@ -221,7 +222,7 @@ TEST_P(Contestants, BatchesThatMeetInKeysLoseNone) {
   // Slots that a batch has emptied it does not take.
   Driven run(GetParam(), path(), kBatch, kBatch);
   Oracle before;
-  for (int batch = 0; batch < 16; ++batch) {
+  for (std::uint64_t batch = 0; batch < holdfast::test::some_of(16, 4); ++batch) {
     turns.draw(random);
     std::vector<Request> requests;
     // Every other one with inserts and erases alone.
@@ -379,7 +380,7 @@ TEST_P(DurableContestants, AKilledProcessLosesNothingThatItPromised) {
   ASSERT_TRUE(atomic == "batches" || atomic == "operations");
   Oracle oracle;
   std::uint64_t done = 0, cut = 0;  // batches
-  for (int round = 0; round < 8; ++round) {
+  for (std::uint64_t round = 0; round < holdfast::test::some_of(8, 2); ++round) {
     {
       holdfast::test::Child child("MapChild.DISABLED_RunsUntilKilled",
                                   {{"HOLDFAST_TEST_CONTESTANT", kind.contestant},

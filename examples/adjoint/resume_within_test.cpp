@@ -15,6 +15,7 @@
 #include "holdfast/history.hpp"
 #include "support/error_of.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 
 namespace adjoint {
 namespace {
@@ -93,7 +94,9 @@ class AdjointResumeWithin : public holdfast::test::Scratch {
       forward += told.count("goes on from the forward");
       backward += told.count("goes on from the backward");
     };
-    for (unsigned i = 0; i < kills || ((forward == 0 || backward == 0) && i < 100); ++i) {
+    for (unsigned i = 0;
+         i < holdfast::test::some_of(kills, 2) || ((forward == 0 || backward == 0) && i < 100);
+         ++i) {
       const std::uint64_t a_pass = kSteps / kPoints;
       const Told told = run(with, random_() % a_pass + (i % 2 == 0 ? 0 : a_pass));
       ASSERT_TRUE(told.status == 0 || told.status == 128 + SIGKILL) << told.status;
@@ -155,7 +158,7 @@ TEST_F(AdjointResumeWithin, SoFromAHostRegion) {
 
 TEST_F(AdjointResumeWithin, StepsThatAreLostAreComputedAgain) {
   const std::vector<char> whole = undisturbed({});
-  for (int round = 0; round < 4; ++round) {
+  for (std::uint64_t round = 0; round < holdfast::test::some_of(4); ++round) {
     const std::string name = "lost" + std::to_string(round);
     const Words with = resumable(name, {});
     kill_in_the_backward_pass(with, name);
@@ -170,7 +173,7 @@ TEST_F(AdjointResumeWithin, StepsThatAreLostAreComputedAgain) {
 // A damaged wavefield is found by the backward pass, which says so: the next run computes it again.
 TEST_F(AdjointResumeWithin, DamagedStepsAreComputedAgain) {
   const std::vector<char> whole = undisturbed({});
-  for (int round = 0; round < 3; ++round) {
+  for (std::uint64_t round = 0; round < holdfast::test::some_of(3); ++round) {
     const std::string name = "damaged" + std::to_string(round);
     const Words with = resumable(name, {});
     kill_in_the_backward_pass(with, name);

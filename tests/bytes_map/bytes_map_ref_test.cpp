@@ -11,6 +11,7 @@
 #include "support/linearizable.hpp"
 #if defined(HOLDFAST_BACKEND_CPU)
 #include "holdfast/cpu/executor.hpp"
+#include "support/share.hpp"
 #endif
 
 namespace holdfast::test {
@@ -112,7 +113,7 @@ TEST_F(BytesMapRefTest, RandomProgramsDoWhatAnOracleDoes) {
   Strings keys;
   for (U64 i = 0; i < kGroups * 5; ++i) keys.push_back(key_of(i));
   int no_value = 0, replaced = 0;
-  for (int program = 0; program < 3; ++program) {
+  for (U64 program = 0; program < some_of(3); ++program) {
     const std::string path = this->path("region" + std::to_string(program));
     BytesOpened opened = BytesOpened::create(path, BytesOpened::shape(200, 400'000));
     Oracle oracle;
@@ -220,10 +221,7 @@ std::string text_of(const std::vector<Called>& calls) {
 // a change. Each history under a schedule of its own.
 TEST_F(BytesMapRefTest, SomeOrderExplainsWhatKernelsAreAnsweredThoughDigestsAreOne) {
   std::mt19937_64 random(test_seed());
-  unsigned histories = 400;
-  if (const char* given = std::getenv("HOLDFAST_TEST_HISTORIES")) {
-    histories = static_cast<unsigned>(std::strtoul(given, nullptr, 0));
-  }
+  const U64 histories = some_of(400, 15);
   const Strings keys{"a", "another key of more than 16 bytes", "", "b", "c", "d"};
   BytesMapOptions shape = BytesOpened::shape(90, 100'000);
   shape.digest_bits = 1;

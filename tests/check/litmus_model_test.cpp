@@ -17,6 +17,7 @@
 #include "check/litmus_run.hpp"
 #include "check/litmus_support.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 
 namespace holdfast::check {
 namespace {
@@ -121,13 +122,7 @@ TEST(LitmusModel, LeftOutExecutionsAreNotMissed) {
 
 TEST(LitmusModel, RandomProgramsBothEnginesAgree) {
   LitmusGenerator generator(test::test_seed());
-  const char* rounds = std::getenv("HOLDFAST_TEST_ROUNDS");
-#ifdef HOLDFAST_SANITIZE
-  const int usual = 300;
-#else
-  const int usual = 3000;
-#endif
-  const int programs = rounds != nullptr ? std::atoi(rounds) : usual;
+  const int programs = static_cast<int>(test::some_of(3000));
   LitmusOptions every;
   every.reduce = false;
   every.max_executions = 3000;

@@ -11,6 +11,7 @@
 
 #include "holdfast/testing/checkpoint.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 #include "support/stream_gate.hpp"
 
 namespace holdfast {
@@ -157,7 +158,8 @@ TEST_P(CheckpointCommitTest, SavesBesideCommits) {
     std::this_thread::sleep_for(std::chrono::microseconds(random() % most_us));
   };
   std::optional<Checkpoint> checkpoint(make_bound());
-  for (int value = 2; value < 62; ++value) {
+  const int end = 2 + static_cast<int>(test::some_of(60, 10));
+  for (int value = 2; value < end; ++value) {
     Stream stream, other;
     set(value);
     const std::uint64_t before = random() % 2000;

@@ -14,6 +14,7 @@
 #include "support/image_file.hpp"
 #include "support/io_recorder.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 
 namespace holdfast {
 namespace {
@@ -76,7 +77,8 @@ class ImageCleanTest : public test::Scratch {
 
   std::vector<std::uint8_t> content() const { return {data_.begin(), data_.end()}; }
 
-  std::mt19937_64 random_{test::test_seed()};
+  const std::uint64_t seed_ = test::test_seed();
+  std::mt19937_64 random_{seed_};
   std::span<std::uint8_t> data_;
 
  private:
@@ -91,7 +93,8 @@ TEST_F(ImageCleanTest, HundredsOfScatteredCommitsStayReadableAndBounded) {
     fill(region, kPages);
     region.close();
   }
-  for (int round = 0; round < 8; ++round) {
+  const std::uint64_t rounds = test::some_of(8, 2);
+  for (std::uint64_t round = 0; round < rounds; ++round) {
     Region region = taps_.open(path());
     data_ = region.find<std::uint8_t>("data");
     // Some commits find no room to copy their pages aside and write them ahead.
@@ -207,13 +210,14 @@ TEST_F(ImageCleanTest, FailureOfAnyOperationWhileCleaning) {
   std::uint64_t moved = 0;
   for (const int error_number : {ENOSPC, EIO}) {
     bool failed = true;
-    for (int failing = 0; failed; ++failing) {
+    const test::Every tried = test::every(1, 5, seed_);
+    for (std::uint64_t failing = tried.first; failed; failing += tried.step) {
       const std::vector<std::uint8_t> old_content = content();
       const std::uint64_t generation = region.generation();
       scatter(region, 12, false);
       bool thrown = false;
       {
-        test::IoFailure failure(taps_, failing, error_number);
+        test::IoFailure failure(taps_, static_cast<int>(failing), error_number);
         try {
           region.commit();
         } catch (const Error& error) {

@@ -12,6 +12,7 @@
 #include "holdfast/region.hpp"
 #include "support/io_recorder.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 
 namespace holdfast {
 namespace {
@@ -34,6 +35,7 @@ Content content_of(Region& region) {
 class ImageCutTest : public test::Scratch {
  protected:
   test::TapPoint taps_;
+  const std::uint64_t seed_ = test::test_seed();
 
   static constexpr std::uint64_t kSize = 600 * kPageBytes;  // three segments
 
@@ -84,7 +86,7 @@ class ImageCutTest : public test::Scratch {
     auto data = region.allocate<std::uint8_t>("data", 500 * kPageBytes, Tracking::marked);
     std::memset(data.data(), 1, data.size());
     region.mark(data.data(), data.size());
-    std::mt19937_64 random(test::test_seed());
+    std::mt19937_64 random(seed_);
     std::uint64_t moved = 0;
     const auto commit = [&] {
       for (int i = 0; i < 9; ++i) {
@@ -155,8 +157,10 @@ void ImageCutTest::cut_everywhere(std::size_t step_of_page) {
     const IoOperation& operation = operations[i];
     const std::size_t bytes = operation.bytes.size();
     // Every byte of what is small, some of what is large, its last one always.
-    const std::size_t step = bytes <= 512 ? 1 : bytes <= kPageBytes ? step_of_page : 1 + bytes / 7;
+    const std::size_t usual = bytes <= 512 ? 1 : bytes <= kPageBytes ? step_of_page : 1 + bytes / 7;
+    const test::Every tried = test::every(usual, ~std::uint64_t{0}, seed_ + i);
     for (std::size_t done = 0; done < bytes;) {
+      const std::size_t step = done == 0 && tried.first != 0 ? tried.first : tried.step;
       const std::size_t next = std::min(bytes, done + step);
       file.write(operation.offset + done, operation.bytes.data() + done, next - done);
       done = next;
@@ -178,7 +182,8 @@ void ImageCutTest::cut_everywhere(std::size_t step_of_page) {
 }
 
 void ImageCutTest::try_subsets(int trials_of_each) {
-  std::mt19937_64 random(test::test_seed());
+  std::mt19937_64 random(seed_);
+  trials_of_each = static_cast<int>(test::some_of(static_cast<std::uint64_t>(trials_of_each)));
   FileUnderTest file(path("copy"));
   std::size_t commit = 1;
   int tried = 0;
@@ -250,7 +255,8 @@ TEST_F(ImageCutTest, AnySubsetWhileCleaningGivesTheOldOrTheNewCommit) {
 // and the next commit holds everything.
 TEST_F(ImageCutTest, FailureOfAnyOperationKeepsTheOldCommit) {
   for (const int error_number : {ENOSPC, EIO}) {
-    for (int failing = 0;; ++failing) {
+    const test::Every tried = test::every(1, 5, seed_);
+    for (std::uint64_t failing = tried.first;; failing += tried.step) {
       std::error_code ignored;
       std::filesystem::remove(path(), ignored);
       Region region = taps_.create(path(), options(kSize));
@@ -265,7 +271,7 @@ TEST_F(ImageCutTest, FailureOfAnyOperationKeepsTheOldCommit) {
       bool failed = false;
       bool thrown = false;
       {
-        test::IoFailure failure(taps_, failing, error_number);
+        test::IoFailure failure(taps_, static_cast<int>(failing), error_number);
         try {
           region.commit();
         } catch (const Error& error) {
@@ -301,7 +307,7 @@ TEST_F(ImageCutTest, FailureOfAnyOperationKeepsTheOldCommit) {
       EXPECT_EQ(again.find<std::uint8_t>("b")[0], 2) << "marks of the failed commit are not lost";
       again.close();
       if (!failed) {
-        EXPECT_GT(failing, 6);
+        EXPECT_GT(failing, 6u);
         break;
       }
     }

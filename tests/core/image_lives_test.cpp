@@ -17,6 +17,7 @@
 #include "core/uuid.hpp"
 #include "support/lives_ledger.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 #include "support/simulated_disk.hpp"
 
 namespace holdfast {
@@ -514,7 +515,7 @@ class ImageLivesTest : public test::Scratch {
   // of a tally that no more are needed.
   template <class Enough>
   Tally run(std::uint64_t states, const Settings& settings, Enough&& enough) {
-    std::uint64_t seed = test::test_seed();
+    std::uint64_t seed = seed_;
     Tally tally;
     const std::uint64_t last = seed + states;  // scenarios may come to no state at all
     while (tally.states < states && !enough(tally) && seed < last) {
@@ -534,10 +535,16 @@ class ImageLivesTest : public test::Scratch {
     if (!tally.failures.empty()) std::printf("  %s\n", tally.failures.back().c_str());
   }
 
+  // What is rare is searched for until it is there: where a share is tried, in one run of N.
+  bool is_left_to_another_run() const { return seed_ % test::share() != 0; }
+
   static std::uint64_t states_wanted() {
     const char* const given = std::getenv("HOLDFAST_LIVES_STATES");
-    return given != nullptr ? std::strtoull(given, nullptr, 0) : 12'000;
+    return given != nullptr ? std::strtoull(given, nullptr, 0) : test::some_of(12'000, 500);
   }
+
+ private:
+  const std::uint64_t seed_ = test::test_seed();
 };
 
 TEST_F(ImageLivesTest, WhateverAPowerCutLeavesIsACommitThatWasAskedFor) {
@@ -548,12 +555,14 @@ TEST_F(ImageLivesTest, WhateverAPowerCutLeavesIsACommitThatWasAskedFor) {
 }
 
 TEST_F(ImageLivesTest, TheTestItselfFindsAMissingSyncWhileOpening) {
+  if (is_left_to_another_run()) GTEST_SKIP() << "left to another run";
   Settings settings;
   settings.omit.sync_while_opening = true;
   settings.failed_syncs = 80;
   expect_found("no sync while opening", &Tally::refused, settings, 200'000);
 }
 TEST_F(ImageLivesTest, TheTestItselfFindsARecordNotWrittenAgainWhileOpening) {
+  if (is_left_to_another_run()) GTEST_SKIP() << "left to another run";
   Settings settings;
   settings.omit.record_while_opening = true;
   settings.failed_syncs = 80;

@@ -10,6 +10,7 @@
 #include "support/failing_memory.hpp"
 #include "support/process.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 #ifdef HOLDFAST_INTERCEPT
 #include "holdfast/testing/crash_medium.hpp"
 #endif
@@ -18,6 +19,8 @@ namespace holdfast {
 namespace {
 
 using test::error_of;
+using test::Every;
+using test::every;
 using test::FailingMemory;
 using test::Fails;
 using test::Ledger;
@@ -79,6 +82,7 @@ class DurableKill : public test::Scratch {
     region = Region::open(path());
   }
 
+  const std::uint64_t seed = test::test_seed();
   Region region = Region::create(path(), options(kSize));
 };
 
@@ -87,30 +91,33 @@ TEST_F(DurableKill, BetweenAnyTwoStepsOfItsCreation) {
     unsigned absent = 0;
     unsigned with_parts = 0;
     bool reached = true;
-    for (std::uint64_t which = 0; reached; ++which) {
+    int tries = 0;
+    const Every tried = every(1, 32, seed);
+    for (std::uint64_t which = tried.first; reached; which += tried.step) {
       SCOPED_TRACE(which);
       reached = cut_off(which, how, [&] { Ledger::create(region, kName, kSmall); });
-      if (which % 16 == 0) reopen();
+      if (tries++ % 16 == 0) reopen();
       absent += !is_there(region);
       with_parts += region.objects().size() > 1 && !is_there(region);
       expect_made(region);
       if (HasFailure()) return;
       Ledger::remove(region, kName);
     }
-    EXPECT_GT(absent, 50u);
+    EXPECT_GT(absent, 50 / tried.step);
     if (how == Fails::once) {
       EXPECT_EQ(with_parts, 0u) << "a creation that failed left parts";
     } else {
-      EXPECT_GT(with_parts, 20u) << "no creation was cut off between two parts";
+      EXPECT_GT(with_parts, 20 / tried.step) << "no creation was cut off between two parts";
     }
   }
 }
 
 // The creation that removes what one left, itself cut off.
 TEST_F(DurableKill, BetweenAnyTwoStepsOfTheNextCreation) {
-  for (std::uint64_t first = 0; first < 400; first += 37) {
+  const Every tried_first = every(37, 148, seed), tried = every(5, 20, seed);
+  for (std::uint64_t first = tried_first.first; first < 400; first += tried_first.step) {
     bool reached = true;
-    for (std::uint64_t which = 0; reached; which += 5) {
+    for (std::uint64_t which = tried.first; reached; which += tried.step) {
       SCOPED_TRACE(detail::concat(first, ", ", which));
       cut_off(first, Fails::from_there, [&] { Ledger::create(region, kName, kOther); });
       if (is_there(region)) Ledger::remove(region, kName);
@@ -125,11 +132,13 @@ TEST_F(DurableKill, BetweenAnyTwoStepsOfTheNextCreation) {
 TEST_F(DurableKill, BetweenAnyTwoStepsOfItsRemoval) {
   bool reached = true;
   unsigned there = 0;
-  for (std::uint64_t which = 0; reached; ++which) {
+  int tries = 0;
+  const Every tried = every(1, 32, seed);
+  for (std::uint64_t which = tried.first; reached; which += tried.step) {
     SCOPED_TRACE(which);
     Ledger::create(region, kName, kSmall);
     reached = cut_off(which, Fails::from_there, [&] { Ledger::remove(region, kName); });
-    if (which % 16 == 0) reopen();
+    if (tries++ % 16 == 0) reopen();
     there += region.contains(std::string(kName) + ".header") && is_there(region);
     expect_made(region);
     if (HasFailure()) return;
@@ -168,7 +177,13 @@ TEST_F(DurableKill, InItsKernels) {
   const std::vector<char> image = test::read_file(path());
   unsigned absent = 0;
   int status = 1;
-  for (std::uint64_t event = 0; status != 0; event += event < 60 ? 7 : 53) {
+  const auto behind = [](std::uint64_t event, std::uint64_t steps) {
+    for (; steps > 0; --steps) event += event < 60 ? 7 : 53;
+    return event;
+  };
+  const Every tried = every(1, 20, seed);
+  for (std::uint64_t event = behind(0, tried.first); status != 0;
+       event = behind(event, tried.step)) {
     SCOPED_TRACE(event);
     Region::destroy(path());
     test::write_file(path(), image);
@@ -187,7 +202,7 @@ TEST_F(DurableKill, InItsKernels) {
     region.abandon();
     if (HasFailure()) return;
   }
-  EXPECT_GT(absent, 20u);
+  EXPECT_GT(absent, 20 / tried.step);
 }
 
 // A region of the file domain that was left with these bytes of another one, its header apart.
@@ -207,12 +222,12 @@ Region region_of(const std::string& path, const std::string& arenas,
 
 // Stores of its kernels that no fence has waited for may be lost.
 TEST_F(DurableKill, WithStoresThatAreLost) {
-  const std::uint64_t seed = test::test_seed();
   region.close();
   Region::destroy(path());
   bool crashed = true;
   unsigned absent = 0;
-  for (std::uint64_t fence = 0; crashed; ++fence) {
+  const Every tried = every(1, 20, seed);
+  for (std::uint64_t fence = tried.first; crashed; fence += tried.step) {
     SCOPED_TRACE(fence);
     ASSERT_LT(fence, 1000u);
     std::vector<std::byte> bytes(kSize);
@@ -235,7 +250,7 @@ TEST_F(DurableKill, WithStoresThatAreLost) {
     Region::destroy(path());
     if (HasFailure()) return;
   }
-  EXPECT_GT(absent, 20u);
+  EXPECT_GT(absent, 20 / tried.step);
 }
 
 #endif  // HOLDFAST_INTERCEPT

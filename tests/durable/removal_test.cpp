@@ -12,8 +12,8 @@
 #include "holdfast/kv_store.hpp"
 #include "holdfast/log_map.hpp"
 #include "support/failing_memory.hpp"
-#include "support/sanitized.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 
 namespace holdfast::test {
 namespace {
@@ -246,7 +246,8 @@ TYPED_TEST(Removal, OfADamagedOne) {
 TYPED_TEST(Removal, ThatIsCutOffLeavesItWholeOrAbsent) {
   int there = 0, absent = 0;
   bool failed = true;
-  for (std::uint64_t which = 0; failed && !this->HasFailure(); which += kEvery) {
+  const Every tried = every(1, 32);
+  for (std::uint64_t which = tried.first; failed && !this->HasFailure(); which += tried.step) {
     SCOPED_TRACE(which);
     (void)this->made();
     FailingMemory memory(which, Fails::from_there);
@@ -264,9 +265,10 @@ TYPED_TEST(Removal, ThatIsCutOffLeavesItWholeOrAbsent) {
 }
 
 TYPED_TEST(Removal, ACreationThatRunsOutOfMemoryLeavesNone) {
-  int failures = 0;
+  int failures = 0, tries = 0;
   bool failed = true;
-  for (std::uint64_t which = 0; failed && !this->HasFailure(); which += kEvery) {
+  const Every tried = every(1, 32);
+  for (std::uint64_t which = tried.first; failed && !this->HasFailure(); which += tried.step) {
     SCOPED_TRACE(which);
     FailingMemory memory(which, Fails::once);
     bool made = true;
@@ -276,17 +278,18 @@ TYPED_TEST(Removal, ACreationThatRunsOutOfMemoryLeavesNone) {
       made = false;
     }
     failed = memory.end();
+    const bool makes_it = tries++ % 5 == 0;
     if (!made) {
       ++failures;
       EXPECT_EQ(error_of([&] { TypeParam::open(this->region); }), Errc::not_found);
       // Where nothing of it is there, nothing has to be removed either.
       ASSERT_EQ(this->region.objects().size(), 1u) << this->region.objects().back().name;
-      if (which % 5 != 0) continue;
+      if (!makes_it) continue;
       ASSERT_NO_FATAL_FAILURE(this->expect_makes_it());
     }
     this->remove_all();
   }
-  EXPECT_GT(failures, static_cast<int>(50 / kEvery));
+  EXPECT_GT(failures, static_cast<int>(50 / tried.step));
 }
 
 // A creation that was cut off, or a removal, leaves a header of zeros. What Python keeps beside a

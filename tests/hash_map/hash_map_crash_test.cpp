@@ -453,7 +453,7 @@ TEST_F(HashMapDamage, OfAnythingEndsInAClearErrorOrASoundMap) {
       whole.emplace_back(first, first + info.bytes());
     }
     int refused = 0;
-    const int rounds = 1200;
+    const int rounds = static_cast<int>(some_of(1200));
     for (int round = 0; round < rounds; ++round) {
       SCOPED_TRACE(detail::concat("growths ", growths, " round ", round));
       for (std::size_t i = 0; i < objects.size(); ++i) {

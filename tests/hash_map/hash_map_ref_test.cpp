@@ -14,6 +14,7 @@
 #include "support/linearizable.hpp"
 #if defined(HOLDFAST_BACKEND_CPU)
 #include "holdfast/cpu/executor.hpp"
+#include "support/share.hpp"
 #endif
 
 namespace holdfast::test {
@@ -367,17 +368,14 @@ class Histories {
 
 class HashMapRefTest : public Scratch {
  protected:
-  // Each under a schedule of its own. $HOLDFAST_TEST_HISTORIES: of how many, of each kind.
+  // Each under a schedule of its own.
   template <unsigned Width, class Key = U64>
   void explore(std::uint32_t value_bytes, unsigned histories, bool growing = false,
                bool beside = false, bool racing = false) {
     const U64 seed = test_seed();
-    if (const char* given = std::getenv("HOLDFAST_TEST_HISTORIES")) {
-      histories = static_cast<unsigned>(std::strtoul(given, nullptr, 0));
-    }
     std::mt19937_64 random(seed);
     std::optional<Histories<Key, Width>> all;
-    for (unsigned i = 0; i < histories; ++i) {
+    for (U64 i = 0; i < some_of(histories, 15); ++i) {
 #if defined(HOLDFAST_BACKEND_CPU)
       cpu::set_schedule({});
 #endif

@@ -3,6 +3,7 @@
 
 #if defined(HOLDFAST_BACKEND_CPU)
 #include "holdfast/cpu/executor.hpp"
+#include "support/share.hpp"
 #endif
 
 namespace holdfast::test {
@@ -36,7 +37,7 @@ TYPED_TEST(HashMapOf, RandomProgramsLeaveWhatAnOracleHas) {
   using Opened = MapOpened<typename TypeParam::Map>;
   const std::uint64_t seed = test_seed();
   std::mt19937_64 random(seed);
-  for (int program = 0; program < 4; ++program) {
+  for (U64 program = 0; program < some_of(4); ++program) {
     const std::string path = this->path("region" + std::to_string(program));
     MapOptions shape = map_options(1 + random() % 200, TypeParam::kBytes, 64);
     shape.directory = TypeParam::kDirectory;
@@ -66,7 +67,7 @@ TYPED_TEST(HashMapOf, BatchesFillATableUnderAnySchedule) {
   using Opened = MapOpened<typename TypeParam::Map>;
   std::mt19937_64 random(test_seed());
   std::uint64_t slots = 0, taken = 0;
-  for (int table = 0; table < 3; ++table) {
+  for (U64 table = 0; table < some_of(3); ++table) {
     const std::string path = this->path("region" + std::to_string(table));
     MapOptions shape = map_options(40 + random() % 80, TypeParam::kBytes, 512);
     shape.directory = TypeParam::kDirectory;

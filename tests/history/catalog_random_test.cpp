@@ -18,8 +18,8 @@
 
 #include "catalog_observer.hpp"
 #include "history/catalog.hpp"
-#include "support/sanitized.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 
 namespace holdfast {
 namespace {
@@ -351,7 +351,7 @@ class RandomHistory {
 TEST(CatalogRandomTest, TenThousandHistoriesKeepTheirPromises) {
   const char* const one = std::getenv("HOLDFAST_CATALOG_RUN");
   const std::uint64_t seed = one ? std::strtoull(one, nullptr, 0) : test::test_seed();
-  const std::uint64_t runs = one ? 1 : test::kSanitized ? 1000 : 10'000;
+  const std::uint64_t runs = one ? 1 : test::some_of(10'000);
   Totals totals;
   for (std::uint64_t run = 0; run < runs; ++run) {
     try {
@@ -370,7 +370,7 @@ TEST(CatalogRandomTest, TenThousandHistoriesKeepTheirPromises) {
       static_cast<unsigned long long>(totals.deaths),
       static_cast<unsigned long long>(totals.settlings),
       static_cast<unsigned long long>(totals.most_settling));
-  if (one || test::kSanitized) return;
+  if (one || test::share() > 1) return;
   EXPECT_GT(totals.waits, 1000u);
   EXPECT_GT(totals.evictions, 10'000u);
   EXPECT_GT(totals.restores, 10'000u);

@@ -12,6 +12,7 @@
 
 #include "shot_simulation.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 
 namespace {
 
@@ -69,9 +70,12 @@ std::string name_of(bool variable, Order order, bool waits) {
 }
 
 TEST_F(DiskBytes, ComeNearTheLeastWhereTheOrderIsKnown) {
+  const auto tried = holdfast::test::every(1, 6, seed_);
+  std::uint64_t number = 0;
   for (const bool variable : {true, false}) {
     for (const Order order : kOrders) {
       for (const bool waits : {true, false}) {
+        if (number++ % tried.step != tried.first) continue;
         const Shot shot = make_shot(random_, variable, order, waits);
         // In sequential order the last are saved while the first are wanted, and the disk is busy.
         const bool busy = variable && order == Order::sequential && !waits;
@@ -93,8 +97,11 @@ TEST_F(DiskBytes, ComeNearTheLeastWhereTheDiskKeepsUp) {
 
 // Without the order, what the GPU's cache has the host's has, too: nothing worse than that.
 TEST_F(DiskBytes, AreWhatTheHostLacksWithoutHints) {
+  const auto tried = holdfast::test::every(1, 3, seed_);
+  std::uint64_t number = 0;
   for (const Hints hints : {Hints::none, Hints::next}) {
     for (const Order order : kOrders) {
+      if (number++ % tried.step != tried.first) continue;
       Shot shot = make_shot(random_, false, order, true);
       shot.hints = hints;
       const double host = double(least_read(shot) + shot.gpu) / double(least_read(shot));

@@ -12,8 +12,8 @@
 #include <tuple>
 #include <vector>
 
-#include "support/sanitized.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 
 namespace holdfast::history {
 namespace {
@@ -295,7 +295,8 @@ std::optional<Window> best_of_all(const std::vector<Part>& parts, std::uint64_t 
 
 TEST(Eviction, AgreesWithAComparisonOfAllWindows) {
   std::mt19937_64 random(test::test_seed());
-  for (int round = 0; round < 20'000; ++round) {
+  const std::uint64_t rounds = test::some_of(20'000);
+  for (std::uint64_t round = 0; round < rounds; ++round) {
     // Few values, so that much is equal: each rank of the comparison has to decide at times.
     const std::uint64_t sizes = 1 + random() % 6;
     const unsigned never = random() % 8;
@@ -333,8 +334,8 @@ TEST(Eviction, AgreesWithAComparisonOfAllWindows) {
 // few of them, or none; rows that reach over 64 neighbours, and to both ends; exact fits.
 TEST(Eviction, AgreesWithAComparisonOfAllWindowsOfLargeTables) {
   std::mt19937_64 random(test::test_seed());
-  const int rounds = test::kSanitized ? 60 : 600;
-  for (int round = 0; round < rounds; ++round) {
+  const std::uint64_t rounds = test::some_of(600, 20);
+  for (std::uint64_t round = 0; round < rounds; ++round) {
     const std::uint64_t sizes = 1 + random() % 6;
     const unsigned consumed_of_32 = std::array{0, 2, 8, 24, 31, 32}[random() % 6];
     const unsigned late_of_8 = random() % 4;

@@ -11,8 +11,8 @@
 #include "history/folder_store.hpp"
 #include "simulated_folder.hpp"
 #include "step_ledger.hpp"
-#include "support/sanitized.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 
 namespace holdfast {
 namespace {
@@ -245,7 +245,7 @@ class RandomLives {
 TEST(FolderStoreCutTest, WhateverACutLeavesOfRandomLivesIsWhole) {
   const std::uint64_t seed = test::test_seed();
   std::uint64_t cuts = 0;
-  for (std::uint64_t i = 0; i < 1500 / test::kEvery; ++i) {
+  for (std::uint64_t i = 0; i < test::some_of(1500); ++i) {
     RandomLives scenario(seed + i);
     scenario.run();
     ASSERT_EQ(scenario.lives.failure, "") << "HOLDFAST_TEST_SEED=" << seed + i;

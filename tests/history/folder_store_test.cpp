@@ -14,6 +14,7 @@
 
 #include "folder_store_support.hpp"
 #include "step_ledger.hpp"
+#include "support/share.hpp"
 
 namespace holdfast {
 namespace {
@@ -115,7 +116,7 @@ TEST_F(FolderStoreTest, RandomOperationsAgreeWithAnOracle) {
   std::mt19937_64 random(test::test_seed());
   test::StepLedger ledger;
   auto store = open_small(home());
-  for (std::uint64_t i = 1; i <= 1000; ++i) {
+  for (std::uint64_t i = 1; i <= test::some_of(1000, 100); ++i) {
     const Step step = random() % 12;
     const std::uint64_t what = random() % 20;
     const SavedStep saved = make_step(step, i, 30000);

@@ -14,8 +14,8 @@
 #include "faulty_engine.hpp"
 #include "history/engine.hpp"
 #include "history_oracle.hpp"
-#include "support/sanitized.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 #include "support/stream_gate.hpp"
 #include "trap.hpp"
 
@@ -197,11 +197,12 @@ TEST_F(EveryOperation, FailsInTurn) {
       {Fault::torn, ENOSPC, 1},     {Fault::error, EIO, 4},    {Fault::error, EIO, 1u << 30},
       {Fault::torn, EIO, 1u << 30},
   };
-  const std::uint64_t every = test::kSanitized ? 11 : 3;
+  const test::Every tried = test::every(3, 33);
   ::testing::internal::CaptureStderr();
   std::uint64_t struck = 0, complete = 0, runs = 0;
   for (const Case& fault : cases) {
-    for (std::uint64_t first = runs % every; first < operations; first += every) {
+    for (std::uint64_t first = (tried.first + runs) % tried.step; first < operations;
+         first += tried.step) {
       SCOPED_TRACE("fault " + std::to_string(&fault - cases) + " at operation " +
                    std::to_string(first));
       std::filesystem::remove_all(home_);
@@ -253,7 +254,7 @@ TEST_F(HistoryFaultTest, AFlushEndsThoughAnotherThreadSavesWithoutAPause) {
     }
   });
   while (saved < 8) ::usleep(1000);
-  for (int i = 0; i < 3; ++i) {
+  for (std::uint64_t i = 0; i < test::some_of(3); ++i) {
     const Step before = saved;
     engine->flush();
     EXPECT_GE(engine->latest(Tier::disk).value_or(0), before);

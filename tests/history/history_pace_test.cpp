@@ -18,6 +18,7 @@
 #include "history/engine.hpp"
 #include "holdfast/history.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 
 namespace holdfast {
 namespace {
@@ -231,7 +232,7 @@ TEST_F(HistoryPaceTest, SeveralThreadsReadPastTheCaches) {
   }
   saved = arrays;
   history.save(1, stream_);
-  for (int times = 0; times < 5; ++times) {
+  for (std::uint64_t times = 0; times < test::some_of(5); ++times) {
     for (auto& array : arrays) std::fill(array.begin(), array.end(), std::uint8_t{0xee});
     history.restore(1, stream_);
     stream_.synchronize();

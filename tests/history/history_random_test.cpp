@@ -26,8 +26,8 @@
 #include "faulty_folder.hpp"
 #include "history/engine.hpp"
 #include "history_oracle.hpp"
-#include "support/sanitized.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 #include "trap.hpp"
 
 namespace holdfast {
@@ -358,7 +358,7 @@ class HistoryRandomTest : public test::Scratch {
 TEST_F(HistoryRandomTest, ProgramsAgreeWithTheOracle) {
   const std::uint64_t seed = test::test_seed();
   const char* const asked = std::getenv("HOLDFAST_HISTORY_RUNS");
-  const std::uint64_t runs = asked ? std::strtoull(asked, nullptr, 0) : test::kSanitized ? 20 : 100;
+  const std::uint64_t runs = asked ? std::strtoull(asked, nullptr, 0) : test::some_of(100, 10);
   for (std::uint64_t i = 0; i < runs && !HasFailure(); ++i) {
     ::alarm(120);  // what waits for ever fails
     std::fflush(stderr);

@@ -22,8 +22,8 @@
 #include "support/error_of.hpp"
 #include "support/memory_server_process.hpp"
 #include "support/message_proxy.hpp"
-#include "support/sanitized.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 #include "support/still_fork.hpp"
 
 namespace holdfast {
@@ -73,7 +73,8 @@ TEST_F(MemoryHistoryTest, WhatThePartnerHasSurvivesTheLossOfTheNode) {
   std::mt19937_64 random(seed);
   const MemoryServerProcess server(server_options());
   std::size_t found = 0;
-  for (int round = 0; round < 8; ++round) {
+  const std::uint64_t rounds = test::some_of(8, 2);
+  for (std::uint64_t round = 0; round < rounds; ++round) {
     const bool has_disk = random() % 3 != 0, has_host = random() % 3 != 0;
     std::vector<std::uint64_t> told;
     for (std::uint64_t life = 0; life < 3; ++life) {
@@ -92,14 +93,15 @@ TEST_F(MemoryHistoryTest, WhatThePartnerHasSurvivesTheLossOfTheNode) {
       found += told.size();
     }
   }
-  EXPECT_GT(found, 20u);
+  EXPECT_GT(found, rounds == 8 ? 20 : rounds);
 }
 
 // In every phase: it is killed as each of the messages comes by.
 TEST_F(MemoryHistoryTest, AClientThatIsKilledAtAnyMessageLeavesWhatItReported) {
   const MemoryServerProcess server(server_options());
   std::size_t found = 0;
-  for (std::uint64_t at = 0; at < 40; at += test::kSanitized ? 5 : 1) {
+  const test::Every tried = test::every(1, 8);
+  for (std::uint64_t at = tried.first; at < 40; at += tried.step) {
     SCOPED_TRACE("at message " + std::to_string(at));
     int ends[2], orders[2];
     ASSERT_EQ(::pipe(ends), 0);
@@ -142,7 +144,7 @@ TEST_F(MemoryHistoryTest, AClientThatIsKilledAtAnyMessageLeavesWhatItReported) {
     found += told.size();
     check(options(server.address() + name, ""), told);
   }
-  EXPECT_GT(found, test::kSanitized ? 2u : 20u);
+  EXPECT_GT(found, 20 / tried.step);
 }
 
 // What the partner had comes to a new disk, too, and is read from there.
@@ -219,7 +221,8 @@ TEST_F(MemoryHistoryTest, AFullPartnerIsSaidAndTheDiskHasAll) {
 TEST_F(MemoryHistoryTest, ALostPartnerIsSaidAndTheHistoryGoesOn) {
   const std::uint64_t seed = test::test_seed();
   std::mt19937_64 random(seed);
-  for (int round = 0; round < (test::kSanitized ? 3 : 8); ++round) {
+  const test::Every tried = test::every(1, 4, seed);
+  for (std::uint64_t round = tried.first; round < 8; round += tried.step) {
     SCOPED_TRACE("seed " + std::to_string(seed) + ", round " + std::to_string(round));
     const int signal = round % 4 == 3 ? SIGSTOP : SIGKILL;
     MemoryServerProcess partner(server_options());
@@ -516,7 +519,7 @@ TEST_F(MemoryHistoryTest, AConnectionThatFailsNowAndThenHoldsUpNothing) {
   const std::uint64_t seed = test::test_seed();
   std::mt19937_64 random(seed);
   MemoryServer server(server_options());
-  for (int round = 0; round < (test::kSanitized ? 5 : 30); ++round) {
+  for (std::uint64_t round = 0; round < test::some_of(30, 4); ++round) {
     SCOPED_TRACE("seed " + std::to_string(seed) + ", round " + std::to_string(round));
     const std::string name = "/round" + std::to_string(round), disk = "disk" + name.substr(6);
     const auto mishap = static_cast<MessageProxy::Mishap>(1 + random() % 4);

@@ -20,8 +20,8 @@
 #include "support/in_child.hpp"
 #include "support/memory_server_process.hpp"
 #include "support/message_proxy.hpp"
-#include "support/sanitized.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 #include "support/still_fork.hpp"
 
 namespace holdfast {
@@ -94,7 +94,8 @@ TEST_F(MemoryStoreTest, DoesWhatAMapDoes) {
   const std::shared_ptr<ObjectStore> stores[] = {store("a"), store("b/c")};
   std::map<std::string, std::vector<std::byte>> maps[2];
   const std::size_t sizes[] = {0, 1, 4096, 65536, 65537, 1 << 20, (1 << 20) + 1, 5 << 20};
-  for (int i = 0; i < (test::kSanitized ? 100 : 400); ++i) {
+  const std::uint64_t operations = test::some_of(400, 50);
+  for (std::uint64_t i = 0; i < operations; ++i) {
     const std::size_t which = random() % 2;
     ObjectStore& store = *stores[which];
     auto& map = maps[which];
@@ -266,7 +267,7 @@ TEST_F(MemoryStoreTest, AServerThatWasStartedAgainIsNotTakenForTheOneBefore) {
 TEST_F(MemoryStoreTest, AnUploadThatIsGivenUpLeavesItsRoomToTheNext) {
   restart(options(8 << 20));
   const auto own = store();
-  for (int round = 0; round < 30; ++round) {
+  for (std::uint64_t round = 0; round < test::some_of(30, 5); ++round) {
     int parts = 0;
     EXPECT_THROW(own->put("a", 5 << 20,
                           [&](std::span<std::byte>) {
@@ -434,14 +435,14 @@ TEST_F(MemoryStoreTest, AnyBytesLeaveTheServerWhole) {
   }
   const std::uint64_t used = server_->used_bytes();
   const auto endpoint = wire::parse_endpoint(server_->address().substr(6), "");
-  const int rounds = test::kSanitized ? 200 : 2000;
+  const std::uint64_t rounds = test::some_of(2000, 100);
   const auto text = [&] {
     std::string text(random() % 5 == 0 ? random() % 300 : 1 + random() % 8, 'x');
     if (!text.empty() && random() % 10 == 0)
       text[random() % text.size()] = static_cast<char>(random());
     return text;
   };
-  for (int round = 0; round < rounds; ++round) {
+  for (std::uint64_t round = 0; round < rounds; ++round) {
     SCOPED_TRACE("seed " + std::to_string(seed) + ", round " + std::to_string(round));
     const auto deadline = wire::Clock::now() + std::chrono::seconds(5);
     try {
@@ -640,7 +641,8 @@ TEST_F(MemoryStoreTest, EveryMessageIsCutOrFlippedInTurn) {
   int runs = 0, struck = 0, failed = 0;
   for (const Mishap mishap :
        {Mishap::cut_before, Mishap::cut_within, Mishap::cut_behind, Mishap::flip}) {
-    for (std::uint64_t at = 0; at < messages; at += test::kSanitized ? 7 : 1) {
+    const test::Every tried = test::every(1, 10, seed);
+    for (std::uint64_t at = tried.first; at < messages; at += tried.step) {
       SCOPED_TRACE("seed " + std::to_string(seed) + ", mishap " +
                    std::to_string(static_cast<int>(mishap)) + " at message " + std::to_string(at));
       const std::string name = "/run" + std::to_string(++runs);
@@ -657,11 +659,12 @@ TEST_F(MemoryStoreTest, EveryMessageIsCutOrFlippedInTurn) {
     }
   }
   std::printf("%d runs, %d struck, %d with a failure\n", runs, struck, failed);
-  EXPECT_GT(struck * 10, runs * 9);
+  EXPECT_GT(struck * 10, runs * (test::share() == 1 ? 9 : 7));
 }
 
 TEST_F(MemoryStoreTest, AMessageThatIsHeldUpEndsInTime) {
-  for (std::uint64_t at = 0; at < 60; at += 6) {
+  const test::Every tried = test::every(6, 30);
+  for (std::uint64_t at = tried.first; at < 60; at += tried.step) {
     SCOPED_TRACE("at message " + std::to_string(at));
     MemoryServerOptions with = options();
     with.silence = milliseconds(300);

@@ -29,6 +29,7 @@
 #include "support/process.hpp"
 #include "support/sanitized.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 
 namespace {
 
@@ -183,7 +184,8 @@ TEST_F(PartnerDeviceTest, WhatThePartnerHasSurvivesTheLossOfTheNode) {
   const std::uint64_t seed = holdfast::test::test_seed();
   std::mt19937_64 random(seed);
   std::size_t found = 0;
-  for (int round = 0; round < (on_gpu() ? 3 : 8); ++round) {
+  const std::uint64_t rounds = on_gpu() ? 3 : holdfast::test::some_of(8, 2);
+  for (std::uint64_t round = 0; round < rounds; ++round) {
     ASSERT_NO_FATAL_FAILURE(lend());
     std::vector<std::uint64_t> told;
     Writer with;
@@ -204,7 +206,7 @@ TEST_F(PartnerDeviceTest, WhatThePartnerHasSurvivesTheLossOfTheNode) {
     }
     lender_.reset();
   }
-  EXPECT_GT(found, 10u);
+  EXPECT_GT(found, rounds > 2 ? 10u : 2u);
 }
 
 TEST_F(PartnerDeviceTest, WhatIsFoundGoesToTheNewDisk) {

@@ -1,5 +1,6 @@
 // The log under the checker at sizes that it cannot explore to the end, with a crash anywhere in
 // batches, opening and cleaning: samples. docs/kv-log.md says what `holdfast check` explores whole.
+#include "check/share_of_states.hpp"
 #include "check/shipped_program.hpp"
 #include "check/verdicts.hpp"
 
@@ -18,9 +19,11 @@ Options budget(std::uint64_t states) {
 }
 
 void expect_no_failure(const std::string& name, unsigned operations, std::uint64_t states) {
-  const Report report = check(shipped_program(name, {operations, 0, 0}), budget(states));
-  EXPECT_GE(report.states, states);
-  EXPECT_GT(report.nested_states, states / 10);
+  const Report report =
+      check_share(shipped_program(name, {operations, 0, 0}), budget(states), 40, test::test_seed());
+  const std::uint64_t tried = test::some_of(states, 40);
+  EXPECT_GE(report.states, tried);
+  EXPECT_GT(report.nested_states, tried / 10);
   for (const Failure& failure : report.failures) ADD_FAILURE() << failure.message;
 }
 
@@ -44,28 +47,49 @@ TEST_P(KvLogCheck, NoStateOfSnapshotsFails) {
 
 // All of them, of the smallest batch.
 TEST_P(KvLogCheck, OneBatchPasses) {
-  const Report report = check(shipped_program(of_form("kv_log_set")));
+  const Program program = shipped_program(of_form("kv_log_set"));
+  if (test::share() > 1) {
+    Options some;
+    some.max_states = 400;
+    const Report report = check_share(program, some, 20, test::test_seed());
+    EXPECT_GT(report.nested_states, 0u);
+    return expect_none_found(report);
+  }
+  const Report report = check(program);
   EXPECT_EQ(report.verdict, Verdict::passed) << all_of(report.limits);
   expect_nothing_fails(report);
 }
 
 TEST_P(KvLogCheck, NoStateOfABatchOfBothKindsFails) {
-  const Report whole = check(shipped_program(of_form("kv_log_apply"), {2, 0, 0}), budget(3000));
-  for (const ModelReport& part : whole.models) {  // all states of one schedule
-    EXPECT_TRUE(part.complete && part.nested_complete) << all_of(whole.limits);
+  if (test::share() == 1) {  // all states of one schedule
+    const Report whole = check(shipped_program(of_form("kv_log_apply"), {2, 0, 0}), budget(3000));
+    for (const ModelReport& part : whole.models) {
+      EXPECT_TRUE(part.complete && part.nested_complete) << all_of(whole.limits);
+    }
+    for (const Failure& failure : whole.failures) ADD_FAILURE() << failure.message;
   }
-  for (const Failure& failure : whole.failures) ADD_FAILURE() << failure.message;
   expect_no_failure(of_form("kv_log_apply"), 5, 1500);
 }
 
-// Without the fence in front of the commit word, and the like.
+// Without the fence in front of the commit word, and the like. Of a share it is that of the commit
+// which is tried, until a change is noticed.
 TEST(KvLogCheckMutants, ChangesOfTheProgramAreNoticed) {
   Options options = budget(600);
   options.nested = false;
-  const SizedProgram program{"a batch", [] { return shipped_program("kv_log_set"); }};
+  const Program program = shipped_program("kv_log_set");
   int killed = 0;
-  for (const Mutant& mutant : check_mutants({program}, options, 1)) {
-    killed += mutant.fate == Mutant::Fate::killed && mutant.killer == Mutant::Killer::state;
+  if (test::share() == 1) {
+    const SizedProgram sized{"a batch", [&] { return program; }};
+    for (const Mutant& mutant : check_mutants({sized}, options, 1)) {
+      killed += mutant.fate == Mutant::Fate::killed && mutant.killer == Mutant::Killer::state;
+    }
+  } else {
+    Checker checker(program, options);
+    for (const Checker::Target& target : checker.targets()) {
+      if (killed > 0 || !target.place.file.ends_with("log/commit.hpp")) continue;
+      options.mutation = target.mutation;
+      killed += !check(program, options).failures.empty();
+    }
   }
   EXPECT_GT(killed, 0);
 }

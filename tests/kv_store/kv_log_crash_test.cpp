@@ -4,6 +4,7 @@
 #include "kv_store/kv_log_medium.hpp"
 #include "kv_store/kv_log_test.hpp"
 #include "support/killed_child.hpp"
+#include "support/share.hpp"
 #ifdef HOLDFAST_INTERCEPT
 #include "support/reaper.hpp"
 #endif
@@ -65,6 +66,9 @@ TEST(KvLogChild, DISABLED_RunsUntilKilled) {
 class KvLogCrash : public LogForms {
  protected:
   LogOpened open() const { return LogOpened::open(path(), {}, GetParam()); }
+  static std::unique_ptr<KvStore> open_in(Region& region) {
+    return std::make_unique<KvStore>(KvStore::open(region, KvStore::Cache::automatic, GetParam()));
+  }
   static std::string form() { return std::to_string(static_cast<int>(GetParam())); }
 
   // Runs batches in a child that is killed, again and again.
@@ -79,10 +83,10 @@ class KvLogCrash : public LogForms {
     Map oracle;
     std::uint64_t applied = 0;
     const auto enough = [&] {
-      return applied > (large || kFewRounds ? 3u : 20u) &&
+      return applied > (large || kFewRounds ? 3u : some_of(20, 6)) &&
              (program != Program::growing || grew > 2);
     };
-    for (KillRounds rounds(kFewRounds ? 5 : 15); rounds.another(enough());) {
+    for (KillRounds rounds(some_of(kFewRounds ? 5 : 15, 3)); rounds.another(enough());) {
       const ToldBatches told = batches_told(
           applied,
           told_until_killed<ToldBatch>(
@@ -140,6 +144,7 @@ TEST_P(KvLogCrash, KilledAtEveryFenceOfAGrowth) {
     }
     made.region->commit();
   }
+  const Every tried = every(1, 100);
   bool grew = false;  // by a fence before
   int was = 0, is = 0;
   const auto look = [&](std::uint64_t, bool finished) {
@@ -153,8 +158,8 @@ TEST_P(KvLogCrash, KilledAtEveryFenceOfAGrowth) {
     opened.abandon();
   };
   kill_at_fences("KvLogChild.DISABLED_DiesAtAFenceOfAGrowth", path(), arenas(), {{kForm, form()}},
-                 2000, all_below(30, 4), look);
-  EXPECT_GT(was, 5);
+                 2000, all_below(30, 4), look, tried);
+  EXPECT_GT(was, static_cast<int>(5 / tried.step));
   EXPECT_GT(is, 0);
 }
 
@@ -164,24 +169,22 @@ TEST_P(KvLogCrash, KilledAtEveryFenceOfABatchOfCleaningAndOfOpening) {
   // Until cleaning has something to copy behind the next one: two runs instead of one.
   Map held;
   std::uint64_t batch = 0;
-  std::vector<char> image;
-  LogOpened::create(path(), shape_of(GetParam())).region->close();
+  LogOpened made = LogOpened::create(path(), shape_of(GetParam()));
+  const LogMedium medium(*made.region);
   for (bool cleans = false; !cleans; ++batch) {
     ASSERT_LT(batch, 200u);
-    LogOpened opened = open();
-    numbered(batch, batch < 6 ? kBatch : 24).apply(opened);
+    numbered(batch, batch < 6 ? kBatch : 24).apply(made);
     numbered(batch, batch < 6 ? kBatch : 24).apply(held);
-    opened.store.reset();
-    opened.region->close();
-    image = read_file(path());
-    opened = open();
-    const std::uint64_t before = LogMedium(*opened.region).run();
-    numbered(batch + 1, 24).apply(opened);
-    cleans = LogMedium(*opened.region).run() == before + 2;
-    opened.abandon();
-    Region::destroy(path());
-    write_file(path(), image);
+    made.store.reset();
+    const Words words = medium.copy();
+    made.store = open_in(*made.region);
+    numbered(batch + 1, 24).apply(made);
+    cleans = medium.run() == (words.back() >> 16) + 2;
+    medium.put(words);
+    made.store = open_in(*made.region);
   }
+  made.store.reset();
+  made.region->close();
   const std::string child = "KvLogChild.DISABLED_DiesAtAFence";
   const auto opening_ends = [&](std::uint64_t fences) {
     return came_to_its_end(child, arenas(),
@@ -197,11 +200,12 @@ TEST_P(KvLogCrash, KilledAtEveryFenceOfABatchOfCleaningAndOfOpening) {
   std::uint64_t snapshots = 0;
   std::uint64_t tried = 0;
   // All of the first ones, and of the many behind them others in each run.
-  std::mt19937_64 random(test_seed());
+  const std::uint64_t seed = test_seed();
+  std::mt19937_64 random(seed);
   const auto some = [&] { return 1 + random() % 5; };
   const auto look = [&](std::uint64_t, bool finished) {
     const bool opens_cut_off = tried++ % 15 == 0;
-    for (std::uint64_t at = 0; opens_cut_off && !opening_ends(at); at += some()) {
+    for (std::uint64_t at = 0; opens_cut_off && !opening_ends(at); at += share() * some()) {
       ASSERT_FALSE(HasFailure());
     }
     LogOpened opened = open();
@@ -219,7 +223,8 @@ TEST_P(KvLogCrash, KilledAtEveryFenceOfABatchOfCleaningAndOfOpening) {
       {{kForm, form()},
        {"HOLDFAST_TEST_BATCH", std::to_string(batch)},
        {"HOLDFAST_TEST_OPENING", "0"}},
-      5000, [&](std::uint64_t fence) { return fence < 60 ? 1 : some(); }, look);
+      5000, [&](std::uint64_t fence) { return fence < 60 ? 1 : some(); }, look,
+      every(1, 100, seed));
   EXPECT_GT(snapshots, 0u);
 }
 

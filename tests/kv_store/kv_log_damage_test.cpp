@@ -6,7 +6,7 @@
 
 #include "kv_store/kv_log_medium.hpp"
 #include "kv_store/kv_log_test.hpp"
-#include "support/sanitized.hpp"
+#include "support/share.hpp"
 
 namespace holdfast::test {
 namespace {
@@ -59,7 +59,8 @@ TEST_P(KvLogDamage, ATornRunIsDroppedWhateverIsThereOfIt) {
   std::mt19937_64 random(seed_);
   make(12);
   int torn_runs = 0;
-  for (int round = 0; round < 60; ++round) {
+  const std::uint64_t rounds = some_of(60, 20);
+  for (std::uint64_t round = 0; round < rounds; ++round) {
     SCOPED_TRACE(round);
     const Words before = medium_->copy();
     const Map held = program_->oracle;
@@ -128,15 +129,16 @@ TEST_P(KvLogDamage, NoByteThatMattersChangesUnnoticed) {
   };
   for (unsigned byte = 0; byte < 8; ++byte) flip(medium_->commit(), byte);
   EXPECT_EQ(noticed, 8u);
+  const std::uint64_t step = share();
   for (const LogMedium::Piece& piece : pieces) {
-    for (unsigned i = random() % kEvery; i < 8 * LogMedium::kHeader; i += kEvery) {
+    for (std::uint64_t i = random() % step; i < 8 * LogMedium::kHeader; i += step) {
       flip(medium_->records()[piece.at + i / 8], i % 8);
     }
   }
-  for (unsigned i = 0; i < 500 / kEvery; ++i) {
+  for (std::uint64_t i = 0; i < some_of(500); ++i) {
     flip(medium_->records()[random() % medium_->records().size()], random() % 8);
   }
-  EXPECT_GT(noticed, pieces.size() * 20 / kEvery);
+  EXPECT_GT(noticed, pieces.size() * 20 / step);
   ASSERT_EQ(open_again(program_->oracle), "");
 }
 

@@ -6,7 +6,7 @@
 #include "support/object_names.hpp"
 #if defined(HOLDFAST_BACKEND_CPU)
 #include "support/failing_memory.hpp"
-#include "support/sanitized.hpp"
+#include "support/share.hpp"
 #endif
 
 namespace holdfast::test {
@@ -30,7 +30,8 @@ class KvLogGrowth : public LogForms {
     EXPECT_EQ(now.total.removed, before.total.removed);
   }
 
-  LogProgram program{test_seed(), kCapacity, kBatch};
+  const std::uint64_t seed = test_seed();
+  LogProgram program{seed, kCapacity, kBatch};
 };
 HOLDFAST_BOTH_FORMS(KvLogGrowth);
 
@@ -61,7 +62,7 @@ TEST_P(KvLogGrowth, HasAllThatItHadAndRoomForMore) {
 
 TEST_P(KvLogGrowth, HistoriesGoOnBehindIt) {
   LogOpened opened = filled(5);
-  std::mt19937_64 random(test_seed());
+  std::mt19937_64 random(seed);
   std::uint64_t capacity = kCapacity;
   for (int round = 0; round < (kFewRounds ? 4 : 12); ++round) {
     SCOPED_TRACE(round);
@@ -172,24 +173,25 @@ TEST_P(KvLogGrowth, AnObjectOfAnothersInTheWay) {
 #if defined(HOLDFAST_BACKEND_CPU)  // where memory can be made to fail
 
 TEST_P(KvLogGrowth, WhereMemoryRunsOutTheStoreIsAsItWas) {
-  int failures = 0;
+  int failures = 0, tries = 0;
   bool failed = true;
   LogOpened opened = filled(6);
   std::uint64_t capacity = kCapacity;
-  for (std::uint64_t which = 0; failed && !HasFailure(); which += kEvery) {
+  const Every tried = every(1, 32, seed);
+  for (std::uint64_t which = tried.first; failed && !HasFailure(); which += tried.step) {
     SCOPED_TRACE(which);
-    const Starved tried =
+    const Starved starved =
         starve(which, Fails::once, [&] { opened.store->reserve(capacity + 100); });
-    failed = tried.reached;
-    if (!tried.threw) capacity += 100;
-    failures += tried.threw;
+    failed = starved.reached;
+    if (!starved.threw) capacity += 100;
+    failures += starved.threw;
     EXPECT_FALSE(has_remains(*opened.region));
     EXPECT_EQ(opened.store->stats().capacity, capacity);
-    if (which % 5 != 0) continue;
+    if (tries++ % 5 != 0) continue;
     ASSERT_NO_FATAL_FAILURE(opened.expect_holds(program.oracle));
     ASSERT_NO_FATAL_FAILURE(program.step(opened));
   }
-  EXPECT_GT(failures, static_cast<int>(20 / kEvery));
+  EXPECT_GT(failures, static_cast<int>(20 / tried.step));
   ASSERT_NO_FATAL_FAILURE(opened.expect_holds(program.oracle));
 }
 
@@ -199,7 +201,8 @@ TEST_P(KvLogGrowth, CutOffAnywhereTheStoreIsOneOrTheOther) {
   std::uint64_t capacity = kCapacity;
   int was = 0, is = 0, remains = 0;
   bool failed = true;
-  for (std::uint64_t which = 0; failed && !HasFailure(); which += kEvery) {
+  const Every tried = every(1, 32, seed);
+  for (std::uint64_t which = tried.first; failed && !HasFailure(); which += tried.step) {
     SCOPED_TRACE(which);
     failed =
         starve(which, Fails::from_there, [&] { opened.store->reserve(capacity + 100); }).reached;
@@ -219,7 +222,8 @@ TEST_P(KvLogGrowth, CutOffAnywhereTheStoreIsOneOrTheOther) {
 
 TEST_P(KvLogGrowth, WhatACutOffOneLeftGoesWithTheStore) {
   bool found = false;
-  for (std::uint64_t which = 0; !found; ++which) {
+  const Every tried = every(1, 32, seed);
+  for (std::uint64_t which = tried.first; !found; which += tried.step) {
     ASSERT_LT(which, 2000u);
     LogOpened opened = filled(2);
     (void)starve(which, Fails::from_there, [&] { opened.store->reserve(2 * kCapacity); });

@@ -3,7 +3,7 @@
 // refused then leaves on the medium never counts; neither does what a power cut leaves of one.
 #include "kv_store/kv_log_medium.hpp"
 #include "kv_store/kv_log_test.hpp"
-#include "support/sanitized.hpp"
+#include "support/share.hpp"
 #ifdef HOLDFAST_INTERCEPT
 #include "holdfast/testing/crash_medium.hpp"
 #endif
@@ -67,7 +67,7 @@ TEST_P(KvLogInput, BatchesFromAnyMemoryDoTheSame) {
   SCOPED_TRACE(seed);
   LogOpened opened = create();
   Map oracle;
-  for (unsigned round = 0; round < (kSanitized ? 8 : 24); ++round) {
+  for (std::uint64_t round = 0; round < some_of(24, 8); ++round) {
     SCOPED_TRACE(round);
     // Near the capacity counts come first.
     const Pairs made = pairs(round % 3 == 0 ? kCapacity : 1500);
@@ -96,7 +96,7 @@ TEST_P(KvLogInput, WhatRefusedBatchesLeaveNeverCounts) {
   LogOpened opened = create();
   Map oracle;
   bool left = false;
-  for (unsigned round = 0; round < (kSanitized ? 8 : 20); ++round) {
+  for (std::uint64_t round = 0; round < some_of(20, 8); ++round) {
     SCOPED_TRACE(round);
     const KvStore::Stats before = opened.store->stats();
     const LogMedium medium(*opened.region);

@@ -4,7 +4,7 @@
 // format.
 #include "kv_store/kv_log_medium.hpp"
 #include "kv_store/kv_log_test.hpp"
-#include "support/sanitized.hpp"
+#include "support/share.hpp"
 
 namespace holdfast::test {
 namespace {
@@ -201,8 +201,9 @@ class KvLogLimits : public Scratch {
 TEST_F(KvLogLimits, BatchesOfAllKindsAreInWholeOrRefused) {
   SCOPED_TRACE(seed);
   const char* const lives = std::getenv("HOLDFAST_TEST_LIVES");
-  const int most = lives != nullptr ? std::atoi(lives) : kSanitized || kFewRounds ? 4 : 10;
-  for (int life = 0; life < most; ++life) {
+  const std::uint64_t most =
+      lives != nullptr ? std::strtoull(lives, nullptr, 0) : some_of(kFewRounds ? 4 : 10, 2);
+  for (std::uint64_t life = 0; life < most; ++life) {
     SCOPED_TRACE(::testing::Message() << "life " << life);
     ASSERT_NO_FATAL_FAILURE(live(life == 0));
   }

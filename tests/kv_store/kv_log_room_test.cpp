@@ -4,7 +4,7 @@
 
 #include "kv_store/kv_log_medium.hpp"
 #include "kv_store/kv_log_test.hpp"
-#include "support/sanitized.hpp"
+#include "support/share.hpp"
 
 namespace holdfast::test {
 namespace {
@@ -121,7 +121,7 @@ TEST_P(KvLogRoom, AFullStoreInTheSmallestLogTakesBatchesForEver) {
     ASSERT_EQ(opened.set(keys, keys).inserted, 64u);
     for (const auto key : keys) oracle[key] = key;
   }
-  for (int round = 0; round < 300; ++round) {
+  for (std::uint64_t round = 0; round < some_of(300, 100); ++round) {
     Keys keys(1 + random() % 64), values(keys.size());
     for (auto& key : keys) key = random() % kCapacity;
     for (auto& value : values) value = random();
@@ -148,7 +148,8 @@ TEST_P(KvLogRoom, KeysThatComeAndGoForEverLeaveRoom) {
       opened.set(keys, keys);
       for (const auto key : keys) oracle[key] = key;
     }
-    for (std::uint64_t round = 0; round < 200; ++round) {
+    const std::uint64_t rounds = some_of(200, 40);
+    for (std::uint64_t round = 0; round < rounds; ++round) {
       const Keys keys = numbers(round * 500, 500);
       ASSERT_NO_THROW(opened.set(keys, keys)) << round;
       ASSERT_NO_FATAL_FAILURE(opened.expect_found({keys[0], keys[499]}, [&] {
@@ -158,8 +159,8 @@ TEST_P(KvLogRoom, KeysThatComeAndGoForEverLeaveRoom) {
       if (round % 40 == 39) {
         ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
         ASSERT_NO_FATAL_FAILURE(opened.expect_found(keys, oracle));
-        if (round == 119) opened.reopen(path());
       }
+      if (round + 1 == rounds * 3 / 5) opened.reopen(path());
     }
     opened.abandon();
     Region::destroy(path());
@@ -202,7 +203,7 @@ TEST_P(KvLogRoom, FewKeysThatComeAndGoAreNeverRefused) {
     SCOPED_TRACE(capacity);
     LogOpened opened = create(capacity, static_cast<std::uint32_t>(4 * capacity));
     Map oracle;
-    for (int step = 0; step < 300; ++step) {
+    for (std::uint64_t step = 0; step < some_of(300, 60); ++step) {
       Keys keys, values;
       const bool erases = random() % 2 == 0;
       for (std::uint64_t n = 1 + random() % (4 * capacity); n > 0; --n) {
@@ -211,8 +212,8 @@ TEST_P(KvLogRoom, FewKeysThatComeAndGoAreNeverRefused) {
           oracle.erase(key);
         } else {
           if (oracle.count(key) == 0 && oracle.size() >= capacity) continue;
-          oracle[key] = static_cast<std::uint64_t>(step);
-          values.push_back(static_cast<std::uint64_t>(step));
+          oracle[key] = step;
+          values.push_back(step);
         }
         keys.push_back(key);
       }
@@ -254,20 +255,20 @@ TEST_P(KvLogRoom, AFullStoreInTheSmallestLogNeverRefusesWhatFits) {
     ASSERT_EQ(opened.erase(keys).removed, keys.size());
     for (const auto key : keys) oracle.erase(key);
   };
-  const int churns = kSanitized || kFewRounds ? 50 : 400;
+  const std::uint64_t churns = some_of(kFewRounds ? 50 : 400, 50);
   for (int round = 0; round < 3; ++round) {
     SCOPED_TRACE("seed " + std::to_string(seed) + ", round " + std::to_string(round));
     while (oracle.size() < kPairs) {
       ASSERT_NO_FATAL_FAILURE(set(std::min<std::uint64_t>(kBatch, kPairs - oracle.size())));
     }
-    for (int i = 0; i < churns; ++i) {
+    for (std::uint64_t i = 0; i < churns; ++i) {
       const std::uint64_t count = i % 4 == 0 ? kBatch : 1;
       ASSERT_NO_FATAL_FAILURE(erase(any(count)));
       ASSERT_NO_FATAL_FAILURE(set(count));
     }
     ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
     opened.reopen(path());
-    for (int i = 0; i < churns; ++i) {
+    for (std::uint64_t i = 0; i < churns; ++i) {
       const Keys keys = any(1 + random() % kBatch);
       ASSERT_EQ(opened.set(keys, keys).updated, keys.size());
     }
@@ -277,23 +278,27 @@ TEST_P(KvLogRoom, AFullStoreInTheSmallestLogNeverRefusesWhatFits) {
 }
 
 TEST_P(KvLogRoom, AmplificationIsBoundedWhereHalfOrThreeQuartersAreLive) {
-  std::mt19937_64 random(test_seed());
-  constexpr std::uint64_t kPairs = 65536;
-  constexpr std::uint32_t kBatch = 2048;
+  const std::uint64_t seed = test_seed();
+  std::mt19937_64 random(seed);
+  const auto batch = static_cast<std::uint32_t>(some_of(2048, 1024));
+  const std::uint64_t pairs = 32 * batch;
   // Of so small a log headers are 2 % of each segment, and free room for a batch 2 to 3 % of all.
-  for (const auto& [live_percent, most] : {std::pair(50u, 1.4), std::pair(75u, 2.7)}) {
+  const std::pair<unsigned, double> bounds[] = {{50, 1.4}, {75, 2.7}};
+  const Every tried = every(1, std::size(bounds), seed);
+  for (std::uint64_t i = tried.first; i < std::size(bounds); i += tried.step) {
+    const auto& [live_percent, most] = bounds[i];
     SCOPED_TRACE(live_percent);
-    LogOpened opened = create(kPairs, kBatch, kPairs * 100 / live_percent);
-    for (std::uint64_t first = 0; first < kPairs; first += kBatch) {
-      const Keys keys = numbers(first, kBatch);
+    LogOpened opened = create(pairs, batch, pairs * 100 / live_percent);
+    for (std::uint64_t first = 0; first < pairs; first += batch) {
+      const Keys keys = numbers(first, batch);
       opened.set(keys, keys);
     }
     double amplification = 0;
     for (int half = 0; half < 2; ++half) {
       const KvStore::Stats before = opened.store->stats();
       for (int round = 0; round < 45; ++round) {
-        Keys keys(kBatch);
-        for (auto& key : keys) key = random() % kPairs;
+        Keys keys(batch);
+        for (auto& key : keys) key = random() % pairs;
         opened.set(keys, keys);
       }
       const KvStore::Stats after = opened.store->stats();
@@ -311,16 +316,17 @@ TEST_P(KvLogRoom, AmplificationIsBoundedWhereHalfOrThreeQuartersAreLive) {
 }
 
 TEST_P(KvLogRoom, ABatchMaySpanManySegments) {
-  LogOpened opened = create(1 << 15, 20000);
+  const std::uint64_t count = some_of(20'000, 4'000);
+  LogOpened opened = create(some_of(1 << 15, 1 << 13), static_cast<std::uint32_t>(count));
   ASSERT_EQ(opened.store->stats().segment_records, 256u);
-  const Keys keys = numbers(0, 20000);
+  const Keys keys = numbers(0, count);
   Map expected;
   for (const auto key : keys) expected[key] = key;
   for (int round = 0; round < 6; ++round) ASSERT_NO_THROW(opened.set(keys, keys));
   ASSERT_NO_FATAL_FAILURE(opened.expect_holds(expected));
   opened.reopen(path());
   ASSERT_NO_FATAL_FAILURE(opened.expect_holds(expected));
-  EXPECT_EQ(opened.erase(keys).removed, 20000u);
+  EXPECT_EQ(opened.erase(keys).removed, count);
   ASSERT_NO_FATAL_FAILURE(opened.expect_holds({}));
 }
 

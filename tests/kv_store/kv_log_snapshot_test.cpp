@@ -7,7 +7,7 @@
 #include "kv_store/kv_log_medium.hpp"
 #include "kv_store/kv_log_test.hpp"
 #include "support/in_child.hpp"
-#include "support/sanitized.hpp"
+#include "support/share.hpp"
 
 namespace holdfast::test {
 namespace {
@@ -22,8 +22,8 @@ class KvLogSnapshots : public LogForms {
     medium_.emplace(*opened_.region);
   }
   // Batches until cleaning has been at work, and until there are dead records.
-  void fill(int rounds) {
-    for (int i = 0; i < rounds; ++i) ASSERT_NO_FATAL_FAILURE(program_->step(opened_, 30));
+  void fill(std::uint64_t rounds) {
+    for (std::uint64_t i = 0; i < rounds; ++i) ASSERT_NO_FATAL_FAILURE(program_->step(opened_, 30));
   }
   // Opens the store as it stands, in its region; the one before it stores nothing any more.
   void open_as_it_is() {
@@ -126,7 +126,8 @@ TEST_P(KvLogSnapshots, WhatTheyStoreIsBounded) {
 
 // Segments that were made free and written again since; copies; tombstones that were dropped.
 TEST_P(KvLogSnapshots, OldOnesStaySound) {
-  for (int turn = 0; turn < 6; ++turn) {
+  const Every tried = every(1, 6, seed_);
+  for (std::uint64_t turn = tried.first; turn < 6; turn += tried.step) {
     SCOPED_TRACE("seed " + std::to_string(seed_) + ", turn " + std::to_string(turn));
     create(1024, 300, 3072);
     ASSERT_NO_FATAL_FAILURE(fill(10 + turn * 3));
@@ -150,7 +151,7 @@ TEST_P(KvLogSnapshots, OldOnesStaySound) {
 TEST_P(KvLogSnapshots, AnyMixtureOfTimesIsSound) {
   create(1024, 300, 3072);
   std::vector<Words> times;
-  for (int round = 0; round < 40; ++round) {
+  for (std::uint64_t round = 0; round < some_of(40, 12); ++round) {
     SCOPED_TRACE("seed " + std::to_string(seed_) + ", round " + std::to_string(round));
     ASSERT_NO_FATAL_FAILURE(program_->step(opened_, 30));
     close_and_open();
@@ -181,7 +182,8 @@ TEST_P(KvLogSnapshots, DamageOfThemIsNeverAnError) {
     ASSERT_NO_FATAL_FAILURE(opened_.expect_holds(program_->oracle));
   };
   for (const std::size_t segment : medium_->snapshots_that_count()) {
-    for (unsigned byte = 0; byte < 64; byte += kEvery) {
+    const Every bytes = every(1, 64, seed_ + segment);
+    for (std::uint64_t byte = bytes.first; byte < 64; byte += bytes.step) {
       SCOPED_TRACE(byte);
       ASSERT_NO_FATAL_FAILURE(flip(medium_->snapshot(segment)[byte / 8], byte % 8));
       const bool read = byte < 44 || byte >= 56;  // the others are reserved
@@ -189,7 +191,7 @@ TEST_P(KvLogSnapshots, DamageOfThemIsNeverAnError) {
       EXPECT_FALSE(stats().snapshots_refused);
       medium_->put(whole);
     }
-    for (int i = 0; i < 12; ++i) {
+    for (std::uint64_t i = 0; i < some_of(12); ++i) {
       const auto bits = medium_->snapshot(segment).subspan(LogMedium::kSnapshotHeader);
       ASSERT_NO_FATAL_FAILURE(flip(bits[random_() % bits.size()], random_() % 8));
       EXPECT_TRUE(stats().snapshots_refused);
@@ -214,7 +216,8 @@ TEST_P(KvLogSnapshots, ThoseThatLieAreRefused) {
   const Words whole = medium_->copy();
   const std::vector<std::size_t> counting = medium_->snapshots_that_count();
   unsigned refused = 0;
-  for (int round = 0; round < 100; ++round) {
+  const std::uint64_t rounds = some_of(100, 20);
+  for (std::uint64_t round = 0; round < rounds; ++round) {
     SCOPED_TRACE("seed " + std::to_string(seed_) + ", round " + std::to_string(round));
     const std::size_t segment = counting[random_() % counting.size()];
     const auto words = medium_->snapshot(segment);
@@ -236,13 +239,13 @@ TEST_P(KvLogSnapshots, ThoseThatLieAreRefused) {
     ASSERT_NO_FATAL_FAILURE(opened_.expect_holds(program_->oracle));
     medium_->put(whole);
   }
-  EXPECT_GT(refused, 50u);
+  EXPECT_GT(refused, rounds / 2);
 }
 
 // Whatever of a closing had reached the medium.
 TEST_P(KvLogSnapshots, TornOnesCountForNothing) {
   create(1024, 300);
-  for (int round = 0; round < 60; ++round) {
+  for (std::uint64_t round = 0; round < some_of(60, 15); ++round) {
     SCOPED_TRACE("seed " + std::to_string(seed_) + ", round " + std::to_string(round));
     ASSERT_NO_FATAL_FAILURE(program_->step(opened_, 30));
     const Words before = medium_->copy();
@@ -268,7 +271,7 @@ TEST_P(KvLogSnapshots, DamageOfTheLogUnderThemIsNeverAWrongAnswer) {
   ASSERT_NO_FATAL_FAILURE(fill(30));
   close_and_open();
   const Words whole = medium_->copy();
-  constexpr unsigned step = 3 * kEvery;
+  const std::uint64_t step = 3 * share();
   unsigned unread = 0;
   unsigned named = 0;
   const auto flip = [&](std::uint64_t& word, unsigned byte) {
@@ -284,10 +287,10 @@ TEST_P(KvLogSnapshots, DamageOfTheLogUnderThemIsNeverAWrongAnswer) {
     medium_->put(whole);
   };
   for (const LogMedium::Piece& piece : medium_->pieces()) {
-    for (unsigned i = random_() % step; i < 8 * LogMedium::kHeader; i += step) {
+    for (std::uint64_t i = random_() % step; i < 8 * LogMedium::kHeader; i += step) {
       ASSERT_NO_FATAL_FAILURE(flip(medium_->records()[piece.at + i / 8], i % 8));
     }
-    for (unsigned i = 0; i < 36 / step; ++i) {
+    for (std::uint64_t i = 0; i < some_of(12); ++i) {
       const std::size_t word = LogMedium::kHeader + random_() % (2 * piece.records);
       ASSERT_NO_FATAL_FAILURE(flip(medium_->records()[piece.at + word], random_() % 8));
     }

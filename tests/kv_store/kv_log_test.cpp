@@ -1,19 +1,13 @@
 // The layout log of the store against an oracle, through cleaning, and reopened.
 #include "kv_store/kv_log_test.hpp"
 
-#include <cstdlib>
-
 #include "kv_store/log/rules.hpp"
-#include "support/sanitized.hpp"
+#include "support/share.hpp"
 
 namespace holdfast::test {
 namespace {
 
-// $HOLDFAST_TEST_ROUNDS: fewer, for a run under a sanitizer.
-unsigned rounds() {
-  const char* const given = std::getenv("HOLDFAST_TEST_ROUNDS");
-  return given != nullptr ? static_cast<unsigned>(std::strtoul(given, nullptr, 0)) : 60;
-}
+std::uint64_t rounds() { return some_of(60, 20); }
 
 class KvLogTest : public LogForms {};
 HOLDFAST_BOTH_FORMS(KvLogTest);
@@ -22,7 +16,7 @@ TEST_P(KvLogTest, RandomProgramsAgreeWithAMap) {
   const std::uint64_t seed = test_seed();
   LogOpened opened = LogOpened::create(path(), log_options(4096, 1500, 0, GetParam()));
   LogProgram program(seed, 3000, 1500);
-  for (unsigned round = 0; round < rounds(); ++round) {
+  for (std::uint64_t round = 0; round < rounds(); ++round) {
     SCOPED_TRACE(round);
     ASSERT_NO_FATAL_FAILURE(program.step(opened));
     ASSERT_NO_FATAL_FAILURE(opened.expect_found(program.asked, program.oracle));
@@ -40,7 +34,7 @@ TEST_P(KvLogTest, ReopenedAfterAnyBatchItHoldsWhatItHeld) {
   const std::uint64_t seed = test_seed();
   LogOpened opened = LogOpened::create(path(), log_options(1024, 600, 0, GetParam()));
   LogProgram program(seed, 900, 600);
-  for (unsigned round = 0; round < rounds(); ++round) {
+  for (std::uint64_t round = 0; round < rounds(); ++round) {
     SCOPED_TRACE(round);
     ASSERT_NO_FATAL_FAILURE(program.step(opened, 30));
     const KvStore::Stats before = opened.store->stats();
@@ -65,12 +59,13 @@ TEST_P(KvLogTest, ReopenedAfterAnyBatchItHoldsWhatItHeld) {
 // Runs over three segments, some of keys that lie together, and erasing: which of the segments that
 // begin with one run is older decides what tombstones are still needed. Program 26 once lost that
 // keys were erased; so did about one in four.
-void erase_and_reopen(const std::string& path, Form form, std::uint64_t seed, unsigned batches) {
+void erase_and_reopen(const std::string& path, Form form, std::uint64_t seed,
+                      std::uint64_t batches) {
   constexpr std::uint64_t kPairs = 5500, kBatch = 500;
   LogOpened opened = LogOpened::create(path, log_options(kPairs, kBatch, 8192, form));
   std::mt19937_64 random(seed);
   Map oracle;
-  for (unsigned batch = 0; batch < batches;) {
+  for (std::uint64_t batch = 0; batch < batches;) {
     for (std::uint64_t more = 1 + random() % 10; more > 0; --more, ++batch) {
       std::uint64_t count = random() % 3 == 0   ? kBatch
                             : random() % 3 == 0 ? 1 + random() % 8
@@ -107,10 +102,10 @@ void erase_and_reopen(const std::string& path, Form form, std::uint64_t seed, un
 TEST_P(KvLogTest, ErasedKeysStayErasedWhereRunsSpanManySegments) {
   ASSERT_NO_FATAL_FAILURE(erase_and_reopen(path(), GetParam(), 26, 2 * rounds()));
   const std::uint64_t seed = test_seed();
-  for (std::uint64_t i = 0; i < (kSanitized || kFewRounds ? 1 : 3); ++i) {
+  for (std::uint64_t i = 0; i < some_of(kFewRounds ? 1 : 3); ++i) {
     SCOPED_TRACE("seed " + std::to_string(seed) + " and " + std::to_string(i));
     ASSERT_NO_FATAL_FAILURE(
-        erase_and_reopen(path(), GetParam(), seed + i, (kFewRounds ? 2 : 6) * rounds()));
+        erase_and_reopen(path(), GetParam(), seed + i, some_of(kFewRounds ? 120 : 360, 60)));
   }
 }
 

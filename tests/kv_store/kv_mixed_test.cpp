@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "kv_store/kv_log_test.hpp"
-#include "support/sanitized.hpp"
+#include "support/share.hpp"
 #ifdef HOLDFAST_INTERCEPT
 #include "holdfast/testing/crash_medium.hpp"
 #endif
@@ -149,7 +149,7 @@ TEST_P(KvMixed, RandomBatchesDoWhatAnOracleDoes) {
   SCOPED_TRACE(seed);
   LogOpened opened = create(is_log() ? 2600 : 64 * 1024, 3000);
   Map oracle;
-  for (unsigned round = 0; round < (kSanitized || kFewRounds ? 12 : 50); ++round) {
+  for (std::uint64_t round = 0; round < some_of(kFewRounds ? 12 : 50, 12); ++round) {
     SCOPED_TRACE(round);
     opened.store->set_order(random() % 2 == 0 ? KvStore::Order::ordered
                                               : KvStore::Order::unordered);
@@ -383,7 +383,7 @@ TEST_P(KvMixed, BadInputIsRefusedAndChangesNothing) {
 TEST_P(KvMixed, APowerCutLeavesAllOrNothing) {
   SCOPED_TRACE(seed);
   unsigned with = 0, without = 0;
-  for (unsigned round = 0; round < 40; ++round) {
+  for (std::uint64_t round = 0; round < some_of(40, 16); ++round) {
     SCOPED_TRACE(round);
     LogOpened opened = LogOpened::emulated(shape(is_log() ? 4000 : 8192, 1500));
     Map held;

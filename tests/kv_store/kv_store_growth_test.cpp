@@ -6,12 +6,12 @@
 #include "kv_store/kv_log_test.hpp"
 #include "support/killed_child.hpp"
 #include "support/object_names.hpp"
+#include "support/share.hpp"
 #if defined(HOLDFAST_INTERCEPT)
 #include "support/reaper.hpp"
 #elif defined(HOLDFAST_BACKEND_CPU)
 #define HOLDFAST_MEMORY_FAILS
 #include "support/failing_memory.hpp"
-#include "support/sanitized.hpp"
 #endif
 
 namespace holdfast::test {
@@ -72,7 +72,8 @@ class KvStoreGrowth : public Scratch, public ::testing::WithParamInterface<Varia
   template <class Then>
   void behind_cut_off_growths(Then&& then) {
     bool found = false;
-    for (std::uint64_t which = 0; !found; ++which) {
+    const Every tried = every(1, 32, seed);
+    for (std::uint64_t which = tried.first; !found; which += tried.step) {
       ASSERT_LT(which, 2000u);
       LogOpened opened = filled(2);
       (void)starve(which, Fails::from_there, [&] { opened.store->reserve(2 * kCapacity); });
@@ -101,7 +102,8 @@ class KvStoreGrowth : public Scratch, public ::testing::WithParamInterface<Varia
     EXPECT_EQ(now.total.removed, before.total.removed);
   }
 
-  LogProgram program{test_seed(), kKeys, kBatch};
+  const std::uint64_t seed = test_seed();
+  LogProgram program{seed, kKeys, kBatch};
 };
 INSTANTIATE_TEST_SUITE_P(Variants, KvStoreGrowth, ::testing::ValuesIn(kVariants),
                          [](const auto& info) { return info.param.name; });
@@ -127,7 +129,7 @@ TEST_P(KvStoreGrowth, HasAllThatItHadAndRoomForMore) {
 
 // Buckets that are full, and have evicted: each pair has a place in the larger table.
 TEST_P(KvStoreGrowth, OfAFullTableEvictsNothing) {
-  std::mt19937_64 random(test_seed());
+  std::mt19937_64 random(seed);
   LogOpened opened = filled(0, 512);
   std::uint64_t evicted = 0;
   for (int batch = 0; batch < 12; ++batch) {
@@ -159,7 +161,7 @@ TEST_P(KvStoreGrowth, OfAFullTableEvictsNothing) {
 
 TEST_P(KvStoreGrowth, HistoriesGoOnBehindIt) {
   LogOpened opened = filled(5);
-  std::mt19937_64 random(test_seed());
+  std::mt19937_64 random(seed);
   std::uint64_t capacity = kCapacity;
   for (int round = 0; round < (kFewRounds ? 4 : 10); ++round) {
     SCOPED_TRACE(round);
@@ -312,24 +314,26 @@ TEST_P(KvStoreGrowth, OfADamagedTableIsRefused) {
 
 TEST_P(KvStoreGrowth, WhereMemoryRunsOutTheStoreIsAsItWas) {
   LogOpened opened = filled(2);
-  int failures = 0;
+  int failures = 0, tries = 0;
   bool reached = true;
-  for (std::uint64_t which = 0; reached && !HasFailure(); which += kEvery) {
+  const Every tried = every(1, 32, seed);
+  for (std::uint64_t which = tried.first; reached && !HasFailure(); which += tried.step) {
     SCOPED_TRACE(which);
     const std::uint64_t capacity = opened.store->stats().capacity;
-    const Starved tried = starve(which, Fails::once, [&] { opened.store->reserve(capacity + 1); });
-    reached = tried.reached;
-    failures += tried.threw;
-    EXPECT_EQ(opened.store->stats().capacity, tried.threw ? capacity : 2 * capacity);
-    EXPECT_FALSE(tried.threw && has_remains(*opened.region));
-    if (tried.threw && which % 5 != 0) continue;
+    const Starved starved =
+        starve(which, Fails::once, [&] { opened.store->reserve(capacity + 1); });
+    reached = starved.reached;
+    failures += starved.threw;
+    EXPECT_EQ(opened.store->stats().capacity, starved.threw ? capacity : 2 * capacity);
+    EXPECT_FALSE(starved.threw && has_remains(*opened.region));
+    if (tries++ % 5 != 0 && starved.threw) continue;
     ASSERT_NO_FATAL_FAILURE(expect_holds(opened, program.oracle));
     ASSERT_NO_FATAL_FAILURE(program.step(opened));
-    if (tried.threw) continue;
+    if (starved.threw) continue;
     opened.region->close();
     opened = filled_again();  // of a small table; what it had may be there in this one
   }
-  EXPECT_GT(failures, static_cast<int>(20 / kEvery));
+  EXPECT_GT(failures, static_cast<int>(20 / tried.step));
 }
 
 // Memory that is gone from an allocation on: what stands then is what a kill there would leave.
@@ -337,7 +341,8 @@ TEST_P(KvStoreGrowth, CutOffAnywhereTheStoreIsOneOrTheOther) {
   LogOpened opened = filled(2);
   int was = 0, is = 0, remains = 0;
   bool failed = true;
-  for (std::uint64_t which = 0; failed && !HasFailure(); which += kEvery) {
+  const Every tried = every(1, 32, seed);
+  for (std::uint64_t which = tried.first; failed && !HasFailure(); which += tried.step) {
     SCOPED_TRACE(which);
     const std::uint64_t capacity = opened.store->stats().capacity;
     failed = starve(which, Fails::from_there, [&] { opened.store->reserve(capacity + 1); }).reached;
@@ -407,12 +412,14 @@ TEST(KvStoreGrowthChild, DISABLED_RunsUntilKilled) {
 TEST_P(KvStoreGrowth, KilledAtAnyMomentItHasWhatItHad) {
   const std::string cached = GetParam().cache == Cache::on ? "1" : "0";
   filled(0).region->close();
-  std::mt19937_64 random(test_seed());
+  std::mt19937_64 random(seed);
   Map oracle;
   std::uint64_t applied = 0;
   std::uint64_t most = 0;  // pairs that there was room for
   int grew = 0;
-  for (KillRounds rounds(kFewRounds ? 5 : 15); rounds.another(applied > 40 && grew > 0);) {
+  const std::uint64_t least = some_of(40, 12);
+  for (KillRounds rounds(some_of(kFewRounds ? 5 : 15, 3));
+       rounds.another(applied > least && grew > 0);) {
     const ToldBatches told = batches_told(
         applied,
         told_until_killed<ToldBatch>("KvStoreGrowthChild.DISABLED_RunsUntilKilled", arenas(),
@@ -451,6 +458,7 @@ TEST_P(KvStoreGrowth, KilledAtEveryFence) {
     held = made.contents();
     made.region->commit();
   }
+  const Every tried = every(1, 100, seed);
   bool grew = false;  // by a fence before
   int was = 0, is = 0;
   const auto look = [&](std::uint64_t, bool finished) {
@@ -465,8 +473,8 @@ TEST_P(KvStoreGrowth, KilledAtEveryFence) {
     opened.abandon();
   };
   kill_at_fences("KvStoreGrowthChild.DISABLED_DiesAtAFence", path(), arenas(), {{kCached, cached}},
-                 10'000, all_below(40, 16), look);
-  EXPECT_GT(was, 5);
+                 10'000, all_below(40, 16), look, tried);
+  EXPECT_GT(was, static_cast<int>(5 / tried.step));
   EXPECT_GT(is, 0);
 }
 

@@ -16,6 +16,7 @@
 
 #include "support/sanitized.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 
 namespace holdfast::test {
 namespace {
@@ -236,7 +237,7 @@ TEST_P(KvStoreRefTest, BehindABatchThatWasTakenBackTheyAnswerWhatWasThere) {
 
 // So large a table takes longer to be copied than a ref to be asked.
 TEST_P(KvStoreRefTest, ARefOfAStoreThatWasOpenedFindsAllOfIt) {
-  create(kSanitized ? 1 << 17 : 1 << 21, 4096);
+  create(kSanitized ? 1 << 17 : is_log() ? some_of(1 << 21, 1 << 18) : 1 << 21, 4096);
   Keys keys(4096), values(4096);
   Map expected;
   for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -334,7 +335,8 @@ TEST_P(KvStoreRefTest, BesideBatchesEachKeyIsAsBeforeOrAsAfter) {
   std::uint64_t overlaps = 0, wrong = 0;
   std::thread asking([&, ref = store_->ref()] {
     Beside beside(ref, how(), begun, done);
-    for (int asked = 0; asked < 50'000 && (overlaps < 200 || !cleaned); ++asked) {
+    const std::uint64_t most = some_of(200, 20);
+    for (int asked = 0; asked < 50'000 && (overlaps < most || !cleaned); ++asked) {
       overlaps += beside.ask();
     }
     wrong = beside.wrong();
@@ -415,7 +417,8 @@ TEST(KvFingerprints, WhatIsReadOfASegmentThatIsUsedAgainIsDropped) {
   view.words = words.data();
   view.lives = lives.data();
   Stream stream;
-  for (int round = 0; round < 200 || moves < 300000; ++round) {
+  const std::uint64_t rounds = some_of(200, 20), least = some_of(300'000, 30'000);
+  for (std::uint64_t round = 0; round < rounds || moves < least; ++round) {
     launch_look_while_it_moves(stream, view, kKey, 2000, answers.data(), answers.data() + 1);
     stream.synchronize();
   }

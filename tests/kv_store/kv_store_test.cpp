@@ -12,6 +12,7 @@
 #include "kv_store/rules.hpp"
 #include "support/killed_child.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 #ifdef HOLDFAST_INTERCEPT
 #include "support/reaper.hpp"
 #endif
@@ -22,6 +23,9 @@ namespace {
 using kv::ordering_pays;
 using kv::wants_copy;
 using test::error_of;
+using test::Every;
+using test::every;
+using test::some_of;
 using BatchResult = KvStore::BatchResult;
 using Cache = KvStore::Cache;
 using Order = KvStore::Order;
@@ -104,7 +108,8 @@ TEST_P(StoreTest, RandomBatchesAgreeWithAMap) {
   std::mt19937_64 random(test::test_seed());
   Opened opened = create(64 * 1024, 1500);
   std::map<std::uint64_t, std::uint64_t> oracle;
-  for (int round = 0; round < 30; ++round) {
+  const std::uint64_t rounds = some_of(30, 10);
+  for (std::uint64_t round = 0; round < rounds; ++round) {
     const std::size_t count = 1 + random() % 1500;
     Keys keys(count), values(count);
     for (auto& key : keys) key = random() % 3000;  // many keys twice in a batch
@@ -128,7 +133,7 @@ TEST_P(StoreTest, RandomBatchesAgreeWithAMap) {
 
     ASSERT_NO_FATAL_FAILURE(opened.expect_found(keys, oracle));
   }
-  EXPECT_EQ(opened.store->stats().batches, 30u);
+  EXPECT_EQ(opened.store->stats().batches, rounds);
 }
 
 TEST_P(StoreTest, AFullBucketEvictsAndCounts) {
@@ -171,12 +176,15 @@ TEST_P(StoreTest, RunsOfAKeyAreAsItsOperationsOneByOne) {
   const Opened together = create(8, 2000);  // one bucket
   const KvStore::Options shape{8, 1, GetParam().cache, GetParam().log};
   const Opened one_by_one = Opened::create(path("one_by_one"), shape);
-  for (int round = 0; round < 2; ++round) {
+  // Of a share one run that is longer than a block is enough.
+  const std::uint64_t most = some_of(1200, 200);
+  for (std::uint64_t round = 0; round < some_of(2); ++round) {
     Keys keys(40), values;
     for (auto& key : keys) key = random() % 12;
-    while (keys.size() < 1200) {
+    while (keys.size() < most) {
       constexpr std::size_t kLengths[] = {1, 1, 1, 2, 7, 8, 9, 300, 700};
-      keys.insert(keys.end(), std::min(kLengths[random() % 9], 2000 - keys.size()), random() % 12);
+      const std::size_t length = kLengths[random() % (most < 700 ? 8 : 9)];
+      keys.insert(keys.end(), std::min(length, 2000 - keys.size()), random() % 12);
     }
     for (std::size_t i = 0; i < keys.size(); ++i) values.push_back(random());
     together.store->set(keys.data(), values.data(), keys.size());
@@ -454,7 +462,7 @@ TEST_P(CrashedStore, KilledAtAnyMomentABatchIsThereWholeOrNot) {
   std::uint64_t applied = 0;
   int recoveries = 0;
   // A transaction takes a small part of a batch's time: most kills miss it.
-  for (test::KillRounds rounds(15); rounds.another(recoveries > 0);) {
+  for (test::KillRounds rounds(some_of(15, 3)); rounds.another(recoveries > 0);) {
     const test::ToldBatches told = test::batches_told(
         applied, test::told_until_killed<test::ToldBatch>(
                      "StoreChild.DISABLED_SetsUntilKilled", arenas(),
@@ -509,8 +517,13 @@ TEST_P(CrashedStore, KilledAtEveryFenceOfABatchAndOfItsRecovery) {
                                   {"HOLDFAST_TEST_FENCES", std::to_string(fences)},
                                   {"HOLDFAST_TEST_RECOVER", "1"}});
   };
+  const std::uint64_t seed = test::test_seed();
+  const Every tried = every(7, 28, seed);  // of its recovery
+  std::uint64_t kills = 0;
   const auto look = [&](std::uint64_t fence, bool finished) {
-    for (std::uint64_t again = 0; fence % 5 == 0 && !recovery_ends(again); again += 7) {
+    const bool opens_cut_off = kills++ % 5 == 0;
+    for (std::uint64_t again = tried.first; opens_cut_off && !recovery_ends(again);
+         again += tried.step) {
       ASSERT_FALSE(HasFailure());
     }
     const Opened opened = Opened::open(path(), GetParam().cache);
@@ -525,7 +538,7 @@ TEST_P(CrashedStore, KilledAtEveryFenceOfABatchAndOfItsRecovery) {
   };
   test::kill_at_fences(child, path(), arenas(),
                        {{"HOLDFAST_TEST_CACHED", cached()}, {"HOLDFAST_TEST_RECOVER", "0"}}, 1000,
-                       test::all_below(0, 1), look);
+                       test::all_below(0, 1), look, every(1, 100, seed));
 }
 
 #endif  // HOLDFAST_INTERCEPT

@@ -12,11 +12,13 @@
 #include "support/killed_child.hpp"
 #include "support/process.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 
 namespace {
 
 using holdfast::test::Child;
 using holdfast::test::from_environment;
+using holdfast::test::some_of;
 
 class Artifact : public holdfast::test::Scratch {
  protected:
@@ -117,15 +119,15 @@ TEST(ArtifactChild, DISABLED_CreatesUntilKilled) {
 }
 
 #if defined(HOLDFAST_BACKEND_CUDA)
-constexpr int kRounds = 5;  // a child makes a context
+constexpr std::uint64_t kRounds = 5;  // a child makes a context
 #else
-constexpr int kRounds = 60;
+constexpr std::uint64_t kRounds = 60;
 #endif
 
 // Wherever a creation was cut off, the same calls make all of it.
 TEST_F(Artifact, WhatAKilledCreationLeavesIsMadeAnew) {
   std::mt19937_64 random(holdfast::test::test_seed());
-  for (int round = 0; round < kRounds; ++round) {
+  for (std::uint64_t round = 0; round < some_of(kRounds, 5); ++round) {
     const std::string folder = path("made");
     std::filesystem::create_directory(folder);
     (void)holdfast::test::told_until_killed<int>("ArtifactChild.DISABLED_CreatesUntilKilled",

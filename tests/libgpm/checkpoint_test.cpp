@@ -7,6 +7,7 @@
 #include "libgpm/figure7.hpp"
 #include "support/killed_child.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 
 namespace {
 
@@ -41,7 +42,8 @@ TEST_F(LibGpmCheckpoint, Figure7RecoversFromKills) {
   figure7::dnn_training(file.c_str(), false,
                         [](std::uint32_t passes, const auto&) { return passes < 2; });
   std::uint32_t reported = 2;
-  for (holdfast::test::KillRounds rounds(12); rounds.another(reported > 2);) {
+  for (holdfast::test::KillRounds rounds(holdfast::test::some_of(12, 4));
+       rounds.another(reported > 2);) {
     const auto told = holdfast::test::told_until_killed<std::uint32_t>(
         "LibGpmCheckpointChild.DISABLED_TrainsUntilKilled", arenas(),
         {{"HOLDFAST_TEST_PATH", file}}, random, rounds.most_microseconds(40'000));

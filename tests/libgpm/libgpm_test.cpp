@@ -10,6 +10,7 @@
 #include "libgpm/figure6.hpp"
 #include "support/killed_child.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 
 namespace {
 
@@ -126,7 +127,8 @@ TEST_F(LibGpm, Figure6RecoversFromKills) {
   Contents oracle;
   std::uint64_t applied = 0;
   int interrupted = 0;
-  for (holdfast::test::KillRounds rounds(12); rounds.another(interrupted > 0);) {
+  for (holdfast::test::KillRounds rounds(holdfast::test::some_of(12, 4));
+       rounds.another(interrupted > 0);) {
     const auto told = holdfast::test::told_until_killed<std::uint64_t>(
         "LibGpmChild.DISABLED_AppliesUntilKilled", arenas(), {{"HOLDFAST_TEST_PATH", folder()}},
         random, rounds.most_microseconds(10'000));

@@ -1,6 +1,7 @@
 // A log map that is killed at any moment, and at fences and stores of its kernels.
 #include "log_map/log_map_test.hpp"
 #include "support/killed_child.hpp"
+#include "support/share.hpp"
 
 namespace holdfast::test {
 namespace {
@@ -33,7 +34,8 @@ void LogMapCrash::kill_rounds(bool grows) {
   LogMapOpened::create(path(), shape()).abandon();
   Oracle oracle;
   std::uint64_t next = 0;
-  for (KillRounds rounds(12); rounds.another(next >= 12);) {
+  const std::uint64_t least = some_of(12, 6);
+  for (KillRounds rounds(some_of(12, 3)); rounds.another(next >= least);) {
     SCOPED_TRACE(rounds.number());
     const ToldBatches told = batches_told(
         next, told_until_killed<ToldBatch>("LogMapChild.DISABLED_RunsUntilKilled", arenas(),
@@ -72,7 +74,7 @@ TEST_F(LogMapCrash, KilledInItsCreationItIsWholeOrAbsent) {
   RegionOptions options;
   options.size = LogMap::region_bytes(shape()) + (4 << 20);
   Region::create(path(), options).abandon();
-  for (int round = 0; round < 10; ++round) {
+  for (std::uint64_t round = 0; round < some_of(10, 3); ++round) {
     SCOPED_TRACE(round);
     (void)told_until_killed<std::uint64_t>("LogMapChild.DISABLED_CreatesUntilKilled", arenas(),
                                            {{"HOLDFAST_TEST_PATH", path()}}, random);
@@ -107,7 +109,7 @@ TEST_F(LogMapCrash, ADamagedLogIsRefusedOrSaysNothingElse) {
   int refused = 0;
   const ObjectInfo records = opened.region->object("map.index.records");
   auto* const bytes = static_cast<std::uint8_t*>(opened.region->address(records));
-  for (int round = 0; round < 60; ++round) {
+  for (std::uint64_t round = 0; round < some_of(60, 15); ++round) {
     std::size_t bit = random() % (records.bytes() * 8);
     while (bytes[bit / 8] == 0) bit = random() % (records.bytes() * 8);
     SCOPED_TRACE(bit);

@@ -7,7 +7,7 @@
 #include "support/object_names.hpp"
 #if defined(HOLDFAST_BACKEND_CPU)
 #include "support/failing_memory.hpp"
-#include "support/sanitized.hpp"
+#include "support/share.hpp"
 #endif
 
 namespace holdfast::test {
@@ -145,22 +145,24 @@ TEST_P(LogMapGrowth, WhereMemoryRunsOutTheMapIsAsItWas) {
   LogMapOpened opened = filled(5);
   EXPECT_EQ(opened.map->verify(), "");  // and waits for what the last batch has left to do
   std::uint64_t capacity = kCapacity;
-  int failures = 0;
+  int failures = 0, tries = 0;
   bool failed = true;
-  for (std::uint64_t which = 0; failed && !HasFailure(); which += kEvery) {
+  const Every tried = every(1, 32, seed);
+  for (std::uint64_t which = tried.first; failed && !HasFailure(); which += tried.step) {
     SCOPED_TRACE(which);
-    const Starved tried = starve(which, Fails::once, [&] { opened.map->reserve(capacity + 100); });
-    failed = tried.reached;
-    if (!tried.threw) capacity += 100;
-    failures += tried.threw;
+    const Starved starved =
+        starve(which, Fails::once, [&] { opened.map->reserve(capacity + 100); });
+    failed = starved.reached;
+    if (!starved.threw) capacity += 100;
+    failures += starved.threw;
     EXPECT_EQ(names_in(*opened.region), whole_names);
     EXPECT_EQ(opened.map->stats().capacity, capacity);
-    if (which % 5 != 0) continue;
+    if (tries++ % 5 != 0) continue;
     run(opened, 1);
     // Behind it: what a batch leaves to do has ended, and is no part of what fails.
     ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
   }
-  EXPECT_GT(failures, static_cast<int>(30 / kEvery));
+  EXPECT_GT(failures, static_cast<int>(30 / tried.step));
   ASSERT_NO_FATAL_FAILURE(opened.expect_holds(oracle));
 }
 
@@ -170,7 +172,8 @@ TEST_P(LogMapGrowth, CutOffAnywhereTheMapIsOneOrTheOther) {
   std::uint64_t capacity = kCapacity;
   int was = 0, is = 0, remains = 0;
   bool failed = true;
-  for (std::uint64_t which = 0; failed && !HasFailure(); which += kEvery) {
+  const Every tried = every(1, 32, seed);
+  for (std::uint64_t which = tried.first; failed && !HasFailure(); which += tried.step) {
     SCOPED_TRACE(which);
     failed = starve(which, Fails::from_there, [&] { opened.map->reserve(capacity + 100); }).reached;
     remains += names_in(*opened.region) != whole_names;
@@ -191,7 +194,8 @@ TEST_P(LogMapGrowth, CutOffAnywhereTheMapIsOneOrTheOther) {
 // Of the log alone, and of log and places.
 TEST_P(LogMapGrowth, WhatACutOffOneLeftGoesWithTheMap) {
   std::size_t most = 0;  // objects that there were
-  for (std::uint64_t which = 0; most < whole_names.size() + 6; which += 7) {
+  const Every tried = every(7, 28, seed);
+  for (std::uint64_t which = tried.first; most < whole_names.size() + 6; which += tried.step) {
     ASSERT_LT(which, 3000u);
     LogMapOpened opened = filled(1);
     EXPECT_EQ(opened.map->verify(), "");

@@ -3,7 +3,7 @@
 
 #include "log_map/log_map_test.hpp"
 #include "support/failing_memory.hpp"
-#include "support/sanitized.hpp"
+#include "support/share.hpp"
 
 namespace holdfast::test {
 namespace {
@@ -16,7 +16,8 @@ TEST_F(LogMapMemory, ACreationThatFailsIsNoneAndCanBeMadeAgain) {
   options.size = LogMap::region_bytes(shape) + (1 << 20);
   Region region = Region::create(path(), options);
   int failures = 0;
-  for (std::uint64_t which = 0;; ++which) {
+  const Every tried = every(1, 32);
+  for (std::uint64_t which = tried.first;; which += tried.step) {
     SCOPED_TRACE(which);
     ASSERT_LT(which, 100'000u);
     bool made = true;
@@ -39,7 +40,7 @@ TEST_F(LogMapMemory, ACreationThatFailsIsNoneAndCanBeMadeAgain) {
     LogMap::remove(region, "map");
     if (!failed) break;
   }
-  EXPECT_GT(failures, 10);
+  EXPECT_GT(failures, static_cast<int>(10 / tried.step));
 }
 
 // What the map holds, or nothing where it says that it has to be opened again.
@@ -88,12 +89,13 @@ TEST_F(LogMapMemory, ABatchThatFailsIsThereWholeOrNotAndNoPlaceIsLost) {
   EXPECT_GT(failures, 5);
 }
 
-// Calls body() with each of its allocations failing in turn, and between() between two of them,
-// with the number of the next.
+// Calls body() with each of its allocations failing in turn, and between() between two of them.
 template <class Body, class Between>
-int with_failures(Body&& body, Between&& between) {
+int with_failures(const Every& tried, Body&& body, Between&& between) {
   int failures = 0;
-  for (std::uint64_t which = 0; which < 100'000; which += kEvery) {
+  // The first one in any case: some calls have but a few.
+  const std::uint64_t next = tried.first != 0 ? tried.first : tried.step;
+  for (std::uint64_t which = 0; which < 100'000; which += which == 0 ? next : tried.step) {
     SCOPED_TRACE(which);
     between();
     FailingMemory memory(which, Fails::once);
@@ -133,20 +135,27 @@ TEST_P(LogMapMemoryOf, OpeningsAndLooksThatFailLeaveNothingUnderWay) {
   };
   std::vector<std::uint8_t> found(keys.size());
   Rows rows(keys.size() * 32);
+  const Every tried = every();
   const int failures = with_failures(
+      tried,
       [&] {
         opened.map.reset();
         opened.map = std::make_unique<LogMap>(LogMap::open(*opened.region, "map", GetParam()));
       },
       again);
-  constexpr int few = static_cast<int>(5 / kEvery);
+  const int few = static_cast<int>(5 / tried.step);
   EXPECT_GT(failures, 2 * few);
-  EXPECT_GT(with_failures([&] { (void)opened.map->verify(); }, again), few);
+  EXPECT_GT(with_failures(
+                tried, [&] { (void)opened.map->verify(); }, again),
+            few);
   EXPECT_GT(
-      with_failures([&] { opened.map->find(keys.data(), rows.data(), found.data(), keys.size()); },
-                    again),
+      with_failures(
+          tried, [&] { opened.map->find(keys.data(), rows.data(), found.data(), keys.size()); },
+          again),
       few / 2);
-  EXPECT_GT(with_failures([&] { (void)opened.contents(); }, again), few);
+  EXPECT_GT(with_failures(
+                tried, [&] { (void)opened.contents(); }, again),
+            few);
 }
 
 }  // namespace

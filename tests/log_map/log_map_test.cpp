@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "support/sanitized.hpp"
+#include "support/share.hpp"
 
 namespace holdfast::test {
 namespace {
@@ -31,8 +31,7 @@ TEST_P(LogMapOfValues, RandomProgramsAgreeWithAMap) {
   LogMapOpened opened = LogMapOpened::create(path(), log_map_options(1500, bytes, 1200, 0, form));
   std::mt19937_64 random(seed);
   Oracle oracle;
-  const int rounds = kSanitized ? 12 : 40;
-  for (int round = 0; round < rounds; ++round) {
+  for (std::uint64_t round = 0; round < some_of(40, 12); ++round) {
     SCOPED_TRACE(round);
     const std::size_t count = random() % 3 == 0 ? 1 + random() % 4 : 1 + random() % 1200;
     const NumberedBatch batch(random(), count, random() % 4 == 0 ? 1 + count / 3 : 1500, bytes);
@@ -196,7 +195,7 @@ TEST_F(LogMapTest, AKeyThatABatchErasesTwiceComesFreeOnce) {
 // Whatever a batch leaves to do, it does without the region.
 TEST_F(LogMapTest, TheRegionMayBeClosedBehindABatch) {
   for (const Form form : {Form::whole, Form::fingerprints}) {
-    for (std::uint64_t n = 0; n < (kSanitized ? 4 : 20); ++n) {
+    for (std::uint64_t n = 0; n < some_of(20, 2); ++n) {
       LogMapOpened opened = LogMapOpened::create(path(), log_map_options(3000, 32, 3000, 0, form));
       Oracle oracle;
       for (std::uint64_t batch = 4; batch < 6; ++batch) {

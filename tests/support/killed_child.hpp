@@ -15,6 +15,7 @@
 #include "holdfast/region.hpp"
 #include "support/process.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 
 namespace holdfast::test {
 
@@ -98,22 +99,27 @@ inline bool came_to_its_end(const std::string& name, const std::string& arenas,
 // Kills a child at one of its fences after the other, each time with the file at `path` as it is
 // now: the first one, and step(fence) behind that the next, until it comes to its end, which it has
 // to within `most` fences. Behind each child it is look(fence, finished)'s turn. The child's
-// environment has HOLDFAST_TEST_PATH, and HOLDFAST_TEST_FENCES, for its Reaper.
+// environment has HOLDFAST_TEST_PATH, and HOLDFAST_TEST_FENCES, for its Reaper. Of all these fences
+// it is at those of `tried`.
 template <class Step, class Look>
 void kill_at_fences(const std::string& name, const std::string& path, const std::string& arenas,
                     const Child::Environment& environment, std::uint64_t most, Step&& step,
-                    Look&& look) {
+                    Look&& look, const Every tried = every()) {
   const std::vector<char> image = read_file(path);
+  const auto behind = [&](std::uint64_t fence, std::uint64_t steps) {
+    for (; steps > 0; --steps) fence += step(fence);
+    return fence;
+  };
   bool finished = false;
-  for (std::uint64_t fence = 0; !finished; fence += step(fence)) {
+  for (std::uint64_t fence = behind(0, tried.first); !finished; fence = behind(fence, tried.step)) {
     SCOPED_TRACE("fence " + std::to_string(fence));
-    ASSERT_LT(fence, most) << name << " does not come to its end";
     Region::destroy(path);
     write_file(path, image);
     Child::Environment all = environment;
     all.emplace_back("HOLDFAST_TEST_PATH", path);
     all.emplace_back("HOLDFAST_TEST_FENCES", std::to_string(fence));
     finished = came_to_its_end(name, arenas, all);
+    ASSERT_TRUE(finished || fence < most) << name << " does not come to its end";
     ASSERT_FALSE(::testing::Test::HasFailure());
     ASSERT_NO_FATAL_FAILURE(look(fence, finished));
   }

@@ -10,7 +10,4 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-// Of what is tried one after the other (bytes that flip, allocations that fail) every kEvery-th is.
-inline constexpr unsigned kEvery = kSanitized ? 7 : 1;
-
 }  // namespace holdfast::test

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 #include "workload/inputs.hpp"
 #include "workload_checks.hpp"
 
@@ -297,6 +298,18 @@ class HandwrittenDigits : public LenetTest {
       GTEST_SKIP() << "HOLDFAST_DATA does not name a folder with mnist/t10k-*.gz";
     }
   }
+  // A share of the passes over the digits, at the end of which more are told right than by chance.
+  void expect_learnt() {
+    const bool all = holdfast::test::share() == 1;
+    if (!all)
+      settings_.steps =
+          LeNet(settings_).steps() / std::min<std::uint64_t>(holdfast::test::share(), 10);
+    run(settings_, [&](LeNet& lenet) {
+      EXPECT_EQ(lenet.verify(), "");
+      EXPECT_GE(lenet.accuracy(), all ? 0.95 : 0.8);
+      std::cout << "held back and told right: " << lenet.accuracy() << "\n";
+    });
+  }
   Settings settings_;
 };
 
@@ -314,22 +327,14 @@ TEST_F(HandwrittenDigits, AreThoseOfTheDataSet) {
 
 TEST_F(HandwrittenDigits, AreLearntByHostThreads) {
   settings_.mode = Mode::cpu;
-  run(settings_, [&](LeNet& lenet) {
-    EXPECT_EQ(lenet.verify(), "");
-    EXPECT_GE(lenet.accuracy(), 0.95);
-    std::cout << "held back and told right: " << lenet.accuracy() << "\n";
-  });
+  expect_learnt();
 }
 
 TEST_F(HandwrittenDigits, AreLearntByKernels) {
 #if defined(HOLDFAST_INTERCEPT) || defined(HOLDFAST_SANITIZE)
   GTEST_SKIP() << "takes minutes in this flavour";
 #endif
-  run(settings_, [&](LeNet& lenet) {
-    EXPECT_EQ(lenet.verify(), "");
-    EXPECT_GE(lenet.accuracy(), 0.95);
-    std::cout << "held back and told right: " << lenet.accuracy() << "\n";
-  });
+  expect_learnt();
 }
 
 // A run of the real size that learns nothing is an error.

@@ -27,8 +27,8 @@ Run run_whole(const workload::Info& info, const workload::Settings& settings);
 Run run_step_by_step(const workload::Info& info, const workload::Settings& settings);
 
 // CPU backend: runs in forked processes, each of them killed with SIGKILL at a random time, until
-// `kills` landed in a running step or recovery; then lets one finish. Prints its seed. Checks that
-// every finished run ends as run_whole() does, by EXPECT.
+// `kills`, or the share of them that is asked for, landed in a running step or recovery; then lets
+// one finish. Prints its seed. Checks that every finished run ends as run_whole() does, by EXPECT.
 void expect_kills_survived(const workload::Info& info, const workload::Settings& settings,
                            unsigned kills, std::uint64_t seed);
 

@@ -18,6 +18,7 @@
 
 #include "support/error_of.hpp"
 #include "support/scratch.hpp"
+#include "support/share.hpp"
 #include "workload/file_target.hpp"
 #include "workload/inputs.hpp"
 #include "workload/saver.hpp"
@@ -100,7 +101,7 @@ TEST_P(EachMode, WhatTheCpuStoresIsThereInTheNextProcess) {
   {
     Backing backing(options());
     const std::uint32_t id = backing.target("t", kBytes);
-    for (int round = 0; round < 20; ++round) {
+    for (std::uint64_t round = 0; round < holdfast::test::some_of(20, 4); ++round) {
       std::vector<unsigned char> from(kBytes);
       for (auto& byte : from) byte = static_cast<unsigned char>(random());
       const std::uint64_t split = random() % kBytes;
