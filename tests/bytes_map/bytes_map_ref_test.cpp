@@ -9,9 +9,9 @@
 #include "support/error_of.hpp"
 #include "support/killed_child.hpp"
 #include "support/linearizable.hpp"
+#include "support/share.hpp"
 #if defined(HOLDFAST_BACKEND_CPU)
 #include "holdfast/cpu/executor.hpp"
-#include "support/share.hpp"
 #endif
 
 namespace holdfast::test {

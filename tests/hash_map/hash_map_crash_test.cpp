@@ -6,6 +6,7 @@
 #include "hash_map/format.hpp"
 #include "hash_map/map_test.hpp"
 #include "support/killed_child.hpp"
+#include "support/share.hpp"
 
 namespace holdfast::test {
 namespace {

@@ -12,9 +12,9 @@
 #include "hash_map/map_test.hpp"
 #include "support/error_of.hpp"
 #include "support/linearizable.hpp"
+#include "support/share.hpp"
 #if defined(HOLDFAST_BACKEND_CPU)
 #include "holdfast/cpu/executor.hpp"
-#include "support/share.hpp"
 #endif
 
 namespace holdfast::test {

@@ -1,9 +1,9 @@
 // Batches of the hash map against std::unordered_map, and what a table takes.
 #include "hash_map/map_test.hpp"
+#include "support/share.hpp"
 
 #if defined(HOLDFAST_BACKEND_CPU)
 #include "holdfast/cpu/executor.hpp"
-#include "support/share.hpp"
 #endif
 
 namespace holdfast::test {
