@@ -53,8 +53,7 @@ class FailingCalls : public Scratch {
                const std::function<void(Object&)>& check) {
     int failures = 0;
     // The first one in any case: some calls have but a few.
-    const std::uint64_t next = tried.first != 0 ? tried.first : tried.step;
-    for (std::uint64_t which = 0; which < 10'000; which += which == 0 ? next : tried.step) {
+    for (std::uint64_t which = 0; which < 10'000; which = tried.behind(which)) {
       SCOPED_TRACE(name + (", allocation " + std::to_string(which)));
       std::unique_ptr<Object> object = open();
       auto arrays = std::make_unique<Arrays>();

@@ -94,8 +94,7 @@ template <class Body, class Between>
 int with_failures(const Every& tried, Body&& body, Between&& between) {
   int failures = 0;
   // The first one in any case: some calls have but a few.
-  const std::uint64_t next = tried.first != 0 ? tried.first : tried.step;
-  for (std::uint64_t which = 0; which < 100'000; which += which == 0 ? next : tried.step) {
+  for (std::uint64_t which = 0; which < 100'000; which = tried.behind(which)) {
     SCOPED_TRACE(which);
     between();
     FailingMemory memory(which, Fails::once);
