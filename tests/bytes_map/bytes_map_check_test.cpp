@@ -1,6 +1,5 @@
 // The programs of the map of byte strings under the checker, and whether a change of them is
 // noticed.
-#include "check/share_of_mutants.hpp"
 #include "check/shipped_program.hpp"
 #include "check/verdicts.hpp"
 
@@ -40,18 +39,13 @@ class BytesMapCheckOfMutants : public ::testing::TestWithParam<Waits> {};
 TEST_P(BytesMapCheckOfMutants, WhoDoesNotWaitForARecordIsNoticed) {
   Options options;
   options.nested = false;
-  const SizedProgram program{"usual", [] { return shipped_program(GetParam().program); }};
-  const auto is_there = [](const Place& place) {
-    return place.file.find(GetParam().file) != std::string::npos;
-  };
   int killed = 0;
-  check_some_mutants(program, options, is_there, [&](const std::vector<Mutant>& mutants) {
-    for (const Mutant& mutant : mutants) {
-      killed += is_there(mutant.place) && mutant.fate == Mutant::Fate::killed &&
-                mutant.killer == Mutant::Killer::state;
-    }
-    return killed > 0;
-  });
+  for (const Mutant& mutant :
+       check_mutants({{"usual", [] { return shipped_program(GetParam().program); }}}, options, 1)) {
+    const bool is_there = mutant.place.file.find(GetParam().file) != std::string::npos;
+    killed +=
+        is_there && mutant.fate == Mutant::Fate::killed && mutant.killer == Mutant::Killer::state;
+  }
   EXPECT_GE(killed, 1);
 }
 

@@ -1,6 +1,5 @@
 // The map's programs under the checker: whole at the usual sizes (docs/map.md has what that
 // explores, and the mutants), and whether their changes are noticed.
-#include "check/share_of_mutants.hpp"
 #include "check/shipped_program.hpp"
 #include "check/verdicts.hpp"
 
@@ -22,17 +21,12 @@ TEST_P(HashMapCheck, ChangesOfTheProgramAreNoticed) {
   options.schedules = 100;
   options.nested = false;
   const SizedProgram program{"usual", [] { return shipped_program(GetParam()); }};
-  const auto is_of_map = [](const Place& place) {
-    return place.file.find("hash_map_") != std::string::npos;
-  };
   int killed = 0;
-  check_some_mutants(program, options, is_of_map, [&](const std::vector<Mutant>& mutants) {
-    for (const Mutant& mutant : mutants) {
-      killed += is_of_map(mutant.place) && mutant.fate == Mutant::Fate::killed &&
-                mutant.killer == Mutant::Killer::state;
-    }
-    return killed > 0;
-  });
+  for (const Mutant& mutant : check_mutants({program}, options, 1)) {
+    const bool of_map = mutant.place.file.find("hash_map_") != std::string::npos;
+    killed +=
+        of_map && mutant.fate == Mutant::Fate::killed && mutant.killer == Mutant::Killer::state;
+  }
   EXPECT_GE(killed, 1);
 }
 
