@@ -98,7 +98,7 @@ test-check: tools
 test-asan: tools
 	cmake --preset asan >/dev/null
 	cmake --build --preset asan -j $(JOBS)
-	HOLDFAST_TEST_SHARE=$$((3 * $(SHARE))) ctest --preset asan -j $(JOBS)
+	HOLDFAST_TEST_SHARE=$(SHARE) ctest --preset asan -j $(JOBS)
 
 test-python: install cpu
 	pytest -n $(JOBS) --dist loadfile
