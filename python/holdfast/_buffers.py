@@ -48,6 +48,10 @@ def _read_only(what: str) -> Error:
     return _refuse(what, "the array is read-only, and is written into: give a copy of it")
 
 
+def _masked(what: str) -> Error:
+    return _refuse(what, "the array is masked: save its data and its mask as two arrays")
+
+
 def is_torch(array: Any) -> bool:
     """Whether it is a tensor of PyTorch, which is not imported for this."""
     torch = sys.modules.get("torch")
@@ -64,6 +68,8 @@ def is_array(value: Any) -> bool:
 
 
 def _of_numpy(array: np.ndarray[Any, Any], what: str, only_read: bool) -> Buffer:
+    if isinstance(array, np.ma.MaskedArray):
+        raise _masked(what)
     name = array.dtype.name
     if not _types.is_buffer_type(name) or not array.dtype.isnative:
         raise _refuse(
@@ -132,7 +138,7 @@ def _of_cuda_interface(array: Any, what: str, only_read: bool) -> Buffer:
     address, read_only = interface["data"]
     strides = interface.get("strides")
     if interface.get("mask") is not None:
-        raise _refuse(what, "the array is masked: save its data and its mask as two arrays")
+        raise _masked(what)
     if not _types.is_buffer_type(dtype.name) or not dtype.isnative:
         raise _refuse(what, f"elements of type {dtype} cannot be saved")
     if strides is not None and not _is_contiguous(shape, strides, dtype.itemsize):

@@ -9,7 +9,7 @@ from typing import Any
 from . import _types
 from ._backend import ext
 from ._buffers import Buffer, buffer_of
-from ._errors import Error, checked_number
+from ._errors import checked_number
 from ._region import Region
 from ._streams import stream_number
 
@@ -176,9 +176,7 @@ class Checkpoint:
 
 
 def _checked(tag: int) -> int:
-    if not 0 <= tag < 2**64:
-        raise Error(f"the tag is {tag}: give a number from 0 to 2**64 - 1")
-    return tag
+    return checked_number(tag, "the tag")
 
 
 def _wait_for(stream: Any) -> None:

@@ -8,24 +8,22 @@ their names, and the mark goes.
 from __future__ import annotations
 
 import ctypes
-import errno
 import json
 import os
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ._errors import Error
+from ._errors import Error, code_of
 
 ITEM_BYTES = (8, 4, 8, 4)  # keys, embeddings, scores, optimizer states
 _PART = ".part"
 _MARK = ".unfinished"  # beside the file of keys
-_CODES = {errno.ENOENT: "not_found", errno.ENOSPC: "no_space", errno.EACCES: "permission"}
 
 
 def _failed(path: object, error: OSError) -> Error:
     return Error(
         f"{path}: {error.strerror}: give the path of a file that can be read or written",
-        _CODES.get(error.errno or 0, "io"),
+        code_of(error),
     )
 
 
@@ -121,7 +119,7 @@ def read_meta(path: str) -> dict[str, Any]:
         raise Error(
             f"{path}: {error.strerror}: give the meta file of the dump, or '' to load the arrays "
             "without one",
-            _CODES.get(error.errno or 0, "io"),
+            code_of(error),
         ) from None
     except (ValueError, RecursionError) as error:  # of JSON, and of UTF-8
         raise Error(f"{path} is no meta file of a dump: {error}", "damaged") from None

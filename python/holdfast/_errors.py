@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import operator
 from collections.abc import Iterable
 from typing import Any
@@ -16,6 +17,25 @@ class Error(RuntimeError):
     def __init__(self, message: str, code: str = "invalid_argument") -> None:
         super().__init__(message)
         self.code = code
+
+
+_CODES = {
+    errno.ENOENT: "not_found",
+    errno.ENOTDIR: "not_found",
+    errno.EACCES: "permission",
+    errno.EPERM: "permission",
+    errno.EEXIST: "already_exists",
+    errno.ENOSPC: "no_space",
+    errno.EDQUOT: "no_space",
+    errno.EISDIR: "invalid_argument",
+    errno.ELOOP: "invalid_argument",
+    errno.ENAMETOOLONG: "invalid_argument",
+}
+
+
+def code_of(error: OSError) -> str:
+    """Returns what holdfast::Errc calls a failure of the system."""
+    return _CODES.get(error.errno or 0, "io")
 
 
 def checked_number(value: Any, what: str, least: int = 0, most: int = 2**64 - 1) -> int:

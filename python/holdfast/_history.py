@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import operator
 import os
 import sys
 import threading
@@ -46,8 +45,8 @@ def _leave_to_parent() -> None:
 os.register_at_fork(after_in_child=_leave_to_parent)
 
 
-def _number(step: SupportsIndex) -> int:
-    return checked_number(operator.index(step), "the step", most=2**64 - 2)
+def _number(step: Any) -> int:
+    return checked_number(step, "the step", most=2**64 - 2)
 
 
 class Ticket:
@@ -362,10 +361,10 @@ class History:
         """
         flat: list[int] = []
         for item in steps:
-            try:
-                flat.append(_number(cast(SupportsIndex, item)))
-            except TypeError:  # also of an array, which has __index__ but for one element alone
-                flat.extend(map(_number, cast(Iterable[SupportsIndex], item)))
+            # An array of no dimension is a number, though its type can be iterated.
+            several = isinstance(item, Iterable) and not isinstance(item, str | bytes)
+            several = several and getattr(item, "ndim", 1) != 0
+            flat.extend(map(_number, cast(Iterable[Any], item) if several else (item,)))
         self._handle.hint(flat)
 
     def prefetch_start(self) -> None:

@@ -25,6 +25,8 @@ def map_operations() -> dict[str, int]:
 
 def numbers_of(operations: Any, known: dict[str, int]) -> Any:
     """Returns operations as an array of the numbers of those that are known; arrays as they are."""
+    if isinstance(operations, np.ma.MaskedArray):
+        raise Error("operations is a masked array: give a plain one of what is to be done")
     if is_array(operations) and not (
         isinstance(operations, np.ndarray) and operations.dtype.kind == "U"
     ):

@@ -358,7 +358,12 @@ def checked_region(region: Any, of: str) -> Region:
 
 def path_text(path: str | os.PathLike[str]) -> str:
     """Returns a path as the library takes it. Raises Error invalid_argument: not UTF-8."""
-    text = os.fspath(path)
+    try:
+        text = os.fspath(path)
+    except TypeError:
+        raise Error(f"the path is {path!r}: give a string, or a pathlib.Path") from None
+    if not isinstance(text, str):
+        raise Error(f"the path {text!r} is bytes: give a string (os.fsdecode())")
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -29,6 +29,7 @@ _PLAIN = "(plain values)"  # the buffer of the JSON
 _MOST_NAME_BYTES = 47
 _PLAIN_KEY = re.compile(r"(?!-?[0-9]+$)[^/~]+")  # no number, which an int key would be
 _DEEPEST = 64
+_MOST_INT_BITS = 8192  # Python's own limit of what it reads as text is some 14,000
 _LEAST_ROOM = 4096
 
 
@@ -60,6 +61,11 @@ class _Flattened:
     def _node(self, value: Any, path: Path) -> Node:
         if len(path) > _DEEPEST:
             raise Error(f"'{_shown(path[:8])}...' is nested more than {_DEEPEST} deep")
+        if type(value) is int and value.bit_length() > _MOST_INT_BITS:
+            raise Error(
+                f"'{_shown(path)}' is an int of {value.bit_length()} bits: a checkpoint holds "
+                f"those of {_MOST_INT_BITS} at most"
+            )
         if type(value) in (bool, int, float, str) or value is None:
             return value
         if isinstance(value, dict):

@@ -37,9 +37,12 @@ def _as_u64(values: Any, what: str) -> Any:
     if hasattr(values, "__dlpack__"):
         return values
     try:
-        return integers(values, np.uint64).reshape(-1)
+        made = integers(values, np.uint64)
     except (OverflowError, ValueError, TypeError) as error:
         raise ValueError(f"{what} must be integers from 0 to 2**64 - 1: {error}") from None
+    if made.ndim > 1:
+        raise ValueError(f"{what} is a list of lists: give one of integers")
+    return made.reshape(-1)
 
 
 def _checked(capacity: int, max_batch: int) -> tuple[int, int]:
@@ -101,7 +104,7 @@ class KeyValueStore:
         log_records: int = 0,
         index: str = "automatic",
     ) -> None:
-        self.region = region
+        self.region = checked_region(region, "a store")
         try:
             self._store = ext.open_store(region._handle, cache, index)
         except Error as error:  # nothing, or a creation that was cut off
@@ -126,7 +129,7 @@ class KeyValueStore:
     ) -> KeyValueStore:
         """Makes a store for `capacity` pairs. Raises Error (already_exists, no_space)."""
         store = cls.__new__(cls)
-        store.region = region
+        store.region = checked_region(region, "a store")
         store._store = _create(region, capacity, max_batch, cache, layout, log_records, index)
         return store
 
@@ -136,7 +139,7 @@ class KeyValueStore:
     ) -> KeyValueStore:
         """Opens and recovers the store in `region`. Raises Error (not_found, damaged)."""
         store = cls.__new__(cls)
-        store.region = region
+        store.region = checked_region(region, "a store")
         store._store = ext.open_store(region._handle, cache, index)
         return store
 

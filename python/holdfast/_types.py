@@ -27,16 +27,22 @@ _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _MAX_TYPE_NAME = 23  # bytes, of the format
 
 
+def _known() -> str:
+    return ", ".join(map(str, _NAMES))
+
+
 def to_medium(shape: tuple[int, ...], dtype: npt.DTypeLike) -> tuple[str, int, int]:
     """Returns the type's name, its bytes, and the count of elements.
 
     The first dimension is the count; the others belong to the element's type, so that an array
     of shape (1000, 4) and type float32 is 1000 elements of type "f32x4".
     """
-    resolved = np.dtype(dtype)
+    try:
+        resolved = np.dtype(dtype)
+    except (TypeError, ValueError):
+        raise Error(f"{dtype!r} is no type of elements: use one of {_known()}") from None
     if resolved not in _NAMES:
-        known = ", ".join(str(known) for known in _NAMES)
-        raise Error(f"a region cannot hold elements of type {resolved}: use one of {known}")
+        raise Error(f"a region cannot hold elements of type {resolved}: use one of {_known()}")
     if not shape or any(extent < 1 for extent in shape):
         raise Error(f"the shape is {shape}: every extent must be at least 1")
     name = "x".join([_NAMES[resolved], *map(str, shape[1:])])
@@ -45,7 +51,7 @@ def to_medium(shape: tuple[int, ...], dtype: npt.DTypeLike) -> tuple[str, int, i
     elements = 1
     for extent in shape[1:]:
         elements *= extent
-    if resolved.itemsize * elements >= 2**63:
+    if resolved.itemsize * elements * shape[0] >= 2**63:
         raise Error(f"the shape is {shape}: that is more than can be addressed")
     return name, resolved.itemsize * elements, shape[0]
 

@@ -16,6 +16,7 @@
 #include "backend_cpu/pending.hpp"
 #include "backend_cpu/soon.hpp"
 #include "backend_cpu/stream_impl.hpp"
+#include "core/address.hpp"
 #include "core/event_access.hpp"
 #include "core/guard.hpp"
 #include "core/host_asks.hpp"
@@ -268,6 +269,8 @@ void* Stream::native() const {
 
 void copy_async(Stream& stream, void* dst, const void* src, std::size_t bytes) {
   if (bytes == 0) return;
+  core::check_address(dst, bytes, "the target of a copy");
+  core::check_address(src, bytes, "the source of a copy");
   const void* const pc = __builtin_return_address(0);
   cpu::note_copied(src, bytes);
   cpu::note_copied(dst, bytes);
@@ -278,6 +281,7 @@ void copy_async(Stream& stream, void* dst, const void* src, std::size_t bytes) {
 
 void fill_async(Stream& stream, void* dst, int byte, std::size_t bytes) {
   if (bytes == 0) return;
+  core::check_address(dst, bytes, "the target of a fill");
   const void* const pc = __builtin_return_address(0);
   cpu::note_copied(dst, bytes);
   stream.impl().push([=] {

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "backend_cuda/check.hpp"
+#include "core/address.hpp"
 #include "core/event_access.hpp"
 #include "core/host_asks.hpp"
 #include "core/kernel_memory.hpp"
@@ -137,6 +138,8 @@ float Event::elapsed_ms(const Event& start, const Event& stop) {
 }
 
 void copy_async(Stream& stream, void* dst, const void* src, std::size_t bytes) {
+  core::check_address(dst, bytes, "the target of a copy");
+  core::check_address(src, bytes, "the source of a copy");
   // A region that has grown is registered in parts, and one call may not span two.
   while (bytes > 0) {
     const std::size_t part = std::min(backend::bytes_before_boundary(dst, bytes),
@@ -150,6 +153,7 @@ void copy_async(Stream& stream, void* dst, const void* src, std::size_t bytes) {
 
 void fill_async(Stream& stream, void* dst, int byte, std::size_t bytes) {
   if (bytes == 0) return;
+  core::check_address(dst, bytes, "the target of a fill");
   HOLDFAST_CUDA(cudaMemsetAsync(dst, byte, bytes, stream.impl().stream));
 }
 

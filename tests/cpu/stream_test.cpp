@@ -182,6 +182,22 @@ TEST(Event, WhoWaitsForWorkThatFailedFailsToo) {
   EXPECT_FALSE(ran[1]);
 }
 
+TEST(Stream, BytesAtNullAreRefusedAndNoBytesAreNot) {
+  Stream stream;
+  unsigned data[4] = {1, 2, 3, 4};
+  const auto expect_refused = [](auto&& use, const char* what) {
+    EXPECT_EQ(error_of(use, {what, " of 8 bytes is null"}), Errc::invalid_argument);
+  };
+  expect_refused([&] { copy_async(stream, nullptr, data, 8); }, "the target of a copy");
+  expect_refused([&] { copy_async(stream, data, nullptr, 8); }, "the source of a copy");
+  expect_refused([&] { fill_async(stream, nullptr, 0, 8); }, "the target of a fill");
+  copy_async(stream, nullptr, nullptr, 0);
+  fill_async(stream, nullptr, 0, 0);
+  copy_async(stream, data, data + 2, 8);
+  stream.synchronize();
+  EXPECT_EQ(data[0], 3u);
+}
+
 TEST(Stream, OneThatWasMovedFromSaysSo) {
   Stream stream;
   unsigned data[4] = {};

@@ -223,6 +223,7 @@ def test_unfit_arrays_are_refused(region: holdfast.Region) -> None:
         (wide[::-1], ["not contiguous"]),
         (read_only, ["read-only"]),
         (np.zeros(3, object), ["object", "float32"]),
+        (np.ma.array([1.0, 2.0], mask=[False, True]), ["masked"]),
         (np.zeros(3, ">f4"), [">f4"]),
         (np.zeros(3, "M8[s]"), ["datetime64"]),
         (np.zeros((3, 0)), ["nothing to save"]),
@@ -256,8 +257,9 @@ def test_misuse_is_refused(region: holdfast.Region) -> None:
         checkpoint.add("g", "array", array)
     with refused("invalid_argument", "47"):
         checkpoint.add("g", "n" * 48, array)
-    with refused("invalid_argument", "tag"):
-        checkpoint.save("g", -1)
+    for tag in (-1, 2**64, 1.5, "1", None):
+        with refused("invalid_argument", "the tag"):
+            checkpoint.save("g", tag)  # type: ignore[arg-type]
     checkpoint.save("g")
     with refused("invalid_argument", "before"):
         checkpoint.add("g", "late", array)

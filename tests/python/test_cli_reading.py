@@ -156,6 +156,41 @@ def test_last_commit_names_what_it_sets_aside(run: Run, place: Place, command: s
     assert run("kv", "get", "rescued.hf", 3, "--json").json["values"] == {"3": 30}
 
 
+def test_what_is_mistyped_sets_nothing_aside(run: Run, place: Place) -> None:
+    place.start_writer()
+    place.kill_writer()
+    before = place.bytes()
+    for arguments in (
+        ["put", "a.hf", "1=10", "foo"],
+        ["put", "a.hf", "x=1"],
+        ["put", "a.hf", "1=x"],
+        ["put", "a.hf", f"{2**64 - 1}=1"],
+        ["del", "a.hf", 1, "x"],
+    ):
+        answer = run("kv", *arguments, "--last-commit", "--json")
+        assert (answer.status, answer.json["error"]["code"]) == (1, "invalid_argument"), answer
+        assert "arena_set_aside" not in answer.json
+        assert place.bytes() == before
+    # What only the store knows to be wrong does, and says so.
+    answer = run("kv", "del", "a.hf", *range(65), "--last-commit", "--json")
+    assert (answer.status, answer.json["error"]["code"]) == (1, "invalid_argument")
+    assert Path(answer.json["arena_set_aside"]).read_bytes() in before.values()
+
+
+def test_what_is_mistyped_does_not_open_a_map(run: Run, tmp_path: Path) -> None:
+    assert run("kv", "create", "m.hf", "--layout", "map", "--capacity", 100).status == 0
+    file = tmp_path / "m.hf"
+    before = (file.read_bytes(), file.stat().st_mtime_ns)
+    for arguments in (["put", "m.hf", "a"], ["put", "m.hf", "1=2", "--text"]):
+        answer = run("kv", *arguments, "--json")
+        assert (answer.status, answer.json["error"]["code"]) == (1, "invalid_argument"), answer
+        assert (file.read_bytes(), file.stat().st_mtime_ns) == before
+    assert run("kv", "put", "m.hf", "a=b=c", "1=2").status == 0
+    values = run("kv", "get", "m.hf", "a", 1, "--json").json["values"]
+    assert values == {"a": "b=c", "1": "2"}
+    assert run("kv", "del", "m.hf", "a", 1, "--json").json["removed"] == 2
+
+
 def test_a_workload_begins_with_the_last_commit(run: Run, place: Place) -> None:
     region = place.folder / "r"
     with workloads.Process(workloads.Run("hotspot", steps=1_000_000), region) as process:

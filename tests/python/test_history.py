@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import random
@@ -316,9 +317,12 @@ def test_hints_take_numbers_and_whatever_can_be_iterated(history: History) -> No
     for step in (*range(29, 14, -1), 3, 3, 0):
         history.restore(step)
         assert (array == step).all()
-    with pytest.raises(TypeError):
-        history.hint("12")  # type: ignore[arg-type]
+    history.hint(np.array(12))
+    for unfit in ("12", b"1", 1.5, None, [1.5], ["1"]):
+        refused("invalid_argument", functools.partial(history.hint, unfit))  # type: ignore[arg-type]
     refused("invalid_argument", lambda: history.hint(-1))
+    refused("invalid_argument", lambda: history.save(1.5))  # type: ignore[arg-type]
+    refused("invalid_argument", lambda: history.protect("m", np.ma.zeros(3)))
 
 
 def test_what_is_hinted_first_is_fetched_first() -> None:

@@ -56,6 +56,24 @@ def test_types_come_back(path: Path, dtype: str) -> None:
         assert region["a"][2, 1, 1] == 1
 
 
+def test_what_no_array_or_path_can_be_is_named(path: Path) -> None:
+    with holdfast.create(path, 1 << 20) as region:
+        for shape, dtype, words in [
+            ((2**32, 2**32, 8), "float64", "more than can be addressed"),
+            (3, "x", "no type of elements"),
+            (3, ["a", 1], "no type of elements"),
+        ]:
+            with pytest.raises(holdfast.Error, match=words):
+                region.allocate("a", shape, dtype)  # type: ignore[arg-type]
+        assert list(region) == []
+    before = path.read_bytes()
+    for unfit in (os.fsencode(path), None, 3):
+        for call in (holdfast.open, lambda given: holdfast.create(given, 1 << 20)):
+            with pytest.raises(holdfast.Error, match="the path"):
+                call(unfit)  # type: ignore[arg-type]
+    assert path.read_bytes() == before
+
+
 def test_unsupported_types_are_named(path: Path) -> None:
     with holdfast.create(path, 4 * MIB) as region:
         with pytest.raises(holdfast.Error, match="complex128"):

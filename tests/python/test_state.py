@@ -127,6 +127,8 @@ def test_another_structure_is_refused(region: holdfast.Region) -> None:
         (np.float32(1), ["numpy.float32"]),
         (lambda: 0, ["function"]),
         (np.zeros(2, object), ["object"]),
+        (np.ma.array([1.0, 2.0], mask=[False, True]), ["masked"]),
+        (1 << 8192, ["8193 bits", "8192"]),
         (np.zeros((2, 2)).T[:1], ["contiguous"]),
         ({(1, 2): 3}, ["(1, 2)", "tuple", "str or int"]),
         ({True: 3}, ["True", "bool"]),

@@ -165,6 +165,14 @@ def test_bad_input_changes_nothing(store: KeyValueStore) -> None:
         store.set(wide.T[0], u64(1, 2))
     with pytest.raises(ValueError, match="2\\*\\*64"):
         store.get([-1])
+    with pytest.raises(ValueError, match="list of lists"):
+        store.set([[1], [2]], [[1], [2]])
+    operations = np.ma.array(np.zeros(2, np.uint8), mask=[False, True])
+    with pytest.raises(holdfast.Error, match="masked array"):
+        store.apply(operations, u64(1, 2), u64(1, 2))
+    for opening in (KeyValueStore, KeyValueStore.open, lambda none: KeyValueStore.create(none, 8)):
+        with pytest.raises(holdfast.Error, match="the region of a store is None"):
+            opening(None)  # type: ignore[arg-type]
     with pytest.raises(ValueError):
         store.get(["a"])
     with pytest.raises(holdfast.Error, match="2 keys and 1 values"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import functools
 import json
 import os
@@ -24,7 +23,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from .._errors import Error
+from .._errors import Error, code_of
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -90,6 +89,12 @@ err = Console(stderr=True, highlight=False, emoji=False)
 _Result = TypeVar("_Result")
 
 
+class _Said:
+    """What a command that fails later on has done all the same."""
+
+    set_aside = ""
+
+
 class UsageError(Error):
     """What options cannot be together, where the parser does not know."""
 
@@ -106,6 +111,7 @@ def note(text: str) -> None:
 
 def note_set_aside(arena: str) -> None:
     """Says where --last-commit put an arena; nothing if there was none."""
+    _Said.set_aside = arena
     if arena:
         note(
             f"what a crash left since the last commit is set aside as {arena}: `holdfast backup` "
@@ -168,6 +174,7 @@ def command(function: Callable[..., _Result]) -> Callable[..., _Result]:
     @functools.wraps(function)
     def run(*arguments: Any, **options: Any) -> _Result:
         as_json = bool(options.get("as_json"))
+        _Said.set_aside = ""
         try:
             return function(*arguments, **options)
         except KeyboardInterrupt:
@@ -186,20 +193,6 @@ def command(function: Callable[..., _Result]) -> Callable[..., _Result]:
     return run
 
 
-_CODES = {
-    errno.ENOENT: "not_found",
-    errno.ENOTDIR: "not_found",
-    errno.EACCES: "permission",
-    errno.EPERM: "permission",
-    errno.EEXIST: "already_exists",
-    errno.ENOSPC: "no_space",
-    errno.EDQUOT: "no_space",
-    errno.EISDIR: "invalid_argument",
-    errno.ELOOP: "invalid_argument",
-    errno.ENAMETOOLONG: "invalid_argument",
-}
-
-
 def _of_system(error: OSError) -> tuple[str, str]:
     """Returns the code, and what failed with which file."""
     if error.errno is None or error.strerror is None:
@@ -207,12 +200,13 @@ def _of_system(error: OSError) -> tuple[str, str]:
     given = (error.filename, error.filename2)
     names = [os.fsdecode(name) for name in given if isinstance(name, str | bytes)]
     message = f"{' and '.join(names)}: {error.strerror}" if names else error.strerror
-    return _CODES.get(error.errno, "io"), message
+    return code_of(error), message
 
 
 def fail(as_json: bool, code: str, message: str) -> None:
     """Prints what failed, for machines or for people."""
     if as_json and not _stdout.failed:
-        emit({"ok": False, "error": {"code": code, "message": message}})
+        done = {"arena_set_aside": _Said.set_aside} if _Said.set_aside else {}
+        emit({"ok": False, "error": {"code": code, "message": message}, **done})
     else:
         complain(message)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import typer
@@ -61,6 +61,7 @@ AllowEvictions = Annotated[
 # What csvfile does not read as an integer, and the command line does.
 _PREFIXED = re.compile(r"[+-]?0(x[0-9a-f]+|o[0-7]+|b[01]+)", re.ASCII | re.IGNORECASE)
 _MOST_PAIRS = 2**35
+_Parsed = TypeVar("_Parsed")
 
 
 def _close_as_it_was(opened: Region) -> None:
@@ -168,6 +169,33 @@ def _parse_key(text: str, is_text: bool) -> int:
     return key
 
 
+def _parse_pair(pair: str, is_text: bool) -> tuple[int, int]:
+    key, _, value = pair.rpartition("=")
+    return _parse_key(key, is_text), _parse(value, "value")
+
+
+def _parsed_first(
+    parse: Callable[[], list[_Parsed]],
+    is_text: bool,
+    path: Path,
+    arena_folder: Path | None,
+    last_commit: bool,
+) -> list[_Parsed]:
+    """Returns the numbers of the arguments, before anything is opened for writing.
+
+    Of a map of strings, which has none: nothing, or what happens to be numbers there.
+    """
+    try:
+        numbers = parse()
+    except Error:
+        if not _is_map(path, arena_folder, last_commit):
+            raise
+        numbers = []
+    if is_text and _is_map(path, arena_folder, last_commit):
+        _refuse_text(True)
+    return numbers
+
+
 @app.command("create", epilog="Example: holdfast kv create flights.hf --capacity 4000000")
 @common.command
 def create(
@@ -193,7 +221,7 @@ def create(
     """Makes a new, empty store."""
     if layout == "map":
         if log_records:
-            raise Error("--log-records is of the layout log")
+            raise common.UsageError("--log-records is of the layout log")
         result = kv_strings.create(store, capacity, max_batch, record_bytes, arena_folder)
         if as_json:
             common.emit(result)
@@ -204,9 +232,9 @@ def create(
             )
         return
     if layout not in ("in_place", "log"):
-        raise Error(f"--layout is '{layout}': use in_place, log or map")
+        raise common.UsageError(f"--layout is '{layout}': use in_place, log or map")
     if record_bytes is not None:
-        raise Error("--record-bytes is of the layout map")
+        raise common.UsageError("--record-bytes is of the layout map")
     size = KeyValueStore.region_bytes(capacity, max_batch, layout, log_records)
     with _region.create(store, size, arena_folder=arena_folder) as region:
         made = KeyValueStore.create(
@@ -274,7 +302,7 @@ def load(
     to keep every pair.
     """
     if batch_by and batch:
-        raise Error("--batch-by and --batch exclude each other: give one")
+        raise common.UsageError("--batch-by and --batch exclude each other: give one")
     of_strings = _is_map(store, arena_folder, last_commit)
     if of_strings and (key_type, value_type) != ("auto", "auto"):
         raise Error("--key-type and --value-type are of stores of numbers")
@@ -376,18 +404,17 @@ def put(
 
     Exits with 1 if the store was too small to keep every pair.
     """
+    for pair in pairs:
+        if "=" not in pair:
+            raise Error(f"'{pair}' is not of the form KEY=VALUE")
+    numbers = _parsed_first(
+        lambda: [_parse_pair(pair, text) for pair in pairs], text, store, arena_folder, last_commit
+    )
     with _open(store, arena_folder, last_commit) as kv:
         if isinstance(kv, BytesMap):
-            _refuse_text(text)
             kv_strings.put(kv, pairs, as_json)
             return
-        keys, values = [], []
-        for pair in pairs:
-            key, equals, value = pair.rpartition("=")
-            if not equals:
-                raise Error(f"'{pair}' is not of the form KEY=VALUE")
-            keys.append(_parse_key(key, text))
-            values.append(_parse(value, "value"))
+        keys, values = zip(*numbers, strict=True)
         result = kv.set(keys, values)
         capacity = kv.stats().capacity
         aside = kv.region.open_report.arena_set_aside
@@ -414,7 +441,10 @@ def get(
     arena_folder: common.ArenaFolder = None,
     as_json: common.Json = False,
 ) -> None:
-    """Looks keys up. Exits with 1 if one of them is absent. Changes nothing."""
+    """Looks keys up. Exits with 1 if one of them is absent.
+
+    Changes nothing; a map of strings is opened for writing all the same.
+    """
     with _read(store, arena_folder, last_commit) as kv:
         if isinstance(kv, BytesMap):
             _refuse_text(text)
@@ -443,12 +473,14 @@ def delete(
     as_json: common.Json = False,
 ) -> None:
     """Removes keys as one transaction; absent ones are passed over."""
+    numbers = _parsed_first(
+        lambda: [_parse_key(key, text) for key in keys], text, store, arena_folder, last_commit
+    )
     with _open(store, arena_folder, last_commit) as kv:
         if isinstance(kv, BytesMap):
-            _refuse_text(text)
             removed = kv_strings.delete(kv, keys)
         else:
-            removed = kv.erase([_parse_key(key, text) for key in keys]).removed
+            removed = kv.erase(numbers).removed
         aside = kv.region.open_report.arena_set_aside
     if as_json:
         common.emit({"ok": True, "removed": removed, "arena_set_aside": aside})

@@ -13,7 +13,6 @@ import typer
 
 from .. import _region, csvfile
 from .._bytes_map import BytesMap
-from .._errors import Error
 from . import common, kv_rows
 
 NAME = "strings"  # of the map in its region
@@ -81,9 +80,7 @@ def _report(counts: dict[str, Any], not_done: int, as_json: bool, text: str = ""
 def put(kv: BytesMap, pairs: Sequence[str], as_json: bool) -> None:
     keys, values = [], []
     for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise Error(f"'{pair}' is not of the form KEY=VALUE")
+        key, _, value = pair.partition("=")
         keys.append(_as_bytes(key))
         values.append(_as_bytes(value))
     done = kv.insert_or_assign(keys, values)
