@@ -106,14 +106,14 @@ def test_doctor_says_what_is_missing(run: Run) -> None:
 def test_kv_log(run: Run) -> None:
     create = ["kv", "create", "a.hf", "--capacity", 1000, "--max-batch", 64]
     answer = run(*create, "--layout", "tree")
-    assert answer.status == 1
+    assert answer.status == 2
     assert "use in_place, log or map" in answer.err
     few = ["--capacity", 100_000, "--layout", "log", "--log-records", 100_000]
     answer = run("kv", "create", "a.hf", *few)
     assert answer.status == 1
     assert "log_records" in answer.err
     answer = run(*create, "--log-records", 10000)
-    assert answer.status == 1
+    assert answer.status == 2
     assert "in_place" in answer.err
     made = run(*create, "--layout", "log", "--log-records", 10000, "--json").json
     assert (made["layout"], made["capacity"]) == ("log", 1000)
@@ -288,10 +288,10 @@ def test_load_refuses(run: Run, tmp_path: Path) -> None:
     run("kv", "create", "a.hf", "--capacity", 4096, "--max-batch", 16)
     file = tmp_path / "rows.csv"
 
-    def refused(text: str, word: str, *options: object) -> None:
+    def refused(text: str, word: str, *options: object, status: int = 1) -> None:
         file.write_text(text)
         answer = run("kv", "load", "a.hf", file, "--key", "id", "--value", "v", *options)
-        assert answer.status == 1
+        assert answer.status == status
         assert word in answer.err.replace("\n", " "), answer.err
 
     refused("", "header")
@@ -300,7 +300,7 @@ def test_load_refuses(run: Run, tmp_path: Path) -> None:
     refused("id,v\n1,2\nx,2\n", "line 3", "--key-type", "int")
     refused("id,v\n18446744073709551615,2\n", "reserved")
     refused("id,v\n" + "1,2\n" * 20, "max-batch", "--batch", 20)
-    refused("id,v\n1,2\n", "exclude", "--batch", 2, "--batch-by", "v")
+    refused("id,v\n1,2\n", "exclude", "--batch", 2, "--batch-by", "v", status=2)
     refused("id,v\n1,2\n", "kind", "--key-type", "colour")
     file.with_suffix(".gz").write_bytes(b"not packed")
     answer = run("kv", "load", "a.hf", tmp_path / "rows.gz", "--key", "id", "--value", "v")

@@ -219,9 +219,9 @@ def create(
     as_json: common.Json = False,
 ) -> None:
     """Makes a new, empty store."""
+    if log_records and layout != "log":
+        raise common.UsageError(f"--log-records is of the layout log, and this is {layout}")
     if layout == "map":
-        if log_records:
-            raise common.UsageError("--log-records is of the layout log")
         result = kv_strings.create(store, capacity, max_batch, record_bytes, arena_folder)
         if as_json:
             common.emit(result)
