@@ -125,7 +125,7 @@ class Checkpoint:
         holds this group with other arrays; the message names the difference.
         """
         _wait_for(stream)
-        self._handle.save(group, _checked(tag))
+        self._handle.save(group, checked_number(tag, "the tag"))
 
     def save_async(self, group: str, tag: int = 0, *, stream: Any = None) -> PendingSave:
         """The same, but returns once the arrays are copied aside, in memory of the device.
@@ -134,7 +134,7 @@ class Checkpoint:
         Raises Error as save() does, and no_memory.
         """
         _wait_for(stream)
-        return PendingSave(self._handle.save_async(group, _checked(tag)))
+        return PendingSave(self._handle.save_async(group, checked_number(tag, "the tag")))
 
     def restore(self, group: str, *, stream: Any = None) -> int | None:
         """Loads the last save of a group into its arrays and returns its number.
@@ -173,10 +173,6 @@ class Checkpoint:
 
     def __repr__(self) -> str:
         return f"<holdfast.Checkpoint '{self.name}' in {self.region.path}>"
-
-
-def _checked(tag: int) -> int:
-    return checked_number(tag, "the tag")
 
 
 def _wait_for(stream: Any) -> None:

@@ -58,7 +58,8 @@ TEST_P(KvLogTest, ReopenedAfterAnyBatchItHoldsWhatItHeld) {
 
 // Runs over three segments, some of keys that lie together, and erasing: which of the segments that
 // begin with one run is older decides what tombstones are still needed (`KvLogRules` asserts it by
-// itself). With the order wrong, about one program in eight loses that keys were erased.
+// itself). Program 26 once lost that keys were erased; where the order is put back to what it was
+// then, other programs do, in about one run in eight.
 void erase_and_reopen(const std::string& path, Form form, std::uint64_t seed,
                       std::uint64_t batches) {
   constexpr std::uint64_t kPairs = 5500, kBatch = 500;
@@ -100,6 +101,7 @@ void erase_and_reopen(const std::string& path, Form form, std::uint64_t seed,
 }
 
 TEST_P(KvLogTest, ErasedKeysStayErasedWhereRunsSpanManySegments) {
+  ASSERT_NO_FATAL_FAILURE(erase_and_reopen(path(), GetParam(), 26, 2 * rounds()));
   const std::uint64_t seed = test_seed();
   for (std::uint64_t i = 0; i < some_of(kFewRounds ? 1 : 3); ++i) {
     SCOPED_TRACE("seed " + std::to_string(seed) + " and " + std::to_string(i));
