@@ -35,6 +35,11 @@ class Buffer:
     def nbytes(self) -> int:
         return self.itemsize * math.prod(self.shape)
 
+    def check_writable(self, what: str) -> None:
+        """Raises Error if it is NumPy's and was made read-only since buffer_of() took it."""
+        if isinstance(self.keep, np.ndarray) and not self.keep.flags.writeable:
+            raise _read_only(what)
+
 
 def _refuse(what: str, why: str) -> Error:
     return Error(f"{what}: {why}")

@@ -99,7 +99,7 @@ class Checkpoint:
         stay where it is.
         Raises Error: an array that is not so, a name that is there or is no name (1 to 47 bytes).
         """
-        self._add(group, name, buffer_of(array, f"array '{name}' of group '{group}'"))
+        self._add(group, name, buffer_of(array, _called(group, name)))
 
     def _add(self, group: str, name: str, buffer: Buffer) -> None:
         kind = _types.to_buffer(buffer.dtype, buffer.itemsize, buffer.shape)
@@ -140,9 +140,11 @@ class Checkpoint:
         """Loads the last save of a group into its arrays and returns its number.
 
         Nothing was saved: returns None, and the arrays are as they were.
-        Raises Error as save() does, and damaged if the save's checksum does not hold (the arrays
-        are then undefined).
+        Raises Error as save() does, damaged if the save's checksum does not hold (the arrays are
+        then undefined), and invalid_argument where NumPy's array was made read-only since add().
         """
+        for name, buffer in self._arrays.get(group, {}).items():
+            buffer.check_writable(_called(group, name))
         _wait_for(stream)
         return self._handle.restore(group)
 
@@ -173,6 +175,10 @@ class Checkpoint:
 
     def __repr__(self) -> str:
         return f"<holdfast.Checkpoint '{self.name}' in {self.region.path}>"
+
+
+def _called(group: str, name: str) -> str:
+    return f"array '{name}' of group '{group}'"
 
 
 def _wait_for(stream: Any) -> None:

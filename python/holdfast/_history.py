@@ -97,6 +97,10 @@ class Ticket:
         return f"<holdfast.Ticket of step {self.step}>"
 
 
+def _called(name: str) -> str:
+    return f"array '{name}'"
+
+
 class _Arrays:
     """The arrays of a history, kept alive as long as its calls may use them.
 
@@ -121,6 +125,12 @@ class _Arrays:
                 self._replaced.append((self._number, old))
             gone = self._take_unused()
         _let_go(gone)
+
+    def check_writable(self) -> None:
+        with self._lock:
+            protected = list(self._protected.items())
+        for name, buffer in protected:
+            buffer.check_writable(_called(name))
 
     def clear(self) -> None:
         """Of a history that is closed: no call uses them."""
@@ -309,7 +319,7 @@ class History:
         Raises Error: an array that is not so, a name that is empty, longer than 111 bytes or has a
         zero byte.
         """
-        buffer = buffer_of(array, f"array '{name}'")
+        buffer = buffer_of(array, _called(name))
         # Copies of other memory are done when a call returns: no stream orders NumPy's stores.
         on_device = buffer.on_device and ext.backend_name() == "cuda"
         with self._arrays.order:
@@ -339,12 +349,13 @@ class History:
     def restore(self, step: SupportsIndex, stream: Any = None, *, keep: bool = False) -> None:
         """Puts a checkpoint into the protected arrays.
 
-        Raises Error: not_found; invalid_argument if the checkpoint has other arrays or sizes, which
-        it names (nothing is changed then); damaged if no tier has it whole (the arrays are then
-        undefined).
+        Raises Error: not_found; invalid_argument if the checkpoint has other arrays or sizes, or
+        NumPy's array was made read-only since protect(), which it names (nothing is changed then);
+        damaged if no tier has it whole (the arrays are then undefined).
         """
         call = self._arrays.begin()
         try:
+            self._arrays.check_writable()
             self._handle.restore(_number(step), self._stream(stream), keep)
         finally:
             self._arrays.end(call)

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <set>
 #include <utility>
@@ -32,9 +33,12 @@ struct Pending {
   std::atomic<bool> any_copied{false};
 };
 
+// Never destroyed: streams may be later than what is static. Made where no memory is left, too:
+// the first one to ask may be a stream that ends.
 Pending& pending() {
-  static Pending* const the = new Pending;  // streams may be later than what is static
-  return *the;
+  alignas(Pending) static std::byte storage[sizeof(Pending)];
+  static Pending* const instance = new (storage) Pending;
+  return *instance;
 }
 
 struct Stack {

@@ -113,7 +113,9 @@ TEST_F(BytesMapRefTest, RandomProgramsDoWhatAnOracleDoes) {
   Strings keys;
   for (U64 i = 0; i < kGroups * 5; ++i) keys.push_back(key_of(i));
   int no_value = 0, replaced = 0;
-  for (U64 program = 0; program < some_of(3); ++program) {
+  // Three programs in a hundred meet no room that is too small.
+  const auto some_are_missing = [&] { return no_value == 0 || replaced <= 20; };
+  for (U64 program = 0; program < some_of(3) || (some_are_missing() && program < 12); ++program) {
     const std::string path = this->path("region" + std::to_string(program));
     BytesOpened opened = BytesOpened::create(path, BytesOpened::shape(200, 400'000));
     Oracle oracle;

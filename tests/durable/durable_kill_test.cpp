@@ -62,6 +62,13 @@ void expect_made(Region& region) {
   EXPECT_EQ(names_in(region), expected);
 }
 
+// Also the first stream of a process, where each test is one.
+TEST(DurableKillStream, EndsWhereNoMemoryIsLeft) {
+  std::optional<Stream> stream(std::in_place);
+  const FailingMemory memory(0, Fails::from_there);
+  stream.reset();
+}
+
 // Memory that runs out at each allocation in turn, of which there is one at least between any two
 // changes of the region: where nothing can be allocated any more, what stands then is what a kill
 // there would leave.

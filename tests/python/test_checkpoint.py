@@ -243,6 +243,24 @@ def test_unfit_arrays_are_refused(region: holdfast.Region) -> None:
     checkpoint.save("g")
 
 
+def test_what_was_made_read_only_since_is_not_written(region: holdfast.Region) -> None:
+    array, other = np.ones(4), np.ones(3)
+    checkpoint = Checkpoint(region, "c")
+    checkpoint.add("g", "other", other)
+    checkpoint.add("g", "array", array)
+    checkpoint.save("g", 7)
+    array[:] = other[:] = 2
+    array.flags.writeable = False
+    with refused("invalid_argument", "'array'", "'g'", "read-only"):
+        checkpoint.restore("g")
+    assert array.tolist() == [2] * 4 and other.tolist() == [2] * 3
+    checkpoint.save("g", 8)  # reads
+    array.flags.writeable = True
+    array[:] = 3
+    assert checkpoint.restore("g") == 8
+    assert array.tolist() == [2] * 4
+
+
 def test_misuse_is_refused(region: holdfast.Region) -> None:
     array = np.zeros(10)
     with refused("invalid_argument", "a/b"):

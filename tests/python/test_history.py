@@ -172,6 +172,21 @@ def test_arrays_that_are_refused(history: History) -> None:
     refused("invalid_argument", lambda: history.save(1), "protect()")
 
 
+def test_what_was_made_read_only_since_is_not_written(history: History) -> None:
+    array, other = np.ones(4), np.ones(3)
+    history.protect("other", other)
+    history.protect("array", array)
+    history.save(1)
+    array[:] = other[:] = 2
+    array.flags.writeable = False
+    refused("invalid_argument", lambda: history.restore(1), "'array'", "read-only")
+    assert array.tolist() == [2] * 4 and other.tolist() == [2] * 3
+    history.save(2)  # reads
+    array.flags.writeable = True
+    history.restore(1)
+    assert array.tolist() == [1] * 4
+
+
 def test_tickets(history: History) -> None:
     history.protect("a", np.zeros(1000))
     ticket = history.save(5)
