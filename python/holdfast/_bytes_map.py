@@ -74,7 +74,7 @@ def _bytes_of(string: Any, what: str) -> bytes:
             raise Error(f"{what}: {string!r} has no UTF-8: give bytes") from None
     try:
         view = memoryview(string)
-    except TypeError:
+    except (TypeError, ValueError):
         raise Error(f"{what}: {string!r} is neither bytes nor text") from None
     if view.itemsize != 1:
         raise Error(f"{what}: {string!r} has elements of {view.itemsize} bytes: give its bytes")

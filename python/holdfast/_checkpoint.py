@@ -9,8 +9,8 @@ from typing import Any
 from . import _types
 from ._backend import ext
 from ._buffers import Buffer, buffer_of
-from ._errors import checked_number
-from ._region import Region
+from ._errors import checked_number, checked_text
+from ._region import Region, checked_region
 from ._streams import stream_number
 
 # The handle that saves under a name of a region. There is one at a time: it knows which of a
@@ -71,6 +71,8 @@ class Checkpoint:
     """
 
     def __init__(self, region: Region, name: str) -> None:
+        checked_region(region, "a checkpoint")
+        checked_text(name, "the name of a checkpoint")
         previous = _live.get((region._handle, name))
         if previous is not None:
             previous.close()
@@ -99,7 +101,8 @@ class Checkpoint:
         stay where it is.
         Raises Error: an array that is not so, a name that is there or is no name (1 to 47 bytes).
         """
-        self._add(group, name, buffer_of(array, _called(group, name)))
+        checked_text(name, "the name of an array")
+        self._add(checked_group(group), name, buffer_of(array, _called(group, name)))
 
     def _add(self, group: str, name: str, buffer: Buffer) -> None:
         kind = _types.to_buffer(buffer.dtype, buffer.itemsize, buffer.shape)
@@ -125,7 +128,7 @@ class Checkpoint:
         holds this group with other arrays; the message names the difference.
         """
         _wait_for(stream)
-        self._handle.save(group, checked_number(tag, "the tag"))
+        self._handle.save(checked_group(group), checked_number(tag, "the tag"))
 
     def save_async(self, group: str, tag: int = 0, *, stream: Any = None) -> PendingSave:
         """The same, but returns once the arrays are copied aside, in memory of the device.
@@ -134,7 +137,7 @@ class Checkpoint:
         Raises Error as save() does, and no_memory.
         """
         _wait_for(stream)
-        return PendingSave(self._handle.save_async(group, checked_number(tag, "the tag")))
+        return PendingSave(self._handle.save_async(checked_group(group), checked_number(tag, "the tag")))
 
     def restore(self, group: str, *, stream: Any = None) -> int | None:
         """Loads the last save of a group into its arrays and returns its number.
@@ -143,7 +146,7 @@ class Checkpoint:
         Raises Error as save() does, damaged if the save's checksum does not hold (the arrays are
         then undefined), and invalid_argument where NumPy's array was made read-only since add().
         """
-        for name, buffer in self._arrays.get(group, {}).items():
+        for name, buffer in self._arrays.get(checked_group(group), {}).items():
             buffer.check_writable(_called(group, name))
         _wait_for(stream)
         return self._handle.restore(group)
@@ -153,7 +156,7 @@ class Checkpoint:
 
         So that others can be added for it, such as tensors that have moved.
         """
-        self._handle.forget(group)
+        self._handle.forget(checked_group(group))
         self._arrays.pop(group, None)
 
     def groups(self) -> list[str]:
@@ -166,7 +169,7 @@ class Checkpoint:
         A group is there from its first save or restore on.
         """
         found = []
-        for buffer in self._handle.stored(group):
+        for buffer in self._handle.stored(checked_group(group)):
             dtype, shape = _types.from_buffer(buffer.type, buffer.count)
             found.append(
                 StoredBuffer(buffer.name, buffer.type, dtype, shape, buffer.count, buffer.nbytes)
@@ -175,6 +178,11 @@ class Checkpoint:
 
     def __repr__(self) -> str:
         return f"<holdfast.Checkpoint '{self.name}' in {self.region.path}>"
+
+
+def checked_group(name: str) -> str:
+    """Returns what may be one's name. Raises Error."""
+    return checked_text(name, "the name of a group")
 
 
 def _called(group: str, name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import operator
 from collections.abc import Iterable
 from typing import Any
@@ -33,6 +34,9 @@ _CODES = {
 }
 
 
+_MOST_EXTENTS = 32  # of an array of NumPy, before its second version
+
+
 def code_of(error: OSError) -> str:
     """Returns what holdfast::Errc calls a failure of the system."""
     return _CODES.get(error.errno or 0, "io")
@@ -52,8 +56,11 @@ def checked_number(value: Any, what: str, least: int = 0, most: int = 2**64 - 1)
 def extents_of(shape: Any, what: str) -> tuple[int, ...]:
     """Returns those of a shape, which one number is, too. Raises Error."""
     several = isinstance(shape, Iterable) and not isinstance(shape, str | bytes)
+    given = tuple(itertools.islice(shape, _MOST_EXTENTS + 1)) if several else (shape,)
+    if len(given) > _MOST_EXTENTS:
+        raise Error(f"{what} has more than {_MOST_EXTENTS} extents: give a shape")
     try:
-        extents = tuple(map(operator.index, shape if several else (shape,)))
+        extents = tuple(map(operator.index, given))
     except TypeError:
         raise Error(f"{what} is {shape!r}: every extent must be a whole number") from None
     if any(extent >= 2**63 for extent in extents):
@@ -65,6 +72,10 @@ def checked_text(value: Any, what: str) -> str:
     """Returns a string that the compiled module can take. Raises Error."""
     if not isinstance(value, str):
         raise Error(f"{what} is {value!r}: give a string")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Error(f"{what} is {value!r}, which has no UTF-8: give text that has") from None
     return value
 
 

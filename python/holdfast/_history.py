@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 from . import ranks as rank_groups
 from ._backend import ext
 from ._buffers import Buffer, buffer_of
-from ._errors import Error, checked_number
+from ._errors import Error, checked_number, checked_text
 from ._objects import objects_of
 from ._region import path_text
 from ._snapshot import HistorySnapshot, parse
@@ -319,7 +319,7 @@ class History:
         Raises Error: an array that is not so, a name that is empty, longer than 111 bytes or has a
         zero byte.
         """
-        buffer = buffer_of(array, _called(name))
+        buffer = buffer_of(array, _called(checked_text(name, "the name of an array")))
         # Copies of other memory are done when a call returns: no stream orders NumPy's stores.
         on_device = buffer.on_device and ext.backend_name() == "cuda"
         with self._arrays.order:
@@ -328,6 +328,7 @@ class History:
 
     def unprotect(self, name: str) -> None:
         """Later saves leave the array out. No such array: nothing happens."""
+        checked_text(name, "the name of an array")
         with self._arrays.order:
             self._handle.unprotect(name)
             self._arrays.replace(name, None)
@@ -423,6 +424,8 @@ class History:
         ticket: of this rank's save of it. Raises Error on all ranks if one cannot have it, or not
         within ranks_timeout.
         """
+        if not isinstance(ticket, Ticket):
+            raise Error(f"the ticket is {ticket!r}: give what save() has returned")
         self._handle.wait_for_all(ticket._handle, tier)
 
     def flush(self) -> None:

@@ -443,12 +443,15 @@ class Map(MapMemory, Closing):
         first = checked_number(first, "first")
         slots = checked_number(slots, "slots", 1, 2**32)
         arrays = self._arrays("export_batch", stream)
-        if keys is None:
-            keys = self._room_for_keys(slots)
-        if values is None:
-            if self._value.numpy is None:
-                raise Error(f"values have to be given: NumPy has no {self._value.dtype}")
-            values = np.empty((slots, *self._value.shape), self._value.numpy)
+        if values is None and self._value.numpy is None:
+            raise Error(f"values have to be given: NumPy has no {self._value.dtype}")
+        try:
+            if keys is None:
+                keys = self._room_for_keys(slots)
+            if values is None:
+                values = np.empty((slots, *self._value.shape), self._value.numpy)
+        except MemoryError:
+            raise Error(f"no memory for {slots} pairs: give fewer slots", "no_memory") from None
         to_keys = arrays.given(
             self._rows_of(arrays, keys, "keys"), "keys", self._key, slots, written=True
         )
@@ -462,8 +465,9 @@ class Map(MapMemory, Closing):
 
         Each pair comes once, if the map is not changed meanwhile.
         """
-        step = checked_number(slots, "slots", 1, 2**32)
-        firsts = range(0, self.stats().capacity, step)
+        capacity = self.stats().capacity
+        step = min(checked_number(slots, "slots", 1, 2**32), capacity)
+        firsts = range(0, capacity, step)
         return (self.export_batch(first, step) for first in firsts)
 
     def export(self) -> tuple[Any, Any]:
@@ -553,7 +557,8 @@ class Map(MapMemory, Closing):
         to be of one opening; if not, the export begins again. None: it follows none, which it has
         to before it is emptied for a whole export.
         """
-        self._map.follow(native_version(version or MapVersion(0, 0), "version"))
+        given = MapVersion(0, 0) if version is None else version
+        self._map.follow(native_version(given, "version"))
 
     def followed(self) -> MapVersion | None:
         """Returns how far this map has followed another one; None: it follows none."""

@@ -50,7 +50,7 @@ def _dtype_name(spec: Any, what: str) -> str:
     if type(spec).__module__.partition(".")[0] != "torch" and not _types.is_buffer_type(name):
         try:
             name = np.dtype(spec).name
-        except TypeError:
+        except (TypeError, ValueError):
             name = ""
     if not _types.is_buffer_type(name):
         raise Error(f"{what} is {spec!r}: give one of {_types.buffer_types()}")
@@ -111,7 +111,7 @@ def _bytes_dtype(spec: Any) -> np.dtype[Any] | None:
         return None
     try:
         dtype = np.dtype(spec)
-    except TypeError:
+    except (TypeError, ValueError):
         return None
     return dtype if dtype.kind in "SV" and dtype.subdtype is None else None
 

@@ -219,6 +219,8 @@ class Region:
 
     def mark(self, array: Array) -> None:
         """Says that `array`, or a slice of one of this region's arrays, was written."""
+        if not isinstance(array, np.ndarray):
+            raise Error(f"mark() was given {array!r}: give an array of this region")
         if array.size == 0:
             return
         reach = [
@@ -356,6 +358,10 @@ def checked_region(region: Any, of: str) -> Region:
     return region
 
 
+def _folder_text(folder: Path | None) -> str:
+    return "" if folder is None else path_text(folder)
+
+
 def path_text(path: str | os.PathLike[str]) -> str:
     """Returns a path as the library takes it. Raises Error invalid_argument: not UTF-8."""
     try:
@@ -401,7 +407,7 @@ def create_on(
         checked_number(size, "size"),
         domain,
         checked_number(max_size, "max_size"),
-        path_text(arena_folder or ""),
+        _folder_text(arena_folder),
         medium,
     )
     return Region(handle)
@@ -431,7 +437,7 @@ def open(
     with _naming_arrays(path):
         handle = ext.open(
             path_text(path),
-            path_text(arena_folder or ""),
+            _folder_text(arena_folder),
             checked_number(max_size, "max_size"),
             read_only,
             last_commit,
@@ -459,7 +465,7 @@ def open_or_create(
             checked_number(size, "size"),
             domain,
             checked_number(max_size, "max_size"),
-            path_text(arena_folder or ""),
+            _folder_text(arena_folder),
         )
     return Region(handle)
 
@@ -497,11 +503,9 @@ def backup(
     is lost; it is not changed. Takes as much memory as the region has bytes.
     Raises Error as open() for `source` and as create() for `target`, which then does not exist.
     """
-    return ext.backup(
-        path_text(source), path_text(target), path_text(arena_folder or ""), last_commit
-    )
+    return ext.backup(path_text(source), path_text(target), _folder_text(arena_folder), last_commit)
 
 
 def destroy(path: Path, *, arena_folder: Path | None = None) -> None:
     """Removes a region's files."""
-    ext.destroy(path_text(path), path_text(arena_folder or ""))
+    ext.destroy(path_text(path), _folder_text(arena_folder))

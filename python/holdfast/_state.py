@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._buffers import Buffer, buffer_of, is_array
-from ._checkpoint import Checkpoint, StoredBuffer
+from ._checkpoint import Checkpoint, StoredBuffer, checked_group
 from ._errors import Error
 from ._region import Region
 
@@ -206,6 +206,7 @@ def save_state(
     `tag` and `stream` are as for Checkpoint.save(), which says what else is raised.
     """
     flat = _Flattened(state)
+    checked_group(group)
     checkpoint = _checkpoint_of(where)
     stored = _stored(checkpoint, group)
     room = stored[_PLAIN].nbytes if stored else 0
@@ -234,6 +235,7 @@ def restore_state(
     Raises Error as Checkpoint.restore() does.
     """
     flat = _Flattened(into) if into is not None else None
+    checked_group(group)
     checkpoint = _checkpoint_of(where)
     stored = _stored(checkpoint, group)
     if not stored:

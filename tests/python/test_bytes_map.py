@@ -100,6 +100,7 @@ READ_ONLY.setflags(write=False)
         (lambda t: t.insert("abc", ["x"]), "keys are one string"),
         (lambda t: t.insert(["a", 7], ["x", "y"]), "7 is neither bytes nor text"),
         (lambda t: t.insert([np.arange(2)], ["x"]), "has elements of 8 bytes: give its bytes"),
+        (lambda t: t.get(np.zeros(2, "M8[s]")), "is neither bytes nor text"),
         (lambda t: t.insert(["a"], []), "1 keys and 0 values"),
         (lambda t: t.insert(["\ud800"], ["x"]), "no UTF-8"),
         (lambda t: t.insert([b"k" * 65537], ["x"]), "65537 bytes"),

@@ -261,6 +261,30 @@ def test_what_was_made_read_only_since_is_not_written(region: holdfast.Region) -
     assert array.tolist() == [2] * 4
 
 
+@pytest.mark.parametrize("group", [b"g", 5, None, ("g",), ["g"], True, np.zeros(2), "\udcff"])
+def test_a_group_that_is_no_name_is_refused(region: holdfast.Region, group: Any) -> None:
+    checkpoint = Checkpoint(region, "c")
+    for name in ("g", "5"):
+        holdfast.save_state(checkpoint, name, {"a": 1})
+    for call in (
+        lambda: holdfast.restore_state(checkpoint, group),
+        lambda: holdfast.save_state(checkpoint, group, {"a": 2}),
+        lambda: checkpoint.add(group, "a", np.zeros(1)),
+        lambda: checkpoint.add("h", group, np.zeros(1)),
+        lambda: checkpoint.save(group),
+        lambda: checkpoint.save_async(group),
+        lambda: checkpoint.restore(group),
+        lambda: checkpoint.stored(group),
+        lambda: checkpoint.forget(group),
+        lambda: Checkpoint(region, group),
+        lambda: Checkpoint(group, "c"),
+        lambda: holdfast.restore_state(group, "g"),
+    ):
+        with refused("invalid_argument"):
+            call()
+    assert holdfast.restore_state(checkpoint, "g") == ({"a": 1}, 0)
+
+
 def test_misuse_is_refused(region: holdfast.Region) -> None:
     array = np.zeros(10)
     with refused("invalid_argument", "a/b"):

@@ -171,6 +171,33 @@ def test_kv_convert_makes_room_where_it_is_not_told_how_much(run: Run) -> None:
     assert run("kv", "stat", "b.hf", "--json").json["records"] == 1000
 
 
+@pytest.mark.parametrize("layout", ["in_place", "log", "map"])
+def test_kv_refuses_a_batch_and_closes(
+    run: Run, tmp_path: Path, layout: str, arenas: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_ARENA_DIR", str(arenas))
+    run("kv", "create", "a.hf", "--capacity", 64, "--layout", layout, "--max-batch", 8)
+    many = [f"{key}=1" for key in range(9)]
+
+    def refuses() -> dict[str, object]:
+        for words in (("put", "a.hf", *many), ("del", "a.hf", *range(9))):
+            answer = run("kv", *words, "--json")
+            assert (answer.status, answer.json["error"]["code"]) == (1, "invalid_argument")
+        stat: dict[str, object] = run("kv", "stat", "a.hf", "--json").json
+        return stat
+
+    stat = refuses()
+    assert (stat["content"], stat["records"]) == ("the last commit", 0)
+    assert list(arenas.iterdir()) == []
+    assert run("kv", "put", "a.hf", *many[:8]).status == 0
+    if layout == "map":
+        return  # reading one puts in order what a crash left
+    # What a crash left is not committed by what is refused.
+    assert killed_at_batch(tmp_path, 0, ("kv", "put", "a.hf", "77=1"))
+    stat = refuses()
+    assert (stat["content"], stat["records"]) == ("what a crash left", 8)
+
+
 def test_kv_convert_that_is_killed(run: Run, tmp_path: Path) -> None:
     run("kv", "create", "a.hf", "--capacity", 512, "--max-batch", 16)
     for first in range(0, 96, 16):

@@ -167,8 +167,9 @@ def test_arrays_that_are_refused(history: History) -> None:
         (np.zeros(0), "nothing to save"),
     ):
         refused("invalid_argument", lambda array=array: history.protect("a", array), word)  # type: ignore[misc]
-    for name in ("", "a" * 112, "a\0b"):
+    for name in ("", "a" * 112, "a\0b", 5, None, "\udcff"):
         refused("invalid_argument", lambda name=name: history.protect(name, square))  # type: ignore[misc]
+    refused("invalid_argument", lambda: history.wait_for_all(None), "ticket")  # type: ignore[arg-type]
     refused("invalid_argument", lambda: history.save(1), "protect()")
 
 

@@ -289,6 +289,8 @@ def test_export_in_parts(table: Map) -> None:
         (lambda t: t.set_order("random"), ["random", "ordered"]),
         (lambda t: t.export_batch(-1, 4), ["first"]),
         (lambda t: t.export_batch(0, 0), ["slots"]),
+        (lambda t: t.set_order("\udcff"), ["order"]),
+        (lambda t: Map.region_bytes(64, "\udcff", "int64"), ["key"]),
         (lambda t: t.export_batch(0, 2.5), ["slots", "2.5"]),
         (lambda t: t.batches(-1), ["slots is -1", "from 1"]),
         (lambda t: t.batches(0), ["slots is 0"]),

@@ -205,6 +205,9 @@ def test_a_follower_gets_in_step_behind_kills(tmp_path: Path) -> None:
     for path in paths:
         make(path, "rows", changes=1_000_000)
     with holdfast.open(paths[0]) as one, holdfast.open(paths[1]) as other:
+        for unfit in (np.zeros(2), 3, (1,)):
+            with pytest.raises(holdfast.Error, match="a MapVersion"):
+                Map(other, "rows").follow(unfit)  # type: ignore[arg-type]
         Map(other, "rows").follow(Map(one, "rows").version())
     number = 0
     for life in range(6):

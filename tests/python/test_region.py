@@ -62,15 +62,21 @@ def test_what_no_array_or_path_can_be_is_named(path: Path) -> None:
             ((2**32, 2**32, 8), "float64", "more than can be addressed"),
             (3, "x", "no type of elements"),
             (3, ["a", 1], "no type of elements"),
+            (range(10**12), "u1", "more than 32 extents"),
         ]:
             with pytest.raises(holdfast.Error, match=words):
                 region.allocate("a", shape, dtype)  # type: ignore[arg-type]
+        with pytest.raises(holdfast.Error, match="an array of this region"):
+            region.mark(None)  # type: ignore[arg-type]
         assert list(region) == []
     before = path.read_bytes()
     for unfit in (os.fsencode(path), None, 3):
         for call in (holdfast.open, lambda given: holdfast.create(given, 1 << 20)):
             with pytest.raises(holdfast.Error, match="the path"):
                 call(unfit)  # type: ignore[arg-type]
+    for folder in (np.zeros(2), 3):
+        with pytest.raises(holdfast.Error, match="the path"):
+            holdfast.open(path, arena_folder=folder)  # type: ignore[arg-type]
     assert path.read_bytes() == before
 
 

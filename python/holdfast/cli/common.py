@@ -88,6 +88,9 @@ err = Console(stderr=True, highlight=False, emoji=False)
 
 _Result = TypeVar("_Result")
 
+# With these nothing has changed, and what is there is whole.
+REFUSALS = ("invalid_argument", "no_space", "no_shared_memory", "already_exists", "unsupported")
+
 
 class _Said:
     """What a command that fails later on has done all the same."""

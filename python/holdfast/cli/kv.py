@@ -72,19 +72,22 @@ def _close_as_it_was(opened: Region) -> None:
         opened.close()
 
 
-def _closed_behind(opened: Region, is_read: bool) -> Iterator[BytesMap]:
-    """A map of strings; an exit status is an answer, and no failure: the region is closed.
+@contextmanager
+def _closed_behind(opened: Region, is_read: bool) -> Iterator[None]:
+    """Closes the region behind an exit status, which is an answer, and no failure.
 
-    So it is behind what fails, if that only reads.
+    So it is behind what is refused, which has left no batch half stored, unless a crash had left
+    what is there; and behind any failure of what only reads.
     """
     status: typer.Exit | Error | None = None
-    with opened as region:
+    with opened:
         try:
-            yield BytesMap(region, kv_strings.NAME)
+            yield
         except typer.Exit as answer:
             status = answer
         except Error as error:
-            if not is_read:
+            is_refusal = error.code in common.REFUSALS and not opened.open_report.arena_found
+            if not (is_read or is_refusal):
                 raise
             status = error
     if status is not None:
@@ -103,13 +106,14 @@ def _open(
         opened = _region.open(path, arena_folder=arena_folder, last_commit=last_commit)
     common.note_set_aside(opened.open_report.arena_set_aside)
     if kv_strings.is_in(opened):
-        yield from _closed_behind(opened, read_only)
+        with _closed_behind(opened, read_only):
+            yield BytesMap(opened, kv_strings.NAME)
         return
     if "kvs.header" not in opened:
         _close_as_it_was(opened)
         raise Error(f"{path} is a region without a store", "not_found")
-    with opened as region:
-        store = KeyValueStore.open(region)
+    with _closed_behind(opened, read_only):
+        store = KeyValueStore.open(opened)
         if store.recovery().needed:
             where = ", in a copy in memory" if read_only else ""
             common.note(

@@ -15,8 +15,6 @@ from . import common, kv_strings
 
 _MOST_REGION_BYTES = 1 << 40
 _MOST_CAPACITY = 1 << 35  # in place; of the others, which have less, they know themselves
-# With these nothing has changed, and what is there is whole.
-_REFUSALS = ("invalid_argument", "no_space", "no_shared_memory", "already_exists", "unsupported")
 
 
 def _layout(region: _region.Region) -> str:
@@ -126,7 +124,7 @@ def grow(
             else:
                 now = _grow_numbers(opened, capacity, log_records)
         except Error as error:
-            if error.code not in _REFUSALS:
+            if error.code not in common.REFUSALS:
                 raise
             refused = error
         size = opened.size
