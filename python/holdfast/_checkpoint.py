@@ -137,7 +137,9 @@ class Checkpoint:
         Raises Error as save() does, and no_memory.
         """
         _wait_for(stream)
-        return PendingSave(self._handle.save_async(checked_group(group), checked_number(tag, "the tag")))
+        return PendingSave(
+            self._handle.save_async(checked_group(group), checked_number(tag, "the tag"))
+        )
 
     def restore(self, group: str, *, stream: Any = None) -> int | None:
         """Loads the last save of a group into its arrays and returns its number.
