@@ -358,7 +358,8 @@ def checked_region(region: Any, of: str) -> Region:
     return region
 
 
-def _folder_text(folder: Path | None) -> str:
+def folder_text(folder: Path | None) -> str:
+    """Returns the folder of an arena as the library takes it; None: the usual one. Raises Error."""
     return "" if folder is None else path_text(folder)
 
 
@@ -407,7 +408,7 @@ def create_on(
         checked_number(size, "size"),
         domain,
         checked_number(max_size, "max_size"),
-        _folder_text(arena_folder),
+        folder_text(arena_folder),
         medium,
     )
     return Region(handle)
@@ -437,7 +438,7 @@ def open(
     with _naming_arrays(path):
         handle = ext.open(
             path_text(path),
-            _folder_text(arena_folder),
+            folder_text(arena_folder),
             checked_number(max_size, "max_size"),
             read_only,
             last_commit,
@@ -465,7 +466,7 @@ def open_or_create(
             checked_number(size, "size"),
             domain,
             checked_number(max_size, "max_size"),
-            _folder_text(arena_folder),
+            folder_text(arena_folder),
         )
     return Region(handle)
 
@@ -503,9 +504,9 @@ def backup(
     is lost; it is not changed. Takes as much memory as the region has bytes.
     Raises Error as open() for `source` and as create() for `target`, which then does not exist.
     """
-    return ext.backup(path_text(source), path_text(target), _folder_text(arena_folder), last_commit)
+    return ext.backup(path_text(source), path_text(target), folder_text(arena_folder), last_commit)
 
 
 def destroy(path: Path, *, arena_folder: Path | None = None) -> None:
     """Removes a region's files."""
-    ext.destroy(path_text(path), _folder_text(arena_folder))
+    ext.destroy(path_text(path), folder_text(arena_folder))

@@ -11,6 +11,7 @@ import sys
 import time
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -179,23 +180,32 @@ def test_kv_refuses_a_batch_and_closes(
     run("kv", "create", "a.hf", "--capacity", 64, "--layout", layout, "--max-batch", 8)
     many = [f"{key}=1" for key in range(9)]
 
-    def refuses() -> dict[str, object]:
+    def refuses() -> dict[str, Any]:
         for words in (("put", "a.hf", *many), ("del", "a.hf", *range(9))):
             answer = run("kv", *words, "--json")
             assert (answer.status, answer.json["error"]["code"]) == (1, "invalid_argument")
-        stat: dict[str, object] = run("kv", "stat", "a.hf", "--json").json
+        stat: dict[str, Any] = run("kv", "stat", "a.hf", "--json").json
         return stat
 
     stat = refuses()
     assert (stat["content"], stat["records"]) == ("the last commit", 0)
     assert list(arenas.iterdir()) == []
     assert run("kv", "put", "a.hf", *many[:8]).status == 0
+    if layout == "log":  # in its last batches
+        rows = tmp_path / "rows.csv"
+        rows.write_text("id,v\n" + "".join(f"{key},1\n" for key in range(8, 99)))
+        answer = run("kv", "load", "a.hf", rows, "--key", "id", "--value", "v", "--json")
+        assert (answer.status, answer.json["error"]["code"]) == (1, "no_space")
+        assert list(arenas.iterdir()) == []
+    stat = run("kv", "stat", "a.hf", "--json").json
+    assert (stat["content"], stat["records"] >= 8) == ("the last commit", True)
     if layout == "map":
         return  # reading one puts in order what a crash left
     # What a crash left is not committed by what is refused.
     assert killed_at_batch(tmp_path, 0, ("kv", "put", "a.hf", "77=1"))
+    records = stat["records"]
     stat = refuses()
-    assert (stat["content"], stat["records"]) == ("what a crash left", 8)
+    assert (stat["content"], stat["records"]) == ("what a crash left", records)
 
 
 def test_kv_convert_that_is_killed(run: Run, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from rich.progress import (
 from rich.table import Table
 
 from .._errors import Error, code_of
+from .._region import Region
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -89,7 +90,7 @@ err = Console(stderr=True, highlight=False, emoji=False)
 _Result = TypeVar("_Result")
 
 # With these nothing has changed, and what is there is whole.
-REFUSALS = ("invalid_argument", "no_space", "no_shared_memory", "already_exists", "unsupported")
+_REFUSALS = ("invalid_argument", "no_space", "no_shared_memory", "already_exists", "unsupported")
 
 
 class _Said:
@@ -100,6 +101,31 @@ class _Said:
 
 class UsageError(Error):
     """What options cannot be together, where the parser does not know."""
+
+
+def is_refusal(error: Error) -> bool:
+    """Whether a change was refused that has left all as it was."""
+    return error.code in _REFUSALS
+
+
+@contextmanager
+def closed_behind(opened: Region, is_answer: Callable[[Error], bool]) -> Iterator[None]:
+    """Closes the region behind an exit status, and behind errors that are answers.
+
+    Behind others it is what a crash would leave.
+    """
+    answer: typer.Exit | Error | None = None
+    with opened:
+        try:
+            yield
+        except typer.Exit as status:
+            answer = status
+        except Error as error:
+            if not is_answer(error):
+                raise
+            answer = error
+    if answer is not None:
+        raise answer
 
 
 def emit(result: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from .._backend import ext
-from .._region import path_text
+from .._region import folder_text, path_text
 from . import common
 
 
@@ -58,7 +58,7 @@ def inspect(
 
     Exits with 0 only if all that was checked is whole.
     """
-    info = ext.inspect_image(path_text(region), verify, path_text(arena_folder or ""))
+    info = ext.inspect_image(path_text(region), verify, folder_text(arena_folder))
     report = _report(info)
     if as_json:
         common.emit(report)

@@ -73,28 +73,6 @@ def _close_as_it_was(opened: Region) -> None:
 
 
 @contextmanager
-def _closed_behind(opened: Region, is_read: bool) -> Iterator[None]:
-    """Closes the region behind an exit status, which is an answer, and no failure.
-
-    So it is behind what is refused, which has left no batch half stored, unless a crash had left
-    what is there; and behind any failure of what only reads.
-    """
-    status: typer.Exit | Error | None = None
-    with opened:
-        try:
-            yield
-        except typer.Exit as answer:
-            status = answer
-        except Error as error:
-            is_refusal = error.code in common.REFUSALS and not opened.open_report.arena_found
-            if not (is_read or is_refusal):
-                raise
-            status = error
-    if status is not None:
-        raise status
-
-
-@contextmanager
 def _open(
     path: Path, arena_folder: Path | None, last_commit: bool, read_only: bool = False
 ) -> Iterator[KeyValueStore | BytesMap]:
@@ -105,14 +83,19 @@ def _open(
         opened.close()
         opened = _region.open(path, arena_folder=arena_folder, last_commit=last_commit)
     common.note_set_aside(opened.open_report.arena_set_aside)
+    crashed = opened.open_report.arena_found  # which nothing that is refused commits
+
+    def is_answer(error: Error) -> bool:
+        return read_only or (common.is_refusal(error) and not crashed)
+
     if kv_strings.is_in(opened):
-        with _closed_behind(opened, read_only):
+        with common.closed_behind(opened, is_answer):
             yield BytesMap(opened, kv_strings.NAME)
         return
     if "kvs.header" not in opened:
         _close_as_it_was(opened)
         raise Error(f"{path} is a region without a store", "not_found")
-    with _closed_behind(opened, read_only):
+    with common.closed_behind(opened, is_answer):
         store = KeyValueStore.open(opened)
         if store.recovery().needed:
             where = ", in a copy in memory" if read_only else ""

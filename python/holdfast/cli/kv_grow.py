@@ -115,21 +115,12 @@ def grow(
     )
     aside = opened.open_report.arena_set_aside
     common.note_set_aside(aside)
-    refused: Error | None = None
-    now: dict[str, Any] = {}
-    with opened:
-        try:
-            if layout == "map":
-                now = _grow_strings(opened, capacity, record_bytes)
-            else:
-                now = _grow_numbers(opened, capacity, log_records)
-        except Error as error:
-            if error.code not in common.REFUSALS:
-                raise
-            refused = error
+    with common.closed_behind(opened, common.is_refusal):
+        if layout == "map":
+            now = _grow_strings(opened, capacity, record_bytes)
+        else:
+            now = _grow_numbers(opened, capacity, log_records)
         size = opened.size
-    if refused is not None:
-        raise refused
     result = {"ok": True, "store": str(store), **now, "bytes": size, "arena_set_aside": aside}
     if as_json:
         common.emit(result)
